@@ -9,7 +9,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer import Argument, Option
+from typer.core import TyperGroup
 
 import regard
 from regard.console import (
@@ -38,7 +40,7 @@ from regard.console import (
     typed_by,
     written_out,
 )
-from regard.errors import DecodeError, Problem, RegardError, printable
+from regard.errors import TEXT, DecodeError, Problem, RegardError, import_extra, printable, short
 
 if TYPE_CHECKING:
     from regard.api import Loaded
@@ -51,7 +53,31 @@ PATIENCE = 20.0
 STANDARD_INPUT = (None, "-")
 """The values of an INPUT that read standard input."""
 
+
+class Commands(TyperGroup):
+    """Typer's own messages repeat what was typed: long words of them are shortened."""
+
+    def make_context(self, *given: Any, **others: Any) -> Any:
+        with _shortened():
+            return super().make_context(*given, **others)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _shortened():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _shortened() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = short(" ".join(map(short, message.split(" "))), TEXT)  # type: ignore[attr-defined]
+        raise
+
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -627,6 +653,44 @@ def compare(
     show_report(comparison, out, as_json=as_json)
     if tables is not None and not as_json:
         say(f"written: {tables}")
+
+
+# --------------------------------------------------------------------------------------------------------------- serve
+
+
+@app.command()
+def serve(
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders, called by their names.")],
+    *,
+    host: Annotated[
+        str, Option("--host", help="The address to listen on; others than this need a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, Option("--port", min=0, max=65535, help="0: a free one.")] = 8000,
+    token: Annotated[
+        str | None, Option("--token", envvar="REGARD_TOKEN", help="Requests need it: Authorization: Bearer TOKEN.")
+    ] = None,
+    window: Annotated[float, Option("--window", min=0, help="Milliseconds that a request waits for others.")] = 3,
+    batch: Annotated[int, Option("--batch", min=1, help="Most inputs that are computed at once.")] = 64,
+    queue: Annotated[int, Option("--queue", min=1, help="Most inputs that may wait; then the answer is 503.")] = 1024,
+    timeout: Annotated[float, Option("--timeout", min=0.01, help="Seconds until a request is given up.")] = 60,
+    settings: SetOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+) -> None:
+    """Serve runs over HTTP: one route for each verb, requests of all clients computed together."""
+    for library in ("fastapi", "uvicorn"):
+        import_extra(library, extra="studio", where="regard serve", doing="serving")
+    from regard.studio.server import Settings
+    from regard.studio.server import serve as answer
+
+    how = Settings(host, port, token or None, window / 1000, batch, queue, timeout)
+    loaded: dict[str, Loaded] = {}
+    for run in runs:
+        name = run.resolve().name
+        if name in loaded:
+            raise DecodeError(f"two runs are called {name!r}", where=str(run), hint="rename one of the folders")
+        loaded[name] = regard.load(run, settings or [], checkpoint=checkpoint, device=device)
+    answer(loaded, how)
 
 
 # -------------------------------------------------------------------------------------- import, export, recipes, cache

@@ -26,9 +26,11 @@ ORDER = [
     "exchange",
     "training",
     "views",
-    "commands",
+    "api",
+    "studio",
 ]
-"""A folder imports only folders above it (DESIGN: the folders in the order of the data)."""
+"""A folder imports only folders above it (DESIGN: the folders in the order of the data); `api` is api.py, the verbs,
+which the server's routes call."""
 
 PACKAGE = Path(regard.__file__).parent
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))

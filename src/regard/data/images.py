@@ -7,6 +7,8 @@ floating-point pixels, images of one pixel's width or height, and images of more
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 import warnings
 import zlib
@@ -34,6 +36,8 @@ FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 """What is read, whatever a file is called. Others run programs (EPS) or unpack images within them on opening (ICO)."""
 LIMIT = "model.images.max_pixels"
 """Where the largest number of pixels is set."""
+HELD = "data:image/"
+"""What the name of an image begins with that is held in the name itself: data:image/png;base64,iVBOR..."""
 
 
 class ImagesConfig(Config):
@@ -107,6 +111,8 @@ def read_picture(name: str, folder: Path, reading: Reading, where: str) -> Pictu
     if reading.feature_width is None and name.lower().endswith(".npy"):
         hint = "model.encoder=features and model.feature_width=... read those"
         raise DataError(f"{name} is an array of features, and the model reads images", where=where, hint=hint)
+    if reading.feature_width is None and name.startswith(HELD):
+        return reading.picture(read_image(HeldImage.of(name, where), reading.images, where))
     if missing := missing_image(name, folder, where):
         raise DataError(problems=[missing])
     if reading.feature_width is None:
@@ -150,7 +156,24 @@ def _features(path: Path, width: int, where: str) -> NDArray[np.float32]:
     return features
 
 
-def read_image(path: Path, config: ImagesConfig, where: str) -> NDArray[np.uint8]:
+class HeldImage(io.BytesIO):
+    """An image in memory, to be read as a file is."""
+
+    name = "the image"
+
+    @classmethod
+    def of(cls, url: str, where: str) -> HeldImage:
+        """From a `data:` URL in base64."""
+        head, _, content = url.partition(",")
+        try:
+            if not head.endswith(";base64"):
+                raise ValueError
+            return cls(base64.b64decode(content, validate=True))
+        except ValueError:
+            raise DataError("the image is no valid base64", where=where, hint="data:image/png;base64,...") from None
+
+
+def read_image(path: Path | HeldImage, config: ImagesConfig, where: str) -> NDArray[np.uint8]:
     """The pixels of an image file, [size, size, 3]."""
     pillow, operations = (import_extra(f"PIL.{part}", extra="images", where=where) for part in ("Image", "ImageOps"))
     try:

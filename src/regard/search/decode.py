@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -45,6 +47,19 @@ class Observer(Protocol):
         ...
 
 
+_watching: ContextVar[Observer | None] = ContextVar("watching", default=None)
+
+
+@contextmanager
+def watching(observer: Observer) -> Iterator[None]:
+    """Searches in this context that have no observer of their own are observed by this one."""
+    token = _watching.set(observer)
+    try:
+        yield
+    finally:
+        _watching.reset(token)
+
+
 @torch.inference_mode()
 def search(
     model: Generator,
@@ -66,7 +81,7 @@ def search(
         config = config.model_copy(update={"max_length": min(config.max_length or model.longest, model.longest)})
     rules = Rules(source, config, constraints, special)
     strategy = (Sampling if config.sample else Beam)(source, config, rules.limits.longest)
-    finished = _write(model, source, config, rules, strategy, special, observer)
+    finished = _write(model, source, config, rules, strategy, special, observer or _watching.get())
     hypotheses = finished.best(config.nbest)
     if not all(hypotheses):
         hint = "unless the model is broken, relax the rules: min_length, no_repeat_ngram, banned, prefix"

@@ -1,0 +1,330 @@
+"""`regard serve`: routes that answer as the functions do, what is refused, and many clients at once."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+from command_line import fail
+from regard.errors import RegardError
+
+TestClient = pytest.importorskip("fastapi.testclient").TestClient
+
+from regard.studio.batching import Batcher, FullError, Job  # noqa: E402
+from regard.studio.server import Settings, app  # noqa: E402
+
+LOCAL = "http://127.0.0.1"
+LETTERS = [f"{a} {b} {c}" for a in "abcd" for b in "abcd" for c in "abcd"]
+
+
+@pytest.fixture(scope="module")
+def loaded(tiny_run: Path) -> Any:
+    return regard.load(tiny_run, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def client(loaded: Any) -> Iterator[Any]:
+    with TestClient(app({"tiny": loaded}, Settings(body=100_000)), base_url=LOCAL) as client:
+        yield client
+
+
+def trained(task: str, corpus: str, model: dict[str, Any], folder: Path) -> Any:
+    """A run that was trained for one step."""
+    recipe = {
+        "task": task, "data": {"train": {"corpus": corpus, "size": 60}}, "model": model,
+        "training": {"steps": 1, "batch_tokens": 256, "device": "cpu", "decode": 0, "samples": 0},
+        "tokenizer": {"kind": "word", "vocabulary": 300},
+    }  # fmt: skip
+    return regard.load(regard.train(recipe, out=folder, quiet=True), device="cpu")
+
+
+# The routes
+
+
+def test_routes_answer_as_the_functions_do(client: Any, loaded: Any) -> None:
+    for prefix in ("", "/runs/tiny"):
+        for options in ({}, {"beam": 3, "nbest": 2, "length_penalty": 0.5}, {"prefix": "a"}):
+            answer = client.post(f"{prefix}/predict", json={"inputs": ["a b", ["b c"], {"source": "c"}], **options})
+            expected = loaded.predict(["a b", "b c", "c"], **options)
+            assert answer.json() == {"predictions": [one.to_json() for one in expected]}
+        body = {"source": "a b", "target": "b a"}
+        assert client.post(f"{prefix}/score", json=body).json() == loaded.score("a b", "b a")
+        assert client.post(f"{prefix}/explain", json={"input": "a b"}).json() == loaded.explain("a b").to_json()
+    sampled = {"inputs": ["a b"], "sample": True, "temperature": 2.0, "seed": 3}
+    overrides = ["search.sample=true", "search.temperature=2.0", "search.seed=3"]
+    [expected] = loaded.predict("a b", overrides=overrides)
+    assert client.post("/predict", json=sampled).json()["predictions"] == [expected.to_json()]
+    numbers = client.post("/explain", json={"input": "a b", "numbers": True, "layer": 1}).json()
+    assert numbers == json.loads(json.dumps(loaded.explain("a b").worked().to_json()))
+
+
+def test_what_is_there(client: Any, loaded: Any) -> None:
+    assert client.get("/health").json() == {"status": "ok", "runs": ["tiny"]}
+    [listed] = client.get("/runs").json()
+    shown = client.get("/runs/tiny").json()
+    assert shown == {**listed, "recipe": json.loads(json.dumps(loaded.recipe.model_dump()))}
+    assert (listed["task"], listed["model"], listed["metrics"][0].keys()) == (
+        "translation",
+        "bahdanau",
+        {"step", "loss"},
+    )
+    client.post("/predict", json={"inputs": [""]})
+    metrics = client.get("/metrics").text
+    assert re.search(r'^regard_requests_total{route="/predict",status="422"} [1-9]', metrics, re.MULTILINE)
+    assert 'regard_queue_length{run="tiny"} 0\n' in metrics
+    page = client.get("/docs")
+    assert "POST /runs/{name}/predict" in page.text
+    assert "<script" not in page.text
+    assert client.get("/openapi.json").json()["paths"].keys() >= {"/predict", "/runs/{name}/explain"}
+    for answer in (page, client.get("/nowhere")):
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_tokens_are_streamed(client: Any, loaded: Any) -> None:
+    answer = client.post("/predict", json={"inputs": ["a b"], "stream": True})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [event.split("\n") for event in answer.text.removesuffix("\n\n").split("\n\n")]
+    kinds, data = zip(*((kind, json.loads(line.removeprefix("data: "))) for kind, line in events), strict=True)
+    [expected] = loaded.predict("a b")
+    assert kinds == ("event: output",) * (len(kinds) - 1) + ("event: prediction",)
+    assert data[-1] == expected.to_json()
+    assert len(kinds) > 2
+    [alone] = loaded.predict("a b", beam=1)
+    greedy = client.post("/predict", json={"inputs": ["a b"], "stream": True, "beam": 1}).text
+    assert json.dumps({"output": alone.to_json()["output"]}) in greedy
+    refused = client.post("/predict", json={"inputs": [""], "stream": True}).text
+    assert refused.startswith('event: error\ndata: {"error": "input 1: the text is empty')
+
+
+def test_other_tasks(tmp_path: Path) -> None:
+    """Vectors of texts; stories; images as base64, never as a path."""
+    pillow = pytest.importorskip("PIL.Image")
+    bert = {"kind": "bert", "layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "next_sentence": False}
+    memory = {"kind": "memory_network", "preset": "single", "restarts": 1}
+    runs = {
+        "stories": trained("story_answering", "stories-en", memory, tmp_path / "stories"),
+        "bert": trained("masked_language_modeling", "tales-en", bert, tmp_path / "bert"),
+        "shapes": trained(
+            "captioning", "shapes", {"kind": "captioner", "preset": "tiny", "images": {"size": 32}}, tmp_path / "shapes"
+        ),
+    }
+    pillow.new("RGB", (20, 20), "red").save(tmp_path / "red.png")
+    held = "data:image/png;base64," + base64.b64encode((tmp_path / "red.png").read_bytes()).decode()
+    with TestClient(app(runs, Settings()), base_url=LOCAL) as client:
+        vectors = client.post("/runs/bert/features", json={"inputs": ["the cat", "a dog"], "pooling": "mean"}).json()
+        assert vectors["vectors"] == runs["bert"].features(["the cat", "a dog"], pooling="mean").vectors.tolist()
+        [found] = client.post("/runs/shapes/predict", json={"inputs": [held]}).json()["predictions"]
+        [expected] = runs["shapes"].predict(str(tmp_path / "red.png"))
+        assert {**found, "input": ""} == {**expected.to_json(), "input": ""}
+        assert client.post("/runs/shapes/explain", json={"input": held}).status_code == 200
+        for path in (str(tmp_path / "red.png"), {"image": str(tmp_path / "red.png")}):
+            refused = client.post("/runs/shapes/predict", json={"inputs": [path]})
+            assert (refused.status_code, refused.json()["error"]) == (
+                422,
+                'input 1: an image is expected (as a text: "data:image/png;base64,...")',
+            )
+        broken = client.post("/runs/shapes/predict", json={"inputs": ["data:image/png;base64,%%"]})
+        assert "the image is no valid base64" in broken.json()["error"]
+        asked = {"story": "Mary went to the garden.", "question": "Where is Mary?"}
+        for one in (asked, " ".join(asked.values())):
+            found = client.post("/runs/stories/explain", json={"input": one}).json()
+            assert found == json.loads(json.dumps(runs["stories"].explain([one]).to_json()))
+            assert found["sentences"] == ["Mary went to the garden."]
+        assert client.post("/runs/bert/score", json={"source": "a", "target": "b"}).status_code == 422
+        assert client.post("/predict", json={"inputs": ["a"]}).status_code == 404
+
+
+# What is refused
+
+REFUSED: list[tuple[str, Any, int, str]] = [
+    ("/predict", b"{", 422, "JSON decode error"),
+    ("/predict", b"\xff", 400, "parsing the body"),
+    ("/predict", {"inputs": "a b"}, 422, "body.inputs: Input should be a valid list"),
+    ("/predict", {"inputs": [1]}, 422, "valid string"),
+    ("/predict", {"inputs": []}, 422, "at least 1 item"),
+    ("/predict", {"inputs": ["a"] * 257}, 422, "at most 256 items"),
+    ("/predict", {"inputs": ["a"], "beam": "3"}, 422, "body.beam: Input should be a valid integer"),
+    ("/predict", {"inputs": ["a"], "beam": 1000}, 422, "less than or equal to 64"),
+    ("/predict", {"inputs": ["a"], "file": "/etc/passwd"}, 422, "body.file: Extra inputs are not permitted"),
+    ("/predict", {"inputs": ["a b", ""]}, 422, "input 2: the text is empty"),
+    ("/predict", {"inputs": ["a" * 20_001]}, 422, "input 1: it has 20,001 characters (at most 20,000)"),
+    ("/predict", {"inputs": [["a", "b" * 20_001]]}, 422, "input 1: it has 20,002 characters"),
+    ("/predict", {"inputs": ["a"], "nbest": 3, "beam": 2}, 422, "a beam of 2 cannot give the best 3"),
+    ("/predict", {"inputs": ["a", "b"], "stream": True}, 422, "one input is streamed, not 2"),
+    ("/predict", {"inputs": ["a" * 100_001]}, 413, "larger than 100,000 bytes"),
+    ("/score", {"source": "a"}, 422, "body.target: Field required"),
+    ("/explain", {"input": "a " * 2_001}, 422, "at most 4,000"),
+    ("/explain", {"input": "a b", "head": 99}, 422, "99"),
+    ("/explain", {"input": "a b", "target": "b", "beam": 2}, 422, "beam: with --target there is no search"),
+    ("/predict", b'{"inputs": ["\\ud800"], "skip_bad": true}', 422, "half of a surrogate pair"),
+    ("/predict", b'{"inputs": ["a"], "length_penalty": NaN}', 422, "length_penalty"),
+    ("/explain", {"input": "a b", "view": "../x"}, 422, "body.view"),
+    ("/features", {"inputs": ["a"]}, 422, "has no vectors of a single text"),
+    ("/runs/none/predict", {"inputs": ["a"]}, 404, "there is no run of this name"),
+    ("/runs/..%2Ftiny/predict", {"inputs": ["a"]}, 404, "Not Found"),
+    ("/runs/%2e%2e/predict", {"inputs": ["a"]}, 404, ""),
+    ("/health", {}, 405, "Method Not Allowed"),
+]
+
+
+@pytest.mark.parametrize(("route", "body", "status", "message"), REFUSED)
+def test_what_is_refused(client: Any, route: str, body: Any, status: int, message: str) -> None:
+    given = (
+        {"content": body, "headers": {"content-type": "application/json"}}
+        if isinstance(body, bytes)
+        else {"json": body}
+    )
+    answer = client.post(route, **given)
+    assert answer.status_code == status
+    assert message in answer.json()["error"]
+    assert "Traceback" not in answer.text
+
+
+def test_html_stays_text(client: Any) -> None:
+    text = "a <script>alert(1)</script> b"
+    answer = client.post("/predict", json={"inputs": [text, "</pre>"], "skip_bad": True})
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["predictions"][0]["input"] == text
+
+
+def test_a_failure_of_ours_tells_nothing(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with TestClient(app({"tiny": loaded}, Settings()), base_url=LOCAL, raise_server_exceptions=False) as client:
+        monkeypatch.setattr(loaded.task, "score_text", None)
+        answer = client.post("/score", json={"source": "a", "target": "b"})
+        assert (answer.status_code, answer.json()) == (500, {"error": "the server failed; its log says why"})
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_who_may_ask(loaded: Any) -> None:
+    with pytest.raises(RegardError, match=r"--host: whoever reaches 0.0.0.0 could use the runs \(give --token"):
+        Settings(host="0.0.0.0")
+    with TestClient(app({"tiny": loaded}, Settings(host="0.0.0.0", token="geheim-ü")), base_url="http://any") as client:
+        for header, status in (("Bearer geheim-ü", 200), ("Bearer geheim", 401), ("geheim-ü", 401), ("", 401)):
+            headers = {"authorization": header.encode()}
+            assert client.get("/runs", headers=headers).status_code == status
+        assert client.get("/health").status_code == 200
+        assert client.get("/runs").json() == {"error": "a token is needed"}
+    with TestClient(app({"tiny": loaded}, Settings()), base_url="http://elsewhere.example") as client:
+        assert client.get("/runs").status_code == 403
+
+
+# The queue
+
+
+def test_fifty_clients_get_their_own_answers(loaded: Any) -> None:
+    """Also with other options, and beside inputs that cannot be read."""
+    settings = Settings(window=0.05)
+    requests = [
+        {"inputs": ["a b", ""]} if n % 10 == 9 else {"inputs": LETTERS[n : n + 1 + n % 3], "beam": 1 + n % 2}
+        for n in range(50)
+    ]
+    with TestClient(app({"tiny": loaded}, settings), base_url=LOCAL) as client, ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(lambda body: client.post("/predict", json=body), requests))
+        metrics = client.get("/metrics").text
+    for number, (body, answer) in enumerate(zip(requests, answers, strict=True)):
+        if number % 10 == 9:
+            assert (answer.status_code, answer.json()["problems"][0]["where"]) == (422, "input 2")
+        else:
+            expected = loaded.predict(body["inputs"], beam=body["beam"])
+            found = answer.json()["predictions"]
+            assert [one["output"] for one in found] == [one.to_json()["output"] for one in expected]
+            assert [one["input"] for one in found] == body["inputs"]
+    [batches] = re.findall(r'regard_batches_total{run="tiny"} (\d+)', metrics)
+    assert int(batches) < 40
+
+
+def test_a_batch_has_one_kind_and_about_one_length() -> None:
+    held, computed = threading.Event(), list[list[Any]]()
+
+    def compute(inputs: list[Any]) -> list[Any]:
+        held.wait(60)
+        computed.append(inputs)
+        return [one * 2 for one in inputs]
+
+    batcher = Batcher(window=0, most=3, room=8)
+    first = batcher.submit(Job([0], compute))
+    while len(batcher):  # until the thread has taken it
+        pass
+    given = [("a", 10), ("b", 30), ("a", 29), ("a", 90), ("a", 11), ("a", 12)]
+    futures = [batcher.submit(Job([n], compute, kind, length=n)) for kind, n in given]
+    cancelled = batcher.submit(Job([5], compute))
+    assert cancelled.cancel()
+    with pytest.raises(FullError):
+        batcher.submit(Job([1, 2], compute))
+    held.set()
+    batcher.close()  # finishes what is queued
+    assert computed == [[0], [10, 11, 12], [30], [29, 90]]
+    assert [future.result() for future in (first, *futures)] == [[0], *([2 * n] for _, n in given)]
+    with pytest.raises(FullError):
+        batcher.submit(Job([1], compute))
+
+
+def test_one_at_fault_fails_alone() -> None:
+    def compute(inputs: list[Any]) -> list[Any]:
+        return [1 / one for one in inputs]
+
+    batcher = Batcher(window=0.2, most=8, room=8)
+    good, bad, other = (batcher.submit(Job([n], compute, "kind")) for n in (1, 0, 2))
+    assert (good.result(60), other.result(60)) == ([1], [0.5])
+    with pytest.raises(ZeroDivisionError):
+        bad.result(60)
+    batcher.close()
+
+
+def test_a_full_queue_and_a_late_answer(loaded: Any) -> None:
+    with TestClient(app({"tiny": loaded}, Settings(queue=2)), base_url=LOCAL) as client:
+        answer = client.post("/predict", json={"inputs": ["a", "b", "a b"]})
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    with TestClient(app({"tiny": loaded}, Settings(timeout=0.001, window=0.1)), base_url=LOCAL) as client:
+        answer = client.post("/predict", json={"inputs": ["a"]})
+        assert (answer.status_code, answer.json()) == (504, {"error": "there is no answer after 0.001 seconds"})
+
+
+# The command
+
+
+def test_the_command(tiny_run: Path) -> None:
+    """It answers, and SIGTERM ends it when it has answered what it has."""
+    httpx = pytest.importorskip("httpx2")
+    command = [sys.executable, "-m", "regard.cli", "serve", str(tiny_run), "--port", "0", "--window", "300"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        address = re.search(r"serving tiny on (http://127.0.0.1:\d+)", line)
+        assert address, line
+        assert httpx.get(f"{address[1]}/health", timeout=60).json()["status"] == "ok"
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(httpx.post, f"{address[1]}/predict", json={"inputs": ["a b"]}, timeout=60)
+            while 'queue_length{run="tiny"} 1' not in httpx.get(f"{address[1]}/metrics", timeout=60).text:
+                assert not answer.done()
+            process.send_signal(signal.SIGTERM)
+            assert answer.result().json()["predictions"][0]["input"] == "a b"
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, err) == (0, "", "")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_mistakes_of_the_command(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fail("serve", tiny_run, "--host", "0.0.0.0")[0].startswith("--host: whoever reaches 0.0.0.0")
+    assert fail("serve", tiny_run, tiny_run)[0].endswith("two runs are called 'tiny' (rename one of the folders)")
+    assert "there is no such run folder" in fail("serve", tiny_run / "none")[0]
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    message = "regard serve: serving it needs the library 'fastapi' (pip install 'regard[studio]')"
+    assert fail("serve", tiny_run) == [message]
