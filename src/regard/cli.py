@@ -9,7 +9,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer import Argument, Option
+from typer.core import TyperGroup
 
 import regard
 from regard.console import (
@@ -38,7 +40,7 @@ from regard.console import (
     typed_by,
     written_out,
 )
-from regard.errors import DecodeError, Problem, RegardError, import_extra, printable
+from regard.errors import TEXT, DecodeError, Problem, RegardError, import_extra, printable, short
 
 if TYPE_CHECKING:
     from regard.api import Loaded
@@ -51,7 +53,31 @@ PATIENCE = 20.0
 STANDARD_INPUT = (None, "-")
 """The values of an INPUT that read standard input."""
 
+
+class Commands(TyperGroup):
+    """Typer's own messages repeat what was typed: long words of them are shortened."""
+
+    def make_context(self, *given: Any, **others: Any) -> Any:
+        with _shortened():
+            return super().make_context(*given, **others)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _shortened():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _shortened() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = short(" ".join(map(short, message.split(" "))), TEXT)  # type: ignore[attr-defined]
+        raise
+
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

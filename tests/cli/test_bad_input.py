@@ -363,9 +363,14 @@ def test_options_and_verbs_that_do_not_exist(tiny_run: Path) -> None:
         (["predict", tiny_run, "a", "--bem", "3"], "No such option: --bem"),
         (["predict", tiny_run, "a", "--beam", "x"], "Invalid value for '--beam'"),
         (["train", "dates"], "Missing option '--out'"),
+        (["a" * 9000], "No such command"),
+        (["a " * 9000], "No such command"),
+        (["--" + "a" * 9000], "No such option"),
+        (["predict", "--" + "a" * 9000], "No such option"),
     ):
         result = regard(*arguments)
         assert result.code == 2
+        assert len(result.err) < 2000
         assert words in result.err
         assert "Traceback" not in result.err
 

@@ -71,9 +71,11 @@ def written(recipe: Tree, path: Path, model: str = "bahdanau", **training: Any) 
     return path
 
 
-def command(arguments: list[str], output: Path, kill_at: int, kill_by: int, biggest_file: int | None) -> None:
+def command(
+    arguments: list[str], output: Path, kill_at: int, kill_by: int, biggest_file: int | None, terminal: str, nohup: bool
+) -> None:
     """`regard ARGUMENTS` in a process of its own, sent the signal `kill_by` before it touches a file in a folder
-    `killed` for the `kill_at`-th time."""
+    `killed` for the `kill_at`-th time; at a terminal, where one is given, or under `nohup`."""
     import resource
 
     from regard import cli
@@ -81,6 +83,13 @@ def command(arguments: list[str], output: Path, kill_at: int, kill_by: int, bigg
     torch.set_num_threads(1)
     sys.stdout = sys.stderr = output.open("a", encoding="utf-8")
     sys.argv = ["regard", *arguments]
+    if terminal:
+        os.setsid()
+        screen = os.open(terminal, os.O_RDWR)  # its closing sends SIGHUP, since this process leads the session
+        os.dup2(screen, 1)
+        os.dup2(sys.stderr.fileno() if nohup else screen, 2)
+        sys.stdout, sys.stderr = (os.fdopen(stream, "w") for stream in (1, 2))
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
     touched = 0
 
     def touch(event: str, values: tuple[Any, ...]) -> None:
@@ -107,9 +116,10 @@ class Commands:
         self.started: list[BaseProcess] = []
 
     def start(
-        self, *arguments: str | Path, kill_at: int = 0, kill_by: int = signal.SIGKILL, biggest_file: int | None = None
-    ) -> BaseProcess:
-        values = ([str(one) for one in arguments], self.output, kill_at, kill_by, biggest_file)
+        self, *arguments: str | Path, kill_at: int = 0, kill_by: int = signal.SIGKILL, biggest_file: int | None = None,
+        terminal: str = "", nohup: bool = False,
+    ) -> BaseProcess:  # fmt: skip
+        values = ([str(one) for one in arguments], self.output, kill_at, kill_by, biggest_file, terminal, nohup)
         process = self.context.Process(target=command, args=values)
         process.start()
         self.started.append(process)
@@ -250,25 +260,20 @@ def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(
 
 @pytest.mark.parametrize("ignored", [False, True])
 def test_a_terminal_that_is_closed_ends_a_training_with_a_checkpoint(
-    tiny_recipe: Tree, tmp_path: Path, ignored: bool
+    tiny_recipe: Tree, tmp_path: Path, commands: Commands, ignored: bool
 ) -> None:
     """It sends SIGHUP, and nothing can be written to it any more; under `nohup` the training goes on."""
-    pty = pytest.importorskip("pty")
     steps = 60 if ignored else 100_000
-    recipe, run = written(tiny_recipe, tmp_path / "recipe.yaml", steps=steps, log_every=1), tmp_path / "run"
-    process, terminal = pty.fork()
-    if process == 0:
-        words = [sys.executable, "-m", "regard.cli", "train", str(recipe), "--out", str(run)]
-        signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
-        if ignored:
-            words = ["sh", "-c", '"$@" 2> "$0"', str(tmp_path / "nohup.out"), *words]
-        os.execvpe(words[0], words, os.environ | {"OMP_NUM_THREADS": "1"})
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "rnn", steps=steps, validate_every=steps, log_every=1)
+    run, (screen, own) = tmp_path / "run", os.openpty()
+    process = commands.start("train", recipe, "--out", run, terminal=os.ttyname(own), nohup=ignored)
     log, end = run / "metrics.jsonl", time.monotonic() + PATIENCE
     while not (log.exists() and log.stat().st_size) and time.monotonic() < end:
-        select.select([terminal], [], [], 0.05)[0] and os.read(terminal, 1 << 16)
-    os.close(terminal)
-    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    assert (code, (run / "last").exists()) == (0 if ignored else 130, True)
+        select.select([screen], [], [], 0.05)[0] and os.read(screen, 1 << 16)
+    os.close(own)
+    os.close(screen)
+    process.join(PATIENCE)
+    assert (process.exitcode, (run / "last").exists()) == (0 if ignored else 130, True)
 
 
 @pytest.mark.parametrize("kill_at", [2, 12])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -65,17 +66,35 @@ def test_what_a_terminal_gets_has_no_control_characters(tmp_path: Path) -> None:
         assert not {"\x1b", "\x07"} & {*shown}
 
 
-def test_a_full_disk_is_named_and_leaves_no_stub(tmp_path: Path) -> None:
-    """A limit on the size of files stands in for a disk."""
+@pytest.fixture
+def disk() -> Iterator[Callable[[int], None]]:
+    """Limits the size of files, which stands in for a full disk."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    try:
-        [message] = fail("recipes", "dates", "--out", tmp_path / "a.yaml")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert message == f"{tmp_path / 'a.yaml'}: cannot be written: File too large"
-    assert not [*tmp_path.iterdir()]
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_named_and_leaves_no_stub(
+    tmp_path: Path, disk: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of a recipe, nor of the cache, nor of a run, of which the second file may be the one that fails."""
+    cache, run = tmp_path / "cache", tmp_path / "run"
+    monkeypatch.setenv("REGARD_CACHE", str(cache))
+    recipe = ["dates", "data.train.size=20", "data.validation.size=5", "data.test.size=5"]
+    disk(100)
+    assert fail("recipes", "dates", "--out", tmp_path / "a.yaml") == [
+        f"{tmp_path / 'a.yaml'}: cannot be written: File too large"
+    ]
+    [message] = fail("check", *recipe)
+    assert message.startswith(f"{cache}: prepared data cannot be stored here: File too large (make room")
+    assert not [*cache.iterdir()]
+    disk(1 << 30)
+    succeed("check", *recipe)
+    for size, file in ((100, "environment.json"), (1500, "tokenizer.source.json")):
+        disk(size)
+        assert fail("train", *recipe, "--out", run)[-1] == f"{run / file}: cannot be written: File too large"
+        assert [*tmp_path.iterdir()] == [cache]
 
 
 def test_a_heading_is_plain_text() -> None:

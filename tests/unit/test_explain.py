@@ -87,6 +87,16 @@ def test_calls_are_kept_while_asked_for() -> None:
     assert all(not module._forward_hooks for module in model.modules())
 
 
+def test_weights_are_kept_once(transformer: Explanation) -> None:
+    """Those of 512 tokens in 12 layers are 151 MB: neither what one call computed nor the map of a head is a copy."""
+    with torch.inference_mode(), recording() as recorded:
+        transformer.model(transformer.batch)
+    computed = [weights_BHQK.data_ptr() for _, weights_BHQK, _ in recorded.calls]
+    assert [weights.data_ptr() for weights in recorded.by_name(transformer.model).values()] == computed
+    [heat_map] = maps(transformer, "encoder", 2, 1)
+    assert np.shares_memory(heat_map.values, transformer.of_kind("encoder")[1].weights)
+
+
 def test_every_attention_by_layer_and_head(transformer: Explanation) -> None:
     with torch.inference_mode(), recording() as recorded:
         transformer.model(transformer.batch)

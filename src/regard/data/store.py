@@ -88,7 +88,7 @@ def _fill(folder: Path, build: Callable[[Path], None]) -> None:
                 manifest.close()  # no folder with an open file can be renamed there
             place_folder(partial, folder, keep=is_whole)
     except OSError as error:
-        if partial.exists() and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if partial.exists() and error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         what = f"prepared data cannot be stored here: {error.strerror or error}"
         hint = "make room, or set REGARD_CACHE to another folder"

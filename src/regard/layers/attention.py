@@ -238,6 +238,8 @@ class Recording:
         keys = {name: max(part_BHQK.shape[-1] for part_BHQK in of_module) for name, of_module in parts.items()}
         return {
             name: torch.cat([F.pad(part_BHQK, (0, keys[name] - part_BHQK.shape[-1])) for part_BHQK in of_module], dim=2)
+            if len(of_module) > 1
+            else of_module[0]  # not copied: a long text has hundreds of megabytes
             for name, of_module in parts.items()
         }
 
@@ -305,9 +307,9 @@ def attend(
         return queries.pack(context_BHQE.transpose(1, 2)).transpose(1, 2)
     length, keys_length = q_BHQE.shape[2], k_BHKE.shape[2]
     if is_recording():
-        scores_BHQK = q_BHQE @ k_BHKE.transpose(-2, -1) * scale
         visible_BQK = visible.matrix_BQK(length, keys_length, q_BHQE.device)
-        weights_BHQK = scores_BHQK.masked_fill(~visible_BQK[:, None], -torch.inf).softmax(dim=-1)
+        scores_BHQK = (q_BHQE @ k_BHKE.transpose(-2, -1)).mul_(scale).masked_fill_(~visible_BQK[:, None], -torch.inf)
+        weights_BHQK = scores_BHQK.softmax(dim=-1)
         record(owner, weights_BHQK, visible_BQK)
         return F.dropout(weights_BHQK, dropout) @ v_BHKE
     # Padding is on the right, so no real query of a causal attention sees it: the kernel needs no mask.

@@ -260,9 +260,11 @@ class Explanation:
                 maps.append(_heat_map(rolled, rolled.weights[0], title, *choice))
             return maps
         for layer, head in product(layers, _numbers("--head", options.head, counts[1])):
-            kept = attentions if layer is None else [attentions[layer - 1]]
-            heads = slice(None) if head is None else slice(head - 1, head)
-            values = np.stack([attention.weights[heads] for attention in kept]).mean((0, 1), dtype=np.float64)
+            read = attentions if layer is None else [attentions[layer - 1]]
+            kept = [one.weights if head is None else one.weights[head - 1 : head] for one in read]
+            values: Numbers = kept[0][0]  # where it is one head, it is not copied: a page has all of them
+            if len(kept) * len(kept[0]) > 1:
+                values = np.mean([weights_HQK.mean(0, dtype=np.float64) for weights_HQK in kept], axis=0)
             names, choice = list[str](), [NAMES[kind]]
             for what, number, count in zip(("layer", "head"), (layer, head), counts, strict=True):
                 names += [] if number is None else [f"{what} {number}"]
