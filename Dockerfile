@@ -4,9 +4,10 @@
 FROM python:3.12-slim
 
 WORKDIR /regard
-COPY constraints.txt pyproject.toml README.md LICENSE* ./
+COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY src src
-RUN pip install --no-cache-dir --constraint constraints.txt --index-url https://download.pytorch.org/whl/cpu torch \
+RUN pip install --no-cache-dir --no-deps --constraint constraints.txt \
+        --index-url https://download.pytorch.org/whl/cpu torch \
     && pip install --no-cache-dir --constraint constraints.txt '.[images,studio]' \
     && useradd --create-home regard
 

@@ -139,6 +139,10 @@ def test_other_tasks(tmp_path: Path) -> None:
             )
         broken = client.post("/runs/shapes/predict", json={"inputs": ["data:image/png;base64,%%"]})
         assert "the image is no valid base64" in broken.json()["error"]
+        recipe = runs["shapes"].recipe
+        features = recipe.model.model_copy(update={"encoder": "features", "feature_width": 4})
+        with pytest.raises(RegardError, match="x: it reads features of images, which a request cannot hold"):
+            app({"x": runs["shapes"].under(recipe.model_copy(update={"model": features}))}, Settings())
         asked = {"story": "Mary went to the garden.", "question": "Where is Mary?"}
         for one in (asked, " ".join(asked.values())):
             found = client.post("/runs/stories/explain", json={"input": one}).json()

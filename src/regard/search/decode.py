@@ -119,11 +119,13 @@ def _write(
             observer.step(own_BWV, rules, live, choice)
         continued = choice.continued(live, own_BWV)
         ended_BW = (choice.tokens_BW == special.end) & (choice.total_BW > NEVER)
-        finished.add(continued, ended_BW)
         remaining = continued.without(ended_BW)
-        if isinstance(strategy, Beam):  # a sample is always written to its end
-            remaining = remaining.without(strategy.is_done(remaining, finished)[:, None])
-        counts = _live_counts(choice, remaining)
+        counts, some_ended = ([], True) if finished.some else _live_counts(choice, remaining, ended_BW)
+        if some_ended:  # before the first end there is nothing to store, and no hypothesis to beat
+            finished.add(continued, ended_BW)
+            if isinstance(strategy, Beam):  # a sample is always written to its end
+                remaining = remaining.without(strategy.is_done(remaining, finished)[:, None])
+            counts, _ = _live_counts(choice, remaining, ended_BW)
         if not any(counts):
             return finished
         reorders, width = isinstance(strategy, Beam), live.total_BW.shape[1]
@@ -148,14 +150,15 @@ def _step(model: Generator, tokens_BW: Tensor, state: Any, covers: bool) -> tupl
     return log_probabilities(logits_RV).reshape(*tokens_BW.shape, -1), state, weights_BWS
 
 
-def _live_counts(choice: Choice, remaining: Live) -> list[int]:
-    """The number of live hypotheses of each sentence, on the host."""
+def _live_counts(choice: Choice, remaining: Live, ended_BW: Tensor) -> tuple[list[int], bool]:
+    """The number of live hypotheses of each sentence, and whether any has ended, on the host."""
     counts_B = (remaining.total_BW > NEVER).sum(-1)
-    counts: list[int] = counts_B.masked_fill(choice.total_BW.isnan().any(-1), -1).tolist()
+    counts_B = counts_B.masked_fill(choice.total_BW.isnan().any(-1), -1)
+    *counts, ended = torch.cat([counts_B, ended_BW.any()[None].long()]).tolist()
     if min(counts) < 0:
         hint = "its weights are broken, or too large for this precision: try another checkpoint or fp32"
         raise DecodeError("the model's probabilities are NaN", where="search", hint=hint)
-    return counts
+    return counts, ended > 0
 
 
 def _compact(
@@ -173,6 +176,9 @@ def _compact(
     if on_gpu and new_width <= width < 2 * new_width:
         new_width = width
     in_place = not reorders or width == new_width == parents_BW.shape[1] == 1
+    if min(counts) == width == parents_BW.shape[1]:  # no slot is empty
+        first_B1 = torch.arange(0, len(counts) * width, width, device=parents_BW.device)[:, None]
+        return remaining, None if in_place else first_B1 + parents_BW
     alive_BW = (remaining.total_BW > NEVER).int()
     if all_stay := live_sentences > (0.5 if on_gpu else 0.75 if in_place else 1.0) * len(counts):
         groups_B1 = torch.arange(len(counts), device=parents_BW.device)[:, None]

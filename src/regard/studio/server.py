@@ -162,6 +162,9 @@ class Served:
 
     def __init__(self, name: str, run: Loaded, settings: Settings) -> None:
         self.name, self.run, self.timeout = name, run, settings.timeout
+        self._reads_images = run.recipe.model.reads == "image"
+        if self._reads_images and run.recipe.model.reading.feature_width is not None:
+            raise RegardError("it reads features of images, which a request cannot hold", where=name)
         self.queue = Batcher(window=settings.window, most=settings.batch, room=settings.queue)
         self.best = load_facts(run.checkpoint("best")).get("best", [])
 
@@ -173,13 +176,14 @@ class Served:
 
     def checked(self, inputs: Sequence[Input], most: int = TEXT) -> Any:
         """The inputs, of which none is too long, and none names a file."""
-        reads_images = self.run.recipe.model.reads == "image"
         for number, one in enumerate(inputs, 1):
-            texts = [one] if isinstance(one, str) else one if isinstance(one, list) else json.dumps(one)
+            texts = (
+                [one] if isinstance(one, str) else one if isinstance(one, list) else json.dumps(one, ensure_ascii=False)
+            )
             length, where = sum(map(len, texts)), f"input {number}"
-            if reads_images and not (isinstance(one, str) and one.startswith((HELD, shapes.PREFIX))):
+            if self._reads_images and not (isinstance(one, str) and one.startswith((HELD, shapes.PREFIX))):
                 raise InputError("an image is expected", where=where, hint=f'as a text: "{HELD}png;base64,..."')
-            if not reads_images and length > most:
+            if not self._reads_images and length > most:
                 raise InputError(f"it has {length:,} characters", where=where, hint=f"at most {most:,}")
         return inputs
 
@@ -286,10 +290,10 @@ def _event(kind: str, content: Mapping[str, Any]) -> str:
 
 def _told(error: RegardError) -> dict[str, Any]:
     """With the options of a command called by their names in a body."""
-    named = [
-        one.where.removeprefix("--").replace("-", "_") if one.where[:2] == "--" else one.where for one in error.problems
+    problems = [
+        replace(one, where=one.where[2:].replace("-", "_")) if one.where.startswith("--") else one
+        for one in error.problems
     ]
-    problems = [replace(one, where=where) for one, where in zip(error.problems, named, strict=True)]
     return {"error": str(problems[0]), "problems": [asdict(problem) for problem in problems]}
 
 
