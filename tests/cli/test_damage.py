@@ -25,8 +25,11 @@ from regard.tasks import TASKS
 from tiny import TINY
 
 RECIPE: dict[str, Any] = copy.deepcopy(TINY) | {
-    "model": {"kind": "transformer", "preset": "tiny", "width": 16, "heads": 2, "feed_forward": 16},
-}
+    "model": {
+        "kind": "transformer", "width": 16, "heads": 2, "feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1,
+    },
+    "search": TINY["search"] | {"max_length": 6},
+}  # fmt: skip
 RECIPE["data"]["test"] = {"corpus": "reverse", "size": 4}
 RECIPE["training"] |= {"ema": 0.9, "decode": 0, "keep_best": 2}
 
