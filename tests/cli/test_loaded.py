@@ -345,6 +345,8 @@ def test_a_prompt(tiny_run: Path) -> None:
     terminal.type("a")
     terminal.until("a")
     terminal.process.send_signal(signal.SIGINT)
+    while not select.select([terminal.screen], [], [], 1)[0]:  # Python had not begun to wait for a key
+        terminal.process.send_signal(signal.SIGINT)
     terminal.until("> ")
     terminal.type("\x04")
     assert terminal.process.wait(60) == 0
