@@ -19,7 +19,7 @@ from regard.data.file_inputs import FileInput
 from regard.errors import CheckpointError, DecodeError, Problem, did_you_mean
 from regard.exchange.exchange import export_run, import_run
 from regard.models.base import Pooling
-from regard.recipes.recipe import leaves, load_recipe, refuse_search, with_search
+from regard.recipes.recipe import load_recipe, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes
 from regard.runs.examples import examples_of, measured_on, noted
 from regard.runs.run import Run
@@ -290,9 +290,8 @@ def evaluate(
     usual = (None, "validation" if run.recipe.data.test is None else "test")
     name = f".{Path(named[0]).name.partition('.')[0]}" if named else "" if split in usual else f".{split}"
     file = run.folder / f"predictions{name}.jsonl" if predictions is None else Path(predictions)
-    read = [*named, *leaves(run.recipe.model_dump()).values()]
     for path in (file, _errors_beside(file)):
-        check_writable(path, "--predictions", read, overwrite=overwrite or predictions is None)
+        check_writable(path, "--predictions", [*named, *run.recipe_values], overwrite=overwrite or predictions is None)
     run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
     examples = examples_of(run, split, named)
     model = run.load_model(checkpoint, device)

@@ -630,8 +630,6 @@ def compare(
     Language models are compared by perplexity per word and bits per character, masked language models by their
     accuracy, classifiers by accuracy, F1 and McNemar's test.
     """
-    from regard.recipes.recipe import leaves
-    from regard.runs import Run
     from regard.views.compare import check_csv
     from regard.views.files import check_output
     from regard.views.systems import named_files
@@ -640,7 +638,7 @@ def compare(
     read = [*(file or []), *outputs.values()]
     check_output(out, inputs=read, overwrite=overwrite)
     if tables is not None:
-        read += [value for run in runs for value in leaves(Run.open(run).recipe.model_dump()).values()]
+        read += [value for run in runs for value in regard.Run.open(run).recipe_values]
         check_csv(tables, read, overwrite=overwrite)
     with bar("reading", shown=not as_json) as move:
         comparison = regard.compare(

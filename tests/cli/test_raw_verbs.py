@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from command_line import fail, succeed, write, write_table
 from raw_cases import RECIPES, Runs
+from regard import explain
 from regard.config import write_yaml
 from regard.data.corpora import generate
 from regard.recipes.recipe import load_recipe
@@ -238,6 +239,14 @@ def test_an_autoencoder_is_measured_under_names_of_its_own(runs: Runs) -> None:
     two = succeed("compare", runs["autoencoder"], runs["autoencoder"], "--json").json
     assert two["metrics"] == ["reconstruction_word_perplexity", "reconstruction_bits_per_character"]
     assert two["systems"][0]["reconstruction_word_perplexity"] == pytest.approx(found["reconstruction_word_perplexity"])
+
+
+def test_an_autoencoder_is_explained_as_it_is_measured(runs: Runs, tmp_path: Path) -> None:
+    """It reads the text with its end, and then writes it."""
+    text = "The old fox saw the mouse."
+    steps = explain(runs["autoencoder"], text).steps
+    found = succeed("evaluate", runs["autoencoder"], "--file", write(tmp_path / "one.txt", text), "--json").json
+    assert np.mean([-np.log(step.probability) for step in steps]) == pytest.approx(found["loss"], rel=1e-6)
 
 
 # A pre-training that goes on

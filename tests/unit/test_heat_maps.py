@@ -153,8 +153,9 @@ def test_svg_of_any_text_is_xml_with_every_label_as_text(source: list[str], titl
     [
         "지난 정부가 임명한 위원회는 내년 예산에 관한 긴 토론 끝에 어제 모두 물러났다 → The committee resigned",
         "Donaudampfschifffahrtsgesellschaft" * 5,
+        "WWW MMM " * 40,
     ],
-    ids=["words", "one word"],
+    ids=["words", "one word", "capitals"],
 )
 def test_a_long_title_ends_inside_its_png(title: str, size: tuple[int, int]) -> None:
     images = pytest.importorskip("matplotlib.image")

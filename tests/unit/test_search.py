@@ -5,7 +5,9 @@ The reference is never the search's own code.
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +24,7 @@ from regard.errors import ConfigError, DecodeError
 from regard.search.config import SearchConfig
 from regard.search.decode import best, draw, search, truncated
 from regard.search.hypotheses import MIN_COVERAGE, NEVER, Hypothesis, coverage, log_probabilities, objective_of, score
-from regard.search.rules import SPECIAL, BannedTexts, Constraints, Limits, Special
+from regard.search.rules import SPECIAL, BannedTexts, Constraints, Limits, Rules, Special
 from regard.tasks.text_to_text import special_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import BEGIN, END, PAD
@@ -478,3 +480,14 @@ def test_limits_that_leave_nothing_for_a_source_are_named() -> None:
     with pytest.raises(DecodeError, match=r"search.prefix: a prefix of 3 tokens and the end do not fit into the 3"):
         search(model, sources, SearchConfig(max_length=3), constraints=Constraints(prefixes=[(), (A, B, C)]))
     search(model, sources, SearchConfig(max_length=4), constraints=Constraints(prefixes=[(), (A, B, C)]))
+
+
+def test_the_tables_of_the_rules_go_with_their_search() -> None:
+    """Not when the garbage is collected: they may be on a GPU."""
+    config = SearchConfig(min_length=2, no_repeat_ngram=2)
+    rules = Rules(ONE, config, Constraints(banned=BannedTexts.of_tokens([[A]])))
+    kept = weakref.ref(rules)
+    gc.disable()
+    del rules
+    gc.enable()
+    assert kept() is None

@@ -136,6 +136,11 @@ class Run:
             ]
             raise CheckpointError(problems=problems) from None
 
+    @property
+    def recipe_values(self) -> list[Any]:
+        """All values in its recipe, the paths of the files that it reads among them."""
+        return [*leaves(self.recipe.model_dump()).values()]
+
     @cached_property
     def task(self) -> Any:
         """Its `Task`, with what the verbs need of it that not every task has."""

@@ -240,6 +240,9 @@ def forbid_tokens(log_p_BWV: Tensor, tokens_BWM: Tensor, forbidden_BWM: Tensor) 
 # All rules of a search
 
 
+Rule = Callable[[Tensor, Live], None]
+
+
 class Rules:
     """All rules of a search, each a method that sets tokens that may not come next to NEVER, in place.
 
@@ -256,22 +259,28 @@ class Rules:
         unknown = None if config.unknown else special.unknown
         never = {special.begin, special.start, special.pad, unknown} - {special.end}
         self._never_M = torch.tensor([token for token in never if token is not None], dtype=torch.long, device=device)
-        rules: dict[str, Callable[[Tensor, Live], None]] = {
-            "never written": self._never_written,
-            "maximum length": self._maximum_length,
-        }
-        if max(limits.shortest) > 1:
-            rules["minimum length"] = self._minimum_length
+        self._banned: Rule | None = None
         if banned is not None:
             states = [banned.state_after(tokens) for tokens in constraints.contexts]
             context_B = torch.tensor(states, device=device) if states else None
-            rules["banned"] = partial(banned.to(device).forbid, context_B=context_B)
-        if self._ngram:
-            rules["repeated n-gram"] = self._no_repeat
-        self._rules, self.names = list(rules.values()), (*rules, "prefix")
+            self._banned = partial(banned.to(device).forbid, context_B=context_B)
+        self.names = (*self._rules, "prefix")
         longest = max((len(ids) for ids in prefixes), default=0)
         padded = [[*ids, *[NO_TOKEN] * (longest - len(ids))] for ids in prefixes]
         self._prefixes_BT = torch.tensor(padded, dtype=torch.long, device=device).view(len(prefixes), longest)
+
+    @property
+    def _rules(self) -> dict[str, Rule]:
+        """Those that apply. They are not kept: an object that holds its own methods keeps its tables on the GPU until
+        the garbage is collected."""
+        rules: dict[str, Rule] = {"never written": self._never_written, "maximum length": self._maximum_length}
+        if max(self.limits.shortest) > 1:
+            rules["minimum length"] = self._minimum_length
+        if self._banned is not None:
+            rules["banned"] = self._banned
+        if self._ngram:
+            rules["repeated n-gram"] = self._no_repeat
+        return rules
 
     def _never_written(self, log_p_BWV: Tensor, live: Live) -> None:
         """No `<pad>`, no `<s>`, and no `<unk>` unless the config allows it."""
@@ -313,14 +322,14 @@ class Rules:
         """log P with NEVER for tokens that may not come next. Overwrites its input."""
         prefix = self._prefix(log_p_BWV, live)
         prefix_BWV = None if prefix is None else log_p_BWV.masked_fill(prefix[1], NEVER)
-        for forbid in self._rules:
+        for forbid in self._rules.values():
             forbid(log_p_BWV, live)
         return log_p_BWV if prefix is None or prefix_BWV is None else torch.where(prefix[0], prefix_BWV, log_p_BWV)
 
     def reasons(self, like_BWV: Tensor, live: Live) -> Tensor:
         """Why each token may not come next: 1 + the index in `names` of the first rule against it; 0 if it may."""
         reasons_BWV = torch.zeros_like(like_BWV, dtype=torch.long)
-        for number, forbid in enumerate(self._rules, start=1):
+        for number, forbid in enumerate(self._rules.values(), start=1):
             probe_BWV = torch.zeros_like(like_BWV)
             forbid(probe_BWV, live)
             reasons_BWV.masked_fill_((probe_BWV == NEVER) & (reasons_BWV == 0), number)

@@ -193,8 +193,9 @@ class Trainer:
         for number, (batch, _) in enumerate(batches, 1):
             with nullcontext() if number == len(batches) else accelerator.no_sync(self.objective):
                 losses.append((self.captured or self.loss)(batch, accelerator.num_processes / max(1, tokens)))
-        norm = self.clip() if tokens else torch.zeros_like(losses[0][0])
+        norm = torch.zeros_like(losses[0][0])
         if tokens:
+            norm = self.clip()
             self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=self.captured is None)
         progress.step += 1

@@ -169,8 +169,8 @@ def _read_text(
         if task.head is None and config.pretraining == "both_directions":  # its readout reads the forward direction
             states_BLD = model(batch).hidden_BTD
         elif getattr(task, "rewrites", False):
-            _, memory = model.read(batch.text)  # from which it then writes the text
-            states_BLD = model.read(batch.text, memory)[0][-1]
+            read, _ = _padded(tokenizer, [*row.ids, tokenizer.end], padding)  # from which it then writes the text
+            states_BLD = model.reconstruct(replace(batch, text=read.to(device_of(model)))).hidden_BTD
         else:
             states_BLD = model.states(batch)
         return states_BLD

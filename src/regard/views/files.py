@@ -175,7 +175,9 @@ def _write_title(place: Any, title: str, wide: float) -> None:
     lines = [line.plain.strip() for line in Text(one_line(title)).wrap(Console(width=columns), columns)]
     if len(lines) > TITLE_LINES:
         lines = [*lines[: TITLE_LINES - 1], shorten(" ".join(lines[TITLE_LINES - 1 :]), columns)]
-    place.suptitle("\n".join(lines), fontsize=TITLE_SIZE, x=0.1 / wide, ha="left", parse_math=False)
+    drawn = place.suptitle("\n".join(lines), fontsize=TITLE_SIZE, x=0.1 / wide, ha="left", parse_math=False)
+    share = drawn.get_window_extent().width / DOTS / (wide - 0.2)  # capitals are wider
+    drawn.set_fontsize(TITLE_SIZE / max(1.0, share))
 
 
 def _draw_curves(axes: Any, curves: Curves) -> None:

@@ -29,7 +29,7 @@ from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc
 from regard.views.labels import count_text, percent, title
 from regard.views.report import Cell, Curves, Section, Series, Table, Value, muted
-from regard.views.significance import RESAMPLES, text_metrics
+from regard.views.significance import resamples, text_metrics
 
 Verdict = Literal["search", "model"]
 VERDICTS: tuple[Verdict, ...] = ("search", "model")
@@ -506,5 +506,4 @@ def resampled(
     rows are drawn of all outputs for the same references."""
     [(statistics, value)] = text_metrics([sweep_metric(task)], task, config).values()
     rows = statistics([*map(nfc, outputs)], [[*map(nfc, texts)] for texts in references])
-    generator, size = np.random.default_rng(1), len(rows)
-    return value(np.stack([rows[generator.integers(0, size, size)].sum(axis=0) for _ in range(RESAMPLES)]))
+    return value(np.concatenate([weights @ rows for weights in resamples(len(rows), seed=1)]))

@@ -78,7 +78,7 @@ def _row(metric: str, system: str, score: float, interval: float, difference: fl
 def paired_tests_of_sums(metrics: Mapping[str, Metric], rows: Mapping[str, Rows], baseline: str) -> list[Row]:
     """Every metric of every system against the baseline's, by bootstrap and by randomisation."""
     base, tests = rows[baseline], []
-    drawn = {name: np.concatenate([weights @ own for weights in _resamples(len(base))]) for name, own in rows.items()}
+    drawn = {name: np.concatenate([weights @ own for weights in resamples(len(base))]) for name, own in rows.items()}
     for metric, value in metrics.items():
         base_score, base_draws = float(value(base.sum(0))), value(drawn[baseline])
         for name, own in rows.items():
@@ -93,9 +93,9 @@ def paired_tests_of_sums(metrics: Mapping[str, Metric], rows: Mapping[str, Rows]
     return tests
 
 
-def _resamples(units: int) -> Iterator[Rows]:
+def resamples(units: int, seed: int = SEED) -> Iterator[Rows]:
     """How often each unit is drawn in each resample; the same for every system, which makes the test paired."""
-    generator = np.random.default_rng(SEED)
+    generator = np.random.default_rng(seed)
     at_once = max(1, AT_ONCE // units)
     for first in range(0, RESAMPLES, at_once):
         count = min(at_once, RESAMPLES - first)
