@@ -198,6 +198,19 @@ def test_what_is_refused(client: Any, route: str, body: Any, status: int, messag
     assert "Traceback" not in answer.text
 
 
+def test_any_bytes_are_refused_in_a_sentence(client: Any) -> None:
+    form = client.post("/predict", content=b"a=1", headers={"content-type": "application/x-www-form-urlencoded"})
+    assert (form.status_code, form.json()["error"][-45:]) == (
+        422,
+        "send JSON, with Content-Type: application/json"[-45:],
+    )
+    for depth in (1, 100, 400, 900, 990, 10_000, 49_000):
+        for content in (b"[" * depth + b"]" * depth, b'{"inputs":' * depth + b"1" + b"}" * depth):
+            answer = client.post("/predict", content=content[:100_000], headers={"content-type": "application/json"})
+            assert answer.status_code in (400, 422)
+            assert set(answer.json()) == {"error"}
+
+
 def test_html_stays_text(client: Any) -> None:
     text = "a <script>alert(1)</script> b"
     answer = client.post("/predict", json={"inputs": [text, "</pre>"], "skip_bad": True})

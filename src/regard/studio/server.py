@@ -95,10 +95,14 @@ class Body(BaseModel):
     @classmethod
     def _is_unicode(cls, tree: object) -> object:
         """JSON can spell halves of surrogate pairs, which no answer could repeat."""
+        if isinstance(tree, bytes):
+            raise ValueError("send JSON, with Content-Type: application/json")
         try:
             json.dumps(tree, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise ValueError("half of a surrogate pair is no character") from None
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
         return tree
 
 
