@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -21,7 +20,6 @@ from torch import Tensor, nn
 from regard.config.load import Tree
 from regard.data.batches import Examples, auto_batch_tokens
 from regard.data.prepare import Prepared
-from regard.data.store import cache_folder
 from regard.errors import CheckpointError, ConfigError, Problem, RegardError, did_you_mean
 from regard.layers.embeddings import Embedding
 from regard.models.base import ModelConfig, count_parameters
@@ -160,7 +158,6 @@ def make_accelerator(config: TrainingConfig) -> Accelerator:
     if on_gpu:
         torch.set_float32_matmul_precision("high")
         torch.backends.cuda.enable_cudnn_sdp(False)  # it compiles for every shape, and batches have many
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
     # An earlier training in this process may have used another precision or device
     AcceleratorState._reset_state(reset_partial_state=not torch.distributed.is_initialized())
     on_cpu = wanted == "cpu" or not (cuda or mps)
