@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from tiny import TINY
 
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script; commands would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
