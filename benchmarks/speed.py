@@ -11,11 +11,13 @@ medians are compared. The share of the ceiling is the share of the speed of a la
 from __future__ import annotations
 
 import argparse
+import copy
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,7 @@ from regard.data.batches import (
     plan,
     row_sizes,
 )
+from regard.layers.attention import with_int8
 from regard.models import build_model
 from regard.models.bahdanau import BahdanauConfig
 from regard.models.bert import BERTConfig
@@ -453,6 +456,7 @@ def decoding_races(device: str, repeats: int) -> Iterator[Row]:
     """Both write exactly `length` tokens for each source, with random weights of the same size and precision."""
     config, dtype = TransformerConfig(preset="base", tie="all"), torch.bfloat16 if device == "cuda" else torch.float32
     model = build_model(config, VOCABULARY, VOCABULARY).to(device, dtype).eval()
+    int8 = with_int8(copy.deepcopy(model)) if device == "cpu" else None
     peer = marian(config).to(device, dtype).eval()
     for rows, length in ((128, 64), (1, 64)) if device == "cuda" else ((32, 32), (1, 32)):
         generator = torch.Generator().manual_seed(1)
@@ -461,10 +465,11 @@ def decoding_races(device: str, repeats: int) -> Iterator[Row]:
             settings = SearchConfig(beam=beam, min_length=length, max_length=length)
             inputs = {"input_ids": source.ids_BL, "attention_mask": seen(source).long()}
             asked = {"num_beams": beam, "do_sample": False, "min_new_tokens": length, "max_new_tokens": length}
+            models = {"regard": model} if int8 is None else {"regard": model, "regard, int8": int8}
             jobs: dict[str, tuple[Job, int]] = {
-                "regard": (lambda s=source, c=settings: search(model, s, c), rows * length),  # type: ignore[misc]
-                "generate": (lambda i=inputs, a=asked: peer.generate(**i, **a), rows * length),  # type: ignore[misc]
+                name: (partial(search, one, source, settings), rows * length) for name, one in models.items()
             }
+            jobs["generate"] = partial(peer.generate, **inputs, **asked), rows * length
             print(f"  {rows} x {length}, beam {beam}")
             yield from rows_of(jobs, device, repeats)
 

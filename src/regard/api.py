@@ -18,7 +18,8 @@ import torch
 from regard.data.file_inputs import FileInput
 from regard.errors import CheckpointError, DecodeError, Problem, did_you_mean
 from regard.exchange.exchange import export_run, import_run
-from regard.models.base import Pooling
+from regard.layers.attention import with_int8
+from regard.models.base import Pooling, device_of
 from regard.recipes.recipe import load_recipe, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes
 from regard.runs.examples import examples_of, measured_on, noted
@@ -38,8 +39,8 @@ __all__ = [
     "import_run", "load", "load_recipe", "predict", "score", "shipped_recipes", "train",
 ]  # fmt: skip
 
-Precision = Literal["fp32", "bf16", "fp16"]
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+Precision = Literal["fp32", "bf16", "fp16", "int8"]
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.float32}
 CHUNK = 4_000
 """Inputs that are decoded before their outputs are handed on."""
 
@@ -337,6 +338,13 @@ class Loaded(Run):
             hint = did_you_mean(precision, DTYPES)
             raise DecodeError(f"there is no precision {precision!r}", where="precision", hint=hint)
         self._model = run.load_model(checkpoint, device).to(DTYPES[precision])
+        if precision == "int8":
+            if device_of(self._model).type != "cpu":
+                raise DecodeError("int8 is for the CPU", where="precision", hint="give device='cpu', or bf16")
+            try:
+                self._model = with_int8(self._model)
+            except (AttributeError, RuntimeError):
+                raise DecodeError("this build of torch has no 8 bits", where="precision", hint="give fp32") from None
         self._of = {"checkpoint": checkpoint, "device": device}
         vars(self).update(vars(run))
 

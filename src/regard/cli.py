@@ -105,6 +105,7 @@ PenaltyOption = Annotated[
 SetOption = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change the run's recipe.")]
 CheckpointOption = Annotated[str, Option("--checkpoint", help="best, last, average, or a step.")]
 DeviceOption = Annotated[str, Option("--device", help="auto, cpu, cuda or mps.")]
+PrecisionOption = Annotated[str, Option("--precision", help="fp32, bf16 or fp16; int8 on a CPU.")]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
@@ -268,6 +269,7 @@ def predict(
     settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "fp32",
     as_json: JsonLinesOption = False,
 ) -> None:
     """Apply a run to texts: given as arguments, in a file, or on standard input. The order is kept.
@@ -280,7 +282,7 @@ def predict(
     _check_inputs(typed, file, story, prefix, skip_bad)
     chosen: dict[str, Any] = {"layer": layer, "pooling": pooling, "normalize": normalize or None}
     _check_features(features, chosen, story)
-    opened, answers = regard.Run.open(run), Answers(as_json)
+    opened, answers = _opened(run, checkpoint, device, precision), Answers(as_json)
     source = dict[str, Any](file=file, overwrite=overwrite, skip_bad=skip_bad, checkpoint=checkpoint, device=device)
     search: dict[str, Any] = {
         "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "overrides": settings or [],
@@ -322,6 +324,13 @@ def chat(
     search = {"beam": beam, "nbest": None, "length_penalty": None, "overrides": settings or []}
     with (answers := Answers(False, "you: ", "run: ")).explaining(False):
         answer_lines(_loaded(regard.Run.open(run), checkpoint, device, search), answers)
+
+
+def _opened(run: Path, checkpoint: str, device: str, precision: str) -> Run:
+    """A run, with its model where the precision is not that of the training."""
+    if precision == "fp32":
+        return regard.Run.open(run)
+    return regard.load(run, checkpoint=checkpoint, device=device, precision=cast("Any", precision))
 
 
 def _loaded(run: Run, checkpoint: str, device: str, search: dict[str, Any]) -> Loaded:
@@ -382,14 +391,15 @@ def evaluate(
     settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "fp32",
     as_json: JsonOption = False,
 ) -> None:
     """Compute the task's metrics on a split or a file: BLEU, ROUGE, perplexity, accuracy, F1, correlations."""
     with bar("writing", shown=not as_json) as move:
         metrics = regard.evaluate(
-            run, split=split, files=file or [], beam=beam, length_penalty=length_penalty, overrides=settings or [],
-            checkpoint=checkpoint, device=device, predictions=predictions, overwrite=overwrite,
-            progress=partial(move, "writing"),
+            _opened(run, checkpoint, device, precision), split=split, files=file or [], beam=beam,
+            length_penalty=length_penalty, overrides=settings or [], checkpoint=checkpoint, device=device,
+            predictions=predictions, overwrite=overwrite, progress=partial(move, "writing"),
         )  # fmt: skip
     if as_json:
         show_json(metrics)

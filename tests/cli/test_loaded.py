@@ -352,3 +352,18 @@ def test_a_prompt(tiny_run: Path) -> None:
     terminal.until("> ")
     terminal.type("\x04")
     assert terminal.process.wait(60) == 0
+
+
+def test_int8(tiny_run: Path) -> None:
+    texts = ["a b", "b a b", "c a"]
+    plain = [one["score"] for one in succeed("predict", tiny_run, *texts, "--json").jsons]
+    found = [one["score"] for one in succeed("predict", tiny_run, *texts, "--json", "--precision", "int8").jsons]
+    assert found != plain
+    assert found == pytest.approx(plain, rel=0.1)
+    loss = {
+        precision: succeed("evaluate", tiny_run, "--json", "--precision", precision).json["loss"]
+        for precision in ("fp32", "int8")
+    }
+    assert loss["int8"] == pytest.approx(loss["fp32"], rel=0.05)
+    with pytest.raises(DecodeError, match="there is no precision 'int4'"):
+        regard.load(tiny_run, precision="int4")  # type: ignore[arg-type]

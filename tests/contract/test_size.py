@@ -18,12 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LIMITS = {
-    "lines": 30392,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
-    "lines in .": 1654,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
+    "lines": 30436,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
+    "lines in .": 1672,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
     "lines in config": 320,  # raised: checks that the audit asked for (issue 16)
     "lines in data": 5891,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
     "lines in exchange": 1552,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
-    "lines in layers": 1154,  # raised: rows of fixed size, captured loops (issue 17)
+    "lines in layers": 1183,  # raised: rows of fixed size, captured loops (issue 17)
     "lines in models": 2953,  # raised: rows of fixed size (issue 17)
     "lines in objectives": 528,  # raised: rows of fixed size (issue 17)
     "lines in recipes": 1223,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
@@ -32,14 +32,14 @@ LIMITS = {
     "lines in studio": 610,  # raised: the HTTP API (issue 18)
     "lines in tasks": 4969,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
     "lines in text": 1614,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
-    "lines in training": 1712,  # raised: compiled and captured steps (issue 17)
+    "lines in training": 1709,  # raised: compiled and captured steps (issue 17)
     "lines in views": 4399,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
     "files": 120,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
     "functions over 60 lines": 0,
     "modules with one importer": 24,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
     "Any in signatures": 433,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
     "recipe: Any": 0,
-    "public names": 2403,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
+    "public names": 2407,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
     "class checks outside models and tasks": 0,
 }
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import plain
-from model_cases import CASES, SOURCES, build, close, randn, tokens_of
+from model_cases import CASES, SOURCES, batch_of, build, close, logits_of, randn, tokens_of
 from places import ROOT
 from regard.data.dataset import Dataset
 from regard.errors import DecodeError
@@ -26,6 +26,7 @@ from regard.layers.attention import (
     Visibility,
     attend,
     recording,
+    with_int8,
 )
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
 from regard.layers.recurrence import RecurrentEncoder, fed_step, word_gates
@@ -404,3 +405,24 @@ def test_target_tokens_are_counted_with_the_end_of_each_example() -> None:
     bias = model.output.linear.bias.exp().tolist()
     expected = {a: 4 / smoothed, b: 2 / smoothed, tokenizer.end: 3 / smoothed, tokenizer.pad: 1 / smoothed}
     assert {token: bias[token] for token in expected} == pytest.approx(expected)
+
+
+def test_linear_layers_in_8_bits() -> None:
+    """One scale per row of W, so that a row of large weights does not spoil the others; x has 7 bits."""
+    torch.manual_seed(0)
+    layer, x_BLD = Linear(96, 40), torch.randn(2, 5, 96)
+    with torch.inference_mode():
+        layer.weight[3] *= 100
+        expected_PE = layer(x_BLD).flatten(0, 1)
+        found_PE = with_int8(nn.Sequential(layer))(x_BLD).flatten(0, 1)
+    difference_E = (found_PE - expected_PE).norm(dim=0) / expected_PE.norm(dim=0)
+    assert 0 < difference_E.max() < 0.05
+
+
+@pytest.mark.parametrize("case", ["transformer", "bahdanau-lstm", "self-attention-multi-head"])
+def test_a_model_in_8_bits_is_close(case: str) -> None:
+    model, batch = build(CASES[case], dtype=torch.float32), batch_of()
+    with torch.inference_mode():
+        expected_BTV = logits_of(model, batch)
+        found_BTV = logits_of(with_int8(model), batch)
+    assert 0 < (found_BTV - expected_BTV).norm() < 0.1 * expected_BTV.norm()

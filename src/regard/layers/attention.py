@@ -6,6 +6,7 @@ equation and the kernels that compute it; multi-head attention and feed-forward 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -45,6 +46,34 @@ def linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
     x_RD = x.reshape(rows, -1).expand(max(rows, 2), -1)  # a single column would use the slow kernel
     y_RE = (W @ x_RD.contiguous().t()).t()[:rows]
     return (y_RE if b is None else y_RE + b).reshape(*x.shape[:-1], -1)
+
+
+class Int8Linear(Linear):
+    """x W^T + b with 8 bits: one scale for each row of W, and one for x, found as it comes. On a CPU, no gradients."""
+
+    def __init__(self, layer: Linear) -> None:
+        nn.Module.__init__(self)
+        self.weight, self.bias = layer.weight, layer.bias
+        W = layer.weight.detach()
+        scale_E = (W.abs().amax(1).double() / 127).clamp(min=1e-12)
+        zeros_E, bias = torch.zeros_like(scale_E, dtype=torch.long), None if layer.bias is None else layer.bias.detach()
+        with warnings.catch_warnings():  # torch means to replace these tensors; it has no other fast product yet
+            warnings.simplefilter("ignore", UserWarning)
+            W_8 = torch.quantize_per_channel(W, scale_E, zeros_E, 0, torch.qint8)
+            self.packed = torch.ops.quantized.linear_prepack(W_8, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, True)
+        return y
+
+
+def with_int8(model: nn.Module) -> nn.Module:
+    """The model with all its linear layers in 8 bits; embeddings, norms and recurrent cells stay as they are."""
+    for module in [*model.modules()]:
+        for name, layer in module.named_children():
+            if type(layer) is Linear:
+                setattr(module, name, Int8Linear(layer))
+    return model
 
 
 # Packed sentences: all tokens of a batch in one row, without padding
@@ -373,7 +402,7 @@ class MultiHeadAttention(nn.Module):
 
     def attend_to_self(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
         """Self-attention over whole texts. For packed texts one product computes queries, keys and values."""
-        if visible.packed is None:
+        if visible.packed is None or isinstance(self.W_Q, Int8Linear):
             return self(x_BLD, *self.keys_values(x_BLD), visible)
         W_QKV, b_QKV = torch.cat([self.W_Q.weight, self.W_KV.weight]), torch.cat([self.W_Q.bias, self.W_KV.bias])
         q_BHLE, k_BHLE, v_BHLE = (split_heads(y, self.heads) for y in F.linear(x_BLD, W_QKV, b_QKV).chunk(3, dim=-1))
