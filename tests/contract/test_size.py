@@ -18,14 +18,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LIMITS = {
-    "lines": 30436,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
+    "lines": 30433,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
     "lines in .": 1672,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
     "lines in config": 320,  # raised: checks that the audit asked for (issue 16)
     "lines in data": 5891,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
     "lines in exchange": 1552,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
     "lines in layers": 1183,  # raised: rows of fixed size, captured loops (issue 17)
     "lines in models": 2953,  # raised: rows of fixed size (issue 17)
-    "lines in objectives": 528,  # raised: rows of fixed size (issue 17)
+    "lines in objectives": 525,  # raised: rows of fixed size (issue 17)
     "lines in recipes": 1223,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
     "lines in runs": 671,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
     "lines in search": 1142,  # raised: outputs that are streamed (issue 18)

@@ -60,7 +60,8 @@ class VocabularyLoss(Objective):
         """Both sums over some positions."""
         logits_PV, smoothing = self.model.readout(hidden_PD), self.smoothing if self.training else 0.0
         if torch.compiler.is_compiling():
-            return smoothed_loss(logits_PV, labels_P, smoothing)
+            wide_PV = logits_PV.to(torch.promote_types(logits_PV.dtype, torch.float32))
+            return smoothed_loss(wide_PV.log_softmax(-1), labels_P, smoothing)
         return SmoothedLoss.apply(logits_PV, labels_P, smoothing)  # type: ignore[no-untyped-call]
 
 
@@ -113,17 +114,16 @@ def scheduled_sample(model: Generator, batch: Batch, teacher_forcing: float) -> 
     return replace(batch, target=replace(batch.target, ids_BL=mixed_BT))
 
 
-def smoothed_loss(logits_PV: Tensor, labels_P: Tensor, epsilon: float) -> Tensor:
-    """The equation of `VocabularyLoss` on logits, [2]; positions without a label do not count."""
-    dtype, real_P = torch.promote_types(logits_PV.dtype, torch.float32), labels_P >= 0
-    log_p_PV = logits_PV.to(dtype).log_softmax(-1)
+def smoothed_loss(log_p_PV: Tensor, labels_P: Tensor, epsilon: float) -> Tensor:
+    """The equation of `VocabularyLoss`, [2]. The filler of a packed row has no label and does not count."""
+    real_P = labels_P >= 0
     plain = -(log_p_PV.gather(1, labels_P.clamp(min=0)[:, None])[:, 0] * real_P).sum()
     smoothed = (1 - epsilon) * plain - epsilon * (log_p_PV.mean(-1) * real_P).sum() if epsilon else plain
     return torch.stack([smoothed, plain])
 
 
 class SmoothedLoss(torch.autograd.Function):
-    """`smoothed_loss` with its gradient in closed form: torch needs twice the passes, unless it is compiled.
+    """`smoothed_loss` of logits with its gradient in closed form: torch needs twice the passes, unless it is compiled.
 
     d loss / d logit_k = p_k - (1 - epsilon) [k = y] - epsilon u_k
     """
@@ -132,12 +132,9 @@ class SmoothedLoss(torch.autograd.Function):
     def forward(ctx: Any, logits_PV: Tensor, labels_P: Tensor, epsilon: float) -> Tensor:
         with torch.autocast(logits_PV.device.type, enabled=False):  # which would first copy the logits as float32
             log_p_PV = logits_PV.log_softmax(-1, dtype=torch.promote_types(logits_PV.dtype, torch.float32))
-        real_P = labels_P >= 0  # the filler of a packed row has no label
-        plain = -(log_p_PV.gather(1, labels_P.clamp(min=0)[:, None])[:, 0] * real_P).sum()
-        smoothed = (1 - epsilon) * plain - epsilon * (log_p_PV.mean(-1) * real_P).sum() if epsilon else plain
         if ctx.needs_input_grad[0]:
             ctx.log_p_PV, ctx.labels_P, ctx.epsilon, ctx.dtype = log_p_PV, labels_P, epsilon, logits_PV.dtype
-        return torch.stack([smoothed, plain])
+        return smoothed_loss(log_p_PV, labels_P, epsilon)
 
     @staticmethod
     def backward(ctx: Any, *gradients_2: Tensor) -> tuple[Tensor, None, None]:

@@ -175,13 +175,13 @@ def resolve(
     recipe: AnyRecipe, base: Path, data: Prepared[Any], device: torch.device, existing: Run | None = None
 ) -> AnyRecipe:
     """The recipe with the values that depend on the data or on the run to resume, and with absolute paths."""
-    TASKS[recipe.task](recipe, data.tokenizers).check(data)
+    (task := TASKS[recipe.task](recipe, data.tokenizers)).check(data)
     tree = with_absolute_paths(data.task.recipe, base).model_dump()
     if recipe.training.batch_tokens == "auto":
         default = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
         tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else default
-    training, packs = tree["training"], TASKS[recipe.task](recipe, data.tokenizers).packs
-    packs = packs and device.type == "cuda" and mixed_precision(recipe.training, on_gpu=True) != "fp32"
+    training, on_gpu = tree["training"], device.type == "cuda"
+    packs = on_gpu and task.packs and mixed_precision(recipe.training, on_gpu=True) != "fp32"
     for name, automatic in (("fill", packs), ("compile", packs and pays_to_compile(training, data.train))):
         if training[name] == "auto":  # old runs have neither
             training[name] = getattr(existing.recipe.training, name) is True if existing else automatic
