@@ -242,6 +242,16 @@ def eager(objective: nn.Module, made: Sequence[Any], device: str) -> tuple[Job, 
     return training(objective, loss, made, device)
 
 
+def packed_and_bucketed(make: Callable[[], nn.Module], data: Sentences, device: str) -> dict[str, tuple[Job, int]]:
+    """What `regard train` does with a model that packs; on a GPU also eager, on the peers' batches."""
+    if device == "cpu":
+        return {"regard": eager(make(), data.bucketed(device), device)}
+    return {
+        "regard": compiled(make(), data.filled(device), device),
+        "regard, bucketed": eager(make(), data.bucketed(device), device),
+    }
+
+
 # ------------------------------------------------------------------------------------------------- the peers
 
 
@@ -361,23 +371,20 @@ class UsualLoop(nn.Module):
 
 def transformer_race(device: str, repeats: int) -> Iterator[Row]:
     gpu = device == "cuda"
-    config, data = (
-        TransformerConfig(preset="base" if gpu else "tiny", tie="all"),
-        pairs(24_576 if gpu else 2_048, 16 if gpu else 4),
-    )
-    made, width, ff = data.bucketed(device), config.width, config.feed_forward
+    config = TransformerConfig(preset="base" if gpu else "tiny", tie="all")
+    data = pairs(24_576 if gpu else 2_048, 16 if gpu else 4)
+    width, ff = config.width, config.feed_forward
 
     def objective() -> nn.Module:
         return TokenCrossEntropy(build_model(config, VOCABULARY, VOCABULARY), smoothing=0.1)
 
-    jobs = {"regard": compiled(objective(), data.filled(device), device)} if gpu else {}
-    jobs |= {"regard, CUDA graph": captured(objective(), data.filled(device), device)} if gpu else {}
-    jobs |= {"regard, bucketed" if gpu else "regard": eager(objective(), made, device)}
-    jobs |= eager_and_compiled("Marian", lambda: marian(config), of_marian, made, device)
-    layers = config.encoder_layers * (4 * width**2 + 2 * width * ff) + config.decoder_layers * (
-        8 * width**2 + 2 * width * ff
-    )
-    yield from rows_of(jobs, device, repeats, 6 * (layers + VOCABULARY * width))
+    jobs = packed_and_bucketed(objective, data, device)
+    if gpu:
+        jobs["regard, CUDA graph"] = captured(objective(), data.filled(device), device)
+    jobs |= eager_and_compiled("Marian", lambda: marian(config), of_marian, data.bucketed(device), device)
+    encoder, decoder = 4 * width**2 + 2 * width * ff, 8 * width**2 + 2 * width * ff
+    weights = config.encoder_layers * encoder + config.decoder_layers * decoder + VOCABULARY * width
+    yield from rows_of(jobs, device, repeats, 6 * weights)
 
 
 def bert_race(device: str, repeats: int) -> Iterator[Row]:
@@ -386,7 +393,7 @@ def bert_race(device: str, repeats: int) -> Iterator[Row]:
     gpu = device == "cuda"
     config = BERTConfig(preset="base" if gpu else "tiny", next_sentence=False)
     data = masked(24_576 if gpu else 2_048, 16 if gpu else 4)
-    made, width, ff = data.bucketed(device), config.width, config.feed_forward
+    width, ff = config.width, config.feed_forward
 
     def peer() -> Any:
         return BertForMaskedLM(
@@ -397,15 +404,10 @@ def bert_race(device: str, repeats: int) -> Iterator[Row]:
             )
         )  # fmt: skip
 
-    def objective() -> nn.Module:
-        return MaskedTokens(build_model(config, VOCABULARY))
-
-    jobs = {"regard": compiled(objective(), data.filled(device), device)} if gpu else {}
-    jobs |= {"regard, bucketed" if gpu else "regard": eager(objective(), made, device)}
-    jobs |= eager_and_compiled("BertForMaskedLM", peer, of_bert, made, device)
-    yield from rows_of(
-        jobs, device, repeats, 6 * (config.layers * (4 * width**2 + 2 * width * ff) + 0.15 * VOCABULARY * width)
-    )
+    jobs = packed_and_bucketed(lambda: MaskedTokens(build_model(config, VOCABULARY)), data, device)
+    jobs |= eager_and_compiled("BertForMaskedLM", peer, of_bert, data.bucketed(device), device)
+    weights = config.layers * (4 * width**2 + 2 * width * ff) + 0.15 * VOCABULARY * width
+    yield from rows_of(jobs, device, repeats, 6 * weights)
 
 
 def gpt_race(device: str, repeats: int) -> Iterator[Row]:
@@ -414,7 +416,7 @@ def gpt_race(device: str, repeats: int) -> Iterator[Row]:
     gpu = device == "cuda"
     config = GPTConfig(preset="base" if gpu else "tiny", norm="pre", max_positions=512)
     data = blocks(24_576 if gpu else 2_048, 8 if gpu else 4, 512 if gpu else 128)
-    made, width, ff = data.bucketed(device), config.width, config.feed_forward
+    width, ff = config.width, config.feed_forward
 
     def peer() -> Any:
         return GPT2LMHeadModel(
@@ -424,15 +426,10 @@ def gpt_race(device: str, repeats: int) -> Iterator[Row]:
             )
         )  # fmt: skip
 
-    def objective() -> nn.Module:
-        return NextToken(build_model(config, VOCABULARY))
-
-    jobs = {"regard": compiled(objective(), data.filled(device), device)} if gpu else {}
-    jobs |= {"regard, bucketed" if gpu else "regard": eager(objective(), made, device)}
-    jobs |= eager_and_compiled("GPT-2", peer, of_gpt, made, device)
-    yield from rows_of(
-        jobs, device, repeats, 6 * (config.layers * (4 * width**2 + 2 * width * ff) + VOCABULARY * width)
-    )
+    jobs = packed_and_bucketed(lambda: NextToken(build_model(config, VOCABULARY)), data, device)
+    jobs |= eager_and_compiled("GPT-2", peer, of_gpt, data.bucketed(device), device)
+    weights = config.layers * (4 * width**2 + 2 * width * ff) + VOCABULARY * width
+    yield from rows_of(jobs, device, repeats, 6 * weights)
 
 
 def recurrent_race(kind: str, device: str, repeats: int) -> Iterator[Row]:
