@@ -40,10 +40,10 @@ from regard.console import (
     typed_by,
     written_out,
 )
-from regard.errors import TEXT, DecodeError, Problem, RegardError, import_extra, printable, short
+from regard.errors import TEXT, DecodeError, InputError, Problem, RegardError, import_extra, printable, short
 
 if TYPE_CHECKING:
-    from regard.api import Loaded
+    from regard.api import Answered, Loaded
     from regard.data.file_inputs import FileInput
     from regard.runs import Run
     from regard.tasks.task import Task
@@ -245,6 +245,23 @@ PoolingOption = Annotated[
     str | None, Option("--pooling", help="One vector per text for --features: mean, first or last. Default: per token.")
 ]
 NormalizeOption = Annotated[bool, Option("--normalize", help="Scale each vector of --features to length 1.")]
+OutputOption = Annotated[
+    Path | None,
+    Option(
+        "--out",
+        help="Write the outputs for --file to this file, in their order: JSON Lines if it ends in .jsonl, or with "
+        "--json. For files of any length; while it grows it is called NAME.partial.",
+    ),
+]
+ResumeOption = Annotated[bool, Option("--resume", help="Continue an --out that was interrupted.")]
+WorkersOption = Annotated[
+    str | None, Option("--workers", help="Processes that predict for --out: auto (one a core or GPU) or a number.")
+]
+EngineOption = Annotated[str, Option("--engine", help="local (this machine), or ray: every node of a Ray cluster.")]
+AddressOption = Annotated[
+    str | None,
+    Option("--address", help="The cluster: HOST:PORT, or auto. Default: a new one on this machine."),
+]
 JsonLinesOption = Annotated[bool, Option("--json", help="Print JSON Lines: one object per input.")]
 
 
@@ -270,6 +287,11 @@ def predict(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "fp32",
+    out: OutputOption = None,
+    resume: ResumeOption = False,
+    workers: WorkersOption = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     as_json: JsonLinesOption = False,
 ) -> None:
     """Apply a run to texts: given as arguments, in a file, or on standard input. The order is kept.
@@ -282,12 +304,19 @@ def predict(
     _check_inputs(typed, file, story, prefix, skip_bad)
     chosen: dict[str, Any] = {"layer": layer, "pooling": pooling, "normalize": normalize or None}
     _check_features(features, chosen, story)
-    opened, answers = _opened(run, checkpoint, device, precision), Answers(as_json)
     source = dict[str, Any](file=file, overwrite=overwrite, skip_bad=skip_bad, checkpoint=checkpoint, device=device)
     search: dict[str, Any] = {
         "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "overrides": settings or [],
         "prefix": prefix[0] if prefix else None,
     }  # fmt: skip
+    _check_out(out, file, {
+        "--features": features, "--record": record, "--prefixes": prefixes, "--story": story,
+    }, {"--resume": resume, "--workers": workers, "--engine": engine != "local", "--address": address})  # fmt: skip
+    if out is not None:
+        parallel = {"workers": workers or "auto", "engine": engine, "address": address}
+        _predict_file(run, out, as_json, resume=resume, precision=precision, **source, **search, **parallel)
+        return
+    opened, answers = _opened(run, checkpoint, device, precision), Answers(as_json)
     told, asks = ([], True) if file else read_story(opened.task, story, skip_bad=skip_bad)
     reads, whole = not typed and (bool(inputs) or not asks), any((features, prefixes, record))
     given: list[FileInput] | None = None
@@ -305,6 +334,42 @@ def predict(
                 opened, given, story=story, prefixes=prefixes, record=record, progress=partial(move, "writing"),
                 each=answers.show, **source, **search,
             )  # fmt: skip
+
+
+def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
+    """Say how many outputs were written, also where it ends early: `--resume` continues then."""
+    answers, written = Answers(as_json), 0
+    with bar("writing", shown=True) as move:
+
+        def each(answered: Answered) -> None:
+            nonlocal written
+            written += len(answered)
+            answers.add(answered)
+            move(f"{written:,} written", 0, 0)
+
+        try:
+            inputs = regard.predict_file(run, out=out, as_json=as_json, each=each, **options)
+        except (KeyboardInterrupt, InputError) as error:
+            kept = Problem(f"{out}.partial", f"{written:,} outputs were written by now", "--resume continues it")
+            if isinstance(error, KeyboardInterrupt):
+                complain([kept])
+                raise typer.Exit(130) from None
+            skip = Problem("", "--skip-bad leaves such lines out, with an empty output for each")
+            raise DecodeError(problems=[*error.problems, skip, kept]) from None
+    answers.conclude()
+    say(f"written: {out}, {inputs:,} outputs")
+
+
+def _check_out(out: Path | None, file: Path | None, others: Mapping[str, object], only: Mapping[str, object]) -> None:
+    """Refuse options that do not go together with --out, or only with it."""
+    if out is None:
+        for option in (option for option, value in only.items() if value):
+            raise DecodeError("it is for the outputs of a file", where=option, hint="give --file and --out, too")
+        return
+    if file is None:
+        raise DecodeError("it holds the outputs of a file", where="--out", hint="give --file; or use > FILE")
+    for option in (option for option, value in others.items() if value is not None):
+        raise DecodeError("it needs all inputs at once", where=option, hint="leave out it or --out")
 
 
 app.command("predict")(predict)
@@ -392,6 +457,8 @@ def evaluate(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "fp32",
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compute the task's metrics on a split or a file: BLEU, ROUGE, perplexity, accuracy, F1, correlations."""
@@ -399,7 +466,8 @@ def evaluate(
         metrics = regard.evaluate(
             _opened(run, checkpoint, device, precision), split=split, files=file or [], beam=beam,
             length_penalty=length_penalty, overrides=settings or [], checkpoint=checkpoint, device=device,
-            predictions=predictions, overwrite=overwrite, progress=partial(move, "writing"),
+            predictions=predictions, overwrite=overwrite, engine=cast("Any", engine), address=address,
+            progress=partial(move, "writing"),
         )  # fmt: skip
     if as_json:
         show_json(metrics)
