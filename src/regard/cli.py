@@ -26,9 +26,9 @@ from regard.console import (
     STORY_HINT,
     Answers,
     answer_lines,
-    arguments,
     bar,
     complain,
+    gathered,
     note,
     read_story,
     refuse_standard_input,
@@ -255,7 +255,7 @@ OutputOption = Annotated[
 ]
 ResumeOption = Annotated[bool, Option("--resume", help="Continue an --out that was interrupted.")]
 WorkersOption = Annotated[
-    str | None, Option("--workers", help="Processes that predict for --out: auto (one a core or GPU) or a number.")
+    str, Option("--workers", help="Processes that predict for --out: auto (one a core or GPU) or a number.")
 ]
 EngineOption = Annotated[str, Option("--engine", help="local (this machine), or ray: every node of a Ray cluster.")]
 AddressOption = Annotated[
@@ -289,7 +289,7 @@ def predict(
     precision: PrecisionOption = "fp32",
     out: OutputOption = None,
     resume: ResumeOption = False,
-    workers: WorkersOption = None,
+    workers: WorkersOption = "auto",
     engine: EngineOption = "local",
     address: AddressOption = None,
     as_json: JsonLinesOption = False,
@@ -302,38 +302,29 @@ def predict(
     """
     typed = bool(inputs) and inputs != ["-"]
     _check_inputs(typed, file, story, prefix, skip_bad)
-    chosen: dict[str, Any] = {"layer": layer, "pooling": pooling, "normalize": normalize or None}
+    vectors = {"layer": layer, "pooling": pooling, "normalize": normalize or None}
+    chosen: dict[str, Any] = {name: value for name, value in vectors.items() if value is not None}
     _check_features(features, chosen, story)
     source = dict[str, Any](file=file, overwrite=overwrite, skip_bad=skip_bad, checkpoint=checkpoint, device=device)
-    search: dict[str, Any] = {
-        "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "overrides": settings or [],
-        "prefix": prefix[0] if prefix else None,
-    }  # fmt: skip
-    _check_out(out, file, {
-        "--features": features, "--record": record, "--prefixes": prefixes, "--story": story,
-    }, {"--resume": resume, "--workers": workers, "--engine": engine != "local", "--address": address})  # fmt: skip
+    search = dict[str, Any](beam=beam, nbest=nbest, length_penalty=length_penalty, overrides=settings or [])
+    search["prefix"] = prefix[0] if prefix else None
+    parallel = {"resume": resume, "workers": workers, "engine": engine, "address": address}
+    _check_out(out, file, {"features": features, "record": record, "prefixes": prefixes, "story": story}, parallel)
     if out is not None:
-        parallel = {"workers": workers or "auto", "engine": engine, "address": address}
-        _predict_file(run, out, as_json, resume=resume, precision=precision, **source, **search, **parallel)
+        _predict_file(run, out, as_json, precision=precision, **source, **search, **parallel)
         return
     opened, answers = _opened(run, checkpoint, device, precision), Answers(as_json)
     told, asks = ([], True) if file else read_story(opened.task, story, skip_bad=skip_bad)
     reads, whole = not typed and (bool(inputs) or not asks), any((features, prefixes, record))
-    given: list[FileInput] | None = None
-    if typed or (reads and whole):
-        parts = [arguments(inputs or [], told)] if typed else standard_input(needed=not told, skip_bad=skip_bad)
-        given = list(opened.task.gather(typed_by(opened.task, chain.from_iterable(parts)), told))
+    given = gathered(opened.task, inputs if typed else None, told, skip_bad) if typed or (reads and whole) else None
     with answers.explaining(typed), bar("writing", shown=file is not None and not sys.stdout.isatty()) as move:
         if features is not None:
-            options = {name: value for name, value in chosen.items() if value is not None}
-            answers.show_features(regard.features(opened, given, out=features, **source, **options), features)
+            answers.show_features(regard.features(opened, given, out=features, **source, **chosen), features)
         elif reads and not whole:
             answer_lines(_loaded(opened, checkpoint, device, search), answers, told, skip_bad=skip_bad)
         else:
-            regard.predict(
-                opened, given, story=story, prefixes=prefixes, record=record, progress=partial(move, "writing"),
-                each=answers.show, **source, **search,
-            )  # fmt: skip
+            options = dict[str, Any](story=story, prefixes=prefixes, record=record, **source, **search)
+            regard.predict(opened, given, progress=partial(move, "writing"), each=answers.show, **options)
 
 
 def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
@@ -360,16 +351,19 @@ def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
     say(f"written: {out}, {inputs:,} outputs")
 
 
-def _check_out(out: Path | None, file: Path | None, others: Mapping[str, object], only: Mapping[str, object]) -> None:
+def _check_out(
+    out: Path | None, file: Path | None, at_once: Mapping[str, object], parallel: Mapping[str, object]
+) -> None:
     """Refuse options that do not go together with --out, or only with it."""
     if out is None:
-        for option in (option for option, value in only.items() if value):
-            raise DecodeError("it is for the outputs of a file", where=option, hint="give --file and --out, too")
+        for option in (option for option, value in parallel.items() if value not in (None, False, "auto", "local")):
+            what, hint = "it is for the outputs of a file", "give --file and --out, too"
+            raise DecodeError(what, where=f"--{option}", hint=hint)
         return
     if file is None:
         raise DecodeError("it holds the outputs of a file", where="--out", hint="give --file; or use > FILE")
-    for option in (option for option, value in others.items() if value is not None):
-        raise DecodeError("it needs all inputs at once", where=option, hint="leave out it or --out")
+    for option in (option for option, value in at_once.items() if value is not None):
+        raise DecodeError("it needs all inputs at once", where=f"--{option}", hint="leave out it or --out")
 
 
 app.command("predict")(predict)
@@ -419,14 +413,13 @@ def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: li
 def _check_features(features: Path | None, chosen: Mapping[str, object], story: Path | None) -> None:
     """Refuse options that do not go together with --features, or only with it."""
     if features is None:
-        for option, value in chosen.items():
-            if value is not None:
-                what = "it chooses the vectors that --features writes"
-                raise DecodeError(what, where=f"--{option}", hint="give --features FILE, too")
+        for option in chosen:
+            what = "it chooses the vectors that --features writes"
+            raise DecodeError(what, where=f"--{option}", hint="give --features FILE, too")
         return
     if story is not None:
         raise DecodeError("a story has no vectors", where="--story", hint="leave it out")
-    if chosen["pooling"] not in (None, "mean", "first", "last"):
+    if chosen.get("pooling") not in (None, "mean", "first", "last"):
         what = f"there is no pooling {chosen['pooling']!r}"
         raise DecodeError(what, where="--pooling", hint="allowed: mean, first, last")
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BufferedIOBase, TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -130,6 +131,12 @@ def arguments(texts: Iterable[str], told: Sequence[FileInput]) -> list[FileInput
 def typed_by(task: Task, lines: Iterable[FileInput]) -> Iterator[FileInput]:
     """Lines as the task reads them, of which some may be JSON objects."""
     return (task.typed_input(line.text, line.place) for line in lines)
+
+
+def gathered(task: Task, texts: Iterable[str] | None, told: Sequence[FileInput], skip_bad: bool) -> list[FileInput]:
+    """The inputs in texts as they were typed, or in all of standard input."""
+    parts = standard_input(needed=not told, skip_bad=skip_bad) if texts is None else [arguments(texts, told)]
+    return list(task.gather(typed_by(task, chain.from_iterable(parts)), told))
 
 
 def refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
