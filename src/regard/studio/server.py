@@ -9,16 +9,20 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import math
 import re
 import secrets
 import signal
 import socket
+import threading
 import time
+import webbrowser
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -26,17 +30,19 @@ from fastapi import Depends, FastAPI, HTTPException
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from safetensors import SafetensorError, safe_open
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from torch import Tensor
 
+import regard.views.files
 from regard import __version__
-from regard.api import Loaded, Skipped
+from regard.api import Loaded, Skipped, load
 from regard.data import shapes
 from regard.data.images import HELD
 from regard.errors import DecodeError, InputError, Problem, RegardError
 from regard.models.base import Pooling
-from regard.runs.run import load_facts
+from regard.runs.run import Run, load_facts
 from regard.search.decode import watching
 from regard.search.hypotheses import Choice, Live
 from regard.search.rules import Rules
@@ -46,6 +52,10 @@ from regard.views.files import json_line
 
 TEXT, EXPLAINED, INPUTS = 20_000, 4_000, 256
 """Most characters of an input, and of one to explain, whose answer grows with its square; most inputs of a request."""
+KEPT = 6
+"""Runs of a studio that are in memory at once."""
+PAGE, TEMPLATES = Path(__file__).parent / "page", Path(regard.views.files.__file__).parent / "templates"
+KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 LOCAL = ("127.0.0.1", "localhost", "::1")
 LOCAL_NAME = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 """What requests to this machine call it; a page elsewhere could lead its own name here."""
@@ -54,6 +64,10 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
+}
+PAGE_POLICY = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 }
 
 
@@ -170,13 +184,6 @@ class Served:
         if self._reads_images and run.recipe.model.reading.feature_width is not None:
             raise RegardError("it reads features of images, which a request cannot hold", where=name)
         self.queue = Batcher(window=settings.window, most=settings.batch, room=settings.queue)
-        self.best = load_facts(run.checkpoint("best")).get("best", [])
-
-    def summary(self) -> dict[str, Any]:
-        recipe, model = self.run.recipe, self.run.load_model()
-        parameters = sum(weights.numel() for weights in model.parameters())
-        names = {"name": self.name, "task": recipe.task, "model": recipe.model.kind}
-        return {**names, "parameters": parameters, "metrics": self.best}
 
     def checked(self, inputs: Sequence[Input], most: int = TEXT) -> Any:
         """The inputs, of which none is too long, and none names a file."""
@@ -230,6 +237,63 @@ class Served:
             body.inputs, layer=body.layer, pooling=body.pooling, normalize=body.normalize
         ).arrays()
         return {name: array.tolist() for name, array in vectors.items()}
+
+
+class Runs:
+    """The runs by their names: those that are loaded, and folders, which are loaded when they are first asked for."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        loaded: Mapping[str, Loaded] | None = None,
+        folders: Callable[[], Mapping[str, Path]] = dict,
+        device: str = "auto",
+    ) -> None:
+        self.settings, self.folders, self.device = settings, folders, device
+        self.served = {name: Served(name, run, settings) for name, run in (loaded or {}).items()}
+        """Those in memory."""
+        self._stamps: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self.served, **self.folders()})
+
+    def __getitem__(self, name: str) -> Served:
+        """A run, loaded anew where its best checkpoint is another since."""
+        folder = self.folders().get(name)
+        with self._lock:
+            if folder is None:
+                return self.served[name]
+            best = folder / "best"
+            stamp = best.stat().st_mtime_ns if best.exists() else 0
+            if self._stamps.get(name) != stamp:
+                run = Served(name, load(folder, device=self.device), self.settings)
+                self._let_go([name, *[*self._stamps][: len(self._stamps) - KEPT + 1]])
+                self.served[name], self._stamps[name] = run, stamp
+            return self.served[name]
+
+    def opened(self, name: str) -> Run:
+        """A run whose model need not be loaded."""
+        folder = self.folders().get(name)
+        return self.served[name].run if folder is None else Run.open(folder)
+
+    def summary(self, name: str) -> dict[str, Any]:
+        try:
+            run = self.opened(name)
+            facts = {"name": name, "task": run.recipe.task, "model": run.recipe.model.kind}
+            if (best := run.pointer("best")) is None:
+                return {**facts, "parameters": None, "metrics": []}
+            with safe_open(best / "model.safetensors", "pt") as weights:
+                parameters = sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys())  # noqa: SIM118
+            return {**facts, "parameters": parameters, "metrics": load_facts(best).get("best", [])}
+        except (RegardError, OSError, SafetensorError) as error:  # one damaged run does not hide the others
+            return {"name": name, "error": str(error)}
+
+    def _let_go(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._stamps.pop(name, None)
+            if (old := self.served.pop(name, None)) is not None:
+                threading.Thread(target=old.queue.close, daemon=True).start()  # answers what it has
 
 
 def readable(answers: list[Any], *, skip_bad: bool) -> list[dict[str, Any]]:
@@ -362,8 +426,9 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                given = dict(message["headers"])
                 headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message["headers"], *headers]
+                message["headers"] = [*message["headers"], *(one for one in headers if one[0] not in given)]
             await send(message)
 
         try:
@@ -378,7 +443,10 @@ class Guard:
         headers, token = dict(scope["headers"]), self.settings.token
         if token is None and not LOCAL_NAME.fullmatch(headers.get(b"host", b"")):
             return JSONResponse({"error": f"only requests to {LOCAL[0]} are answered"}, 403)
-        if token is None or scope["path"] == "/health":
+        origin = headers.get(b"origin")
+        if token is None and origin not in (None, b"http://" + headers[b"host"]):
+            return JSONResponse({"error": "only pages of this server may ask"}, 403)
+        if token is None or scope["path"] in ("/", "/health") or scope["path"].startswith("/page/"):
             return None
         given = headers.get(b"authorization", b"")
         if secrets.compare_digest(given, f"Bearer {token}".encode()):
@@ -389,42 +457,47 @@ class Guard:
 # The routes
 
 
-def app(runs: Mapping[str, Loaded], settings: Settings) -> FastAPI:
-    """The server of some runs, by their names. With one run its routes also exist without the name."""
-    served, counts = {name: Served(name, run, settings) for name, run in runs.items()}, Counts()
+def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, page: bool = False) -> FastAPI:
+    """The server of some runs, by their names. With one loaded run its routes also exist without the name."""
+    runs, counts = given if isinstance(given, Runs) else Runs(settings, given), Counts()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        for one in served.values():
+        for one in runs.served.values():
             await asyncio.to_thread(one.queue.close)
 
+    def known(name: str) -> str:
+        if name not in runs:
+            raise HTTPException(404, f"there is no run of this name: GET /runs lists all {len([*runs])}")
+        return name
+
     def named(name: str) -> Served:
-        if name not in served:
-            raise HTTPException(404, f"there is no run of this name: GET /runs lists all {len(served)}")
-        return served[name]
+        return runs[known(name)]
 
     api = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     _answer_errors(api)
     _verbs(api, "/runs/{name}", named)
-    if len(served) == 1:
-        _verbs(api, "", lambda: next(iter(served.values())))
+    if len(runs.served) == 1:
+        _verbs(api, "", lambda: next(iter(runs.served.values())))
+    if page:
+        _files(api)
 
     @api.get("/runs")
-    async def list_runs() -> list[dict[str, Any]]:
-        return [one.summary() for one in served.values()]
+    def list_runs() -> list[dict[str, Any]]:
+        return [runs.summary(name) for name in runs]
 
     @api.get("/runs/{name}")
-    async def show_run(run: Served = Depends(named)) -> dict[str, Any]:
-        return {**run.summary(), "recipe": run.run.recipe.model_dump()}
+    def show_run(name: str) -> dict[str, Any]:
+        return {**runs.summary(known(name)), "recipe": runs.opened(name).recipe.model_dump()}
 
     @api.get("/health")
     async def health() -> dict[str, Any]:
-        return {"status": "ok", "runs": list(served)}
+        return {"status": "ok", "runs": list(runs)}
 
     @api.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> str:
-        return counts.text(served)
+        return counts.text(runs.served)
 
     @api.get("/docs", response_class=HTMLResponse)
     async def docs() -> str:
@@ -461,6 +534,18 @@ def _verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
         return JSONResponse(await run.alone(lambda: run.features(body)))
 
 
+def _files(api: FastAPI) -> None:
+    """The page: files of this package. A request chooses one of them by its name."""
+    files = {path.relative_to(folder).as_posix(): path for folder in (PAGE, TEMPLATES) for path in folder.rglob("*.*")}
+
+    @api.get("/", include_in_schema=False)
+    @api.get("/page/{name:path}", include_in_schema=False)
+    def show_page(name: str = "index.html") -> Response:
+        if name not in files:
+            raise HTTPException(404, "there is no such file")
+        return Response(files[name].read_bytes(), headers=PAGE_POLICY, media_type=KINDS[files[name].suffix])
+
+
 def _answer_errors(api: FastAPI) -> None:
     """Every error is JSON with one sentence."""
 
@@ -493,15 +578,19 @@ def _page(schema: Mapping[str, Any]) -> Iterator[str]:
             yield f"<h2>{name}</h2><pre>{html.escape(json.dumps(body['properties'], indent=1))}</pre>"
 
 
-def serve(runs: Mapping[str, Loaded], settings: Settings) -> None:
-    """Answer until SIGINT or SIGTERM, then finish what is there."""
+def serve(runs: Mapping[str, Loaded] | Runs, settings: Settings, *, page: bool = False, browse: bool = False) -> None:
+    """Answer until SIGINT or SIGTERM, then finish what is there. With the page, `browse` opens it."""
     config = uvicorn.Config(
-        app(runs, settings), access_log=False, server_header=False, log_level="warning",
+        app(runs, settings, page=page), access_log=False, server_header=False, log_level="warning",
         timeout_graceful_shutdown=int(settings.timeout) + 1,
     )  # fmt: skip
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.create_server((settings.host, settings.port), family=family) as listening:
         signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again when it has finished
-        print(f"serving {', '.join(runs)} on http://{settings.host}:{listening.getsockname()[1]}", flush=True)
+        address = f"http://{settings.host}:{listening.getsockname()[1]}"
+        names = [*runs]
+        print(f"studio of {len(names)} runs" if page else f"serving {', '.join(names)}", "on", address, flush=True)
+        if browse:
+            webbrowser.open(f"{address}/" + (f"#/runs?token={settings.token}" if settings.token else ""))
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])
