@@ -688,7 +688,7 @@ def serve(
     """Serve runs over HTTP: one route for each verb, requests of all clients computed together."""
     for library in ("fastapi", "uvicorn"):
         import_extra(library, extra="studio", where="regard serve", doing="serving")
-    from regard.studio.server import Settings
+    from regard.studio.served import Settings
     from regard.studio.server import serve as answer
 
     how = Settings(host, port, token or None, window / 1000, batch, queue, timeout)
