@@ -690,7 +690,7 @@ def serve(
 ) -> None:
     """Serve runs over HTTP: one route for each verb, requests of all clients computed together."""
     _expect_server("regard serve")
-    from regard.studio.server import Settings
+    from regard.studio.served import Settings
     from regard.studio.server import serve as answer
 
     how = Settings(host, port, token or None, window / 1000, batch, queue, timeout)
@@ -715,7 +715,8 @@ def studio(
 ) -> None:
     """See, try, compare and train runs in the browser; the HTTP API of `serve` beside it."""
     _expect_server("regard studio")
-    from regard.studio.server import Runs, Settings
+    from regard.studio.runs import Runs
+    from regard.studio.served import Settings
     from regard.studio.server import serve as answer
 
     how, root = Settings(host, port, token or None), Path("runs")

@@ -57,7 +57,9 @@ def studio(root: Path) -> Iterator[str]:
     import uvicorn
 
     from regard.cli import _run_folders
-    from regard.studio.server import Runs, Settings, app
+    from regard.studio.runs import Runs
+    from regard.studio.served import Settings
+    from regard.studio.server import app
 
     runs = Runs(Settings(), folders=lambda: _run_folders(root), device="cpu")
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -24,7 +24,8 @@ from regard.errors import RegardError
 TestClient = pytest.importorskip("fastapi.testclient").TestClient
 
 from regard.studio.batching import Batcher, FullError, Job  # noqa: E402
-from regard.studio.server import Settings, app  # noqa: E402
+from regard.studio.served import Settings  # noqa: E402
+from regard.studio.server import app  # noqa: E402
 
 LOCAL = "http://127.0.0.1"
 LETTERS = [f"{a} {b} {c}" for a in "abcd" for b in "abcd" for c in "abcd"]

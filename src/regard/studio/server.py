@@ -9,19 +9,16 @@ from __future__ import annotations
 import asyncio
 import html
 import json
-import math
 import re
 import secrets
 import signal
 import socket
-import threading
 import time
 import webbrowser
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,34 +26,30 @@ import uvicorn
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from safetensors import SafetensorError, safe_open
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from torch import Tensor
 
 import regard.views.files
 from regard import __version__
-from regard.api import Loaded, Skipped, load
-from regard.data import shapes
-from regard.data.images import HELD
-from regard.errors import DecodeError, InputError, Problem, RegardError
-from regard.models.base import Pooling
-from regard.runs.run import Run, load_facts
-from regard.search.decode import watching
-from regard.search.hypotheses import Choice, Live
-from regard.search.rules import Rules
-from regard.studio.batching import Batcher, FullError, Job
-from regard.views.explanation import Options, View
-from regard.views.files import json_line
+from regard.api import Loaded
+from regard.errors import Problem, RegardError
+from regard.studio.runs import Runs
+from regard.studio.served import (
+    EXPLAINED,
+    LOCAL,
+    ExplainBody,
+    FeaturesBody,
+    PredictBody,
+    ScoreBody,
+    Served,
+    Settings,
+    readable,
+    streamed,
+    told,
+)
 
-TEXT, EXPLAINED, INPUTS = 20_000, 4_000, 256
-"""Most characters of an input, and of one to explain, whose answer grows with its square; most inputs of a request."""
-KEPT = 6
-"""Runs of a studio that are in memory at once."""
 PAGE, TEMPLATES = Path(__file__).parent / "page", Path(regard.views.files.__file__).parent / "templates"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-LOCAL = ("127.0.0.1", "localhost", "::1")
 LOCAL_NAME = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 """What requests to this machine call it; a page elsewhere could lead its own name here."""
 HEADERS = {
@@ -69,304 +62,6 @@ PAGE_POLICY = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 }
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How the server is reached, and what it takes on."""
-
-    host: str = LOCAL[0]
-    port: int = 8000
-    token: str | None = None
-    """What requests must carry as `Authorization: Bearer TOKEN`; without one only this machine is served."""
-    window: float = 0.003
-    """Seconds that a request waits for others to be computed with it."""
-    batch: int = 64
-    """Most inputs that are computed at once."""
-    queue: int = 1024
-    """Most inputs of a run that may wait."""
-    timeout: float = 60.0
-    """Seconds until a request that has no answer is given up."""
-    body: int = 8_000_000
-    """Most bytes of a request."""
-
-    def __post_init__(self) -> None:
-        if self.host not in LOCAL and not self.token:
-            what, hint = f"whoever reaches {self.host} could use the runs", "give --token, or set REGARD_TOKEN"
-            raise RegardError(what, where="--host", hint=hint)
-
-
-# What requests contain
-
-Input = str | list[str] | dict[str, str | list[str]]
-"""A text, the texts that an input consists of, or the run's columns; for a run that reads images: a `data:` URL."""
-
-
-class Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_unicode(cls, tree: object) -> object:
-        """JSON can spell halves of surrogate pairs, which no answer could repeat."""
-        if isinstance(tree, bytes):
-            raise ValueError("send JSON, with Content-Type: application/json")
-        try:
-            json.dumps(tree, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise ValueError("half of a surrogate pair is no character") from None
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-        return tree
-
-
-class PredictBody(Body):
-    inputs: list[Input] = Field(min_length=1, max_length=INPUTS)
-    beam: int | None = Field(None, ge=1, le=64)
-    nbest: int | None = Field(None, ge=1, le=64)
-    length_penalty: float | None = Field(None, ge=0, le=10)
-    prefix: str | None = Field(None, max_length=1_000)
-    sample: bool | None = None
-    temperature: float | None = Field(None, gt=0, le=100)
-    top_k: int | None = Field(None, ge=1, le=1_000_000)
-    top_p: float | None = Field(None, gt=0, le=1)
-    seed: int | None = Field(None, ge=0, lt=2**63)
-    skip_bad: bool = False
-    """Whether an input that cannot be read is answered with the reason, instead of failing the request."""
-    stream: bool = False
-    """Whether the best output so far is sent after every step, as server-sent events. For one input."""
-
-    def options(self) -> dict[str, Any]:
-        """Those of `predict`."""
-        names = ("sample", "temperature", "top_k", "top_p", "seed")
-        sampling = {name: value for name in names if (value := getattr(self, name)) is not None}
-        overrides = [f"search.{name}={json.dumps(value)}" for name, value in sampling.items()]
-        given = ("beam", "nbest", "length_penalty", "prefix")
-        return {**{name: getattr(self, name) for name in given}, "overrides": overrides}
-
-
-class ScoreBody(Body):
-    source: Input
-    target: str | list[str] = Field(max_length=TEXT)
-
-
-class ExplainBody(Body):
-    input: Input
-    target: str | None = Field(None, max_length=EXPLAINED)
-    beam: int | None = Field(None, ge=1, le=64)
-    view: View | None = None
-    layer: int | str = Field("mean")
-    head: int | str = Field("mean")
-    rollout: bool = False
-    words: bool = False
-    step: int | None = Field(None, ge=1)
-    padding: int | None = Field(None, ge=0, le=64)
-    question: int | None = Field(None, ge=1)
-    numbers: bool = False
-
-
-class FeaturesBody(Body):
-    inputs: list[Input] = Field(min_length=1, max_length=INPUTS)
-    layer: int = -1
-    pooling: Pooling | None = None
-    normalize: bool = False
-
-
-# A run and its queue
-
-
-class Served:
-    """A loaded run, and the queue of requests to it."""
-
-    def __init__(self, name: str, run: Loaded, settings: Settings) -> None:
-        self.name, self.run, self.timeout = name, run, settings.timeout
-        self._reads_images = run.recipe.model.reads == "image"
-        if self._reads_images and run.recipe.model.reading.feature_width is not None:
-            raise RegardError("it reads features of images, which a request cannot hold", where=name)
-        self.queue = Batcher(window=settings.window, most=settings.batch, room=settings.queue)
-
-    def checked(self, inputs: Sequence[Input], most: int = TEXT) -> Any:
-        """The inputs, of which none is too long, and none names a file."""
-        for number, one in enumerate(inputs, 1):
-            texts = (
-                [one] if isinstance(one, str) else one if isinstance(one, list) else json.dumps(one, ensure_ascii=False)
-            )
-            length, where = sum(map(len, texts)), f"input {number}"
-            if self._reads_images and not (isinstance(one, str) and one.startswith((HELD, shapes.PREFIX))):
-                raise InputError("an image is expected", where=where, hint=f'as a text: "{HELD}png;base64,..."')
-            if not self._reads_images and length > most:
-                raise InputError(f"it has {length:,} characters", where=where, hint=f"at most {most:,}")
-        return inputs
-
-    def submit(self, job: Job) -> Future[list[Any]]:
-        try:
-            return self.queue.submit(job)
-        except FullError:
-            raise HTTPException(503, "the queue is full: try again later", {"Retry-After": "1"}) from None
-
-    async def computed(self, job: Job) -> list[Any]:
-        """The answers to a job. One that is given up before its turn is not computed."""
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(self.submit(job)), self.timeout)
-        except TimeoutError:
-            raise HTTPException(504, _late(self.timeout)) from None
-
-    async def alone(self, compute: Callable[[], Any]) -> Any:
-        [answer] = await self.computed(Job([None], lambda _: [compute()]))
-        return answer
-
-    def predict_job(self, body: PredictBody) -> Job:
-        """Requests with the same options are computed together; what cannot be read fails alone."""
-        inputs = list(self.run.task.gather(self.run.task.given_inputs(self.checked(body.inputs))))
-        options = body.options()
-        length = max((len(one.text) for one in inputs), default=0)
-        return Job(inputs, lambda all: self.run.predict(all, skip_bad=True, **options), repr(options), length)
-
-    def explain(self, body: ExplainBody) -> Response:
-        chosen = Options(body.view, str(body.layer), str(body.head), body.rollout, body.words, body.step)
-        names = ("target", "beam", "view", "padding", "question")
-        given: dict[str, Any] = {name: getattr(body, name) for name in names}
-        explanation = self.run.explain([body.input], **given).select(chosen)
-        explanation.refuse_without_effect(padding=body.padding, numbers=body.numbers)
-        explanation.heat_maps()  # refuses a layer or head that is not there
-        parts = json_line(explanation.worked() if body.numbers else explanation)
-        return Response("".join(parts), media_type="application/json")
-
-    def features(self, body: FeaturesBody) -> dict[str, Any]:
-        vectors = self.run.features(
-            body.inputs, layer=body.layer, pooling=body.pooling, normalize=body.normalize
-        ).arrays()
-        return {name: array.tolist() for name, array in vectors.items()}
-
-
-class Runs:
-    """The runs by their names: those that are loaded, and folders, which are loaded when they are first asked for."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        loaded: Mapping[str, Loaded] | None = None,
-        folders: Callable[[], Mapping[str, Path]] = dict,
-        device: str = "auto",
-    ) -> None:
-        self.settings, self.folders, self.device = settings, folders, device
-        self.served = {name: Served(name, run, settings) for name, run in (loaded or {}).items()}
-        """Those in memory."""
-        self._stamps: dict[str, int] = {}
-        self._lock = threading.Lock()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({**self.served, **self.folders()})
-
-    def __getitem__(self, name: str) -> Served:
-        """A run, loaded anew where its best checkpoint is another since."""
-        folder = self.folders().get(name)
-        with self._lock:
-            if folder is None:
-                return self.served[name]
-            best = folder / "best"
-            stamp = best.stat().st_mtime_ns if best.exists() else 0
-            if self._stamps.get(name) != stamp:
-                run = Served(name, load(folder, device=self.device), self.settings)
-                self._let_go([name, *[*self._stamps][: len(self._stamps) - KEPT + 1]])
-                self.served[name], self._stamps[name] = run, stamp
-            return self.served[name]
-
-    def opened(self, name: str) -> Run:
-        """A run whose model need not be loaded."""
-        folder = self.folders().get(name)
-        return self.served[name].run if folder is None else Run.open(folder)
-
-    def summary(self, name: str) -> dict[str, Any]:
-        try:
-            run = self.opened(name)
-            facts = {"name": name, "task": run.recipe.task, "model": run.recipe.model.kind}
-            if (best := run.pointer("best")) is None:
-                return {**facts, "parameters": None, "metrics": []}
-            with safe_open(best / "model.safetensors", "pt") as weights:
-                parameters = sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys())  # noqa: SIM118
-            return {**facts, "parameters": parameters, "metrics": load_facts(best).get("best", [])}
-        except (RegardError, OSError, SafetensorError) as error:  # one damaged run does not hide the others
-            return {"name": name, "error": str(error)}
-
-    def _let_go(self, names: Sequence[str]) -> None:
-        for name in names:
-            self._stamps.pop(name, None)
-            if (old := self.served.pop(name, None)) is not None:
-                threading.Thread(target=old.queue.close, daemon=True).start()  # answers what it has
-
-
-def readable(answers: list[Any], *, skip_bad: bool) -> list[dict[str, Any]]:
-    """The predictions of a request, or one error with the inputs that cannot be read."""
-    if not skip_bad and (problems := [one.problem for one in answers if isinstance(one, Skipped)]):
-        raise InputError(problems=problems)
-    return [one.to_json() for one in answers]
-
-
-# Tokens as they are written
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Observer of a search that reports the best output so far."""
-
-    run: Loaded
-    report: Callable[[str], None]
-
-    def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
-        ids = [*live.history_BWT[0, choice.parents_BW[0, 0]].tolist(), int(choice.tokens_BW[0, 0])]
-        self.report(self.run.tokenizers[self.run.task.writes].decode(ids))
-
-
-def streamed(served: Served, body: PredictBody) -> AsyncIterator[str]:
-    """Server-sent events: `output` with the best output so far, then `prediction`, or `error`."""
-    texts: asyncio.Queue[str | None] = asyncio.Queue()
-    loop, job = asyncio.get_running_loop(), served.predict_job(body)
-    if len(job.inputs) != 1:
-        raise DecodeError(f"one input is streamed, not {len(job.inputs)}", where="stream")
-
-    def tell(text: str | None) -> None:
-        loop.call_soon_threadsafe(texts.put_nowait, text)
-
-    def compute(inputs: list[Any]) -> Sequence[Any]:
-        with watching(Tokens(served.run, tell)):
-            return job.compute(inputs)
-
-    future = served.submit(Job(job.inputs, compute))
-    future.add_done_callback(lambda _: tell(None))
-
-    async def events() -> AsyncIterator[str]:
-        end = loop.time() + served.timeout
-        try:
-            while (text := await asyncio.wait_for(texts.get(), end - loop.time())) is not None:
-                yield _event("output", {"output": text})
-            [prediction] = readable(future.result(), skip_bad=body.skip_bad)
-            yield _event("prediction", prediction)
-        except RegardError as error:
-            yield _event("error", _told(error))
-        except TimeoutError:
-            yield _event("error", {"error": _late(served.timeout)})
-        finally:
-            future.cancel()
-
-    return events()
-
-
-def _event(kind: str, content: Mapping[str, Any]) -> str:
-    return f"event: {kind}\ndata: {json.dumps(content, ensure_ascii=False)}\n\n"
-
-
-def _told(error: RegardError) -> dict[str, Any]:
-    """With the options of a command called by their names in a body."""
-    problems = [
-        replace(one, where=one.where[2:].replace("-", "_")) if one.where.startswith("--") else one
-        for one in error.problems
-    ]
-    return {"error": str(problems[0]), "problems": [asdict(problem) for problem in problems]}
-
-
-def _late(seconds: float) -> str:
-    return f"there is no answer after {seconds:g} seconds"
 
 
 # What every request goes through
@@ -551,7 +246,7 @@ def _answer_errors(api: FastAPI) -> None:
 
     @api.exception_handler(RegardError)
     async def refused(_: object, error: RegardError) -> Response:
-        return JSONResponse(_told(error), 422)
+        return JSONResponse(told(error), 422)
 
     @api.exception_handler(RequestValidationError)
     async def invalid(_: object, error: RequestValidationError) -> Response:
