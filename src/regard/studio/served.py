@@ -23,7 +23,7 @@ from regard.search.decode import watching
 from regard.search.hypotheses import Choice, Live
 from regard.search.rules import Rules
 from regard.studio.batching import Batcher, FullError, Job
-from regard.views.explanation import Options, View
+from regard.views.explanation import Explanation, Options, View
 from regard.views.files import json_line
 
 TEXT, EXPLAINED, INPUTS = 20_000, 4_000, 256
@@ -143,6 +143,8 @@ class Served:
         self._reads_images = run.recipe.model.reads == "image"
         if self._reads_images and run.recipe.model.reading.feature_width is not None:
             raise RegardError("it reads features of images, which a request cannot hold", where=name)
+        self.explained: tuple[str, Explanation] | None = None
+        """The last request of the page for an attention: it asks for one map after the other."""
         self.queue = Batcher(window=settings.window, most=settings.batch, room=settings.queue)
 
     def checked(self, inputs: Sequence[Input], most: int = TEXT) -> Any:
