@@ -30,6 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from regard import __version__
 from regard.api import Loaded
 from regard.errors import Problem, RegardError
+from regard.studio.jobs import long_verbs
 from regard.studio.served import (
     EXPLAINED,
     LOCAL,
@@ -145,6 +146,7 @@ def app(runs: Mapping[str, Loaded], settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        await asyncio.to_thread(jobs.close)
         for one in served.values():
             await asyncio.to_thread(one.queue.close)
 
@@ -156,6 +158,7 @@ def app(runs: Mapping[str, Loaded], settings: Settings) -> FastAPI:
     api = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     _answer_errors(api)
     _verbs(api, "/runs/{name}", named)
+    jobs = long_verbs(api, named)
     if len(served) == 1:
         _verbs(api, "", lambda: next(iter(served.values())))
 
