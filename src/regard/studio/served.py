@@ -19,7 +19,6 @@ from regard.data import shapes
 from regard.data.images import HELD
 from regard.errors import DecodeError, InputError, RegardError
 from regard.models.base import Pooling
-from regard.runs.run import load_facts
 from regard.search.decode import watching
 from regard.search.hypotheses import Choice, Live
 from regard.search.rules import Rules
@@ -145,13 +144,6 @@ class Served:
         if self._reads_images and run.recipe.model.reading.feature_width is not None:
             raise RegardError("it reads features of images, which a request cannot hold", where=name)
         self.queue = Batcher(window=settings.window, most=settings.batch, room=settings.queue)
-        self.best = load_facts(run.checkpoint("best")).get("best", [])
-
-    def summary(self) -> dict[str, Any]:
-        recipe, model = self.run.recipe, self.run.load_model()
-        parameters = sum(weights.numel() for weights in model.parameters())
-        names = {"name": self.name, "task": recipe.task, "model": recipe.model.kind}
-        return {**names, "parameters": parameters, "metrics": self.best}
 
     def checked(self, inputs: Sequence[Input], most: int = TEXT) -> Any:
         """The inputs, of which none is too long, and none names a file."""
