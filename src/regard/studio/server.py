@@ -44,6 +44,7 @@ from regard.studio.served import (
     ScoreBody,
     Served,
     Settings,
+    StepsBody,
     readable,
     streamed,
     told,
@@ -225,6 +226,11 @@ def _verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
         run.checked([body.input], EXPLAINED)
         answer: Response = await run.alone(lambda: run.explain(body))
         return answer
+
+    @api.post(f"{prefix}/steps")
+    async def steps(body: StepsBody, run: Served = Depends(chosen)) -> Response:
+        run.checked([body.input], EXPLAINED)
+        return JSONResponse(await run.alone(lambda: run.steps(body)))
 
     @api.post(f"{prefix}/features")
     async def features(body: FeaturesBody, run: Served = Depends(chosen)) -> Response:
