@@ -8,18 +8,16 @@ const MARKERS = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z", "M-4 -4H4V4H-4Z", "M0 -5
 const DASHES = ["none", "6 3", "2 3", "8 3 2 3"];
 const FONT = 13, EDGE = 14, WIDTH = 540, HEIGHT = 340;
 
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "style") element.style.cssText = value; // the studio's pages forbid style attributes
+    else element.setAttribute(name, value);
+  }
   element.append(...children);
   return element;
 }
-function svg(tag, attributes = {}, ...children) {
-  const element = document.createElementNS(NAMESPACE, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
+const make = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
+const svg = (tag, attributes = {}, ...children) => fill(document.createElementNS(NAMESPACE, tag), attributes, children);
 const ruler = document.createElement("canvas").getContext("2d");
 function textWidth(text, font = FONT) {
   ruler.font = font + "px " + getComputedStyle(document.body).fontFamily;
