@@ -70,6 +70,13 @@ def test_routes_answer_as_the_functions_do(client: Any, loaded: Any) -> None:
     assert client.post("/predict", json=sampled).json()["predictions"] == [expected.to_json()]
     numbers = client.post("/explain", json={"input": "a b", "numbers": True, "layer": 1}).json()
     assert numbers == json.loads(json.dumps(loaded.explain("a b").worked().to_json()))
+    steps = client.post("/steps", json={"input": "a b", "step": 2}).json()
+    assert (steps["views"], steps["layers"], steps["heads"], steps["step"]) == (["alignment"], 1, 1, 2)
+    assert [one["name"] for one in steps["code"]][:2] == ["AdditiveAttention.query", "AdditiveAttention.keys"]
+    assert "self.W_a(s_BQD)" in steps["code"][0]["text"]
+    hidden = client.post("/steps", json={"input": "a b", "scores": [None, *steps["scores"][1:]]}).json()
+    assert hidden["weights"][0] == 0
+    assert client.post("/steps", json={"input": "a b", "scores": [1.0]}).status_code == 422
 
 
 def test_what_is_there(client: Any, loaded: Any) -> None:

@@ -25,6 +25,7 @@ from regard.search.rules import Rules
 from regard.studio.batching import Batcher, FullError, Job
 from regard.views.explanation import Explanation, Options, View
 from regard.views.files import json_line
+from regard.views.report import plain
 
 TEXT, EXPLAINED, INPUTS = 20_000, 4_000, 256
 """Most characters of an input, and of one to explain, whose answer grows with its square; most inputs of a request."""
@@ -125,6 +126,11 @@ class ExplainBody(Body):
     numbers: bool = False
 
 
+class StepsBody(ExplainBody):
+    scores: list[float | None] | None = Field(None, max_length=EXPLAINED)
+    """What a reader has made of the scores, null for a key that is hidden; the rest follows from them."""
+
+
 class FeaturesBody(Body):
     inputs: list[Input] = Field(min_length=1, max_length=INPUTS)
     layer: int = -1
@@ -185,14 +191,25 @@ class Served:
         return Job(inputs, lambda all: self.run.predict(all, skip_bad=True, **options), repr(options), length)
 
     def explain(self, body: ExplainBody) -> Response:
-        chosen = Options(body.view, str(body.layer), str(body.head), body.rollout, body.words, body.step)
-        names = ("target", "beam", "view", "padding", "question")
-        given: dict[str, Any] = {name: getattr(body, name) for name in names}
-        explanation = self.run.explain([body.input], **given).select(chosen)
+        explanation = self.explained(body)
         explanation.refuse_without_effect(padding=body.padding, numbers=body.numbers)
         explanation.heat_maps()  # refuses a layer or head that is not there
         parts = json_line(explanation.worked() if body.numbers else explanation)
         return Response("".join(parts), media_type="application/json")
+
+    def explained(self, body: ExplainBody) -> Explanation:
+        chosen = Options(body.view, str(body.layer), str(body.head), body.rollout, body.words, body.step)
+        names = ("target", "beam", "view", "padding", "question")
+        given: dict[str, Any] = {name: getattr(body, name) for name in names}
+        return self.run.explain([body.input], **given).select(chosen)
+
+    def steps(self, body: StepsBody) -> dict[str, Any]:
+        """One attention worked out, with its equations and its code, and what there is to choose from."""
+        explanation = self.explained(body)
+        chosen, worked = explanation.worked_choice(body.scores)
+        texts = {"input": explanation.input, "output": explanation.output}
+        answer: dict[str, Any] = plain({**texts, **chosen, **worked.to_json(), **worked.details()})
+        return answer
 
     def features(self, body: FeaturesBody) -> dict[str, Any]:
         vectors = self.run.features(

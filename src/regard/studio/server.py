@@ -34,6 +34,7 @@ from regard import __version__
 from regard.api import Loaded
 from regard.errors import Problem, RegardError
 from regard.studio.attention import AttentionBody
+from regard.studio.jobs import long_verbs
 from regard.studio.runs import Runs
 from regard.studio.served import (
     EXPLAINED,
@@ -44,6 +45,7 @@ from regard.studio.served import (
     ScoreBody,
     Served,
     Settings,
+    StepsBody,
     readable,
     streamed,
     told,
@@ -160,6 +162,7 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, page: bool = 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        await asyncio.to_thread(jobs.close)
         for one in runs.served.values():
             await asyncio.to_thread(one.queue.close)
 
@@ -174,6 +177,7 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, page: bool = 
     api = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     _answer_errors(api)
     _verbs(api, "/runs/{name}", named)
+    jobs = long_verbs(api, named)
     if len(runs.served) == 1:
         _verbs(api, "", lambda: next(iter(runs.served.values())))
     if page:
@@ -224,6 +228,11 @@ def _verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
         run.checked([body.input], EXPLAINED)
         answer: Response = await run.alone(lambda: run.explain(body))
         return answer
+
+    @api.post(f"{prefix}/steps")
+    async def steps(body: StepsBody, run: Served = Depends(chosen)) -> Response:
+        run.checked([body.input], EXPLAINED)
+        return JSONResponse(await run.alone(lambda: run.steps(body)))
 
     @api.post(f"{prefix}/features")
     async def features(body: FeaturesBody, run: Served = Depends(chosen)) -> Response:
