@@ -34,11 +34,11 @@ class AttentionBody(Body):
         """Every attention. What is costly, or changes the input, is done only for the view that shows it."""
         view = self.view if self.view in ("occlusion", "masks") else None
         key = json.dumps([self.input, self.target, view])
-        if served.explained is None or served.explained[0] != key:
+        if served.last is None or served.last[0] != key:
             padding = None if view else 0
             whole = served.run.explain([self.input], target=self.target, view=view, padding=padding)
-            served.explained = key, whole
-        return served.explained[1]
+            served.last = key, whole
+        return served.last[1]
 
     def answer(self, served: Served) -> dict[str, Any]:
         """What the view shows of it."""

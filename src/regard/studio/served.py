@@ -149,7 +149,7 @@ class Served:
         self._reads_images = run.recipe.model.reads == "image"
         if self._reads_images and run.recipe.model.reading.feature_width is not None:
             raise RegardError("it reads features of images, which a request cannot hold", where=name)
-        self.explained: tuple[str, Explanation] | None = None
+        self.last: tuple[str, Explanation] | None = None
         """The last request of the page for an attention: it asks for one map after the other."""
         self.queue = Batcher(window=settings.window, most=settings.batch, room=settings.queue)
 
