@@ -1,11 +1,12 @@
 """The verbs: each is one function here, one command in cli.py.
 
-`check`, `train`, `explain`, `diagnose`, `compare`, `import_run`, `export_run` and `shipped_recipes` are imported from
-where they are implemented; `predict`, `features`, `evaluate`, `score` and `load` are implemented here.
+`check`, `train`, `explain`, `diagnose`, `compare`, `import_run`, `export_run`, `shipped_recipes` and `show` are
+imported from where they are implemented; `predict`, `features`, `evaluate`, `score` and `load` are implemented here.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,10 +40,11 @@ from regard.training.train import train
 from regard.views.compare import compare
 from regard.views.diagnose import diagnose
 from regard.views.explain import explain
+from regard.views.show import show
 
 __all__ = [
     "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features",
-    "import_run", "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "train",
+    "import_run", "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show", "train",
 ]  # fmt: skip
 
 Precision = Literal["fp32", "bf16", "fp16", "int8"]
@@ -454,8 +456,30 @@ def evaluate(
     file = run.folder / f"predictions{name}.jsonl" if predictions is None else Path(predictions)
     for path in (file, _errors_beside(file)):
         check_writable(path, "--predictions", [*named, *run.recipe_values], overwrite=overwrite or predictions is None)
+    found = measure(
+        run, split=split, files=named, beam=beam, length_penalty=length_penalty, overrides=overrides,
+        checkpoint=checkpoint, device=device, engine=engine, address=address, progress=progress,
+    )  # fmt: skip
+    return with_predictions_written(found, file, named=predictions is not None)
+
+
+def measure(
+    run: Run,
+    *,
+    split: str | None = None,
+    files: Sequence[str] = (),
+    beam: int | None = None,
+    length_penalty: float | None = None,
+    overrides: Sequence[str] = (),
+    checkpoint: str | None = None,
+    device: str | None = None,
+    engine: Engine = "local",
+    address: str | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Any]:
+    """The same, with the predictions themselves instead of the files that they are written to."""
     run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
-    examples = examples_of(run, split, named)
+    examples = examples_of(run, split, files)
     done = summed(progress, len(examples))
     if engine == "ray":
         loaded = run if isinstance(run, Loaded) else load(run, checkpoint=checkpoint or "best", device="cpu")
@@ -464,8 +488,7 @@ def evaluate(
         metrics = run.task.evaluated(examples, [*_counted(over_cluster(work, pieces, address, None), done)])
     else:
         metrics = run.task.evaluate(run.load_model(checkpoint, device), examples, done)
-    measured = noted(measured_on(run, split, named), metrics)
-    return with_predictions_written(measured, file, named=predictions is not None)
+    return noted(measured_on(run, split, files), metrics)
 
 
 @dataclass(frozen=True)
@@ -541,6 +564,12 @@ class Loaded(Run):
                 what, hint = f"the model is loaded with {self._of[option]!r}", f"regard.load(RUN, {option}={value!r})"
                 raise DecodeError(what, where=option, hint=hint)
         return self._model
+
+    def copy(self) -> Loaded:
+        """The same with a model of its own, for another thread."""
+        other = copy.copy(self)
+        other._model = copy.deepcopy(self._model)
+        return other
 
     predict, features, score, evaluate, explain = predict, features, score, evaluate, explain
 

@@ -724,20 +724,100 @@ def compare(
         say(f"written: {tables}")
 
 
+# --------------------------------------------------------------------------------------------------------- show, course
+
+
+@app.command()
+def show(
+    name: Annotated[str | None, Argument(metavar="[NAME]", help="The picture. Default: list them.")] = None,
+    overrides: OverridesArgument = None,
+    *,
+    out: Annotated[Path | None, Option("--out", help="A .svg, .png, .html or .json file to write.")] = None,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show an equation at work, without training: positions, masks, softmax, schedules and others."""
+    from regard.views.files import check_output
+    from regard.views.show import PICTURES
+
+    if name is None:
+        summaries = {key: str(picture.__doc__) for key, picture in PICTURES.items()}
+        if as_json:
+            show_json(summaries)
+        else:
+            print("\n".join(f"{key:16}  {summary}" for key, summary in summaries.items()))
+        return
+    check_output(out, (".svg", ".png", ".html", ".json"), overwrite=overwrite)
+    show_report(regard.show(name, overrides or []), out, as_json=as_json)
+
+
+@app.command()
+def course(
+    chapter: Annotated[str | None, Argument(metavar="[CHAPTER]", help="Number or name. Default: list them.")] = None,
+    *,
+    out: Annotated[Path | None, Option("--out", help="The page to write. Default: course/CHAPTER.html.")] = None,
+    overwrite: OverwriteOption = False,
+    language: Annotated[
+        str | None, Option("--lang", help="en or ko. Default: REGARD_LANG, or the locale's language.")
+    ] = None,
+    full: Annotated[
+        Path | None, Option("--full", metavar="DATA", help="A folder with real data, for a GPU; see docs/course.md.")
+    ] = None,
+    quick: Annotated[bool, Option("--quick", help="A few steps only, to see that it works.")] = False,
+    seed: Annotated[int, Option("--seed", min=0, help="Seed of all trainings.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a chapter of the course: its experiments, and a page with text, figures and questions.
+
+    Trained runs are kept beside the page, in the folder runs, and used again.
+    """
+    from regard.course import chapters, default_language, find_chapter
+
+    language = language or default_language()
+    if chapter is None:
+        found = chapters(language)
+        if as_json:
+            show_json([{"chapter": one.number, "name": one.name, "title": one.title} for one in found])
+        else:
+            print("\n".join(f"{one.number}  {one.title}" for one in found))
+        return
+    chosen = find_chapter(chapter, language)
+    page = out or Path("course") / f"{chosen.number}.html"
+    from regard.course.lab import run as run_chapter
+    from regard.training.loop import Interrupted
+    from regard.views.files import check_output
+
+    if out is None:
+        page.parent.mkdir(exist_ok=True)
+    check_output(page, overwrite=overwrite or out is None)
+    try:
+        lesson = run_chapter(
+            chosen.number, runs=page.parent / "runs", language=language, seed=seed, quick=quick, full=full,
+            say=lambda text: say(text, sys.stderr),
+        )  # fmt: skip
+    except (Interrupted, KeyboardInterrupt):
+        print("interrupted; the same command continues, with the runs that are trained already", file=sys.stderr)
+        raise typer.Exit(130) from None
+    show_report(lesson, page, as_json=as_json)
+
+
 # --------------------------------------------------------------------------------------------------------------- serve
+
+
+HostOption = Annotated[str, Option("--host", help="The address to listen on; others than this need a token.")]
+PortOption = Annotated[int, Option("--port", min=0, max=65535, help="0: a free one.")]
+TokenOption = Annotated[
+    str | None, Option("--token", envvar="REGARD_TOKEN", help="Requests need it: Authorization: Bearer TOKEN.")
+]
 
 
 @app.command()
 def serve(
     runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders, called by their names.")],
     *,
-    host: Annotated[
-        str, Option("--host", help="The address to listen on; others than this need a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, Option("--port", min=0, max=65535, help="0: a free one.")] = 8000,
-    token: Annotated[
-        str | None, Option("--token", envvar="REGARD_TOKEN", help="Requests need it: Authorization: Bearer TOKEN.")
-    ] = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
+    token: TokenOption = None,
     window: Annotated[float, Option("--window", min=0, help="Milliseconds that a request waits for others.")] = 3,
     batch: Annotated[int, Option("--batch", min=1, help="Most inputs that are computed at once.")] = 64,
     queue: Annotated[int, Option("--queue", min=1, help="Most inputs that may wait; then the answer is 503.")] = 1024,
@@ -747,19 +827,61 @@ def serve(
     device: DeviceOption = "auto",
 ) -> None:
     """Serve runs over HTTP: one route for each verb, requests of all clients computed together."""
-    for library in ("fastapi", "uvicorn"):
-        import_extra(library, extra="studio", where="regard serve", doing="serving")
-    from regard.studio.server import Settings
+    _expect_server("regard serve")
+    from regard.studio.served import Settings
     from regard.studio.server import serve as answer
 
     how = Settings(host, port, token or None, window / 1000, batch, queue, timeout)
-    loaded: dict[str, Loaded] = {}
-    for run in runs:
-        name = run.resolve().name
-        if name in loaded:
-            raise DecodeError(f"two runs are called {name!r}", where=str(run), hint="rename one of the folders")
-        loaded[name] = regard.load(run, settings or [], checkpoint=checkpoint, device=device)
+    loaded = {
+        name: regard.load(folder, settings or [], checkpoint=checkpoint, device=device)
+        for name, folder in _named(runs).items()
+    }
     answer(loaded, how)
+
+
+@app.command()
+def studio(
+    runs: Annotated[
+        list[Path] | None, Argument(metavar="[RUN]...", help="Run folders. Default: all in the folder runs.")
+    ] = None,
+    *,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
+    token: TokenOption = None,
+    browser: Annotated[bool, Option("--browser/--no-browser", help="Whether to open the page.")] = True,
+    device: DeviceOption = "auto",
+) -> None:
+    """See, try, compare and train runs in the browser; the HTTP API of `serve` beside it."""
+    _expect_server("regard studio")
+    from regard.studio.runs import Runs
+    from regard.studio.served import Settings
+    from regard.studio.server import serve as answer
+
+    how, root = Settings(host, port, token or None), Path("runs")
+    given = _named([regard.Run.open(run).folder for run in runs or []])
+    folders = partial(dict, given) if runs else partial(_run_folders, root)
+    if not folders():
+        note(f"there is no run in the folder {root} yet: train one in the page, or with 'regard train'")
+    answer(Runs(how, folders=folders, device=device), how, page=True, browse=browser)
+
+
+def _expect_server(command: str) -> None:
+    for library in ("fastapi", "uvicorn"):
+        import_extra(library, extra="studio", where=command, doing="serving")
+
+
+def _named(folders: list[Path]) -> dict[str, Path]:
+    """Run folders by their names."""
+    named: dict[str, Path] = {}
+    for folder in folders:
+        if (name := folder.resolve().name) in named:
+            raise DecodeError(f"two runs are called {name!r}", where=str(folder), hint="rename one of the folders")
+        named[name] = folder
+    return named
+
+
+def _run_folders(root: Path) -> dict[str, Path]:
+    return {path.parent.name: path.parent for path in sorted(root.glob("*/recipe.yaml"))}
 
 
 # -------------------------------------------------------------------------------------- import, export, recipes, cache

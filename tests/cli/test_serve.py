@@ -24,7 +24,8 @@ from regard.errors import RegardError
 TestClient = pytest.importorskip("fastapi.testclient").TestClient
 
 from regard.studio.batching import Batcher, FullError, Job  # noqa: E402
-from regard.studio.server import Settings, app  # noqa: E402
+from regard.studio.served import Settings  # noqa: E402
+from regard.studio.server import app  # noqa: E402
 
 LOCAL = "http://127.0.0.1"
 LETTERS = [f"{a} {b} {c}" for a in "abcd" for b in "abcd" for c in "abcd"]
@@ -69,13 +70,24 @@ def test_routes_answer_as_the_functions_do(client: Any, loaded: Any) -> None:
     assert client.post("/predict", json=sampled).json()["predictions"] == [expected.to_json()]
     numbers = client.post("/explain", json={"input": "a b", "numbers": True, "layer": 1}).json()
     assert numbers == json.loads(json.dumps(loaded.explain("a b").worked().to_json()))
+    steps = client.post("/steps", json={"input": "a b", "step": 2}).json()
+    assert (steps["views"], steps["layers"], steps["heads"], steps["step"]) == (["alignment"], 1, 1, 2)
+    assert [one["name"] for one in steps["code"]][:2] == ["AdditiveAttention.query", "AdditiveAttention.keys"]
+    assert "self.W_a(s_BQD)" in steps["code"][0]["text"]
+    hidden = client.post("/steps", json={"input": "a b", "scores": [None, *steps["scores"][1:]]}).json()
+    assert hidden["weights"][0] == 0
+    assert client.post("/steps", json={"input": "a b", "scores": [1.0]}).status_code == 422
 
 
 def test_what_is_there(client: Any, loaded: Any) -> None:
     assert client.get("/health").json() == {"status": "ok", "runs": ["tiny"]}
     [listed] = client.get("/runs").json()
     shown = client.get("/runs/tiny").json()
-    assert shown == {**listed, "recipe": json.loads(json.dumps(loaded.recipe.model_dump()))}
+    recipe = json.loads(json.dumps(loaded.recipe.model_dump()))
+    inputs = {"inputs": ["source"], "writes": "target", "examples": shown["examples"]}
+    assert shown == {**listed, **inputs, "recipe": recipe}
+    last = json.loads((loaded.folder / "metrics.jsonl").read_text().splitlines()[-1])
+    assert shown["examples"] == [sample["source"] for sample in last["samples"]] != []
     assert (listed["task"], listed["model"], listed["metrics"][0].keys()) == (
         "translation",
         "bahdanau",
