@@ -222,7 +222,11 @@ PrefixesOption = Annotated[
 ]
 RecordOption = Annotated[
     Path | None,
-    Option("--record", metavar="FILE", help="Write every step of the search as JSON: what was kept, and why."),
+    Option(
+        "--record",
+        metavar="FILE",
+        help="Write every step of the search, what was kept and why: .json; a tree: .html, .svg, .png; - prints it.",
+    ),
 ]
 SkipBadOption = Annotated[
     bool,
@@ -301,10 +305,13 @@ def predict(
         elif reads and not whole:
             answer_lines(_loaded(opened, checkpoint, device, search), answers, told, skip_bad=skip_bad)
         else:
-            regard.predict(
-                opened, given, story=story, prefixes=prefixes, record=record, progress=partial(move, "writing"),
-                each=answers.show, **source, **search,
+            shown = record is not None and str(record) in STANDARD_INPUT
+            found = regard.predict(
+                opened, given, story=story, prefixes=prefixes, record=shown or record or False,
+                progress=partial(move, "writing"), each=answers.show, **source, **search,
             )  # fmt: skip
+            if shown and found.record is not None:
+                show_report(found.record, None, as_json=False)
 
 
 app.command("predict")(predict)
