@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         predict,
         score,
         shipped_recipes,
+        show,
         train,
     )
 
@@ -32,7 +33,7 @@ __version__ = "0.1.0"
 
 __all__ = [  # see __getattr__
     "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run", "load",
-    "load_recipe", "predict", "score", "shipped_recipes", "train",
+    "load_recipe", "predict", "score", "shipped_recipes", "show", "train",
 ]  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The verbs: each is one function here, one command in cli.py.
 
-`check`, `train`, `explain`, `diagnose`, `compare`, `import_run`, `export_run` and `shipped_recipes` are imported from
-where they are implemented; `predict`, `features`, `evaluate`, `score` and `load` are implemented here.
+`check`, `train`, `explain`, `diagnose`, `compare`, `import_run`, `export_run`, `shipped_recipes` and `show` are
+imported from where they are implemented; `predict`, `features`, `evaluate`, `score` and `load` are implemented here.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ from regard.views.diagnose import diagnose
 from regard.views.explain import explain
 from regard.views.files import PAGE, PICTURES, write_result
 from regard.views.search_record import SearchRecord
+from regard.views.show import show
 
 __all__ = [
     "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features",
-    "import_run", "load", "load_recipe", "predict", "score", "shipped_recipes", "train",
+    "import_run", "load", "load_recipe", "predict", "score", "shipped_recipes", "show", "train",
 ]  # fmt: skip
 
 Precision = Literal["fp32", "bf16", "fp16", "int8"]

@@ -670,6 +670,83 @@ def compare(
         say(f"written: {tables}")
 
 
+# --------------------------------------------------------------------------------------------------------- show, course
+
+
+@app.command()
+def show(
+    name: Annotated[str | None, Argument(metavar="[NAME]", help="The picture. Default: list them.")] = None,
+    overrides: OverridesArgument = None,
+    *,
+    out: Annotated[Path | None, Option("--out", help="A .svg, .png, .html or .json file to write.")] = None,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show an equation at work, without training: positions, masks, softmax, schedules and others."""
+    from regard.views.files import check_output
+    from regard.views.show import PICTURES
+
+    if name is None:
+        summaries = {key: str(picture.__doc__) for key, picture in PICTURES.items()}
+        if as_json:
+            show_json(summaries)
+        else:
+            print("\n".join(f"{key:16}  {summary}" for key, summary in summaries.items()))
+        return
+    check_output(out, (".svg", ".png", ".html", ".json"), overwrite=overwrite)
+    show_report(regard.show(name, overrides or []), out, as_json=as_json)
+
+
+@app.command()
+def course(
+    chapter: Annotated[str | None, Argument(metavar="[CHAPTER]", help="Number or name. Default: list them.")] = None,
+    *,
+    out: Annotated[Path | None, Option("--out", help="The page to write. Default: course/CHAPTER.html.")] = None,
+    overwrite: OverwriteOption = False,
+    language: Annotated[
+        str | None, Option("--lang", help="en or ko. Default: REGARD_LANG, or the locale's language.")
+    ] = None,
+    full: Annotated[
+        Path | None, Option("--full", metavar="DATA", help="A folder with real data, for a GPU; see docs/course.md.")
+    ] = None,
+    quick: Annotated[bool, Option("--quick", help="A few steps only, to see that it works.")] = False,
+    seed: Annotated[int, Option("--seed", min=0, help="Seed of all trainings.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a chapter of the course: its experiments, and a page with text, figures and questions.
+
+    Trained runs are kept beside the page, in the folder runs, and used again.
+    """
+    from regard.course import chapters, default_language, find_chapter
+
+    language = language or default_language()
+    if chapter is None:
+        found = chapters(language)
+        if as_json:
+            show_json([{"chapter": one.number, "name": one.name, "title": one.title} for one in found])
+        else:
+            print("\n".join(f"{one.number}  {one.title}" for one in found))
+        return
+    chosen = find_chapter(chapter, language)
+    page = out or Path("course") / f"{chosen.number}.html"
+    from regard.course.lab import run as run_chapter
+    from regard.training.loop import Interrupted
+    from regard.views.files import check_output
+
+    if out is None:
+        page.parent.mkdir(exist_ok=True)
+    check_output(page, overwrite=overwrite or out is None)
+    try:
+        lesson = run_chapter(
+            chosen.number, runs=page.parent / "runs", language=language, seed=seed, quick=quick, full=full,
+            say=lambda text: say(text, sys.stderr),
+        )  # fmt: skip
+    except (Interrupted, KeyboardInterrupt):
+        print("interrupted; the same command continues, with the runs that are trained already", file=sys.stderr)
+        raise typer.Exit(130) from None
+    show_report(lesson, page, as_json=as_json)
+
+
 # --------------------------------------------------------------------------------------------------------------- serve
 
 

@@ -93,7 +93,11 @@ def test_what_is_there(client: Any, loaded: Any) -> None:
     assert client.get("/health").json() == {"status": "ok", "runs": ["tiny"]}
     [listed] = client.get("/runs").json()
     shown = client.get("/runs/tiny").json()
-    assert shown == {**listed, "recipe": json.loads(json.dumps(loaded.recipe.model_dump()))}
+    recipe = json.loads(json.dumps(loaded.recipe.model_dump()))
+    inputs = {"inputs": ["source"], "writes": "target", "examples": shown["examples"]}
+    assert shown == {**listed, **inputs, "recipe": recipe}
+    last = json.loads((loaded.folder / "metrics.jsonl").read_text().splitlines()[-1])
+    assert shown["examples"] == [sample["source"] for sample in last["samples"]] != []
     assert (listed["task"], listed["model"], listed["metrics"][0].keys()) == (
         "translation",
         "bahdanau",

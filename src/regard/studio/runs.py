@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from regard.api import Loaded, load
 from regard.errors import RegardError
-from regard.runs.run import Run, load_facts
+from regard.runs.run import Run, load_facts, read_metrics
 from regard.studio.served import Served, Settings
 
 KEPT = 6
@@ -68,6 +68,14 @@ class Runs:
             return {**facts, "parameters": parameters, "metrics": load_facts(best).get("best", [])}
         except (RegardError, OSError, SafetensorError) as error:  # one damaged run does not hide the others
             return {"name": name, "error": str(error)}
+
+    def details(self, name: str) -> dict[str, Any]:
+        """What inputs consist of, a few of them from the validation, and the recipe."""
+        run = self.opened(name)
+        events = [event for event in read_metrics(run.folder / "metrics.jsonl") if event.get("samples")]
+        examples = [sample["source"] for sample in events[-1]["samples"] if "source" in sample] if events else []
+        parts = {"inputs": run.task.input_parts, "writes": run.task.writes, "examples": examples}
+        return {**self.summary(name), **parts, "recipe": run.recipe.model_dump()}
 
     def _let_go(self, names: Sequence[str]) -> None:
         for name in names:

@@ -160,6 +160,8 @@ class Served:
         self._reads_images = run.recipe.model.reads == "image"
         if self._reads_images and run.recipe.model.reading.feature_width is not None:
             raise RegardError("it reads features of images, which a request cannot hold", where=name)
+        self.last: tuple[str, Explanation] | None = None
+        """The last request of the page for an attention: it asks for one map after the other."""
         self.queue = Batcher(window=settings.window, most=settings.batch, room=settings.queue)
 
     def checked(self, inputs: Sequence[Input], most: int = TEXT) -> Any:

@@ -33,6 +33,7 @@ import regard.views.files
 from regard import __version__
 from regard.api import Loaded
 from regard.errors import Problem, RegardError
+from regard.studio.attention import AttentionBody
 from regard.studio.jobs import long_verbs
 from regard.studio.runs import Runs
 from regard.studio.served import (
@@ -182,6 +183,7 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, page: bool = 
         _verbs(api, "", lambda: next(iter(runs.served.values())))
     if page:
         _files(api)
+        _page_routes(api, named)
 
     @api.get("/runs")
     def list_runs() -> list[dict[str, Any]]:
@@ -189,7 +191,7 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, page: bool = 
 
     @api.get("/runs/{name}")
     def show_run(name: str) -> dict[str, Any]:
-        return {**runs.summary(known(name)), "recipe": runs.opened(name).recipe.model_dump()}
+        return runs.details(known(name))
 
     @api.get("/health")
     async def health() -> dict[str, Any]:
@@ -242,6 +244,15 @@ def _verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
     async def features(body: FeaturesBody, run: Served = Depends(chosen)) -> Response:
         run.checked(body.inputs)
         return JSONResponse(await run.alone(lambda: run.features(body)))
+
+
+def _page_routes(api: FastAPI, named: Callable[..., Served]) -> None:
+    """What only the page asks for."""
+
+    @api.post("/runs/{name}/attention")
+    async def attention(body: AttentionBody, run: Served = Depends(named)) -> Response:
+        run.checked([body.input], EXPLAINED)
+        return JSONResponse(await run.alone(lambda: body.answer(run)))
 
 
 def _files(api: FastAPI) -> None:

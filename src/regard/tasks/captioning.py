@@ -185,6 +185,10 @@ class Captioning(Translation):
         """The metrics on one output an image, loss and perplexity of all captions."""
         return {"images": len(self.by_input(examples)), **super().evaluate(model, examples, progress)}
 
+    @property
+    def input_parts(self) -> tuple[str, ...]:
+        return ("image",)
+
     def inputs_in(self, file: TextFile) -> Iterator[FileInput]:
         """The images that a table names, captioned or not, or a list with one a line."""
         if not is_table(file):

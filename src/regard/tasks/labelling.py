@@ -295,8 +295,11 @@ class TextLabelling(HeadedTask):
         return corpus_of(files, [Labelled.model_construct()])
 
     @property
-    def reads_several(self) -> bool:
-        return self.arrangement != "single"
+    def input_parts(self) -> tuple[str, ...]:
+        """Of an imported run the second text may be missing."""
+        if self.arrangement == "choices":
+            return ("text", "choices")
+        return ("text",) if self.arrangement == "single" else ("first", "second")
 
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""

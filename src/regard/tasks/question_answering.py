@@ -302,8 +302,8 @@ class QuestionAnswering(HeadedTask):
         }
 
     @property
-    def reads_several(self) -> bool:
-        return True
+    def input_parts(self) -> tuple[str, ...]:
+        return ("question", "context")
 
     def input_columns(self, text: str, place: str) -> dict[str, str]:
         question, context = question_in(text, place)

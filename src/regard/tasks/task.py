@@ -382,9 +382,14 @@ class Task:
         return FileInput(text, place)
 
     @property
+    def input_parts(self) -> tuple[str, ...]:
+        """What an input consists of, in the order of its texts. Of `choices` there are several."""
+        return ("text",)
+
+    @property
     def reads_several(self) -> bool:
-        """Whether an input may consist of several texts."""
-        return False
+        """Whether an input may be given as several texts; a story and its question are one."""
+        return len(self.input_parts) > 1 and not self.reads_stories
 
     def given_inputs(self, inputs: object) -> list[FileInput]:
         """What a program gives: one input, or several; those that were read already stay as they are."""

@@ -282,6 +282,10 @@ class TextToText(Task):
 
     # Verbs
 
+    @property
+    def input_parts(self) -> tuple[str, ...]:
+        return ("source",)
+
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The sources of a table; every other file has one a line."""
         if not is_table(file):

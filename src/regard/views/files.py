@@ -100,11 +100,14 @@ def write(path: Path, content: Iterable[bytes], *, option: str = "--out") -> Non
 def _template() -> Template:
     """templates/page.html, which writes report.css and report.js into the page as they are."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markdown_it import MarkdownIt
     from markupsafe import Markup
 
     loader = PackageLoader("regard.views")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     environment.trim_blocks = environment.lstrip_blocks = True
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    environment.filters["markdown"] = lambda text: Markup(markdown.render(text))
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     environment.globals |= {name: Markup(loader.get_source(environment, f"report.{name}")[0]) for name in ("css", "js")}
     return environment.get_template("page.html")

@@ -84,6 +84,15 @@ def muted(text: str) -> Text:
 
 
 @dataclass(frozen=True)
+class Prose(Part):
+    """A text in Markdown. With a title, a page shows only that until the reader unfolds it."""
+
+    kind = "prose"
+    text: str
+    title: str = ""
+
+
+@dataclass(frozen=True)
 class Table(Part):
     """Rows under the names of their columns."""
 
@@ -353,6 +362,7 @@ class Report:
     opening: str = ""
     conclusions: Sequence[str] = ()
     """Findings or advice: a page has them at the top, the terminal at the end."""
+    language: str = "en"
 
     def to_json(self) -> dict[str, Any]:
         """For a page that draws it; tables have their cells as texts."""

@@ -11,6 +11,7 @@ import numpy as np
 from rich import box
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 from rich.tree import Tree as RichTree
@@ -18,7 +19,7 @@ from rich.tree import Tree as RichTree
 from regard.errors import printable
 from regard.text.normalise import one_line
 from regard.views.labels import clusters, number, shorten
-from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Part, Report, Table, Text, Tree
+from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Part, Prose, Report, Table, Text, Tree
 
 SHADES = " ·░▒▓█"
 """From the lower end of the scale of a heat map to the upper one."""
@@ -62,6 +63,8 @@ def _show(part: Part, console: Console) -> None:
     match part:
         case Text():
             _print(console, "\n".join(part.paragraphs))
+        case Prose():
+            console.print(Markdown(printable(part.text)))
         case Table():
             _show_table(part, console)
         case Bars():

@@ -203,7 +203,7 @@ function rgb(name) {
 }
 function layout(map) {
   const { rows, columns } = map, crowded = columns.filter(Boolean).length * 2 > columns.length;
-  const cell = Math.max(crowded ? 3 : 7, Math.min(28, Math.floor(960 / Math.max(rows.length, columns.length))));
+  const cell = Math.max(crowded ? 3 : 7, Math.min(map.widest || 28, Math.floor(960 / Math.max(rows.length, columns.length))));
   const font = Math.max(11, Math.min(15, Math.floor(0.6 * cell))), labelled = cell >= 11 || !crowded;
   const widest = texts => labelled ? Math.max(...texts.map(text => textWidth(text, font))) : 0;
   const flat = !crowded || widest(columns) <= cell;
@@ -212,19 +212,27 @@ function layout(map) {
   return { cell, font, left, top, labelled, flat,
     width: left + columns.length * cell + overhang, height: top + rows.length * cell + 2 };
 }
+// The values as a picture with a pixel for each.
+function shades(map) {
+  const canvas = make("canvas", { width: map.columns.length, height: map.rows.length }), context = canvas.getContext("2d");
+  const image = context.createImageData(canvas.width, canvas.height), pixels = image.data;
+  const ground = rgb("--ground"), high = rgb("--accent"), low = rgb("--bad");
+  map.values.forEach((value, i) => {
+    const share = Math.abs(value) / map.peak, full = value < 0 ? low : high;
+    for (let k = 0; k < 3; k++) pixels[4 * i + k] = ground[k] + share * (full[k] - ground[k]);
+    pixels[4 * i + 3] = 255;
+  });
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
 function paint(canvas, map) {
   const at = map.at = layout(map), context = canvas.getContext("2d"), width = map.columns.length;
   const ratio = Math.min(devicePixelRatio || 1, 4096 / Math.max(at.width, at.height, 1024));
   canvas.width = at.width * ratio; canvas.height = at.height * ratio;
   canvas.style.width = at.width + "px"; canvas.style.height = at.height + "px";
   context.scale(ratio, ratio);
-  const ground = rgb("--ground"), high = rgb("--accent"), low = rgb("--bad");
-  map.values.forEach((value, i) => {
-    const share = Math.abs(value) / map.peak, full = value < 0 ? low : high;
-    if (share < 0.004) return;
-    context.fillStyle = "rgb(" + ground.map((c, k) => Math.round(c + share * (full[k] - c))) + ")";
-    context.fillRect(at.left + i % width * at.cell, at.top + Math.floor(i / width) * at.cell, at.cell, at.cell);
-  });
+  context.imageSmoothingEnabled = false;
+  context.drawImage(shades(map), at.left, at.top, width * at.cell, map.rows.length * at.cell);
   const style = getComputedStyle(document.documentElement);
   context.strokeStyle = style.getPropertyValue("--line");
   context.strokeRect(at.left - .5, at.top - .5, width * at.cell + 1, map.rows.length * at.cell + 1);
