@@ -43,6 +43,7 @@ from regard.studio.served import (
     FeaturesBody,
     PredictBody,
     ScoreBody,
+    SearchBody,
     Served,
     Settings,
     StepsBody,
@@ -239,6 +240,11 @@ def _verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
     async def steps(body: StepsBody, run: Served = Depends(chosen)) -> Response:
         run.checked([body.input], EXPLAINED)
         return JSONResponse(await run.alone(lambda: run.steps(body)))
+
+    @api.post(f"{prefix}/search")
+    async def search(body: SearchBody, run: Served = Depends(chosen)) -> Response:
+        run.checked([body.input], EXPLAINED)
+        return JSONResponse(await run.alone(lambda: run.search(body)))
 
     @api.post(f"{prefix}/features")
     async def features(body: FeaturesBody, run: Served = Depends(chosen)) -> Response:
