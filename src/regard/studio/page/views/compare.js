@@ -1,0 +1,5 @@
+import { chooseRun } from "../parts.js";
+
+export async function render(root, params) {
+  await chooseRun(root, params);
+}

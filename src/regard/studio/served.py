@@ -1,0 +1,320 @@
+"""A run that is served: what requests to it contain, the queue that they wait in, and how each is computed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from fastapi import HTTPException
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import Tensor
+
+from regard.api import Loaded, Skipped
+from regard.data import shapes
+from regard.data.images import HELD
+from regard.errors import DecodeError, InputError, RegardError
+from regard.models.base import Pooling
+from regard.recipes.recipe import with_search
+from regard.search.decode import watching
+from regard.search.hypotheses import Choice, Live
+from regard.search.rules import Rules
+from regard.studio.batching import Batcher, FullError, Job
+from regard.views.explanation import Explanation, Options, View
+from regard.views.files import json_line
+from regard.views.report import plain
+from regard.views.search_record import follow_reference
+
+TEXT, EXPLAINED, INPUTS = 20_000, 4_000, 256
+"""Most characters of an input, and of one to explain, whose answer grows with its square; most inputs of a request."""
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the server is reached, and what it takes on."""
+
+    host: str = LOCAL[0]
+    port: int = 8000
+    token: str | None = None
+    """What requests must carry as `Authorization: Bearer TOKEN`; without one only this machine is served."""
+    window: float = 0.003
+    """Seconds that a request waits for others to be computed with it."""
+    batch: int = 64
+    """Most inputs that are computed at once."""
+    queue: int = 1024
+    """Most inputs of a run that may wait."""
+    timeout: float = 60.0
+    """Seconds until a request that has no answer is given up."""
+    body: int = 8_000_000
+    """Most bytes of a request."""
+
+    def __post_init__(self) -> None:
+        if self.host not in LOCAL and not self.token:
+            what, hint = f"whoever reaches {self.host} could use the runs", "give --token, or set REGARD_TOKEN"
+            raise RegardError(what, where="--host", hint=hint)
+
+
+# What requests contain
+
+Input = str | list[str] | dict[str, str | list[str]]
+"""A text, the texts that an input consists of, or the run's columns; for a run that reads images: a `data:` URL."""
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_unicode(cls, tree: object) -> object:
+        """JSON can spell halves of surrogate pairs, which no answer could repeat."""
+        if isinstance(tree, bytes):
+            raise ValueError("send JSON, with Content-Type: application/json")
+        try:
+            json.dumps(tree, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("half of a surrogate pair is no character") from None
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        return tree
+
+
+class PredictBody(Body):
+    inputs: list[Input] = Field(min_length=1, max_length=INPUTS)
+    beam: int | None = Field(None, ge=1, le=64)
+    nbest: int | None = Field(None, ge=1, le=64)
+    length_penalty: float | None = Field(None, ge=0, le=10)
+    prefix: str | None = Field(None, max_length=1_000)
+    sample: bool | None = None
+    temperature: float | None = Field(None, gt=0, le=100)
+    top_k: int | None = Field(None, ge=1, le=1_000_000)
+    top_p: float | None = Field(None, gt=0, le=1)
+    seed: int | None = Field(None, ge=0, lt=2**63)
+    skip_bad: bool = False
+    """Whether an input that cannot be read is answered with the reason, instead of failing the request."""
+    stream: bool = False
+    """Whether the best output so far is sent after every step, as server-sent events. For one input."""
+
+    def options(self) -> dict[str, Any]:
+        """Those of `predict`."""
+        names = ("sample", "temperature", "top_k", "top_p", "seed")
+        sampling = {name: value for name in names if (value := getattr(self, name)) is not None}
+        overrides = [f"search.{name}={json.dumps(value)}" for name, value in sampling.items()]
+        given = ("beam", "nbest", "length_penalty", "prefix")
+        return {**{name: getattr(self, name) for name in given}, "overrides": overrides}
+
+
+class ScoreBody(Body):
+    source: Input
+    target: str | list[str] = Field(max_length=TEXT)
+
+
+class ExplainBody(Body):
+    input: Input
+    target: str | None = Field(None, max_length=EXPLAINED)
+    beam: int | None = Field(None, ge=1, le=64)
+    view: View | None = None
+    layer: int | str = Field("mean")
+    head: int | str = Field("mean")
+    rollout: bool = False
+    words: bool = False
+    step: int | None = Field(None, ge=1)
+    padding: int | None = Field(None, ge=0, le=64)
+    question: int | None = Field(None, ge=1)
+    numbers: bool = False
+
+
+class StepsBody(ExplainBody):
+    scores: list[float | None] | None = Field(None, max_length=EXPLAINED)
+    """What a reader has made of the scores, null for a key that is hidden; the rest follows from them."""
+
+
+class SearchBody(Body):
+    input: Input
+    beam: int | None = Field(None, ge=1, le=16)
+    length_penalty: float | None = Field(None, ge=0, le=10)
+    normalisation: Literal["none", "mean", "wu", "reward"] | None = None
+    reference: str | None = Field(None, max_length=EXPLAINED)
+    """A text that the search might have given: the answer says where it left the beam."""
+
+
+class FeaturesBody(Body):
+    inputs: list[Input] = Field(min_length=1, max_length=INPUTS)
+    layer: int = -1
+    pooling: Pooling | None = None
+    normalize: bool = False
+
+
+# A run and its queue
+
+
+class Served:
+    """A loaded run, and the queue of requests to it."""
+
+    def __init__(self, name: str, run: Loaded, settings: Settings) -> None:
+        self.name, self.run, self.timeout = name, run, settings.timeout
+        self._reads_images = run.recipe.model.reads == "image"
+        if self._reads_images and run.recipe.model.reading.feature_width is not None:
+            raise RegardError("it reads features of images, which a request cannot hold", where=name)
+        self.last: tuple[str, Explanation] | None = None
+        """The last request of the page for an attention: it asks for one map after the other."""
+        self.queue = Batcher(window=settings.window, most=settings.batch, room=settings.queue)
+
+    def checked(self, inputs: Sequence[Input], most: int = TEXT) -> Any:
+        """The inputs, of which none is too long, and none names a file."""
+        for number, one in enumerate(inputs, 1):
+            texts = (
+                [one] if isinstance(one, str) else one if isinstance(one, list) else json.dumps(one, ensure_ascii=False)
+            )
+            length, where = sum(map(len, texts)), f"input {number}"
+            if self._reads_images and not (isinstance(one, str) and one.startswith((HELD, shapes.PREFIX))):
+                raise InputError("an image is expected", where=where, hint=f'as a text: "{HELD}png;base64,..."')
+            if not self._reads_images and length > most:
+                raise InputError(f"it has {length:,} characters", where=where, hint=f"at most {most:,}")
+        return inputs
+
+    def submit(self, job: Job) -> Future[list[Any]]:
+        try:
+            return self.queue.submit(job)
+        except FullError:
+            raise HTTPException(503, "the queue is full: try again later", {"Retry-After": "1"}) from None
+
+    async def computed(self, job: Job) -> list[Any]:
+        """The answers to a job. One that is given up before its turn is not computed."""
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(self.submit(job)), self.timeout)
+        except TimeoutError:
+            raise HTTPException(504, _late(self.timeout)) from None
+
+    async def alone(self, compute: Callable[[], Any]) -> Any:
+        [answer] = await self.computed(Job([None], lambda _: [compute()]))
+        return answer
+
+    def predict_job(self, body: PredictBody) -> Job:
+        """Requests with the same options are computed together; what cannot be read fails alone."""
+        inputs = list(self.run.task.gather(self.run.task.given_inputs(self.checked(body.inputs))))
+        options = body.options()
+        length = max((len(one.text) for one in inputs), default=0)
+        return Job(inputs, lambda all: self.run.predict(all, skip_bad=True, **options), repr(options), length)
+
+    def explain(self, body: ExplainBody) -> Response:
+        explanation = self.explained(body)
+        explanation.refuse_without_effect(padding=body.padding, numbers=body.numbers)
+        explanation.heat_maps()  # refuses a layer or head that is not there
+        parts = json_line(explanation.worked() if body.numbers else explanation)
+        return Response("".join(parts), media_type="application/json")
+
+    def explained(self, body: ExplainBody) -> Explanation:
+        chosen = Options(body.view, str(body.layer), str(body.head), body.rollout, body.words, body.step)
+        names = ("target", "beam", "view", "padding", "question")
+        given: dict[str, Any] = {name: getattr(body, name) for name in names}
+        return self.run.explain([body.input], **given).select(chosen)
+
+    def steps(self, body: StepsBody) -> dict[str, Any]:
+        """One attention worked out, with its equations and its code, and what there is to choose from."""
+        explanation = self.explained(body)
+        chosen, worked = explanation.worked_choice(body.scores)
+        texts = {"input": explanation.input, "output": explanation.output}
+        answer: dict[str, Any] = plain({**texts, **chosen, **worked.to_json(), **worked.details()})
+        return answer
+
+    def search(self, body: SearchBody) -> dict[str, Any]:
+        """The record of the search (docs/search-record.md), its report, and what became of the reference."""
+        overrides = ["search.sample=false"]
+        overrides += [f"search.normalisation={body.normalisation}"] if body.normalisation else []
+        search = with_search(self.run.recipe, body.beam, body.beam, body.length_penalty, overrides)
+        run = self.run.under(search)
+        record = run.predict([body.input], record=True).record
+        assert record is not None
+        if body.reference is not None:
+            if run.task.writes != "target":
+                raise DecodeError(
+                    "the run writes no texts that have a reference", where="reference", hint="leave it out"
+                )
+            text = record.inputs[0]["input"]
+            record = replace(record, reference=follow_reference(run, run.load_model(), text, body.reference))
+        answer: dict[str, Any] = plain({**record.to_json(), "run": self.name, "report": record.report().to_json()})
+        return answer
+
+    def features(self, body: FeaturesBody) -> dict[str, Any]:
+        vectors = self.run.features(
+            body.inputs, layer=body.layer, pooling=body.pooling, normalize=body.normalize
+        ).arrays()
+        return {name: array.tolist() for name, array in vectors.items()}
+
+
+def readable(answers: list[Any], *, skip_bad: bool) -> list[dict[str, Any]]:
+    """The predictions of a request, or one error with the inputs that cannot be read."""
+    if not skip_bad and (problems := [one.problem for one in answers if isinstance(one, Skipped)]):
+        raise InputError(problems=problems)
+    return [one.to_json() for one in answers]
+
+
+# Tokens as they are written
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Observer of a search that reports the best output so far."""
+
+    run: Loaded
+    report: Callable[[str], None]
+
+    def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
+        ids = [*live.history_BWT[0, choice.parents_BW[0, 0]].tolist(), int(choice.tokens_BW[0, 0])]
+        self.report(self.run.tokenizers[self.run.task.writes].decode(ids))
+
+
+def streamed(served: Served, body: PredictBody) -> AsyncIterator[str]:
+    """Server-sent events: `output` with the best output so far, then `prediction`, or `error`."""
+    texts: asyncio.Queue[str | None] = asyncio.Queue()
+    loop, job = asyncio.get_running_loop(), served.predict_job(body)
+    if len(job.inputs) != 1:
+        raise DecodeError(f"one input is streamed, not {len(job.inputs)}", where="stream")
+
+    def tell(text: str | None) -> None:
+        loop.call_soon_threadsafe(texts.put_nowait, text)
+
+    def compute(inputs: list[Any]) -> Sequence[Any]:
+        with watching(Tokens(served.run, tell)):
+            return job.compute(inputs)
+
+    future = served.submit(Job(job.inputs, compute))
+    future.add_done_callback(lambda _: tell(None))
+
+    async def events() -> AsyncIterator[str]:
+        end = loop.time() + served.timeout
+        try:
+            while (text := await asyncio.wait_for(texts.get(), end - loop.time())) is not None:
+                yield event("output", {"output": text})
+            [prediction] = readable(future.result(), skip_bad=body.skip_bad)
+            yield event("prediction", prediction)
+        except RegardError as error:
+            yield event("error", told(error))
+        except TimeoutError:
+            yield event("error", {"error": _late(served.timeout)})
+        finally:
+            future.cancel()
+
+    return events()
+
+
+def event(kind: str, content: Mapping[str, Any]) -> str:
+    return f"event: {kind}\ndata: {json.dumps(content, ensure_ascii=False)}\n\n"
+
+
+def told(error: RegardError) -> dict[str, Any]:
+    """With the options of a command called by their names in a body."""
+    problems = [
+        replace(one, where=one.where[2:].replace("-", "_")) if one.where.startswith("--") else one
+        for one in error.problems
+    ]
+    return {"error": str(problems[0]), "problems": [asdict(problem) for problem in problems]}
+
+
+def _late(seconds: float) -> str:
+    return f"there is no answer after {seconds:g} seconds"
