@@ -871,7 +871,7 @@ def studio(
     folders = partial(dict, given) if runs else partial(_run_folders, root)
     if not folders():
         note(f"there is no run in the folder {root} yet: train one in the page, or with 'regard train'")
-    answer(Runs(how, folders=folders, device=device), how, page=True, browse=browser)
+    answer(Runs(how, folders=folders, device=device), how, root=root, browse=browser)
 
 
 def _expect_server(command: str) -> None:
