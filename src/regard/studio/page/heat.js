@@ -60,7 +60,7 @@ export function heatMap(map, pick) {
     canvas.dataset.tip = `${map.rows[row] || row} → ${map.columns[column] || column}: ${number(map.values[row * map.columns.length + column])}`;
     pick({ row, column });
   });
-  return { element: h("div", { class: "map" }, h("div", { class: "layers" }, canvas, across, down)), select({ row, column }) {
+  return { element: h("div", { class: "map", tabindex: 0 }, h("div", { class: "layers" }, canvas, across, down)), select({ row, column }) {
     across.hidden = row === undefined; down.hidden = column === undefined;
     across.style.transform = `translate(${left}px, ${top + (row || 0) * cell}px)`;
     down.style.transform = `translate(${left + (column || 0) * cell}px, ${top}px)`;
