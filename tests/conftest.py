@@ -20,6 +20,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a 
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "browser: needs chromium")
+    config.addinivalue_line("markers", "options(**): of the browser's context, such as its locale")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Prepared data goes to a folder of this session; subprocesses inherit it, and compute with one thread as well."""

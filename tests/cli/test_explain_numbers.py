@@ -16,8 +16,9 @@ import regard as api
 from command_line import fail, succeed
 from regard.errors import DecodeError
 from regard.views.explanation import Explanation, Options, View
-from regard.views.recording import Worked, module_calls
+from regard.views.recording import module_calls
 from regard.views.terminal import show
+from regard.views.worked import Worked
 from tiny import TINY
 
 BAHDANAU = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 6}
@@ -139,6 +140,65 @@ def test_what_a_transformer_does_with_the_context(explained: dict[str, Explanati
         with torch.inference_mode():
             after_D = sublayer.norm(after_D)
     assert next_D.tolist() == pytest.approx(after_D.tolist(), abs=1e-5)
+
+
+# Changed scores
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_scores_that_are_not_changed_change_nothing(explained: dict[str, Explanation], name: str) -> None:
+    found = explained[name].select(Options(step=2))
+    worked = found.worked()
+    scores = [score if math.isfinite(score) else None for score in worked.scores_K.tolist()]
+    again = found.worked(scores)
+    for one, other in zip([*worked.after.values()], [*again.after.values()], strict=True):
+        assert one.tolist() == pytest.approx(other.tolist(), abs=1e-6)
+    assert [one.probability for one in again.outcome] == pytest.approx([one.probability for one in found.steps])
+    assert worked.outcome == found.steps
+
+
+@pytest.mark.parametrize("name", ["additive", "concat", "dot", "general", "local_p"])
+def test_what_follows_from_changed_scores_in_a_recurrent_model(explained: dict[str, Explanation], name: str) -> None:
+    """Tokens before the step stay as they were; at the step the readout reads the last line; `h~` by hand."""
+    found = explained[name].select(Options(step=2))
+    before = found.worked()
+    scores = [None, *before.scores_K.tolist()[1:-1], 3.0]
+    scores = [None if score is None or not math.isfinite(score) else score for score in scores]
+    changed = found.worked(scores)
+    assert changed.weights_K[0] == 0
+    if name != "local_p":
+        assert float(changed.weights_K.sum()) == pytest.approx(1)
+    assert changed.outcome[0] == before.outcome[0]
+    [*_, last_D] = changed.after.values()
+    with torch.inference_mode():
+        p_V = found.model.readout(last_D).softmax(-1)
+    assert changed.outcome[1].candidates[0][1] == pytest.approx(float(p_V.max()), abs=1e-5)
+    assert last_D.tolist() != pytest.approx([*before.after.values()][-1].tolist(), abs=1e-6)
+    if found.model_kind == "luong":
+        with torch.inference_mode(), module_calls(found.model, ["W_c"]) as calls:
+            found.model(found.batch)
+        read_TD = torch.cat([call.inputs[0].reshape(-1, call.inputs[0].shape[-1]) for call in calls["W_c"]])
+        width = len(changed.context_D)
+        with torch.inference_mode():
+            by_hand = torch.tanh(found.model.W_c(torch.cat([changed.context_D, read_TD[1, width:]])))
+        assert last_D.tolist() == pytest.approx(by_hand.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["transformer", "pre_norm"])
+def test_what_follows_from_changed_scores_in_a_transformer(explained: dict[str, Explanation], name: str) -> None:
+    """Only one head reads other values: the others' contexts are joined with the changed one by hand."""
+    found = explained[name]
+    first, second = (found.select(Options("alignment", 2, head, step=1)) for head in (1, 2))
+    scores = [None, *second.worked().scores_K.tolist()[1:]]
+    changed = second.worked(scores)
+    module = found.model.get_submodule(found.of_kind("alignment")[1].name)
+    with torch.inference_mode():
+        out_D = module.W_O(torch.cat([first.worked().context_D, changed.context_D]))
+    assert next(iter(changed.after.values())).tolist() == pytest.approx(out_D.tolist(), abs=1e-6)
+    assert [one.probability for one in changed.outcome] != [one.probability for one in found.steps]
+    for wrong, message in (([1.0], "1 scores for 6 keys"), ([None] * 6, "every key is hidden")):
+        with pytest.raises(DecodeError, match=message):
+            second.worked(wrong)
 
 
 def test_the_printed_numbers_are_those_that_were_worked_out(explained: dict[str, Explanation]) -> None:

@@ -13,7 +13,7 @@ import torch
 import regard as api
 from command_line import fail, succeed, write
 from regard.views.explanation import Explanation, Options
-from regard.views.recording import Worked
+from regard.views.worked import Worked
 
 TOLD = "Mary went to the kitchen.\nJohn walked to the garden.\n"
 STORY = f"{TOLD}Where is Mary?"
@@ -186,3 +186,22 @@ def test_a_hop_is_printed_in_numbers(run: Path) -> None:
     assert text.startswith("attention over the story, hop 1 of 2: Where is Mary?\n")
     assert "o = sum_i p_i c_i" in text
     assert "u^2 = u^1 + o" in text
+
+
+def test_what_follows_from_changed_scores(run: Path) -> None:
+    """The answer from u of the last hop by hand, also after a change in the first one."""
+    found = api.explain(run, STORY)
+    model = found.model
+    for hop in (1, 2):
+        chosen = found.select(Options(layer=hop))
+        scores = [5.0, None, chosen.worked().scores_K.tolist()[-1]]
+        changed = chosen.worked(scores)
+        assert changed.weights_K.tolist()[1] == 0
+        [u_D] = changed.after.values()
+        if hop == 2:
+            with torch.inference_mode():
+                p_V = (model.tables[model.table_of("W", 2)][:, model.winner] @ u_D).softmax(0)
+            assert changed.outcome[0].probability == pytest.approx(float(p_V.max()), abs=1e-5)
+        assert changed.outcome[0].probability != pytest.approx(found.steps[0].probability, abs=1e-6)
+        same = chosen.worked(chosen.worked().scores_K.tolist())
+        assert same.outcome[0].probability == pytest.approx(found.steps[0].probability, abs=1e-5)

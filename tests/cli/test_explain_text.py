@@ -151,6 +151,25 @@ def test_the_numbers_are_what_the_next_layer_reads(runs: dict[str, Path], name: 
     assert ("LayerNorm(x), what looks" in worked.query) == (name == "gpt-pre")
 
 
+def test_the_mix_of_layers_by_hand(runs: dict[str, Path]) -> None:
+    """gamma * sum_j softmax(w)_j h_j of one token; a classifier answers otherwise when a layer is left out."""
+    for name in ("elmo", "elmo-classifier"):
+        found = explained(runs[name]).select(Options("mix", step=2))
+        worked, changed = found.worked(), found.worked([1.0, None, 0.5])
+        base = found.model.base if name == "elmo-classifier" else found.model
+        with torch.inference_mode():
+            h_ND = torch.stack(base.layers_of(found.batch))[:, 0, 1]
+        gamma = found.mix["gamma"]
+        e = [math.exp(1.0), 0.0, math.exp(0.5)]
+        assert changed.weights_K.tolist() == pytest.approx([one / sum(e) for one in e])
+        for one in (worked, changed):
+            [by_model_D] = one.after.values()
+            assert by_model_D.tolist() == pytest.approx((gamma * one.weights_K @ h_ND).tolist(), abs=1e-5)
+        if name == "elmo-classifier":
+            assert worked.outcome[0].probability == pytest.approx(max(found.prediction["probabilities"].values()))
+            assert changed.outcome[0].probability != pytest.approx(worked.outcome[0].probability, abs=1e-7)
+
+
 def test_a_bare_elmo_mixes_its_layers_evenly_and_a_task_learns_how(runs: dict[str, Path]) -> None:
     out = succeed("explain", runs["elmo"], TEXT).out
     assert "gamma 1.000; even, since no task has learned it" in out

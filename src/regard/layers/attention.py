@@ -255,11 +255,23 @@ def _tiles(queries: Packing, keys: Packing, causal: bool) -> BlockMask:
 # Recording
 
 
+Change = Callable[[nn.Module, Tensor, int], Tensor]
+"""The weights [B, H, Q, K] that a module shall use, from those that it computed and how many queries it had before."""
+
+
 class Recording:
     """The attention weights computed while recording and where they may look, in the order of the calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, change: Change | None = None) -> None:
         self.calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+        self._change = change
+
+    def add(self, owner: nn.Module, weights_BHQK: Tensor, visible_BQK: Tensor) -> Tensor:
+        if self._change is not None:
+            before = sum(weights.shape[2] for module, weights, _ in self.calls if module is owner)
+            weights_BHQK = self._change(owner, weights_BHQK, before)
+        self.calls.append((owner, weights_BHQK.detach(), visible_BQK.expand_as(weights_BHQK[:, 0])[:, None]))
+        return weights_BHQK
 
     def by_name(self, model: nn.Module, *, visible: bool = False) -> dict[str, Tensor]:
         """Weights [B, H, Q, K] by the name of the attention module in `model`; calls of a module are joined over Q.
@@ -283,9 +295,9 @@ _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 
 @contextmanager
-def recording() -> Iterator[Recording]:
-    """Inside this context attention runs as the written-out equation and its weights are kept."""
-    recorded = Recording()
+def recording(change: Change | None = None) -> Iterator[Recording]:
+    """Inside this context attention runs as the written-out equation and its weights are kept, or changed."""
+    recorded = Recording(change)
     token = _recording.set(recorded)
     try:
         yield recorded
@@ -297,10 +309,11 @@ def is_recording() -> bool:
     return not torch.compiler.is_compiling() and _recording.get() is not None  # compiled code cannot ask
 
 
-def record(owner: nn.Module, weights_BHQK: Tensor, visible_BQK: Tensor) -> None:
-    """Store the weights that the module `owner` computed and where it may look, if a recording is active."""
-    if (recorded := _recording.get()) is not None:
-        recorded.calls.append((owner, weights_BHQK.detach(), visible_BQK.expand_as(weights_BHQK[:, 0])[:, None]))
+def record(owner: nn.Module, weights_BHQK: Tensor, visible_BQK: Tensor) -> Tensor:
+    """The weights that the module `owner` computed, given where it may look. If a recording is active they are stored,
+    and it may change them."""
+    recorded = _recording.get()
+    return weights_BHQK if recorded is None else recorded.add(owner, weights_BHQK, visible_BQK)
 
 
 # The equation
@@ -347,11 +360,7 @@ def attend(
         return queries.pack(context_BHQE.transpose(1, 2)).transpose(1, 2)
     length, keys_length = q_BHQE.shape[2], k_BHKE.shape[2]
     if is_recording():
-        visible_BQK = visible.matrix_BQK(length, keys_length, q_BHQE.device)
-        scores_BHQK = (q_BHQE @ k_BHKE.transpose(-2, -1)).mul_(scale).masked_fill_(~visible_BQK[:, None], -torch.inf)
-        weights_BHQK = scores_BHQK.softmax(dim=-1)
-        record(owner, weights_BHQK, visible_BQK)
-        return F.dropout(weights_BHQK, dropout) @ v_BHKE
+        return attend_as_written(q_BHQE, k_BHKE, v_BHKE, visible, owner, scale, dropout)
     # Padding is on the right, so no real query of a causal attention sees it: the kernel needs no mask.
     mask = None if visible.causal else visible.bias_B11K(keys_length, q_BHQE.dtype)
     causal = visible.causal and length > 1
@@ -359,6 +368,16 @@ def attend(
     return F.scaled_dot_product_attention(
         q_BHQE, k_BHKE, v_BHKE, attn_mask=mask, is_causal=causal, scale=scale, dropout_p=dropout
     )
+
+
+def attend_as_written(
+    q_BHQE: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: Visibility, owner: nn.Module, scale: float, dropout: float
+) -> Tensor:
+    """The equation without a kernel; its weights are recorded."""
+    visible_BQK = visible.matrix_BQK(q_BHQE.shape[2], k_BHKE.shape[2], q_BHQE.device)
+    scores_BHQK = (q_BHQE @ k_BHKE.transpose(-2, -1)).mul_(scale).masked_fill_(~visible_BQK[:, None], -torch.inf)
+    weights_BHQK = record(owner, scores_BHQK.softmax(dim=-1), visible_BQK)
+    return F.dropout(weights_BHQK, dropout) @ v_BHKE
 
 
 def _attend_packed(

@@ -67,8 +67,7 @@ class ScoredAttention(nn.Module):
         alpha_BQS = e_BQS.softmax(dim=-1)
         if focus is not None and focus.factor_BQS is not None:
             alpha_BQS = alpha_BQS * focus.factor_BQS
-        record(self, alpha_BQS[:, None], visible_BQS)
-        return alpha_BQS
+        return record(self, alpha_BQS[:, None], visible_BQS)[:, 0]
 
     def forward(self, s_BQD: Tensor, memory: Memory, focus: Focus | None = None) -> Tensor:
         return self.weights(s_BQD, memory, focus) @ memory.h_BSD

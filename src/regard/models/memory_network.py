@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from regard.data.batches import StoryBatch
+from regard.layers.attention import record
 from regard.models.base import ModelConfig, Presets
 from regard.text.vocabularies import PAD
 
@@ -127,6 +128,7 @@ class MemoryNetwork(nn.Module):
             m_BSID, c_BSID = memories[self.table_of("A", hop)], memories[self.table_of("C", hop)]
             scores_BIS = torch.einsum("bid,bsid->bis", u_BID, m_BSID)
             p_BIS = self._weights(scores_BIS, present_B1S, linear=batch.linear)
+            p_BIS = record(self, p_BIS[:, :, None], present_B1S)[:, :, 0]  # a hop is a query, a restart a head
             o_BID = torch.einsum("bis,bsid->bid", p_BIS, c_BSID)
             u_BID = o_BID + (u_BID if self.H_DID is None else torch.einsum("eid,bid->bie", self.H_DID, u_BID))
             weights.append(p_BIS)

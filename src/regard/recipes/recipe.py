@@ -137,6 +137,10 @@ class Recipe(Config, Generic[D, E, M]):
     evaluation: E = Field(default={}, validate_default=True)  # the defaults of the task's own config
     """How it is measured."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To other processes it goes as a tree: pickle does not find the class of a recipe by its name."""
+        return recipe_of, (self.model_dump(),)
+
     @field_validator("model", mode="before")
     @classmethod
     def _a_model_for_the_task(cls, model: Any, others: ValidationInfo) -> Any:

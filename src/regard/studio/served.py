@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import HTTPException
 from fastapi.responses import Response
@@ -19,13 +19,15 @@ from regard.data import shapes
 from regard.data.images import HELD
 from regard.errors import DecodeError, InputError, RegardError
 from regard.models.base import Pooling
-from regard.runs.run import load_facts
+from regard.recipes.recipe import with_search
 from regard.search.decode import watching
 from regard.search.hypotheses import Choice, Live
 from regard.search.rules import Rules
 from regard.studio.batching import Batcher, FullError, Job
-from regard.views.explanation import Options, View
+from regard.views.explanation import Explanation, Options, View
 from regard.views.files import json_line
+from regard.views.report import plain
+from regard.views.search_record import follow_reference
 
 TEXT, EXPLAINED, INPUTS = 20_000, 4_000, 256
 """Most characters of an input, and of one to explain, whose answer grows with its square; most inputs of a request."""
@@ -126,6 +128,20 @@ class ExplainBody(Body):
     numbers: bool = False
 
 
+class StepsBody(ExplainBody):
+    scores: list[float | None] | None = Field(None, max_length=EXPLAINED)
+    """What a reader has made of the scores, null for a key that is hidden; the rest follows from them."""
+
+
+class SearchBody(Body):
+    input: Input
+    beam: int | None = Field(None, ge=1, le=16)
+    length_penalty: float | None = Field(None, ge=0, le=10)
+    normalisation: Literal["none", "mean", "wu", "reward"] | None = None
+    reference: str | None = Field(None, max_length=EXPLAINED)
+    """A text that the search might have given: the answer says where it left the beam."""
+
+
 class FeaturesBody(Body):
     inputs: list[Input] = Field(min_length=1, max_length=INPUTS)
     layer: int = -1
@@ -144,14 +160,9 @@ class Served:
         self._reads_images = run.recipe.model.reads == "image"
         if self._reads_images and run.recipe.model.reading.feature_width is not None:
             raise RegardError("it reads features of images, which a request cannot hold", where=name)
+        self.last: tuple[str, Explanation] | None = None
+        """The last request of the page for an attention: it asks for one map after the other."""
         self.queue = Batcher(window=settings.window, most=settings.batch, room=settings.queue)
-        self.best = load_facts(run.checkpoint("best")).get("best", [])
-
-    def summary(self) -> dict[str, Any]:
-        recipe, model = self.run.recipe, self.run.load_model()
-        parameters = sum(weights.numel() for weights in model.parameters())
-        names = {"name": self.name, "task": recipe.task, "model": recipe.model.kind}
-        return {**names, "parameters": parameters, "metrics": self.best}
 
     def checked(self, inputs: Sequence[Input], most: int = TEXT) -> Any:
         """The inputs, of which none is too long, and none names a file."""
@@ -191,14 +202,43 @@ class Served:
         return Job(inputs, lambda all: self.run.predict(all, skip_bad=True, **options), repr(options), length)
 
     def explain(self, body: ExplainBody) -> Response:
-        chosen = Options(body.view, str(body.layer), str(body.head), body.rollout, body.words, body.step)
-        names = ("target", "beam", "view", "padding", "question")
-        given: dict[str, Any] = {name: getattr(body, name) for name in names}
-        explanation = self.run.explain([body.input], **given).select(chosen)
+        explanation = self.explained(body)
         explanation.refuse_without_effect(padding=body.padding, numbers=body.numbers)
         explanation.heat_maps()  # refuses a layer or head that is not there
         parts = json_line(explanation.worked() if body.numbers else explanation)
         return Response("".join(parts), media_type="application/json")
+
+    def explained(self, body: ExplainBody) -> Explanation:
+        chosen = Options(body.view, str(body.layer), str(body.head), body.rollout, body.words, body.step)
+        names = ("target", "beam", "view", "padding", "question")
+        given: dict[str, Any] = {name: getattr(body, name) for name in names}
+        return self.run.explain([body.input], **given).select(chosen)
+
+    def steps(self, body: StepsBody) -> dict[str, Any]:
+        """One attention worked out, with its equations and its code, and what there is to choose from."""
+        explanation = self.explained(body)
+        chosen, worked = explanation.worked_choice(body.scores)
+        texts = {"input": explanation.input, "output": explanation.output}
+        answer: dict[str, Any] = plain({**texts, **chosen, **worked.to_json(), **worked.details()})
+        return answer
+
+    def search(self, body: SearchBody) -> dict[str, Any]:
+        """The record of the search (docs/search-record.md), its report, and what became of the reference."""
+        overrides = ["search.sample=false"]
+        overrides += [f"search.normalisation={body.normalisation}"] if body.normalisation else []
+        search = with_search(self.run.recipe, body.beam, body.beam, body.length_penalty, overrides)
+        run = self.run.under(search)
+        record = run.predict([body.input], record=True).record
+        assert record is not None
+        if body.reference is not None:
+            if run.task.writes != "target":
+                raise DecodeError(
+                    "the run writes no texts that have a reference", where="reference", hint="leave it out"
+                )
+            text = record.inputs[0]["input"]
+            record = replace(record, reference=follow_reference(run, run.load_model(), text, body.reference))
+        answer: dict[str, Any] = plain({**record.to_json(), "run": self.name, "report": record.report().to_json()})
+        return answer
 
     def features(self, body: FeaturesBody) -> dict[str, Any]:
         vectors = self.run.features(

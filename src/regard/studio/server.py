@@ -14,10 +14,12 @@ import secrets
 import signal
 import socket
 import time
+import webbrowser
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -27,9 +29,13 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Res
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+import regard.views.files
 from regard import __version__
 from regard.api import Loaded
 from regard.errors import Problem, RegardError
+from regard.studio.attention import AttentionBody
+from regard.studio.jobs import long_verbs
+from regard.studio.runs import Runs
 from regard.studio.served import (
     EXPLAINED,
     LOCAL,
@@ -37,13 +43,18 @@ from regard.studio.served import (
     FeaturesBody,
     PredictBody,
     ScoreBody,
+    SearchBody,
     Served,
     Settings,
+    StepsBody,
     readable,
     streamed,
     told,
 )
+from regard.studio.trainings import Trainings, training_routes
 
+PAGE, TEMPLATES = Path(__file__).parent / "page", Path(regard.views.files.__file__).parent / "templates"
+KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 LOCAL_NAME = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 """What requests to this machine call it; a page elsewhere could lead its own name here."""
 HEADERS = {
@@ -51,6 +62,10 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
+}
+PAGE_POLICY = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 }
 
 
@@ -111,8 +126,9 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                given = dict(message["headers"])
                 headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message["headers"], *headers]
+                message["headers"] = [*message["headers"], *(one for one in headers if one[0] not in given)]
             await send(message)
 
         try:
@@ -127,7 +143,10 @@ class Guard:
         headers, token = dict(scope["headers"]), self.settings.token
         if token is None and not LOCAL_NAME.fullmatch(headers.get(b"host", b"")):
             return JSONResponse({"error": f"only requests to {LOCAL[0]} are answered"}, 403)
-        if token is None or scope["path"] == "/health":
+        origin = headers.get(b"origin")
+        if token is None and origin not in (None, b"http://" + headers[b"host"]):
+            return JSONResponse({"error": "only pages of this server may ask"}, 403)
+        if token is None or scope["path"] in ("/", "/health") or scope["path"].startswith("/page/"):
             return None
         given = headers.get(b"authorization", b"")
         if secrets.compare_digest(given, f"Bearer {token}".encode()):
@@ -138,42 +157,55 @@ class Guard:
 # The routes
 
 
-def app(runs: Mapping[str, Loaded], settings: Settings) -> FastAPI:
-    """The server of some runs, by their names. With one run its routes also exist without the name."""
-    served, counts = {name: Served(name, run, settings) for name, run in runs.items()}, Counts()
+def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | None = None) -> FastAPI:
+    """The server of some runs, by their names. With one loaded run its routes also exist without the name. With a
+    `root`, the folder for new runs, the page is there too."""
+    runs, counts = given if isinstance(given, Runs) else Runs(settings, given), Counts()
+    trainings = None if root is None else Trainings(root, runs)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        for one in served.values():
+        await asyncio.to_thread(jobs.close)
+        if trainings is not None:
+            await asyncio.to_thread(trainings.close)
+        for one in runs.served.values():
             await asyncio.to_thread(one.queue.close)
 
+    def known(name: str) -> str:
+        if name not in runs:
+            raise HTTPException(404, f"there is no run of this name: GET /runs lists all {len([*runs])}")
+        return name
+
     def named(name: str) -> Served:
-        if name not in served:
-            raise HTTPException(404, f"there is no run of this name: GET /runs lists all {len(served)}")
-        return served[name]
+        return runs[known(name)]
 
     api = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     _answer_errors(api)
     _verbs(api, "/runs/{name}", named)
-    if len(served) == 1:
-        _verbs(api, "", lambda: next(iter(served.values())))
+    jobs = long_verbs(api, named)
+    if len(runs.served) == 1:
+        _verbs(api, "", lambda: next(iter(runs.served.values())))
+    if trainings is not None:
+        _files(api)
+        _page_routes(api, named)
+        training_routes(api, trainings, known)
 
     @api.get("/runs")
-    async def list_runs() -> list[dict[str, Any]]:
-        return [one.summary() for one in served.values()]
+    def list_runs() -> list[dict[str, Any]]:
+        return [runs.summary(name) for name in runs]
 
     @api.get("/runs/{name}")
-    async def show_run(run: Served = Depends(named)) -> dict[str, Any]:
-        return {**run.summary(), "recipe": run.run.recipe.model_dump()}
+    def show_run(name: str) -> dict[str, Any]:
+        return runs.details(known(name))
 
     @api.get("/health")
     async def health() -> dict[str, Any]:
-        return {"status": "ok", "runs": list(served)}
+        return {"status": "ok", "runs": list(runs)}
 
     @api.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> str:
-        return counts.text(served)
+        return counts.text(runs.served)
 
     @api.get("/docs", response_class=HTMLResponse)
     async def docs() -> str:
@@ -204,10 +236,41 @@ def _verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
         answer: Response = await run.alone(lambda: run.explain(body))
         return answer
 
+    @api.post(f"{prefix}/steps")
+    async def steps(body: StepsBody, run: Served = Depends(chosen)) -> Response:
+        run.checked([body.input], EXPLAINED)
+        return JSONResponse(await run.alone(lambda: run.steps(body)))
+
+    @api.post(f"{prefix}/search")
+    async def search(body: SearchBody, run: Served = Depends(chosen)) -> Response:
+        run.checked([body.input], EXPLAINED)
+        return JSONResponse(await run.alone(lambda: run.search(body)))
+
     @api.post(f"{prefix}/features")
     async def features(body: FeaturesBody, run: Served = Depends(chosen)) -> Response:
         run.checked(body.inputs)
         return JSONResponse(await run.alone(lambda: run.features(body)))
+
+
+def _page_routes(api: FastAPI, named: Callable[..., Served]) -> None:
+    """What only the page asks for."""
+
+    @api.post("/runs/{name}/attention")
+    async def attention(body: AttentionBody, run: Served = Depends(named)) -> Response:
+        run.checked([body.input], EXPLAINED)
+        return JSONResponse(await run.alone(lambda: body.answer(run)))
+
+
+def _files(api: FastAPI) -> None:
+    """The page: files of this package. A request chooses one of them by its name."""
+    files = {path.relative_to(folder).as_posix(): path for folder in (PAGE, TEMPLATES) for path in folder.rglob("*.*")}
+
+    @api.get("/", include_in_schema=False)
+    @api.get("/page/{name:path}", include_in_schema=False)
+    def show_page(name: str = "index.html") -> Response:
+        if name not in files:
+            raise HTTPException(404, "there is no such file")
+        return Response(files[name].read_bytes(), headers=PAGE_POLICY, media_type=KINDS[files[name].suffix])
 
 
 def _answer_errors(api: FastAPI) -> None:
@@ -242,15 +305,21 @@ def _page(schema: Mapping[str, Any]) -> Iterator[str]:
             yield f"<h2>{name}</h2><pre>{html.escape(json.dumps(body['properties'], indent=1))}</pre>"
 
 
-def serve(runs: Mapping[str, Loaded], settings: Settings) -> None:
-    """Answer until SIGINT or SIGTERM, then finish what is there."""
+def serve(
+    runs: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | None = None, browse: bool = False
+) -> None:
+    """Answer until SIGINT or SIGTERM, then finish what is there. With the page, `browse` opens it."""
     config = uvicorn.Config(
-        app(runs, settings), access_log=False, server_header=False, log_level="warning",
+        app(runs, settings, root=root), access_log=False, server_header=False, log_level="warning",
         timeout_graceful_shutdown=int(settings.timeout) + 1,
     )  # fmt: skip
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.create_server((settings.host, settings.port), family=family) as listening:
         signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again when it has finished
-        print(f"serving {', '.join(runs)} on http://{settings.host}:{listening.getsockname()[1]}", flush=True)
+        address = f"http://{settings.host}:{listening.getsockname()[1]}"
+        names = [*runs]
+        print(f"studio of {len(names)} runs" if root else f"serving {', '.join(names)}", "on", address, flush=True)
+        if browse:
+            webbrowser.open(f"{address}/" + (f"#/runs?token={settings.token}" if settings.token else ""))
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])

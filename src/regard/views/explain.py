@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -88,12 +88,32 @@ def explain(
         reading,
         attentions=attentions,
         steps=steps_of(model, hidden_TD, predicted),
+        follow=_follow(run, model, reading, predicted),
         rollouts=roll_out(attentions, residual=getattr(config, "residual", True)),
         positions=positions_of(model),
         mix=mix,
         occlusion=occlusion,
         options=Options(view),
     )
+
+
+def _follow(run: Run, model: Any, reading: Explanation, predicted: Predicted) -> Callable[[Tensor], tuple[Step, ...]]:
+    """From hidden states to what the model predicts: tokens, or the answer of a classifier, which reads its input
+    again."""
+    if "probabilities" not in reading.prediction:
+        return lambda hidden_BTD: steps_of(model, hidden_BTD[0], predicted)
+
+    def answer(_: Tensor) -> tuple[Step, ...]:
+        [found] = run.task.predict(model, Inputs([reading.input], ["input"]))
+        return _answered(found.to_json()["probabilities"])
+
+    return answer
+
+
+def _answered(probabilities: Mapping[str, float]) -> tuple[Step, ...]:
+    """The answer, and the others; the likeliest comes first."""
+    (best, probability), *_ = probabilities.items()
+    return (Step(best, probability, 1, tuple(probabilities.items())),)
 
 
 @torch.inference_mode()
@@ -242,8 +262,15 @@ def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: i
         question=typed.question, asked=number, questions=len(questions),
         weights_NS=weights_NS, answer=typed.answer, facts=task.kept_facts(examples, 0),
     )  # fmt: skip
-    (best, probability), *_ = answers.items()
+    [best] = steps = _answered(answers)
+
+    def follow(logits_BIV: Tensor) -> tuple[Step, ...]:
+        p_V = logits_BIV[0, model.winner].float().softmax(-1)
+        top = p_V.topk(len(answers))
+        names = run.tokenizers["text"].tokens(top.indices.tolist())
+        return _answered(dict(zip(names, top.values.tolist(), strict=True)))
+
     return Explanation(
-        text, best, run.recipe.model.kind, model, batch, lambda: model(batch).logits_BIV,
-        steps=(Step(best, probability, 1, tuple(answers.items())),), prediction={"probabilities": answers}, story=story,
+        text, best.token, run.recipe.model.kind, model, batch, lambda: model(batch).logits_BIV,
+        steps=steps, prediction={"probabilities": answers}, story=story, follow=follow,
     )  # fmt: skip

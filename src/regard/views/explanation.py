@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice, product
 from typing import Any, Literal, cast
 
 import numpy as np
+import torch
 from rich.cells import cell_len
 from torch import Tensor, nn
 
 from regard.data.batches import AnyBatch, StoryBatch
 from regard.data.images import Picture
 from regard.errors import DecodeError
+from regard.layers.attention import recording
 from regard.models.memory_network import MemoryNetwork
 from regard.tasks.story_answering import facts_found
 from regard.views.labels import label, shorten
 from regard.views.leave_one_out import Occlusion
-from regard.views.recording import NAMES, Attention, Kind, Pieces, Step, Worked, work_out, work_out_hop
+from regard.views.recording import NAMES, Attention, Kind, Pieces, Step
 from regard.views.report import (
     Bars,
     HeatMap,
@@ -35,6 +38,7 @@ from regard.views.report import (
     muted,
 )
 from regard.views.terminal import SHADES
+from regard.views.worked import Worked, mixed, replaced, work_out, work_out_hop, work_out_mix
 
 View = Literal[
     "alignment", "encoder", "decoder", "hops", "mix", "occlusion", "probabilities", "heads", "masks", "positions"
@@ -107,6 +111,8 @@ class Explanation:
     """How layers are mixed (Peters et al. 2018, equation 1): `shares` by layer, `gamma`, whether it is `learned`."""
     occlusion: Occlusion | None = None
     story: Story | None = None
+    follow: Callable[[Tensor], tuple[Step, ...]] = field(default=lambda hidden_BTD: (), repr=False)
+    """What the model predicts, from what `forward` gives."""
     options: Options = Options()
 
     def select(self, options: Options) -> Explanation:
@@ -181,33 +187,75 @@ class Explanation:
             raise DecodeError(what, where="--view", hint=hint)
         return view
 
-    def worked(self) -> Worked:
+    @property
+    def workable(self) -> list[View]:
+        """What can be worked out: kinds of attention, and the mix of layers."""
+        return [*self.kinds, *(view for view in self.views if view == "mix")]
+
+    def queries(self, kind: View) -> Sequence[str]:
+        """What a step of `worked` is, one of these."""
+        if self.story is not None:
+            return [self.story.question]
+        if kind == "mix":
+            return self.inputs.texts or self.source.texts
+        written = [step.token for step in self.steps] if kind != "encoder" else []
+        return written or self.of_kind(cast("Kind", kind))[0].queries.texts
+
+    def worked(self, scores: Sequence[float | None] | None = None) -> Worked:
         """One attention computed again for one query, equation by equation.
 
         By default this is attention over the source, its last layer, first head and first step. A step is a token
-        that is written; for the encoder's self-attention, one that is read.
+        that is written; for the encoder's self-attention, one that is read. With other `scores`, one for each key or
+        None to hide it, the rest is what the model computes from these.
         """
+        return self.worked_choice(scores)[1]
+
+    def worked_choice(self, scores: Sequence[float | None] | None = None) -> tuple[dict[str, Any], Worked]:
+        """What was chosen, of how many; and its numbers."""
         options = self.options
         if options.words:
             raise DecodeError("the numbers are those of tokens, not of words", where="--words", hint="leave it out")
-        if not self.kinds:
+        if not self.workable:
             what = f"the model {self.model_kind!r} has no attention to work out"
             raise DecodeError(what, where="--numbers", hint="--view probabilities shows its token probabilities")
-        kind = cast("Kind", self._view_of(self.kinds))
-        attentions, written = self.of_kind(kind), self.steps if kind != "encoder" else ()
-        layers, heads, queries = (len(self.story.weights_NS), 1, 1) if self.story else (
-            len(attentions), len(attentions[0].weights), len(written) or len(attentions[0].queries.texts)
-        )  # fmt: skip
+        view, queries = self._view_of(self.workable), self.queries(self._view_of(self.workable))
+        attentions = [] if view in ("hops", "mix") else self.of_kind(cast("Kind", view))
+        layers = len(self.story.weights_NS) if self.story else max(1, len(attentions))
+        heads = len(attentions[0].weights) if attentions else 1
         layer = _number("--layer", options.layer, layers, layers)
-        head, step = _number("--head", options.head, heads), _number("--step", options.step, queries)
-        if self.story is not None:
-            named = zip(self.story.numbers, self.story.sentences, strict=True)
-            sentences = [f"{number} {text}" for number, text in named]
-            model, batch = cast("MemoryNetwork", self.model), cast("StoryBatch", self.batch)
-            title = f"{NAMES[kind]}, hop {layer} of {layers}: {self.story.question}"
-            return replace(work_out_hop(model, batch, sentences, layer), title=title, step=self.steps[0])
-        worked = work_out(self.model, self.forward, attentions[layer - 1], layers, head - 1, step - 1)
-        return replace(worked, step=written[step - 1] if written else None)
+        head, step = _number("--head", options.head, heads), _number("--step", options.step, len(queries))
+        chosen = {
+            "views": self.workable, "view": view, "layers": layers, "layer": layer, "heads": heads, "head": head,
+            "queries": list(queries), "step": step,
+        }  # fmt: skip
+        if attentions:
+            attention = attentions[layer - 1]
+            worked = work_out(self.model, self.forward, attention, layers, head - 1, step - 1, scores)
+            written = self.steps if view != "encoder" else ()
+            worked = replace(worked, step=written[step - 1] if written else None)
+            changed = replaced(self.model.get_submodule(attention.name), head - 1, step - 1, worked.weights_K)
+            return chosen, replace(worked, outcome=self._outcome(None if scores is None else recording(changed)))
+        if self.story is None:
+            learned = bool(self.mix and self.mix["learned"])
+            worked = work_out_mix(self.model, self.batch, queries, step - 1, scores, learned)
+            change = mixed(self.model.mix, worked.weights_K) if learned and scores is not None else None  # type: ignore[arg-type]
+            return chosen, replace(worked, outcome=self._outcome(change))
+        named = zip(self.story.numbers, self.story.sentences, strict=True)
+        sentences = [f"{number} {text}" for number, text in named]
+        model, batch = cast("MemoryNetwork", self.model), cast("StoryBatch", self.batch)
+        worked = work_out_hop(model, batch, sentences, layer, scores)
+        changed = replaced(model, int(model.winner), layer - 1, worked.weights_K)
+        title = f"{NAMES['hops']}, hop {layer} of {layers}: {self.story.question}"
+        outcome = self._outcome(None if scores is None else recording(changed))
+        return chosen, replace(worked, title=title, step=self.steps[0], outcome=outcome)
+
+    @torch.inference_mode()
+    def _outcome(self, change: AbstractContextManager[object] | None) -> tuple[Step, ...]:
+        """What the model predicts, while its computation is changed."""
+        if change is None:
+            return self.steps or self.follow(self.forward())
+        with change:
+            return self.follow(self.forward())
 
     # Heat maps
 

@@ -33,17 +33,17 @@ class Part:
 
     def to_json(self) -> dict[str, Any]:
         """All fields, for the script of a page; nan, which JSON lacks, is None."""
-        return {"kind": self.kind, **{field.name: _plain(getattr(self, field.name)) for field in fields(self)}}  # type: ignore[arg-type]
+        return {"kind": self.kind, **{field.name: plain(getattr(self, field.name)) for field in fields(self)}}  # type: ignore[arg-type]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _plain(part) for key, part in value.items()}
+        return {key: plain(part) for key, part in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(part) for part in value]
-    return _plain(vars(value)) if is_dataclass(value) else value
+        return [plain(part) for part in value]
+    return plain(vars(value)) if is_dataclass(value) else value
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,15 @@ def muted(text: str) -> Text:
 
 
 @dataclass(frozen=True)
+class Prose(Part):
+    """A text in Markdown. With a title, a page shows only that until the reader unfolds it."""
+
+    kind = "prose"
+    text: str
+    title: str = ""
+
+
+@dataclass(frozen=True)
 class Table(Part):
     """Rows under the names of their columns."""
 
@@ -105,6 +114,10 @@ class Table(Part):
         number = re.compile(r"[-+−–±×*<=≤ .,:%()\d]*(?:e[-+]?\d+)?")
         columns = zip(*self.cells, strict=True) if self.cells else [()] * len(self.columns)
         return [bool(cells) and all(number.fullmatch(cell.text) for cell in cells) for cells in columns]
+
+    def to_json(self) -> dict[str, Any]:
+        cells = [[{"text": cell.text, "tone": cell.tone} for cell in row] for row in self.cells]
+        return super().to_json() | {"rows": cells, "numeric": self.numeric}
 
 
 @dataclass(frozen=True)
@@ -235,8 +248,8 @@ class HeatMaps(Part):
             sides = {"rows": tuple(one.rows), "columns": tuple(one.columns)}
             numbers = {side: labels.setdefault(texts, len(labels)) for side, texts in sides.items()}
             maps.append(one.packed(None if place in self.shown else kept) | numbers)
-        plain = {name: _plain(getattr(self, name)) for name in ("kind", "title", "choosers", "tokens")}
-        return plain | {"first": self.shown[0], "kept": kept, "labels": [*map(list, labels)], "maps": maps}
+        own = {name: plain(getattr(self, name)) for name in ("kind", "title", "choosers", "tokens")}
+        return own | {"first": self.shown[0], "kept": kept, "labels": [*map(list, labels)], "maps": maps}
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +280,61 @@ class ImageMap(Part):
                                     "size": list(self.pixels.shape[:2])}  # fmt: skip
 
 
-Figure = Curves | Bars | HeatMaps | ImageMap
+@dataclass(frozen=True)
+class Branch:
+    """A node of a tree, after another one."""
+
+    parent: int | None
+    """The place of the other one among the branches, before this one's; None: the root."""
+    depth: int
+    """From 1."""
+    label: str
+    value: str = ""
+    tone: Tone = ""
+    """`good`: the way that won; `muted`: one that was left."""
+    note: str = ""
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Tree(Part):
+    """Branches from left to right."""
+
+    kind = "tree"
+    branches: Sequence[Branch]
+    title: str = ""
+
+    @property
+    def depth(self) -> int:
+        return max((branch.depth for branch in self.branches), default=0)
+
+    @cached_property
+    def children(self) -> dict[int | None, list[int]]:
+        """The places of the branches after each."""
+        children: dict[int | None, list[int]] = {}
+        for place, branch in enumerate(self.branches):
+            children.setdefault(branch.parent, []).append(place)
+        return children
+
+    @cached_property
+    def rows(self) -> list[float]:
+        """How far down each branch is drawn: those that end one below the other, the rest amid what follows them."""
+        order, stack, rows = list[int](), [*reversed(self.children.get(None, []))], [0.0] * len(self.branches)
+        while stack:
+            order.append(place := stack.pop())
+            stack += reversed(self.children.get(place, []))
+        for row, place in enumerate(place for place in order if place not in self.children):
+            rows[place] = float(row)
+        for place in reversed(order):
+            if below := self.children.get(place):
+                rows[place] = (rows[below[0]] + rows[below[-1]]) / 2
+        return rows
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"rows": self.rows}
+
+
+Figure = Curves | Bars | HeatMaps | ImageMap | Tree
 
 
 @dataclass(frozen=True)
@@ -295,6 +362,12 @@ class Report:
     opening: str = ""
     conclusions: Sequence[str] = ()
     """Findings or advice: a page has them at the top, the terminal at the end."""
+    language: str = "en"
+
+    def to_json(self) -> dict[str, Any]:
+        """For a page that draws it; tables have their cells as texts."""
+        sections = [{"heading": one.heading, "parts": [part.to_json() for part in one.parts]} for one in self.sections]
+        return {"title": self.title, "opening": self.opening, "conclusions": [*self.conclusions], "sections": sections}
 
     @property
     def figures(self) -> list[Figure]:

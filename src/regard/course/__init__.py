@@ -1,0 +1,71 @@
+"""The course: chapters whose claims are experiments that one command repeats.
+
+A chapter NAME is a text in two languages, `NN-NAME.en.md` and `NN-NAME.ko.md`, and `NAME.py` with its experiment,
+`experiment(lab: Lab) -> Findings`, over the public API. The text is Markdown that Jinja2 fills with the experiment's
+numbers, and has four conventions:
+
+    paragraphs and bullets before the first `##`    what the chapter is about, and what to look at
+    ![caption](name)                                a line of its own: a figure or table of the experiment
+    ![caption](code:regard.search.decode.search)    a line of its own: the source of a function, folded
+    ### A question?                                 what follows, up to the next heading, is folded
+
+A last block ```words translates the labels of the figures, which the experiment writes in English.
+"""
+
+from __future__ import annotations
+
+import locale
+import os
+from dataclasses import dataclass
+from importlib.resources import files
+
+from regard.errors import RegardError, did_you_mean
+
+LANGUAGES = ("en", "ko")
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter's number, name and text."""
+
+    number: int
+    name: str
+    text: str
+
+    @property
+    def title(self) -> str:
+        return self.text.partition("\n")[0].removeprefix("# ")
+
+
+def default_language() -> str:
+    """REGARD_LANG, or Korean where the locale is Korean, else English."""
+    given = os.environ.get("REGARD_LANG") or next(
+        filter(None, map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), ""
+    )
+    return "ko" if (given or locale.getlocale()[0] or "").lower().startswith(("ko", "korean")) else "en"
+
+
+def chapters(language: str | None = None) -> list[Chapter]:
+    """All chapters in one language, in their order."""
+    language = language or default_language()
+    if language not in LANGUAGES:
+        raise RegardError(f"there is no {language!r}", where="--lang", hint=did_you_mean(language, LANGUAGES))
+    found = sorted(
+        (file for file in files("regard.course").iterdir() if file.name.endswith(f".{language}.md")),
+        key=lambda file: file.name,
+    )
+    return [
+        Chapter(int(number), name.split(".")[0], file.read_text(encoding="utf-8"))
+        for file in found
+        for number, _, name in [file.name.partition("-")]
+    ]
+
+
+def find_chapter(wanted: str, language: str | None = None) -> Chapter:
+    """The chapter of a number or a name."""
+    every = chapters(language)
+    for chapter in every:
+        if wanted in (str(chapter.number), chapter.name):
+            return chapter
+    allowed = ", ".join(f"{chapter.number} ({chapter.name})" for chapter in every)
+    raise RegardError(f"there is no chapter {wanted!r}", where="CHAPTER", hint=f"allowed: {allowed}")

@@ -1,0 +1,179 @@
+"""Chapter 3: greedy and beam search, length normalisation, and whose error it is."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.tree import Tree as Branches
+
+from regard.api import Run, compare, diagnose, predict
+from regard.course.lab import Findings, Lab, Number, reverse_recipe, shipped_on
+from regard.views.diagnose import Diagnosis
+from regard.views.labels import label
+from regard.views.report import Cell, Curves, Part, Prose, Series, Table, Value
+
+ALPHAS = (0.0, 0.5, 1.0, 1.5)
+BEAMS = (1, 2, 3, 5, 10, 20)
+MODEL = {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96, "context": "every_step"}
+
+
+def experiment(lab: Lab) -> Findings:
+    """One model stopped early, so that it is unsure, and the same one trained three times as long."""
+    if lab.full:
+        recipe = shipped_on("multi30k-transformer", lab.full)
+        early = lab.train("multi30k-early", recipe, steps=800, warmup=400, validate_every=800)
+        late = lab.train("multi30k-late", recipe)
+    else:
+        early = lab.train("reverse-early", reverse_recipe(MODEL, 150, 6e-3))
+        late = lab.train("reverse-late", reverse_recipe(MODEL, 450, 6e-3))
+    lab.say("searching with beams of 1 to 20 and four length penalties")
+    limit = lab.few(300)
+    greedy = diagnose(early, beam=1, limit=limit, sweep=BEAMS)
+    tried = {(b, a): diagnose(early, beam=b, length_penalty=a, limit=limit, sweep=()) for b in (3, 10) for a in ALPHAS}
+    parts: dict[str, Part] = {"underflow": _underflow()}
+    example, numbers = _tree(early, greedy, tried[3, 1.0])
+    length, more = _lengths(tried)
+    beams, most = _beams(greedy)
+    errors, last = _errors(greedy, early, late)
+    return Findings(parts | example | length | beams | errors, numbers | more | most | last)
+
+
+def _underflow() -> Table:
+    """How many factors it takes until a product of probabilities is 0."""
+    rows: list[list[Value]] = []
+    for p in (0.5, 0.1, 0.01):
+        counts = []
+        for dtype in (torch.float16, torch.float32, torch.float64):
+            product, count = torch.ones((), dtype=dtype), 0
+            while product > 0:
+                product, count = product * p, count + 1
+            counts.append(count)
+        rows.append([Cell(p, "g"), *counts, Cell(100 * float(torch.tensor(p).log()), ".1f")])
+    columns = ["p of each token", "float16", "float32", "float64", "log P of 100 tokens"]
+    return Table(columns, rows, title="Tokens after which the product is 0")
+
+
+def _tree(run: Run, greedy: Diagnosis, beam: Diagnosis) -> tuple[dict[str, Part], dict[str, Number]]:
+    """The shortest sentence that greedy search gets wrong and a beam of 3 right, or just the first."""
+    pairs = list(zip(greedy.judged, beam.judged, strict=True))
+    mended = [(one, other) for one, other in pairs if other.exact and not one.exact] or pairs
+    one, other = min(mended, key=lambda pair: len(pair[0].scored.source.split()))
+    with TemporaryDirectory() as folder:
+        record = Path(folder) / "search.json"
+        predict(run, [one.scored.source], beam=3, record=record)
+        search = json.loads(record.read_text(encoding="utf-8"))["inputs"][0]
+    numbers: dict[str, Number] = {
+        "source": one.scored.source, "greedy_output": one.output, "beam_output": other.output,
+        "greedy_log_p": one.written.score, "beam_log_p": other.written.score,
+    }  # fmt: skip
+    return {"tree": Prose(f"```text\n{drawn_tree(search)}```")}, numbers
+
+
+def drawn_tree(search: dict[str, Any]) -> str:
+    """The record of one search (docs/search-record.md) as lines; × marks a pruned branch, ★ the winner."""
+    whole = Branches(" ".join(map(_word, search["source"])))
+    branches, winner = {0: whole}, search["ranking"][0]["id"]
+    final = {output["id"]: output["objective"] for output in search["ranking"]}
+    for step in search["steps"]:
+        kept = [one for one in step["candidates"] if one["fate"] in ("kept", "finished")]
+        pruned = [one for one in step["candidates"] if one["fate"] == "pruned" and one["parent"] in branches]
+        for one in [*kept, *pruned[: len(kept)]]:
+            mark = "×" if one["id"] is None else "★" if one["id"] == winner else ""
+            ranked = f"  log P / length {final[one['id']]:.2f}" if one["id"] in final else ""
+            text = f"{_word(one['token'])}  {one['total']:.2f} {mark}{ranked}"
+            branch = branches[one["parent"]].add(text.rstrip())
+            if one["id"] is not None:
+                branches[one["id"]] = branch
+    console = Console(file=io.StringIO(), width=120, color_system=None)
+    console.print(whole)
+    lines = str(console.file.getvalue()).splitlines()  # type: ignore[attr-defined]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _word(token: str) -> str:
+    return label(token).removeprefix("▁")
+
+
+def _ratio(diagnosis: Diagnosis) -> float:
+    """Words of the outputs over words of the references."""
+    written = sum(len(one.output.split()) for one in diagnosis.judged)
+    return written / sum(len(one.scored.reference.split()) for one in diagnosis.judged)
+
+
+def _lengths(tried: dict[tuple[int, float], Diagnosis]) -> tuple[dict[str, Part], dict[str, Number]]:
+    ratio = {key: _ratio(one) for key, one in tried.items()}
+    bleu = {key: one.metrics["bleu"] for key, one in tried.items()}
+    rows = [[Cell(a, "g"), *(cell for b in (3, 10) for cell in (Cell(ratio[b, a], ".3f"), Cell(bleu[b, a], ".1f")))]
+            for a in ALPHAS]  # fmt: skip
+    columns = ["alpha", *(f"{what}, beam {b}" for b in (3, 10) for what in ("length", "BLEU"))]
+
+    def curves(table: dict[tuple[int, float], float], name: str) -> Curves:
+        return Curves([Series(f"beam {b}", ALPHAS, [table[b, a] for a in ALPHAS]) for b in (3, 10)], "alpha", name)
+
+    parts: dict[str, Part] = {
+        "length": curves(ratio, "length of outputs / length of references"),
+        "length_bleu": curves(bleu, "BLEU"),
+        "lengths": Table(columns, rows),
+    }
+    return parts, {
+        "raw_ratio": ratio[10, 0.0], "mean_ratio": ratio[10, 1.0],
+        "raw_bleu": bleu[10, 0.0], "mean_bleu": bleu[10, 1.0],
+    }  # fmt: skip
+
+
+def _beams(greedy: Diagnosis) -> tuple[dict[str, Part], dict[str, Number]]:
+    assert greedy.beam_sweep is not None
+    widths, sweep = greedy.beam_sweep.widths, greedy.beam_sweep
+    places = [float(place) for place in range(len(widths))]
+    ticks = [(place, str(width.beam)) for place, width in zip(places, widths, strict=True)]
+    bleu = [width.metrics["bleu"] for width in widths]
+    rows: list[list[Value]] = [
+        [width.beam, Cell(width.metrics["bleu"], ".1f"), width.tally.search_errors, width.tally.model_errors,
+         Cell(width.seconds / widths[0].seconds, ".1f")] for width in widths
+    ]  # fmt: skip
+    parts: dict[str, Part] = {
+        "beams": Curves([Series("BLEU", places, bleu)], "beam", "BLEU", x_ticks=ticks),
+        "beam_table": Table(["beam", "BLEU", "search errors", "model errors", "time, greedy = 1"], rows),
+    }
+    by_beam = {width.beam: width for width in widths}
+    return parts, {
+        "greedy_bleu": bleu[0], "beam_3_bleu": by_beam[3].metrics["bleu"], "beam_10_bleu": by_beam[10].metrics["bleu"],
+        "widest_bleu": bleu[-1], "enough": sweep.enough.beam, "sentences": greedy.tally.sentences,
+        "beam_helps": sweep.behind(sweep.now).matters,
+        "widest_search_errors": widths[-1].tally.search_errors,
+    }  # fmt: skip
+
+
+def _errors(greedy: Diagnosis, early: Run, late: Run) -> tuple[dict[str, Part], dict[str, Number]]:
+    """The shares at beam 1, and both remedies: a wider beam, and a longer training."""
+    assert greedy.beam_sweep is not None
+    wider = next(width for width in greedy.beam_sweep.widths if width.beam == 5)
+    both = compare([early, late], beam=1).to_json()
+    significant = {row["system"]: row for row in both["significance"] if row["metric"] == "bleu"}
+    trained = significant[late.folder.name]
+    longer = diagnose(late, beam=5, sweep=())
+    rows: list[Sequence[Value]] = [
+        ["early, greedy", greedy.tally.errors, greedy.tally.search_errors, greedy.tally.model_errors,
+         Cell(greedy.metrics["bleu"], ".1f")],
+        ["early, beam 5", wider.tally.errors, wider.tally.search_errors, wider.tally.model_errors,
+         Cell(wider.metrics["bleu"], ".1f")],
+        ["late, beam 5", longer.tally.errors, longer.tally.search_errors, longer.tally.model_errors,
+         Cell(longer.metrics["bleu"], ".1f")],
+    ]  # fmt: skip
+    table = Table(["run and search", "errors", "search errors", "model errors", "BLEU"], rows)
+    shares = greedy.tally.shares
+    return {"errors": table}, {
+        "errors": greedy.tally.errors, "search_errors": greedy.tally.search_errors,
+        "model_errors": greedy.tally.model_errors, "search_share": shares["search_errors"].share,
+        "model_share": shares["model_errors"].share, "wider_bleu": wider.metrics["bleu"],
+        "wider_search_errors": wider.tally.search_errors,
+        "late_bleu": trained["score"], "late_beam_bleu": longer.metrics["bleu"],
+        "late_p": trained["p_randomisation"],
+    }  # fmt: skip

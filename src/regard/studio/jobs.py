@@ -1,0 +1,306 @@
+"""Long verbs over HTTP: `evaluate`, `diagnose`, `compare` and `check` as jobs, computed one after another.
+
+A job is polled, or followed by server-sent events, and can be cancelled. Files of a request are written to a temporary
+folder under fixed names; no text of a request is used as a path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from fastapi import Depends, FastAPI, HTTPException
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import Field, model_validator
+
+from regard.api import check, compare, diagnose, measure
+from regard.config import parse_yaml
+from regard.errors import ConfigError, RegardError
+from regard.recipes.recipe import leaves
+from regard.runs.examples import Progress
+from regard.studio.served import Body, Served, event, told
+from regard.views.report import Result, plain
+
+WAITING, KEPT, SECONDS, PAUSE = 8, 32, 1800.0, 0.2
+"""Jobs that may wait; finished ones that are kept; seconds that one may take; seconds between two events of one."""
+PLAIN = re.compile(r"[\w][\w .()-]{0,99}")
+"""Names of files that are sent: no folders, nothing hidden."""
+MEASURED = 1_000
+"""Sentences that are diagnosed unless a request says how many."""
+
+
+class StoppedError(Exception):
+    """The job was cancelled, or took too long."""
+
+
+class MeasureBody(Body):
+    """Which examples, and by which search: a split of the run, or rows with its columns."""
+
+    split: Literal["train", "validation", "test"] | None = None
+    rows: list[dict[str, Any]] | None = Field(None, min_length=1, max_length=10_000)
+    beam: int | None = Field(None, ge=1, le=64)
+    length_penalty: float | None = Field(None, ge=0, le=10)
+
+    @contextmanager
+    def options(self) -> Iterator[dict[str, Any]]:
+        """Those of the verbs; rows are a file in a folder of their own, which no message names."""
+        search = {"beam": self.beam, "length_penalty": self.length_penalty}
+        if self.rows is None:
+            yield {"split": self.split, **search}
+            return
+        with private_folder() as folder:
+            lines = [json.dumps(row, ensure_ascii=False) for row in self.rows]
+            (folder / "rows.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            yield {"split": self.split, "files": [str(folder / "rows.jsonl")], **search}
+
+
+class DiagnoseBody(MeasureBody):
+    limit: int = Field(MEASURED, ge=1, le=10_000)
+    sweep: list[int] = Field([], max_length=6)
+    """Other beams to try."""
+
+    @model_validator(mode="after")
+    def _widths(self) -> DiagnoseBody:
+        if not all(1 <= width <= 64 for width in self.sweep):
+            raise ValueError("a beam is 1 to 64 wide")
+        return self
+
+
+class CompareBody(MeasureBody):
+    runs: list[str] = Field(min_length=2, max_length=8)
+    baseline: str | None = None
+
+
+class SentFile(Body):
+    name: str = Field(pattern=f"^{PLAIN.pattern}$")
+    text: str
+
+
+class CheckBody(Body):
+    """A recipe as YAML and the files that it names, or data files alone, for which a recipe is proposed."""
+
+    recipe: str | None = Field(None, max_length=100_000)
+    files: list[SentFile] = Field([], max_length=8)
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """A temporary folder. Errors name its files without it."""
+    with TemporaryDirectory(prefix="regard-") as name:
+        folder = Path(name).resolve()
+        try:
+            yield folder
+        except RegardError as error:
+            problems = [
+                replace(one, where=without(folder, one.where), what=without(folder, one.what)) for one in error.problems
+            ]
+            raise type(error)(problems=problems) from None
+
+
+def without(folder: Path, text: str) -> str:
+    return text.replace(f"{folder}/", "").replace(str(folder), "")
+
+
+# What each verb answers: what its command's --json prints as `result`, and its report for people
+
+
+def answer_of(found: Result, **others: Any) -> dict[str, Any]:
+    return {"result": found.to_json(), "report": found.report().to_json(), **others}
+
+
+def evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str, Any]:
+    """The metrics, and `predictions` for each example where the task has them; nothing is left in the run folder."""
+    with body.options() as options:
+        moved: Callable[[int, int], None] = partial(progress, "examples")
+        metrics = measure(run.run.copy(), progress=moved, **options)
+    predictions = metrics.pop("predictions", None)
+    others = {name: value for name, value in metrics.items() if name not in ("errors", "files")}
+    return {"result": others, "report": None, "predictions": predictions}
+
+
+def diagnosis(run: Served, body: DiagnoseBody, progress: Progress) -> dict[str, Any]:
+    """The diagnosis, and every sentence that was judged."""
+    with body.options() as options:
+        progress("scoring", 0, 0)
+        found = diagnose(run.run.copy(), limit=body.limit, sweep=body.sweep, progress=progress, **options)
+    return answer_of(found, sentences=[{**one.to_json(), "error": one.error} for one in found.judged])
+
+
+def comparison(runs: Sequence[Served], body: CompareBody, progress: Progress) -> dict[str, Any]:
+    with body.options() as options:
+        return answer_of(
+            compare([run.run.copy() for run in runs], baseline=body.baseline, progress=progress, **options)
+        )
+
+
+def checked(body: CheckBody, progress: Progress) -> dict[str, Any]:
+    progress("reading", 0, 0)
+    with private_folder() as folder:
+        for file in body.files:
+            (folder / file.name).write_text(file.text, encoding="utf-8")
+        if body.recipe is None:
+            names = [str(folder / file.name) for file in body.files]
+            if not names:
+                raise ConfigError("there is nothing to check", where="body", hint="send a recipe, or files")
+            found = check(names[0], names[1:], out=folder / "proposal.yaml", quiet=True)  # paths beside it
+        else:
+            refuse_paths(body.recipe)
+            (folder / "recipe.yaml").write_text(body.recipe, encoding="utf-8")
+            found = check(str(folder / "recipe.yaml"), quiet=True)
+        result = json.loads(without(folder, json.dumps(found.to_json(), ensure_ascii=False)))
+        return {"result": result, "report": None, "text": [*found.sentences()] if found.ok else []}
+
+
+def refuse_paths(recipe: str, but: str = "") -> None:
+    """A recipe of a request names built-in corpora and the files that came with it, nothing else on this machine."""
+    for where, value in leaves(parse_yaml(recipe, where="recipe")).items():
+        if where != but and isinstance(value, str) and (re.search(r"[/\\~]", value) or where.endswith("dataset")):
+            hint = "name a built-in corpus, or a file that is sent along"
+            raise ConfigError(f"{value[:80]!r} is not read from a request", where=where, hint=hint)
+
+
+# Jobs
+
+
+@dataclass(eq=False)
+class Work:
+    """One job and how far it is."""
+
+    verb: str
+    runs: Sequence[str]
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    state: Literal["waiting", "running", "done", "failed", "cancelled"] = "waiting"
+    what: str = ""
+    done: int = 0
+    total: int = 0
+    answer: Mapping[str, Any] = field(default_factory=dict)
+    """Of a job that is done or has failed."""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    started: float = 0.0
+
+    @property
+    def finished(self) -> bool:
+        return self.state not in ("waiting", "running")
+
+    def move(self, what: str, done: int, total: int) -> None:
+        """Called by the verb as it goes on; the only place where a job can be stopped."""
+        if self.cancelled.is_set() or time.monotonic() - self.started > SECONDS:
+            raise StoppedError
+        self.what, self.done, self.total = what, done, total
+
+    def status(self) -> dict[str, Any]:
+        names = ("id", "verb", "runs", "state", "what", "done", "total")
+        return {**{name: getattr(self, name) for name in names}, **self.answer}
+
+    def run(self, compute: Callable[[Progress], Mapping[str, Any]]) -> None:
+        self.started, state = time.monotonic(), "failed"
+        try:
+            self.move("", 0, 0)
+            self.state = "running"
+            self.answer, state = compute(self.move), "done"
+        except StoppedError:
+            late = {"error": f"it was stopped after {SECONDS:g} seconds"}
+            self.answer, state = ({}, "cancelled") if self.cancelled.is_set() else (late, "failed")
+        except RegardError as error:
+            self.answer = told(error)
+        except Exception:
+            logging.getLogger("uvicorn.error").exception("%s of %s", self.verb, self.runs)
+            self.answer = {"error": "the server failed; its log says why"}
+        finally:
+            self.state = state  # type: ignore[assignment]
+
+
+class Jobs:
+    """Jobs by their numbers, which cannot be guessed. One thread computes them, the oldest first."""
+
+    def __init__(self) -> None:
+        self.works: dict[str, Work] = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="jobs")
+
+    def submit(self, work: Work, compute: Callable[[Progress], Mapping[str, Any]]) -> Work:
+        if sum(one.state == "waiting" for one in self.works.values()) >= WAITING:
+            raise HTTPException(503, "too many jobs wait: try again later", {"Retry-After": "10"})
+        finished = [one.id for one in self.works.values() if one.finished]
+        for old in finished[: max(0, len(finished) - KEPT + 1)]:
+            del self.works[old]
+        self.works[work.id] = work
+        self._thread.submit(work.run, compute)
+        return work
+
+    def find(self, job: str) -> Work:
+        if job not in self.works:
+            raise HTTPException(404, "there is no job of this name, or it is too old")
+        return self.works[job]
+
+    def close(self) -> None:
+        for work in self.works.values():
+            work.cancelled.set()
+        self._thread.shutdown()
+
+
+async def events_of(work: Work) -> AsyncIterator[str]:
+    """`progress` whenever it has moved, at the end `done`, `failed` or `cancelled` with the whole status."""
+    last = None
+    while not work.finished:
+        if (now := (work.state, work.what, work.done, work.total)) != last:
+            yield event("progress", plain(work.status()))
+        last = now
+        await asyncio.sleep(PAUSE)
+    yield event(work.state, plain(work.status()))
+
+
+def long_verbs(api: FastAPI, named: Callable[[str], Served]) -> Jobs:
+    """The routes."""
+    jobs = Jobs()
+
+    def accepted(work: Work, compute: Callable[[Progress], Mapping[str, Any]]) -> Response:
+        return answered(jobs.submit(work, compute), 202)
+
+    @api.post("/runs/{name}/evaluate", status_code=202)
+    def evaluate_run(body: MeasureBody, run: Served = Depends(named)) -> Response:
+        return accepted(Work("evaluate", [run.name]), lambda progress: evaluation(run, body, progress))
+
+    @api.post("/runs/{name}/diagnose", status_code=202)
+    def diagnose_run(body: DiagnoseBody, run: Served = Depends(named)) -> Response:
+        return accepted(Work("diagnose", [run.name]), lambda progress: diagnosis(run, body, progress))
+
+    @api.post("/compare", status_code=202)
+    def compare_runs(body: CompareBody) -> Response:
+        runs = [named(name) for name in body.runs]
+        return accepted(Work("compare", body.runs), lambda progress: comparison(runs, body, progress))
+
+    @api.post("/check", status_code=202)
+    def check_recipe(body: CheckBody) -> Response:
+        return accepted(Work("check", []), lambda progress: checked(body, progress))
+
+    @api.get("/jobs/{job}")
+    def show_job(work: Work = Depends(jobs.find)) -> Response:
+        return answered(work)
+
+    @api.get("/jobs/{job}/events")
+    async def follow_job(work: Work = Depends(jobs.find)) -> Response:
+        return StreamingResponse(events_of(work), media_type="text/event-stream")
+
+    @api.delete("/jobs/{job}")
+    def cancel_job(work: Work = Depends(jobs.find)) -> Response:
+        work.cancelled.set()
+        return answered(work)
+
+    return jobs
+
+
+def answered(work: Work, status: int = 200) -> Response:
+    return JSONResponse(plain(work.status()), status)

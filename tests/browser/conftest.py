@@ -1,0 +1,106 @@
+"""One studio over a few tiny runs, and a browser: Debian's chromium. Without it these tests are skipped."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+
+pytest.importorskip("fastapi")
+pytest.importorskip("PIL")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+SIZES = {"layers": 2, "width": 16, "heads": 2, "feed_forward": 32}
+PHRASES = {"kind": "transformer", "width": 32, "heads": 2, "feed_forward": 64, "encoder_layers": 2, "decoder_layers": 1}
+RUNS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
+    "phrases": ("translation", "phrases-en-ko", {"kind": "bpe", "vocabulary": 600, "joint": False}, PHRASES),
+    "reviews": ("classification", "reviews-ko", {"kind": "character"}, {"kind": "bert", **SIZES}),
+    "names": ("tagging", "names-en", {"kind": "word", "vocabulary": 400}, {"kind": "bilstm", "preset": "tiny"}),
+    "portraits": ("question_answering", "portraits-en", {"kind": "word", "vocabulary": 400}, {"kind": "bert", **SIZES}),
+    "stories": ("story_answering", "stories-en", {}, {"kind": "memory_network", "width": 8, "restarts": 1}),
+    "shapes": ("captioning", "shapes", {"kind": "word"}, {"kind": "captioner", "width": 16, "images": {"size": 32}}),
+}  # fmt: skip
+"""By name: task, corpus, tokenizer, model."""
+
+
+def train_runs(folder: Path) -> None:
+    """The runs, each trained for a few steps."""
+    for name, (task, corpus, tokenizer, model) in RUNS.items():
+        parts = {part: {"corpus": corpus, "size": size} for part, size in (("train", 60), ("test", 12))}
+        recipe = {
+            "task": task, "data": {**parts, "validation": {"split": 0.1}}, "model": model,
+            "training": {"steps": 4, "batch_tokens": 512, "device": "cpu", "decode": 0, "samples": 0, "log_every": 1},
+            **({"tokenizer": tokenizer} if tokenizer else {}),
+        }  # fmt: skip
+        regard.train(recipe, out=folder / name, quiet=True)
+
+
+@pytest.fixture(scope="session")
+def root(tmp_path_factory: pytest.TempPathFactory, tiny_run: Path) -> Path:
+    """The folder of the runs."""
+    folder = tmp_path_factory.mktemp("studio") / "runs"
+    shutil.copytree(tiny_run, folder / "tiny")
+    train_runs(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def studio(root: Path) -> Iterator[str]:
+    """The address of a studio of these runs."""
+    import uvicorn
+
+    from regard.cli import _run_folders
+    from regard.studio.runs import Runs
+    from regard.studio.served import Settings
+    from regard.studio.server import app
+
+    runs = Runs(Settings(), folders=lambda: _run_folders(root), device="cpu")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(app(runs, Settings(), root=root), log_level="warning"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """For one file: while playwright runs, its event loop occupies the thread of the tests."""
+    if (chromium := shutil.which("chromium")) is None:
+        pytest.skip("no chromium: the pages of the studio are not tested")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any, studio: str, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A page of the studio: `page.open("#/look?run=tiny")` waits until the view is drawn. Marked with
+    `options(locale=..., color_scheme=...)` it is another one. What the console says, and a request to another host,
+    fails the test."""
+    marker = request.node.get_closest_marker("options")
+    options = {"locale": "en-US", "color_scheme": "light"} | (marker.kwargs if marker else {})
+    context = browser.new_context(base_url=studio, **options)
+    page, faults = context.new_page(), list[str]()
+    page.set_default_timeout(10_000)
+    page.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", lambda one: None if one.url.startswith((studio, "data:", "blob:")) else faults.append(one.url))
+
+    def open_view(address: str) -> None:
+        page.goto(f"/{address}")
+        page.wait_for_selector("main[aria-busy=false]")
+
+    page.open, page.faults = open_view, faults
+    yield page
+    context.close()
+    assert faults == []

@@ -1,0 +1,69 @@
+"""The frame of the studio: every view opens, in both languages and colours, by keyboard and on a phone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+import regard.studio
+
+pytestmark = pytest.mark.browser
+PAGE = Path(regard.studio.__file__).parent / "page"
+VIEWS = ["runs", "try", "look", "steps", "beam", "errors", "compare"]
+
+
+def test_every_text_is_in_both_languages() -> None:
+    catalogue = (PAGE / "text.js").read_text(encoding="utf-8")
+    entries = re.findall(r'^  (\w+): \{ en: "(.+)", ko: "(.+)" \},$', catalogue, re.MULTILINE)
+    lines = catalogue.partition("export const TEXTS = {\n")[2].partition("\n};")[0].splitlines()
+    assert len(entries) == len(lines) == len({key for key, _, _ in entries})
+    for key, english, korean in entries:
+        assert set(re.findall(r"\{\w+\}", english)) == set(re.findall(r"\{\w+\}", korean)), key
+    keys = {key for key, _, _ in entries}
+    used, begun = set[str](), set[str]()
+    for file in PAGE.rglob("*.js"):
+        text = file.read_text(encoding="utf-8")
+        used |= set(re.findall(r'\bt\("(\w+)"', text))
+        begun |= set(re.findall(r"\bt\(`(\w+)\$\{", text))
+        assert ".innerHTML" not in text
+    assert used <= keys
+    unused = {key for key in keys - used if not key.startswith(tuple(begun))}
+    assert not unused
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_opens_and_is_accessible(page: Any, scheme: str) -> None:
+    """Names and contrast, by axe-core."""
+    page.emulate_media(color_scheme=scheme)
+    for view in VIEWS:
+        page.open(f"#/{view}")
+        assert page.get_by_role("heading", level=1).count() == 1
+        assert page.locator("header [aria-current=page]").count() == 1
+        found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], view
+
+
+@pytest.mark.options(locale="ko-KR", viewport={"width": 360, "height": 640})
+def test_korean_on_a_phone_and_the_switches(page: Any) -> None:
+    page.open("#/runs")
+    assert page.get_by_role("heading", level=1).inner_text() == "실행 목록"
+    for view in VIEWS:
+        page.open(f"#/{view}")
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 360, view
+    page.get_by_role("radio", name="한국어").focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("html[lang=en]")
+    assert page.get_by_role("radio", name="English").evaluate("one => one === document.activeElement")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.get_by_role("radio", name="Dark").click()
+    assert page.evaluate(ground) != light
+    page.reload()
+    page.wait_for_selector("main[aria-busy=false]")
+    assert page.evaluate(ground) != light
+    assert page.locator("html").get_attribute("lang") == "en"

@@ -1,0 +1,101 @@
+"""The course: every chapter's text fits its experiment in both languages, and its claims hold for three seeds.
+
+`REGARD_SLOW=1 pytest tests/learning/test_course.py` trains what the chapters say; without it they train a few steps.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jinja2 import meta
+
+from command_line import fail, succeed
+from regard.course import LANGUAGES, chapters
+from regard.course.lab import PLACED, Lab, Lesson, run, template_environment
+from regard.views.files import page
+
+slow = pytest.mark.skipif(not os.environ.get("REGARD_SLOW"), reason="minutes: set REGARD_SLOW=1")
+NAMES = [chapter.name for chapter in chapters("en")]
+Numbers = Mapping[str, Any]
+
+CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
+    "search": {
+        "the beam finds what greedy search misses": lambda n: n["beam_log_p"] > n["greedy_log_p"],
+        "raw log P makes outputs short": lambda n: n["raw_ratio"] < n["mean_ratio"] - 0.1,
+        "and worse": lambda n: n["raw_bleu"] < n["mean_bleu"],
+        "a beam helps": lambda n: n["beam_helps"] and n["beam_3_bleu"] > n["greedy_bleu"] + 1,
+        "wide beams add little": lambda n: abs(n["widest_bleu"] - n["beam_10_bleu"]) < 1,
+        "a beam removes search errors": lambda n: n["wider_search_errors"] < n["search_errors"] / 3,
+        "training removes model errors": lambda n: n["late_beam_bleu"] > n["wider_bleu"] + 20 and n["late_p"] < 0.01,
+    },
+}
+
+
+def test_every_chapter_has_both_languages_and_claims() -> None:
+    numbered = {language: [(one.number, one.name) for one in chapters(language)] for language in LANGUAGES}
+    assert numbered["en"] == numbered["ko"]
+    assert [*CLAIMS] == NAMES
+
+
+def used(text: str) -> tuple[list[str], set[str], int]:
+    """The figures, the numbers and the folded questions of a text."""
+    numbers = meta.find_undeclared_variables(template_environment().parse(text))
+    return [name for _, name in PLACED.findall(text)], numbers, len(re.findall("^### ", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
+def test_a_chapter_fits_its_experiment_in_both_languages(number: int, tmp_path: Path) -> None:
+    english, korean = chapters("en")[number], chapters("ko")[number]
+    assert used(english.text) == used(korean.text)
+    lesson = run(english.number, runs=tmp_path, language="en", quick=True)
+    assert {name for name in used(english.text)[0] if ":" not in name} == {*lesson.findings.parts}
+    for chapter, language in ((english, "en"), (korean, "ko")):
+        html = page(replace(lesson, chapter=chapter, language=language).report())
+        assert f'<html lang="{language}">' in html
+        assert "<summary>" in html
+    words = Lesson(korean, "ko", lesson.lab, lesson.findings).words
+    assert {*words} <= labels(lesson.findings.parts)
+
+
+def labels(value: object) -> set[str]:
+    """All texts of the parts."""
+    if isinstance(value, str):
+        return {value}
+    if isinstance(value, Mapping):
+        return labels([*value, *value.values()])
+    if isinstance(value, list | tuple):
+        return {text for one in value for text in labels(one)}
+    return labels([*vars(value).values()]) if hasattr(value, "__dataclass_fields__") else set()
+
+
+@slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_claims_of_a_chapter_hold(name: str, seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    runs = Path(os.environ.get("REGARD_COURSE_RUNS") or tmp_path_factory.getbasetemp() / "course")
+    numbers = import_module(f"regard.course.{name}").experiment(Lab(runs, seed)).numbers
+    assert [claim for claim, holds in CLAIMS[name].items() if not holds(numbers)] == [], dict(numbers)
+
+
+def test_the_command_lists_runs_once_and_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REGARD_LANG", "ko")
+    listed = succeed("course", "--json").json
+    assert listed[0]["title"] == chapters("ko")[0].title
+    first = succeed("course", "search", "--quick", "--json")
+    assert first.json["quick"]
+    assert "training" in first.err
+    assert '<html lang="ko">' in Path("course/3.html").read_text(encoding="utf-8")
+    again = succeed("course", "3", "--quick", "--lang", "en")
+    assert "training" not in again.err
+    assert "numbers mean nothing" in again.out
+    assert "there is no chapter '33'" in fail("course", "33")[0]
+    assert "--lang" in fail("course", "--lang", "de")[0]
+    assert "the file exists already" in fail("course", "3", "--out", "course/3.html")[0]

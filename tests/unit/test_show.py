@@ -1,0 +1,75 @@
+"""`regard show`: numbers against plain arithmetic, and every picture in every format."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command_line import fail, succeed
+from regard.views.files import write_result
+from regard.views.show import PICTURES, show
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_every_picture_in_every_format(name: str, tmp_path: Path) -> None:
+    shown = show(name)
+    for suffix in ("svg", "html", "json"):
+        write_result(shown, tmp_path / f"picture.{suffix}")
+    assert shown.title in (tmp_path / "picture.html").read_text(encoding="utf-8")
+
+
+def test_positions_are_the_papers_and_depend_on_the_distance_alone() -> None:
+    numbers = show("positions", ["length=6", "width=4"]).to_json()
+    expected = [
+        [wave(place / 10000 ** (2 * (column // 2) / 4)) for column, wave in enumerate((math.sin, math.cos) * 2)]
+        for place in range(6)
+    ]
+    np.testing.assert_allclose(numbers["positions"], expected, atol=1e-4)
+    assert numbers["largest difference between equal distances"] < 1e-6
+
+
+def test_masks_hide_padding_and_the_future() -> None:
+    numbers = show("masks", ["source=2", "target=3", "padding=1"]).to_json()
+    assert numbers["encoder: padding is hidden"] == [[1, 1, 0]] * 3
+    assert numbers["decoder in a batch: both are hidden"] == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 0]]
+
+
+def test_softmax_at_a_temperature() -> None:
+    total = math.exp(4) + math.exp(2)
+    assert show("softmax", ["scores=2,1"]).to_json()["0.5"] == pytest.approx([math.exp(4) / total, math.exp(2) / total])
+
+
+def test_the_variance_of_dot_products_is_their_width() -> None:
+    numbers = show("dot-products").to_json()
+    np.testing.assert_allclose(numbers["variance of q . k"], numbers["d_k"], rtol=0.1)
+    np.testing.assert_allclose(numbers["variance of q . k / sqrt(d_k)"], np.ones(5), atol=0.1)
+    assert numbers["entropy"][-1] < 0.15 < 1.8 < numbers["entropy, scaled"][-1]
+
+
+def test_label_smoothing_is_least_at_its_target() -> None:
+    """The smoothed loss is least where p of the right class is 1 - epsilon + epsilon / K, a gap of log(91)."""
+    numbers = show("label-smoothing", ["epsilon=0.1", "classes=10"]).to_json()
+    assert numbers["target"] == pytest.approx([0.91] + [0.01] * 9)
+    plain, smoothed = numbers["losses"]
+    assert plain == sorted(plain, reverse=True)
+    assert abs(numbers["gaps"][int(np.argmin(smoothed))] - math.log(91)) <= 0.25
+
+
+def test_schedules_rise_and_fall() -> None:
+    numbers = show("schedules", ["steps=100", "warmup=10"]).to_json()
+    at = {step: place for place, step in enumerate(numbers["steps"])}
+    assert [numbers[name][at[10]] for name in ("inverse_sqrt", "linear", "cosine", "constant")] == [1, 1, 1, 1]
+    assert numbers["inverse_sqrt"][at[40]] == pytest.approx(0.5)
+    assert numbers["linear"][at[100]] < 0.02
+
+
+def test_the_command_lists_shows_and_refuses() -> None:
+    assert [line.split()[0] for line in succeed("show").out.splitlines()] == [*PICTURES]
+    assert "0.644" in succeed("show", "softmax").out
+    assert succeed("show", "masks", "padding=0", "--json").json["title"] == "Masks"
+    assert fail("show", "mask") == ["NAME: there is no picture 'mask' (did you mean 'masks'?)"]
+    assert "did you mean 'length'" in fail("show", "positions", "lenght=5")[0]
+    assert fail("show", "positions", "length=-1") == ["length=-1: not a number that can be shown (as in length=50)"]
