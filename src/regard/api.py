@@ -40,6 +40,8 @@ from regard.training.train import train
 from regard.views.compare import compare
 from regard.views.diagnose import diagnose
 from regard.views.explain import explain
+from regard.views.files import PAGE, PICTURES, write_result
+from regard.views.search_record import SearchRecord
 from regard.views.show import show
 
 __all__ = [
@@ -81,6 +83,8 @@ class Predictions(list[Prediction]):
         self.nbest = nbest
         """Outputs for each input, as the search was set."""
         self.notes = list(notes)
+        self.record: SearchRecord | None = None
+        """The whole search, if that was asked for."""
 
     def lines(self, *, as_json: bool) -> Iterator[str]:
         """One object of JSON for each, or the lines that people read."""
@@ -111,7 +115,7 @@ def predict(
     length_penalty: float | None = None,
     prefix: str | None = None,
     prefixes: Sequence[str] | Path | None = None,
-    record: str | Path | None = None,
+    record: str | Path | bool = False,
     overwrite: bool = False,
     skip_bad: bool = False,
     overrides: Sequence[str] = (),
@@ -126,9 +130,9 @@ def predict(
     generator or another iterable has several. In a `file` there is one a line, or a row of a table with the run's
     columns. `story` is a file with the story that questions are about. Every output begins with `prefix`, or each with
     its own of `prefixes`, a list or a file of lines. `record` names a file for the whole search
-    (docs/search-record.md), a new one unless `overwrite`. Inputs that cannot be read are an InputError before any is
-    decoded; with `skip_bad` a `Skipped` stands for each. `progress` gets how many of all are done, `each` gets every
-    chunk of predictions, which the result then lacks.
+    (docs/search-record.md), a new one unless `overwrite`; where it is True the result alone has it. Inputs that cannot
+    be read are an InputError before any is decoded; with `skip_bad` a `Skipped` stands for each. `progress` gets how
+    many of all are done, `each` gets every chunk of predictions, which the result then lacks.
     """
     run = Run.open(run)
     given = _read_inputs(run.task, inputs, file, story, skip_bad=skip_bad)
@@ -136,8 +140,8 @@ def predict(
     if isinstance(prefixes, Path):
         prefixes = _read_prefixes(prefixes, len(given), prefix)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
-    refuse_search(run.task, {"--prefixes": prefixes, "--record": record})
-    if record is not None:
+    refuse_search(run.task, {"--prefixes": prefixes, "--record": record or None})
+    if not isinstance(record, bool):
         check_writable(Path(record), "--record", read, overwrite=overwrite)
     run = run.under(recipe)
     model = run.load_model(checkpoint, device)
@@ -146,11 +150,13 @@ def predict(
         encoded.readable()
     result = Predictions([], recipe.search.nbest)
     searches: list[dict[str, Any]] = []
-    for chunk in _chunks(run, model, given, encoded, record is not None, summed(progress, len(given))):
+    for chunk in _chunks(run, model, given, encoded, record is not False, summed(progress, len(given))):
         searches += [{"input": one.input, **one.search} for one in chunk if one.search is not None]
         (each or result.append_chunk)(chunk)
-    if record is not None:
-        _write_record(Path(record), run, searches)
+    if record is not False:
+        result.record = SearchRecord(str(run.folder), recipe.search, searches)
+        if not isinstance(record, bool):
+            _write_record(Path(record), result.record)
     return result
 
 
@@ -307,9 +313,12 @@ def _digest(one: FileInput, before: int) -> int:
     return zlib.crc32(f"{one.text}\n".encode(errors="surrogateescape"), before)
 
 
-def _write_record(path: Path, run: Run, searches: Sequence[object]) -> None:
-    content = {"run": str(run.folder), "search": run.recipe.search.model_dump(), "inputs": searches}
-    write_file(path, json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+def _write_record(path: Path, record: SearchRecord) -> None:
+    """As a page or a picture if the suffix says so, else as JSON."""
+    if path.suffix.lower() in (*PAGE, *PICTURES):
+        write_result(record, path)
+    else:
+        write_file(path, json.dumps(record.to_json(), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
 
 
 def _read_inputs(

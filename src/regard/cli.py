@@ -224,7 +224,11 @@ PrefixesOption = Annotated[
 ]
 RecordOption = Annotated[
     Path | None,
-    Option("--record", metavar="FILE", help="Write every step of the search as JSON: what was kept, and why."),
+    Option(
+        "--record",
+        metavar="FILE",
+        help="Write every step of the search, what was kept and why: .json; a tree: .html, .svg, .png; - prints it.",
+    ),
 ]
 SkipBadOption = Annotated[
     bool,
@@ -325,8 +329,13 @@ def predict(
         elif reads and not whole:
             answer_lines(_loaded(opened, checkpoint, device, search), answers, told, skip_bad=skip_bad)
         else:
-            options = dict[str, Any](story=story, prefixes=prefixes, record=record, **source, **search)
-            regard.predict(opened, given, progress=partial(move, "writing"), each=answers.show, **options)
+            shown = str(record) == "-"
+            options = dict[str, Any](
+                story=story, prefixes=prefixes, record=shown or record or False, **source, **search
+            )
+            found = regard.predict(opened, given, progress=partial(move, "writing"), each=answers.show, **options)
+            if shown and found.record is not None:
+                show_report(found.record, None, as_json=False)
 
 
 def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
@@ -864,7 +873,7 @@ def studio(
     folders = partial(dict, given) if runs else partial(_run_folders, root)
     if not folders():
         note(f"there is no run in the folder {root} yet: train one in the page, or with 'regard train'")
-    answer(Runs(how, folders=folders, device=device), how, page=True, browse=browser)
+    answer(Runs(how, folders=folders, device=device), how, root=root, browse=browser)
 
 
 def _expect_server(command: str) -> None:

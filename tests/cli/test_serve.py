@@ -79,6 +79,16 @@ def test_routes_answer_as_the_functions_do(client: Any, loaded: Any) -> None:
     assert client.post("/steps", json={"input": "a b", "scores": [1.0]}).status_code == 422
 
 
+def test_a_search_and_where_its_reference_fell(client: Any, loaded: Any) -> None:
+    found = client.post("/search", json={"input": "a b", "beam": 3, "normalisation": "none", "reference": "c d"}).json()
+    expected = loaded.predict(["a b"], beam=3, nbest=3, overrides=["search.normalisation=none"], record=True).record
+    assert found["inputs"] == json.loads(json.dumps(expected.to_json()["inputs"]))
+    assert (found["run"], found["reference"]["tokens"]) == ("tiny", ["c", "▁", "d", "</s>"])
+    assert found["reference"]["outcome"]["kind"] == "fell"
+    tree = found["report"]["sections"][0]["parts"][0]
+    assert [one["marked"] for one in tree["branches"]].count(True) == found["reference"]["outcome"]["step"]
+
+
 def test_what_is_there(client: Any, loaded: Any) -> None:
     assert client.get("/health").json() == {"status": "ok", "runs": ["tiny"]}
     [listed] = client.get("/runs").json()
@@ -189,6 +199,11 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/predict", b'{"inputs": ["\\ud800"], "skip_bad": true}', 422, "half of a surrogate pair"),
     ("/predict", b'{"inputs": ["a"], "length_penalty": NaN}', 422, "length_penalty"),
     ("/explain", {"input": "a b", "view": "../x"}, 422, "body.view"),
+    ("/search", {"input": "a", "beam": 17}, 422, "less than or equal to 16"),
+    ("/search", {"input": "a", "normalisation": "../x"}, 422, "body.normalisation"),
+    ("/search", {"input": "a", "reference": "</>"}, 422, "unknown to the tokenizer"),
+    ("/steps", {"input": "a b", "scores": ["x"]}, 422, "body.scores.0"),
+    ("/steps", {"input": "a b", "step": 99}, 422, "there is no step 99"),
     ("/features", {"inputs": ["a"]}, 422, "has no vectors of a single text"),
     ("/runs/none/predict", {"inputs": ["a"]}, 404, "there is no run of this name"),
     ("/runs/..%2Ftiny/predict", {"inputs": ["a"]}, 404, "Not Found"),

@@ -277,7 +277,7 @@ function drawHeatMaps(element, part) {
   const strips = make("div", {}, make("p", { class: "muted" },
     "Point at a token, or at a row of the map: the stronger the shade, the more it read of a token."), rows, columns);
   element.append(strips);
-  element.append(make("div", { class: "map" }, canvas), scale);
+  element.append(make("div", { class: "map", tabindex: 0 }, canvas), scale);
   function show() {
     map = unpack(part, choice.chosen());
     paint(canvas, map);
@@ -350,9 +350,35 @@ function drawImageMap(element, part) {
   element.append(make("div", { class: "panels" }, make("div", {}, image), ...panels));
 }
 
+// ------------------------------------------------------------------------------------------------------------- trees
+
+// Each branch is a group with its depth in data-depth: a page may hide those that come later.
+function drawTree(element, part) {
+  const row = 24, widths = [], text = one => `${one.label.replaceAll("▁", "_")} `;
+  part.branches.forEach(one => {
+    widths[one.depth] = Math.max(widths[one.depth] || 0, textWidth(text(one)) + textWidth(one.value, 11) + 46);
+  });
+  const starts = [0, 24];
+  for (let depth = 1; depth < widths.length; depth++) starts[depth + 1] = starts[depth] + widths[depth];
+  const height = (Math.max(0, ...part.rows) + 1) * row + 8, width = starts[starts.length - 1];
+  const picture = canvasOf(width, height, part.title || "tree");
+  const down = n => (part.rows[n] + .5) * row + 4;
+  part.branches.forEach((one, n) => {
+    const x = starts[one.depth] + 22, y = down(n), parent = part.branches[one.parent];
+    const bold = parent?.tone === "good" ? 1.08 : 1;
+    const from = parent ? starts[parent.depth] + 26 + bold * (textWidth(text(parent)) + textWidth(parent.value, 11)) : 8;
+    const before = parent ? down(one.parent) : height / 2, middle = (from + x) / 2;
+    picture.append(svg("g", { class: `branch ${one.tone} ${one.marked ? "marked" : ""}`, "data-depth": one.depth,
+      "data-branch": n, "data-tip": one.note },
+      svg("path", { class: "edge", d: `M${from} ${before}C${middle} ${before} ${middle} ${y} ${x - 4} ${y}` }),
+      svg("text", { x, y, dy: "0.35em" }, text(one), svg("tspan", { class: "value" }, one.value))));
+  });
+  element.append(make("div", { class: "map", tabindex: 0 }, picture));
+}
+
 // ---------------------------------------------------------------------------------------------------------- the page
 
-const DRAW = { curves: drawCurves, bars: drawBars, heat_maps: drawHeatMaps, image_map: drawImageMap };
+const DRAW = { curves: drawCurves, bars: drawBars, heat_maps: drawHeatMaps, image_map: drawImageMap, tree: drawTree };
 function drawFigure(element, part) { DRAW[part.kind](element, part); }
 
 const tip = make("div", { id: "tip", hidden: "" });
