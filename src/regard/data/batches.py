@@ -136,6 +136,8 @@ class Row(Tensors):
     bounds: Tensor
     """The start of each sentence, then the end of the row, int32 for a kernel: [more than B]."""
     longest: int
+    equal: int = 0
+    """How many sentences there are, if all have the same length and nothing else is in the row."""
 
 
 def rounded_up(number: int, multiple: int) -> int:
@@ -219,7 +221,8 @@ class Tokens(Tensors):
         bounds = _filled(_shifted(ends), slots, size).int()
         longest = max(sizes.longest, TILE, int(lengths_B.max()))
         following_P = _filled(ids[from_P + without], size, NO_TAG)
-        row = Row(sentences_P, _filled(places_P, size, 0), following_P, bounds, longest)
+        equal = len(self) if total == size and int(lengths_B.min()) == int(lengths_B.max()) else 0
+        row = Row(sentences_P, _filled(places_P, size, 0), following_P, bounds, longest, equal)
         return replace(self, ids_BL=_filled(ids[from_P], size, 0)[None], fixed=row)
 
     def __len__(self) -> int:

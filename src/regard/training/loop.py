@@ -61,20 +61,28 @@ class Interrupted(Exception):  # noqa: N818 (not an error)
 class CapturedLoss:
     """Forward and backward pass as a CUDA graph, one for each shape of batch: a launch instead of hundreds.
 
-    The first batch of a shape is computed without a graph, so that its kernels are loaded and the gradients exist.
+    The first batch of a shape is computed without a graph, so that its kernels are loaded and the gradients exist. A
+    graph has memory of its own: where that does not fit, all batches are computed without one.
     """
 
     def __init__(self, loss: Callable[[AnyBatch, float | Tensor], Tensor]) -> None:
         self.loss, self.pool = loss, torch.cuda.graph_pool_handle()
         self.graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor] | None] = {}
+        self.full = False
 
     def __call__(self, batch: AnyBatch, factor: float) -> Tensor:
         tensors, shape = batch.tensors(), batch.unnamed().signature()
-        if shape not in self.graphs:
+        if self.full or shape not in self.graphs:
             self.graphs[shape] = None
             return self.loss(batch, factor)
         if (captured := self.graphs[shape]) is None:
-            captured = self.graphs[shape] = self.capture(batch, factor)
+            try:
+                captured = self.graphs[shape] = self.capture(batch, factor)
+            except torch.OutOfMemoryError:
+                self.full = True
+                self.graphs.clear()
+                torch.cuda.empty_cache()
+                return self.loss(batch, factor)
         graph, inputs, sums_2 = captured
         torch._foreach_copy_(inputs, [*tensors, inputs[-1].new_tensor(factor)])
         graph.replay()
@@ -118,12 +126,13 @@ class Trainer:
         has_kernel = self.config.compile or accelerator.mixed_precision != "no"
         packs = self.config.fill and self.task.packs and accelerator.device.type == "cuda" and has_kernel
         self.sizes = row_sizes(data.train, self.config.batch_tokens) if packs else None
-        self.halves = None if self.config.compile else HalfWeights.if_faster(objective, accelerator)
+        halves = HalfWeights.if_faster(objective, accelerator)
+        self.halves = None if self.config.compile else halves
         if self.config.compile:
             objective.compile(dynamic=self.sizes is None)
         self.objective, self.optimiser = accelerator.prepare(objective, build_optimiser(self.model, self.config))
-        capturing = self.halves is not None and not accelerator.scaler  # one GPU, bf16
-        self.rounds = capturing and recipe.model.loops
+        capturing = halves is not None and not accelerator.scaler  # one GPU, bf16
+        self.rounds = capturing and not self.config.compile and recipe.model.loops
         self.captured = CapturedLoss(self.loss) if self.rounds or (capturing and self.sizes) else None
         self.plateau = Plateau(self.config)
         self.progress = Progress()

@@ -73,7 +73,7 @@ export async function render(root, params) {
       clearInterval(playing);
       move(to);
     }
-    place.replaceChildren(...[h("div", { class: "buttons", role: "group", "aria-label": t("steps"), onkeydown: keys }, buttons), told, figure,
+    place.replaceChildren(...[h("div", { class: "buttons", role: "group", "aria-label": t("search_steps"), onkeydown: keys }, buttons), told, figure,
       found.reference && h("p", { class: "bad" }, outcome(found.reference)), h("p", { class: "muted" }, t("tree_hint")), ...rankings(record, found.reference)].filter(Boolean));
     move(step);
   }

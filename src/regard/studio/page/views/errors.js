@@ -60,8 +60,8 @@ export async function render(root, params) {
 
   function evaluated({ result, predictions }) {
     const numbers = Object.entries(result).filter(([, value]) => typeof value === "number" || typeof value === "string");
-    const shown = [h("h2", {}, t("metrics")), table([{ name: t("metric") }, { name: t("value"), numeric: true }],
-      numbers.map(([name, value]) => [{ text: name }, { text: typeof value === "number" ? String(Number(value.toPrecision(4))) : value }]), { title: t("metrics") })];
+    const shown = [h("h2", {}, t("all_metrics")), table([{ name: t("metric") }, { name: t("value"), numeric: true }],
+      numbers.map(([name, value]) => [{ text: name }, { text: typeof value === "number" ? String(Number(value.toPrecision(4))) : value }]), { title: t("all_metrics") })];
     if (!predictions) return [...shown, empty(t("no_predictions"), t("no_predictions_hint"))];
     const holder = h("div"), put = chosen => holder.replaceChildren(listed(predictions, chosen));
     if (result.confusion) shown.push(h("h2", {}, t("confusion")), h("p", { class: "muted" }, t("confusion_hint")), matrix(result.confusion, chosen => { keep(chosen); put(chosen); }));
