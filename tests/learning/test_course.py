@@ -23,9 +23,19 @@ from regard.views.files import page
 
 slow = pytest.mark.skipif(not os.environ.get("REGARD_SLOW"), reason="minutes: set REGARD_SLOW=1")
 NAMES = [chapter.name for chapter in chapters("en")]
+SCORES = ("additive", "concat", "fully_connected", "dot", "general")
 Numbers = Mapping[str, Any]
 
 CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
+    "attention": {
+        "the recipes translate": lambda n: (n["korean"], n["english"]) == ("잘 지내?", "I am a student"),
+        "the worked weights are the softmax": lambda n: n["softmax_error"] < 1e-5,
+        "every score learns": lambda n: all(n[f"{name}_exact"] > 0.7 for name in SCORES),
+        "Bahdanau looks at the letter": lambda n: n["additive_right"] > 0.3,
+        "Luong looks at the next": lambda n: n["dot_after"] > 0.4 and n["dot_right"] < n["additive_right"],
+        "dot is faster": lambda n: min(n["additive_times"], n["additive_times_narrow"]) > 2,
+        "Korean changes the order": lambda n: n["ko_order"] < n["fr_order"] - 0.15,
+    },
     "search": {
         "the beam finds what greedy search misses": lambda n: n["beam_log_p"] > n["greedy_log_p"],
         "raw log P makes outputs short": lambda n: n["raw_ratio"] < n["mean_ratio"] - 0.1,

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +22,7 @@ from regard.config.load import Tree
 from regard.course import Chapter, default_language, find_chapter
 from regard.recipes.shipped import shipped_text
 from regard.views.labels import percent
-from regard.views.report import Cell, Part, Prose, Report, Section
+from regard.views.report import Cell, Part, Prose, Report, Section, Table
 
 T = TypeVar("T")
 Number = float | int | str | bool
@@ -38,7 +38,7 @@ WORDS = re.compile(r"^```words\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 class Findings:
     """What an experiment found: figures and tables by name, and the numbers that the text tells and tests check."""
 
-    parts: Mapping[str, Part]
+    parts: Mapping[str, Part | Sequence[Part]]
     numbers: Mapping[str, Number]
 
 
@@ -141,18 +141,21 @@ class Lesson:
             if place % 3 == 0 and text.strip():
                 yield Prose(text.strip())
             elif place % 3 == 2:
-                yield self._placed(texts[place - 1], text)
+                yield from self._placed(texts[place - 1], text)
         for question, _, answer in (question.partition("\n") for question in questions):
             yield Prose(answer.strip(), title=question.strip())
 
-    def _placed(self, caption: str, name: str) -> Part:
+    def _placed(self, caption: str, name: str) -> Iterator[Part]:
+        """What stands in the place of a name; of several parts, the first has the caption."""
         if name.startswith("code:"):
             function: Any = locate(name.removeprefix("code:"))
-            return Prose(
-                f"```python\n{inspect.getsource(function)}```", title=f"{caption}: {name.removeprefix('code:')}"
-            )
-        part = translated(self.findings.parts[name], self.words)
-        return with_title(part, caption) if caption else part
+            source = f"```python\n{inspect.getsource(function)}```"
+            yield Prose(source, title=f"{caption}: {name.removeprefix('code:')}")
+            return
+        found = translated(self.findings.parts[name], self.words)
+        first, *others = [found] if isinstance(found, Part) else found
+        yield with_title(first, caption) if caption else first
+        yield from others
 
     @property
     def words(self) -> dict[str, str]:
@@ -170,6 +173,15 @@ def template_environment() -> Environment:
 
 def _shown(value: object) -> object:
     return Cell(value).text if isinstance(value, float | int) and not isinstance(value, bool) else value
+
+
+def flat(report: Report) -> list[Part]:
+    """The parts of a report without its sections, whose headings become the titles of their first tables."""
+    parts: list[Part] = []
+    for section in report.sections:
+        place = next((n for n, part in enumerate(section.parts) if isinstance(part, Table)), None)
+        parts += [with_title(part, section.heading) if n == place else part for n, part in enumerate(section.parts)]
+    return parts
 
 
 def with_title(part: Part, title: str) -> Part:
