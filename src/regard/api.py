@@ -37,8 +37,8 @@ from regard.views.explain import explain
 from regard.views.show import show
 
 __all__ = [
-    "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features",
-    "import_run", "load", "load_recipe", "predict", "score", "shipped_recipes", "show", "train",
+    "Loaded", "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run",
+    "features", "import_run", "load", "load_recipe", "predict", "score", "shipped_recipes", "show", "train",
 ]  # fmt: skip
 
 Precision = Literal["fp32", "bf16", "fp16", "int8"]

@@ -27,6 +27,16 @@ SCORES = ("additive", "concat", "fully_connected", "dot", "general")
 Numbers = Mapping[str, Any]
 
 CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
+    "seq2seq": {
+        "one vector holds short sequences": lambda n: n["plain_short"] > 0.85,
+        "but not long ones": lambda n: n["plain_long"] < n["attention_long"] - 0.25,
+        "the last letters suffer": lambda n: n["last_letter"] < n["first_letter"] - 0.05,
+        "the distance counts": lambda n: (
+            n["copy_backwards_loss"] < n["copy_forwards_loss"]
+            and n["reverse_forwards_loss"] < n["reverse_backwards_loss"]
+        ),
+        "gradients vanish": lambda n: n["rnn_gradient"] < 1e-6,
+    },
     "attention": {
         "the recipes translate": lambda n: (n["korean"], n["english"]) == ("잘 지내?", "I am a student"),
         "the worked weights are the softmax": lambda n: n["softmax_error"] < 1e-5,
@@ -45,6 +55,20 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "a beam removes search errors": lambda n: n["wider_search_errors"] < n["search_errors"] / 3,
         "training removes model errors": lambda n: n["late_beam_bleu"] > n["wider_bleu"] + 20 and n["late_p"] < 0.01,
     },
+    "self_attention": {
+        "all three encoders learn": lambda n: min(n["plain_exact"], n["projected_exact"], n["multi_head_exact"]) > 0.5,
+        "the worked matrix is the model's": lambda n: n["matrix_error"] < 1e-5,
+        "a head looks at the mirror": lambda n: n["mirror"] > 0.3,
+        "some heads cost nothing, one much": lambda n: n["free_heads"] >= 1 and n["dearest"] < n["before"] - 0.1,
+    },
+    "transformer": {
+        "no order without positions": lambda n: n["reverse_none"] < 0.3 < 0.8 < n["reverse_sinusoidal"],
+        "but sorting needs none": lambda n: n["sort_none"] > n["reverse_none"] + 0.4,
+        "looking ahead cheats": lambda n: n["look_ahead_loss"] < 0.05 and n["look_ahead_bleu"] < n["masked_bleu"] - 50,
+        "depth needs residuals": lambda n: n["deep_without_residual"] > n["deep_whole"] + 0.5,
+        "and norms": lambda n: n["diverged"] or n["deep_without_norm"] > n["deep_whole"] + 0.3,
+        "LayerNorm does not mix sentences": lambda n: n["layer_norm_change"] < 1e-6 < 0.1 < n["batch_norm_change"],
+    },
 }
 
 
@@ -60,11 +84,17 @@ def used(text: str) -> tuple[list[str], set[str], int]:
     return [name for _, name in PLACED.findall(text)], numbers, len(re.findall("^### ", text, re.MULTILINE))
 
 
+@pytest.fixture(scope="module")
+def quick_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Hardly trained runs, which chapters share."""
+    return tmp_path_factory.mktemp("runs")
+
+
 @pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
-def test_a_chapter_fits_its_experiment_in_both_languages(number: int, tmp_path: Path) -> None:
+def test_a_chapter_fits_its_experiment_in_both_languages(number: int, quick_runs: Path) -> None:
     english, korean = chapters("en")[number], chapters("ko")[number]
     assert used(english.text) == used(korean.text)
-    lesson = run(english.number, runs=tmp_path, language="en", quick=True)
+    lesson = run(english.number, runs=quick_runs, language="en", quick=True)
     assert {name for name in used(english.text)[0] if ":" not in name} == {*lesson.findings.parts}
     for chapter, language in ((english, "en"), (korean, "ko")):
         html = page(replace(lesson, chapter=chapter, language=language).report())

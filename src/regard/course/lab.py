@@ -21,6 +21,7 @@ from regard.api import Run, train
 from regard.config.load import Tree
 from regard.course import Chapter, default_language, find_chapter
 from regard.recipes.shipped import shipped_text
+from regard.runs.run import read_metrics
 from regard.views.labels import percent
 from regard.views.report import Cell, Part, Prose, Report, Section, Table
 
@@ -32,6 +33,10 @@ QUICK = {
     "ko": "빠른 실행입니다. 거의 학습하지 않았으므로 숫자에는 의미가 없습니다.",
 }
 WORDS = re.compile(r"^```words\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+Found = tuple[dict[str, Part | list[Part]], dict[str, Number]]
+"""What a part of an experiment found: some of the parts and numbers of its `Findings`."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Lab:
         """The run of this recipe, trained where there is none yet; one that was interrupted is resumed."""
         tree = {**recipe, "training": {**recipe["training"], "seed": self.seed, **training}}
         if self.quick:
-            tree["training"] |= {"steps": 12, "warmup": 2, "validate_every": 12}
+            tree["training"] |= {"steps": 3, "warmup": 1, "validate_every": 3, "batch_tokens": 256}
             tree["data"] = {part: {**corpus, "size": 400 if part == "train" else 20} if "size" in corpus else corpus
                             for part, corpus in tree["data"].items()}  # fmt: skip
         key = hashlib.blake2b(json.dumps([__version__, tree], sort_keys=True).encode(), digest_size=4)
@@ -89,6 +94,11 @@ def reverse_recipe(model: Tree, steps: int, rate: float, *, warmup: int = 50, co
         },
         "search": {"beam": 1},
     }  # fmt: skip
+
+
+def last_loss(run: Run, event: str) -> float:
+    """The last loss of the log, of the event `train` or `validation`."""
+    return [float(line["loss"]) for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == event][-1]
 
 
 def shipped_on(name: str, folder: Path) -> Tree:
