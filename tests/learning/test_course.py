@@ -56,10 +56,11 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "training removes model errors": lambda n: n["late_beam_bleu"] > n["wider_bleu"] + 20 and n["late_p"] < 0.01,
     },
     "self_attention": {
-        "all three encoders learn": lambda n: min(n["plain_exact"], n["projected_exact"], n["multi_head_exact"]) > 0.5,
+        "projections help": lambda n: n["plain_exact"] < n["projected_exact"] - 0.2 and n["multi_head_exact"] > 0.8,
+        "scaling helps wide keys": lambda n: n["scaled_loss"] < n["unscaled_loss"] - 0.3,
         "the worked matrix is the model's": lambda n: n["matrix_error"] < 1e-5,
         "a head looks at the mirror": lambda n: n["mirror"] > 0.3,
-        "some heads cost nothing, one much": lambda n: n["free_heads"] >= 1 and n["dearest"] < n["before"] - 0.1,
+        "most heads cost little": lambda n: n["cheap_heads"] >= 6 and n["dearest"] < n["before"] - 0.05,
     },
     "transformer": {
         "no order without positions": lambda n: n["reverse_none"] < 0.3 < 0.8 < n["reverse_sinusoidal"],

@@ -149,7 +149,7 @@ def _pruned(lab: Lab, whole: Run) -> Found:
     every = [cost for of_place in costs.values() for cost in of_place]
     table = Table(["without", *(f"head {head + 1}" for head in range(MODEL["heads"]))], rows)
     return {"pruned": table}, {
-        "before": before, "free_heads": sum(cost < 0.02 for cost in every), "all_heads": len(every),
+        "before": before, "cheap_heads": sum(cost < 0.1 for cost in every), "all_heads": len(every),
         "dearest": before - max(every), "dearest_place": max(costs, key=lambda place: max(costs[place])),
     }  # fmt: skip
 
