@@ -129,7 +129,7 @@ def _speed(lab: Lab) -> Found:
     curves = Curves([Series(name, x, values) for name, values in ratios.items()], "width", "time, dot = 1",
                     from_zero=True, x_ticks=ticks)  # fmt: skip
     rows: list[list[Value]] = [[name, *(Cell(x, ".1f") for x in values)] for name, values in ratios.items()]
-    table = Table(["score", *(f"width {width}" for width in widths)], rows)
+    table = Table(["score / width", *map(str, widths)], rows)
     return {"speed": curves, "speed_table": table}, {
         "additive_times": ratios["additive"][-1], "additive_times_narrow": ratios["additive"][0],
         "general_times": ratios["general"][-1], "widest": widths[-1],

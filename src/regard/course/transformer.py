@@ -17,7 +17,8 @@ from regard.models import build_model
 from regard.models.rnn import RNNConfig
 from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.views.report import Cell, Curves, HeatMaps, Part, Series, Table, Value
+from regard.views.recording import NAMES
+from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
 from regard.views.show import positions
 
 MODEL: Tree = {
@@ -51,9 +52,11 @@ def experiment(lab: Lab) -> Findings:
 def _pictures(run: Run) -> Found:
     """Positions, the masks of a padded sentence, and the shapes of one forward pass."""
     matrix, waves, shifts, _ = positions().parts
-    masks = explain(run, "a b c d", view="masks", padding=3)
+    attentions = explain(run, "a b c d", view="masks", padding=3).attentions.values()
+    masks = [HeatMap(one.queries.texts, one.keys.texts, one.visible.astype(float), choice=(NAMES[one.kind],))
+             for one in attentions]  # fmt: skip
     parts: dict[str, Part | list[Part]] = {
-        "positions": matrix, "waves": waves, "shifts": shifts, "masks": HeatMaps(masks.heat_maps()),
+        "positions": matrix, "waves": waves, "shifts": shifts, "masks": HeatMaps(masks, ["shown"]),
         "stages": _stages(run),
     }  # fmt: skip
     return parts, {}
@@ -135,10 +138,9 @@ def _depth(lab: Lab) -> Found:
     lines = [Series(name, x, values) for name, values in losses.items()]
     curves = Curves(lines, "encoder layers", "validation loss after 200 steps", from_zero=True, x_ticks=ticks)
     rows: list[list[Value]] = [
-        [name, *("diverged" if math.isnan(loss) else Cell(loss, ".2f") for loss in values)]
-        for name, values in losses.items()
+        [name, *("∞" if math.isnan(loss) else Cell(loss, ".2f") for loss in values)] for name, values in losses.items()
     ]
-    table = Table(["encoder", *(f"{depth} layers" for depth in depths)], rows)
+    table = Table(["encoder layers", *map(str, depths)], rows)
     without_norm = losses["without norm"]
     return {"depth": curves, "depth_table": table}, {
         "deep_whole": losses["whole, norm first"][-1], "deep_post": losses["whole, norm last"][-1],
