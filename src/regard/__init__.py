@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         load,
         load_recipe,
         predict,
+        predict_file,
         score,
         shipped_recipes,
         show,
@@ -33,7 +34,7 @@ __version__ = "0.1.0"
 
 __all__ = [  # see __getattr__
     "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run", "load",
-    "load_recipe", "predict", "score", "shipped_recipes", "show", "train",
+    "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show", "train",
 ]  # fmt: skip
 
 

@@ -8,43 +8,56 @@ from __future__ import annotations
 
 import copy
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
+from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput
-from regard.errors import CheckpointError, DecodeError, Problem, did_you_mean
+from regard.data.parallel import Engine, chosen_workers, in_order, over_cluster, processors
+from regard.data.prepare import key_of
+from regard.errors import CheckpointError, DecodeError, Problem, RegardError, did_you_mean
 from regard.exchange.exchange import export_run, import_run
 from regard.layers.attention import with_int8
 from regard.models.base import Pooling, device_of
 from regard.recipes.recipe import load_recipe, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes
 from regard.runs.examples import examples_of, measured_on, noted
-from regard.runs.run import Run
+from regard.runs.run import Run, load_facts
 from regard.tasks.raw import Features
 from regard.tasks.raw import features as vectors_of
-from regard.tasks.task import Done, EncodedInputs, Given, Inputs, Note, Prediction, Task, summed, without_faults
-from regard.text.files import atomic_file, check_writable, open_text, write_file
+from regard.tasks.task import Done, EncodedInputs, Given, Inputs, Note, Prediction, Task, ignore, summed, without_faults
+from regard.text.files import GrowingFile, atomic_file, check_writable, open_text, write_file
 from regard.training.check import check
 from regard.training.train import train
 from regard.views.compare import compare
 from regard.views.diagnose import diagnose
 from regard.views.explain import explain
+from regard.views.files import PAGE, PICTURES, write_result
+from regard.views.search_record import SearchRecord
 from regard.views.show import show
 
 __all__ = [
     "Loaded", "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run",
-    "features", "import_run", "load", "load_recipe", "predict", "score", "shipped_recipes", "show", "train",
+    "features", "import_run", "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show",
+    "train",
 ]  # fmt: skip
 
 Precision = Literal["fp32", "bf16", "fp16", "int8"]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.float32}
 CHUNK = 4_000
 """Inputs that are decoded before their outputs are handed on."""
+PIECE = 1_000
+"""Inputs of a file of any length that one process is given at once, and that a crash may cost."""
+SHARE = 250
+"""Examples of an evaluation that a node of a cluster is given at once."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,16 @@ class Predictions(list[Prediction]):
         self.nbest = nbest
         """Outputs for each input, as the search was set."""
         self.notes = list(notes)
+        self.record: SearchRecord | None = None
+        """The whole search, if that was asked for."""
+
+    def lines(self, *, as_json: bool) -> Iterator[str]:
+        """One object of JSON for each, or the lines that people read."""
+        for prediction in self:
+            if as_json:
+                yield json.dumps(prediction.to_json(), ensure_ascii=False)
+            else:
+                yield from prediction.lines(self.nbest)
 
     def append_chunk(self, chunk: Predictions) -> None:
         self += chunk
@@ -93,7 +116,7 @@ def predict(
     length_penalty: float | None = None,
     prefix: str | None = None,
     prefixes: Sequence[str] | Path | None = None,
-    record: str | Path | None = None,
+    record: str | Path | bool = False,
     overwrite: bool = False,
     skip_bad: bool = False,
     overrides: Sequence[str] = (),
@@ -108,9 +131,9 @@ def predict(
     generator or another iterable has several. In a `file` there is one a line, or a row of a table with the run's
     columns. `story` is a file with the story that questions are about. Every output begins with `prefix`, or each with
     its own of `prefixes`, a list or a file of lines. `record` names a file for the whole search
-    (docs/search-record.md), a new one unless `overwrite`. Inputs that cannot be read are an InputError before any is
-    decoded; with `skip_bad` a `Skipped` stands for each. `progress` gets how many of all are done, `each` gets every
-    chunk of predictions, which the result then lacks.
+    (docs/search-record.md), a new one unless `overwrite`; where it is True the result alone has it. Inputs that cannot
+    be read are an InputError before any is decoded; with `skip_bad` a `Skipped` stands for each. `progress` gets how
+    many of all are done, `each` gets every chunk of predictions, which the result then lacks.
     """
     run = Run.open(run)
     given = _read_inputs(run.task, inputs, file, story, skip_bad=skip_bad)
@@ -118,8 +141,8 @@ def predict(
     if isinstance(prefixes, Path):
         prefixes = _read_prefixes(prefixes, len(given), prefix)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
-    refuse_search(run.task, {"--prefixes": prefixes, "--record": record})
-    if record is not None:
+    refuse_search(run.task, {"--prefixes": prefixes, "--record": record or None})
+    if not isinstance(record, bool):
         check_writable(Path(record), "--record", read, overwrite=overwrite)
     run = run.under(recipe)
     model = run.load_model(checkpoint, device)
@@ -128,11 +151,13 @@ def predict(
         encoded.readable()
     result = Predictions([], recipe.search.nbest)
     searches: list[dict[str, Any]] = []
-    for chunk in _chunks(run, model, given, encoded, record is not None, summed(progress, len(given))):
+    for chunk in _chunks(run, model, given, encoded, record is not False, summed(progress, len(given))):
         searches += [{"input": one.input, **one.search} for one in chunk if one.search is not None]
         (each or result.append_chunk)(chunk)
-    if record is not None:
-        _write_record(Path(record), run, searches)
+    if record is not False:
+        result.record = SearchRecord(str(run.folder), recipe.search, searches)
+        if not isinstance(record, bool):
+            _write_record(Path(record), result.record)
     return result
 
 
@@ -153,9 +178,148 @@ def _chunks(
         yield Predictions(chunk, run.recipe.search.nbest, run.task.notes(readable, predictions))
 
 
-def _write_record(path: Path, run: Run, searches: Sequence[object]) -> None:
-    content = {"run": str(run.folder), "search": run.recipe.search.model_dump(), "inputs": searches}
-    write_file(path, json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+# Files of any length
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What is to be written for a piece of a file, and what a user should know about it."""
+
+    content: bytes
+    inputs: int
+    skipped: list[Problem]
+    notes: list[Note]
+
+    def __len__(self) -> int:
+        return self.inputs
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A model in one of the processes that share work: on a core, or on a GPU of its own."""
+
+    run: Loaded
+    device: str
+
+    @property
+    def gpus(self) -> int:
+        return torch.cuda.device_count() if self.device in ("auto", "cuda") and not self.run.int8 else 0
+
+    def start(self, number: int, workers: int) -> None:
+        if self.gpus:
+            self.run.move_to(f"cuda:{number % self.gpus}")
+        elif workers > 1:
+            torch.set_num_threads(max(1, processors() // workers))
+
+
+@dataclass(frozen=True)
+class _Answering(_Placed):
+    """Predict for a piece of a file."""
+
+    skip_bad: bool
+    as_json: bool
+
+    def __call__(self, piece: list[FileInput]) -> Answered | RegardError:
+        """An error is returned: not every engine hands on what is raised."""
+        try:
+            chunk = self.run.predict(piece if self.skip_bad else without_faults(piece), skip_bad=self.skip_bad)
+        except RegardError as error:
+            return error
+        content = "".join(f"{line}\n" for line in chunk.lines(as_json=self.as_json))
+        return Answered(content.encode(errors="replace"), len(chunk), chunk.skipped, chunk.notes)
+
+
+def predict_file(
+    run: str | Path | Run,
+    file: str | Path,
+    out: str | Path,
+    *,
+    as_json: bool = False,
+    resume: bool = False,
+    overwrite: bool = False,
+    workers: int | str = "auto",
+    engine: Engine = "local",
+    address: str | None = None,
+    beam: int | None = None,
+    nbest: int | None = None,
+    length_penalty: float | None = None,
+    prefix: str | None = None,
+    skip_bad: bool = False,
+    overrides: Sequence[str] = (),
+    checkpoint: str = "best",
+    device: str = "auto",
+    precision: Precision = "fp32",
+    each: Callable[[Answered], None] = lambda answered: None,
+) -> int:
+    """Predict for every input of a file of any length, into the file `out`, in their order. Returns how many.
+
+    `out` has JSON Lines if its name ends in .jsonl, or with `as_json`. Until it is complete it is called NAME.partial;
+    after a crash, `resume` continues it, without an input twice or missing. `workers` is the number of processes: auto
+    is one a core, or one a GPU. The engine `ray` computes on a Ray cluster: that at `address`, or one on this machine.
+    An input that cannot be read is an InputError after what stands before it was written, or a `Skipped` with
+    `skip_bad`. `each` gets what was written, piece by piece.
+    """
+    most = chosen_workers(workers, engine, address)
+    run, out = Run.open(run), Path(out)
+    open_text(str(file), Path())
+    check_writable(out, "--out", [file], overwrite=overwrite)
+    recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
+    as_json = as_json or out.suffix == ".jsonl"
+    about = {
+        "RUN": key_of(load_facts(run.checkpoint(checkpoint))), "search": recipe.search.model_dump(mode="json"),
+        "--precision": precision, "--json": as_json, "--skip-bad": skip_bad, "regard": PIECE,
+    }  # fmt: skip
+    inputs = run.task.gather(run.task.file_inputs(file, skip_bad=skip_bad))
+    here = engine == "local" and not torch.cuda.is_available()
+    loaded = load(run.under(recipe), checkpoint=checkpoint, device=device if here else "cpu", precision=precision)
+    work = _Answering(loaded, device, skip_bad, as_json)
+    with closing(GrowingFile(out, about, resume=resume, overwrite=overwrite)) as grown:
+        done, digests = grown.done.get("inputs", 0), list[int]()  # checksums of all inputs up to each piece
+        pieces = _pieces(inputs, grown, digests)
+        if engine == "ray":
+            answers = over_cluster(work, pieces, address, most)
+        else:  # of an Apple computer the GPU is used already
+            on_cpu = device_of(loaded.load_model()).type == "cpu"
+            answers = in_order(work, pieces, (most or work.gpus or processors()) if on_cpu else 1)
+        for answered in answers:
+            if isinstance(answered, RegardError):
+                raise answered
+            done += answered.inputs
+            grown.append(answered.content, {"inputs": done, "digest": digests.pop(0)})
+            each(answered)
+        grown.complete()
+    return done
+
+
+def _pieces(inputs: Iterable[FileInput], grown: GrowingFile, digests: list[int]) -> Iterator[list[FileInput]]:
+    """The inputs that are left to predict for; `digests` gets a checksum of all up to each piece.
+
+    Where the first ones, whose outputs are there already, are others than they were, nothing can be continued.
+    """
+    before, inputs = grown.done.get("inputs", 0), iter(inputs)
+    digest = 0
+    for one in islice(inputs, before):
+        digest = _digest(one, digest)
+    if digest != grown.done.get("digest", 0):
+        what = f"its first {before:,} inputs have changed"
+        raise DecodeError(what, where="--file", hint=f"put the file back, or --overwrite {grown.partial}")
+    while piece := list(islice(inputs, PIECE)):
+        for one in piece:
+            digest = _digest(one, digest)
+        digests.append(digest)
+        yield piece
+
+
+def _digest(one: FileInput, before: int) -> int:
+    return zlib.crc32(f"{one.text}\n".encode(errors="surrogateescape"), before)
+
+
+def _write_record(path: Path, record: SearchRecord) -> None:
+    """As a page or a picture if the suffix says so, else as JSON."""
+    if path.suffix.lower() in (*PAGE, *PICTURES):
+        write_result(record, path)
+    else:
+        write_file(path, json.dumps(record.to_json(), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
 
 
 def _read_inputs(
@@ -177,7 +341,7 @@ def _read_inputs(
     if not isinstance(inputs, list) or not all(isinstance(one, FileInput) for one in inputs):
         told = [] if story is None else task.read_story(story, skip_bad=skip_bad)
         if file is not None:
-            lines = task.file_inputs(file, skip_bad=skip_bad)
+            lines = list(task.file_inputs(file, skip_bad=skip_bad))
         elif told:  # a problem of a question about a story may be in either
             lines = [line._replace(place=f"{told[-1].place}, {line.place}") for line in lines]
         given = list(task.gather(lines, told))
@@ -280,6 +444,8 @@ def evaluate(
     device: str | None = None,
     predictions: str | Path | None = None,
     overwrite: bool = False,
+    engine: Engine = "local",
+    address: str | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
     """The task's metrics on a split or on files, and which of them it was.
@@ -287,8 +453,13 @@ def evaluate(
     Where the task has an answer for each example, all are written to the file `predictions`, and the wrong ones to
     another file beside it. Default: in the run folder, predictions.jsonl or, on files or another split than `evaluate`
     chooses by itself, predictions.NAME.jsonl. Files that were named and exist need `overwrite`.
+    The engine `ray` shares the examples out to a Ray cluster: that at `address`, or one on this machine.
     """
+    chosen_workers("auto", engine, address)
     run = Run.open(run)
+    if engine == "ray" and not run.task.shares_examples:
+        what = f"the examples of {run.recipe.task} cannot be shared out"
+        raise DecodeError(what, where="--engine", hint="leave it out")
     named = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
     usual = (None, "validation" if run.recipe.data.test is None else "test")
     name = f".{Path(named[0]).name.partition('.')[0]}" if named else "" if split in usual else f".{split}"
@@ -297,7 +468,7 @@ def evaluate(
         check_writable(path, "--predictions", [*named, *run.recipe_values], overwrite=overwrite or predictions is None)
     found = measure(
         run, split=split, files=named, beam=beam, length_penalty=length_penalty, overrides=overrides,
-        checkpoint=checkpoint, device=device, progress=progress,
+        checkpoint=checkpoint, device=device, engine=engine, address=address, progress=progress,
     )  # fmt: skip
     return with_predictions_written(found, file, named=predictions is not None)
 
@@ -312,14 +483,36 @@ def measure(
     overrides: Sequence[str] = (),
     checkpoint: str | None = None,
     device: str | None = None,
+    engine: Engine = "local",
+    address: str | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
     """The same, with the predictions themselves instead of the files that they are written to."""
     run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
     examples = examples_of(run, split, files)
-    model = run.load_model(checkpoint, device)
-    metrics = run.task.evaluate(model, examples, summed(progress, len(examples)))
+    done = summed(progress, len(examples))
+    if engine == "ray":
+        loaded = run if isinstance(run, Loaded) else load(run, checkpoint=checkpoint or "best", device="cpu")
+        work = _Measuring(loaded, device or "auto")
+        pieces = (examples.apart(range(len(examples))[row : row + SHARE]) for row in range(0, len(examples), SHARE))
+        metrics = run.task.evaluated(examples, [*_counted(over_cluster(work, pieces, address, None), done)])
+    else:
+        metrics = run.task.evaluate(run.load_model(checkpoint, device), examples, done)
     return noted(measured_on(run, split, files), metrics)
+
+
+@dataclass(frozen=True)
+class _Measuring(_Placed):
+    """Compute what an evaluation needs of some examples."""
+
+    def __call__(self, piece: Dataset) -> tuple[int, Any]:
+        return len(piece), self.run.task.computed(self.run.load_model(), piece, ignore)
+
+
+def _counted(parts: Iterable[tuple[int, Any]], progress: Done) -> Iterator[Any]:
+    for count, part in parts:
+        progress(count)
+        yield part
 
 
 def _errors_beside(file: Path) -> Path:
@@ -367,7 +560,12 @@ class Loaded(Run):
             except (AttributeError, RuntimeError):
                 raise DecodeError("this build of torch has no 8 bits", where="precision", hint="give fp32") from None
         self._of = {"checkpoint": checkpoint, "device": device}
+        self.int8 = precision == "int8"
         vars(self).update(vars(run))
+
+    def move_to(self, device: str) -> None:
+        """Compute there from now on."""
+        self._model = self._model.to(device)
 
     def load_model(self, checkpoint: str | None = None, device: str | None = None) -> Any:
         """The model; another checkpoint or device than what it was loaded with is refused."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -26,9 +27,9 @@ from regard.console import (
     STORY_HINT,
     Answers,
     answer_lines,
-    arguments,
     bar,
     complain,
+    gathered,
     note,
     read_story,
     refuse_standard_input,
@@ -40,10 +41,10 @@ from regard.console import (
     typed_by,
     written_out,
 )
-from regard.errors import TEXT, DecodeError, Problem, RegardError, import_extra, printable, short
+from regard.errors import TEXT, DecodeError, InputError, Problem, RegardError, import_extra, printable, short
 
 if TYPE_CHECKING:
-    from regard.api import Loaded
+    from regard.api import Answered, Loaded
     from regard.data.file_inputs import FileInput
     from regard.runs import Run
     from regard.tasks.task import Task
@@ -175,8 +176,9 @@ def train(
     except RegardError as error:
         if first_process or getattr(error, "__notes__", None):
             raise
-        time.sleep(PATIENCE)  # the first process reports the same error
-        raise typer.Exit(2) from None
+        time.sleep(PATIENCE)  # in this time the first process reports the same error and ends all; else it has none
+        where = f"process {os.environ['RANK']} ({platform.node()})"
+        raise RegardError(problems=[Problem(where, "has an error of its own"), *error.problems]) from None
 
 
 def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: bool) -> None:
@@ -222,7 +224,11 @@ PrefixesOption = Annotated[
 ]
 RecordOption = Annotated[
     Path | None,
-    Option("--record", metavar="FILE", help="Write every step of the search as JSON: what was kept, and why."),
+    Option(
+        "--record",
+        metavar="FILE",
+        help="Write every step of the search, what was kept and why: .json; a tree: .html, .svg, .png; - prints it.",
+    ),
 ]
 SkipBadOption = Annotated[
     bool,
@@ -245,6 +251,23 @@ PoolingOption = Annotated[
     str | None, Option("--pooling", help="One vector per text for --features: mean, first or last. Default: per token.")
 ]
 NormalizeOption = Annotated[bool, Option("--normalize", help="Scale each vector of --features to length 1.")]
+OutputOption = Annotated[
+    Path | None,
+    Option(
+        "--out",
+        help="Write the outputs for --file to this file, in their order: JSON Lines if it ends in .jsonl, or with "
+        "--json. For files of any length; while it grows it is called NAME.partial.",
+    ),
+]
+ResumeOption = Annotated[bool, Option("--resume", help="Continue an --out that was interrupted.")]
+WorkersOption = Annotated[
+    str, Option("--workers", help="Processes that predict for --out: auto (one a core or GPU) or a number.")
+]
+EngineOption = Annotated[str, Option("--engine", help="local (this machine), or ray: every node of a Ray cluster.")]
+AddressOption = Annotated[
+    str | None,
+    Option("--address", help="The cluster: HOST:PORT, or auto. Default: a new one on this machine."),
+]
 JsonLinesOption = Annotated[bool, Option("--json", help="Print JSON Lines: one object per input.")]
 
 
@@ -270,6 +293,11 @@ def predict(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "fp32",
+    out: OutputOption = None,
+    resume: ResumeOption = False,
+    workers: WorkersOption = "auto",
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     as_json: JsonLinesOption = False,
 ) -> None:
     """Apply a run to texts: given as arguments, in a file, or on standard input. The order is kept.
@@ -280,31 +308,73 @@ def predict(
     """
     typed = bool(inputs) and inputs != ["-"]
     _check_inputs(typed, file, story, prefix, skip_bad)
-    chosen: dict[str, Any] = {"layer": layer, "pooling": pooling, "normalize": normalize or None}
+    vectors = {"layer": layer, "pooling": pooling, "normalize": normalize or None}
+    chosen: dict[str, Any] = {name: value for name, value in vectors.items() if value is not None}
     _check_features(features, chosen, story)
-    opened, answers = _opened(run, checkpoint, device, precision), Answers(as_json)
     source = dict[str, Any](file=file, overwrite=overwrite, skip_bad=skip_bad, checkpoint=checkpoint, device=device)
-    search: dict[str, Any] = {
-        "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "overrides": settings or [],
-        "prefix": prefix[0] if prefix else None,
-    }  # fmt: skip
+    search = dict[str, Any](beam=beam, nbest=nbest, length_penalty=length_penalty, overrides=settings or [])
+    search["prefix"] = prefix[0] if prefix else None
+    parallel = {"resume": resume, "workers": workers, "engine": engine, "address": address}
+    _check_out(out, file, {"features": features, "record": record, "prefixes": prefixes, "story": story}, parallel)
+    if out is not None:
+        _predict_file(run, out, as_json, precision=precision, **source, **search, **parallel)
+        return
+    opened, answers = _opened(run, checkpoint, device, precision), Answers(as_json)
     told, asks = ([], True) if file else read_story(opened.task, story, skip_bad=skip_bad)
     reads, whole = not typed and (bool(inputs) or not asks), any((features, prefixes, record))
-    given: list[FileInput] | None = None
-    if typed or (reads and whole):
-        parts = [arguments(inputs or [], told)] if typed else standard_input(needed=not told, skip_bad=skip_bad)
-        given = list(opened.task.gather(typed_by(opened.task, chain.from_iterable(parts)), told))
+    given = gathered(opened.task, inputs if typed else None, told, skip_bad) if typed or (reads and whole) else None
     with answers.explaining(typed), bar("writing", shown=file is not None and not sys.stdout.isatty()) as move:
         if features is not None:
-            options = {name: value for name, value in chosen.items() if value is not None}
-            answers.show_features(regard.features(opened, given, out=features, **source, **options), features)
+            answers.show_features(regard.features(opened, given, out=features, **source, **chosen), features)
         elif reads and not whole:
             answer_lines(_loaded(opened, checkpoint, device, search), answers, told, skip_bad=skip_bad)
         else:
-            regard.predict(
-                opened, given, story=story, prefixes=prefixes, record=record, progress=partial(move, "writing"),
-                each=answers.show, **source, **search,
-            )  # fmt: skip
+            shown = str(record) == "-"
+            options = dict[str, Any](
+                story=story, prefixes=prefixes, record=shown or record or False, **source, **search
+            )
+            found = regard.predict(opened, given, progress=partial(move, "writing"), each=answers.show, **options)
+            if shown and found.record is not None:
+                show_report(found.record, None, as_json=False)
+
+
+def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
+    """Say how many outputs were written, also where it ends early: `--resume` continues then."""
+    answers, written = Answers(as_json), 0
+    with bar("writing", shown=True) as move:
+
+        def each(answered: Answered) -> None:
+            nonlocal written
+            written += len(answered)
+            answers.add(answered)
+            move(f"{written:,} written", 0, 0)
+
+        try:
+            inputs = regard.predict_file(run, out=out, as_json=as_json, each=each, **options)
+        except (KeyboardInterrupt, InputError) as error:
+            kept = Problem(f"{out}.partial", f"{written:,} outputs were written by now", "--resume continues it")
+            if isinstance(error, KeyboardInterrupt):
+                complain([kept])
+                raise typer.Exit(130) from None
+            skip = Problem("", "--skip-bad leaves such lines out, with an empty output for each")
+            raise DecodeError(problems=[*error.problems, skip, kept]) from None
+    answers.conclude()
+    say(f"written: {out}, {inputs:,} outputs")
+
+
+def _check_out(
+    out: Path | None, file: Path | None, at_once: Mapping[str, object], parallel: Mapping[str, object]
+) -> None:
+    """Refuse options that do not go together with --out, or only with it."""
+    if out is None:
+        for option in (option for option, value in parallel.items() if value not in (None, False, "auto", "local")):
+            what, hint = "it is for the outputs of a file", "give --file and --out, too"
+            raise DecodeError(what, where=f"--{option}", hint=hint)
+        return
+    if file is None:
+        raise DecodeError("it holds the outputs of a file", where="--out", hint="give --file; or use > FILE")
+    for option in (option for option, value in at_once.items() if value is not None):
+        raise DecodeError("it needs all inputs at once", where=f"--{option}", hint="leave out it or --out")
 
 
 app.command("predict")(predict)
@@ -354,14 +424,13 @@ def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: li
 def _check_features(features: Path | None, chosen: Mapping[str, object], story: Path | None) -> None:
     """Refuse options that do not go together with --features, or only with it."""
     if features is None:
-        for option, value in chosen.items():
-            if value is not None:
-                what = "it chooses the vectors that --features writes"
-                raise DecodeError(what, where=f"--{option}", hint="give --features FILE, too")
+        for option in chosen:
+            what = "it chooses the vectors that --features writes"
+            raise DecodeError(what, where=f"--{option}", hint="give --features FILE, too")
         return
     if story is not None:
         raise DecodeError("a story has no vectors", where="--story", hint="leave it out")
-    if chosen["pooling"] not in (None, "mean", "first", "last"):
+    if chosen.get("pooling") not in (None, "mean", "first", "last"):
         what = f"there is no pooling {chosen['pooling']!r}"
         raise DecodeError(what, where="--pooling", hint="allowed: mean, first, last")
 
@@ -392,6 +461,8 @@ def evaluate(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "fp32",
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compute the task's metrics on a split or a file: BLEU, ROUGE, perplexity, accuracy, F1, correlations."""
@@ -399,7 +470,8 @@ def evaluate(
         metrics = regard.evaluate(
             _opened(run, checkpoint, device, precision), split=split, files=file or [], beam=beam,
             length_penalty=length_penalty, overrides=settings or [], checkpoint=checkpoint, device=device,
-            predictions=predictions, overwrite=overwrite, progress=partial(move, "writing"),
+            predictions=predictions, overwrite=overwrite, engine=cast("Any", engine), address=address,
+            progress=partial(move, "writing"),
         )  # fmt: skip
     if as_json:
         show_json(metrics)
@@ -801,7 +873,7 @@ def studio(
     folders = partial(dict, given) if runs else partial(_run_folders, root)
     if not folders():
         note(f"there is no run in the folder {root} yet: train one in the page, or with 'regard train'")
-    answer(Runs(how, folders=folders, device=device), how, page=True, browse=browser)
+    answer(Runs(how, folders=folders, device=device), how, root=root, browse=browser)
 
 
 def _expect_server(command: str) -> None:

@@ -12,13 +12,14 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BufferedIOBase, TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from regard.errors import DecodeError, InputError, Problem, RegardError, printable
 
 if TYPE_CHECKING:
-    from regard.api import Loaded, Predictions
+    from regard.api import Answered, Loaded, Predictions
     from regard.data.file_inputs import FileInput
     from regard.runs.examples import Progress
     from regard.tasks.raw import Features
@@ -132,6 +133,12 @@ def typed_by(task: Task, lines: Iterable[FileInput]) -> Iterator[FileInput]:
     return (task.typed_input(line.text, line.place) for line in lines)
 
 
+def gathered(task: Task, texts: Iterable[str] | None, told: Sequence[FileInput], skip_bad: bool) -> list[FileInput]:
+    """The inputs in texts as they were typed, or in all of standard input."""
+    parts = standard_input(needed=not told, skip_bad=skip_bad) if texts is None else [arguments(texts, told)]
+    return list(task.gather(typed_by(task, chain.from_iterable(parts)), told))
+
+
 def refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
     if str(file) == "-":
         raise DecodeError("standard input is not read here", where=option, hint=hint)
@@ -167,27 +174,48 @@ def typed_lines(prompt: str) -> Iterator[str]:
 # Predictions
 
 
+class First:
+    """The first of very many, and how many there were."""
+
+    def __init__(self) -> None:
+        self.first: object = None
+        self.count = 0
+
+    def add(self, one: object) -> None:
+        self.first = self.first if self.count else one
+        self.count += 1
+
+
 class Answers:
     """Prints predictions as they come, then how many inputs were skipped, and the notes."""
 
     def __init__(self, as_json: bool, prompt: str = "> ", begin: str = "") -> None:
         self.prompt, self._begin, self._as_json = prompt, begin, as_json
-        self._count, self._skipped, self._notes = 0, list[Problem](), list["Note"]()
+        self._count = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._skipped, self._notes = First(), {"unknown": First(), "length": First()}
 
     def show(self, chunk: Predictions) -> None:
-        for prediction in chunk:
-            if self._as_json:
-                show_json(prediction.to_json())
-                continue
-            for line in prediction.lines(chunk.nbest):
-                print(self._begin + line, flush=True)
+        for line in chunk.lines(as_json=self._as_json):
+            print(("" if self._as_json else self._begin) + line, flush=True)
+        self.add(chunk)
+
+    def add(self, chunk: Predictions | Answered) -> None:
         self._count += len(chunk)
-        self._skipped += chunk.skipped
-        self._notes += chunk.notes
+        self._remember(chunk.skipped, chunk.notes)
+
+    def _remember(self, skipped: Sequence[Problem], notes: Sequence[Note]) -> None:
+        for problem in skipped:
+            self._skipped.add(problem)
+        for note in notes:
+            self._notes[note.kind].add(note)
 
     def show_features(self, vectors: Features, out: Path) -> None:
         rows, width = vectors.vectors.shape
-        self._count, self._skipped, self._notes = len(vectors.inputs), [*vectors.skipped], [*vectors.notes]
+        self._count = len(vectors.inputs)
+        self._remember(vectors.skipped, vectors.notes)
         if self._as_json:
             show_json({"features": str(out), "vectors": rows, "width": width, "inputs": self._count})
         else:
@@ -207,11 +235,13 @@ class Answers:
         self.conclude()
 
     def conclude(self) -> None:
-        if self._skipped:
-            first, skipped = self._skipped[0], len(self._skipped)
+        if self._skipped.count:
+            first, skipped = self._skipped.first, self._skipped.count
             say(f"skipped {skipped:,} of {self._count:,} inputs; the first: {first}", sys.stderr)
-        show_notes(self._notes)
-        self._skipped, self._notes = [], []
+        for tally in self._notes.values():
+            if tally.count:
+                note(f"{tally.first}" + (f", and so for {tally.count - 1:,} more" if tally.count > 1 else ""))
+        self._reset()
 
 
 def answer_lines(run: Loaded, answers: Answers, told: Sequence[FileInput] = (), *, skip_bad: bool = False) -> None:
@@ -246,11 +276,3 @@ def answer_lines(run: Loaded, answers: Answers, told: Sequence[FileInput] = (), 
             ready.append(one)
         if ready:
             answer()
-
-
-def show_notes(notes: Iterable[Note]) -> None:
-    """The first note of each kind, and how many more there are."""
-    for kind in ("unknown", "length"):
-        texts = [note.text for note in notes if note.kind == kind]
-        if texts:
-            note(texts[0] + (f", and so for {len(texts) - 1:,} more" if len(texts) > 1 else ""))

@@ -192,7 +192,7 @@ def test_fields_by_hand() -> None:
         "count": ("whole number, 2 or more", "required"),
     }
     assert SCRIPT["one_line"](Inner.__doc__) == "One thing in two lines."
-    assert SCRIPT["one_line"](str(fields["share"].description)) == "A part \\| of it."
+    assert SCRIPT["one_line"](SCRIPT["help_texts"](Inner)["share"]) == "A part \\| of it."
 
 
 @pytest.mark.parametrize("name", READMES)

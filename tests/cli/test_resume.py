@@ -49,7 +49,7 @@ MODELS: dict[str, Tree] = {
 }  # fmt: skip
 EVERYTHING: Tree = {
     "steps": 24, "accumulate": 2, "ema": 0.9, "schedule": "plateau", "plateau_patience": 0, "learning_rate": 0.05,
-    "average": 3, "keep_best": 2, "validate_every": 6, "checkpoint_every": 4, "log_every": 3, "decode": 4,
+    "average": 3, "keep_best": 2, "validate_every": 6, "checkpoint_every": 4, "log_every": 3, "decode": 1,
     "teacher_forcing": 0.8,
 }  # fmt: skip
 """All that has a state of its own, at a rate high enough to make the plateau act."""
@@ -224,38 +224,36 @@ def wait_for(process: BaseProcess | subprocess.Popen[str], happened: Callable[[]
     while not happened():
         assert alive(), "the process ended too soon"
         assert time.monotonic() < end, "it never happened"
+        time.sleep(0.005)  # the process needs the core more
 
 
 # Ctrl-C
 
 
-@pytest.mark.parametrize("asked_by", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(
-    tiny_recipe: Tree, tmp_path: Path, asked_by: signal.Signals
-) -> None:
+def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(tiny_recipe: Tree, tmp_path: Path) -> None:
     """In a command of its own; `timeout`, containers and job schedulers send SIGTERM.
 
     The checkpoint it saves out of turn must not enter the average of the last three.
     """
-    changes: Tree = EVERYTHING | {"steps": 80, "validate_every": 20, "checkpoint_every": 20, "log_every": 1}
+    changes: Tree = EVERYTHING | {"steps": 40, "validate_every": 10, "checkpoint_every": 10, "log_every": 1}
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau", **changes)
     expected = train(recipe, out=tmp_path / "uninterrupted", quiet=True)
-    run = tmp_path / "run"
-    arguments = [sys.executable, "-m", "regard.cli", "train", str(recipe), "--out", str(run)]
-    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    wait_for(
-        process, lambda: (run / "metrics.jsonl").exists() and b'"step": 42,' in (run / "metrics.jsonl").read_bytes()
-    )
-    process.send_signal(asked_by)
-    _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
-    assert "--resume" in said.splitlines()[-1]
-    assert "Traceback" not in said
-    stopped = int((run / "last").read_text().removeprefix("step-"))
-    assert 42 <= stopped < 80
-    assert f"interrupted and saved at step {stopped}" in said
-    train(recipe, out=run, resume=True, quiet=True)
-    assert_same(Run.open(run), expected)
+    for asked_by in (signal.SIGINT, signal.SIGTERM):
+        run = tmp_path / asked_by.name
+        command = [sys.executable, "-m", "regard.cli", "train", str(recipe), "--out", str(run)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        log = run / "metrics.jsonl"
+        wait_for(process, lambda log=log: log.exists() and b'"step": 22,' in log.read_bytes())
+        process.send_signal(asked_by)
+        _, said = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 130
+        assert "--resume" in said.splitlines()[-1]
+        assert "Traceback" not in said
+        stopped = int((run / "last").read_text().removeprefix("step-"))
+        assert 22 <= stopped < 40
+        assert f"interrupted and saved at step {stopped}" in said
+        train(recipe, out=run, resume=True, quiet=True)
+        assert_same(Run.open(run), expected)
 
 
 @pytest.mark.parametrize("ignored", [False, True])

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from command_line import fail, succeed, write
 from model_cases import tokens_of
 from places import ROOT
-from regard import predict
+from regard import load, predict
 from regard.search.config import SearchConfig
 from regard.search.decode import BEYOND, NOT_DRAWN, SETTLED, Recorder, search
 from regard.search.hypotheses import Hypothesis
 from regard.search.rules import BannedTexts, Constraints
 from regard.text.vocabularies import END
+from regard.views.search_errors import Outcome
+from regard.views.search_record import Reference, follow_reference, ranking, search_tree
 from toy_models import Toy, table_toy
 
 A, B, C, D = 4, 5, 6, 7
@@ -170,6 +172,58 @@ def test_the_file_holds_what_was_asked_and_what_was_given_under_the_documented_k
         assert f"| `{key}` |" in documented
     for word in (BEYOND, NOT_DRAWN, SETTLED, "kept", "finished", "pruned", "ruled out", "repeated n-gram", "banned"):
         assert word in documented
+
+
+def test_the_tree_of_a_search_by_hand() -> None:
+    """The search of `test_a_search_by_hand`: its branches, where they are drawn, and the way of a reference."""
+    model = table_toy(7, {A: 0.5, END: 0.3, B: 0.2}, (A, {B: 0.6, END: 0.4}), (B, {END: 0.9, A: 0.1}))
+    _, [record] = recorded(model, [[A, END]], SearchConfig(beam=2, nbest=2, normalisation="none"))
+    tree = search_tree(record)
+    assert [(one.parent, one.depth, one.label, one.value, one.tone) for one in tree.branches] == [
+        (None, 1, "A", "-0.69", ""), (None, 1, ">", "-1.20", "good"), (None, 1, "B", "-1.61", "muted"),
+        (0, 2, "B", "-1.20", ""), (0, 2, ">", "-1.61", "muted"),
+        (3, 3, ">", "-1.31", ""), (3, 3, "A", "-3.51", "muted"),
+    ]  # fmt: skip
+    assert tree.rows == [1.25, 3.0, 4.0, 0.5, 2.0, 0.0, 1.0]
+    assert tree.branches[2].note == f"log P -1.609, in all -1.609, rank 3; pruned: {BEYOND}"
+    for tokens, marked in (("B>", {2}), ("AB>", {0, 3, 5}), ("ABA>", {0, 3, 6}), ("AA>", {0, 7})):
+        reference = Reference(list(tokens), [-1.0] * len(tokens), -1.0, -1.0, Outcome("fell", 2, 9, 1))
+        branches = search_tree(record, reference).branches
+        assert {place for place, one in enumerate(branches) if one.marked} == {n - (n == 7 and 2) for n in marked}
+    assert (branches[5].label, branches[5].value, branches[5].parent) == ("A", "-2.00", 0)
+    table = [[cell.text for cell in row] for row in ranking(record).cells]
+    assert table == [["1", "1", "-1.204", "-1.204", "1", ">"], ["2", "2", "-1.309", "-1.309", "3", "AB>"]]
+
+
+def test_a_record_as_a_page_a_picture_and_in_the_terminal(tiny_run: Path, tmp_path: Path) -> None:
+    arguments = ("predict", tiny_run, "a b <b>", "--beam", 2, "--set", "search.max_length=4", "--record")
+    assert "├── " in (out := succeed(*arguments, "-").out)
+    assert " ✓" in out
+    assert "rank by log P" in out
+    succeed(*arguments, tmp_path / "tree.html")
+    page = (tmp_path / "tree.html").read_text(encoding="utf-8")
+    assert 'data-kind="tree"' in page
+    assert "<b>" not in page.partition("<style>")[0]
+    pytest.importorskip("matplotlib")
+    succeed(*arguments, tmp_path / "tree.svg")
+    assert (tmp_path / "tree.svg").read_text(encoding="utf-8").count("<text") > 8
+    [own] = found = predict(tiny_run, ["a b"], record=True)
+    assert found.record is not None
+    assert found.record.inputs[0]["ranking"][0]["output"] == own.output
+
+
+def test_where_a_reference_leaves_the_beam(tiny_run: Path) -> None:
+    """What the search gives is finished; a reference that it does not give fell at the step that the record shows."""
+    run = load(tiny_run, ["search.beam=2", "search.max_length=8"], device="cpu")
+    [best] = found = run.predict(["a b"], record=True)
+    model, [record] = run.load_model(), found.record.inputs
+    won = follow_reference(run, model, "a b", best.output)
+    assert (won.outcome.kind, won.score) == ("finished", pytest.approx(best.to_json()["score"], abs=1e-5))
+    lost = follow_reference(run, model, "a b", "e d")
+    assert lost.outcome.kind == "fell"
+    assert sum(lost.token_scores) == pytest.approx(lost.score, abs=1e-5)
+    marked = [one for one in search_tree(record, lost).branches if one.marked]
+    assert (len(marked), marked[-1].tone, marked[-1].depth) == (lost.outcome.step, "muted", lost.outcome.step)
 
 
 def test_prefixes_of_the_command_line(tiny_run: Path, tmp_path: Path) -> None:

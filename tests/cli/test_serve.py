@@ -79,11 +79,25 @@ def test_routes_answer_as_the_functions_do(client: Any, loaded: Any) -> None:
     assert client.post("/steps", json={"input": "a b", "scores": [1.0]}).status_code == 422
 
 
+def test_a_search_and_where_its_reference_fell(client: Any, loaded: Any) -> None:
+    found = client.post("/search", json={"input": "a b", "beam": 3, "normalisation": "none", "reference": "c d"}).json()
+    expected = loaded.predict(["a b"], beam=3, nbest=3, overrides=["search.normalisation=none"], record=True).record
+    assert found["inputs"] == json.loads(json.dumps(expected.to_json()["inputs"]))
+    assert (found["run"], found["reference"]["tokens"]) == ("tiny", ["c", "▁", "d", "</s>"])
+    assert found["reference"]["outcome"]["kind"] == "fell"
+    tree = found["report"]["sections"][0]["parts"][0]
+    assert [one["marked"] for one in tree["branches"]].count(True) == found["reference"]["outcome"]["step"]
+
+
 def test_what_is_there(client: Any, loaded: Any) -> None:
     assert client.get("/health").json() == {"status": "ok", "runs": ["tiny"]}
     [listed] = client.get("/runs").json()
     shown = client.get("/runs/tiny").json()
-    assert shown == {**listed, "recipe": json.loads(json.dumps(loaded.recipe.model_dump()))}
+    recipe = json.loads(json.dumps(loaded.recipe.model_dump()))
+    inputs = {"inputs": ["source"], "writes": "target", "examples": shown["examples"]}
+    assert shown == {**listed, **inputs, "recipe": recipe}
+    last = json.loads((loaded.folder / "metrics.jsonl").read_text().splitlines()[-1])
+    assert shown["examples"] == [sample["source"] for sample in last["samples"]] != []
     assert (listed["task"], listed["model"], listed["metrics"][0].keys()) == (
         "translation",
         "bahdanau",
@@ -185,6 +199,11 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/predict", b'{"inputs": ["\\ud800"], "skip_bad": true}', 422, "half of a surrogate pair"),
     ("/predict", b'{"inputs": ["a"], "length_penalty": NaN}', 422, "length_penalty"),
     ("/explain", {"input": "a b", "view": "../x"}, 422, "body.view"),
+    ("/search", {"input": "a", "beam": 17}, 422, "less than or equal to 16"),
+    ("/search", {"input": "a", "normalisation": "../x"}, 422, "body.normalisation"),
+    ("/search", {"input": "a", "reference": "</>"}, 422, "unknown to the tokenizer"),
+    ("/steps", {"input": "a b", "scores": ["x"]}, 422, "body.scores.0"),
+    ("/steps", {"input": "a b", "step": 99}, 422, "there is no step 99"),
     ("/features", {"inputs": ["a"]}, 422, "has no vectors of a single text"),
     ("/runs/none/predict", {"inputs": ["a"]}, 404, "there is no run of this name"),
     ("/runs/..%2Ftiny/predict", {"inputs": ["a"]}, 404, "Not Found"),
@@ -344,6 +363,41 @@ def test_the_command(tiny_run: Path) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_killed_server_loses_no_answered_request(tiny_run: Path, loaded: Any) -> None:
+    """Two servers behind a balancer that asks the other one where a connection breaks (docs/serving.md)."""
+    httpx = pytest.importorskip("httpx2")
+    short = ["search.max_length=6"]
+    command = [sys.executable, "-m", "regard.cli", "serve", str(tiny_run), "--port", "0", "--set", *short]
+    servers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    answered, lock = [0, 0], threading.Lock()
+    try:
+        addresses = [server.stdout.readline().split()[-1] for server in servers if server.stdout]
+
+        def ask(number: int) -> str:
+            for place in (number % 2, 1 - number % 2):
+                try:
+                    answer = httpx.post(f"{addresses[place]}/predict", json={"inputs": [LETTERS[number]]}, timeout=60)
+                except httpx.TransportError:
+                    continue
+                with lock:
+                    answered[place] += 1
+                    if sum(answered) == 20:
+                        servers[0].kill()  # with requests in its queue
+                return str(answer.json()["predictions"][0]["output"])
+            raise AssertionError("no server answers")
+
+        with ThreadPoolExecutor(8) as pool:
+            outputs = list(pool.map(ask, range(len(LETTERS))))
+        assert servers[0].wait(60) == -signal.SIGKILL
+    finally:
+        for server in servers:
+            server.kill()
+            server.communicate()
+    assert answered[0] > 0
+    assert sum(answered) == len(LETTERS)
+    assert outputs == [one.output for one in loaded.predict(LETTERS, overrides=short)]
 
 
 def test_mistakes_of_the_command(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

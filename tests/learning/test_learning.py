@@ -8,8 +8,8 @@ score, reach and cell besides learns short sequences; with the window of local_m
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import pairwise, product
+from collections.abc import Callable, Sequence
+from itertools import islice, pairwise, product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,12 +19,12 @@ import pytest
 import regard
 from command_line import succeed, write
 from regard.config import write_yaml
-from regard.data.corpora import generate
+from regard.data.corpora import Part, generate
 from regard.models import MODELS as KINDS
 
 THREE_STEPS = (
-    {"kind": "self_attention", "width": 64, "heads": 2, "decoder_layers": 2, "feed_forward": 128},
-    {"steps": 500, "learning_rate": 8e-3, "warmup": 60},
+    {"kind": "self_attention", "width": 48, "heads": 2, "decoder_layers": 2, "feed_forward": 96},
+    {"steps": 250, "learning_rate": 8e-3, "warmup": 40},
 )
 MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "rnn": (
@@ -33,25 +33,27 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "bahdanau": (
         {"kind": "bahdanau", "embedding": 32, "hidden": 64, "attention": 64},
-        {"steps": 250, "learning_rate": 7e-3, "warmup": 30},
+        {"steps": 200, "learning_rate": 7e-3, "warmup": 30},
     ),
     "luong": (
         {"kind": "luong", "embedding": 32, "hidden": 64, "input_feeding": False},
-        {"steps": 350, "learning_rate": 1e-2, "warmup": 30},
+        {"steps": 250, "learning_rate": 1e-2, "warmup": 30},
     ),
     "luong-local-p": (
         {"kind": "luong", "embedding": 32, "hidden": 64, "reach": "local_p", "window": 5},
-        {"steps": 450, "learning_rate": 1e-2, "warmup": 30},
+        {"steps": 200, "learning_rate": 1e-2, "warmup": 30},
     ),
     "self-attention-plain": (THREE_STEPS[0] | {"encoder": "plain"}, THREE_STEPS[1]),
     "self-attention-projected": (THREE_STEPS[0] | {"encoder": "projected"}, THREE_STEPS[1]),
     "self-attention-multi-head": (THREE_STEPS[0] | {"encoder": "multi_head"}, THREE_STEPS[1]),
     "transformer": (
-        {"kind": "transformer", "width": 96, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 192},
-        {"steps": 450, "learning_rate": 4e-3, "warmup": 60},
+        {"kind": "transformer", "width": 48, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 96},
+        {"steps": 350, "learning_rate": 1e-2, "warmup": 40},
     ),
 }
-"""Model and training that take about ten seconds on one core."""
+"""Model and training that take a few seconds on one core."""
+LONG = ("rnn", "bahdanau")
+"""What is trained on sequences of up to 12 letters; the others see up to 6."""
 
 Learn = Callable[[str], Path]
 
@@ -67,17 +69,39 @@ def recipe(model: dict[str, Any], data: dict[str, Any], **training: Any) -> dict
     }
 
 
+def unseen(size: int, lengths: range, part: Part = "test") -> list[tuple[str, ...]]:
+    """The first sequences of these lengths."""
+    return list(
+        islice((pair for pair in generate("reverse", 20_000, 7, part) if len(pair[0].split()) in lengths), size)
+    )
+
+
+def files(folder: Path, parts: dict[str, Sequence[tuple[str, ...]]]) -> dict[str, Any]:
+    """Pairs of texts as files, and what a recipe says of them."""
+    found: dict[str, Any] = {}
+    for part, pairs in parts.items():
+        file = write(folder / f"{part}.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs))
+        found[part] = {"file": str(file), "source": 0, "target": 1}
+    return found
+
+
 @pytest.fixture(scope="module")
 def learn(tmp_path_factory: pytest.TempPathFactory) -> Learn:
     """Trains a model once, whichever test asks for it first."""
     folder = tmp_path_factory.mktemp("learning")
-    sizes = {"train": 8000, "validation": 100, "test": 200}
+    sizes: dict[Part, int] = {"train": 5000, "validation": 100, "test": 200}
+    long = {part: {"corpus": "reverse", "size": size} for part, size in sizes.items()}
+    short = files(folder, {part: unseen(size, range(3, 7), part) for part, size in sizes.items()})
 
     def train(name: str) -> Path:
         if not (folder / name).exists():
             model, training = MODELS[name]
-            data = {part: {"corpus": "reverse", "size": size} for part, size in sizes.items()}
-            tree = recipe(model, data, batch_tokens=1024, validate_every=150, **training)
+            batch = (
+                {"batch_tokens": 768, "validate_every": 150}
+                if name in LONG
+                else {"batch_tokens": 384, "validate_every": 100}
+            )
+            tree = recipe(model, long if name in LONG else short, **batch, **training)
             succeed("train", write(folder / f"{name}.yaml", write_yaml(tree)), "--out", folder / name, "--json")
         return folder / name
 
@@ -86,11 +110,10 @@ def learn(tmp_path_factory: pytest.TempPathFactory) -> Learn:
 
 def exact_match(run: Path, folder: Path, lengths: range) -> float:
     """The share of unseen sequences of these lengths that are written backwards without a mistake."""
-    pairs = [pair for pair in generate("reverse", 2000, 7, "test") if len(pair[0].split()) in lengths][:100]
-    assert len(pairs) == 100
-    file = write(folder / "test.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs))
-    share: float = succeed("evaluate", run, "--file", file, "--json").json["exact_match"]
-    return share
+    file = files(folder, {"test": unseen(100, lengths)})["test"]["file"]
+    found = succeed("evaluate", run, "--file", file, "--json").json
+    assert found["sentences"] == 100
+    return float(found["exact_match"])
 
 
 def test_no_model_of_the_line_is_left_out() -> None:
@@ -120,12 +143,12 @@ def test_the_plain_rnn_learns_short_sequences_but_not_long_ones(learn: Learn, tm
 @pytest.mark.parametrize("name", ["bahdanau", "luong-local-p"])
 def test_attention_looks_where_it_should(learn: Learn, name: str) -> None:
     """To write the i-th letter from the end, look at the i-th from the end: the alignment runs backwards."""
-    source = "a b c d e f g h"
+    source = "a b c d e f" if name not in LONG else "a b c d e f g h"
     found = succeed("explain", learn(name), source, "--json").json
     assert found["target"][:-1] == [f"▁{letter}" for letter in reversed(source.split())]
     looks = [max(range(len(row)), key=row.__getitem__) for row in found["weights"][:-1]]
     steps = [before - after for before, after in pairwise(looks)]
-    assert steps.count(1) >= 6
+    assert steps.count(1) >= len(steps) - 1
 
 
 BAHDANAU = {"kind": "bahdanau", "embedding": 16, "hidden": 32, "attention": 32}
@@ -148,10 +171,8 @@ def test_every_variant_learns_short_sequences(name: str, tmp_path: Path) -> None
     texts = [" ".join(letters) for size in (2, 3, 4) for letters in product("abcde", repeat=size)]
     Random(1).shuffle(texts)
     direction = 1 if model.get("reach") == "local_m" else -1
-    pairs = [f"{text}\t{text[::direction]}\n" for text in texts]
-    files = {"train": write(tmp_path / "train.tsv", "".join(pairs[100:])),
-             "test": write(tmp_path / "test.tsv", "".join(pairs[:100]))}  # fmt: skip
-    data: dict[str, Any] = {part: {"file": str(file), "source": 0, "target": 1} for part, file in files.items()}
+    pairs = [(text, text[::direction]) for text in texts]
+    data = files(tmp_path, {"train": pairs[100:], "test": pairs[:100]})
     training = {"steps": steps, "batch_tokens": 512, "learning_rate": 0.02, "warmup": 20, "validate_every": steps}
     tree = recipe(model, data | {"validation": {"split": 0.05}}, **training) | {"search": {"beam": 1}}
     found = regard.evaluate(regard.train(tree, out=tmp_path / "run", quiet=True))

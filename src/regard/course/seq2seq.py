@@ -113,7 +113,7 @@ def _gradients() -> Found:
 
 
 def _teacher(lab: Lab) -> Found:
-    """How often the decoder reads the right word instead of its own, at equal steps and at equal time."""
+    """How often the decoder reads the right word instead of its own, at equal steps."""
     rows, numbers, lines = list[list[Value]](), dict[str, Number](), list[Series]()
     for rate in RATES:
         run = lab.train(
@@ -124,12 +124,11 @@ def _teacher(lab: Lab) -> Found:
             *((line["step"], line["loss"]) for line in log if line["event"] == "validation"), strict=True
         )
         exact, half = float(evaluate(run)["exact_match"]), float(losses[(len(losses) - 1) // 2])
-        speed = float(np.mean([line["tokens_per_second"] for line in log if line["event"] == "train"]))
         key = f"rate_{rate:g}".replace(".", "_")
-        numbers |= {f"{key}_exact": exact, f"{key}_half": half, f"{key}_last": float(losses[-1]), f"{key}_speed": speed}
+        numbers |= {f"{key}_exact": exact, f"{key}_half": half, f"{key}_last": float(losses[-1])}
         lines.append(Series(f"rate {rate:g}", steps, losses))
-        cells = [Cell(value, ".2f") for value in (half, losses[-1], exact, speed / float(numbers["rate_1_speed"]))]
+        cells = [Cell(float(value), ".2f") for value in (half, losses[-1], exact)]
         rows.append([f"rate {rate:g}", *cells])
-    columns = ["teacher forcing", "loss after 120 steps", "after 240", "exact match", "tokens per second, rate 1 = 1"]
+    columns = ["teacher forcing", "loss after 120 steps", "after 240", "exact match"]
     curves = Curves(lines, "step", "validation loss", from_zero=True)
     return {"teacher": curves, "teacher_table": Table(columns, rows)}, numbers

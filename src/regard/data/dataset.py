@@ -82,6 +82,12 @@ class Dataset(Examples):
             self, columns=columns, texts=texts, corpora=self.corpora[rows], where=lambda row: self.where(int(rows[row]))
         )
 
+    def apart(self, rows: range) -> Dataset:
+        """These examples in memory, so that another process can be given them alone."""
+        texts = {name: TextColumn.of([column[row] for row in rows]) for name, column in self.texts.items()}
+        places = [self.where(row) for row in rows]
+        return replace(self.select(np.array(rows)), texts=texts, where=places.__getitem__)
+
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
         return self.task.lengths(self)

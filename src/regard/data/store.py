@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from regard.errors import CheckpointError, DataError
-from regard.text.files import checksum, checksums, place_folder, write_file
+from regard.text.files import checksum, checksums, lock_file, place_folder, write_file
 
 Array = NDArray[Any]
 Integers = NDArray[np.integer[Any]]
@@ -129,7 +129,7 @@ def _begin(partial: Path) -> BinaryIO:
         partial.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
             manifest = (partial / MANIFEST).open("wb")
-            _lock(manifest)
+            lock_file(manifest)
             if (partial / MANIFEST).exists():
                 return manifest
 
@@ -142,7 +142,7 @@ def _hold(folder: Path) -> bool:
         manifest = (folder / MANIFEST).open("rb")
     except OSError:
         return False
-    _lock(manifest)
+    lock_file(manifest)
     if not is_whole(folder):
         manifest.close()
         return False
@@ -153,18 +153,6 @@ def _hold(folder: Path) -> bool:
         # later than every other, also where the clock went back
         used = max(time.time(), 0.01 + max(path.stat().st_mtime for path in folder.parent.glob(f"*/{MANIFEST}")))
         os.utime(folder / MANIFEST, (used, used))
-    return True
-
-
-def _lock(manifest: BinaryIO, *, alone: bool = False) -> bool:
-    """Lock a file together with others; or `alone`, if nobody else does. On Windows an open file is lock enough."""
-    if sys.platform != "win32":
-        import fcntl
-
-        try:
-            fcntl.flock(manifest, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
-        except OSError:
-            return False
     return True
 
 
@@ -205,7 +193,7 @@ def _remove(folder: Path) -> bool:
     aside = folder.with_name(f"{folder.name.split('.')[0]}.{uuid.uuid4().hex}.old")
     try:
         with (folder / MANIFEST).open("ab") as manifest:  # made where it is missing
-            if not _lock(manifest, alone=True):
+            if not lock_file(manifest, alone=True):
                 return False
             if sys.platform == "win32":
                 manifest.close()

@@ -55,6 +55,10 @@ class TrainingConfig(Config):
     """Fill all batches to the same number of tokens, with sentences of any length, instead of putting sentences of
     similar length into padded batches. `auto`: on a GPU, if the model computes on packed sentences."""
 
+    checkpoint_activations: bool = False
+    """Keep only what enters each block of a Transformer, and compute the rest anew in the backward pass: less memory,
+    about a third more time."""
+
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     """How gradients become updates."""
     learning_rate: float = Field(1e-3, gt=0)
@@ -136,6 +140,10 @@ class Recipe(Config, Generic[D, E, M]):
     """How it writes."""
     evaluation: E = Field(default={}, validate_default=True)  # the defaults of the task's own config
     """How it is measured."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To other processes it goes as a tree: pickle does not find the class of a recipe by its name."""
+        return recipe_of, (self.model_dump(),)
 
     @field_validator("model", mode="before")
     @classmethod

@@ -55,7 +55,7 @@ FORMAT = 2
 vocabulary, also where that is not [CLS] A [SEP] B [SEP]."""
 BEFORE: dict[str, dict[str, Any]] = {
     "data": {"stratify": False, "reading": 1},
-    "training": {"decay_biases": True, "fill": False},
+    "training": {"decay_biases": True, "fill": False, "checkpoint_activations": False},
 }
 """Fields that runs of older versions do not have, with what these did."""
 LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from regard.api import Loaded, load
 from regard.errors import RegardError
-from regard.runs.run import Run, load_facts
+from regard.runs.run import Run, load_facts, read_metrics
 from regard.studio.served import Served, Settings
 
 KEPT = 6
@@ -30,17 +30,23 @@ class Runs:
         device: str = "auto",
     ) -> None:
         self.settings, self.folders, self.device = settings, folders, device
+        self.added: dict[str, Path] = {}
+        """Those whose training the page has started, wherever the others are."""
         self.served = {name: Served(name, run, settings) for name, run in (loaded or {}).items()}
         """Those in memory."""
         self._stamps: dict[str, int] = {}
         self._lock = threading.Lock()
 
+    def all_folders(self) -> dict[str, Path]:
+        started = {name: path for name, path in self.added.items() if (path / "recipe.yaml").exists()}
+        return {**self.folders(), **started}
+
     def __iter__(self) -> Iterator[str]:
-        return iter({**self.served, **self.folders()})
+        return iter({**self.served, **self.all_folders()})
 
     def __getitem__(self, name: str) -> Served:
         """A run, loaded anew where its best checkpoint is another since."""
-        folder = self.folders().get(name)
+        folder = self.all_folders().get(name)
         with self._lock:
             if folder is None:
                 return self.served[name]
@@ -48,13 +54,22 @@ class Runs:
             stamp = best.stat().st_mtime_ns if best.exists() else 0
             if self._stamps.get(name) != stamp:
                 run = Served(name, load(folder, device=self.device), self.settings)
-                self._let_go([name, *[*self._stamps][: len(self._stamps) - KEPT + 1]])
-                self.served[name], self._stamps[name] = run, stamp
+                self._let_go(name)
+                self.served[name] = run
+            self._stamps.pop(name, None)
+            self._stamps[name] = stamp  # the last is the one that was used last
+            for other in [*self._stamps][:-KEPT]:
+                self._let_go(other)
             return self.served[name]
+
+    def _let_go(self, name: str) -> None:
+        self._stamps.pop(name, None)
+        if (old := self.served.pop(name, None)) is not None:
+            threading.Thread(target=old.queue.close, daemon=True).start()  # answers what it has
 
     def opened(self, name: str) -> Run:
         """A run whose model need not be loaded."""
-        folder = self.folders().get(name)
+        folder = self.all_folders().get(name)
         return self.served[name].run if folder is None else Run.open(folder)
 
     def summary(self, name: str) -> dict[str, Any]:
@@ -69,8 +84,10 @@ class Runs:
         except (RegardError, OSError, SafetensorError) as error:  # one damaged run does not hide the others
             return {"name": name, "error": str(error)}
 
-    def _let_go(self, names: Sequence[str]) -> None:
-        for name in names:
-            self._stamps.pop(name, None)
-            if (old := self.served.pop(name, None)) is not None:
-                threading.Thread(target=old.queue.close, daemon=True).start()  # answers what it has
+    def details(self, name: str) -> dict[str, Any]:
+        """What inputs consist of, a few of them from the validation, and the recipe."""
+        run = self.opened(name)
+        events = [event for event in read_metrics(run.folder / "metrics.jsonl") if event.get("samples")]
+        examples = [sample["source"] for sample in events[-1]["samples"] if "source" in sample] if events else []
+        parts = {"inputs": run.task.input_parts, "writes": run.task.writes, "examples": examples}
+        return {**self.summary(name), **parts, "recipe": run.recipe.model_dump()}

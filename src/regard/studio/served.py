@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import HTTPException
 from fastapi.responses import Response
@@ -19,6 +19,7 @@ from regard.data import shapes
 from regard.data.images import HELD
 from regard.errors import DecodeError, InputError, RegardError
 from regard.models.base import Pooling
+from regard.recipes.recipe import with_search
 from regard.search.decode import watching
 from regard.search.hypotheses import Choice, Live
 from regard.search.rules import Rules
@@ -26,6 +27,7 @@ from regard.studio.batching import Batcher, FullError, Job
 from regard.views.explanation import Explanation, Options, View
 from regard.views.files import json_line
 from regard.views.report import plain
+from regard.views.search_record import follow_reference
 
 TEXT, EXPLAINED, INPUTS = 20_000, 4_000, 256
 """Most characters of an input, and of one to explain, whose answer grows with its square; most inputs of a request."""
@@ -131,6 +133,15 @@ class StepsBody(ExplainBody):
     """What a reader has made of the scores, null for a key that is hidden; the rest follows from them."""
 
 
+class SearchBody(Body):
+    input: Input
+    beam: int | None = Field(None, ge=1, le=16)
+    length_penalty: float | None = Field(None, ge=0, le=10)
+    normalisation: Literal["none", "mean", "wu", "reward"] | None = None
+    reference: str | None = Field(None, max_length=EXPLAINED)
+    """A text that the search might have given: the answer says where it left the beam."""
+
+
 class FeaturesBody(Body):
     inputs: list[Input] = Field(min_length=1, max_length=INPUTS)
     layer: int = -1
@@ -149,6 +160,8 @@ class Served:
         self._reads_images = run.recipe.model.reads == "image"
         if self._reads_images and run.recipe.model.reading.feature_width is not None:
             raise RegardError("it reads features of images, which a request cannot hold", where=name)
+        self.last: tuple[str, Explanation] | None = None
+        """The last request of the page for an attention: it asks for one map after the other."""
         self.queue = Batcher(window=settings.window, most=settings.batch, room=settings.queue)
 
     def checked(self, inputs: Sequence[Input], most: int = TEXT) -> Any:
@@ -207,6 +220,24 @@ class Served:
         chosen, worked = explanation.worked_choice(body.scores)
         texts = {"input": explanation.input, "output": explanation.output}
         answer: dict[str, Any] = plain({**texts, **chosen, **worked.to_json(), **worked.details()})
+        return answer
+
+    def search(self, body: SearchBody) -> dict[str, Any]:
+        """The record of the search (docs/search-record.md), its report, and what became of the reference."""
+        overrides = ["search.sample=false"]
+        overrides += [f"search.normalisation={body.normalisation}"] if body.normalisation else []
+        search = with_search(self.run.recipe, body.beam, body.beam, body.length_penalty, overrides)
+        run = self.run.under(search)
+        record = run.predict([body.input], record=True).record
+        assert record is not None
+        if body.reference is not None:
+            if run.task.writes != "target":
+                raise DecodeError(
+                    "the run writes no texts that have a reference", where="reference", hint="leave it out"
+                )
+            text = record.inputs[0]["input"]
+            record = replace(record, reference=follow_reference(run, run.load_model(), text, body.reference))
+        answer: dict[str, Any] = plain({**record.to_json(), "run": self.name, "report": record.report().to_json()})
         return answer
 
     def features(self, body: FeaturesBody) -> dict[str, Any]:

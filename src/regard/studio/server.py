@@ -33,6 +33,7 @@ import regard.views.files
 from regard import __version__
 from regard.api import Loaded
 from regard.errors import Problem, RegardError
+from regard.studio.attention import AttentionBody
 from regard.studio.jobs import long_verbs
 from regard.studio.runs import Runs
 from regard.studio.served import (
@@ -42,6 +43,7 @@ from regard.studio.served import (
     FeaturesBody,
     PredictBody,
     ScoreBody,
+    SearchBody,
     Served,
     Settings,
     StepsBody,
@@ -49,6 +51,7 @@ from regard.studio.served import (
     streamed,
     told,
 )
+from regard.studio.trainings import Trainings, training_routes
 
 PAGE, TEMPLATES = Path(__file__).parent / "page", Path(regard.views.files.__file__).parent / "templates"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -154,14 +157,18 @@ class Guard:
 # The routes
 
 
-def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, page: bool = False) -> FastAPI:
-    """The server of some runs, by their names. With one loaded run its routes also exist without the name."""
+def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | None = None) -> FastAPI:
+    """The server of some runs, by their names. With one loaded run its routes also exist without the name. With a
+    `root`, the folder for new runs, the page is there too."""
     runs, counts = given if isinstance(given, Runs) else Runs(settings, given), Counts()
+    trainings = None if root is None else Trainings(root, runs)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         await asyncio.to_thread(jobs.close)
+        if trainings is not None:
+            await asyncio.to_thread(trainings.close)
         for one in runs.served.values():
             await asyncio.to_thread(one.queue.close)
 
@@ -179,8 +186,10 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, page: bool = 
     jobs = long_verbs(api, named)
     if len(runs.served) == 1:
         _verbs(api, "", lambda: next(iter(runs.served.values())))
-    if page:
+    if trainings is not None:
         _files(api)
+        _page_routes(api, named)
+        training_routes(api, trainings, known)
 
     @api.get("/runs")
     def list_runs() -> list[dict[str, Any]]:
@@ -188,7 +197,7 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, page: bool = 
 
     @api.get("/runs/{name}")
     def show_run(name: str) -> dict[str, Any]:
-        return {**runs.summary(known(name)), "recipe": runs.opened(name).recipe.model_dump()}
+        return runs.details(known(name))
 
     @api.get("/health")
     async def health() -> dict[str, Any]:
@@ -232,10 +241,24 @@ def _verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
         run.checked([body.input], EXPLAINED)
         return JSONResponse(await run.alone(lambda: run.steps(body)))
 
+    @api.post(f"{prefix}/search")
+    async def search(body: SearchBody, run: Served = Depends(chosen)) -> Response:
+        run.checked([body.input], EXPLAINED)
+        return JSONResponse(await run.alone(lambda: run.search(body)))
+
     @api.post(f"{prefix}/features")
     async def features(body: FeaturesBody, run: Served = Depends(chosen)) -> Response:
         run.checked(body.inputs)
         return JSONResponse(await run.alone(lambda: run.features(body)))
+
+
+def _page_routes(api: FastAPI, named: Callable[..., Served]) -> None:
+    """What only the page asks for."""
+
+    @api.post("/runs/{name}/attention")
+    async def attention(body: AttentionBody, run: Served = Depends(named)) -> Response:
+        run.checked([body.input], EXPLAINED)
+        return JSONResponse(await run.alone(lambda: body.answer(run)))
 
 
 def _files(api: FastAPI) -> None:
@@ -282,10 +305,12 @@ def _page(schema: Mapping[str, Any]) -> Iterator[str]:
             yield f"<h2>{name}</h2><pre>{html.escape(json.dumps(body['properties'], indent=1))}</pre>"
 
 
-def serve(runs: Mapping[str, Loaded] | Runs, settings: Settings, *, page: bool = False, browse: bool = False) -> None:
+def serve(
+    runs: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | None = None, browse: bool = False
+) -> None:
     """Answer until SIGINT or SIGTERM, then finish what is there. With the page, `browse` opens it."""
     config = uvicorn.Config(
-        app(runs, settings, page=page), access_log=False, server_header=False, log_level="warning",
+        app(runs, settings, root=root), access_log=False, server_header=False, log_level="warning",
         timeout_graceful_shutdown=int(settings.timeout) + 1,
     )  # fmt: skip
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
@@ -293,7 +318,7 @@ def serve(runs: Mapping[str, Loaded] | Runs, settings: Settings, *, page: bool =
         signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again when it has finished
         address = f"http://{settings.host}:{listening.getsockname()[1]}"
         names = [*runs]
-        print(f"studio of {len(names)} runs" if page else f"serving {', '.join(names)}", "on", address, flush=True)
+        print(f"studio of {len(names)} runs" if root else f"serving {', '.join(names)}", "on", address, flush=True)
         if browse:
             webbrowser.open(f"{address}/" + (f"#/runs?token={settings.token}" if settings.token else ""))
         with suppress(KeyboardInterrupt):

@@ -81,6 +81,7 @@ class Captioning(Translation):
     """Images and captions, measured by BLEU-1 to BLEU-4, chrF and exact match, against all captions of an image."""
 
     name = "captioning"
+    shares_examples = False
     changeable = (LIMIT,)
     columns = ("target",)
     """What has a tokenizer."""
@@ -181,9 +182,13 @@ class Captioning(Translation):
         training, weight = self.recipe.training, self.recipe.model.doubly_stochastic
         return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing, weight)
 
-    def evaluate(self, model: Generator, examples: Dataset, progress: Done) -> dict[str, Any]:
+    def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[str], float, int]]) -> dict[str, Any]:
         """The metrics on one output an image, loss and perplexity of all captions."""
-        return {"images": len(self.by_input(examples)), **super().evaluate(model, examples, progress)}
+        return {"images": len(self.by_input(examples)), **super().evaluated(examples, parts)}
+
+    @property
+    def input_parts(self) -> tuple[str, ...]:
+        return ("image",)
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput]:
         """The images that a table names, captioned or not, or a list with one a line."""

@@ -61,6 +61,7 @@ class TextLabelling(HeadedTask):
     """A task with one answer for each example. All columns of text share the tokenizer `text`."""
 
     unit = "examples"
+    shares_examples = True
     outputs: ClassVar[int | None] = 1
     """Numbers that the head gives for a row; None: one a class."""
 
@@ -223,8 +224,11 @@ class TextLabelling(HeadedTask):
 
     # Verbs
 
-    def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
-        scores_XY = self.scores(model, examples, progress)
+    def computed(self, model: Headed, examples: Dataset, progress: Done) -> Scores:
+        return self.scores(model, examples, progress)
+
+    def evaluated(self, examples: Dataset, parts: Sequence[Scores]) -> dict[str, Any]:
+        scores_XY = np.concatenate(parts)
         lines = []
         for row, scores_Y in enumerate(scores_XY):
             text = "\t".join(examples.texts[name][row] for name in examples.columns)
@@ -295,8 +299,11 @@ class TextLabelling(HeadedTask):
         return corpus_of(files, [Labelled.model_construct()])
 
     @property
-    def reads_several(self) -> bool:
-        return self.arrangement != "single"
+    def input_parts(self) -> tuple[str, ...]:
+        """Of an imported run the second text may be missing."""
+        if self.arrangement == "choices":
+            return ("text", "choices")
+        return ("text",) if self.arrangement == "single" else ("first", "second")
 
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""

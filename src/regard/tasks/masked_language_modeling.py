@@ -183,8 +183,8 @@ class MaskedLanguageModeling(RawTextTask):
         return [dict(zip(("input", "loss", "correct", "masked"), (text, *row), strict=True)) for text, row in documents]
 
     @property
-    def reads_several(self) -> bool:
-        return True  # `explain` shows two texts as they are read in pre-training
+    def input_parts(self) -> tuple[str, ...]:
+        return ("first", "second")  # `explain` shows two texts as they are read in pre-training
 
     def encode_inputs(self, model: BERT, inputs: Inputs) -> EncodedInputs[list[int]]:
         """The row of each text, with the mask token in its gaps."""

@@ -21,6 +21,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -105,6 +106,7 @@ class QuestionAnswering(HeadedTask):
     """Questions about texts, measured by exact match and F1 as the official scripts of SQuAD and KorQuAD count them."""
 
     name = "question_answering"
+    shares_examples = True
     data = QuestionData
     head = SpanHeadConfig
     by_token = True
@@ -250,9 +252,12 @@ class QuestionAnswering(HeadedTask):
     def corpus_of(self, files: Sequence[str]) -> QuestionedText:
         return QuestionedText.of_files(files, self.corpora)
 
-    def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
+    def computed(self, model: Headed, examples: Dataset, progress: Done) -> tuple[list[float], list[dict[str, Any]]]:
+        return self.measured(model, examples, progress)
+
+    def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[float], list[dict[str, Any]]]]) -> dict[str, Any]:
         """Exact match and F1; where no answer may be right, also apart, and what the best threshold would give."""
-        losses, lines = self.measured(model, examples, progress)
+        losses, lines = ([*chain.from_iterable(part)] for part in zip(*parts, strict=True))
         metrics = {"questions": len(examples), "loss": float(np.mean(losses)), **_means(lines)}
         if self.recipe.head.no_answer:
             answerable, others = ([line for line in lines if bool(line["expected"]) is has] for has in (True, False))
@@ -302,8 +307,8 @@ class QuestionAnswering(HeadedTask):
         }
 
     @property
-    def reads_several(self) -> bool:
-        return True
+    def input_parts(self) -> tuple[str, ...]:
+        return ("question", "context")
 
     def input_columns(self, text: str, place: str) -> dict[str, str]:
         question, context = question_in(text, place)

@@ -19,7 +19,6 @@ from regard.models.headed import ApartHead, Headed, TextHead
 from regard.objectives.labels import SquaredError
 from regard.tasks.headed import section
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels
-from regard.tasks.task import Done
 
 WORST = 0.1
 """The share of the predictions that are listed as errors: those that are farthest off."""
@@ -76,8 +75,8 @@ class Regression(TextLabelling):
     def objective(self, model: Headed) -> SquaredError:
         return SquaredError(model, auxiliary=self.recipe.head.auxiliary)
 
-    def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
-        metrics = super().evaluate(model, examples, progress)
+    def evaluated(self, examples: Dataset, parts: Sequence[Scores]) -> dict[str, Any]:
+        metrics = super().evaluated(examples, parts)
         worst = sorted(metrics["predictions"], key=lambda line: -line["error"])
         return metrics | {"errors": worst[: math.ceil(WORST * len(worst))]}
 

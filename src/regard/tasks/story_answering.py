@@ -250,6 +250,10 @@ class StoryAnswering(ExampleTask):
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         return object_inputs(file, self.corpus_of([file.name])) if file.suffixes[0] in OBJECTS else None
 
+    @property
+    def input_parts(self) -> tuple[str, ...]:
+        return ("story", "question")
+
     def gather(self, lines: Iterable[FileInput], story: Sequence[FileInput] = ()) -> Iterator[FileInput]:
         """Lines of stories and questions -> a text for each question, with the story before it.
 

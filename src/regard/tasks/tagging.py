@@ -11,6 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -60,6 +61,7 @@ class Tagging(HeadedTask):
     """Tagged sentences, measured by the F1 of entities as conlleval counts them, and by the accuracy of tags."""
 
     name = "tagging"
+    shares_examples = True
     data = TaggingData
     head = TagHeadConfig
     by_token = True
@@ -290,9 +292,12 @@ class Tagging(HeadedTask):
     def corpus_of(self, files: Sequence[str]) -> TaggedText:
         return TaggedText.of_files(files, self.corpora)
 
-    def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
+    def computed(self, model: Headed, examples: Dataset, progress: Done) -> list[LogProbabilities]:
+        return self.tag_all(model, examples, progress)
+
+    def evaluated(self, examples: Dataset, parts: Sequence[list[LogProbabilities]]) -> dict[str, Any]:
         """Entities as conlleval counts them, type by type; the share of right tags; every sentence."""
-        log_p = self.tag_all(model, examples, progress)
+        log_p = [*chain.from_iterable(parts)]
         lines = [self._line(examples, row, log_p_WY) for row, log_p_WY in enumerate(log_p)]
         return {"sentences": len(examples), **self.metrics(examples, log_p), "predictions": lines}
 

@@ -195,6 +195,8 @@ class Task:
     """Fields of the model that differ from those of the run that `training.init` names."""
     reads_stories: ClassVar[bool] = False
     """Whether inputs are questions about a story that the lines before them tell."""
+    shares_examples: ClassVar[bool] = False
+    """Whether several processes may each evaluate some of the examples (`computed`)."""
     changeable: ClassVar[tuple[str, ...]] = ()
     """Settings of a trained run that may be changed besides `search` and `evaluation`: how much is read at most."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -339,10 +341,18 @@ class Task:
 
     def evaluate(self, model: Any, examples: Any, progress: Done) -> dict[str, Any]:
         """All metrics on some examples."""
+        return self.evaluated(examples, [self.computed(model, examples, progress)])
+
+    def computed(self, model: Any, examples: Any, progress: Done) -> Any:
+        """What the model makes of some examples, as values that another process can hand over."""
         raise NotImplementedError
 
-    def file_inputs(self, file: str | Path, *, skip_bad: bool = False) -> list[FileInput]:
-        """The inputs in a file: its lines, or the rows of a table with columns that the task knows.
+    def evaluated(self, examples: Any, parts: Sequence[Any]) -> dict[str, Any]:
+        """All metrics on some examples, by what `computed` has for them, part by part."""
+        raise NotImplementedError
+
+    def file_inputs(self, file: str | Path, *, skip_bad: bool = False) -> Iterator[FileInput]:
+        """The inputs in a file, as they are read: its lines, or the rows of a table with columns that the task knows.
 
         With `skip_bad`, lines that are not valid UTF-8 are returned as well, to be refused one by one.
         """
@@ -352,21 +362,22 @@ class Task:
         try:
             rows = self.inputs_in(opened)
             if rows is not None:
-                return list(rows)
+                yield from rows
+                return
         except ColumnError as error:
             if not is_table(opened):
                 raise
             what = "of a table the run's own columns are read, or 'text', or 'first' and 'second' where it has none"
             problems = [*error.problems, Problem("", what, "a .txt has one input a line, tabs between its texts")]
             raise DataError(problems=problems) from None
-        return [FileInput(text, opened.where(line)) for line, text in enumerate(opened.lines(), 1)]
+        yield from (FileInput(text, opened.where(line)) for line, text in enumerate(opened.lines(), 1))
 
     def read_story(self, story: str | Path, *, skip_bad: bool = False) -> list[FileInput]:
         """The lines of a story, or its objects by the keys of the run's recipe, for a task that reads stories."""
         if not self.reads_stories:
             what = f"a run of {self.name} reads no story"
             raise DecodeError(what, where="--story", hint="runs of story_answering do")
-        return self.file_inputs(story, skip_bad=skip_bad)
+        return list(self.file_inputs(story, skip_bad=skip_bad))
 
     def by_unit(self, model: Any, examples: Any, progress: Done) -> list[dict[str, Any]] | None:
         """How well each document or example is predicted, for `compare`; None where the task cannot say."""
@@ -382,9 +393,14 @@ class Task:
         return FileInput(text, place)
 
     @property
+    def input_parts(self) -> tuple[str, ...]:
+        """What an input consists of, in the order of its texts. Of `choices` there are several."""
+        return ("text",)
+
+    @property
     def reads_several(self) -> bool:
-        """Whether an input may consist of several texts."""
-        return False
+        """Whether an input may be given as several texts; a story and its question are one."""
+        return len(self.input_parts) > 1 and not self.reads_stories
 
     def given_inputs(self, inputs: object) -> list[FileInput]:
         """What a program gives: one input, or several; those that were read already stay as they are."""

@@ -6,6 +6,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -102,6 +103,7 @@ class TextToText(Task):
     """What the model reads and writes; a task's corpus may have other words for them (`Corpus.READ_AS`)."""
     models: ClassVar[Any] = any_config(lambda config: config.reads == "source")
     writes = "target"
+    shares_examples = True
     lengths_of: ClassVar[LengthsOf] = "source"
     """Which of the two texts has the length that quality is shown by."""
 
@@ -232,12 +234,13 @@ class TextToText(Task):
 
     def validate(self, model: Generator, examples: Dataset) -> dict[str, Any]:
         """Loss and perplexity on all examples; the task's metrics on the first inputs, decoded greedily."""
-        metrics: dict[str, Any] = dict(self.loss(model, examples))
+        metrics: dict[str, Any] = loss_metrics(*self.summed_loss(model, examples))
         inputs = self.by_input(examples)[: self.recipe.training.decode]
         if not inputs or not math.isfinite(metrics["loss"]):
             return metrics
         greedy = self.recipe.search.model_copy(update={"beam": 1, "nbest": 1, "sample": False})
-        outputs, scores = self.decoded_metrics(model, examples, inputs, greedy, ignore)
+        outputs = self.outputs(model, examples, inputs, greedy)
+        scores = self.scored(examples, inputs, outputs)
         metrics |= {name: value for name, value in scores.items() if not name.endswith("_signature")}
         metrics["samples"] = [
             {"source": examples.texts["source"][rows[0]], "output": output, "target": examples.texts["target"][rows[0]]}
@@ -245,42 +248,54 @@ class TextToText(Task):
         ]
         return metrics
 
-    def evaluate(self, model: Generator, examples: Dataset, progress: Done) -> dict[str, Any]:
-        """The task's metrics on decoded texts, loss and perplexity."""
-        _, scores = self.decoded_metrics(model, examples, self.by_input(examples), self.recipe.search, progress)
-        return {
-            "sentences": len(examples), **scores, **self.loss(model, examples), "beam": self.recipe.search.beam,
-        }  # fmt: skip
+    def computed(self, model: Generator, examples: Dataset, progress: Done) -> tuple[list[str], float, int]:
+        """The outputs; cross-entropy and number of all tokens."""
+        outputs = self.outputs(model, examples, self.by_input(examples), self.recipe.search, progress)
+        return outputs, *self.summed_loss(model, examples)
 
-    def decoded_metrics(
+    def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[str], float, int]]) -> dict[str, Any]:
+        """The task's metrics on decoded texts, loss and perplexity."""
+        outputs, totals, tokens = zip(*parts, strict=True)
+        scores = self.scored(examples, self.by_input(examples), [*chain.from_iterable(outputs)])
+        loss = loss_metrics(sum(totals), sum(tokens))
+        return {"sentences": len(examples), **scores, **loss, "beam": self.recipe.search.beam}
+
+    def outputs(
         self,
         model: Generator,
         examples: Dataset,
         inputs: Sequence[Sequence[int]],
         config: SearchConfig,
-        progress: Done,
-    ) -> tuple[list[str], dict[str, Any]]:
-        """The best output for each input, given by its examples, and how good these are."""
+        progress: Done = ignore,
+    ) -> list[str]:
+        """The best output for each input, given by its examples."""
         outputs = [""] * len(inputs)
         for rows, hypotheses in self.decode(model, [self.source(examples, rows[0]) for rows in inputs], config):
             for row, best in zip(rows, hypotheses, strict=True):
                 outputs[row] = self.tokenizers["target"].decode(best[0].tokens)
             progress(len(rows))
-        references = [[examples.texts["target"][row] for row in rows] for rows in inputs]
-        return outputs, self.metrics(outputs, references, self.recipe.evaluation)
+        return outputs
 
-    def loss(self, model: Generator, examples: Dataset) -> dict[str, float]:
-        """Cross-entropy a token and its exponential, over all examples."""
+    def scored(self, examples: Dataset, inputs: Sequence[Sequence[int]], outputs: list[str]) -> dict[str, Any]:
+        """How good the outputs for these inputs are."""
+        references = [[examples.texts["target"][row] for row in rows] for rows in inputs]
+        return self.metrics(outputs, references, self.recipe.evaluation)
+
+    def summed_loss(self, model: Generator, examples: Dataset) -> tuple[float, int]:
+        """The cross-entropy of all tokens, and how many there are."""
         objective, total, tokens = TokenCrossEntropy(model).eval(), 0.0, 0
         with torch.inference_mode():
             for rows in fixed_batches(examples, READ_TOKENS):
                 batch = examples.batch(rows)
                 total += float(objective(batch.to(device_of(model)))[1])
                 tokens += batch.tokens
-        mean = total / tokens
-        return {"loss": mean, "perplexity": perplexity(mean)}
+        return total, tokens
 
     # Verbs
+
+    @property
+    def input_parts(self) -> tuple[str, ...]:
+        return ("source",)
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The sources of a table; every other file has one a line."""
@@ -362,6 +377,11 @@ class TextToText(Task):
         special = self.tokenizers["target"]
         written = padded([[special.begin, *ids, special.end] for ids in targets], special.pad)
         return Batch(self.source_batch(sources), written).to(device_of(model))
+
+
+def loss_metrics(total: float, tokens: int) -> dict[str, float]:
+    """Cross-entropy a token and its exponential."""
+    return {"loss": total / tokens, "perplexity": perplexity(total / tokens)}
 
 
 # Search: also for language models, which write the continuation of a text

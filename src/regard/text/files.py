@@ -7,10 +7,12 @@ import errno
 import gzip
 import hashlib
 import io
+import json
 import lzma
 import os
 import re
 import shutil
+import sys
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -224,17 +226,14 @@ class _Frames(io.RawIOBase):
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path, hint: str = "") -> Iterator[None]:
     """Turn an OSError raised while `path` is written, a full disk above all, into a message for the user."""
     try:
         yield
     except OSError as error:
-        saved = any((folder / "last").is_file() for folder in path.parents)  # in a run folder with a checkpoint
-        raise CheckpointError(
-            f"cannot be written: {error.strerror or error}",
-            where=str(path),
-            hint="what was saved before is whole; --resume continues from it once this can be written" if saved else "",
-        ) from None
+        if any((folder / "last").is_file() for folder in path.parents):  # in a run folder with a checkpoint
+            hint = hint or "what was saved before is whole; --resume continues from it once this can be written"
+        raise CheckpointError(f"cannot be written: {error.strerror or error}", where=str(path), hint=hint) from None
 
 
 @contextmanager
@@ -258,6 +257,77 @@ def write_file(path: Path, content: str | bytes) -> None:
     """Replace a file atomically; text is written as UTF-8."""
     with atomic_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+class GrowingFile:
+    """A file that grows piece by piece as NAME.partial, and gets its name once it is complete.
+
+    Beside it NAME.partial.json says what it is made of, and how much of it is whole: `resume` continues from there
+    after a crash. What `append` has returned from is on the disk.
+    """
+
+    def __init__(self, path: Path, about: dict[str, Any], *, resume: bool = False, overwrite: bool = False) -> None:
+        self.path, self._about, self.done = path, about, dict[str, int]()
+        self.partial, self._state = path.with_name(f"{path.name}.partial"), path.with_name(f"{path.name}.partial.json")
+        size = 0
+        if resume and self.partial.exists():
+            size = self._resumed()
+        elif self.partial.exists() and self.partial.stat().st_size and not overwrite:
+            what = "an output is there that is not complete"
+            raise DecodeError(what, where=str(self.partial), hint="--resume continues it, --overwrite starts again")
+        with writing(path):
+            self._file = self.partial.open("ab")
+            if not lock_file(self._file, alone=True):
+                raise DecodeError("another process is writing it", where=str(self.partial), hint="wait until it ends")
+            self._file.truncate(size)
+
+    def _resumed(self) -> int:
+        """The bytes that are whole; `done` is what was noted of them."""
+        try:
+            state = json.loads(self._state.read_bytes())
+            about, size, self.done = state["about"], int(state["bytes"]), state["done"]
+        except (OSError, ValueError, KeyError, TypeError):
+            about, size = self._about, 0  # it ended before the first piece was whole
+        if size > self.partial.stat().st_size:
+            raise DecodeError("it is shorter than it was", where=str(self.partial), hint="--overwrite starts again")
+        if other := [name for name, value in self._about.items() if about.get(name) != value]:
+            what = f"it was begun with other values of {', '.join(other)}"
+            raise DecodeError(what, where=str(self.partial), hint="give the same, or --overwrite to start again")
+        return size
+
+    def append(self, content: bytes, done: dict[str, int]) -> None:
+        """Add a piece; `done` is noted with it."""
+        with writing(self.path, f"what was written before is whole in {self.partial}: --resume continues it"):
+            self._file.write(content)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            state = {"about": self._about, "bytes": self._file.tell(), "done": done}
+            write_file(self._state, json.dumps(state))
+        self.done = done
+
+    def complete(self) -> None:
+        """Give the file its name."""
+        with writing(self.path):
+            os.replace(self.partial, self.path)
+            self._state.unlink(missing_ok=True)
+            _sync_folder(self.path.parent)
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def lock_file(file: BinaryIO, *, alone: bool = False) -> bool:
+    """Lock an open file together with others; or `alone`, if nobody else does. On Windows an open file is lock
+    enough."""
+    if sys.platform != "win32":
+        import fcntl
+
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
+        except OSError:
+            return False
+    return True
 
 
 def write_folder(path: Path, fill: Callable[[Path], None], replace: bool = False) -> None:

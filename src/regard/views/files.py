@@ -25,7 +25,7 @@ from regard.errors import CheckpointError, RegardError, import_extra
 from regard.text.files import atomic_file, check_writable
 from regard.text.normalise import one_line
 from regard.views.labels import number, shorten
-from regard.views.report import Bars, Curves, Figure, HeatMap, HeatMaps, ImageMap, Report, Result, json_parts
+from regard.views.report import Bars, Curves, Figure, HeatMap, HeatMaps, ImageMap, Report, Result, Tree, json_parts
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -49,7 +49,7 @@ DOTS, TITLE_SIZE, TITLE_LINES = 110, 11, 3
 ACROSS = 6
 """Most panels of an image map in a row."""
 
-Panel = HeatMap | Curves | Bars | ImageMap
+Panel = HeatMap | Curves | Bars | ImageMap | Tree
 
 
 def check_output(
@@ -145,6 +145,8 @@ def draw(figures: Sequence[Figure], path: Path) -> bytes:
                     _draw_bars(place.add_subplot(), panel)
                 case ImageMap():
                     _draw_image_map(place, panel)
+                case Tree():
+                    _draw_tree(place.add_subplot(), panel)
         content = io.BytesIO()
         whole.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return content.getvalue()
@@ -168,6 +170,8 @@ def _size(panel: Panel) -> tuple[float, float]:
             return 1.6 * across, 1.9 * math.ceil((len(panel.words) + 1) / across) + 0.5
         case Curves():
             return 6.0, 4.0
+        case Tree():
+            return 1.1 * panel.depth + 1.0, 0.2 * max(panel.rows, default=0.0) + 1.0
 
 
 def _write_title(place: Any, title: str, wide: float) -> None:
@@ -252,6 +256,21 @@ def _draw_image_map(place: Any, image: ImageMap) -> None:
             axes.imshow(veil, extent=(0, 1, 0, 1), interpolation="nearest")
         axes.set_xlabel(shorten(one_line(word), 20), fontsize=10, parse_math=False)
         axes.set(xticks=[], yticks=[])
+
+
+def _draw_tree(axes: Any, tree: Tree) -> None:
+    """The way that won is thick, what was left is dashed."""
+    for branch, row in zip(tree.branches, tree.rows, strict=True):
+        top = max(tree.rows) / 2 if branch.parent is None else tree.rows[branch.parent]
+        left, good = branch.tone == "muted", branch.tone == "good"
+        look = {"linestyle": ":" if left else "-", "linewidth": 2.2 if good else 1}
+        colour = PALETTE[1] if branch.marked else PALETTE[0] if good else PALETTE[6]
+        axes.plot([branch.depth - 0.42, branch.depth - 0.1], [top, row], color=colour, **look)
+        text = f"{branch.label.replace('▁', '_')} {branch.value}"
+        weight, shade = "bold" if good or branch.marked else "normal", "#6b7280" if left else "black"
+        axes.text(branch.depth - 0.08, row, text, va="center", fontsize=8, weight=weight, color=shade, parse_math=False)
+    axes.set(xlim=(0.5, tree.depth + 0.7), ylim=(max(tree.rows) + 0.7, -0.7))
+    axes.axis("off")
 
 
 def fonts_for(text: str, path: Path, *, strict: bool = True) -> list[str]:

@@ -280,7 +280,61 @@ class ImageMap(Part):
                                     "size": list(self.pixels.shape[:2])}  # fmt: skip
 
 
-Figure = Curves | Bars | HeatMaps | ImageMap
+@dataclass(frozen=True)
+class Branch:
+    """A node of a tree, after another one."""
+
+    parent: int | None
+    """The place of the other one among the branches, before this one's; None: the root."""
+    depth: int
+    """From 1."""
+    label: str
+    value: str = ""
+    tone: Tone = ""
+    """`good`: the way that won; `muted`: one that was left."""
+    note: str = ""
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Tree(Part):
+    """Branches from left to right."""
+
+    kind = "tree"
+    branches: Sequence[Branch]
+    title: str = ""
+
+    @property
+    def depth(self) -> int:
+        return max((branch.depth for branch in self.branches), default=0)
+
+    @cached_property
+    def children(self) -> dict[int | None, list[int]]:
+        """The places of the branches after each."""
+        children: dict[int | None, list[int]] = {}
+        for place, branch in enumerate(self.branches):
+            children.setdefault(branch.parent, []).append(place)
+        return children
+
+    @cached_property
+    def rows(self) -> list[float]:
+        """How far down each branch is drawn: those that end one below the other, the rest amid what follows them."""
+        order, stack, rows = list[int](), [*reversed(self.children.get(None, []))], [0.0] * len(self.branches)
+        while stack:
+            order.append(place := stack.pop())
+            stack += reversed(self.children.get(place, []))
+        for row, place in enumerate(place for place in order if place not in self.children):
+            rows[place] = float(row)
+        for place in reversed(order):
+            if below := self.children.get(place):
+                rows[place] = (rows[below[0]] + rows[below[-1]]) / 2
+        return rows
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"rows": self.rows}
+
+
+Figure = Curves | Bars | HeatMaps | ImageMap | Tree
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
+from rich.tree import Tree as RichTree
 
 from regard.errors import printable
 from regard.text.normalise import one_line
 from regard.views.labels import clusters, number, shorten
-from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Part, Prose, Report, Table, Text
+from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Part, Prose, Report, Table, Text, Tree
 
 SHADES = " ·░▒▓█"
 """From the lower end of the scale of a heat map to the upper one."""
@@ -75,6 +76,8 @@ def _show(part: Part, console: Console) -> None:
             rows = zip(part.words, part.weights.argmax(1).tolist(), part.weights.max(1), strict=True)
             cells = [[word, part.regions[place], f"{weight:.2f}"] for word, place, weight in rows]
             _show_table(Table(["word", "region (row,column)", "weight"], cells, title=part.title), console)
+        case Tree():
+            console.print(_rich_tree(part))
 
 
 def _show_table(table: Table, console: Console) -> None:
@@ -113,6 +116,19 @@ def _rich_table(table: Table, kept: Sequence[int], width: int | None) -> RichTab
     for row in rows:
         drawn.add_row(*(RichText(row[column]) for column in kept))
     return drawn
+
+
+def _rich_tree(tree: Tree) -> RichTree:
+    """What was left is dim, what won is bold."""
+    drawn: dict[int | None, RichTree] = {None: RichTree(RichText(tree.title or "·"))}
+    styles = {"good": "bold", "muted": "dim"}
+    for place, branch in enumerate(tree.branches):
+        left = (
+            "  ×" if branch.tone == "muted" else "  ✓" if branch.tone == "good" and place not in tree.children else ""
+        )
+        text = f"{branch.label} {branch.value}{left}{'  ← reference' if branch.marked else ''}"
+        drawn[place] = drawn[branch.parent].add(RichText(printable(text), style=styles.get(branch.tone, "")))
+    return drawn[None]
 
 
 def _bars(bars: Bars, width: int) -> Iterator[str]:

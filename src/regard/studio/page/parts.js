@@ -25,6 +25,38 @@ export async function chooseRun(root, params, fits) {
   return run;
 }
 
+// What an input consists of, as fields. `facts` are those of GET /runs/NAME; `text` is the input as in an address, its parts
+// separated as on the command line. { element, value(): the input of a request, text(): of an address, parts(): by name }.
+// An image is in no address: it stays in this page.
+const images = new Map();
+export function inputFields(facts, text = "") {
+  const separator = facts.inputs.includes("story") ? "\n" : "\t", names = facts.inputs;
+  if (names[0] === "image") return imageField(facts, text);
+  const pieces = text.split(separator === "\n" ? /\n|(?<=[.!?])\s+/ : separator);
+  if (separator === "\n") pieces.splice(0, pieces.length, pieces.slice(0, -1).join("\n"), pieces.at(-1));
+  if (names.at(-1) === "choices") pieces.splice(1, pieces.length, pieces.slice(1).join("\n"));
+  const fields = names.map((name, n) => h("textarea", { rows: ["story", "context", "choices"].includes(name) ? 4 : 2,
+    spellcheck: "false", value: pieces[n] || "" }));
+  const texts = () => fields.flatMap((field, n) => names[n] === "choices" ? field.value.split("\n") : separator === "\n" ? field.value
+    : field.value.replaceAll("\t", " ")).map(text => text.trim()).filter(Boolean);
+  const joined = () => texts().join(separator);
+  return { element: h("div", { class: "stack" }, names.map((name, n) => labelled(t(`part_${name}`), fields[n]))), text: joined,
+    value: () => names.length > 1 && separator === "\t" ? texts() : joined(), parts: () => Object.fromEntries(names.map((name, n) => [name, fields[n].value])) };
+}
+function imageField(facts, text) {
+  let held = images.get(facts.name) || text;
+  const shown = h("img", { class: "given", alt: t("part_image"), hidden: true });
+  const show = () => { if (held.startsWith("data:")) { shown.src = held; shown.hidden = false; } };
+  const field = h("input", { type: "file", accept: "image/*", onchange: () => {
+    const reader = new FileReader();
+    reader.onload = () => { held = reader.result; images.set(facts.name, held); show(); };
+    reader.readAsDataURL(field.files[0]);
+  } });
+  show();
+  return { element: h("div", { class: "stack" }, labelled(t("part_image"), field), shown), value: () => held,
+    text: () => held.startsWith("data:") ? "" : held, parts: () => ({}) };
+}
+
 // Call `work` every `seconds` until the view is left.
 export function poll(seconds, work) {
   const timer = setInterval(work, seconds * 1000);

@@ -203,7 +203,7 @@ function rgb(name) {
 }
 function layout(map) {
   const { rows, columns } = map, crowded = columns.filter(Boolean).length * 2 > columns.length;
-  const cell = Math.max(crowded ? 3 : 7, Math.min(28, Math.floor(960 / Math.max(rows.length, columns.length))));
+  const cell = Math.max(crowded ? 3 : 7, Math.min(map.widest || 28, Math.floor(960 / Math.max(rows.length, columns.length))));
   const font = Math.max(11, Math.min(15, Math.floor(0.6 * cell))), labelled = cell >= 11 || !crowded;
   const widest = texts => labelled ? Math.max(...texts.map(text => textWidth(text, font))) : 0;
   const flat = !crowded || widest(columns) <= cell;
@@ -212,19 +212,27 @@ function layout(map) {
   return { cell, font, left, top, labelled, flat,
     width: left + columns.length * cell + overhang, height: top + rows.length * cell + 2 };
 }
+// The values as a picture with a pixel for each.
+function shades(map) {
+  const canvas = make("canvas", { width: map.columns.length, height: map.rows.length }), context = canvas.getContext("2d");
+  const image = context.createImageData(canvas.width, canvas.height), pixels = image.data;
+  const ground = rgb("--ground"), high = rgb("--accent"), low = rgb("--bad");
+  map.values.forEach((value, i) => {
+    const share = Math.abs(value) / map.peak, full = value < 0 ? low : high;
+    for (let k = 0; k < 3; k++) pixels[4 * i + k] = ground[k] + share * (full[k] - ground[k]);
+    pixels[4 * i + 3] = 255;
+  });
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
 function paint(canvas, map) {
   const at = map.at = layout(map), context = canvas.getContext("2d"), width = map.columns.length;
   const ratio = Math.min(devicePixelRatio || 1, 4096 / Math.max(at.width, at.height, 1024));
   canvas.width = at.width * ratio; canvas.height = at.height * ratio;
   canvas.style.width = at.width + "px"; canvas.style.height = at.height + "px";
   context.scale(ratio, ratio);
-  const ground = rgb("--ground"), high = rgb("--accent"), low = rgb("--bad");
-  map.values.forEach((value, i) => {
-    const share = Math.abs(value) / map.peak, full = value < 0 ? low : high;
-    if (share < 0.004) return;
-    context.fillStyle = "rgb(" + ground.map((c, k) => Math.round(c + share * (full[k] - c))) + ")";
-    context.fillRect(at.left + i % width * at.cell, at.top + Math.floor(i / width) * at.cell, at.cell, at.cell);
-  });
+  context.imageSmoothingEnabled = false;
+  context.drawImage(shades(map), at.left, at.top, width * at.cell, map.rows.length * at.cell);
   const style = getComputedStyle(document.documentElement);
   context.strokeStyle = style.getPropertyValue("--line");
   context.strokeRect(at.left - .5, at.top - .5, width * at.cell + 1, map.rows.length * at.cell + 1);
@@ -269,7 +277,7 @@ function drawHeatMaps(element, part) {
   const strips = make("div", {}, make("p", { class: "muted" },
     "Point at a token, or at a row of the map: the stronger the shade, the more it read of a token."), rows, columns);
   element.append(strips);
-  element.append(make("div", { class: "map" }, canvas), scale);
+  element.append(make("div", { class: "map", tabindex: 0 }, canvas), scale);
   function show() {
     map = unpack(part, choice.chosen());
     paint(canvas, map);
@@ -345,9 +353,35 @@ function drawImageMap(element, part) {
   element.append(make("div", { class: "panels" }, make("div", {}, image), ...panels));
 }
 
+// ------------------------------------------------------------------------------------------------------------- trees
+
+// Each branch is a group with its depth in data-depth: a page may hide those that come later.
+function drawTree(element, part) {
+  const row = 24, widths = [], text = one => `${one.label.replaceAll("▁", "_")} `;
+  part.branches.forEach(one => {
+    widths[one.depth] = Math.max(widths[one.depth] || 0, textWidth(text(one)) + textWidth(one.value, 11) + 46);
+  });
+  const starts = [0, 24];
+  for (let depth = 1; depth < widths.length; depth++) starts[depth + 1] = starts[depth] + widths[depth];
+  const height = (Math.max(0, ...part.rows) + 1) * row + 8, width = starts[starts.length - 1];
+  const picture = canvasOf(width, height, part.title || "tree");
+  const down = n => (part.rows[n] + .5) * row + 4;
+  part.branches.forEach((one, n) => {
+    const x = starts[one.depth] + 22, y = down(n), parent = part.branches[one.parent];
+    const bold = parent?.tone === "good" ? 1.08 : 1;
+    const from = parent ? starts[parent.depth] + 26 + bold * (textWidth(text(parent)) + textWidth(parent.value, 11)) : 8;
+    const before = parent ? down(one.parent) : height / 2, middle = (from + x) / 2;
+    picture.append(svg("g", { class: `branch ${one.tone} ${one.marked ? "marked" : ""}`, "data-depth": one.depth,
+      "data-branch": n, "data-tip": one.note },
+      svg("path", { class: "edge", d: `M${from} ${before}C${middle} ${before} ${middle} ${y} ${x - 4} ${y}` }),
+      svg("text", { x, y, dy: "0.35em" }, text(one), svg("tspan", { class: "value" }, one.value))));
+  });
+  element.append(make("div", { class: "map", tabindex: 0 }, picture));
+}
+
 // ---------------------------------------------------------------------------------------------------------- the page
 
-const DRAW = { curves: drawCurves, bars: drawBars, heat_maps: drawHeatMaps, image_map: drawImageMap };
+const DRAW = { curves: drawCurves, bars: drawBars, heat_maps: drawHeatMaps, image_map: drawImageMap, tree: drawTree };
 function drawFigure(element, part) { DRAW[part.kind](element, part); }
 
 const tip = make("div", { id: "tip", hidden: "" });

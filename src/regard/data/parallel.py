@@ -1,0 +1,172 @@
+"""Work on very many pieces, their order kept: in this process, in several (one a core or GPU), or on a Ray cluster."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+import socket
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from itertools import chain, islice
+from typing import Any, Literal, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from regard.errors import ConfigError, RegardError, did_you_mean, import_extra
+
+P = TypeVar("P", contravariant=True)
+R = TypeVar("R", covariant=True)
+Engine = Literal["local", "ray"]
+ENGINES = ("local", "ray")
+REACHED = 5.0
+"""Seconds in which a cluster must answer."""
+WINDOW = 250
+"""Pieces that a Ray data set has, so that a file of any length needs little memory. The models of the next are loaded
+anew."""
+
+
+class Work(Protocol[P, R]):
+    """What is done with a piece. It is pickled to get into another process."""
+
+    def start(self, number: int, workers: int) -> None:
+        """Called once in each process, which is the `number`th of so many on the machine."""
+
+    def __call__(self, piece: P) -> R: ...
+
+
+def processors() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]:
+    """What `work` makes of each piece, by so many processes of this machine; by this one if a single piece is all."""
+    pieces = iter(pieces)
+    first = list(islice(pieces, 2))
+    if workers == 1 or len(first) < 2:
+        work.start(0, 1)
+        yield from map(work, chain(first, pieces))
+        return
+    context, waiting = multiprocessing.get_context("spawn"), deque[Future[R]]()
+    numbers, before = context.SimpleQueue(), set(multiprocessing.active_children())
+    for number in range(workers):
+        numbers.put(number)
+    with ProcessPoolExecutor(workers, context, _start, (work, numbers, workers)) as pool:
+        try:
+            for piece in chain(first, pieces):
+                waiting.append(pool.submit(_apply, piece))
+                if len(waiting) > 2 * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BrokenProcessPool:
+            hint = "the system may have ended it for its memory: fewer --workers need less"
+            raise RegardError("a worker process has died", where="--workers", hint=hint) from None
+        finally:
+            for process in set(multiprocessing.active_children()) - before:
+                process.terminate()  # what is left undone would be computed for nobody
+
+
+_work: Any = None
+"""The work of this process, if it is one of several."""
+
+
+def _start(work: Work[P, R], numbers: Any, workers: int) -> None:
+    global _work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends the others
+    _work = work
+    _work.start(numbers.get(), workers)
+
+
+def _apply(piece: Any) -> Any:
+    return _work(piece)
+
+
+# Ray
+
+
+class _Actor:
+    """Has the work of one process of a cluster: one model, on a GPU if the cluster has any."""
+
+    def __init__(self, reference: Any) -> None:
+        import ray
+
+        self._work = ray.get(reference)
+        self._work.start(0, 1)
+
+    def __call__(self, table: Any) -> dict[str, Any]:
+        import numpy as np
+
+        [piece] = table["piece"].to_pylist()
+        result = np.empty(1, dtype=object)
+        result[0] = pickle.dumps(self._work(pickle.loads(piece)))
+        return {"result": result}
+
+
+def over_cluster(work: Work[P, R], pieces: Iterable[P], address: str | None, workers: int | None) -> Iterator[R]:
+    """The same by Ray Data, on every CPU or GPU of the cluster. What a lost node has not delivered, others compute."""
+    with connected(address, "--engine ray") as ray:
+        data = import_extra("ray.data", extra="ray", where="--engine ray", doing="to use")
+        logging.getLogger("ray.data").setLevel("ERROR")
+        settings = data.DataContext.get_current()
+        settings.execution_options.preserve_order, settings.enable_progress_bars = True, False
+        gpus = int(ray.cluster_resources().get("GPU", 0))
+        most = workers or gpus or int(ray.cluster_resources().get("CPU", 1))
+        reference, pieces = ray.put(work), iter(pieces)
+        while window := [{"piece": pickle.dumps(piece)} for piece in islice(pieces, WINDOW)]:
+            answers = data.from_items(window, override_num_blocks=len(window)).map_batches(
+                _Actor,
+                fn_constructor_args=(reference,),
+                batch_size=1,
+                batch_format="pyarrow",
+                num_cpus=None if gpus else 1,
+                num_gpus=1 if gpus else None,
+                compute=data.ActorPoolStrategy(min_size=1, max_size=min(most, len(window))),
+            )
+            try:
+                for row in answers.iter_rows():
+                    yield pickle.loads(row["result"])
+            except ray.exceptions.RayError as error:
+                what = f"Ray has stopped: {str(error).strip().splitlines()[-1]}"
+                hint = "every node needs the same regard; what was written is kept"
+                raise RegardError(what, where="--engine ray", hint=hint) from None
+
+
+@contextmanager
+def connected(address: str | None, where: str) -> Iterator[Any]:
+    """Ray, connected to the cluster at an address; to a new one on this machine, which ends afterwards, where there is
+    none. A connection that is there already is used."""
+    ray = import_extra("ray", extra="ray", where=where, doing="to use")
+    if ray.is_initialized():
+        yield ray
+        return
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    try:
+        if address is not None and address not in ("auto", "local"):  # Ray would try for ever
+            there = urlsplit(address if "://" in address else f"//{address}")
+            socket.create_connection((there.hostname, there.port or 6379), timeout=REACHED).close()
+        ray.init(address, log_to_driver=False, logging_level="error", include_dashboard=None if address else False)
+    except (OSError, RuntimeError, ValueError) as error:  # a ConnectionError is an OSError
+        what = f"no Ray cluster can be reached: {str(error).splitlines()[0]}"
+        hint = "'ray start --head' on one machine prints the address; --address auto finds a cluster on this one"
+        raise RegardError(what, where=f"--address {address}", hint=hint) from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def chosen_workers(workers: int | str, engine: str, address: str | None) -> int | None:
+    """`--workers` as a number, None for auto. What does not go together with the engine is refused."""
+    if engine not in ENGINES:
+        raise ConfigError(f"there is no engine {engine!r}", where="--engine", hint=did_you_mean(engine, ENGINES))
+    if address is not None and engine != "ray":
+        raise ConfigError("it is where a Ray cluster is", where="--address", hint="give --engine ray, too")
+    if workers != "auto" and not (str(workers).isdecimal() and int(workers) > 0):
+        raise ConfigError(f"{workers!r} is not a number of processes", where="--workers", hint="auto, or 1 and more")
+    return None if workers == "auto" else int(workers)

@@ -1,0 +1,243 @@
+// Weights between words that look (rows) and words that are looked at (columns), drawn on canvases so that 512 tokens stay
+// fluid: what never changes is drawn once; pointing at a word redraws rectangles, no elements.
+// `layout`, `paint`, `shades`, `rgb`, `number` and `textWidth` are those of every report (report.js).
+/* global layout, paint, shades, rgb, number, textWidth */
+
+import { h, svg } from "./dom.js";
+import { t } from "./text.js";
+
+const ROW = 20, LINE = 27, FAINT = 3;
+const family = () => getComputedStyle(document.body).fontFamily;
+const ink = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// The colours of the present theme, read once: a style that is asked for in every frame is slow.
+const colours = () => ({ text: ink("--text"), accent: ink("--accent"), high: rgb("--accent"), low: rgb("--bad") });
+const shade = ({ high, low }, share) => `rgba(${share < 0 ? low : high},${(0.6 * Math.abs(share)).toFixed(3)})`;
+
+export function decode(text) {
+  const raw = atob(text), bytes = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+  return bytes;
+}
+export function unpacked(map) {
+  const values = new Float32Array(decode(map.values).buffer);
+  const [rows, columns] = [map.rows, map.columns].map(texts => texts.map(text => text.replaceAll("▁", "_")));
+  return { rows, columns, values, widest: 40, peak: map.peak, signed: values.some(value => value < 0), title: map.title };
+}
+export const rowOf = (map, row) => map.values.subarray(row * map.columns.length, (row + 1) * map.columns.length);
+const columnOf = (map, column) => map.rows.map((_, row) => map.values[row * map.columns.length + column]);
+const most = weights => weights.reduce((best, weight) => Math.max(best, Math.abs(weight)), 0) || 1;
+// The indices of the largest weights, largest first.
+export const largest = (weights, count) => Array.from(weights, (weight, n) => [Math.abs(weight), n])
+  .sort((one, other) => other[0] - one[0]).slice(0, count).map(([, n]) => n);
+
+function canvasOf(width, height, properties = {}) {
+  const ratio = Math.min(devicePixelRatio || 1, 8192 / Math.max(width, height));
+  const canvas = h("canvas", { width: Math.ceil(width * ratio), height: Math.ceil(height * ratio), ...properties,
+    style: { width: `${width}px`, height: `${height}px` } });
+  const context = canvas.getContext("2d");
+  context.scale(ratio, ratio);
+  context.font = `14px ${family()}`;
+  context.textBaseline = "middle";
+  return [canvas, context];
+}
+
+// ------------------------------------------------------------------------------------------------------- heat map
+
+// pick({ row, column }) is called while a cell is pointed at.
+export function heatMap(map, pick) {
+  const canvas = h("canvas", { role: "img", "aria-label": map.title });
+  const across = h("div", { class: "bar" }), down = h("div", { class: "bar" });
+  paint(canvas, map);
+  const { left, top, cell } = map.at, width = map.columns.length * cell, height = map.rows.length * cell;
+  for (const [bar, w, high] of [[across, width, cell], [down, cell, height]]) {
+    bar.style.width = `${w}px`; bar.style.height = `${high}px`; bar.hidden = true;
+  }
+  canvas.addEventListener("mousemove", event => {
+    const box = canvas.getBoundingClientRect();
+    const column = Math.floor((event.clientX - box.left - left) / cell), row = Math.floor((event.clientY - box.top - top) / cell);
+    delete canvas.dataset.tip;
+    if (column < 0 || row < 0 || column >= map.columns.length || row >= map.rows.length) return;
+    canvas.dataset.tip = `${map.rows[row] || row} → ${map.columns[column] || column}: ${number(map.values[row * map.columns.length + column])}`;
+    pick({ row, column });
+  });
+  return { element: h("div", { class: "map", tabindex: 0 }, h("div", { class: "layers" }, canvas, across, down)), select({ row, column }) {
+    across.hidden = row === undefined; down.hidden = column === undefined;
+    across.style.transform = `translate(${left}px, ${top + (row || 0) * cell}px)`;
+    down.style.transform = `translate(${left + (column || 0) * cell}px, ${top}px)`;
+  } };
+}
+
+// ----------------------------------------------------------------------------------------------------------- words
+
+// Words one after the other, in lines: shade(weights, chosen) puts the weights behind them. pick(number) while one is pointed at.
+export function words(texts, label, width, pick) {
+  const boxes = [], theme = colours();
+  let x = 2, y = 2;
+  for (const text of texts) {
+    const wide = textWidth(text, 14) + 12;
+    if (x > 2 && x + wide > width - 2) { x = 2; y += LINE; }
+    boxes.push([x, y, Math.min(wide, width - 4)]);
+    x += wide + 4;
+  }
+  const [under, behind] = canvasOf(width, y + LINE), [over, front] = canvasOf(width, y + LINE, { role: "img", "aria-label": `${label}: ${texts.join(" ")}` });
+  front.fillStyle = theme.text;
+  texts.forEach((text, n) => front.fillText(text, boxes[n][0] + 6, boxes[n][1] + 12, width - 16));
+  over.addEventListener("mousemove", event => {
+    const { offsetX, offsetY } = event;
+    const found = boxes.findIndex(([left, top, wide]) => offsetX >= left && offsetX <= left + wide && offsetY >= top && offsetY <= top + LINE);
+    if (found >= 0) pick(found);
+  });
+  return { element: h("div", { class: "words" }, h("div", { class: "layers" }, under, over)), shade(weights, chosen) {
+    behind.clearRect(0, 0, width, y + LINE);
+    const peak = weights ? most(weights) : 1;
+    boxes.forEach(([left, top, wide], n) => {
+      if (weights && Math.abs(weights[n]) > peak / 200) { behind.fillStyle = shade(theme, weights[n] / peak); behind.fillRect(left, top, wide, LINE - 4); }
+      if (n === chosen) { behind.strokeStyle = theme.accent; behind.lineWidth = 2; behind.strokeRect(left, top, wide, LINE - 4); }
+    });
+  } };
+}
+
+// ----------------------------------------------------------------------------------------------------------- lines
+
+// Two columns of words and lines between them. Only what is in the window is drawn, so length does not matter.
+export function lines(map, width, pick) {
+  const whole = Math.max(map.rows.length, map.columns.length) * ROW + 8, height = Math.min(whole, 560);
+  const [canvas, context] = canvasOf(width, height, { role: "img", "aria-label": map.title });
+  const left = Math.min(260, width * 0.36), right = width - left, faint = map.rows.map((_, row) => largest(rowOf(map, row), FAINT));
+  const box = h("div", { class: "lines", tabindex: 0 }, h("div", { class: "tall" }, canvas));
+  box.firstChild.style.height = `${whole}px`; box.style.height = `${height}px`;
+  const theme = colours();
+  let chosen = {};
+  const place = n => n * ROW + ROW / 2 + 4 - box.scrollTop;
+  const near = n => Math.abs(place(n) - height / 2) < height;
+  function line(row, column, share) {
+    if (!near(row) || !near(column)) return;
+    context.globalAlpha = share;
+    context.lineWidth = 1 + 2 * share;
+    context.beginPath(); context.moveTo(left, place(row)); context.lineTo(right, place(column)); context.stroke();
+  }
+  function text(words, x, align, weights, picked) {
+    const first = Math.max(0, Math.floor(box.scrollTop / ROW) - 1), last = Math.min(words.length, first + Math.ceil(height / ROW) + 3);
+    const peak = weights ? most(weights) : 1;
+    context.textAlign = align;
+    for (let n = first; n < last; n++) {
+      if (weights) { context.fillStyle = shade(theme, weights[n] / peak); context.fillRect(x < width / 2 ? 0 : x, place(n) - ROW / 2 + 1, left, ROW - 2); }
+      context.fillStyle = theme.text;
+      context.fillText(words[n], x + (align === "left" ? 6 : -6), place(n), left - 8);
+      if (n === picked) { context.strokeStyle = theme.accent; context.lineWidth = 2; context.strokeRect(x < width / 2 ? 1 : x, place(n) - ROW / 2 + 1, left - 2, ROW - 2); }
+    }
+  }
+  function draw() {
+    const { row, column } = chosen;
+    context.clearRect(0, 0, width, height);
+    context.strokeStyle = theme.accent;
+    if (row === undefined && column === undefined) {
+      faint.forEach((columns, from) => { columns.forEach(to => line(from, to, Math.abs(map.values[from * map.columns.length + to]) / map.peak)); });
+    } else if (row !== undefined) {
+      const weights = rowOf(map, row), peak = most(weights);
+      weights.forEach((weight, to) => { if (Math.abs(weight) > peak / 50) line(row, to, Math.abs(weight) / peak); });
+    } else {
+      const weights = columnOf(map, column), peak = most(weights);
+      weights.forEach((weight, from) => { if (Math.abs(weight) > peak / 50) line(from, column, Math.abs(weight) / peak); });
+    }
+    context.globalAlpha = 1;
+    text(map.rows, left, "right", row === undefined && column !== undefined ? columnOf(map, column) : null, row);
+    text(map.columns, right, "left", row === undefined ? null : rowOf(map, row), row === undefined ? column : undefined);
+  }
+  box.addEventListener("scroll", () => requestAnimationFrame(draw));
+  canvas.addEventListener("mousemove", event => {
+    const n = Math.floor((event.offsetY + box.scrollTop - 4) / ROW);
+    if (event.offsetX < left && n < map.rows.length) pick({ row: n });
+    else if (event.offsetX > right && n < map.columns.length) pick({ column: n });
+  });
+  return { element: box, select(choice) { chosen = choice; draw(); } };
+}
+
+// --------------------------------------------------------------------------------------------------- image and heads
+
+// The image, dark where the chosen word did not look.
+export function regions(picture, map, side = 320) {
+  const image = h("canvas", { width: picture.side, height: picture.side }), pixels = decode(picture.pixels);
+  const data = image.getContext("2d").createImageData(picture.side, picture.side);
+  for (let i = 0; i < picture.side ** 2; i++) data.data.set([pixels[3 * i], pixels[3 * i + 1], pixels[3 * i + 2], 255], 4 * i);
+  image.getContext("2d").putImageData(data, 0, 0);
+  const [canvas, context] = canvasOf(side, side, { role: "img", "aria-label": t("part_image") });
+  const across = picture.columns, down = Math.ceil(map.columns.length / across);
+  return { element: canvas, select({ row }) {
+    context.imageSmoothingEnabled = false;
+    context.drawImage(image, 0, 0, side, side);
+    if (row === undefined) return;
+    const weights = rowOf(map, row), peak = most(weights);
+    weights.forEach((weight, n) => {
+      context.fillStyle = `rgba(0,0,0,${(0.85 * (1 - weight / peak)).toFixed(3)})`;
+      context.fillRect(n % across * side / across, Math.floor(n / across) * side / down, side / across + 0.5, side / down + 0.5);
+    });
+  } };
+}
+// A picture of every head; pick(layer, head) counts from 1.
+export function smallHeads(small, layers, heads, chosen, pick) {
+  const codes = decode(small.codes), size = small.rows * small.columns, [ground, high] = [rgb("--ground"), rgb("--accent")];
+  return h("div", { class: "heads" }, Array.from({ length: layers }, (_, layer) => h("div", {}, Array.from({ length: heads }, (_, head) => {
+    const canvas = h("canvas", { width: small.columns, height: small.rows }), context = canvas.getContext("2d");
+    const image = context.createImageData(small.columns, small.rows), first = (layer * heads + head) * size;
+    for (let i = 0; i < size; i++) {
+      const share = (codes[first + i] / 255) ** 2;
+      for (let k = 0; k < 3; k++) image.data[4 * i + k] = ground[k] + share * (high[k] - ground[k]);
+      image.data[4 * i + 3] = 255;
+    }
+    context.putImageData(image, 0, 0);
+    return h("button", { type: "button", "aria-label": t("layer_head", { layer: layer + 1, head: head + 1 }), "data-tip": t("layer_head", { layer: layer + 1, head: head + 1 }),
+      "aria-pressed": String(String(layer + 1) === chosen.layer && String(head + 1) === chosen.head), onclick: () => pick(layer + 1, head + 1) }, canvas);
+  }))));
+}
+
+// --------------------------------------------------------------------------------------------------------- a figure
+
+// The same as an SVG element that needs no style sheet: the map, or the lines of one row or of all.
+export function figure(map, asLines, row) {
+  return asLines ? figureOfLines(map, row) : figureOfMap(map);
+}
+const sheet = (width, height, ...children) => svg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`,
+  "font-family": "sans-serif", fill: ink("--text") }, svg("rect", { width, height, fill: ink("--ground") }), ...children);
+function figureOfMap(map) {
+  const { left, top, cell, font, labelled, flat, width, height } = layout(map), wide = map.columns.length, cells = [];
+  const full = `${wide * cell}`, tall = map.rows.length * cell;
+  if (map.values.length > 10_000) { // a picture: so many rectangles are slow in every viewer
+    cells.push(svg("image", { x: left, y: top, width: full, height: tall, href: shades(map).toDataURL(), "image-rendering": "pixelated", preserveAspectRatio: "none" }));
+  } else map.values.forEach((value, i) => {
+    if (Math.abs(value) >= 0.004 * map.peak) cells.push(svg("rect", { x: left + i % wide * cell, y: top + Math.floor(i / wide) * cell, width: cell, height: cell,
+      fill: ink(value < 0 ? "--bad" : "--accent"), "fill-opacity": (Math.abs(value) / map.peak).toFixed(3) }));
+  });
+  cells.push(svg("rect", { x: left, y: top, width: full, height: tall, fill: "none", stroke: ink("--line") }));
+  if (labelled) {
+    map.rows.forEach((text, n) => cells.push(svg("text", { x: left - 6, y: top + (n + .5) * cell, dy: ".35em", "text-anchor": "end", "font-size": font }, text)));
+    map.columns.forEach((text, n) => cells.push(svg("text", { transform: `translate(${left + (n + .5) * cell} ${top - (flat ? 10 : 6)})${flat ? "" : " rotate(-60)"}`,
+      dy: ".35em", "text-anchor": flat ? "middle" : "start", "font-size": font }, text)));
+  }
+  return sheet(width, height, ...cells);
+}
+function figureOfLines(map, row) {
+  const height = Math.max(map.rows.length, map.columns.length) * ROW + 16, width = 560, left = 200, right = 360, place = n => n * ROW + ROW / 2 + 8;
+  const rows = row === undefined ? map.rows.map((_, n) => n) : [row], drawn = [];
+  for (const from of rows) {
+    const weights = rowOf(map, from), peak = row === undefined ? map.peak : most(weights);
+    for (const to of row === undefined ? largest(weights, FAINT) : weights.keys()) {
+      const share = Math.abs(weights[to]) / peak;
+      if (share > 0.02) drawn.push(svg("line", { x1: left, y1: place(from), x2: right, y2: place(to), stroke: ink("--accent"), "stroke-opacity": share.toFixed(3), "stroke-width": (1 + 2 * share).toFixed(2) }));
+    }
+  }
+  const write = (texts, x, anchor) => texts.map((text, n) => svg("text", { x, y: place(n), dy: ".35em", "text-anchor": anchor, "font-size": 14 }, text));
+  return sheet(width, height, ...drawn, ...write(map.rows, left - 6, "end"), ...write(map.columns, right + 6, "start"));
+}
+export const svgText = element => new XMLSerializer().serializeToString(element);
+// An SVG element as a PNG, twice as fine.
+export async function png(element) {
+  const image = new Image();
+  image.src = URL.createObjectURL(new Blob([svgText(element)], { type: "image/svg+xml" }));
+  await image.decode();
+  const scale = Math.min(2, 8192 / Math.max(image.width, image.height));
+  const canvas = h("canvas", { width: image.width * scale, height: image.height * scale });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  URL.revokeObjectURL(image.src);
+  return new Promise(done => canvas.toBlob(done, "image/png"));
+}

@@ -1,0 +1,244 @@
+"""Files of any length: streamed, in order, by several processes, resumable; over a Ray cluster that loses a node."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+from command_line import fail, succeed, write
+from regard import api
+from regard.data.parallel import in_order, over_cluster
+from regard.errors import CheckpointError, DecodeError, RegardError
+from regard.text.files import GrowingFile
+from shared_work import Dying, Naming
+
+SHORT = ["search.max_length=4"]
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of 230 lines, of which no two are alike."""
+    chosen = random.Random(1)
+    lines = (" ".join(chosen.choices("abcdefg", k=chosen.randint(4, 9))) for _ in range(1_000))
+    return write(
+        tmp_path_factory.mktemp("big") / "big.txt", "".join(f"{line}\n" for line in [*dict.fromkeys(lines)][:230])
+    )
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "PIECE", 20)
+
+
+class StopError(Exception):
+    """Ends a prediction where it is."""
+
+
+def stopping(pieces: int) -> Any:
+    """An `each` that lets so many pieces pass."""
+    left = [pieces]
+
+    def each(answered: api.Answered) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise StopError
+
+    return each
+
+
+def written(run: Path, big: Path, out: Path, **options: Any) -> list[dict[str, Any]]:
+    regard.predict_file(run, big, out, overrides=SHORT, **options)
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def test_processes_keep_the_order(tiny_run: Path, big: Path, tmp_path: Path) -> None:
+    """And the outputs are those of `predict`, but for rounding: other lines are computed together."""
+    expected = [one.to_json() for one in regard.predict(tiny_run, file=big, overrides=SHORT)]
+    alone = written(tiny_run, big, tmp_path / "alone.jsonl", workers=1)
+    assert [(one["input"], one["output"]) for one in alone] == [(one["input"], one["output"]) for one in expected]
+    assert written(tiny_run, big, tmp_path / "two.jsonl", workers=2) == alone
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.jsonl", "two.jsonl"]
+
+
+def test_an_interrupted_file_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:
+    """No line twice, none missing, whatever the crash left behind the last whole piece."""
+    whole, out = written(tiny_run, big, tmp_path / "whole.jsonl", workers=1), tmp_path / "out.jsonl"
+    with pytest.raises(StopError):
+        written(tiny_run, big, out, workers=1, each=stopping(3))
+    partial = tmp_path / "out.jsonl.partial"
+    assert not out.exists()
+    assert len(partial.read_text().splitlines()) == 60
+    with partial.open("a") as stream:
+        stream.write('{"input": "a b", "outp')  # torn
+    with pytest.raises(DecodeError, match=r"out.jsonl.partial: an output is there that is not complete \(--resume"):
+        written(tiny_run, big, out, workers=1)
+    assert written(tiny_run, big, out, workers=1, resume=True) == whole
+    assert not partial.exists()
+
+
+def test_a_killed_command_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:
+    out, longer = tmp_path / "out.txt", write(tmp_path / "longer.txt", big.read_text() * 20)
+    command = [sys.executable, "-m", "regard", "predict", str(tiny_run), "--file", str(longer), "--out", str(out)]
+    process = subprocess.Popen([*command, "--workers", "1", "--set", *SHORT])
+    while not (tmp_path / "out.txt.partial.json").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    api.PIECE = 1_000  # as the command's
+    regard.predict_file(tiny_run, longer, out, overrides=SHORT, resume=True, workers=1)
+    expected = [line for one in regard.predict(tiny_run, file=big, overrides=SHORT) for line in one.lines(1)]
+    assert out.read_text().splitlines() == expected * 20
+
+
+BAD: list[tuple[list[str], str]] = [
+    (["--out", "{tmp}/o.jsonl"], "--out: it holds the outputs of a file (give --file"),
+    (["--resume", "--file", "{big}"], "--resume: it is for the outputs of a file (give --file and --out"),
+    (["--file", "{big}", "--out", "{tmp}/o", "--record", "r"], "--record: it needs all inputs at once"),
+    (["--file", "{big}", "--out", "{tmp}/o", "--workers", "0"], "--workers: '0' is not a number of processes (auto"),
+    (["--file", "{big}", "--out", "{tmp}/o", "--engine", "rya"], "--engine: there is no engine 'rya' (did you mean"),
+    (["--file", "{big}", "--out", "{tmp}/o", "--address", "a:1"], "--address: it is where a Ray cluster is (give"),
+    (["--file", "{big}", "--out", "{big}"], "this file is read here"),
+    (["--file", "{tmp}/none", "--out", "{tmp}/o"], "there is no such file"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD)
+def test_what_cannot_be_meant_is_refused(
+    tiny_run: Path, big: Path, tmp_path: Path, options: list[str], message: str
+) -> None:
+    [line] = fail("predict", tiny_run, *(option.format(tmp=tmp_path, big=big) for option in options))
+    assert message in line
+
+
+def test_a_bad_line_ends_it_with_all_before_kept(tiny_run: Path, big: Path, tmp_path: Path) -> None:
+    lines, out = big.read_text().splitlines(), tmp_path / "out.jsonl"
+    bad = write(tmp_path / "bad.txt", "".join(f"{line}\n" for line in [*lines[:50], "", *lines[50:]]))
+    messages = fail("predict", tiny_run, "--file", bad, "--out", out, "--set", SHORT[0], "--workers", 1)
+    assert messages == [
+        f"{bad}:51: the text is empty (give at least one word)",
+        "--skip-bad leaves such lines out, with an empty output for each",
+        f"{out}.partial: 40 outputs were written by now (--resume continues it)",
+    ]
+    mended = write(tmp_path / "bad.txt", big.read_text())
+    assert written(tiny_run, mended, out, workers=1, resume=True) == written(
+        tiny_run, big, tmp_path / "whole.jsonl", workers=1
+    )
+    write(bad, f"{lines[0]}\n\n{lines[1]}\n")
+    skipped = succeed("predict", tiny_run, "--file", bad, "--out", tmp_path / "s.jsonl", "--skip-bad", "--workers", 1)
+    assert "skipped 1 of 3 inputs; the first: " in skipped.err
+    assert [json.loads(line)["output"] is None for line in (tmp_path / "s.jsonl").open()] == [False, True, False]
+
+
+def test_only_the_same_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    with pytest.raises(StopError):
+        written(tiny_run, big, out, workers=1, each=stopping(2))
+    before = (tmp_path / "out.jsonl.partial").read_bytes()
+    with pytest.raises(
+        DecodeError, match=r"out.jsonl.partial: it was begun with other values of search \(give the same"
+    ):
+        regard.predict_file(tiny_run, big, out, beam=3, resume=True)
+    other = write(tmp_path / "other.txt", "g g g\n" + big.read_text())
+    with pytest.raises(DecodeError, match="--file: its first 40 inputs have changed"):
+        written(tiny_run, other, out, workers=1, resume=True)
+    assert (tmp_path / "out.jsonl.partial").read_bytes() == before
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = GrowingFile(tmp_path / "out", {})
+    file.append(b"one\n", {"inputs": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(CheckpointError, match=r"out: cannot be written: No space left .*resume"):
+            file.append(b"two\n", {"inputs": 2})
+    with pytest.raises(DecodeError, match="another process is writing it"):
+        GrowingFile(tmp_path / "out", {}, resume=True)
+    file.close()
+    resumed = GrowingFile(tmp_path / "out", {}, resume=True)
+    assert resumed.done == {"inputs": 1}
+    resumed.append(b"2\n", {"inputs": 2})
+    resumed.complete()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"out": b"one\n2\n"}
+
+
+def test_a_worker_that_dies_is_reported() -> None:
+    with pytest.raises(RegardError, match="--workers: a worker process has died"):
+        list(in_order(Dying(), range(9), 2))
+
+
+# Ray
+
+
+NOWHERE = "no Ray cluster can be reached: .* \\('ray start --head'"
+
+
+@pytest.mark.parametrize(("address", "message"), [
+    ("127.0.0.1:1", f"--address 127.0.0.1:1: {NOWHERE}"),
+    ("no.such.host:6379", f"--address no.such.host:6379: {NOWHERE}"),
+    (None, r"--engine ray: to use it needs the library 'ray' \(pip install 'regard\[ray\]'\)"),
+])  # fmt: skip
+def test_where_there_is_no_cluster(address: str | None, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if address is None:
+        monkeypatch.setitem(sys.modules, "ray", None)
+    else:
+        pytest.importorskip("ray")
+    with pytest.raises(RegardError, match=message):
+        list(over_cluster(Naming(), [1], address, None))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two nodes of one core each, on this machine."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    small = {"num_cpus": 1, "object_store_memory": 80_000_000}
+    with pytest.MonkeyPatch.context() as patch:  # what the nodes import
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+        cluster = Cluster(initialize_head=True, head_node_args=small | {"include_dashboard": False})
+        cluster.other = cluster.add_node(**small)
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def test_a_cluster_evaluates(tiny_run: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "SHARE", 4)
+    here, there = (regard.evaluate(tiny_run, overrides=SHORT, engine=engine) for engine in ("local", "ray"))
+    assert {"bleu", "chrf", "loss", "split"} <= here.keys() == there.keys()
+    for name, value in here.items():
+        assert there[name] == (pytest.approx(value, rel=1e-5) if isinstance(value, float) else value)
+
+
+def test_a_cluster_predicts(tiny_run: Path, big: Path, tmp_path: Path, cluster: Any) -> None:
+    here = written(tiny_run, big, tmp_path / "here.jsonl", workers=1)
+    assert written(tiny_run, big, tmp_path / "there.jsonl", engine="ray") == here
+
+
+def test_a_lost_node_costs_nothing(cluster: Any) -> None:
+    """The pieces that it had are computed by the other, and all come in their order."""
+    results = list[tuple[int, str]]()
+    for result in over_cluster(Naming(), range(60), None, None):
+        results.append(result)
+        if cluster.other and len({node for _, node in results}) == 2:
+            cluster.remove_node(cluster.other, allow_graceful=False)
+            cluster.other, lost = None, len(results)
+    assert [piece for piece, _ in results] == [*range(60)]
+    assert lost < 55

@@ -1,0 +1,175 @@
+"""What the studio's page asks the server for: files, attention, runs that are loaded lazily, trainings."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import regard
+from command_line import fail
+from tiny import TINY
+
+TestClient = pytest.importorskip("fastapi.testclient").TestClient
+
+from regard.cli import _run_folders  # noqa: E402
+from regard.studio.runs import KEPT, Runs  # noqa: E402
+from regard.studio.served import Settings  # noqa: E402
+from regard.studio.server import app  # noqa: E402
+
+LOCAL = "http://127.0.0.1"
+RECIPE = yaml.safe_dump(TINY)
+
+
+@pytest.fixture
+def root(tiny_run: Path, tmp_path: Path) -> Path:
+    shutil.copytree(tiny_run, tmp_path / "runs" / "tiny")
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def runs(root: Path) -> Runs:
+    return Runs(Settings(), folders=lambda: _run_folders(root), device="cpu")
+
+
+@pytest.fixture
+def client(root: Path, runs: Runs) -> Iterator[Any]:
+    with TestClient(app(runs, Settings(), root=root), base_url=LOCAL) as client:
+        yield client
+
+
+def numbers(text: str, dtype: str) -> Any:
+    return np.frombuffer(base64.b64decode(text), dtype=dtype)
+
+
+# The page
+
+
+def test_the_page_is_this_package(client: Any) -> None:
+    page = client.get("/")
+    assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert client.get("/page/app.js").headers["content-type"].startswith("text/javascript")
+    for path in ("/page/../server.py", "/page/%2e%2e/server.py", "/page//etc/passwd", "/page/views/none.js"):
+        assert client.get(path).status_code == 404
+
+
+def test_only_this_page_may_ask(root: Path, runs: Runs, client: Any) -> None:
+    asked = {"json": {"inputs": ["a b"]}, "headers": {"origin": "http://elsewhere.example"}}
+    assert client.post("/runs/tiny/predict", **asked).status_code == 403
+    asked["headers"] = {"origin": LOCAL}
+    assert client.post("/runs/tiny/predict", **asked).status_code == 200
+    with TestClient(app(runs, Settings(token="x"), root=root), base_url="http://any") as others:
+        assert (others.get("/").status_code, others.get("/page/app.js").status_code) == (200, 200)
+        assert [others.get(path).status_code for path in ("/runs", "/trainings", "/recipes")] == [401, 401, 401]
+
+
+# Runs
+
+
+def test_runs_are_loaded_when_they_are_asked_for(root: Path, runs: Runs, client: Any, tmp_path: Path) -> None:
+    for number in range(KEPT + 1):
+        shutil.copytree(root / "tiny", root / f"run-{number}")
+    (root / "broken").mkdir()
+    (root / "broken" / "recipe.yaml").write_text("task: [")
+    listed = {run["name"]: run for run in client.get("/runs").json()}
+    assert runs.served == {}
+    assert "it has no environment.json" in listed.pop("broken")["error"]
+    model = regard.load(root / "tiny", device="cpu").load_model()
+    assert {run["parameters"] for run in listed.values()} == {sum(one.numel() for one in model.parameters())}
+    for number in range(KEPT + 1):
+        assert client.post(f"/runs/run-{number}/predict", json={"inputs": ["a b"]}).status_code == 200
+    assert list(runs.served) == [f"run-{number}" for number in range(1, KEPT + 1)]
+    before = runs.served["run-1"]
+    best = root / "run-1" / "best"
+    best.write_text(best.read_text())  # as a training does that goes on
+    assert client.post("/runs/run-1/predict", json={"inputs": ["a b"]}).status_code == 200
+    assert runs.served["run-1"] is not before
+
+
+def test_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "there is no such run folder" in fail("studio", "none", "--no-browser")[0]
+    runs = Runs(Settings(), folders=lambda: _run_folders(Path("runs")))
+    with TestClient(app(runs, Settings(), root=Path("runs")), base_url=LOCAL) as client:
+        assert (client.get("/runs").json(), client.get("/trainings").json()) == ([], [])
+
+
+# Attention
+
+
+def test_attention_is_that_of_explain(client: Any, root: Path) -> None:
+    explanation = regard.load(root / "tiny", device="cpu").explain("a b c", target="c b a")
+    body = {"input": "a b c", "target": "c b a", "heads": True}
+    answer = client.post("/runs/tiny/attention", json=body).json()
+    weights = numbers(answer["map"]["values"], "<f4").reshape(len(answer["map"]["rows"]), len(answer["map"]["columns"]))
+    np.testing.assert_allclose(weights, explanation.weights, atol=1e-6)
+    assert (answer["view"], answer["layers"], answer["heads"], answer["output"]) == ("alignment", 1, 1, "c b a")
+    small = numbers(answer["small"]["codes"], "u1").reshape(answer["small"]["rows"], -1)
+    np.testing.assert_array_equal(small, np.rint(255 * np.sqrt(weights / weights.max())))
+    seen = client.post("/runs/tiny/attention", json={"input": "a b", "view": "masks"}).json()["map"]
+    assert set(numbers(seen["values"], "<f4")) == {0.0, 1.0}
+    refused = client.post("/runs/tiny/attention", json={"input": "a b", "layer": 7})
+    assert (refused.status_code, refused.json()["error"]) == (
+        422,
+        "layer: there is no layer 7 (allowed: 1, mean, all)",
+    )
+
+
+# Trainings
+
+
+REFUSED = [
+    ({"name": "../x"}, "body.name"),
+    ({"name": ".x"}, "body.name"),
+    ({"name": "a/b"}, "body.name"),
+    ({"name": "tiny"}, "there is a run 'tiny' already"),
+    ({"recipe": "data: {train: {file: /etc/passwd}}"}, "'/etc/passwd' is not read from a request"),
+    ({"recipe": "training: {init: ../../secret}"}, "there is no run 'secret'"),
+    ({"settings": {"data.train": "x"}}, "'data.train' is not in the form"),
+    ({"files": [{"name": "../x.csv", "text": ""}]}, "body.files.0.name"),
+    ({"files": [{"name": ".ssh", "text": ""}]}, "body.files.0.name"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_what_no_training_starts_with(client: Any, root: Path, changes: dict[str, Any], message: str) -> None:
+    before = sorted(root.rglob("*"))
+    answer = client.post("/trainings", json={"name": "new", "recipe": RECIPE, **changes})
+    assert answer.status_code == 422
+    assert message in answer.json()["error"]
+    assert sorted(root.rglob("*")) == before
+
+
+def test_the_form_is_the_schema(client: Any) -> None:
+    fields = {field["path"]: field for field in client.post("/form", json={"recipe": RECIPE}).json()}
+    assert (fields["training.steps"]["value"], fields["model.dropout"]["value"]) == (20, 0.1)
+    assert fields["training.learning_rate"]["schema"]["description"] == "The highest learning rate of the schedule."
+    assert client.post("/form", json={"recipe": "task: translatoin"}).status_code == 422
+    assert client.get("/recipes").json().keys() == regard.shipped_recipes().keys()
+    for name in client.get("/recipes").json():
+        recipe = client.get(f"/recipes/{name}").json()["recipe"]
+        assert client.post("/form", json={"recipe": recipe}).json()[0]["path"] == "training.steps", name
+
+
+def test_a_training_that_fails_says_why(client: Any, root: Path) -> None:
+    """One that goes well is tests/browser/test_runs.py."""
+    data = {"train": {"file": "쌍.tsv", "source": 0, "target": 1}, "validation": {"split": 0.1}}
+    recipe = yaml.safe_dump({**TINY, "data": data}, allow_unicode=True)
+    body = {"name": "쌍", "recipe": recipe, "files": [{"name": "쌍.tsv", "text": "a\tb\nc\n"}]}
+    assert client.post("/trainings", json=body).status_code == 201
+    assert client.post("/trainings", json=body).status_code == 422
+    for _ in range(600):
+        if (progress := client.get("/trainings/쌍").json())["state"] == "failed":
+            break
+        time.sleep(0.1)
+    assert "쌍.tsv:2" in progress["message"]
+    assert [run["name"] for run in client.get("/trainings").json()] == ["tiny", "쌍"]
+    assert client.post("/trainings/쌍/stop").status_code == 409
