@@ -19,13 +19,13 @@ def deployment(run: str | Path, *, device: str = "auto", **settings: Any) -> Any
     folder = Path(run).absolute()
 
     def build() -> Any:
-        import regard
+        from regard.api import load
         from regard.studio.served import Settings
         from regard.studio.server import app
 
-        return app({folder.name: regard.load(folder, device=device)}, Settings(**settings))
+        return app({folder.name: load(folder, device=device)}, Settings(**settings))
 
-    import regard
+    from regard.runs.run import Run
 
-    regard.Run(folder)  # what is no run is refused here, not on every node
+    Run(folder)  # what is no run is refused here, not on every node
     return serve.deployment(serve.ingress(build)(), name="regard")
