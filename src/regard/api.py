@@ -23,7 +23,7 @@ from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput
 from regard.data.parallel import Engine, chosen_workers, in_order, over_cluster, processors
 from regard.data.prepare import key_of
-from regard.errors import CheckpointError, DecodeError, Problem, RegardError, did_you_mean
+from regard.errors import CheckpointError, DecodeError, Problem, RegardError, did_you_mean, short
 from regard.exchange.exchange import export_run, import_run
 from regard.layers.attention import with_int8
 from regard.models.base import Pooling, device_of
@@ -420,7 +420,7 @@ def score(
     [given] = _read_inputs(run.task, [source], None)
     tokens = target if isinstance(target, str) or not isinstance(target, Iterable) else [*target]
     if not isinstance(tokens, str) and not (isinstance(tokens, list) and all(isinstance(one, str) for one in tokens)):
-        raise DecodeError(f"{repr(target)[:40]} is no text", where="target", hint="give a text, or a list of tokens")
+        raise DecodeError(f"{short(repr(target))} is no text", where="target", hint="give a text, or a list of tokens")
     ids, scores = run.task.score_text(model, given.text, tokens)
     return {
         "source": given.text,
