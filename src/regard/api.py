@@ -136,7 +136,7 @@ def predict(
     """
     run = Run.open(run)
     given = _read_inputs(run.task, inputs, file, story, skip_bad=skip_bad)
-    read: list[object] = [file, story, prefixes, *(one.text for one in given)]
+    read: list[object] = [file, story, prefixes, *(one.text for one in given), *run.recipe_values]
     if isinstance(prefixes, Path):
         prefixes = _read_prefixes(prefixes, len(given), prefix)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
@@ -261,7 +261,7 @@ def predict_file(
     most = chosen_workers(workers, engine, address)
     run, out = Run.open(run), Path(out)
     open_text(str(file), Path())
-    check_writable(out, "--out", [file], overwrite=overwrite)
+    check_writable(out, "--out", [file, *run.recipe_values], overwrite=overwrite)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
     as_json = as_json or out.suffix == ".jsonl"
     about = {
@@ -385,7 +385,7 @@ def features(
     run = Run.open(run)
     given = _read_inputs(run.task, inputs, file, skip_bad=skip_bad)
     if out is not None:
-        check_writable(Path(out), "--features", [file], overwrite=overwrite)
+        check_writable(Path(out), "--features", [file, *run.recipe_values], overwrite=overwrite)
     model = run.task.text_model(run.load_model(checkpoint, device))
     if model is None:
         what = f"the task {run.recipe.task} has no vectors of a single text"
