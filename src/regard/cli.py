@@ -38,6 +38,7 @@ from regard.console import (
     show_report,
     standard_input,
     typed_by,
+    warnings_as_notes,
     written_out,
 )
 from regard.errors import TEXT, DecodeError, InputError, Problem, RegardError, import_extra, printable, short
@@ -1000,7 +1001,7 @@ def main() -> None:
     set_up_streams()
     regard.wait_quietly()
     try:
-        with written_out(sys.stdout):
+        with written_out(sys.stdout), warnings_as_notes():
             app()
     except RegardError as error:
         complain(error.problems)

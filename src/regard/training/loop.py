@@ -369,7 +369,7 @@ class Trainer:
                 "progress": asdict(progress),
                 "carry": self.carry,
             },
-            facts=self.facts(progress.step),
+            facts=self.facts(progress.step) | {"log": {"bytes": progress.log_length, "checksum": log.checksum}},
         )
         save_checkpoint(self.run.checkpoints / name, checkpoint)
         self.run.point("last", name)
