@@ -39,8 +39,8 @@ SHORT = [
 TIME = {
     "multi30k-transformer": [
         *SHORT,
-        "training.steps=750",
-        "training.warmup=150",
+        "training.steps=550",
+        "training.warmup=120",
         "model.dropout=0.2",
     ],
     "multi30k-bahdanau": [*SHORT, "training.steps=380", "training.learning_rate=3.0e-3", "model.dropout=0.3"],

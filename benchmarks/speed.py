@@ -127,7 +127,7 @@ def pairs(tokens: int, count: int) -> Sentences:
 
 
 def masked(tokens: int, count: int) -> Sentences:
-    lengths = drawn(80 * count * tokens // 4096, torch.Generator().manual_seed(3), 3.6, 0.6)
+    lengths = drawn(100 * count * tokens // 4096, torch.Generator().manual_seed(3), 3.6, 0.6)
 
     def make(rows: Rows, generator: torch.Generator) -> MaskedBatch:
         text = ids(lengths[rows], generator)
@@ -210,19 +210,20 @@ def training(model: nn.Module, loss: Callable[[Any], Tensor], made: Sequence[Any
 
 
 def compiled(objective: nn.Module, made: Sequence[Any], device: str) -> tuple[Job, int]:
-    """What `regard train` does with filled batches in a long training."""
-    objective.to(device).train()
-    run = torch.compile(objective, dynamic=False)
-    return training(objective, lambda batch: run(batch)[0], made, device)
+    """What `regard train` does with filled batches in a long training: the compiled step as a CUDA graph."""
+    objective.compile(dynamic=False)
+    return captured(objective, made, device, nullcontext)
 
 
-def captured(objective: nn.Module, made: Sequence[Any], device: str) -> tuple[Job, int]:
+def captured(
+    objective: nn.Module, made: Sequence[Any], device: str, around: Callable[[], Any] | None = None
+) -> tuple[Job, int]:
     """What it does in a short one: the eager step as a CUDA graph."""
     objective.to(device).train()
-    halves = HalfWeights(objective, torch.bfloat16)
+    weights = around or HalfWeights(objective, torch.bfloat16).in_place
 
     def loss(batch: Any, factor: float | Tensor) -> Tensor:
-        with torch.autocast(device, torch.bfloat16), halves.in_place():
+        with torch.autocast(device, torch.bfloat16), weights():
             sums_2: Tensor = objective(batch.unnamed())
         (sums_2[0] * factor).backward()
         return sums_2.detach()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -176,8 +177,9 @@ def train(
     except RegardError as error:
         if first_process or getattr(error, "__notes__", None):
             raise
-        time.sleep(PATIENCE)  # the first process reports the same error
-        raise typer.Exit(2) from None
+        time.sleep(PATIENCE)  # in this time the first process reports the same error and ends all; else it has none
+        where = f"process {os.environ['RANK']} ({platform.node()})"
+        raise RegardError(problems=[Problem(where, "has an error of its own"), *error.problems]) from None
 
 
 def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: bool) -> None:

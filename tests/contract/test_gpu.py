@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 from pathlib import Path
@@ -12,6 +13,8 @@ import torch
 
 from model_cases import CASES, CAUSAL_CASES, build, tokens_of
 from regard.errors import ConfigError
+from regard.layers import scores
+from regard.objectives.cross_entropy import GPULoss, smoothed_loss
 from regard.search.config import SearchConfig
 from regard.search.decode import search
 from regard.text.vocabularies import END
@@ -54,9 +57,10 @@ def test_a_search_finds_the_same_as_on_a_cpu(case: str, beam: int) -> None:
 
 @pytest.mark.parametrize("model", [TRANSFORMER, None], ids=["transformer", "bahdanau"])
 def test_bf16_learns_what_fp32_learns(tiny_recipe: Tree, tmp_path: Path, model: Tree | None) -> None:
-    model = model or tiny_recipe["model"]
+    model = (model or tiny_recipe["model"]) | {"dropout": 0.0}  # whose noise depends on the shape of a batch
     for precision in ("bf16", "fp32"):
-        train(changed(tiny_recipe, model, precision=precision, steps=60), out=tmp_path / precision, quiet=True)
+        recipe = changed(tiny_recipe, model, precision=precision, steps=60, fill=True)
+        train(recipe, out=tmp_path / precision, quiet=True)
     half, full = losses(tmp_path / "bf16"), losses(tmp_path / "fp32")
     assert half[0] == pytest.approx(full[0], rel=0.02)
     assert half[-1] == pytest.approx(full[-1], rel=0.1)
@@ -74,7 +78,9 @@ def test_fp16_goes_on_with_its_scaler_where_it_was_left(tiny_recipe: Tree, tmp_p
 def test_too_large_a_batch_names_one_that_fits_and_auto_finds_it(tiny_recipe: Tree, tmp_path: Path) -> None:
     tiny_recipe["data"]["train"]["size"] = 30_000
     model = TRANSFORMER | {"width": 512, "heads": 8, "feed_forward": 2048}
-    limit = 2 * 2**30 / torch.cuda.get_device_properties(0).total_memory
+    gc.collect()
+    torch.cuda.empty_cache()
+    limit = (2 * 2**30 + torch.cuda.memory_reserved()) / torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction(limit)
     try:
         with pytest.raises(ConfigError, match="out of memory with batches of 200,000 tokens") as error:
@@ -86,3 +92,37 @@ def test_too_large_a_batch_names_one_that_fits_and_auto_finds_it(tiny_recipe: Tr
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert len(losses(tmp_path / "named")) == 3
+
+
+@pytest.mark.parametrize("vocabulary", [5, 4096, 5001])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_and_its_gradient_are_those_of_the_equation(vocabulary: int, smoothing: float) -> None:
+    labels_P = torch.randint(vocabulary, (7,), device="cuda")
+    labels_P[2] = -100  # filler
+    logits_PV = torch.randn(7, vocabulary, device="cuda", requires_grad=True)
+    found, expected = (
+        GPULoss.apply(logits_PV, labels_P, smoothing),
+        smoothed_loss(logits_PV.log_softmax(-1), labels_P, smoothing),
+    )
+    weights_2 = torch.tensor([0.7, 0.3], device="cuda")
+    gradients = [torch.autograd.grad((sums_2 * weights_2).sum(), logits_PV)[0] for sums_2 in (found, expected)]
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("kind", [scores.AdditiveAttention, scores.FullyConnectedAttention])
+def test_a_step_of_additive_attention_is_that_of_the_equation(kind: Any) -> None:
+    attention = kind(6, 10, 12).cuda()
+    h_BSD, lengths_B = (
+        torch.randn(3, 19, 10, device="cuda", requires_grad=True),
+        torch.tensor([19, 1, 7], device="cuda"),
+    )
+    queries = [torch.randn(3, 1, 6, device="cuda", requires_grad=True) for _ in range(3)]
+    results = []
+    for fast in (True, False):
+        memory = attention.memory(h_BSD, lengths_B)
+        attend = attention.attend_to(memory) if fast else lambda s_BQD, memory=memory: attention(s_BQD, memory)
+        contexts = [attend(query) for query in queries]
+        loss = sum((context * number).sin().sum() for number, context in enumerate(contexts, 1))
+        results.append([*contexts, *torch.autograd.grad(loss, [h_BSD, *queries, *attention.parameters()])])
+    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-4)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from math import ceil, floor
 from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -136,6 +136,8 @@ class Row(Tensors):
     bounds: Tensor
     """The start of each sentence, then the end of the row, int32 for a kernel: [more than B]."""
     longest: int
+    equal: int = 0
+    """How many sentences there are, if all have the same length and nothing else is in the row."""
 
 
 def rounded_up(number: int, multiple: int) -> int:
@@ -219,7 +221,8 @@ class Tokens(Tensors):
         bounds = _filled(_shifted(ends), slots, size).int()
         longest = max(sizes.longest, TILE, int(lengths_B.max()))
         following_P = _filled(ids[from_P + without], size, NO_TAG)
-        row = Row(sentences_P, _filled(places_P, size, 0), following_P, bounds, longest)
+        equal = len(self) if total == size and int(lengths_B.min()) == int(lengths_B.max()) else 0
+        row = Row(sentences_P, _filled(places_P, size, 0), following_P, bounds, longest, equal)
         return replace(self, ids_BL=_filled(ids[from_P], size, 0)[None], fixed=row)
 
     def __len__(self) -> int:
@@ -522,6 +525,8 @@ class Stream:
     All processes walk through the same order from the same position in groups of `world` batches, and process `rank`
     takes the batch of that number in each group. A group may begin in one epoch and end in the next, so none is left
     incomplete. The position that comes with a batch is the end of its group: the same in every process.
+
+    Rows that go on in the next batch are `shared`: every process takes its own rows of each batch.
     """
 
     def __init__(
@@ -534,22 +539,34 @@ class Stream:
         fill: bool = False,
         rank: int = 0,
         world: int = 1,
+        shared: bool = False,
     ) -> None:
         assert len(dataset) > 0
         assert 0 <= rank < world
         self.dataset, self.batch_tokens, self.seed, self.fill = dataset, batch_tokens, seed, fill
-        self.position, self.rank, self.world = position, rank, world
+        self.position, self.rank, self.world, self.shared = position, rank, world, shared
         self._plans: dict[int, list[Rows]] = {}
 
     def epoch_batches(self, epoch: int) -> int:
         """How many batches the epoch has, over all processes."""
         return len(self._plan(epoch))
 
+    def rows(self, epoch: int) -> slice:
+        """The rows of a shared batch that are this process's. Only the last row may end before the others."""
+        shares = np.array_split(np.arange(len(self._plan(epoch)[0])), self.world)
+        return slice(int(shares[self.rank][0]), int(shares[self.rank][-1]) + 1)
+
     def __iter__(self) -> Iterator[tuple[AnyBatch, Position]]:
         position = self._forward(self.position, 0)
+        while self.shared:
+            mine = self._plan(position.epoch)[position.index][self.rows(position.epoch)]
+            text = cast("TextBatch", self.dataset.batch(mine, self.seed, position.epoch))
+            batch: AnyBatch = replace(text, carries=position.index > 0)
+            position = self._forward(position, 1)
+            yield batch, position
         while True:
-            mine = self._forward(position, self.rank)
-            batch = self.dataset.batch(self._plan(mine.epoch)[mine.index], self.seed, mine.epoch)
+            own = self._forward(position, self.rank)
+            batch = self.dataset.batch(self._plan(own.epoch)[own.index], self.seed, own.epoch)
             position = self._forward(position, self.world)
             yield batch, position
 

@@ -95,12 +95,14 @@ class Packing:
     longest: int
     fixed: bool = False
     """Whether the sentences arrive packed, in a row of fixed size."""
+    equal: int = 0
+    """The number of sentences, if they have the same length and fill the row."""
 
     @staticmethod
     def of(tokens: Tokens, without: int = 0) -> Packing:
         """The packing of sentences `without` their last tokens. Uses the lengths on the host, to avoid a GPU sync."""
         if (row := tokens.fixed) is not None:
-            return Packing(row.sentences_P, row.places_P, row.bounds, row.bounds, 0, row.longest, fixed=True)
+            return Packing(row.sentences_P, row.places_P, row.bounds, row.bounds, 0, row.longest, True, row.equal)
         host_B, lengths_B = tokens.host_lengths_B - without, tokens.lengths_B - without
         total = int(host_B.sum())
         bounds = F.pad(lengths_B.cumsum(0), (1, 0))
@@ -171,12 +173,16 @@ class Visibility:
     """The packing of queries and of keys, if all sentences are in one row: a query sees only its own sentence."""
     tiles: BlockMask | None = None
     """In compiled code, for rows of fixed size: the tiles of keys that each tile of queries looks at."""
+    equal: int = 0
+    """The number of packed sentences, if all their queries and all their keys have one length."""
 
     @staticmethod
     def between(queries: Packing, keys: Packing, *, causal: bool = False) -> Visibility:
         """Of packed sentences."""
+        equal = queries.equal if queries.equal == keys.equal else 0
         tiled = queries.fixed and torch.compiler.is_compiling() and queries.sentences_P.device.type == "cuda"
-        return Visibility(None, causal, (queries, keys), _tiles(queries, keys, causal) if tiled else None)
+        tiles = _tiles(queries, keys, causal) if tiled and not equal else None
+        return Visibility(None, causal, (queries, keys), tiles, equal)
 
     @staticmethod
     def of(tokens: Tokens) -> Visibility:
@@ -334,6 +340,11 @@ def attend(
 
         context_1HPE: Tensor = flex_attention(q_BHQE, k_BHKE, v_BHKE, block_mask=visible.tiles, scale=scale)
         return context_1HPE
+    if visible.equal:
+        heads, width = q_BHQE.shape[1], q_BHQE.shape[-1]
+        q, k, v = (x.view(heads, visible.equal, -1, width).transpose(0, 1) for x in (q_BHQE, k_BHKE, v_BHKE))
+        context_BHQE = attend(q, k, v, Visibility(causal=visible.causal), owner=owner, scaled=scaled, dropout=dropout)
+        return context_BHQE.transpose(0, 1).flatten(1, 2)[None]
     if visible.packed is not None:
         if has_packed_kernel(q_BHQE, q_BHQE.shape[-1], dropout):
             return _attend_packed(q_BHQE, k_BHKE, v_BHKE, *visible.packed, causal=visible.causal, scale=scale)
@@ -495,10 +506,10 @@ class StepGraph:
         return StepGraph(graph, tokens_R, logits_RV, capacity)
 
     def run(self, tokens_R: Tensor) -> Tensor:
-        """One step. The logits are a copy, which later steps do not overwrite."""
+        """One step. The next one overwrites its logits."""
         self.tokens_R.copy_(tokens_R)
         self.graph.replay()
-        return self.logits_RV.clone()
+        return self.logits_RV
 
 
 def step_with_cache(
@@ -512,5 +523,5 @@ def step_with_cache(
     if not (warm and tokens_R.device.type == "cuda" and torch.is_inference_mode_enabled() and not is_recording()):
         return step(tokens_R, cached + 1), graph
     if graph is None or graph.capacity <= cached:
-        graph = StepGraph.capture(tokens_R, min(max(32, 1 << cached.bit_length()), limit), step)
+        graph = StepGraph.capture(tokens_R, min(max(64, 1 << cached.bit_length()), limit), step)
     return graph.run(tokens_R), graph

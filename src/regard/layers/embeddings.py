@@ -34,15 +34,16 @@ def tied_embeddings(source_size: int, target_size: int, width: int, tie: Tie) ->
     return source, source
 
 
-def sinusoidal_positions(length: int, width: int) -> Tensor:
+def sinusoidal_positions(length: int, width: int, device: torch.device | None = None) -> Tensor:
     """Sine waves whose wavelengths form a geometric progression from 2 pi to 10000 * 2 pi.
 
     Vaswani et al. 2017, arXiv:1706.03762, section 3.5:
         PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
         PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
     """
-    position_L1 = torch.arange(length, dtype=torch.float64)[:, None]
-    angle = position_L1 * torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
+    position_L1 = torch.arange(length, dtype=torch.float64, device=device)[:, None]
+    even_W = torch.arange(0, width, 2, dtype=torch.float64, device=device)
+    angle = position_L1 * torch.exp(even_W * (-math.log(10000.0) / width))
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :width].float()
 
 
@@ -87,9 +88,10 @@ class Positions(nn.Module):
         self.check_length(length)
         if self.kind == "learned":
             return self.learned.weight[:length]
+        if length <= self.longest:
+            return self.waves_LD[:length].to(like)
         # Beyond the table the waves are computed each time: a buffer that grew would differ between processes.
-        waves_LD = sinusoidal_positions(length, self.width) if length > self.longest else self.waves_LD[:length]
-        return waves_LD.to(like)
+        return sinusoidal_positions(length, self.width, like.device).to(like)
 
 
 class Readout(nn.Module):

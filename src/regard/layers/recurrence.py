@@ -76,20 +76,25 @@ class RecurrentEncoder(nn.Module):
 
     def _loop(self, x_BSD: Tensor, source: Tokens) -> tuple[Tensor, Carry]:
         """The same cell by cell: its kernels depend on the shape alone, unlike those for packed sentences."""
-        real_SB1, last = real_positions(source.lengths_B, x_BSD.shape[1]).t()[..., None], list[Carry]()
+        real_BS1, last = real_positions(source.lengths_B, x_BSD.shape[1])[..., None], list[Carry]()
+        end_B11 = (source.lengths_B - 1)[:, None, None]
         for layer in range(self.rnn.num_layers):
             read_BSD = F.dropout(x_BSD, self.rnn.dropout, self.training) if layer else x_BSD
             states, carries = list[Tensor](), list[Carry]()
             for direction in range(self.directions):
                 names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
                 W, b, U, c = (getattr(self.rnn, f"{name}_l{layer}{'_reverse' * direction}") for name in names)
-                inputs, steps = F.linear(read_BSD, W, b).unbind(1), list[Tensor]()
+                inputs, steps = F.linear(read_BSD, W, b).unbind(1), list[Carry]()
                 carry: Carry = (torch.zeros_like(inputs[0][:, : U.shape[1]]),) * (2 if self.cell == "lstm" else 1)
                 for place in range(len(inputs))[:: -1 if direction else 1]:
-                    new = cell_step(self.cell, inputs[place], F.linear(carry[0], U, c), carry)
-                    carry = tuple(torch.where(real_SB1[place], *parts) for parts in zip(new, carry, strict=True))
-                    steps.append(carry[0] * real_SB1[place])
-                states.append(torch.stack(steps[:: -1 if direction else 1], dim=1))
+                    carry = cell_step(self.cell, inputs[place], F.linear(carry[0], U, c), carry)
+                    if direction:  # zero before the sentence begins, at its end
+                        carry = tuple(part * real_BS1[:, place] for part in carry)
+                    steps.append(carry)
+                of_places = [torch.stack(parts[:: -1 if direction else 1], 1) for parts in zip(*steps, strict=True)]
+                if not direction:
+                    carry = tuple(part.take_along_dim(end_B11, 1)[:, 0] for part in of_places)
+                states.append(of_places[0] if direction else of_places[0] * real_BS1)
                 carries.append(carry)
             x_BSD = torch.cat(states, dim=-1)
             last.append(tuple(torch.cat(parts, dim=-1) for parts in zip(*carries, strict=True)))

@@ -103,7 +103,8 @@ class SummedAttention(ScoredAttention):
         inputs = keys_BSA, memory.h_BSD.to(keys_BSA.dtype), self.v.weight[0].to(keys_BSA.dtype)
         shared: tuple[Tensor, ...] = SharedMemory.apply(gradients, *inputs)  # type: ignore[no-untyped-call]
         options = gradients, self.rectified, bias_BS[:, None]
-        return lambda s_BQD: AttentionStep.apply(*options, self.query(s_BQD), *shared)  # type: ignore[no-untyped-call]
+        step = GPUAttentionStep if keys_BSA.device.type == "cuda" and keys_BSA.dtype != torch.float64 else AttentionStep
+        return lambda s_BQD: step.apply(*options, self.query(s_BQD), *shared)  # type: ignore[no-untyped-call]
 
 
 class AdditiveAttention(SummedAttention):
@@ -230,7 +231,8 @@ class SharedMemory(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *unused: None) -> tuple[Tensor | None, ...]:
-        return None, *ctx.gradients.parts
+        dkeys_BSA, dh_BSD, dv = ctx.gradients.parts
+        return None, dkeys_BSA, dh_BSD, dv if dv.dim() == 1 else dv.sum(0).to(dkeys_BSA.dtype)
 
 
 class AttentionStep(torch.autograd.Function):
@@ -259,3 +261,36 @@ class AttentionStep(torch.autograd.Function):
         dkeys_BSA = dsum_BQSA[:, 0] if dsum_BQSA.shape[1] == 1 else dsum_BQSA.sum(1)
         ctx.gradients.add(dkeys_BSA, alpha_BQS, dc_BQD, f_BQSA, de_BQS)
         return None, None, None, dsum_BQSA.sum(2), None, None, None
+
+
+class GPUAttentionStep(torch.autograd.Function):
+    """The same on a GPU, for one query a source: f(q + keys) is never stored."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, gradients: MemoryGradients, rectified: bool, bias_B1S: Tensor, q_B1A: Tensor, *memory: Tensor
+    ) -> Tensor:
+        from regard.layers import kernels
+
+        keys_BSA, h_BSD, v_A = memory
+        e_B1S = kernels.scores(q_B1A[:, 0].contiguous(), keys_BSA, v_A, rectified)[:, None]
+        alpha_B1S = e_B1S.add_(bias_B1S).softmax(-1).to(h_BSD.dtype)
+        ctx.save_for_backward(alpha_B1S, q_B1A, *memory)
+        ctx.rectified, ctx.gradients = rectified, gradients
+        return alpha_B1S @ h_BSD
+
+    @staticmethod
+    def backward(ctx: Any, dc_B1D: Tensor) -> tuple[Tensor | None, ...]:
+        from regard.layers import kernels
+
+        (alpha_B1S, q_B1A, keys_BSA, h_BSD, v_A), gradients = ctx.saved_tensors, ctx.gradients
+        if not gradients.parts:
+            gradients.parts = [torch.zeros_like(x) for x in (keys_BSA, h_BSD)]
+            gradients.parts.append(torch.zeros_like(keys_BSA[:, 0], dtype=torch.float32))
+        dkeys_BSA, dh_BSD, dv_BA = gradients.parts
+        dalpha_B1S = dc_B1D @ h_BSD.transpose(1, 2)
+        de_B1S = torch.ops.aten._softmax_backward_data(dalpha_B1S, alpha_B1S, -1, alpha_B1S.dtype)
+        dh_BSD.baddbmm_(alpha_B1S.transpose(1, 2), dc_B1D)
+        q_BA = q_B1A[:, 0].contiguous()
+        dq_BA = kernels.scores_gradient(de_B1S[:, 0], q_BA, keys_BSA, v_A, dkeys_BSA, dv_BA, ctx.rectified)
+        return None, None, None, dq_BA[:, None], None, None, None

@@ -184,8 +184,12 @@ class TransformerState:
     graph: StepGraph | None = None
 
     def select(self, rows_BW: Tensor) -> TransformerState:
-        filled = self.own_MN2RHE[: self.written].index_select(3, rows_BW.flatten())
         sources, rows = self.source_N2BHSE.shape[2], self.own_MN2RHE.shape[3]
+        # Rows of memory by their numbers: on a GPU, index_select along the fourth axis is three times as slow
+        filled = self.own_MN2RHE[: self.written]
+        numbers = torch.arange(0, filled[..., 0, 0].numel(), rows, device=filled.device)[:, None] + rows_BW.flatten()
+        chosen_RD = filled.flatten(0, 3).flatten(1).index_select(0, numbers.flatten())
+        filled = chosen_RD.view(*filled.shape[:3], rows_BW.numel(), *filled.shape[4:])
         if len(rows_BW) == sources and rows_BW.numel() == rows:
             self.own_MN2RHE[: self.written] = filled
             return self

@@ -59,6 +59,8 @@ class VocabularyLoss(Objective):
     def loss(self, hidden_PD: Tensor, labels_P: Tensor) -> Tensor:
         """Both sums over some positions."""
         logits_PV, smoothing = self.model.readout(hidden_PD), self.smoothing if self.training else 0.0
+        if logits_PV.device.type == "cuda" and logits_PV.dtype != torch.float64:
+            return GPULoss.apply(logits_PV, labels_P, smoothing)  # type: ignore[no-untyped-call]
         if torch.compiler.is_compiling():
             wide_PV = logits_PV.to(torch.promote_types(logits_PV.dtype, torch.float32))
             return smoothed_loss(wide_PV.log_softmax(-1), labels_P, smoothing)
@@ -147,6 +149,26 @@ class SmoothedLoss(torch.autograd.Function):
         at_label_P1 = -(of_smoothed * (1 - ctx.epsilon) + of_plain) * real_P1
         gradient_PV.scatter_add_(1, ctx.labels_P.clamp(min=0)[:, None], at_label_P1)
         return gradient_PV.to(ctx.dtype), None, None
+
+
+class GPULoss(torch.autograd.Function):
+    """The same on a GPU, which keeps the logits and one number a position."""
+
+    @staticmethod
+    def forward(ctx: Any, logits_PV: Tensor, labels_P: Tensor, epsilon: float) -> Tensor:
+        from regard.layers import kernels
+
+        sums_2, lse_P = kernels.loss(logits_PV, labels_P, epsilon)
+        ctx.save_for_backward(logits_PV, labels_P, lse_P)
+        ctx.epsilon = epsilon
+        return sums_2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients_2: Tensor) -> tuple[Tensor, None, None]:
+        from regard.layers import kernels
+
+        logits_PV, labels_P, lse_P = ctx.saved_tensors
+        return kernels.loss_gradient(logits_PV, labels_P, lse_P, gradients_2[0], ctx.epsilon), None, None
 
 
 class LossInParts(torch.autograd.Function):

@@ -55,6 +55,10 @@ class TrainingConfig(Config):
     """Fill all batches to the same number of tokens, with sentences of any length, instead of putting sentences of
     similar length into padded batches. `auto`: on a GPU, if the model computes on packed sentences."""
 
+    checkpoint_activations: bool = False
+    """Keep only what enters each block of a Transformer, and compute the rest anew in the backward pass: less memory,
+    about a third more time."""
+
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     """How gradients become updates."""
     learning_rate: float = Field(1e-3, gt=0)

@@ -57,7 +57,7 @@ FORMAT = 2
 vocabulary, also where that is not [CLS] A [SEP] B [SEP]."""
 BEFORE: dict[str, dict[str, Any]] = {
     "data": {"stratify": False, "reading": 1},
-    "training": {"decay_biases": True, "fill": False},
+    "training": {"decay_biases": True, "fill": False, "checkpoint_activations": False},
 }
 """Fields that runs of older versions do not have, with what these did."""
 LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")
@@ -67,7 +67,7 @@ MEANING = ("task", "model", "head")
 """The sections of a recipe that say what the weights mean."""
 CHANGEABLE = (
     "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
-    "decode", "samples", "average",
+    "decode", "samples", "average", "checkpoint_activations",
 )  # fmt: skip
 """Fields of `training` that may change when it is resumed; any other change would make it another training."""
 Weights = dict[str, Tensor]

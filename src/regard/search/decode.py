@@ -98,8 +98,9 @@ def _write(
     special: Special,
     observer: Observer | None,
 ) -> Finished:
-    """Run the model until every sentence is done. The host waits for the device once per step, in `_live_counts`."""
+    """Run the model until every sentence is done."""
     theta, covers, longest = config.repetition_penalty, config.coverage_penalty > 0, max(rules.limits.longest)
+    counts_of = LiveCounts(late=source.ids_BL.device.type == "cuda" and observer is None)
     state = model.begin(source, strategy.rows, longest)
     first_BW = torch.full((len(source), strategy.rows), special.begin, device=source.ids_BL.device)
     log_p_BWV, state, attended_BWS = _step(model, first_BW, state, covers)
@@ -119,13 +120,12 @@ def _write(
             observer.step(own_BWV, rules, live, choice)
         continued = choice.continued(live, own_BWV)
         ended_BW = (choice.tokens_BW == special.end) & (choice.total_BW > NEVER)
-        remaining = continued.without(ended_BW)
-        counts, some_ended = ([], True) if finished.some else _live_counts(choice, remaining, ended_BW)
-        if some_ended:  # before the first end there is nothing to store, and no hypothesis to beat
+        remaining, length = continued.without(ended_BW), continued.history_BWT.shape[-1]
+        if length >= min(rules.limits.shortest):
             finished.add(continued, ended_BW)
-            if isinstance(strategy, Beam):  # a sample is always written to its end
-                remaining = remaining.without(strategy.is_done(remaining, finished)[:, None])
-            counts, _ = _live_counts(choice, remaining, ended_BW)
+        if finished.some and isinstance(strategy, Beam):  # a sample is always written to its end
+            remaining = remaining.without(strategy.is_done(remaining, finished)[:, None])
+        counts = counts_of(choice, remaining, last=length == longest)
         if not any(counts):
             return finished
         reorders, width = isinstance(strategy, Beam), live.total_BW.shape[1]
@@ -150,15 +150,33 @@ def _step(model: Generator, tokens_BW: Tensor, state: Any, covers: bool) -> tupl
     return log_probabilities(logits_RV).reshape(*tokens_BW.shape, -1), state, weights_BWS
 
 
-def _live_counts(choice: Choice, remaining: Live, ended_BW: Tensor) -> tuple[list[int], bool]:
-    """The number of live hypotheses of each sentence, and whether any has ended, on the host."""
-    counts_B = (remaining.total_BW > NEVER).sum(-1)
-    counts_B = counts_B.masked_fill(choice.total_BW.isnan().any(-1), -1)
-    *counts, ended = torch.cat([counts_B, ended_BW.any()[None].long()]).tolist()
-    if min(counts) < 0:
-        hint = "its weights are broken, or too large for this precision: try another checkpoint or fp32"
-        raise DecodeError("the model's probabilities are NaN", where="search", hint=hint)
-    return counts, ended > 0
+class LiveCounts:
+    """The number of live hypotheses of each sentence, on the host.
+
+    `late`: of the step before, so that the host need not wait for the GPU. There are never more of them later, so at
+    worst a step is computed in vain.
+    """
+
+    def __init__(self, late: bool) -> None:
+        self._late, self._before = late, list[tuple[Tensor, torch.cuda.Event]]()
+
+    def __call__(self, choice: Choice, remaining: Live, last: bool) -> list[int]:
+        counts_B = (remaining.total_BW > NEVER).sum(-1)
+        counts_B = counts_B.masked_fill(choice.total_BW.isnan().any(-1), -1)
+        if self._late and not last:
+            host_B, copied = torch.empty_like(counts_B, device="cpu", pin_memory=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
+            host_B.copy_(counts_B, non_blocking=True)
+            copied.record()
+            self._before.append((host_B, copied))
+            if len(self._before) == 1:
+                return [remaining.total_BW.shape[1]] * len(counts_B)
+            counts_B, copied = self._before.pop(0)
+            copied.synchronize()
+        counts: list[int] = counts_B.tolist()
+        if min(counts) < 0:
+            hint = "its weights are broken, or too large for this precision: try another checkpoint or fp32"
+            raise DecodeError("the model's probabilities are NaN", where="search", hint=hint)
+        return counts
 
 
 def _compact(
@@ -172,16 +190,19 @@ def _compact(
     fixed number of rows: there they are removed once they are half.
     """
     on_gpu, live_sentences = parents_BW.device.type == "cuda", sum(count > 0 for count in counts)
+    sentences = len(parents_BW)  # `counts` may be of the step before, which had more
     new_width = max(counts) if reorders else width
     if on_gpu and new_width <= width < 2 * new_width:
         new_width = width
     in_place = not reorders or width == new_width == parents_BW.shape[1] == 1
     if min(counts) == width == parents_BW.shape[1]:  # no slot is empty
-        first_B1 = torch.arange(0, len(counts) * width, width, device=parents_BW.device)[:, None]
-        return remaining, None if in_place else first_B1 + parents_BW
+        if in_place:
+            return remaining, None
+        first_B1 = torch.arange(0, sentences * width, width, device=parents_BW.device)[:, None]
+        return remaining, first_B1 + parents_BW
     alive_BW = (remaining.total_BW > NEVER).int()
-    if all_stay := live_sentences > (0.5 if on_gpu else 0.75 if in_place else 1.0) * len(counts):
-        groups_B1 = torch.arange(len(counts), device=parents_BW.device)[:, None]
+    if all_stay := live_sentences > (0.5 if on_gpu else 0.75 if in_place else 1.0) * sentences:
+        groups_B1 = torch.arange(sentences, device=parents_BW.device)[:, None]
     else:
         groups_B1 = alive_BW.amax(-1).argsort(descending=True, stable=True)[:live_sentences, None]
     slots_BW = alive_BW.argsort(descending=True, stable=True) if reorders else parents_BW
@@ -209,6 +230,8 @@ class Beam:
         """The continuations to take. Overwrites `log_p_BWV`, in which NEVER marks tokens that are ruled out."""
         # First the best continuations of each hypothesis, as many as may be taken in all: M.
         log_p_RM, tokens_RM = best(log_p_BWV.flatten(0, 1), min(self.rows, log_p_BWV.shape[-1]))
+        if self.rows == 1:  # a sentence that is finished has no live hypothesis
+            return Choice(torch.zeros_like(tokens_RM), tokens_RM, log_p_RM + live.total_BW)
         total_BM = (log_p_RM.view(*live.total_BW.shape, -1) + live.total_BW[..., None]).flatten(1)
         total_BW, index_BW = best(total_BM, min(self.rows, total_BM.shape[1]))
         open_B = self.rows - finished.count_B[live.sentences_B]
@@ -230,10 +253,12 @@ def best(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
     the scores.
     """
     if count <= FEW:
-        highest = []
-        for _ in range(count):
-            highest.append(scores_BM.max(dim=-1, keepdim=True))
+        highest = [scores_BM.max(dim=-1, keepdim=True)]
+        if count == 1:
+            return highest[0].values, highest[0].indices
+        for _ in range(count - 1):
             scores_BM.scatter_(1, highest[-1].indices, NEVER)
+            highest.append(scores_BM.max(dim=-1, keepdim=True))
         return torch.cat([top.values for top in highest], 1), torch.cat([top.indices for top in highest], 1)
     size = scores_BM.shape[1]
     values_BW, index_BW = scores_BM.topk(count)

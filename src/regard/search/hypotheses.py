@@ -158,9 +158,11 @@ class Choice:
 
     def continued(self, live: Live, log_p_BWV: Tensor | None) -> Live:
         """The chosen hypotheses with their new token; `log_p_BWV` is needed if the ranking differs from log P."""
+        if live.total_BW.shape == self.parents_BW.shape and live.total_BW.shape[1] == 1 and live.own_BW is None:
+            history_BWT = torch.cat([live.history_BWT, self.tokens_BW[..., None]], dim=-1)
+            return replace(live, history_BWT=history_BWT, total_BW=self.total_BW)
         groups_B1 = torch.arange(len(live.sentences_B), device=self.parents_BW.device)[:, None]
-        alone = live.total_BW.shape == self.parents_BW.shape and live.total_BW.shape[1] == 1
-        parents = live if alone else live.pick(groups_B1, self.parents_BW)
+        parents = live.pick(groups_B1, self.parents_BW)
         own_BW = parents.own_BW
         if own_BW is not None:
             assert log_p_BWV is not None
@@ -186,13 +188,13 @@ class Finished:
         self._objective_BW = like.new_full((sentences, slots + 1), NEVER)
         self.count_B = torch.zeros(sentences, dtype=torch.long, device=device)
         self.some = False
-        """Whether any has been stored."""
+        """Whether any may have been stored."""
 
     def add(self, ends: Live, ended_BW: Tensor) -> None:
         """Store the hypotheses that have ended, in the order of their slots."""
-        self.some = True
         if ended_BW.device.type == "cpu" and not ended_BW.any():  # on a GPU this test would cost more than the rest
             return
+        self.some = True
         sentences_B, length = ends.sentences_B, ends.history_BWT.shape[-1]
         number_BW = self.count_B[sentences_B][:, None] + ended_BW.cumsum(-1) - 1
         index = (sentences_B[:, None], torch.where(ended_BW, number_BW, self._slots))

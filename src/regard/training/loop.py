@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
 
 from regard.data.batches import AnyBatch, Position, Stream, ahead, row_sizes
@@ -36,6 +36,7 @@ from regard.runs.run import (
 )
 from regard.tasks import TASKS
 from regard.training.optimiser import HalfWeights, Plateau, build_optimiser, move_average, schedule_factor
+from regard.training.processes import blocks_of, put_parts, recompute_blocks, restore_optimiser, whole
 from regard.training.progress import (
     Display,
     Progress,
@@ -61,20 +62,28 @@ class Interrupted(Exception):  # noqa: N818 (not an error)
 class CapturedLoss:
     """Forward and backward pass as a CUDA graph, one for each shape of batch: a launch instead of hundreds.
 
-    The first batch of a shape is computed without a graph, so that its kernels are loaded and the gradients exist.
+    The first batch of a shape is computed without a graph, so that its kernels are loaded and the gradients exist. A
+    graph has memory of its own: where that does not fit, all batches are computed without one.
     """
 
     def __init__(self, loss: Callable[[AnyBatch, float | Tensor], Tensor]) -> None:
         self.loss, self.pool = loss, torch.cuda.graph_pool_handle()
         self.graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor] | None] = {}
+        self.full = False
 
     def __call__(self, batch: AnyBatch, factor: float) -> Tensor:
         tensors, shape = batch.tensors(), batch.unnamed().signature()
-        if shape not in self.graphs:
+        if self.full or shape not in self.graphs:
             self.graphs[shape] = None
             return self.loss(batch, factor)
         if (captured := self.graphs[shape]) is None:
-            captured = self.graphs[shape] = self.capture(batch, factor)
+            try:
+                captured = self.graphs[shape] = self.capture(batch, factor)
+            except torch.OutOfMemoryError:
+                self.full = True
+                self.graphs.clear()
+                torch.cuda.empty_cache()
+                return self.loss(batch, factor)
         graph, inputs, sums_2 = captured
         torch._foreach_copy_(inputs, [*tensors, inputs[-1].new_tensor(factor)])
         graph.replay()
@@ -108,30 +117,50 @@ class Trainer:
         assert isinstance(self.config.batch_tokens, int)
         self.average = copy.deepcopy(model).requires_grad_(False).to(accelerator.device) if self.config.ema else None
         self.model = model.to(accelerator.device)
+        if self.config.checkpoint_activations:
+            recompute_blocks(self.model)
         objective = self.task.objective(self.model)
-        self.carries = objective.carries
-        if self.carries and accelerator.num_processes > 1:
-            what = "a stream is read by one process, but this training has several"
-            raise ConfigError(what, where="data.blocks", hint="set it to documents, or train in one process")
+        self.carries = bool(objective.carries)
+        if self.carries and (streams := len(data.train.plan(self.config.batch_tokens, 0, 0)[0])) < 2 * self.processes:
+            what = f"the text is read as {streams} streams, too few for {self.processes} processes"
+            raise ConfigError(what, where="training.batch_tokens", hint="raise it: each process needs two")
+        if self.average is not None and accelerator.is_fsdp2:
+            raise ConfigError("FSDP has no whole weights to average", where="training.ema", hint="set it to null")
         self.carry: Any = None
         assert isinstance(self.config.fill, bool)
         has_kernel = self.config.compile or accelerator.mixed_precision != "no"
         packs = self.config.fill and self.task.packs and accelerator.device.type == "cuda" and has_kernel
         self.sizes = row_sizes(data.train, self.config.batch_tokens) if packs else None
-        self.halves = None if self.config.compile else HalfWeights.if_faster(objective, accelerator)
+        halves = HalfWeights.if_faster(objective, accelerator)
+        self.halves = None if self.config.compile else halves
         if self.config.compile:
             objective.compile(dynamic=self.sizes is None)
+        at_once = {type(block).__name__ for block in blocks_of(self.model) or [self.model]}
+        vars(objective)["_no_split_modules"] = sorted(at_once)  # what FSDP gathers at once
         self.objective, self.optimiser = accelerator.prepare(objective, build_optimiser(self.model, self.config))
-        capturing = self.halves is not None and not accelerator.scaler  # one GPU, bf16
-        self.rounds = capturing and recipe.model.loops
+        capturing = halves is not None and not accelerator.scaler  # one GPU, bf16
+        self.rounds = capturing and not self.config.compile and recipe.model.loops
         self.captured = CapturedLoss(self.loss) if self.rounds or (capturing and self.sizes) else None
         self.plateau = Plateau(self.config)
         self.progress = Progress()
         self.pending: list[tuple[int, int, Tensor, list[AnyBatch]]] = []
-        self.group = self.config.accumulate * accelerator.num_processes
+        self.plan_steps(self.config.accumulate * self.sharing)
+
+    @property
+    def processes(self) -> int:
+        return int(self.accelerator.num_processes)
+
+    @property
+    def sharing(self) -> int:
+        """Batches that all processes take at once: one each, but of streams they share each batch."""
+        return 1 if self.carries else self.processes
+
+    def plan_steps(self, group: int) -> None:
+        """Make steps of `group` batches, and validate and save accordingly."""
+        self.group, self.accumulate = group, group // self.sharing
         batches = self.stream().epoch_batches(0)
-        self.steps = total_steps(self.config.steps, self.config.epochs, batches, self.group)
-        self.validate_every = self.config.validate_every or max(1, batches // self.group)
+        self.steps = total_steps(self.config.steps, self.config.epochs, batches, group)
+        self.validate_every = self.config.validate_every or max(1, batches // group)
         self.checkpoint_every = self.config.checkpoint_every or self.validate_every
 
     def stream(self) -> Stream:
@@ -145,6 +174,7 @@ class Trainer:
             fill=bool(self.config.fill),
             rank=accelerator.process_index,
             world=accelerator.num_processes,
+            shared=self.carries and self.processes > 1,
         )
 
     def train(self) -> None:
@@ -155,7 +185,7 @@ class Trainer:
         with closing(batches), stop_requests() as stop, metrics_writer(self.run, progress.step, log) as write:
             while progress.step < self.steps and not progress.stopped:
                 started = time.perf_counter()
-                self.update([next(batches) for _ in range(self.config.accumulate)])
+                self.update([next(batches) for _ in range(self.accumulate)])
                 log_due = progress.step % self.config.log_every == 0 or progress.step == self.steps
                 self.collect_losses(log_due or progress.step % COLLECT_EVERY == 0)
                 progress.seconds += time.perf_counter() - started
@@ -225,7 +255,7 @@ class Trainer:
         limit = self.config.clip or math.inf
         own_clip = getattr(self.model, "clip_gradients", None)
         shared_limit = limit if own_clip is None else math.inf
-        norm: Tensor = self.accelerator.clip_grad_norm_(self.model.parameters(), shared_limit)
+        norm: Tensor = whole(self.accelerator.clip_grad_norm_(self.objective.parameters(), shared_limit))
         if own_clip is not None:
             own_clip(limit)
         return norm
@@ -301,7 +331,8 @@ class Trainer:
     def validation_line(self) -> dict[str, Any]:
         self.collect_losses()
         progress = self.progress
-        metrics = [self.validate(self.used_model) if self.is_main else {}]
+        model = self.whole_model()
+        metrics = [self.validate(model) if self.is_main else {}]
         line = {"event": "validation", "step": progress.step, **broadcast_object_list(metrics)[0]}
         if not math.isfinite(line["loss"]):
             raise self.not_finite("validation loss", progress.step, [])
@@ -314,6 +345,17 @@ class Trainer:
         if progress.stopped:
             self.display.say(f"stopped: {self.stop_reason}")
         return line
+
+    def whole_model(self) -> nn.Module:
+        """The model to use, for the first process: FSDP leaves only a part of it with each."""
+        if not self.accelerator.is_fsdp2:
+            return self.used_model
+        weights = whole(stored_weights(self.model))
+        if self.is_main:
+            model: nn.Module = self.task.model().to(self.accelerator.device)
+            put_weights(model, weights, self.run.folder)
+            return model
+        return self.model
 
     def validate(self, model: nn.Module) -> dict[str, Any]:
         """The task's metrics on the validation examples, with the model in evaluation mode."""
@@ -351,6 +393,8 @@ class Trainer:
     def save(self, log: MetricsLog | None, due: bool) -> None:
         """Save a checkpoint for an exact resume, then point to it, then delete old ones."""
         self.collect_losses()
+        weights, optimiser = whole(stored_weights(self.used_model)), whole(self.optimiser.state_dict())
+        carry = self.whole_carry()
         if log is None:
             return
         progress = self.progress
@@ -358,22 +402,30 @@ class Trainer:
         progress.log_length = log.length()
         name = step_name(progress.step)
         checkpoint = Checkpoint(
-            weights=stored_weights(self.used_model),
+            weights=weights,
             training_weights=None if self.average is None else stored_weights(self.model),
             training={
-                "optimiser": self.optimiser.state_dict(),
+                "optimiser": optimiser,
                 "scaler": self.accelerator.scaler.state_dict() if self.accelerator.scaler else {},
                 "random": random_state(),
                 "plateau": self.plateau.state(),
                 "data": self.task.fingerprint(self.data.train),
                 "progress": asdict(progress),
-                "carry": self.carry,
+                "carry": carry,
+                "group": self.group,
             },
             facts=self.facts(progress.step) | {"log": {"bytes": progress.log_length, "checksum": log.checksum}},
         )
         save_checkpoint(self.run.checkpoints / name, checkpoint)
         self.run.point("last", name)
         self.tidy()
+
+    def whole_carry(self) -> Any:
+        """The state of all streams, whichever process has them."""
+        if not self.carries or self.processes == 1 or self.carry is None:
+            return self.carry
+        parts = gather_object([carry_to(self.carry, torch.device("cpu"))])
+        return tuple(tuple(map(torch.cat, zip(*layer, strict=True))) for layer in zip(*parts, strict=True))
 
     def tidy(self) -> None:
         """Point to the best checkpoint and delete those that are no longer needed."""
@@ -425,7 +477,7 @@ class Trainer:
             where = "training.epochs" if self.config.steps is None else "training.steps"
             what = f"the run has made {self.progress.step:,} steps, more than {self.steps:,}"
             raise ConfigError(what, where=where, hint="use --checkpoint in other commands for an earlier checkpoint")
-        put_weights(self.model, weights, folder)
+        put_parts(self.model, weights, folder)
         if self.average is not None:
             put_weights(self.average, load_weights(folder), folder)
         if self.is_main:
@@ -439,10 +491,18 @@ class Trainer:
         self.progress = Progress.of(training["progress"])
         if self.progress.position.index not in range(self.stream().epoch_batches(self.progress.position.epoch)):
             raise ValueError("there is no such batch")
-        self.optimiser.load_state_dict(training["optimiser"])
+        if (group := int(training.get("group", self.group))) % self.sharing:
+            what = f"a step of the run has {group} batches, which {self.processes} processes cannot share evenly"
+            hint = f"resume with {', '.join(str(count) for count in range(1, group + 1) if group % count == 0)}"
+            raise ConfigError(what, where="--resume", hint=hint)
+        self.plan_steps(group)
+        restore_optimiser(self.optimiser, training["optimiser"])
         if self.accelerator.scaler:
             self.accelerator.scaler.load_state_dict(training["scaler"])
         self.plateau.restore(training["plateau"])
         self.carry = carry_to(training.get("carry"), self.accelerator.device)
+        if self.carry is not None and self.processes > 1:
+            rows = self.stream().rows(self.progress.position.epoch)
+            self.carry = tuple(tuple(state_BD[rows] for state_BD in layer) for layer in self.carry)
         self.progress.stopped = self.out_of_patience()
         restore_random_state(training["random"], self.accelerator.process_index)

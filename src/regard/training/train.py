@@ -52,6 +52,7 @@ from regard.text.vectors import read_vectors
 from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import fitting_batch_tokens
 from regard.training.optimiser import length_notes, resume_notes
+from regard.training.processes import naming_lost_processes, refuse_unlike
 from regard.training.progress import Display
 
 
@@ -72,13 +73,15 @@ def train(
         given = _as_before(given, existing.recipe)
     accelerator = make_accelerator(given.training)
     with Display(quiet=quiet or not accelerator.is_main_process) as display:
-        with accelerator.main_process_first():
+        with accelerator.local_main_process_first():
             tokenizers = existing.tokenizers if existing else None
             data = TASKS[given.task].prepare(given, base, tokenizers, display.doing)
         resolved = resolve(given, base, data, accelerator.device, existing)
         if existing:
             _refuse_other_recipe(existing, resolved)
         task = TASKS[resolved.task](resolved, data.tokenizers)
+        facts = {"data": task.fingerprint(data.train), "tokenizer": data.tokenizers.fingerprint}
+        refuse_unlike(accelerator, leaves(resolved.model_dump()) | facts)
         with explained_out_of_memory(resolved):  # the same initial weights in every process but different dropout
             torch.manual_seed(resolved.training.seed)
             model: nn.Module = task.model()
@@ -125,7 +128,8 @@ def _train(
     if trainer.progress.stopped:
         display.say(f"it was stopped early: {trainer.stop_reason}; a larger training.patience continues it")
     try:
-        trainer.train()
+        with naming_lost_processes(accelerator):
+            trainer.train()
     except Interrupted:
         saved = f"interrupted and saved at step {trainer.progress.step:,}"
         display.say(f"{saved}; the same command with --resume continues it")

@@ -369,8 +369,8 @@ def work_out_mix(
     names = ("embeddings", *(f"layer {number}" for number in range(1, len(layers))))
     return Worked(
         {}, names, {"h_j": h_ND}, "w_j, learned by the task" if learned else "w_j = 0, since no task has learned it",
-        s_N, weights_N, {"ELMo = gamma * sum_j s_j h_j": mix.gamma * (weights_N @ h_ND)},
-        softmax="s_j = exp(w_j) / sum_k exp(w_k)", context="sum_j s_j h_j",
+        s_N, weights_N, {"ELMo = gamma * m": mix.gamma * (weights_N @ h_ND)},
+        softmax="s_j = exp(w_j) / sum_k exp(w_k)", context="m = sum_j s_j h_j",
         title=f"the mix of {len(layers)} layers for {label(tokens[step])}, token {step + 1} of {len(tokens)}",
         functions=(LayerMix.weights_N, LayerMix.forward),
     )  # fmt: skip

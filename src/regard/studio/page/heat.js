@@ -9,7 +9,9 @@ import { t } from "./text.js";
 const ROW = 20, LINE = 27, FAINT = 3;
 const family = () => getComputedStyle(document.body).fontFamily;
 const ink = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const shade = (share, name = "--accent") => `rgba(${rgb(name)},${share.toFixed(3)})`;
+// The colours of the present theme, read once: a style that is asked for in every frame is slow.
+const colours = () => ({ text: ink("--text"), accent: ink("--accent"), high: rgb("--accent"), low: rgb("--bad") });
+const shade = ({ high, low }, share) => `rgba(${share < 0 ? low : high},${(0.6 * Math.abs(share)).toFixed(3)})`;
 
 export function decode(text) {
   const raw = atob(text), bytes = new Uint8Array(raw.length);
@@ -58,7 +60,7 @@ export function heatMap(map, pick) {
     canvas.dataset.tip = `${map.rows[row] || row} → ${map.columns[column] || column}: ${number(map.values[row * map.columns.length + column])}`;
     pick({ row, column });
   });
-  return { element: h("div", { class: "map" }, h("div", { class: "layers" }, canvas, across, down)), select({ row, column }) {
+  return { element: h("div", { class: "map", tabindex: 0 }, h("div", { class: "layers" }, canvas, across, down)), select({ row, column }) {
     across.hidden = row === undefined; down.hidden = column === undefined;
     across.style.transform = `translate(${left}px, ${top + (row || 0) * cell}px)`;
     down.style.transform = `translate(${left + (column || 0) * cell}px, ${top}px)`;
@@ -69,7 +71,7 @@ export function heatMap(map, pick) {
 
 // Words one after the other, in lines: shade(weights, chosen) puts the weights behind them. pick(number) while one is pointed at.
 export function words(texts, label, width, pick) {
-  const boxes = [];
+  const boxes = [], theme = colours();
   let x = 2, y = 2;
   for (const text of texts) {
     const wide = textWidth(text, 14) + 12;
@@ -78,7 +80,7 @@ export function words(texts, label, width, pick) {
     x += wide + 4;
   }
   const [under, behind] = canvasOf(width, y + LINE), [over, front] = canvasOf(width, y + LINE, { role: "img", "aria-label": `${label}: ${texts.join(" ")}` });
-  front.fillStyle = ink("--text");
+  front.fillStyle = theme.text;
   texts.forEach((text, n) => front.fillText(text, boxes[n][0] + 6, boxes[n][1] + 12, width - 16));
   over.addEventListener("mousemove", event => {
     const { offsetX, offsetY } = event;
@@ -87,13 +89,10 @@ export function words(texts, label, width, pick) {
   });
   return { element: h("div", { class: "words" }, h("div", { class: "layers" }, under, over)), shade(weights, chosen) {
     behind.clearRect(0, 0, width, y + LINE);
-    const peak = weights ? most(weights) : 1, [high, low] = [rgb("--accent"), rgb("--bad")];
+    const peak = weights ? most(weights) : 1;
     boxes.forEach(([left, top, wide], n) => {
-      if (weights) {
-        behind.fillStyle = `rgba(${weights[n] < 0 ? low : high},${(0.6 * Math.abs(weights[n]) / peak).toFixed(3)})`;
-        behind.fillRect(left, top, wide, LINE - 4);
-      }
-      if (n === chosen) { behind.strokeStyle = ink("--accent"); behind.lineWidth = 2; behind.strokeRect(left, top, wide, LINE - 4); }
+      if (weights && Math.abs(weights[n]) > peak / 200) { behind.fillStyle = shade(theme, weights[n] / peak); behind.fillRect(left, top, wide, LINE - 4); }
+      if (n === chosen) { behind.strokeStyle = theme.accent; behind.lineWidth = 2; behind.strokeRect(left, top, wide, LINE - 4); }
     });
   } };
 }
@@ -107,9 +106,12 @@ export function lines(map, width, pick) {
   const left = Math.min(260, width * 0.36), right = width - left, faint = map.rows.map((_, row) => largest(rowOf(map, row), FAINT));
   const box = h("div", { class: "lines", tabindex: 0 }, h("div", { class: "tall" }, canvas));
   box.firstChild.style.height = `${whole}px`; box.style.height = `${height}px`;
+  const theme = colours();
   let chosen = {};
   const place = n => n * ROW + ROW / 2 + 4 - box.scrollTop;
+  const near = n => Math.abs(place(n) - height / 2) < height;
   function line(row, column, share) {
+    if (!near(row) || !near(column)) return;
     context.globalAlpha = share;
     context.lineWidth = 1 + 2 * share;
     context.beginPath(); context.moveTo(left, place(row)); context.lineTo(right, place(column)); context.stroke();
@@ -119,18 +121,18 @@ export function lines(map, width, pick) {
     const peak = weights ? most(weights) : 1;
     context.textAlign = align;
     for (let n = first; n < last; n++) {
-      if (weights) { context.fillStyle = shade(0.6 * Math.abs(weights[n]) / peak); context.fillRect(x < width / 2 ? 0 : x, place(n) - ROW / 2 + 1, left, ROW - 2); }
-      context.fillStyle = ink("--text");
+      if (weights) { context.fillStyle = shade(theme, weights[n] / peak); context.fillRect(x < width / 2 ? 0 : x, place(n) - ROW / 2 + 1, left, ROW - 2); }
+      context.fillStyle = theme.text;
       context.fillText(words[n], x + (align === "left" ? 6 : -6), place(n), left - 8);
-      if (n === picked) { context.strokeStyle = ink("--accent"); context.lineWidth = 2; context.strokeRect(x < width / 2 ? 1 : x, place(n) - ROW / 2 + 1, left - 2, ROW - 2); }
+      if (n === picked) { context.strokeStyle = theme.accent; context.lineWidth = 2; context.strokeRect(x < width / 2 ? 1 : x, place(n) - ROW / 2 + 1, left - 2, ROW - 2); }
     }
   }
   function draw() {
     const { row, column } = chosen;
     context.clearRect(0, 0, width, height);
-    context.strokeStyle = ink("--accent");
+    context.strokeStyle = theme.accent;
     if (row === undefined && column === undefined) {
-      faint.forEach((columns, from) => { if (Math.abs(place(from) - height / 2) < height) columns.forEach(to => line(from, to, Math.abs(map.values[from * map.columns.length + to]) / map.peak)); });
+      faint.forEach((columns, from) => { columns.forEach(to => line(from, to, Math.abs(map.values[from * map.columns.length + to]) / map.peak)); });
     } else if (row !== undefined) {
       const weights = rowOf(map, row), peak = most(weights);
       weights.forEach((weight, to) => { if (Math.abs(weight) > peak / 50) line(row, to, Math.abs(weight) / peak); });

@@ -25,8 +25,9 @@ export async function chooseRun(root, params, fits) {
   return run;
 }
 
-// What an input consists of, as fields: { element, value(), text() }. `facts` are those of GET /runs/NAME; `text` is the
-// input as in an address, its parts separated as on the command line. An image is in no address: it stays in this page.
+// What an input consists of, as fields. `facts` are those of GET /runs/NAME; `text` is the input as in an address, its parts
+// separated as on the command line. { element, value(): the input of a request, text(): of an address, parts(): by name }.
+// An image is in no address: it stays in this page.
 const images = new Map();
 export function inputFields(facts, text = "") {
   const separator = facts.inputs.includes("story") ? "\n" : "\t", names = facts.inputs;
@@ -36,11 +37,11 @@ export function inputFields(facts, text = "") {
   if (names.at(-1) === "choices") pieces.splice(1, pieces.length, pieces.slice(1).join("\n"));
   const fields = names.map((name, n) => h("textarea", { rows: ["story", "context", "choices"].includes(name) ? 4 : 2,
     spellcheck: "false", value: pieces[n] || "" }));
-  const clean = (field, n) => separator === "\n" ? field.value.trim()
-    : names[n] === "choices" ? field.value.trim().split(/\n+/).join("\t") : field.value.replaceAll("\t", " ").trim();
-  const value = () => fields.map(clean).filter(Boolean).join(separator);
-  return { element: h("div", { class: "stack" }, names.map((name, n) => labelled(t(`part_${name}`), fields[n]))), value, text: value,
-    parts: () => Object.fromEntries(names.map((name, n) => [name, fields[n].value])) };
+  const texts = () => fields.flatMap((field, n) => names[n] === "choices" ? field.value.split("\n") : separator === "\n" ? field.value
+    : field.value.replaceAll("\t", " ")).map(text => text.trim()).filter(Boolean);
+  const joined = () => texts().join(separator);
+  return { element: h("div", { class: "stack" }, names.map((name, n) => labelled(t(`part_${name}`), fields[n]))), text: joined,
+    value: () => names.length > 1 && separator === "\t" ? texts() : joined(), parts: () => Object.fromEntries(names.map((name, n) => [name, fields[n].value])) };
 }
 function imageField(facts, text) {
   let held = images.get(facts.name) || text;

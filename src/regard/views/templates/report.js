@@ -277,7 +277,7 @@ function drawHeatMaps(element, part) {
   const strips = make("div", {}, make("p", { class: "muted" },
     "Point at a token, or at a row of the map: the stronger the shade, the more it read of a token."), rows, columns);
   element.append(strips);
-  element.append(make("div", { class: "map" }, canvas), scale);
+  element.append(make("div", { class: "map", tabindex: 0 }, canvas), scale);
   function show() {
     map = unpack(part, choice.chosen());
     paint(canvas, map);
@@ -373,7 +373,7 @@ function drawTree(element, part) {
       svg("path", { class: "edge", d: `M${from} ${before}C${middle} ${before} ${middle} ${y} ${x - 4} ${y}` }),
       svg("text", { x, y, dy: "0.35em" }, text(one), svg("tspan", { class: "value" }, one.value))));
   });
-  element.append(make("div", { class: "map" }, picture));
+  element.append(make("div", { class: "map", tabindex: 0 }, picture));
 }
 
 // ---------------------------------------------------------------------------------------------------------- the page

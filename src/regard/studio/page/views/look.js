@@ -28,7 +28,7 @@ export async function render(root, params) {
     Object.assign(state, changes);
     const input = fields.value();
     keep({ run: run.name, text: fields.text(), target: target.value, ...state });
-    if (!input) return place.replaceChildren(empty(t("look_empty"), t("look_empty_hint")));
+    if (!input.length) return place.replaceChildren(empty(t("look_empty"), t("look_empty_hint")));
     const level = value => value === "mean" ? value : Number(value);
     place.setAttribute("aria-busy", "true");
     try {

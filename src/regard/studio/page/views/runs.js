@@ -88,14 +88,14 @@ function curves(run) {
     .filter(([one]) => one?.loss?.length).map(([one, name]) => ({ name, x: one.step, y: one.loss, low: null, high: null }));
   if (!series.length) return null;
   const figure = h("figure");
-  drawFigure(figure, { kind: "curves", title: t("curve"), series, x_label: t("steps"), y_label: t("loss"), x_ticks: null, from_zero: false });
+  drawFigure(figure, { kind: "curves", title: t("curve"), series, x_label: t("training_steps"), y_label: t("loss"), x_ticks: null, from_zero: false });
   return figure;
 }
 function metrics(run) {
   const { step, ...others } = run.curves?.validation || {}, names = Object.keys(others);
   if (!step?.length) return null;
   const shown = [...step.keys()].slice(-8);
-  return h("section", {}, h("h2", {}, t("metrics")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, [t("steps"), ...names].map(text => h("th", { class: "number", scope: "col" }, text)))),
+  return h("section", {}, h("h2", {}, t("validations")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, [t("training_steps"), ...names].map(text => h("th", { class: "number", scope: "col" }, text)))),
     h("tbody", {}, shown.map(n => h("tr", {}, h("td", { class: "number" }, figures(step[n])), names.map(name => h("td", { class: "number" }, number(others[name][n] ?? 0)))))))));
 }
 function samples(run) {

@@ -1,5 +1,188 @@
-import { chooseRun } from "../parts.js";
+// One attention, computed step by step with the run's own numbers. Scores can be changed, and words hidden.
+/* global rgb */
+
+import { keep } from "../address.js";
+import { get, post, runPath } from "../api.js";
+import { choice, empty, h, labelled, problem, select } from "../dom.js";
+import { factors, softmax, weightedSum } from "../equations.js";
+import { chooseRun, inputFields, untilLeft } from "../parts.js";
+import { t } from "../text.js";
+
+const STAGES = ["query", "keys", "scores", "softmax", "context", "after"];
+const CHOSEN = ["view", "layer", "head", "step"];
 
 export async function render(root, params) {
-  await chooseRun(root, params);
+  const run = await chooseRun(root, params);
+  if (!run) return;
+  const facts = await get(runPath(run.name)), signal = untilLeft();
+  const fields = inputFields(facts, params.text || facts.examples?.[0] || "");
+  const target = h("input", { value: params.target || "", spellcheck: "false" });
+  const state = Object.fromEntries(CHOSEN.map(name => [name, params[name]]));
+  let stage = Math.min(STAGES.length, Number(params.stage) || STAGES.length), changes = parseChanges(params.changes);
+  const place = h("div", { class: "results" });
+  root.append(h("form", { class: "stack", onsubmit: event => { event.preventDefault(); CHOSEN.forEach(name => { state[name] = undefined; }); changes = new Map(); show(); } },
+    fields.element, facts.writes === "target" && labelled(t("look_target"), target), h("button", { class: "primary" }, t("work_out"))), place);
+
+  const ask = scores => post(runPath(run.name, "steps"), { input: fields.value(), target: target.value || null, view: state.view || null,
+    layer: state.layer ? Number(state.layer) : "mean", head: state.head ? Number(state.head) : "mean", step: state.step ? Number(state.step) : null, scores }, signal);
+  function store() {
+    keep({ run: run.name, text: fields.text(), target: target.value, ...state, stage: stage < STAGES.length ? stage : "", changes: writtenChanges(changes) });
+  }
+  async function show(chosen = {}) {
+    Object.assign(state, chosen);
+    if (!fields.value()) return place.replaceChildren(empty(t("steps_empty"), t("steps_empty_hint")));
+    place.setAttribute("aria-busy", "true");
+    try {
+      const worked = await ask(null);
+      if (worked.keys.length <= Math.max(-1, ...changes.keys())) changes = new Map();
+      const control = document.activeElement?.closest?.("[data-control]")?.dataset.control;
+      draw(worked);
+      if (control) place.querySelector(`[data-control=${control}] :is(select, [aria-checked=true])`)?.focus();
+      store();
+    } catch (error) {
+      if (error.name !== "AbortError") place.replaceChildren(problem(error));
+    } finally { place.setAttribute("aria-busy", "false"); }
+  }
+
+  // ------------------------------------------------------------------------------------------------ what is drawn
+
+  function draw(worked) {
+    const vectors = Object.entries(worked.vectors), [valueName, values] = vectors.at(-1), keysOf = vectors.slice(0, -1);
+    const factor = factors(worked.scores, worked.weights), raw = worked.scale !== 1;
+    const scoreName = nameIn(worked.equations.score), weightName = nameIn(worked.equations.softmax);
+    const after = h("div"), context = h("div"), sum = h("p", { class: "muted" });
+    const rows = worked.keys.map((key, n) => {
+      const hidden = worked.scores[n] === null;
+      const score = h("input", { type: "number", step: "any", disabled: hidden, "aria-label": t("score_of", { word: key }),
+        oninput: () => { if (score.value !== "") change(n, Number(score.value)); } });
+      const seen = h("input", { type: "checkbox", disabled: hidden, "aria-label": t("seen_of", { word: key }),
+        onchange: () => change(n, seen.checked ? undefined : null) });
+      const product = h("span"), bar = h("span", { class: "weight" }), weight = h("span");
+      const element = h("tr", {}, h("th", { scope: "row" }, shownToken(key)),
+        keysOf.map(([, list]) => h("td", { "data-stage": 2 }, strip(list[n]))),
+        raw && h("td", { "data-stage": 3, class: "number" }, product), h("td", { "data-stage": 3 }, score), h("td", { "data-stage": 3 }, seen),
+        h("td", { "data-stage": 4, class: "number" }, weight), h("td", { "data-stage": 4 }, h("span", { class: "track" }, bar)),
+        h("td", { "data-stage": 5 }, strip(values[n])));
+      return { element, score, seen, product, bar, weight };
+    });
+    const head = (text, own, number) => h("th", { scope: "col", "data-stage": own, class: number ? "number" : null }, text);
+    const equation = (own, text) => h("p", { class: "equation", "data-stage": own }, text);
+    const sections = h("div", { class: "worked" },
+      Object.keys(worked.query).length > 0 && h("section", { "data-stage": 1 }, h("h2", {}, t("stage_query")), vectorTable(worked.query)),
+      h("section", { "data-stage": 2 }, h("h2", {}, t("stage_keys")), h("p", { class: "muted", "data-stage": 3 }, t("steps_change")),
+        equation(3, worked.equations.score), equation(4, worked.equations.softmax),
+        h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": t("stage_keys") }, h("table", { class: "keys" },
+          h("thead", {}, h("tr", {}, head(t("key"), 2), keysOf.map(([name]) => head(name, 2)), raw && head(t("product"), 3, true), head(scoreName, 3),
+            head(t("seen"), 3), head(weightName, 4, true), head(t("weight"), 4), head(valueName, 5))),
+          h("tbody", {}, rows.map(row => row.element)))), h("div", { "data-stage": 4 }, sum)),
+      h("section", { "data-stage": 5 }, h("h2", {}, t("stage_context")), equation(5, worked.equations.context), context),
+      h("section", { "data-stage": 6 }, h("h2", {}, t("stage_after")), after),
+      worked.code.length > 0 && h("details", {}, h("summary", {}, t("code")), worked.code.map(one => [
+        h("p", { class: "muted" }, `${one.module}: ${one.name}`), h("pre", { tabindex: 0 }, one.text)])));
+
+    function change(n, value) {
+      if (value === undefined) changes.delete(n); else changes.set(n, value);
+      store();
+      update();
+    }
+    let waiting = 0;
+    function update() {
+      const scores = worked.scores.map((score, n) => score === null || !changes.has(n) ? score : changes.get(n));
+      if (scores.every(score => score === null)) { after.replaceChildren(problem({ message: t("all_hidden") })); return; }
+      const weights = softmax(scores).map((weight, n) => weight * factor[n]);
+      rows.forEach((row, n) => {
+        if (document.activeElement !== row.score) row.score.value = scores[n] === null ? "" : scores[n].toFixed(4);
+        row.seen.checked = scores[n] !== null;
+        row.product.textContent = scores[n] === null ? "–" : (scores[n] / worked.scale).toFixed(4);
+        row.weight.textContent = weights[n].toFixed(4);
+        row.bar.style.width = `${100 * weights[n]}%`;
+        row.element.classList.toggle("changed", changes.has(n));
+        row.element.classList.toggle("hidden-key", scores[n] === null);
+      });
+      sum.textContent = t("weights_sum", { sum: weights.reduce((one, other) => one + other, 0).toFixed(4) });
+      context.replaceChildren(vectorTable({ [nameIn(worked.equations.context)]: weightedSum(weights, values) }));
+      reset.disabled = changes.size === 0;
+      clearTimeout(waiting);
+      if (changes.size === 0) after.replaceChildren(...afterOf(worked, null));
+      else waiting = setTimeout(async () => {
+        try { after.replaceChildren(...afterOf(worked, await ask(scores))); } catch (error) { if (error.name !== "AbortError") after.replaceChildren(problem(error)); }
+      }, 200);
+    }
+    const reset = h("button", { type: "button", onclick: () => { changes = new Map(); store(); update(); } }, t("steps_reset"));
+    const told = h("span", { role: "status" }), [back, next] = [[-1, t("previous")], [1, t("next")]].map(([by, text]) =>
+      h("button", { type: "button", onclick: () => move(stage + by) }, text));
+    function move(to) {
+      stage = Math.max(1, Math.min(STAGES.length, to));
+      sections.querySelectorAll("[data-stage]").forEach(one => { one.hidden = Number(one.dataset.stage) > stage; });
+      told.textContent = `${stage} / ${STAGES.length}: ${t(`stage_${STAGES[stage - 1]}`)}`;
+      back.disabled = stage === 1;
+      next.disabled = stage === STAGES.length;
+      store();
+    }
+    const player = h("div", { class: "buttons", role: "group", "aria-label": t("stages"), onkeydown: event => {
+      const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (by) { event.preventDefault(); move(stage + by); }
+    } }, back, next, h("button", { type: "button", onclick: () => move(1) }, t("from_start")), told, reset);
+    place.replaceChildren(controls(worked), player, sections);
+    update();
+    move(stage);
+  }
+
+  function controls(worked) {
+    const named = (name, element) => h("div", { "data-control": name }, element);
+    const numbers = count => Array.from({ length: count }, (_, n) => [String(n + 1), String(n + 1)]);
+    const fresh = chosen => { changes = new Map(); show(chosen); };
+    return h("div", { class: "controls" },
+      worked.views.length > 1 && named("view", labelled(t("look_show"), select(worked.views.map(view => [view, t(`look_${view}`)]), worked.view,
+        view => fresh({ view, layer: undefined, head: undefined, step: undefined })))),
+      worked.layers > 1 && named("layer", labelled(worked.view === "hops" ? t("hop") : t("layer"), select(numbers(worked.layers), String(worked.layer), layer => fresh({ layer })))),
+      worked.heads > 1 && named("head", h("div", { class: "field" }, h("span", {}, t("head")), choice(t("head"), numbers(worked.heads), String(worked.head), head => fresh({ head })))),
+      worked.queries.length > 1 && named("step", labelled(t("looking"), select(worked.queries.map((text, n) => [String(n + 1), `${n + 1} ${shownToken(text)}`]), String(worked.step), step => fresh({ step })))));
+  }
+  await show();
 }
+
+// What is done with the context, and what the model then predicts: as it is, and with the changes.
+function afterOf(worked, changed) {
+  const now = changed || worked, shown = [vectorTable(now.after)];
+  if (!now.outcome.length) return shown;
+  const heads = [t("predicted"), t("probability"), ...(changed ? [t("probability_changed")] : []), t("likeliest")];
+  const likeliest = step => step.candidates.slice(0, 5).map(([token, p]) => `${shownToken(token)} ${p.toFixed(3)}`).join(" · ");
+  return [...shown, h("h3", {}, t("outcome")), h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": t("outcome") }, h("table", {},
+    h("thead", {}, h("tr", {}, heads.map((text, n) => h("th", { scope: "col", class: n && n < heads.length - 1 ? "number" : null }, text)))),
+    h("tbody", {}, now.outcome.map((step, n) => h("tr", {}, h("td", {}, shownToken(worked.outcome[n].token)), h("td", { class: "number" }, worked.outcome[n].probability.toFixed(4)),
+      changed && h("td", { class: "number" }, probabilityOf(step, worked.outcome[n].token)), h("td", {}, likeliest(step)))))))];
+}
+// Of the same token or answer, which another one may now surpass.
+function probabilityOf(step, token) {
+  if (step.token === token) return step.probability.toFixed(4);
+  const [, p] = step.candidates.find(([name]) => name === token) || [];
+  return p === undefined ? "–" : p.toFixed(4);
+}
+const nameIn = equation => equation.split(/[ ,]/)[0];
+const shownToken = text => text === "</s>" ? "⏎" : text.replaceAll("▁", "_");
+
+function vectorTable(vectors) {
+  return h("div", { class: "wide" }, h("table", {}, h("tbody", {}, Object.entries(vectors).map(([name, values]) =>
+    h("tr", {}, h("th", { scope: "row", class: "equation" }, name), h("td", {}, strip(values)), h("td", { class: "muted" }, someNumbers(values, 4)))))));
+}
+const someNumbers = (values, count) => `[${values.slice(0, count).map(value => value.toFixed(3)).join(" ")}${values.length > count ? " …" : ""}]`;
+
+// A vector as a row of coloured cells: blue above 0, orange below.
+function strip(values) {
+  const canvas = h("canvas", { class: "strip", width: values.length, height: 1, role: "img", "aria-label": someNumbers(values, 4), "data-tip": someNumbers(values, 8) });
+  const context = canvas.getContext("2d"), pixels = context.createImageData(values.length, 1);
+  const most = Math.max(...values.map(Math.abs)) || 1, [ground, high, low] = ["--ground", "--accent", "--bad"].map(rgb);
+  values.forEach((value, n) => {
+    const full = value < 0 ? low : high, share = Math.abs(value) / most;
+    pixels.data.set([...ground.map((c, k) => c + share * (full[k] - c)), 255], 4 * n);
+  });
+  context.putImageData(pixels, 0, 0);
+  canvas.style.width = `${Math.min(180, Math.max(48, 4 * values.length))}px`;
+  return canvas;
+}
+
+// In an address: 0:-,3:1.5 hides the first key and gives the fourth another score.
+const parseChanges = text => new Map((text || "").split(",").filter(Boolean).map(one => one.split(":"))
+  .map(([n, score]) => [Number(n), score === "-" ? null : Number(score)]).filter(([n, score]) => Number.isInteger(n) && n >= 0 && !Number.isNaN(score)));
+const writtenChanges = changes => [...changes].map(([n, score]) => `${n}:${score === null ? "-" : score}`).join(",");

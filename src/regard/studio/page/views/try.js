@@ -112,7 +112,7 @@ function searchOptions(facts, params) {
 
 // ------------------------------------------------------------------------------------------------------- the answer
 
-function drawn(prediction, parts, facts) {
+export function drawn(prediction, parts, facts) {
   const { output, probabilities, nbest, entities, masks, start, end } = prediction, shown = [];
   shown.push(h("p", { class: "answer" }, output === "" ? h("i", {}, t("no_answer")) : String(prediction.choice ?? output)));
   if (entities) shown[0] = h("p", { class: "answer" }, marked(parts.text ?? prediction.input, entities));

@@ -1,0 +1,125 @@
+"""Frames a second of the studio's view Look while the pointer moves over the attention of 512 tokens, in chromium.
+
+    OMP_NUM_THREADS=1 python benchmarks/studio.py [--rounds 3]
+
+A BERT of 12 layers and 12 heads, trained for one step, since only its size matters. A browser draws 60 frames a second
+at most; a busy machine slows it down even where there is nothing to draw, which is measured first. For each way of
+drawing: medians over the rounds of frames a second and of the longest of 99 % of frames; the work for each move of the
+pointer in scripts, styles and layout, for which a frame has 16.7 ms; and how long the first map and another head take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import urlencode
+
+from playwright.sync_api import sync_playwright
+
+import regard
+
+TOKENS, MOVES = 512, 240
+COUNT = """() => { window.times = []; const tick = now => { window.times.push(now); requestAnimationFrame(tick); };
+  requestAnimationFrame(tick); }"""
+
+
+def train(folder: Path) -> None:
+    sizes = {"layers": 12, "width": 96, "heads": 12, "feed_forward": 96, "max_positions": TOKENS}
+    recipe = {
+        "task": "masked_language_modeling", "data": {"train": {"corpus": "tales-en", "size": 60}, "max_length": TOKENS},
+        "model": {"kind": "bert", **sizes, "next_sentence": False},
+        "tokenizer": {"kind": "wordpiece", "vocabulary": 300},
+        "training": {"steps": 1, "batch_tokens": 512, "device": "cpu"},
+    }  # fmt: skip
+    regard.train(recipe, out=folder, quiet=True)
+
+
+def longest_text(folder: Path) -> str:
+    """Words that are as many tokens as the model reads, without [CLS] and [SEP]."""
+    tokenizer, words = regard.Run.open(folder).tokenizers["text"], ["the"]
+    while len(tokenizer.encode(" ".join([*words, "cat"]))) <= TOKENS - 2:
+        words.append(("cat", "and", "the", "dog", "ran")[len(words) % 5])
+    return " ".join(words)
+
+
+def frames(page: Any, picture: Any) -> tuple[float, float]:
+    """Frames a second while the pointer moves over a picture, and the milliseconds of the slowest but 1 %."""
+    box = picture.bounding_box()
+    page.evaluate("window.times.length = 0")
+    for move in range(MOVES):
+        page.mouse.move(box["x"] + 40 + move / 2, box["y"] + 20 + move * 1.7 % 380)
+    times = page.evaluate("window.times")
+    spans = sorted(later - earlier for earlier, later in pairwise(times))
+    return 1000 * len(spans) / sum(spans), spans[int(0.99 * len(spans))]
+
+
+def work(page: Any) -> float:
+    """Seconds that the page has spent so far in scripts, styles and layout."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+    spent = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
+    return float(sum(spent[f"{name}Duration"] for name in ("Script", "RecalcStyle", "Layout")))
+
+
+def measure(address: str, text: str, rounds: int) -> None:
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(f"{address}/#/runs")
+        page.wait_for_selector("main[aria-busy=false]")
+        page.evaluate(COUNT)
+        rates = [frames(page, page.locator("h1"))[0] for _ in range(rounds)]
+        print(f"nothing to draw: {statistics.median(rates):.0f} frames a second")
+        for way in ("map", "lines"):
+            page.goto(address)
+            started = time.perf_counter()
+            query = {"run": "bert", "text": text, "draw": way, "layer": 1, "head": 1}
+            page.goto(f"{address}/#/look?{urlencode(query)}")
+            page.wait_for_selector(".words canvas", timeout=60_000)
+            first = time.perf_counter() - started
+            tokens = int(page.locator("input[type=range]").get_attribute("max")) + 1
+            started = time.perf_counter()
+            page.locator("[data-control=head] select").select_option("2")
+            page.wait_for_selector(".heads button[aria-label='layer 1, head 2'][aria-pressed=true]")
+            another = time.perf_counter() - started
+            page.evaluate(COUNT)
+            picture = page.locator(".map canvas, .lines canvas").first
+            picture.scroll_into_view_if_needed()
+            before = work(page)
+            rates, slowest = zip(*(frames(page, picture) for _ in range(rounds)), strict=True)
+            spent = 1000 * (work(page) - before) / (rounds * MOVES)
+            print(
+                f"{way}: {tokens} tokens, {statistics.median(rates):.0f} frames a second (99 % of frames within "
+                f"{statistics.median(slowest):.0f} ms), {spent:.1f} ms of work for each; first map {first:.1f} s, "
+                f"another head {another:.1f} s"
+            )
+        browser.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    rounds = parser.parse_args().rounds
+    with TemporaryDirectory() as folder:
+        run = Path(folder) / "bert"
+        train(run)
+        command = [sys.executable, "-m", "regard", "studio", str(run), "--port", "0", "--no-browser"]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert server.stdout is not None
+        try:
+            measure(server.stdout.readline().split()[-1], longest_text(run), rounds)
+        finally:
+            server.terminate()
+            server.wait()
+
+
+if __name__ == "__main__":
+    main()

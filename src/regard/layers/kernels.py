@@ -1,0 +1,144 @@
+"""Kernels for a GPU, in Triton, which torch has where there is a GPU. Each reads its largest input once.
+
+The cross-entropy over a vocabulary (`objectives/cross_entropy.py`), and the scores of an additive attention
+(`layers/scores.py`); the equations stand there.
+"""
+
+# mypy: disable-error-code="import-not-found, no-untyped-def, untyped-decorator"
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+LOGITS, POSITIONS = 4096, 16
+"""Logits of a row, and positions of a source, that are computed at once."""
+
+
+# Cross-entropy
+
+
+@triton.jit
+def _loss(logits, labels, lse, plain, uniform, vocabulary: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    logits += row * vocabulary
+    largest, total, summed = -float("inf"), 0.0, 0.0
+    for start in range(0, vocabulary, BLOCK):
+        k = start + tl.arange(0, BLOCK)
+        x = tl.load(logits + k, mask=k < vocabulary, other=-float("inf")).to(tl.float32)
+        larger = tl.maximum(largest, tl.max(x, 0))
+        total = total * tl.exp(largest - larger) + tl.sum(tl.exp(x - larger), 0)
+        summed += tl.sum(tl.where(k < vocabulary, x, 0.0), 0)
+        largest = larger
+    label = tl.load(labels + row)
+    norm = largest + tl.log(total)
+    at_label = tl.load(logits + tl.maximum(label, 0)).to(tl.float32)
+    tl.store(lse + row, norm)
+    tl.store(plain + row, tl.where(label >= 0, norm - at_label, 0.0))
+    tl.store(uniform + row, tl.where(label >= 0, norm - summed / vocabulary, 0.0))
+
+
+@triton.jit
+def _loss_gradient(logits, labels, lse, gradients, out, epsilon, vocabulary: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    logits += row * vocabulary
+    out += row * vocabulary
+    label, norm = tl.load(labels + row), tl.load(lse + row)
+    real = tl.where(label >= 0, 1.0, 0.0)
+    of_smoothed, of_plain = tl.load(gradients) * real, tl.load(gradients + 1) * real
+    for start in range(0, vocabulary, BLOCK):
+        k = start + tl.arange(0, BLOCK)
+        p = tl.exp(tl.load(logits + k, mask=k < vocabulary, other=0.0).to(tl.float32) - norm)
+        gradient = (of_smoothed + of_plain) * p - of_smoothed * (epsilon / vocabulary)
+        gradient = tl.where(k == label, gradient - of_smoothed * (1 - epsilon) - of_plain, gradient)
+        tl.store(out + k, gradient.to(out.dtype.element_ty), mask=k < vocabulary)
+
+
+def loss(logits_PV: Tensor, labels_P: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """The smoothed and the plain loss, summed, [2]; and log sum_k exp(logit_k) of each position."""
+    positions, vocabulary = logits_PV.shape
+    # Apart: Triton compiles anew for tensors whose addresses are not multiples of 16
+    lse_P, plain_P, uniform_P = (torch.empty(positions, device=logits_PV.device) for _ in range(3))
+    if positions:
+        _loss[(positions,)](logits_PV, labels_P, lse_P, plain_P, uniform_P, vocabulary, LOGITS, num_warps=8)
+    plain = plain_P.sum()
+    return torch.stack([(1 - epsilon) * plain + epsilon * uniform_P.sum(), plain]), lse_P
+
+
+def loss_gradient(logits_PV: Tensor, labels_P: Tensor, lse_P: Tensor, gradients_2: Tensor, epsilon: float) -> Tensor:
+    """d loss / d logits, given that of the two sums."""
+    positions, vocabulary = logits_PV.shape
+    out_PV = torch.empty_like(logits_PV)
+    if positions:
+        tensors = logits_PV, labels_P, lse_P, gradients_2, out_PV
+        _loss_gradient[(positions,)](*tensors, epsilon, vocabulary, LOGITS, num_warps=8)
+    return out_PV
+
+
+# Scores of an additive attention: e_s = sum_a v_a f(q_a + keys_sa), f being tanh or ReLU
+
+
+@triton.jit
+def _activated(q, keys, v, s, a, length, width: tl.constexpr, rectified: tl.constexpr):
+    """f(q + keys) of some positions, and its derivative times v."""
+    there = (s < length)[:, None] & (a < width)[None]
+    x = tl.load(keys + s[:, None] * width + a[None], mask=there, other=0.0).to(tl.float32) + q[None]
+    if rectified:
+        return tl.maximum(x, 0.0), tl.where(x > 0, v[None], 0.0), there
+    f = 2 * tl.sigmoid(2 * x) - 1
+    return f, v[None] * (1 - f * f), there
+
+
+@triton.jit(do_not_specialize=["length"])
+def _scores(
+    q, keys, v, e, length, width: tl.constexpr, rectified: tl.constexpr, A: tl.constexpr, S: tl.constexpr
+):  # fmt: skip
+    row, a = tl.program_id(0).to(tl.int64), tl.arange(0, A)
+    q_A = tl.load(q + row * width + a, mask=a < width, other=0.0).to(tl.float32)
+    v_A = tl.load(v + a, mask=a < width, other=0.0).to(tl.float32)
+    for start in range(0, length, S):
+        s = start + tl.arange(0, S)
+        f, _, _ = _activated(q_A, keys + row * length * width, v_A, s, a, length, width, rectified)
+        tl.store(e + row * length + s, tl.sum(f * v_A[None], 1), mask=s < length)
+
+
+@triton.jit(do_not_specialize=["length"])
+def _scores_gradient(
+    q, keys, v, de, dq, dkeys, dv, length,
+    width: tl.constexpr, rectified: tl.constexpr, A: tl.constexpr, S: tl.constexpr,
+):  # fmt: skip
+    row, a = tl.program_id(0).to(tl.int64), tl.arange(0, A)
+    q_A = tl.load(q + row * width + a, mask=a < width, other=0.0).to(tl.float32)
+    v_A = tl.load(v + a, mask=a < width, other=0.0).to(tl.float32)
+    dq_A, dv_A = tl.zeros([A], tl.float32), tl.load(dv + row * width + a, mask=a < width, other=0.0)
+    for start in range(0, length, S):
+        s = start + tl.arange(0, S)
+        f, slope, there = _activated(q_A, keys + row * length * width, v_A, s, a, length, width, rectified)
+        de_S1 = tl.load(de + row * length + s, mask=s < length, other=0.0).to(tl.float32)[:, None]
+        place = dkeys + row * length * width + s[:, None] * width + a[None]
+        tl.store(place, (tl.load(place, mask=there, other=0.0) + de_S1 * slope).to(dkeys.dtype.element_ty), mask=there)
+        dq_A += tl.sum(de_S1 * slope, 0)
+        dv_A += tl.sum(de_S1 * f, 0)
+    tl.store(dq + row * width + a, dq_A.to(dq.dtype.element_ty), mask=a < width)
+    tl.store(dv + row * width + a, dv_A, mask=a < width)
+
+
+def scores(q_BA: Tensor, keys_BSA: Tensor, v_A: Tensor, rectified: bool) -> Tensor:
+    """e_BS."""
+    rows, length, width = keys_BSA.shape
+    e_BS, block = torch.empty(rows, length, device=q_BA.device), triton.next_power_of_2(width)
+    _scores[(rows,)](q_BA, keys_BSA, v_A, e_BS, length, width, rectified, block, POSITIONS)
+    return e_BS
+
+
+def scores_gradient(
+    de_BS: Tensor, q_BA: Tensor, keys_BSA: Tensor, v_A: Tensor, dkeys_BSA: Tensor, dv_BA: Tensor, rectified: bool
+) -> Tensor:
+    """d loss / d q; that of the keys and of v, for each row, is added to `dkeys_BSA` and `dv_BA`."""
+    rows, length, width = keys_BSA.shape
+    dq_BA, block = torch.empty_like(q_BA), triton.next_power_of_2(width)
+    tensors = q_BA, keys_BSA, v_A, de_BS, dq_BA, dkeys_BSA, dv_BA
+    _scores_gradient[(rows,)](*tensors, length, width, rectified, block, POSITIONS)
+    return dq_BA

@@ -1,0 +1,174 @@
+"""The views Step by step, Beam, Errors and Compare: their numbers are the server's, and what a reader does counts."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+pytestmark = pytest.mark.browser
+
+INPUTS = {
+    "tiny": "a b c", "phrases": "The cat sleeps.", "reviews": "정말 좋은 영화",
+    "stories": "Mary went to the garden. John walked to the kitchen. Where is Mary?",
+}  # fmt: skip
+SAME_EQUATIONS = """async ([run, input]) => {
+  const { softmax, factors, weightedSum } = await import("/page/equations.js");
+  const ask = scores => fetch(`/runs/${run}/steps`, { method: "POST", headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ input, scores }) }).then(answer => answer.json());
+  const found = await ask(null), changed = [null, ...found.scores.slice(1)];
+  if (changed.length > 2) changed[1] = 1.5;
+  const then = await ask(changed), values = Object.values(found.vectors).at(-1);
+  const factor = factors(found.scores, found.weights);
+  const weights = softmax(changed).map((weight, n) => weight * factor[n]);
+  const own = [softmax(found.scores), weightedSum(found.weights, values), weights, weightedSum(weights, values)];
+  return own.map((list, n) => [list, [found.weights, found.context, then.weights, then.context][n]]);
+}"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _another(root: Path) -> Iterator[None]:
+    """A second run of the same data, to compare with."""
+    folder = shutil.copytree(root / "tiny", root / "tiny-again")
+    yield
+    shutil.rmtree(folder)
+
+
+def violations(page: Any) -> list[tuple[str, str]]:
+    found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
+    return [(one["id"], one["nodes"][0]["html"]) for one in found]
+
+
+@pytest.mark.parametrize("run", list(INPUTS))
+def test_the_page_computes_as_the_server_does(page: Any, run: str) -> None:
+    """Softmax and weighted sum, as they are and with a score changed and a word hidden."""
+    page.open("#/runs")
+    for own, servers in page.evaluate(SAME_EQUATIONS, [run, INPUTS[run]]):
+        assert own == pytest.approx(servers, abs=1e-5)
+
+
+def test_a_score_is_changed_and_a_word_hidden(page: Any) -> None:
+    page.open("#/steps?run=tiny&text=a b c")
+    rows = page.locator(".keys tbody tr")
+    assert rows.count() == 6
+    scores = [float(rows.nth(n).locator("input[type=number]").input_value()) for n in range(6)]
+    rows.nth(1).get_by_role("checkbox").uncheck()
+    rows.nth(0).locator("input[type=number]").fill("2")
+    e = [math.exp(2), 0, *map(math.exp, scores[2:])]
+    weights = [float(rows.nth(n).locator(".number").last.inner_text()) for n in range(6)]
+    assert weights == pytest.approx([one / sum(e) for one in e], abs=2e-4)
+    page.wait_for_selector("text=With your changes")
+    assert "changes=1%3A-%2C0%3A2" in page.url
+    page.reload()
+    page.wait_for_selector("text=With your changes")
+    assert not rows.nth(1).get_by_role("checkbox").is_checked()
+    page.get_by_role("button", name="Undo all changes").click()
+    page.wait_for_selector("text=With your changes", state="detached")
+    page.get_by_text("The code that computes this").click()
+    assert "self.W_a(s_BQD)" in page.locator("pre").first.inner_text()
+
+
+def test_the_stages_are_played_by_keyboard(page: Any) -> None:
+    page.open("#/steps?run=phrases&text=The cat sleeps.")
+    page.get_by_role("button", name="From the start").click()
+    assert page.locator("[data-stage='1']").first.is_visible()
+    assert not page.locator("[data-stage='2']").first.is_visible()
+    for stage in (2, 3, 4, 5, 6):
+        page.keyboard.press("ArrowRight")
+        assert page.locator(f"[data-stage='{stage}']").first.is_visible()
+    page.get_by_label("Show").select_option("encoder")
+    page.wait_for_selector(".results[aria-busy=false]")
+    assert "view=encoder" in page.url
+    page.get_by_role("radio", name="2").click()
+    page.wait_for_url("**head=2**")
+
+
+def test_a_search_is_played(page: Any) -> None:
+    page.open("#/beam?run=tiny&text=a b&beam=2&reference=e d")
+    page.wait_for_selector("svg .branch")
+    assert "The reference left the beam at step" in page.locator(".results").inner_text()
+    assert page.locator(".branch.marked").count() >= 1
+    seen = "[...document.querySelectorAll('.branch:not(.later)')].map(one => Number(one.dataset.depth))"
+    page.get_by_role("button", name="First").click()
+    assert set(page.evaluate(seen)) == {1}
+    page.get_by_role("group", name="The search as a tree").focus()
+    page.keyboard.press("ArrowRight")
+    assert set(page.evaluate(seen)) == {1, 2}
+    assert "step=2" in page.url
+    page.keyboard.press("End")
+    narrow = page.locator(".branch").count()
+    assert len(page.evaluate(seen)) == narrow
+    page.get_by_label("Beam").fill("5")
+    page.get_by_label("Beam").blur()
+    page.locator(".branch").nth(narrow).wait_for()
+    before, after = page.locator(".columns table").all()
+    assert before.locator("tbody tr").count() == after.locator("tbody tr").count() == 6  # five, and the reference
+    for table in (before, after):
+        values = [float(cell.inner_text()) for cell in table.locator("tbody tr td:last-child").all()]
+        assert values == sorted(values, reverse=True)
+    page.open("#/beam?run=reviews")
+    assert "does not search" in page.locator("main").inner_text()
+
+
+def test_errors_of_texts_are_sorted_filtered_and_opened(page: Any) -> None:
+    page.open("#/errors?run=tiny&split=validation&limit=6")
+    page.get_by_role("button", name="Diagnose").click()
+    page.wait_for_selector("text=Every sentence")
+    rows = page.locator("table").last.locator("tbody tr")
+    total = rows.count()
+    page.get_by_role("button", name="chrF").click()
+    rising = [float(row.locator("td").nth(3).inner_text()) for row in rows.all()]
+    page.get_by_role("button", name="chrF").click()
+    falling = [float(row.locator("td").nth(3).inner_text()) for row in rows.all()]
+    assert rising == sorted(rising) == falling[::-1]
+    source = rows.first.locator("td").first.inner_text()
+    page.get_by_label("Containing").fill(source)
+    assert 1 <= rows.count() <= total
+    assert rows.first.locator("td").first.inner_text() == source
+    page.reload()  # the job is in the address
+    page.wait_for_selector("text=Every sentence")
+    rows.first.get_by_role("link", name="Beam").click()
+    page.wait_for_selector("svg .branch")
+    assert page.get_by_label("Input").input_value() == source
+    assert "The reference" in page.locator(".results").inner_text()
+
+
+@pytest.mark.options(locale="ko-KR", viewport={"width": 360, "height": 640}, color_scheme="dark")
+def test_the_cells_of_a_confusion_matrix_in_korean_on_a_phone(page: Any) -> None:
+    page.open("#/errors?run=reviews")
+    page.get_by_role("button", name="평가하기").click()
+    page.wait_for_selector(".confusion")
+    cells = {one: int(one.inner_text()) for one in page.locator(".confusion button").all()}
+    assert sum(cells.values()) == 12
+    cell, count = max(cells.items(), key=lambda item: item[1])
+    cell.click()
+    assert page.locator("table").last.locator("tbody tr").count() == count
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert violations(page) == []
+    page.locator("table").last.get_by_role("link", name="단계별 계산").first.click()
+    page.wait_for_selector(".keys")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert violations(page) == []
+
+
+def test_runs_are_compared(page: Any) -> None:
+    page.open("#/compare?runs=tiny,tiny-again&text=a <img src=x onerror=alert(1)>")
+    page.wait_for_selector(".panel canvas")
+    panels = [re.sub(r"^.*\n", "", panel.inner_text()) for panel in page.locator(".panel").all()]
+    assert len(panels) == 2
+    assert panels[0] == panels[1]
+    assert page.locator("main img").count() == 0
+    page.get_by_role("button", name="Compare on a split").click()
+    page.wait_for_selector("text=Quality")
+    assert "the same as tiny" in page.locator(".results").inner_text()
+    assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    page.open("#/beam?run=tiny&text=a b")
+    page.wait_for_selector("svg .branch")
+    assert violations(page) == []

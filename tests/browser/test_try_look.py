@@ -1,0 +1,149 @@
+"""Try and Look on small runs of each kind of task: typing, streaming, highlights; pointing at words, saving figures."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+pytestmark = pytest.mark.browser
+expect = pytest.importorskip("playwright.sync_api").expect
+
+
+def accessible(page: Any) -> None:
+    found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+
+
+def ask(page: Any, run: str, **fields: str) -> Any:
+    page.open(f"#/try?run={run}")
+    for label, text in fields.items():
+        page.get_by_role("textbox", name=label).fill(text)
+    page.get_by_role("button", name="Answer").click()
+    expect(page.get_by_role("link", name="See its attention")).to_be_visible()
+    return page.locator("section[aria-live]")
+
+
+def test_an_answer_with_its_best_outputs(page: Any) -> None:
+    page.open("#/try?run=phrases")
+    page.get_by_role("textbox", name="Input").fill("Thé <b>cup</b> 컵")
+    page.get_by_text("Search", exact=True).click()
+    page.get_by_label("Outputs").fill("3")
+    with page.expect_request(re.compile("/predict$")) as asked:
+        page.get_by_role("button", name="Answer").click()
+    body = json.loads(asked.value.post_data)
+    assert body == {"inputs": ["Thé <b>cup</b> 컵"], "stream": True, "nbest": 3}
+    expect(page.locator("tbody tr")).to_have_count(3)
+    assert page.locator("section b").count() == 0
+    assert "nbest=3" in page.url
+    page.reload()  # the address has it all
+    expect(page.locator("tbody tr")).to_have_count(3)
+    accessible(page)
+
+
+def test_what_is_drawn_follows_the_answer(page: Any) -> None:
+    tags = ask(page, "names", Text="Anna lives in Paris.")
+    assert tags.locator(".answer").inner_text().replace("\n", "").startswith("Anna")
+    classes = ask(page, "reviews", Text="재미있는 영화였다.")
+    assert classes.locator("figure svg").count() == 1
+    assert classes.locator(".answer").inner_text() in ("긍정", "부정")
+    answer = ask(page, "portraits", Question="Where does Ben live?", Text="Ben lives in New York.")
+    assert answer.locator(".answer").count() == 1
+    story = ask(page, "stories", Story="Mary went to the kitchen.", Question="Where is Mary?")
+    assert story.locator("figure svg").count() == 1
+    page.get_by_role("link", name="See its attention").click()
+    expect(page.get_by_role("img", name="Queries: words that look: hop 1 hop 2 hop 3")).to_be_visible()
+
+
+def test_an_image_is_sent(page: Any) -> None:
+    from PIL import Image
+
+    Image.new("RGB", (20, 20), "red").save(red := io.BytesIO(), "PNG")
+    page.open("#/look?run=shapes")
+    page.get_by_label("Image").set_input_files([{"name": "r.png", "mimeType": "image/png", "buffer": red.getvalue()}])
+    expect(page.locator("img.given")).to_be_visible()
+    page.get_by_role("button", name="Look").click()
+    expect(page.get_by_label("Show")).to_contain_text("regions of the image")
+    expect(page.locator("canvas[aria-label=Image]")).to_be_visible()
+
+
+@pytest.mark.options(locale="ko-KR")
+def test_a_chat_has_a_history(page: Any) -> None:
+    page.open("#/try?run=tiny&mode=chat")
+    for text in ("a b", "b c"):
+        page.get_by_role("textbox", name="입력").fill(text)
+        page.keyboard.press("Enter")
+        expect(page.locator("li.you").last).to_contain_text(text)
+        expect(page.get_by_role("textbox", name="입력")).to_be_focused()
+    assert page.locator("li.run").count() == 2
+    page.get_by_role("button", name="대화 지우기").click()
+    assert page.locator("li.you").count() == 0
+
+
+def test_a_mistake_is_the_servers_sentence(page: Any) -> None:
+    page.open("#/try?run=tiny")
+    page.get_by_role("button", name="Answer").click()
+    expect(page.get_by_role("alert")).to_contain_text("the text is empty")
+    page.open("#/look?run=tiny&text=a%20b&layer=9")
+    expect(page.get_by_role("alert")).to_have_text("layer: there is no layer 9 (allowed: 1, mean, all)")
+    page.faults.clear()  # the browser reports the 422
+
+
+def test_attention_by_pointer_keyboard_and_address(page: Any) -> None:
+    page.open(f"#/look?run=phrases&text={quote('He repaired my cups.')}&view=encoder&layer=2&head=1")
+    told = page.locator("output.told")
+    first = told.inner_text()
+    assert re.fullmatch(r"_?\S+ looked at (\S+ \d\.\d+( · )?){4}", first)
+    page.get_by_label("Query").focus()
+    page.keyboard.press("ArrowRight")
+    expect(told).not_to_have_text(first)
+    second = told.inner_text()
+    page.locator(".words canvas").nth(1).hover(position={"x": 10, "y": 10})
+    expect(told).to_have_text(first)
+    page.locator(".map canvas").hover(position={"x": 5, "y": 5})
+    page.get_by_role("button", name="layer 1, head 2").click()
+    expect(page.get_by_role("button", name="layer 1, head 2")).to_have_attribute("aria-pressed", "true")
+    assert {"layer=1", "head=2"} <= set(page.url.split("&"))
+    assert second != told.inner_text()
+    page.get_by_role("radio", name="Words").click()
+    expect(page.get_by_role("img", name="Queries: words that look: He repaired my cups.")).to_be_visible()
+    page.get_by_role("radio", name="Lines").click()
+    expect(page.locator(".lines canvas")).to_be_visible()
+    accessible(page)
+    page.get_by_label("Show").select_option("positions")
+    expect(page.get_by_text("From -1.00 in orange to 1.00 in blue.")).to_be_visible()
+
+
+def test_figures_are_saved(page: Any) -> None:
+    """The SVG has each word once as text; the PNG is its picture."""
+    for way, shape in (("map", "rect"), ("lines", "line")):
+        page.open(f"#/look?run=phrases&text={quote('He repaired my cups.')}&units=words&draw={way}")
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Save as SVG").click()
+        assert saved.value.suggested_filename == "phrases-alignment.svg"
+        figure = saved.value.path().read_text(encoding="utf-8")
+        assert [figure.count(f">{word}</text>") for word in ("He", "repaired", "my", "cups.")] == [1, 1, 1, 1]
+        assert figure.count(f"<{shape} ") > 4
+        assert "var(" not in figure
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as PNG").click()
+    assert saved.value.path().read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_weights_on_the_page_are_those_of_the_server(page: Any) -> None:
+    """Rows sum to 1, and what is said of a word is its row."""
+    with page.expect_response(re.compile("/attention$")) as answered:
+        page.open("#/look?run=tiny&text=a%20b%20c")
+    answer = answered.value.json()["map"]
+    import numpy as np
+
+    values = np.frombuffer(base64.b64decode(answer["values"]), "<f4").reshape(len(answer["rows"]), -1)
+    np.testing.assert_allclose(values.sum(1), 1, atol=1e-5)
+    best = answer["columns"][int(values[0].argmax())]
+    assert f"looked at {best} {values[0].max():.2f}" in page.locator("output.told").inner_text()

@@ -1,0 +1,216 @@
+"""Training by several processes: the same weights as by one, one format of checkpoints, and one message if one dies."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import regard
+from raw_cases import BERT, GPT, LSTM, raw_recipe
+from regard.runs.run import Run, load_weights
+from regard.training.processes import recompute_blocks
+from regard.training.train import train
+from tiny import TINY
+
+Tree = dict[str, Any]
+SCRIPT = Path(__file__).parents[1] / "support" / "trained_together.py"
+TRANSFORMER: Tree = {
+    "kind": "transformer", "width": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 1, "decoder_layers": 1,
+}  # fmt: skip
+STILL: Tree = {f"{part}_dropout": 0.0 for part in ("word", "weight", "input", "hidden", "output")}
+RECIPES: dict[str, Tree] = {
+    "transformer": TINY | {"model": TRANSFORMER | {"dropout": 0.0}},
+    "bahdanau": TINY | {"model": TINY["model"] | {"dropout": 0.0}},
+    "bert": raw_recipe(BERT | {"dropout": 0.0}),
+    "gpt": raw_recipe(GPT | {"dropout": 0.0}),
+    "lstm": raw_recipe(LSTM | STILL, {"blocks": "stream"}),
+}
+FSDP = """
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+mixed_precision: "no"
+num_machines: 1
+num_processes: 2
+fsdp_config:
+  fsdp_version: 2
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_reshard_after_forward: true
+  fsdp_state_dict_type: FULL_STATE_DICT
+  fsdp_cpu_ram_efficient_loading: false
+"""
+
+
+def recipe(name: str, processes: int, steps: int = 20) -> Tree:
+    """Steps of four batches, whoever computes them; of streams every process has its rows of each of two batches."""
+    tree = copy.deepcopy(RECIPES[name])
+    accumulate = 2 if name == "lstm" else 4 // processes
+    recomputed = {"checkpoint_activations": processes == 4 and name == "transformer"}
+    others = recomputed | {"log_every": 20, "validate_every": steps, "decode": 0, "samples": 0, "device": "cpu"}
+    tree["training"] |= {"steps": steps, "accumulate": accumulate, **others}
+    return tree
+
+
+def launch(processes: int, folder: Path, jobs: Tree) -> str:
+    """Do the jobs with so many processes (0: two, with FSDP2), and return what they print."""
+    surroundings = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    (file := folder / "jobs.json").write_text(json.dumps(jobs))
+    (config := folder / "fsdp.yaml").write_text(FSDP)
+    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    if not processes:
+        launcher = ["accelerate.commands.launch", "--config_file", str(config), "--main_process_port", "0"]
+    command = [sys.executable, "-m", *launcher, str(SCRIPT), str(file), *([] if processes else ["fsdp"])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=surroundings)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_weights(Run(run).checkpoint("last"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+    """Runs by 1, 2 and 4 processes, NAME1 ...; by 2 with FSDP2, NAME0; and those that others have resumed."""
+    folder = tmp_path_factory.mktemp("processes")
+
+    def new(name: str, processes: int, steps: int = 20) -> Tree:
+        return {"recipe": recipe(name, processes or 2, steps), "out": str(folder / f"{name}{processes}")}
+
+    def half(name: str, processes: int) -> Tree:
+        return new(name, processes, 10) | {"out": str(folder / f"{name}{processes}-half")}
+
+    def resumed(name: str, before: int, processes: int) -> Tree:
+        out = folder / f"{name}{before}-by-{processes}"
+        shutil.copytree(folder / f"{name}{before}-half", out)
+        return {"recipe": recipe(name, before or 2), "out": str(out), "resume": True}
+
+    by_4 = {name: new(name, 4) for name in RECIPES}
+    assert launch(4, folder, by_4 | {f"half {name}": half(name, 4) for name in ("gpt", "lstm")}) == ""
+    assert launch(0, folder, {"gpt": new("gpt", 0), "half": half("gpt", 0), "resumed": resumed("gpt", 4, 0)}) == ""
+    by_1 = {name: new(name, 1) for name in RECIPES}
+    halves = {"gpt": resumed("gpt", 4, 1), "fsdp": resumed("gpt", 0, 1), "lstm": resumed("lstm", 4, 1)}
+    one = recipe("bahdanau", 1, 2)
+    one["training"]["accumulate"] = 1
+    single = {"recipe": one, "out": str(folder / "single")}
+    assert launch(1, folder, by_1 | {f"half {name}": job for name, job in halves.items()} | {"single": single}) == ""
+    by_2 = {name: new(name, 2) for name in RECIPES}
+    halves = {f"half {name}": resumed(name, 4, 2) for name in ("gpt", "lstm")}
+    unlike = {"recipe": recipe("gpt", 2), "out": str(folder / "unlike"), "own": {"1": ["training.seed=2"]}}
+    uneven = single | {"resume": True}
+    (folder / "printed").write_text(launch(2, folder, by_2 | halves | {"unlike": unlike, "uneven": uneven}))
+    return folder
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_processes_train_what_one_trains(folder: Path, name: str) -> None:
+    expected = weights(folder / f"{name}1")
+    for processes in (2, 4, *([0] if name == "gpt" else [])):
+        found = weights(folder / f"{name}{processes}")
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "processes"),
+    [("gpt", 4, 1), ("gpt", 4, 2), ("gpt", 4, 0), ("gpt", 0, 1), ("lstm", 4, 1), ("lstm", 4, 2)],
+)
+def test_a_checkpoint_is_continued_by_any_number(folder: Path, name: str, before: int, processes: int) -> None:
+    """0 stands for FSDP2. Position, optimiser and the state of streams go on as if nothing had changed."""
+    found = weights(folder / f"{name}{before}-by-{processes}")
+    torch.testing.assert_close(found, weights(folder / f"{name}1"), rtol=0, atol=1e-10)
+
+
+def test_predict_reads_what_was_sharded(folder: Path) -> None:
+    outputs = [regard.predict(folder / f"gpt{name}", "the cat", device="cpu")[0].to_json() for name in (0, 1)]
+    assert outputs[0]["output"] == outputs[1]["output"]
+    assert outputs[0]["score"] == pytest.approx(outputs[1]["score"])
+
+
+def test_what_several_processes_cannot_do(folder: Path) -> None:
+    printed = (folder / "printed").read_text()
+    assert "unlike: training.seed: process 0 has 1, process 1 (" in printed
+    assert "all processes must train the same (give all of them the same recipe and the same files)" in printed
+    what = "a step of the run has 1 batches, which 2 processes cannot share evenly (resume with 1)"
+    assert f"uneven: --resume: {what}" in printed
+
+
+def test_a_process_that_dies_is_named(tmp_path: Path) -> None:
+    """The others stop soon, one message says which it was, and --resume goes on."""
+    tree, run = recipe("bahdanau", 2), tmp_path / "run"
+    tree["training"] |= {"steps": 100_000, "checkpoint_every": 5, "validate_every": 100_000}
+    file = tmp_path / "recipe.yaml"
+    file.write_text(json.dumps(tree))
+    command = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard", "train", str(file)]
+    surroundings = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    with subprocess.Popen(
+        [sys.executable, "-m", *command, "--out", str(run)], stderr=subprocess.PIPE, text=True, env=surroundings
+    ) as launcher:
+        while not (run / "last").exists():
+            assert launcher.poll() is None
+            time.sleep(0.05)
+        os.kill(second_process(launcher.pid), signal.SIGKILL)
+        killed = time.monotonic()
+        _, errors = launcher.communicate(timeout=60)
+    assert time.monotonic() - killed < 30
+    assert errors.count("regard: process 1: has ended, and with it the training (") == 1
+    assert "RuntimeError" not in errors
+    done = int((run / "last").read_text().removeprefix("step-"))
+    train(file, [f"training.steps={done + 5}"], out=run, resume=True, quiet=True)
+    assert (run / "last").read_text() == f"step-{done + 5:08d}\n"
+
+
+def second_process(launcher: int) -> int:
+    """The process of rank 1 that a launcher has started."""
+    for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+        if b"RANK=1" in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
+            return int(child)
+    raise AssertionError("there is none")
+
+
+def test_recomputed_blocks_keep_what_enters_them() -> None:
+    """The same gradients from less: of each block 2 x 8 numbers are kept, of which there are two."""
+    kept, gradients = list[int](), list[list[torch.Tensor]]()
+    for recompute in (False, True):
+        torch.manual_seed(1)
+        model, found = Stack(), dict[int, int]()
+        if recompute:
+            recompute_blocks(model)
+
+        def keep(tensor: torch.Tensor, found: dict[int, int] = found) -> torch.Tensor:
+            found[tensor.data_ptr()] = tensor.numel()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            loss = model(torch.ones(2, 8)).square().sum()
+        kept.append(sum(found.values()))
+        loss.backward()
+        gradients.append([weight.grad for weight in model.parameters() if weight.grad is not None])
+    torch.testing.assert_close(gradients[0], gradients[1])
+    assert len(gradients[0]) == 8
+    assert kept[1] < 0.5 * kept[0]
+
+
+class HalfBlock(nn.Sequential):
+    """Two layers."""
+
+
+class Stack(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(HalfBlock(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)) for _ in range(2))
+
+    def forward(self, x_BD: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x_BD = block(x_BD)
+        return x_BD
