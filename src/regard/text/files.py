@@ -376,6 +376,11 @@ def checksums(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): checksum(path) for path in files}
 
 
+def key_of(settings: Any) -> str:
+    """A short name for a tree of plain values."""
+    return hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
 def checksum(path: Path) -> str:
     """SHA-256 of the size and of the sums of 4,096 bytes each, as 64-bit numbers: any flipped bit changes it, and it is
     several times faster than a hash of all bytes. The file is read in pieces, so none of it stays in memory."""
