@@ -66,9 +66,9 @@ MEANING = ("task", "model", "head")
 """The sections of a recipe that say what the weights mean."""
 CHANGEABLE = (
     "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
-    "decode", "samples", "average", "checkpoint_activations",
+    "decode", "samples", "average", "checkpoint_activations", "data.workers",
 )  # fmt: skip
-"""Fields of `training` that may change when it is resumed; any other change would make it another training."""
+"""Fields, of `training` unless named, that may change when it is resumed; any other would make it another training."""
 Weights = dict[str, Tensor]
 
 
@@ -149,8 +149,8 @@ class Run:
         refused (`check_meaning`)."""
         with suppress(RegardError):
             there, here = leaves(load_facts(self.checkpoint("last")).get("recipe", {})), leaves(_as_json(recipe))
-            allowed = {f"training.{name}" for name in CHANGEABLE}
-            edited = sorted(name for name in there.keys() & here.keys() - allowed if here[name] != there[name])
+            edited = sorted(name for name in there.keys() & here.keys() if here[name] != there[name])
+            edited = [name for name in edited if name.removeprefix("training.") not in CHANGEABLE]
             if edited := [name for name in edited if name.partition(".")[0] not in MEANING]:
                 others = len(edited) - 1
                 more = f", and {others:,} more such value{'s' if others > 1 else ''}" if others else ""
