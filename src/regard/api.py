@@ -44,8 +44,9 @@ from regard.views.search_record import SearchRecord
 from regard.views.show import show
 
 __all__ = [
-    "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features",
-    "import_run", "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show", "train",
+    "Loaded", "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run",
+    "features", "import_run", "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show",
+    "train",
 ]  # fmt: skip
 
 Precision = Literal["fp32", "bf16", "fp16", "int8"]
