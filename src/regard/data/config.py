@@ -245,7 +245,8 @@ class Splits(Config, Generic[C]):
 
     reading: Literal[1, 2] = 2
     """How rows are read. 1 is for runs that older versions made: `size` takes the first rows, the classes of a dataset
-    are numbers, and the label `nan` is one like others."""
+    are numbers, the label `nan` is one like others, and typed text is split at signs also where
+    syllables are tagged."""
 
     @property
     def by_label(self) -> bool:
