@@ -6,16 +6,23 @@ import shutil
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import regard
+from regard.cli import _run_folders
 
+uvicorn = pytest.importorskip("uvicorn")
 pytest.importorskip("fastapi")
 pytest.importorskip("PIL")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+from regard.studio.runs import Runs  # noqa: E402
+from regard.studio.served import Settings  # noqa: E402
+from regard.studio.server import app  # noqa: E402
 
 SIZES = {"layers": 2, "width": 16, "heads": 2, "feed_forward": 32}
 PHRASES = {"kind": "transformer", "width": 32, "heads": 2, "feed_forward": 64, "encoder_layers": 2, "decoder_layers": 1}
@@ -51,24 +58,30 @@ def root(tmp_path_factory: pytest.TempPathFactory, tiny_run: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def studio(root: Path) -> Iterator[str]:
-    """The address of a studio of these runs."""
-    import uvicorn
-
-    from regard.cli import _run_folders
-    from regard.studio.runs import Runs
-    from regard.studio.served import Settings
-    from regard.studio.server import app
-
-    runs = Runs(Settings(), folders=lambda: _run_folders(root), device="cpu")
+@contextmanager
+def serving(root: Path, settings: Settings) -> Iterator[str]:
+    """The address of a studio of the runs in a folder."""
+    runs = Runs(settings, folders=lambda: _run_folders(root), device="cpu")
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(app(runs, Settings(), root=root), log_level="warning"))
+        server = uvicorn.Server(uvicorn.Config(app(runs, settings, root=root), log_level="warning"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         server.should_exit = True
         thread.join()
+
+
+@pytest.fixture(scope="session")
+def studio(root: Path) -> Iterator[str]:
+    with serving(root, Settings()) as address:
+        yield address
+
+
+@pytest.fixture
+def empty_studio(tmp_path: Path) -> Iterator[str]:
+    """One without runs, which needs a token."""
+    with serving(tmp_path / "runs", Settings(token="열쇠")) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

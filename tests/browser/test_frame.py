@@ -67,3 +67,17 @@ def test_korean_on_a_phone_and_the_switches(page: Any) -> None:
     page.wait_for_selector("main[aria-busy=false]")
     assert page.evaluate(ground) != light
     assert page.locator("html").get_attribute("lang") == "en"
+
+
+def test_a_token_is_asked_for_and_every_view_has_an_empty_state(browser: Any, empty_studio: str) -> None:
+    page = browser.new_context(locale="en-US").new_page()
+    page.goto(empty_studio)
+    page.get_by_label("Token").fill("열쇠")
+    page.keyboard.press("Enter")
+    for view in VIEWS:
+        page.goto(f"{empty_studio}/#/{view}")
+        page.locator(f"header a[aria-current=page][href='#/{view}']").wait_for()
+        page.locator(f".view-{view} .empty h2").wait_for(timeout=10_000)
+    page.goto(f"{empty_studio}/?again#/try?token=wrong")
+    page.get_by_label("Token").wait_for()
+    assert "wrong" not in page.url

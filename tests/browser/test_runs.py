@@ -25,7 +25,7 @@ def test_every_run_is_listed_with_its_curve(page: Any) -> None:
     assert tiny.get_by_role("img").get_attribute("aria-label").startswith("Loss over 20 steps, from ")
     page.get_by_role("link", name="tiny", exact=True).click()
     page.get_by_role("heading", name="tiny").wait_for()
-    assert page.locator("figure svg path.curve").count() >= 2
+    expect(page.locator("figure svg path.curve")).to_have_count(4)  # two lines, and two in the legend
 
 
 def test_a_training_is_started_stopped_and_resumed(page: Any, root: Any) -> None:

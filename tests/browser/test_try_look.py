@@ -58,7 +58,7 @@ def test_what_is_drawn_follows_the_answer(page: Any) -> None:
     story = ask(page, "stories", Story="Mary went to the kitchen.", Question="Where is Mary?")
     assert story.locator("figure svg").count() == 1
     page.get_by_role("link", name="See its attention").click()
-    expect(page.get_by_role("img", name="Words that look: hop 1 hop 2 hop 3")).to_be_visible()
+    expect(page.get_by_role("img", name="Queries: words that look: hop 1 hop 2 hop 3")).to_be_visible()
 
 
 def test_an_image_is_sent(page: Any) -> None:
@@ -100,7 +100,7 @@ def test_attention_by_pointer_keyboard_and_address(page: Any) -> None:
     told = page.locator("output.told")
     first = told.inner_text()
     assert re.fullmatch(r"_?\S+ looked at (\S+ \d\.\d+( · )?){4}", first)
-    page.get_by_label("Looking word").focus()
+    page.get_by_label("Query").focus()
     page.keyboard.press("ArrowRight")
     expect(told).not_to_have_text(first)
     second = told.inner_text()
@@ -112,7 +112,7 @@ def test_attention_by_pointer_keyboard_and_address(page: Any) -> None:
     assert {"layer=1", "head=2"} <= set(page.url.split("&"))
     assert second != told.inner_text()
     page.get_by_role("radio", name="Words").click()
-    expect(page.get_by_role("img", name="Words that look: He repaired my cups.")).to_be_visible()
+    expect(page.get_by_role("img", name="Queries: words that look: He repaired my cups.")).to_be_visible()
     page.get_by_role("radio", name="Lines").click()
     expect(page.locator(".lines canvas")).to_be_visible()
     accessible(page)

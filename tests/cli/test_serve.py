@@ -365,6 +365,41 @@ def test_the_command(tiny_run: Path) -> None:
         process.wait()
 
 
+def test_a_killed_server_loses_no_answered_request(tiny_run: Path, loaded: Any) -> None:
+    """Two servers behind a balancer that asks the other one where a connection breaks (docs/serving.md)."""
+    httpx = pytest.importorskip("httpx2")
+    short = ["search.max_length=6"]
+    command = [sys.executable, "-m", "regard.cli", "serve", str(tiny_run), "--port", "0", "--set", *short]
+    servers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    answered, lock = [0, 0], threading.Lock()
+    try:
+        addresses = [server.stdout.readline().split()[-1] for server in servers if server.stdout]
+
+        def ask(number: int) -> str:
+            for place in (number % 2, 1 - number % 2):
+                try:
+                    answer = httpx.post(f"{addresses[place]}/predict", json={"inputs": [LETTERS[number]]}, timeout=60)
+                except httpx.TransportError:
+                    continue
+                with lock:
+                    answered[place] += 1
+                    if sum(answered) == 20:
+                        servers[0].kill()  # with requests in its queue
+                return str(answer.json()["predictions"][0]["output"])
+            raise AssertionError("no server answers")
+
+        with ThreadPoolExecutor(8) as pool:
+            outputs = list(pool.map(ask, range(len(LETTERS))))
+        assert servers[0].wait(60) == -signal.SIGKILL
+    finally:
+        for server in servers:
+            server.kill()
+            server.communicate()
+    assert answered[0] > 0
+    assert sum(answered) == len(LETTERS)
+    assert outputs == [one.output for one in loaded.predict(LETTERS, overrides=short)]
+
+
 def test_mistakes_of_the_command(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fail("serve", tiny_run, "--host", "0.0.0.0")[0].startswith("--host: whoever reaches 0.0.0.0")
     assert fail("serve", tiny_run, tiny_run)[0].endswith("two runs are called 'tiny' (rename one of the folders)")

@@ -16,6 +16,8 @@ from regard.data.dataset import Histogram
 from regard.data.prepare import Prepared
 from regard.data.store import MANIFEST, VERIFIED
 from regard.errors import DataError
+from regard.recipes.recipe import recipe_of
+from regard.tasks import TASKS
 from regard.tasks.translation import Parallel
 from regard.text.tokenizers import TokenizerConfig, train_tokenizers
 from task_cases import prepare_pairs
@@ -321,7 +323,8 @@ def progress(step: str, count: int) -> None:
 
 files = {"source": "train.en", "target": "train.de"}
 config = TokenizerConfig(kind="word", sample=1000)
-found = prepare_pairs(Data[Parallel].model_validate({"train": files}), config, Path(sys.argv[1]), progress=progress)
+data = Data[Parallel].model_validate({"train": files, "workers": 1})
+found = prepare_pairs(data, config, Path(sys.argv[1]), progress=progress)
 print(len(found.train), len(found.validation), peak - start)
 """
 
@@ -347,3 +350,28 @@ class TestProcesses:
         processes = [start_preparing(tmp_path) for _ in range(2)]
         assert [process.communicate()[0].split()[:2] for process in processes] == [["4900", "100"]] * 2
         assert sorted(path.name.split("-")[0] for path in cache.iterdir()) == ["encoded", "texts", "tokenizers"]
+
+
+def test_several_processes_write_the_same_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And where a row cannot be encoded, its place is named as by one process."""
+    monkeypatch.setattr("regard.data.prepare.CHUNK", 64)  # so that there are several chunks
+    (tmp_path / "good.tsv").write_text("".join(f"a word{number}\t{number % 3}\n" for number in range(200)))
+    bad = (f"a word{number}\t{'x' if number == 99 else 1}\n" for number in range(130))
+    (tmp_path / "bad.tsv").write_text("".join(bad))
+    found, errors = list[Prepared[Any]](), list[str]()
+    for workers in (1, 2):
+        monkeypatch.setenv("REGARD_CACHE", str(tmp_path / f"cache{workers}"))
+        for file in ("good", "bad"):
+            corpus = {"file": f"{file}.tsv", "text": 0, "label": 1}
+            tree = {"task": "regression", "data": {"train": corpus, "validation": {"split": 0.02}, "workers": workers}}
+            recipe = recipe_of(tree | {"model": {"kind": "bilstm"}, "training": {"steps": 1}})
+            try:
+                found.append(TASKS["regression"].prepare(recipe, tmp_path))
+            except DataError as error:
+                errors.append(str(error))
+    for name, column in found[0].train.columns.items():
+        assert column.values.tobytes() == found[1].train.columns[name].values.tobytes()
+        assert column.offsets.tolist() == found[1].train.columns[name].offsets.tolist()
+    assert found[0].report == found[1].report
+    assert errors[0].startswith("bad.tsv:100: ")
+    assert errors[1] == errors[0]

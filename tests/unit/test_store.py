@@ -283,7 +283,8 @@ class TestColumns:
         tokens = ColumnWriter(tmp_path, "tokens", token_type(vocabulary))
         characters = ColumnWriter(tmp_path, "texts", np.uint8)
         for chunk in (slice(0, 1), slice(1, 1), slice(1, 4)):
-            tokens.extend_tokens(rows[chunk])
+            values = np.array([token for row in rows[chunk] for token in row], dtype=np.int64)
+            tokens.extend(values, [len(row) for row in rows[chunk]])
             characters.extend_texts(texts[chunk])
         tokens.close()
         characters.close()

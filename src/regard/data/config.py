@@ -238,6 +238,8 @@ class Splits(Config, Generic[C]):
     bad_lines: Literal["error", "drop"] = "error"
     """What to do with empty lines, lines over max_characters, rows of a table whose cells are missing, too many or no
     text, and images that cannot be read: stop and name them, or drop and count them."""
+    workers: int | Literal["auto"] = "auto"
+    """Processes that tokenise; auto: one a core, where a split has 100,000 examples or more. The result is the same."""
 
     reading: Literal[1, 2] = 2
     """How rows are read. 1 is for runs that older versions made: `size` takes the first rows, the classes of a dataset

@@ -8,12 +8,14 @@ import os
 import pickle
 import signal
 import socket
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -48,7 +50,7 @@ def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]
     """What `work` makes of each piece, by so many processes of this machine; by this one if a single piece is all."""
     pieces = iter(pieces)
     first = list(islice(pieces, 2))
-    if workers == 1 or len(first) < 2:
+    if workers == 1 or len(first) < 2 or not _can_be_imported():
         work.start(0, 1)
         yield from map(work, chain(first, pieces))
         return
@@ -70,6 +72,12 @@ def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]
         finally:
             for process in set(multiprocessing.active_children()) - before:
                 process.terminate()  # what is left undone would be computed for nobody
+
+
+def _can_be_imported() -> bool:
+    """Whether new processes can import the program: a script that is not guarded by its __name__ would run again."""
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    return main is None or not Path(main).is_file() or "__name__" in Path(main).read_text(errors="replace")
 
 
 _work: Any = None

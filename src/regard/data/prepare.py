@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from math import ceil
 from operator import itemgetter
 from pathlib import Path
@@ -21,6 +24,7 @@ from regard.data.config import Corpus, Recipe, Split, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Finding, Report, SplitReport
 from regard.data.formats import Row
+from regard.data.parallel import in_order, processors
 from regard.data.readers import Reader, open_corpus
 from regard.data.store import ColumnWriter, Integers, TextColumn, TokenColumn, stored, token_type
 from regard.errors import DataError, Faults, Problem
@@ -39,6 +43,8 @@ CHUNK = 4096
 """Rows that are read at once,"""
 CHARACTERS = 1 << 22
 """and characters, about: documents may be long."""
+PARALLEL = 100_000
+"""Rows from which `data.workers: auto` starts processes, which takes seconds."""
 
 Readers = dict[Part, list[Reader]]
 Place = tuple[int, int, int]
@@ -468,7 +474,7 @@ def _encode(folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts
     """Write the encoded columns of every split and the report."""
     splits: dict[Part, SplitReport] = {}
     for split, split_texts in texts.splits.items():
-        dropped = _encode_split(folder, split, split_texts, task, progress)
+        dropped = _encode_split(folder, split, split_texts, task, data.workers, progress)
         report, columns = texts.report[split], task.column_reports(_open_encoded(folder, split, split_texts, task))
         kept = report.kept - sum(found.count for found in dropped.values())
         splits[split] = replace(report, kept=kept, dropped=report.dropped | dropped, columns=columns)
@@ -495,28 +501,75 @@ def _contradictions(split: Part, texts: Texts) -> Iterator[str]:
         yield f"{have} several labels in the {SPLITS[split]} data (first: {places})"
 
 
-def _encode_split(folder: Path, split: Part, texts: Texts, task: Encoder, progress: Progress) -> dict[str, Finding]:
+@dataclass(frozen=True)
+class _Encoded:
+    """A chunk of a split as numbers: which rows are kept, which are not and why, and the values and lengths of those
+    kept, column by column."""
+
+    kept: NDArray[np.bool_]
+    broken: Mapping[str, NDArray[np.bool_]]
+    columns: dict[str, tuple[NDArray[Any], list[int]]]
+
+
+@dataclass(frozen=True)
+class _Encoding:
+    """Encodes chunks, maybe in a process of its own."""
+
+    task: Encoder
+    training: bool
+    """Whether examples may be left out."""
+
+    def start(self, number: int, workers: int) -> None:
+        if workers > 1:
+            os.environ["TOKENIZERS_PARALLELISM"] = "false"  # every core has a process
+
+    def __call__(self, piece: dict[str, list[str]]) -> _Encoded | None:
+        """None where there is an error; only the first process can say where."""
+        try:
+            columns = self.task.encode(piece, str)
+        except DataError:
+            return None
+        broken = self.task.dropped(columns) if self.training else {}
+        kept = ~np.logical_or.reduce([*broken.values(), np.zeros(len(next(iter(piece.values()))), dtype=bool)])
+        encoded = {}
+        for name, rows in columns.items():
+            left = [rows[row] for row in np.flatnonzero(kept).tolist()]
+            values = np.fromiter(chain.from_iterable(left), dtype=_column_type(self.task, name))
+            encoded[name] = values, [len(row) for row in left]
+        return _Encoded(kept, broken, encoded)
+
+
+def _encode_split(
+    folder: Path, split: Part, texts: Texts, task: Encoder, workers: int | str, progress: Progress
+) -> dict[str, Finding]:
     """Encode a split into columns, without the training examples that the task leaves out: what these are."""
     dropped, kept_rows = dict[str, Finding](), list[Integers]()
     writers: dict[str, ColumnWriter] = {}
-    read = texts.columns
+    read, waiting = texts.columns, deque[tuple[int, dict[str, list[str]]]]()
     sizes: Integers = np.sum([column.sizes for column in read.values()], axis=0, dtype=np.int64)
-    with ExitStack() as stack:
+
+    def chunks() -> Iterator[dict[str, list[str]]]:
         for chunk in in_chunks(range(len(texts)), sizes.__getitem__):
-            start = chunk[0]
-            rows = {name: list(column[start : start + len(chunk)]) for name, column in read.items()}
-            columns = task.encode(rows, lambda row, start=start: texts.where(start + row))  # type: ignore[misc]
-            for name in (name for name in columns if name not in writers):
-                column_writer = ColumnWriter(folder, f"{split}.{name}", _column_type(task, name))
-                writers[name] = stack.enter_context(closing(column_writer))
-            kept = np.ones(len(chunk), dtype=bool)
-            for reason, broken in task.dropped(columns).items() if split == "train" else ():
+            waiting.append((chunk[0], {name: list(column[chunk[0] : chunk[-1] + 1]) for name, column in read.items()}))
+            yield waiting[-1][1]
+
+    if workers == "auto":
+        workers = processors() if len(texts) >= PARALLEL else 1
+    with ExitStack() as stack:
+        for encoded in in_order(_Encoding(task, split == "train"), chunks(), int(workers)):
+            start, rows = waiting.popleft()
+            if encoded is None:
+                task.encode(rows, lambda row, start=start: texts.where(start + row))  # type: ignore[misc]
+            assert encoded is not None
+            for reason, broken in encoded.broken.items():
                 dropped[reason] = dropped.get(reason, Finding()).more(start + np.flatnonzero(broken), texts.where)
-                kept &= ~broken
-            for name, writer in writers.items():
-                writer.extend_tokens([columns[name][row] for row in np.flatnonzero(kept).tolist()])
-            kept_rows.append(texts.rows[start + np.flatnonzero(kept)])
-            progress(f"tokenising {split}", start + len(chunk))
+            for name, (values, lengths) in encoded.columns.items():
+                if name not in writers:
+                    column_writer = ColumnWriter(folder, f"{split}.{name}", _column_type(task, name))
+                    writers[name] = stack.enter_context(closing(column_writer))
+                writers[name].extend(values, lengths)
+            kept_rows.append(texts.rows[start + np.flatnonzero(encoded.kept)])
+            progress(f"tokenising {split}", start + len(encoded.kept))
     np.save(folder / f"{split}.rows.npy", np.concatenate(kept_rows))
     (folder / f"{split}.columns.json").write_text(json.dumps(list(writers)), encoding="utf-8")
     return dropped

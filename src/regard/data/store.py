@@ -223,9 +223,6 @@ class ColumnWriter:
         encoded = [text.encode("utf-8") for text in texts]
         self.extend(np.frombuffer(b"".join(encoded), dtype=np.uint8), [len(text) for text in encoded])
 
-    def extend_tokens(self, rows: Sequence[Sequence[int]]) -> None:
-        self.extend(np.fromiter(chain.from_iterable(rows), dtype=self._dtype), [len(row) for row in rows])
-
     def close(self) -> None:
         self._file.close()
         np.save(self._offsets, _offsets_of(np.concatenate(self._lengths)))

@@ -35,6 +35,8 @@ class Runs:
         self.served = {name: Served(name, run, settings) for name, run in (loaded or {}).items()}
         """Those in memory."""
         self._stamps: dict[str, int] = {}
+        self._opened: dict[str, tuple[Run, int]] = {}
+        """With the times of their recipes: reading one takes 20 ms, and pages list all runs again and again."""
         self._lock = threading.Lock()
 
     def all_folders(self) -> dict[str, Path]:
@@ -70,7 +72,13 @@ class Runs:
     def opened(self, name: str) -> Run:
         """A run whose model need not be loaded."""
         folder = self.all_folders().get(name)
-        return self.served[name].run if folder is None else Run.open(folder)
+        if folder is None:
+            return self.served[name].run
+        recipe = folder / "recipe.yaml"
+        stamp = recipe.stat().st_mtime_ns if recipe.exists() else 0
+        if self._opened.get(name, (None, -1))[1] != stamp:
+            self._opened[name] = Run.open(folder), stamp
+        return self._opened[name][0]
 
     def summary(self, name: str) -> dict[str, Any]:
         try:

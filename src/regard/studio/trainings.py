@@ -17,7 +17,7 @@ from fastapi import FastAPI, HTTPException
 from filelock import FileLock, Timeout
 from pydantic import Field
 
-from regard.config import parse_yaml
+from regard.config import help_texts, parse_yaml
 from regard.errors import ConfigError, RegardError
 from regard.recipes.recipe import leaves, recipe_of
 from regard.recipes.shipped import shipped, shipped_recipes, shipped_text
@@ -190,7 +190,8 @@ def form_of(recipe: str) -> list[dict[str, Any]]:
         config = getattr(complete, section)
         schema = type(config).model_json_schema()["properties"].get(name)
         if schema is not None:
-            fields.append({"path": path, "value": getattr(config, name), "schema": schema})
+            about = " ".join(help_texts(type(config))[name].split())
+            fields.append({"path": path, "value": getattr(config, name), "schema": {**schema, "description": about}})
     return fields
 
 

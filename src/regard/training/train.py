@@ -47,9 +47,9 @@ from regard.training.progress import Display
 
 CHANGEABLE = (
     "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
-    "decode", "samples", "average", "checkpoint_activations",
+    "decode", "samples", "average", "checkpoint_activations", "data.workers",
 )  # fmt: skip
-"""Fields of `training` that may change when it is resumed; any other change would make it another training."""
+"""Fields, of `training` unless named, that may change when it is resumed; any other would make it another training."""
 
 
 def train(

@@ -13,7 +13,7 @@ export const keepToken = token => sessionStorage.setItem(TOKEN, token);
 
 async function send(method, path, body, signal) {
   const headers = {}, token = sessionStorage.getItem(TOKEN);
-  if (token) headers.Authorization = `Bearer ${token}`;
+  if (token) headers.Authorization = `Bearer ${String.fromCharCode(...new TextEncoder().encode(token))}`; // headers are bytes
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
   try {

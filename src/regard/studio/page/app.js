@@ -1,8 +1,8 @@
 // The frame around the views: the router, the switches for language and colours, and the request for a token.
 
 import { address, current, go } from "./address.js";
-import { get, keepToken } from "./api.js";
-import { choice, h, labelled, problem } from "./dom.js";
+import { keepToken } from "./api.js";
+import { choice, h, labelled, problem, redraw } from "./dom.js";
 import { language, setLanguage, t } from "./text.js";
 
 const VIEWS = ["runs", "try", "look", "steps", "beam", "errors", "compare"];
@@ -23,7 +23,7 @@ function setTheme(theme) {
 function drawHeader(view, params) {
   const links = VIEWS.map(name => h("a", { href: address(name, name === "runs" ? {} : { run: params.run, text: params.text }),
     "aria-current": name === view ? "page" : null }, t(`view_${name}`)));
-  header.replaceChildren(
+  redraw(header,
     h("a", { class: "brand", href: "#/runs" }, "regard"),
     h("nav", { "aria-label": t("views") }, links),
     h("div", { class: "switches" },
@@ -45,15 +45,12 @@ function askForToken() {
 async function render() {
   const { view, params } = current(), number = ++renders, place = h("div", { class: `view view-${view}` });
   if (!VIEWS.includes(view)) return go("runs");
-  const focused = header.contains(document.activeElement) && document.activeElement.textContent;
   drawHeader(view, params);
-  [...header.querySelectorAll("a, button")].find(one => one.textContent === focused)?.focus();
   document.documentElement.lang = language();
   document.title = `${t(`view_${view}`)} · regard`;
   root.setAttribute("aria-busy", "true");
   root.dispatchEvent(new Event("leave")); // a view that polls or listens stops
   try {
-    await get("/runs");
     const { render: draw } = await import(`/page/views/${view}.js`);
     if (number !== renders) return;
     root.replaceChildren(place);

@@ -49,6 +49,12 @@ export function choice(label, options, value, onchange) {
   return group;
 }
 
+// Replace what is in a place; the same link or control keeps the focus.
+export function redraw(place, ...children) {
+  const focused = place.contains(document.activeElement) ? document.activeElement : null, name = focused?.textContent || focused?.ariaLabel;
+  place.replaceChildren(...children);
+  if (name) [...place.querySelectorAll(focused.tagName)].find(one => (one.textContent || one.ariaLabel) === name)?.focus();
+}
 export const empty = (title, ...hints) => h("div", { class: "empty" }, h("h2", {}, title), hints.map(hint => h("p", {}, hint)));
 export const problem = error => h("p", { class: "problem", role: "alert" }, error.message || String(error));
 

@@ -57,9 +57,9 @@ function imageField(facts, text) {
     text: () => held.startsWith("data:") ? "" : held, parts: () => ({}) };
 }
 
-// Call `work` every `seconds` until the view is left.
+// Call `work` every `seconds` until the view is left; if the server does not answer, the next time may be better.
 export function poll(seconds, work) {
-  const timer = setInterval(work, seconds * 1000);
+  const timer = setInterval(() => work().catch(() => {}), seconds * 1000);
   document.getElementById("view").addEventListener("leave", () => clearInterval(timer), { once: true });
 }
 // An AbortSignal that ends what the view started when it is left.

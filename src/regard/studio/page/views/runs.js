@@ -3,7 +3,7 @@
 
 import { address, go } from "../address.js";
 import { get, post, runPath } from "../api.js";
-import { choice, empty, h, labelled, problem, select, svg } from "../dom.js";
+import { choice, empty, h, labelled, problem, redraw, select, svg } from "../dom.js";
 import { figures, poll } from "../parts.js";
 import { t } from "../text.js";
 
@@ -13,12 +13,14 @@ export async function render(root, params) {
   const table = h("div", { class: "wide" });
   root.append(h("h1", {}, t("view_runs")), h("p", { class: "muted" }, t("runs_hint")),
     h("p", {}, h("a", { class: "button primary", href: address("runs", { new: 1 }) }, t("train_new"))), table);
+  let shown = "";
   async function draw() {
-    const runs = await get("/trainings");
-    table.replaceChildren(runs.length ? listed(runs) : empty(t("no_runs"), t("no_runs_hint")));
-    return runs.some(run => run.state === "training");
+    const runs = await get("/trainings"), now = JSON.stringify(runs);
+    if (now !== shown) redraw(table, runs.length ? listed(runs) : empty(t("no_runs"), t("no_runs_hint")));
+    shown = now;
   }
-  if (await draw()) poll(2, draw);
+  await draw();
+  poll(3, draw);
 }
 
 // ------------------------------------------------------------------------------------------------------------ list
@@ -61,14 +63,17 @@ async function renderRun(root, name) {
   const place = h("div");
   root.append(h("p", {}, h("a", { href: address("runs") }, `← ${t("back")}`)), h("h1", {}, name), place);
   const said = h("div");
+  let live = true;
   const act = verb => async () => {
-    try { await post(trainingPath(name, verb), {}); said.replaceChildren(); await draw(); poll(2, draw); } catch (error) { said.replaceChildren(problem(error)); }
+    try { await post(trainingPath(name, verb), {}); said.replaceChildren(); live = true; await draw(); } catch (error) { said.replaceChildren(problem(error)); }
   };
   async function draw() {
+    if (!live) return;
     const run = await get(trainingPath(name)), facts = run.steps === undefined ? {} : await get(runPath(name)).catch(() => ({}));
+    live = run.state === "training";
     const usable = facts.parameters, links = ["try", "look", "steps", "beam", "errors", "compare"];
     const last = run.curves?.train?.tokens_per_second?.at(-1);
-    place.replaceChildren(...[
+    redraw(place, ...[
       h("p", {}, [facts.task, facts.model, facts.parameters && t("parameter_count", { count: figures(facts.parameters) })].filter(Boolean).join(" · ")),
       h("p", {}, h("b", { class: run.state === "failed" ? "bad" : "good" }, stateText(run)), run.step ? ` · ${stepText(run)}` : "",
         run.state === "training" && last ? ` · ${t("per_second", { count: figures(Math.round(last)) })}` : ""),
@@ -79,23 +84,23 @@ async function renderRun(root, name) {
       run.state === "training" && !run.step && h("p", { class: "muted" }, t("waiting_data")),
       curves(run), metrics(run), samples(run),
       facts.recipe && h("details", {}, h("summary", {}, t("recipe")), h("pre", { tabindex: 0 }, JSON.stringify(facts.recipe, null, 1)))].filter(Boolean));
-    return run.state === "training";
   }
-  if (await draw()) poll(2, draw);
+  await draw();
+  poll(2, draw);
 }
 function curves(run) {
   const series = ["train", "validation"].map(kind => [run.curves?.[kind], kind === "train" ? t("training_loss") : t("validation_loss")])
     .filter(([one]) => one?.loss?.length).map(([one, name]) => ({ name, x: one.step, y: one.loss, low: null, high: null }));
   if (!series.length) return null;
   const figure = h("figure");
-  drawFigure(figure, { kind: "curves", title: t("curve"), series, x_label: t("steps"), y_label: t("loss"), x_ticks: null, from_zero: false });
+  drawFigure(figure, { kind: "curves", title: t("curve"), series, x_label: t("training_steps"), y_label: t("loss"), x_ticks: null, from_zero: false });
   return figure;
 }
 function metrics(run) {
   const { step, ...others } = run.curves?.validation || {}, names = Object.keys(others);
   if (!step?.length) return null;
   const shown = [...step.keys()].slice(-8);
-  return h("section", {}, h("h2", {}, t("metrics")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, [t("steps"), ...names].map(text => h("th", { class: "number", scope: "col" }, text)))),
+  return h("section", {}, h("h2", {}, t("validations")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, [t("training_steps"), ...names].map(text => h("th", { class: "number", scope: "col" }, text)))),
     h("tbody", {}, shown.map(n => h("tr", {}, h("td", { class: "number" }, figures(step[n])), names.map(name => h("td", { class: "number" }, number(others[name][n] ?? 0)))))))));
 }
 function samples(run) {
