@@ -9,6 +9,8 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from regard.errors import RegardError
+
 if TYPE_CHECKING:
     from regard.api import (
         Run,
@@ -33,8 +35,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [  # see __getattr__
-    "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run", "load",
-    "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show", "train",
+    "RegardError", "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run",
+    "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show", "train",
 ]  # fmt: skip
 
 

@@ -22,8 +22,7 @@ import torch
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput
 from regard.data.parallel import Engine, chosen_workers, in_order, over_cluster, processors
-from regard.data.prepare import key_of
-from regard.errors import CheckpointError, DecodeError, Problem, RegardError, did_you_mean
+from regard.errors import CheckpointError, DecodeError, Problem, RegardError, did_you_mean, short
 from regard.exchange.exchange import export_run, import_run
 from regard.layers.attention import with_int8
 from regard.models.base import Pooling, device_of
@@ -34,7 +33,7 @@ from regard.runs.run import Run, load_facts
 from regard.tasks.raw import Features
 from regard.tasks.raw import features as vectors_of
 from regard.tasks.task import Done, EncodedInputs, Given, Inputs, Note, Prediction, Task, ignore, summed, without_faults
-from regard.text.files import GrowingFile, atomic_file, check_writable, open_text, write_file
+from regard.text.files import GrowingFile, atomic_file, check_writable, key_of, open_text, write_file
 from regard.training.check import check
 from regard.training.train import train
 from regard.views.compare import compare
@@ -45,8 +44,9 @@ from regard.views.search_record import SearchRecord
 from regard.views.show import show
 
 __all__ = [
-    "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features",
-    "import_run", "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show", "train",
+    "Loaded", "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run",
+    "features", "import_run", "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show",
+    "train",
 ]  # fmt: skip
 
 Precision = Literal["fp32", "bf16", "fp16", "int8"]
@@ -136,7 +136,7 @@ def predict(
     """
     run = Run.open(run)
     given = _read_inputs(run.task, inputs, file, story, skip_bad=skip_bad)
-    read: list[object] = [file, story, prefixes, *(one.text for one in given)]
+    read: list[object] = [file, story, prefixes, *(one.text for one in given), *run.recipe_values]
     if isinstance(prefixes, Path):
         prefixes = _read_prefixes(prefixes, len(given), prefix)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
@@ -261,7 +261,7 @@ def predict_file(
     most = chosen_workers(workers, engine, address)
     run, out = Run.open(run), Path(out)
     open_text(str(file), Path())
-    check_writable(out, "--out", [file], overwrite=overwrite)
+    check_writable(out, "--out", [file, *run.recipe_values], overwrite=overwrite)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
     as_json = as_json or out.suffix == ".jsonl"
     about = {
@@ -385,7 +385,7 @@ def features(
     run = Run.open(run)
     given = _read_inputs(run.task, inputs, file, skip_bad=skip_bad)
     if out is not None:
-        check_writable(Path(out), "--features", [file], overwrite=overwrite)
+        check_writable(Path(out), "--features", [file, *run.recipe_values], overwrite=overwrite)
     model = run.task.text_model(run.load_model(checkpoint, device))
     if model is None:
         what = f"the task {run.recipe.task} has no vectors of a single text"
@@ -420,7 +420,7 @@ def score(
     [given] = _read_inputs(run.task, [source], None)
     tokens = target if isinstance(target, str) or not isinstance(target, Iterable) else [*target]
     if not isinstance(tokens, str) and not (isinstance(tokens, list) and all(isinstance(one, str) for one in tokens)):
-        raise DecodeError(f"{repr(target)[:40]} is no text", where="target", hint="give a text, or a list of tokens")
+        raise DecodeError(f"{short(repr(target))} is no text", where="target", hint="give a text, or a list of tokens")
     ids, scores = run.task.score_text(model, given.text, tokens)
     return {
         "source": given.text,

@@ -39,6 +39,7 @@ from regard.console import (
     show_report,
     standard_input,
     typed_by,
+    warnings_as_notes,
     written_out,
 )
 from regard.errors import TEXT, DecodeError, InputError, Problem, RegardError, import_extra, printable, short
@@ -607,8 +608,9 @@ def explain(
     from regard.views.terminal import show
 
     options = Options(cast("View | None", view), layer, head, rollout, words, step)
-    check_output(out, (".svg", ".png", ".html", ".json"), [text, story], overwrite=overwrite)
     opened = regard.Run.open(run)
+    read = [text, story, *opened.recipe_values]
+    check_output(out, (".svg", ".png", ".html", ".json"), read, overwrite=overwrite)
     explanation = regard.explain(
         opened, _explained(opened.task, text, story, question), target=target, beam=beam, view=options.view,
         padding=padding, question=question, overrides=settings or [], checkpoint=checkpoint, device=device,
@@ -677,7 +679,7 @@ def diagnose(
     from regard.views.diagnose import BEAMS
     from regard.views.files import check_output
 
-    check_output(out, inputs=file or [], overwrite=overwrite)
+    check_output(out, inputs=[*(file or []), *regard.Run.open(run).recipe_values], overwrite=overwrite)
     with bar("scoring the references", shown=not as_json) as move:
         diagnosis = regard.diagnose(
             run, split=split, files=file or [], beam=beam, length_penalty=length_penalty, overrides=settings or [],
@@ -717,10 +719,9 @@ def compare(
     from regard.views.systems import named_files
 
     outputs = named_files(hypotheses or [])
-    read = [*(file or []), *outputs.values()]
+    read = [*(file or []), *outputs.values(), *(value for run in runs for value in regard.Run.open(run).recipe_values)]
     check_output(out, inputs=read, overwrite=overwrite)
     if tables is not None:
-        read += [value for run in runs for value in regard.Run.open(run).recipe_values]
         check_csv(tables, read, overwrite=overwrite)
     with bar("reading", shown=not as_json) as move:
         comparison = regard.compare(
@@ -1002,7 +1003,7 @@ def main() -> None:
     set_up_streams()
     regard.wait_quietly()
     try:
-        with written_out(sys.stdout):
+        with written_out(sys.stdout), warnings_as_notes():
             app()
     except RegardError as error:
         complain(error.problems)

@@ -492,7 +492,7 @@ def test_help_lists_the_verbs_in_the_order_of_the_work() -> None:
     verbs = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     assert verbs == [
         "check", "train", "predict", "translate", "chat", "evaluate", "score", "explain", "diagnose", "compare",
-        "show", "course", "serve", "import", "export", "recipes", "cache",
+        "show", "course", "serve", "studio", "import", "export", "recipes", "cache",
     ]  # fmt: skip
 
 
@@ -588,15 +588,20 @@ def test_a_reader_that_leaves_early_is_no_error(run: Path, tmp_path: Path) -> No
 def test_standard_output_that_takes_nothing(run: Path) -> None:
     """A reader that has left ends a command as it ends `cat`; a full disk is named."""
     environment = os.environ | {"PYTHONUNBUFFERED": ""}
-    for verb in (["recipes"], ["predict", run, "a b"]):
-        read, written = os.pipe()
-        os.close(read)
-        full = "regard: standard output: cannot be written: No space left on device\n"
-        for stream, code, said in ((written, -signal.SIGPIPE, ""), (os.open("/dev/full", os.O_WRONLY), 2, full)):
-            words = [sys.executable, "-m", "regard.cli", *map(str, verb)]
-            ended = subprocess.run(words, stdout=stream, stderr=subprocess.PIPE, text=True, env=environment)
-            os.close(stream)
-            assert (ended.returncode, ended.stderr) == (code, said)
+    full = "regard: standard output: cannot be written: No space left on device\n"
+    read, written = os.pipe()
+    os.close(read)
+    device = os.open("/dev/full", os.O_WRONLY)
+    for verb, stream, code, said in (
+        (["recipes"], written, -signal.SIGPIPE, ""),
+        (["recipes"], device, 2, full),
+        (["predict", run, "a b"], device, 2, full),
+    ):
+        words = [sys.executable, "-m", "regard.cli", *map(str, verb)]
+        ended = subprocess.run(words, stdout=stream, stderr=subprocess.PIPE, text=True, env=environment)
+        assert (ended.returncode, ended.stderr) == (code, said)
+    os.close(written)
+    os.close(device)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")

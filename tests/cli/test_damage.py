@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -15,9 +16,9 @@ from typing import Any
 import pytest
 import torch
 
-from command_line import contents, fail, succeed
+from command_line import contents, fail, succeed, write
 from regard.api import compare, export_run, predict, train
-from regard.errors import CheckpointError, RegardError
+from regard.errors import CheckpointError, RegardError, RunWarning
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_training, load_weights
@@ -115,7 +116,7 @@ def test_a_damaged_cache_is_made_anew_with_a_line(
 
 
 def test_a_flipped_or_cut_file_gives_the_right_answer_or_a_message(trained: Path, tmp_path: Path) -> None:
-    """Never a traceback. The log and the recipe's other sections may be edited: what they say is not compared."""
+    """Never a traceback. The recipe's other sections may be edited, with a note: what they say is not compared."""
     expected: dict[str, Any] = {}
     folder = tmp_path / "run"
 
@@ -179,6 +180,39 @@ def test_files_of_another_shape(run: Run, tmp_path: Path, name: str, content: by
     if name == "metrics.jsonl":
         with pytest.raises(CheckpointError, match=said):
             compare([run.folder, run.folder], split="test")
+
+
+def test_a_changed_digit_and_a_lost_line_of_the_log(run: Run, tmp_path: Path) -> None:
+    """What reads it refuses it; a training continues, and says so once."""
+    log = run.folder / "metrics.jsonl"
+    whole = log.read_bytes()
+    changed = re.sub(rb'("loss": \d\.\d)(\d)', lambda found: found[1] + b"%d" % (9 - int(found[2])), whole, count=1)
+    for content, what in (
+        (changed, "it is not as it was written"),
+        (whole[: whole.rindex(b"{")], "its end is missing"),
+    ):
+        log.write_bytes(content)
+        said = f"{log}: the file is damaged: {what} (copy the file back from elsewhere, or remove it"
+        assert fail("compare", run.folder, run.folder, "--split", "test")[0].startswith(said)
+        assert fail("export", run.folder, "--to", "huggingface", "--out", tmp_path / "out")[0].startswith(said)
+    recipe = write(tmp_path / "recipe.yaml", json.dumps(RECIPE))
+    more = [succeed("train", recipe, f"training.steps={steps}", "--out", run.folder, "--resume") for steps in (22, 24)]
+    note = "metrics.jsonl: the file is damaged: its end is missing; the training is not, and continues\n"
+    assert [note in one.err for one in more] == [True, False]
+    log.unlink()
+    succeed("compare", run.folder, run.folder, "--split", "test")
+
+
+def test_other_values_in_the_recipe_of_a_run_are_noted(run: Run) -> None:
+    """Not those that a resumed training may change, nor those that are asked for with an option."""
+    recipe = run.folder / "recipe.yaml"
+    assert succeed("predict", run.folder, "a b", "--beam", "1").err == ""
+    changed = recipe.read_text("utf-8").replace("beam: 2", "beam: 3").replace("  steps: 20", "  steps: 60")
+    write(recipe, changed.replace("  warmup: 0", "  warmup: 9"))
+    said = "search.beam is 3, but the run was trained with 2, and 1 more such value\n"
+    assert succeed("predict", run.folder, "a b").err == f"note: {recipe}: {said}"
+    with pytest.warns(RunWarning, match=r"search\.beam is 3"):
+        predict(run.folder, ["a b"])
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "9" * 300, "²", "a" * 300, "..", ""])

@@ -100,7 +100,8 @@ def test_what_must_start_quickly_does_not_import_torch(module: str) -> None:
 
 def test_verbs_are_imported_when_they_are_asked_for() -> None:
     assert set(regard.__all__) == {
-        "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run",
+        "RegardError", "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features",
+        "import_run",
         "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show", "train",
     }  # fmt: skip
     assert all(callable(getattr(regard, name)) for name in regard.__all__)

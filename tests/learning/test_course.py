@@ -23,9 +23,29 @@ from regard.views.files import page
 
 slow = pytest.mark.skipif(not os.environ.get("REGARD_SLOW"), reason="minutes: set REGARD_SLOW=1")
 NAMES = [chapter.name for chapter in chapters("en")]
+SCORES = ("additive", "concat", "fully_connected", "dot", "general")
 Numbers = Mapping[str, Any]
 
 CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
+    "seq2seq": {
+        "one vector holds short sequences": lambda n: n["plain_short"] > 0.85,
+        "but not long ones": lambda n: n["plain_long"] < n["attention_long"] - 0.25,
+        "the last letters suffer": lambda n: n["last_letter"] < n["first_letter"] - 0.05,
+        "the distance counts": lambda n: (
+            n["copy_backwards_loss"] < n["copy_forwards_loss"]
+            and n["reverse_forwards_loss"] < n["reverse_backwards_loss"]
+        ),
+        "gradients vanish": lambda n: n["rnn_gradient"] < 1e-6,
+    },
+    "attention": {
+        "the recipes translate": lambda n: (n["korean"], n["english"]) == ("잘 지내?", "I am a student"),
+        "the worked weights are the softmax": lambda n: n["softmax_error"] < 1e-5,
+        "every score learns": lambda n: all(n[f"{name}_exact"] > 0.7 for name in SCORES),
+        "Bahdanau looks at the letter": lambda n: n["additive_right"] > 0.3,
+        "Luong looks at the next": lambda n: n["dot_after"] > 0.4 and n["dot_right"] < n["additive_right"],
+        "dot is faster": lambda n: min(n["additive_times"], n["additive_times_narrow"]) > 2,
+        "Korean changes the order": lambda n: n["ko_order"] < n["fr_order"] - 0.15,
+    },
     "search": {
         "the beam finds what greedy search misses": lambda n: n["beam_log_p"] > n["greedy_log_p"],
         "raw log P makes outputs short": lambda n: n["raw_ratio"] < n["mean_ratio"] - 0.1,
@@ -34,6 +54,21 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "wide beams add little": lambda n: abs(n["widest_bleu"] - n["beam_10_bleu"]) < 1,
         "a beam removes search errors": lambda n: n["wider_search_errors"] < n["search_errors"] / 3,
         "training removes model errors": lambda n: n["late_beam_bleu"] > n["wider_bleu"] + 20 and n["late_p"] < 0.01,
+    },
+    "self_attention": {
+        "projections help": lambda n: n["plain_exact"] < n["projected_exact"] - 0.2 and n["multi_head_exact"] > 0.8,
+        "scaling helps wide keys": lambda n: n["scaled_loss"] < n["unscaled_loss"] - 0.3,
+        "the worked matrix is the model's": lambda n: n["matrix_error"] < 1e-5,
+        "a head looks at the mirror": lambda n: n["mirror"] > 0.3,
+        "most heads cost little": lambda n: n["cheap_heads"] >= 6 and n["dearest"] < n["before"] - 0.05,
+    },
+    "transformer": {
+        "no order without positions": lambda n: n["reverse_none"] < 0.3 < 0.8 < n["reverse_sinusoidal"],
+        "but sorting needs none": lambda n: n["sort_none"] > n["reverse_none"] + 0.4,
+        "looking ahead cheats": lambda n: n["look_ahead_loss"] < 0.05 and n["look_ahead_bleu"] < n["masked_bleu"] - 50,
+        "depth needs residuals": lambda n: n["deep_without_residual"] > n["deep_whole"] + 0.5,
+        "and norms": lambda n: n["diverged"] or n["deep_without_norm"] > n["deep_whole"] + 0.3,
+        "LayerNorm does not mix sentences": lambda n: n["layer_norm_change"] < 1e-6 < 0.1 < n["batch_norm_change"],
     },
 }
 
@@ -50,11 +85,17 @@ def used(text: str) -> tuple[list[str], set[str], int]:
     return [name for _, name in PLACED.findall(text)], numbers, len(re.findall("^### ", text, re.MULTILINE))
 
 
+@pytest.fixture(scope="module")
+def quick_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Hardly trained runs, which chapters share."""
+    return tmp_path_factory.mktemp("runs")
+
+
 @pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
-def test_a_chapter_fits_its_experiment_in_both_languages(number: int, tmp_path: Path) -> None:
+def test_a_chapter_fits_its_experiment_in_both_languages(number: int, quick_runs: Path) -> None:
     english, korean = chapters("en")[number], chapters("ko")[number]
     assert used(english.text) == used(korean.text)
-    lesson = run(english.number, runs=tmp_path, language="en", quick=True)
+    lesson = run(english.number, runs=quick_runs, language="en", quick=True)
     assert {name for name in used(english.text)[0] if ":" not in name} == {*lesson.findings.parts}
     for chapter, language in ((english, "en"), (korean, "ko")):
         html = page(replace(lesson, chapter=chapter, language=language).report())

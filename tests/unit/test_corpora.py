@@ -20,6 +20,7 @@ from regard.data import corpora
 from regard.data.config import BuiltIn
 from regard.data.corpora import (
     GENERATORS,
+    GREETINGS,
     LANGUAGES,
     SIZES,
     Cells,
@@ -110,6 +111,23 @@ def test_generated_parts_sizes_and_seeds(name: str) -> None:
     assert list(generate(name, 50, 1, "train")) != list(generate(name, 50, 2, "train"))
 
 
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [
+        ("greetings-en-ko", {"How are you?": "잘 지내?", "Is Minsu sick?": "민수는 아파?"}),
+        ("greetings-fr-en", {"je suis étudiant": "I am a student", "elle n'est pas prête": "she is not ready",
+                             "ils ne sont pas avocats": "they are not lawyers"}),
+    ],
+)  # fmt: skip
+def test_greetings_hold_each_sentence_once(name: str, pairs: dict[str, str]) -> None:
+    parts = [dict(generate(name, None, 1, part)) for part in PARTS]
+    assert sum(map(len, parts)) == len(parts[0] | parts[1] | parts[2]) >= 90
+    assert {**parts[0], **parts[1], **parts[2]}.items() >= pairs.items()
+    assert next(iter(pairs)) in parts[0]
+    with pytest.raises(DataError, match="not 1,000"):
+        generate(name, 1000, 1, "train")
+
+
 def test_a_part_has_a_size_of_its_own() -> None:
     assert {part: sum(1 for _ in generate("copy", None, 1, part)) for part in PARTS} == SIZES
 
@@ -186,7 +204,7 @@ def test_files_are_small_and_each_is_known() -> None:
     found = {path.stem: path.stat().st_size for path in Path(corpora.__file__).parent.glob("packaged/*.bz2")}
     assert sorted(found) == FILES
     assert sum(found.values()) < 1_000_000
-    assert set(get_args(BuiltIn)) <= {*GENERATORS, *FILES}
+    assert set(get_args(BuiltIn)) <= {*GENERATORS, *GREETINGS, *FILES}
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from regard.config import read_yaml
-from regard.errors import CheckpointError, ConfigError, DataError
+from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.text import files
-from regard.text.files import atomic_file, checksum, open_text, write_file, write_folder
+from regard.text.files import atomic_file, check_writable, checksum, open_text, write_file, write_folder
 
 
 def no_space(*_: object) -> None:
@@ -142,3 +142,18 @@ def test_a_checksum_sees_every_flip_cut_swap_and_byte_more(tmp_path: Path, size:
     for other in (other for other in changed if other != data):
         path.write_bytes(other)
         assert checksum(path) != expected
+
+
+def test_what_is_in_a_folder_of_data_stays_as_it_is(tmp_path: Path) -> None:
+    """A new file may stand there, and a run, whose files are its own; a text is no folder, even if it is called so."""
+    old = tmp_path / "data" / "below" / "old.json"
+    run = tmp_path / "data" / "run"
+    for file in (old, run / "environment.json", run / "predictions.jsonl"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(file, "mine")
+    for inputs in ([tmp_path / "data"], ["a", str(tmp_path / "data" / "below")]):
+        with pytest.raises(DecodeError, match=r"old.json: this file is in a folder of data \(give another --out\)"):
+            check_writable(old, "--out", inputs, overwrite=True)
+    check_writable(old.with_name("new.json"), "--out", [tmp_path / "data"])
+    check_writable(run / "predictions.jsonl", "--out", [tmp_path / "data"], overwrite=True)
+    check_writable(old, "--out", ["."], overwrite=True)

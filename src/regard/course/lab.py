@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -21,8 +21,9 @@ from regard.api import Run, train
 from regard.config.load import Tree
 from regard.course import Chapter, default_language, find_chapter
 from regard.recipes.shipped import shipped_text
+from regard.runs.run import read_metrics
 from regard.views.labels import percent
-from regard.views.report import Cell, Part, Prose, Report, Section
+from regard.views.report import Cell, Part, Prose, Report, Section, Table
 
 T = TypeVar("T")
 Number = float | int | str | bool
@@ -34,11 +35,15 @@ QUICK = {
 WORDS = re.compile(r"^```words\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+Found = tuple[dict[str, Part | list[Part]], dict[str, Number]]
+"""What a part of an experiment found: some of the parts and numbers of its `Findings`."""
+
+
 @dataclass(frozen=True)
 class Findings:
     """What an experiment found: figures and tables by name, and the numbers that the text tells and tests check."""
 
-    parts: Mapping[str, Part]
+    parts: Mapping[str, Part | Sequence[Part]]
     numbers: Mapping[str, Number]
 
 
@@ -59,7 +64,7 @@ class Lab:
         """The run of this recipe, trained where there is none yet; one that was interrupted is resumed."""
         tree = {**recipe, "training": {**recipe["training"], "seed": self.seed, **training}}
         if self.quick:
-            tree["training"] |= {"steps": 12, "warmup": 2, "validate_every": 12}
+            tree["training"] |= {"steps": 3, "warmup": 1, "validate_every": 3, "batch_tokens": 256}
             tree["data"] = {part: {**corpus, "size": 400 if part == "train" else 20} if "size" in corpus else corpus
                             for part, corpus in tree["data"].items()}  # fmt: skip
         key = hashlib.blake2b(json.dumps([__version__, tree], sort_keys=True).encode(), digest_size=4)
@@ -89,6 +94,11 @@ def reverse_recipe(model: Tree, steps: int, rate: float, *, warmup: int = 50, co
         },
         "search": {"beam": 1},
     }  # fmt: skip
+
+
+def last_loss(run: Run, event: str) -> float:
+    """The last loss of the log, of the event `train` or `validation`."""
+    return [float(line["loss"]) for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == event][-1]
 
 
 def shipped_on(name: str, folder: Path) -> Tree:
@@ -141,18 +151,21 @@ class Lesson:
             if place % 3 == 0 and text.strip():
                 yield Prose(text.strip())
             elif place % 3 == 2:
-                yield self._placed(texts[place - 1], text)
+                yield from self._placed(texts[place - 1], text)
         for question, _, answer in (question.partition("\n") for question in questions):
             yield Prose(answer.strip(), title=question.strip())
 
-    def _placed(self, caption: str, name: str) -> Part:
+    def _placed(self, caption: str, name: str) -> Iterator[Part]:
+        """What stands in the place of a name; of several parts, the first has the caption."""
         if name.startswith("code:"):
             function: Any = locate(name.removeprefix("code:"))
-            return Prose(
-                f"```python\n{inspect.getsource(function)}```", title=f"{caption}: {name.removeprefix('code:')}"
-            )
-        part = translated(self.findings.parts[name], self.words)
-        return with_title(part, caption) if caption else part
+            source = f"```python\n{inspect.getsource(function)}```"
+            yield Prose(source, title=f"{caption}: {name.removeprefix('code:')}")
+            return
+        found = translated(self.findings.parts[name], self.words)
+        first, *others = [found] if isinstance(found, Part) else found
+        yield with_title(first, caption) if caption else first
+        yield from others
 
     @property
     def words(self) -> dict[str, str]:
@@ -170,6 +183,15 @@ def template_environment() -> Environment:
 
 def _shown(value: object) -> object:
     return Cell(value).text if isinstance(value, float | int) and not isinstance(value, bool) else value
+
+
+def flat(report: Report) -> list[Part]:
+    """The parts of a report without its sections, whose headings become the titles of their first tables."""
+    parts: list[Part] = []
+    for section in report.sections:
+        place = next((n for n, part in enumerate(section.parts) if isinstance(part, Table)), None)
+        parts += [with_title(part, section.heading) if n == place else part for n, part in enumerate(section.parts)]
+    return parts
 
 
 def with_title(part: Part, title: str) -> Part:

@@ -16,8 +16,9 @@ from regard.text.files import COMPRESSIONS, TextFile
 from regard.text.tokenizers import TokenizerConfig
 
 BuiltIn = Literal[
-    "dates", "copy", "reverse", "sort", "phrases-en-ko", "phrases-en-fr", "headlines", "shapes", "shapes-ko"
-]
+    "dates", "copy", "reverse", "sort", "greetings-en-ko", "greetings-fr-en", "phrases-en-ko", "phrases-en-fr",
+    "headlines", "shapes", "shapes-ko"
+]  # fmt: skip
 """The built-in corpora of pairs (data/corpora.py)."""
 OBJECTS = (".jsonl", ".json")
 """Suffixes of files of JSON objects: one a line, or an array of them."""
@@ -53,8 +54,9 @@ class Corpus(Config):
     split: str | None = None
     """Which of the dataset's splits. Default: train, validation or test, as the corpus is used."""
     corpus: BuiltIn | None = None
-    """A built-in corpus: dates as people write them -> ISO; letters to copy, reverse or sort; English sentences ->
-    Korean or French; short reports -> headlines; pictures of two shapes -> captions, English or Korean."""
+    """A built-in corpus: dates as people write them -> ISO; letters to copy, reverse or sort; a hundred sentences,
+    English -> Korean or French -> English; English sentences -> Korean or French; short reports -> headlines; pictures
+    of two shapes -> captions, English or Korean."""
     min_words: int | None = Field(None, ge=3, le=60)
     """Of `phrases-en-ko` and `phrases-en-fr`: the fewest words of an English text. Default: 3."""
     max_words: int | None = Field(None, ge=3, le=60)
@@ -243,7 +245,8 @@ class Splits(Config, Generic[C]):
 
     reading: Literal[1, 2] = 2
     """How rows are read. 1 is for runs that older versions made: `size` takes the first rows, the classes of a dataset
-    are numbers, and the label `nan` is one like others."""
+    are numbers, the label `nan` is one like others, and typed text is split at signs also where
+    syllables are tagged."""
 
     @property
     def by_label(self) -> bool:

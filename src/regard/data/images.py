@@ -26,9 +26,9 @@ from pydantic import Field
 from regard.config import Config
 from regard.data import shapes
 from regard.data.batches import Images
-from regard.data.prepare import key_of
 from regard.data.store import Array, ColumnWriter, Integers, TokenColumn, stored
 from regard.errors import DataError, Problem, first_of, import_extra
+from regard.text.files import key_of
 
 FORMAT = 4
 """Counts up when stored images change their form, so that no old cache is read as a new one."""

@@ -28,6 +28,7 @@ from regard.data.parallel import in_order, processors
 from regard.data.readers import Reader, open_corpus
 from regard.data.store import ColumnWriter, Integers, TextColumn, TokenColumn, stored, token_type
 from regard.errors import DataError, Faults, Problem
+from regard.text.files import key_of
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
@@ -138,11 +139,6 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
 
     numbers = np.array([corpus for (corpus, _, _), _ in rows], dtype=np.int16)
     return replace(Dataset.of(task, texts, where), corpora=numbers, weights=(1.0,) * len(readers))
-
-
-def key_of(settings: Any) -> str:
-    """A short name for a tree of plain values."""
-    return hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 # ----------------------------------------------------------------------------------------------- files -> texts

@@ -86,15 +86,29 @@ class ModelConfig(Config):
         """Raise a ConfigError if the model cannot be trained on texts of at most so many tokens, `</s>` included."""
 
 
-def packs_heads(head_width: int, attention_dropout: float) -> bool:
-    """Whether the kernel for rows of fixed size can compute such heads."""
-    return head_width >= 16 and attention_dropout == 0
-
-
 def check_heads(heads: int, width: int) -> None:
     if width % heads:
         fitting = [str(number) for number in range(1, min(width, 64) + 1) if width % number == 0]
         raise ValueError(f"{heads} heads do not divide the width {width} (heads that do: {', '.join(fitting)})")
+
+
+class HeadsConfig(ModelConfig):
+    """What the models that are made of blocks with attention heads have in common."""
+
+    if TYPE_CHECKING:  # each model declares these fields, in its own order
+        width: int
+        heads: int
+        attention_dropout: float
+
+    @property
+    def packs(self) -> bool:
+        """The kernel for rows of fixed size can compute wide heads without dropout."""
+        return self.width // self.heads >= 16 and self.attention_dropout == 0
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> Self:
+        check_heads(self.heads, self.width)
+        return self
 
 
 class RecurrentConfig(ModelConfig):
@@ -117,7 +131,7 @@ class RecurrentConfig(ModelConfig):
         tie: Tie
 
 
-class BlocksConfig(ModelConfig):
+class BlocksConfig(HeadsConfig):
     """What GPT and BERT have in common: the sizes of a stack of Transformer blocks over one text."""
 
     reads = "text"
@@ -137,15 +151,6 @@ class BlocksConfig(ModelConfig):
     """Dropout on the embeddings and on the output of every sub-layer."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout on the attention weights. The paper's is 0.1; without it a GPU is faster if lengths differ."""
-
-    @property
-    def packs(self) -> bool:
-        return packs_heads(self.width // self.heads, self.attention_dropout)
-
-    @model_validator(mode="after")
-    def _heads_divide_width(self) -> Self:
-        check_heads(self.heads, self.width)
-        return self
 
 
 @dataclass(frozen=True)

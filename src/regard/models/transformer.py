@@ -9,7 +9,7 @@ from functools import partial
 from typing import ClassVar, Literal, cast
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 
 from regard.data.batches import Batch, Tokens
@@ -26,10 +26,10 @@ from regard.layers.attention import (
     worth_packing,
 )
 from regard.layers.embeddings import Embedding, PositionKind, Positions, Readout, Tie, tied_embeddings
-from regard.models.base import Generator, ModelConfig, Output, Presets, check_heads, group_rows, packs_heads
+from regard.models.base import Generator, HeadsConfig, Output, Presets, group_rows
 
 
-class TransformerConfig(ModelConfig):
+class TransformerConfig(HeadsConfig):
     """Transformer encoder-decoder (Vaswani 2017)."""
 
     PRESETS: ClassVar[Presets] = {
@@ -79,15 +79,6 @@ class TransformerConfig(ModelConfig):
     """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary, the paper's way)."""
     activation: Literal["relu", "swish", "gelu"] = "relu"
     """Activation of the feed-forward layers: the paper's ReLU, swish x sigmoid(x) as in OPUS-MT's models, or GELU."""
-
-    @property
-    def packs(self) -> bool:
-        return packs_heads(self.width // self.heads, self.attention_dropout)
-
-    @model_validator(mode="after")
-    def _heads_divide_width(self) -> TransformerConfig:
-        check_heads(self.heads, self.width)
-        return self
 
     def check_data(self, longest_source: int, longest_target: int = 0) -> None:
         longest = max(longest_source, longest_target)

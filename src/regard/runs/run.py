@@ -11,7 +11,7 @@ RUN/
         model.safetensors      the weights to use (their moving average, with training.ema)
         training.safetensors   the weights to continue training from, only where they differ
         training.pt            optimiser, random generators, counters: tensors and plain values, no code
-        checkpoint.json        step, metrics, fingerprint of the tokenizer, the recipe's model, checksums of the files
+        checkpoint.json        step, metrics, fingerprint of the tokenizer, the recipe, checksums of files and log
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ import platform
 import re
 import shutil
 import sys
+import warnings
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -43,11 +45,10 @@ from torch import Tensor
 
 from regard import __version__
 from regard.config import read_yaml, write_yaml
-from regard.data.prepare import key_of
-from regard.errors import CheckpointError, ConfigError, DecodeError, RegardError, did_you_mean
+from regard.errors import CheckpointError, ConfigError, DecodeError, Problem, RegardError, RunWarning, did_you_mean
 from regard.recipes.recipe import AnyRecipe, TrainingConfig, leaves, recipe_of
 from regard.tasks import TASKS
-from regard.text.files import checksum, checksums, why_unreadable, write_file, write_folder, writing
+from regard.text.files import checksum, checksums, key_of, why_unreadable, write_file, write_folder, writing
 from regard.text.tokenizers import Tokenizers
 
 FORMAT = 2
@@ -63,6 +64,11 @@ LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
 MEANING = ("task", "model", "head")
 """The sections of a recipe that say what the weights mean."""
+CHANGEABLE = (
+    "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
+    "decode", "samples", "average", "checkpoint_activations", "data.workers",
+)  # fmt: skip
+"""Fields, of `training` unless named, that may change when it is resumed; any other would make it another training."""
 Weights = dict[str, Tensor]
 
 
@@ -128,13 +134,28 @@ class Run:
                 for section, before in BEFORE.items():
                     if isinstance(given := tree.get(section), dict):
                         tree[section] = {name: before[name] for name in before if name in known[section]} | given
-            return recipe_of(tree)
+            recipe = recipe_of(tree)
         except ConfigError as error:
             problems = [
                 problem if problem.where.startswith(path) else replace(problem, where=f"{path}: {problem.where}")
                 for problem in error.problems
             ]
             raise CheckpointError(problems=problems) from None
+        self._warn_of_edits(recipe)
+        return recipe
+
+    def _warn_of_edits(self, recipe: AnyRecipe) -> None:
+        """Values that no longer are what the last checkpoint was trained with; those that its weights depend on are
+        refused (`check_meaning`)."""
+        with suppress(RegardError):
+            there, here = leaves(load_facts(self.checkpoint("last")).get("recipe", {})), leaves(_as_json(recipe))
+            edited = sorted(name for name in there.keys() & here.keys() if here[name] != there[name])
+            edited = [name for name in edited if name.removeprefix("training.") not in CHANGEABLE]
+            if edited := [name for name in edited if name.partition(".")[0] not in MEANING]:
+                others = len(edited) - 1
+                more = f", and {others:,} more such value{'s' if others > 1 else ''}" if others else ""
+                was = f"{edited[0]} is {here[edited[0]]!r}, but the run was trained with {there[edited[0]]!r}{more}"
+                warnings.warn(str(Problem(str(self.folder / "recipe.yaml"), was)), RunWarning, stacklevel=2)
 
     @property
     def recipe_values(self) -> list[Any]:
@@ -224,19 +245,16 @@ class Run:
 
     def facts(self, step: int, best: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """What a checkpoint stores as JSON: its step, the best metrics so far, and what its weights mean."""
-        return {"step": step, "best": best, "tokenizer": self.tokenizers.fingerprint, "recipe": self._meaning}
-
-    @property
-    def _meaning(self) -> dict[str, Any]:
-        """The sections of the recipe that say what the weights mean."""
-        return {name: part for name, part in self.recipe.model_dump(mode="json").items() if name in MEANING}
+        recipe = _as_json(self.recipe)
+        return {"step": step, "best": best, "tokenizer": self.tokenizers.fingerprint, "recipe": recipe}
 
     def check_meaning(self, checkpoint: Path) -> None:
         """Refuse a model or a tokenizer that the checkpoint was not trained with: even where the shapes fit, the
         weights would mean something else, as every id another token."""
         facts = load_facts(checkpoint)
-        there, here = leaves(facts.get("recipe", {})), leaves(self._meaning)
-        fixed = there.keys() & here.keys() - set(self.task.changeable)
+        there, here = leaves(facts.get("recipe", {})), leaves(_as_json(self.recipe))
+        fixed = {name for name in there.keys() & here.keys() if name.partition(".")[0] in MEANING}
+        fixed -= set(self.task.changeable)
         for name in sorted(name for name in fixed if here[name] != there[name]):
             what = f"{name} is {here[name]!r}, but {checkpoint.name} was trained with {there[name]!r}"
             raise CheckpointError(what, where=str(self.folder / "recipe.yaml"), hint="put it back")
@@ -257,6 +275,10 @@ class Run:
                 path = path.rename(path.with_name(f".{path.name}.removed"))
             if path.name.startswith("."):
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def _as_json(recipe: AnyRecipe) -> dict[str, Any]:
+    return recipe.model_dump(mode="json")
 
 
 def is_vacant(folder: Path) -> bool:
@@ -535,14 +557,17 @@ class MetricsLog:
         """Continue after the first `length` bytes, those at the last checkpoint: later lines are written again."""
         self._path = path
         with writing(path):
-            self._file = path.open("ab")
+            self._file = path.open("ab+")
             self._file.truncate(min(length, path.stat().st_size))  # a longer file would be filled up with zeros
-            self._file.seek(0, os.SEEK_END)
+            self._file.seek(0)
+            self.checksum = zlib.crc32(self._file.read())
 
     def write(self, line: dict[str, Any]) -> None:
+        data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
         with writing(self._path):
-            self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            self._file.write(data)
             self._file.flush()
+        self.checksum = zlib.crc32(data, self.checksum)
 
     def length(self) -> int:
         """Bytes so far, synced to the disk."""
@@ -556,7 +581,8 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a log; a last line that a killed process left incomplete is skipped."""
+    """The lines of a log; a last line that a killed process left incomplete is skipped. An error where lines are not
+    as they were written."""
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -571,3 +597,20 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
                     what, hint = "the line is damaged: it is no event of a training", "remove it"
                     raise CheckpointError(what, where=f"{path}:{number}", hint=hint) from None
                 yield event
+    if damage := damage_of_log(path):
+        hint = "copy the file back from elsewhere, or remove it: only what it tells of the training is lost"
+        raise CheckpointError(damage, where=str(path), hint=hint)
+
+
+def damage_of_log(path: Path) -> str:
+    """How a log differs from what it was at the last checkpoint; empty where it does not, or where nothing is known."""
+    try:
+        checkpoint = path.parent / "checkpoints" / (path.parent / "last").read_text(encoding="utf-8").strip()
+        known = _read_facts(checkpoint / "checkpoint.json")["log"]
+        with path.open("rb") as file:
+            written = file.read(known["bytes"])
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):
+        return ""
+    if len(written) < known["bytes"]:
+        return "the file is damaged: its end is missing"
+    return "" if zlib.crc32(written) == known["checksum"] else "the file is damaged: it is not as it was written"

@@ -93,7 +93,8 @@ class Tagging(HeadedTask):
         if self.recipe.head.labels:
             return self
         data = self.recipe.data
-        if data.words == "punctuation" and all(len(word) == 1 for row in train["tokens"] for word in json.loads(row)):
+        words = (word for row in train["tokens"] for word in json.loads(row))
+        if data.reading > 1 and data.words == "punctuation" and all(len(word) == 1 for word in words):
             data = data.model_copy(update={"words": "characters"})
             recipe = self.recipe.model_copy(update={"data": data})
             return type(self)(recipe, self.tokenizers).settled(train, where)

@@ -24,7 +24,7 @@ from regard.data.file_inputs import FileInput, HeldFile, Parts, TolerantFile, is
 from regard.data.formats import object_in
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.store import Integers
-from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of
+from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of, short
 from regard.models.base import Contextual
 from regard.search.config import SearchConfig
 from regard.search.rules import Constraints
@@ -412,7 +412,7 @@ class Task:
         if isinstance(value, FileInput):
             return value
         what, hint = (
-            f"{repr(value)[:40]} is no text",
+            f"{short(repr(value))} is no text",
             "give a text, a dict with the run's columns, or a tuple of texts",
         )
         if isinstance(value, str):

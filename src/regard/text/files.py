@@ -376,6 +376,11 @@ def checksums(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): checksum(path) for path in files}
 
 
+def key_of(settings: Any) -> str:
+    """A short name for a tree of plain values."""
+    return hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
 def checksum(path: Path) -> str:
     """SHA-256 of the size and of the sums of 4,096 bytes each, as 64-bit numbers: any flipped bit changes it, and it is
     several times faster than a hash of all bytes. The file is read in pieces, so none of it stays in memory."""
@@ -404,19 +409,22 @@ def _sync_folder(folder: Path) -> None:
 def check_writable(path: Path, option: str, inputs: Iterable[object] = (), *, overwrite: bool = False) -> None:
     """Refuse a path where no file can or may be written, before the work whose result it should hold.
 
-    `overwrite` allows to replace a file; not one of the `inputs` (paths, or texts that may be paths), nor standard
-    input, nor what a run folder needs.
+    `overwrite` allows to replace a file; not one of the `inputs` (paths, or texts that may be paths), nor one below a
+    folder of theirs, unless that is in a run, nor standard input, nor what a run folder needs.
     """
     what, hint, whole = "", f"give another {option}", path.resolve()
     if path.is_dir() or not path.parent.is_dir():
         what = "this is a folder" if path.is_dir() else f"there is no folder {path.parent}"
     elif path.exists():
-        runs = (folder for folder in whole.parents if (folder / "environment.json").is_file())
+        runs = [folder for folder in whole.parents if (folder / "environment.json").is_file()]
         read: list[str | int] = [0, *map(str, inputs)]
+        folders = {Path(str(file)) for file in read if os.path.isabs(str(file)) and os.path.isdir(file)}
         if any(os.path.exists(file) and os.path.samefile(path, file) for file in read):
             what = "this file is read here"
         elif any(NEEDED.fullmatch(whole.relative_to(folder).as_posix()) for folder in runs):
             what = "a run needs it"
+        elif not runs and folders.intersection(whole.parents):
+            what = "this file is in a folder of data"
         elif not overwrite:
             what, hint = "the file exists already", f"{hint}, or --overwrite"
     if what:

@@ -414,7 +414,7 @@ class Trainer:
                 "carry": carry,
                 "group": self.group,
             },
-            facts=self.facts(progress.step),
+            facts=self.facts(progress.step) | {"log": {"bytes": progress.log_length, "checksum": log.checksum}},
         )
         save_checkpoint(self.run.checkpoints / name, checkpoint)
         self.run.point("last", name)

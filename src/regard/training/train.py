@@ -34,7 +34,17 @@ from regard.recipes.recipe import (
     with_absolute_paths,
 )
 from regard.runs import Run
-from regard.runs.run import BEFORE, is_vacant, load_weights, locked, put_weights, read_metrics, stored_weights
+from regard.runs.run import (
+    BEFORE,
+    CHANGEABLE,
+    damage_of_log,
+    is_vacant,
+    load_weights,
+    locked,
+    put_weights,
+    read_metrics,
+    stored_weights,
+)
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers
@@ -44,12 +54,6 @@ from regard.training.memory import fitting_batch_tokens
 from regard.training.optimiser import length_notes, resume_notes
 from regard.training.processes import naming_lost_processes, refuse_unlike
 from regard.training.progress import Display
-
-CHANGEABLE = (
-    "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
-    "decode", "samples", "average", "checkpoint_activations", "data.workers",
-)  # fmt: skip
-"""Fields, of `training` unless named, that may change when it is resumed; any other would make it another training."""
 
 
 def train(
@@ -112,6 +116,8 @@ def _train(
     if resumed:
         for sentence in resume_notes(before, recipe.training, done, trainer.steps):
             display.say(sentence)
+        if damage := damage_of_log(run.folder / "metrics.jsonl"):
+            display.say(f"metrics.jsonl: {damage}; the training is not, and continues")
     if accelerator.is_main_process and run.recipe != recipe:
         run.store_recipe(recipe)
     display.say(

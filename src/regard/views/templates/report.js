@@ -284,7 +284,10 @@ function drawHeatMaps(element, part) {
     const rest = map.share === undefined ? "" : ` Only the ${part.kept} largest values of each row are kept here, `
       + `${(100 * map.share).toFixed(0)} % of their sum; the .json has all.`;
     const ends = map.signed ? ` in blue, to ${number(-map.peak)} in orange.` : ", the strongest shade.";
-    scale.textContent = `From 0 to ${number(map.peak)}${ends}${rest}`;
+    const korean = map.signed ? `파란색은 0부터 ${number(map.peak)}까지, 주황색은 0부터 ${number(-map.peak)}까지입니다.`
+      : `0부터 ${number(map.peak)}까지, 진할수록 큽니다.`;
+    scale.textContent = document.documentElement.lang === "ko" ? korean
+      : `From 0 to ${number(map.peak)}${ends}${rest}`;
     strips.hidden = !part.tokens.includes(map.choice[0]);
     if (!strips.hidden) showTokens();
   }

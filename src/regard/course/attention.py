@@ -1,0 +1,175 @@
+"""Chapter 2: the looks of Bahdanau and Luong in numbers, their scores compared, and alignments of word order."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+from regard.api import Run, evaluate, explain
+from regard.course.lab import Findings, Found, Lab, Number, flat, reverse_recipe
+from regard.data.corpora import generate
+from regard.layers.scores import (
+    AdditiveAttention,
+    ConcatAttention,
+    DotAttention,
+    FullyConnectedAttention,
+    GeneralAttention,
+    ScoredAttention,
+)
+from regard.recipes.shipped import shipped_text
+from regard.views.explanation import Options
+from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
+
+BAHDANAU = {"kind": "bahdanau", "embedding": 32, "hidden": 64, "attention": 64}
+LUONG = {"kind": "luong", "embedding": 32, "hidden": 64, "attention": 64, "input_feeding": False}
+SCORES: dict[str, dict[str, Any]] = {
+    "additive": BAHDANAU,
+    "concat": BAHDANAU | {"score": "concat"},
+    "fully connected": BAHDANAU | {"score": "fully_connected"},
+    "dot": LUONG | {"score": "dot"},
+    "general": LUONG | {"score": "general"},
+}
+"""The model of each score: the first three as Bahdanau's decoder uses them, the others as Luong's."""
+LAYERS: dict[str, Callable[[int], ScoredAttention]] = {
+    "additive": lambda width: AdditiveAttention(width, width, width),
+    "concat": lambda width: ConcatAttention(width, width, width),
+    "fully connected": lambda width: FullyConnectedAttention(width, width, width),
+    "dot": lambda width: DotAttention(),
+    "general": lambda width: GeneralAttention(width, width),
+}
+WIDTHS = (64, 128, 256, 512)
+LETTERS = "a b c d e f g h"
+PAIRS = {
+    "ko": ("Minsu raises this horse in the kitchen.", "민수는 부엌에서 이 말을 길러요."),
+    "fr": ("The clocks are so red.", "Les horloges sont tellement rouges."),
+}
+
+
+def experiment(lab: Lab) -> Findings:
+    parts, numbers = _greetings(lab)
+    for more in (_scores(lab), _speed(lab), _orders(lab)):
+        parts |= more[0]
+        numbers |= more[1]
+    return Findings(parts, numbers)
+
+
+def _greetings(lab: Lab) -> Found:
+    """The two recipes that ship, and one step of each kind of attention in numbers."""
+    english, french = (yaml.safe_load(shipped_text(name)) for name in ("how-are-you", "je-suis-etudiant"))
+    looked = explain(lab.train("how-are-you", english), "How are you?")
+    luong = english | {"model": LUONG | {"score": "dot", "dropout": 0.0}}
+    dotted = explain(lab.train("how-are-you-luong", luong), "How are you?")
+    student = explain(lab.train("je-suis-etudiant", french), "je suis étudiant")
+    first = looked.worked()
+    parts: dict[str, Part | list[Part]] = {
+        "how_are_you": HeatMaps(looked.heat_maps()),
+        "je_suis": HeatMaps(student.heat_maps()),
+        "bahdanau_step": flat(first.report()),
+        "luong_step": flat(dotted.worked().report()),
+    }
+    scores, shares = first.scores_K.double(), first.weights_K.double()
+    return parts, {
+        "korean": looked.output, "english": student.output, "scores": ", ".join(f"{x:.2f}" for x in scores.tolist()),
+        "softmax_error": float((scores.softmax(0) - shares).abs().max()),
+    }  # fmt: skip
+
+
+def _scores(lab: Lab) -> Found:
+    """Each score learns to reverse; the right alignment is known, so the share of attention on it can be measured."""
+    rows, maps, numbers = list[list[Value]](), list[HeatMap](), dict[str, Number]()
+    pairs = list(generate("reverse", lab.few(40), 7, "test"))
+    for name, model in SCORES.items():
+        run = lab.train(f"reverse-{name.replace(' ', '-')}", reverse_recipe(model, 300, 8e-3))
+        exact = float(evaluate(run)["exact_match"])
+        [heat_map] = explain(run, LETTERS, target=LETTERS[::-1]).heat_maps()
+        maps.append(HeatMap(heat_map.rows, heat_map.columns, heat_map.values, name, (name,)))
+        right, after = np.mean([_on_the_mirror(run, *pair) for pair in pairs], axis=0).tolist()
+        decoder = "Bahdanau" if model["kind"] == "bahdanau" else "Luong"
+        rows.append([name, decoder, *(Cell(share, ".2f") for share in (exact, right, after))])
+        key = name.replace(" ", "_")
+        numbers |= {f"{key}_exact": exact, f"{key}_right": right, f"{key}_after": after}
+    columns = ["score", "decoder", "exact match", "attention on the letter", "on the position after it"]
+    return {"scores_table": Table(columns, rows), "same_sentence": HeatMaps(maps, ["score"])}, numbers
+
+
+def _on_the_mirror(run: Run, source: str, target: str) -> tuple[float, float]:
+    """How much attention is on the letter to be written, and on the position after it, as the reference is written."""
+    weights = explain(run, source, target=target).weights
+    last = len(source.split()) - 1
+    right, after = ([weights[step, last - step + shift] for step in range(last + 1)] for shift in (0, 1))
+    return float(np.mean(right)), float(np.mean(after))
+
+
+def _speed(lab: Lab) -> Found:
+    """CPU time of one decoder step over 30 source words for 32 sentences, keys prepared once, as ratios to dot."""
+    batch, words, steps, repeats = 32, 30, 100, 3 if lab.quick else 7
+    torch.manual_seed(0)
+    ratios: dict[str, list[float]] = {name: [] for name in LAYERS}
+    with torch.inference_mode():
+        for width in WIDTHS[:2] if lab.quick else WIDTHS:
+            h_BSD, s_B1D = torch.randn(batch, words, width), torch.randn(batch, 1, width)
+            lengths_B = torch.full((batch,), words)
+            seconds = {name: [] for name in LAYERS}  # type: dict[str, list[float]]
+            attends = {name: layer(width) for name, layer in LAYERS.items()}
+            looks = {name: layer.attend_to(layer.memory(h_BSD, lengths_B)) for name, layer in attends.items()}
+            for _ in range(repeats):  # in turn, so that a busy machine disturbs all alike
+                for name, look in looks.items():
+                    seconds[name].append(_timed(look, s_B1D, steps))
+            for name, taken in seconds.items():
+                ratios[name].append(min(taken) / min(seconds["dot"]))  # the least is what no other program disturbed
+    widths = WIDTHS[: len(ratios["dot"])]
+    x, ticks = [math.log2(width) for width in widths], [(math.log2(width), str(width)) for width in widths]
+    curves = Curves([Series(name, x, values) for name, values in ratios.items()], "width", "time, dot = 1",
+                    from_zero=True, x_ticks=ticks)  # fmt: skip
+    rows: list[list[Value]] = [[name, *(Cell(x, ".1f") for x in values)] for name, values in ratios.items()]
+    table = Table(["score / width", *map(str, widths)], rows)
+    return {"speed": curves, "speed_table": table}, {
+        "additive_times": ratios["additive"][-1], "additive_times_narrow": ratios["additive"][0],
+        "general_times": ratios["general"][-1], "widest": widths[-1],
+    }  # fmt: skip
+
+
+def _timed(look: Callable[[Tensor], Tensor], s_B1D: Tensor, steps: int) -> float:
+    """CPU seconds: other programs on the machine hardly change them."""
+    look(s_B1D)
+    started = time.process_time()
+    for _ in range(steps):
+        look(s_B1D)
+    return time.process_time() - started
+
+
+def _orders(lab: Lab) -> Found:
+    """English to Korean, where the verb goes to the end, and to French, where the order stays."""
+    parts: dict[str, Part | list[Part]] = {}
+    rows, numbers = list[list[Value]](), dict[str, Number]()
+    for language, example in PAIRS.items():
+        corpus = f"phrases-en-{language}"
+        recipe = reverse_recipe({**BAHDANAU, "embedding": 64, "hidden": 128}, 450, 5e-3, corpus=corpus)
+        for part, size in (("train", 1500), ("validation", 100), ("test", 100)):
+            recipe["data"][part] = {"corpus": corpus, "max_words": 7, "size": size}
+        recipe["tokenizer"] = {"kind": "bpe", "vocabulary": 2000, "joint": False}
+        run = lab.train(corpus, recipe)
+        looked = explain(run, example[0], target=example[1]).select(Options(words=True))
+        parts[f"{language}_alignment"] = HeatMaps(looked.heat_maps())
+        pairs = list(generate(corpus, lab.few(60), 1, "test", range(3, 8)))
+        order = float(np.mean([_same_order(run, *pair) for pair in pairs]))
+        chrf = evaluate(run)["chrf"]
+        rows.append([corpus, Cell(order, ".2f"), Cell(chrf, ".1f")])
+        numbers |= {f"{language}_order": order, f"{language}_chrf": chrf}
+    parts["orders"] = Table(["corpus", "same order", "chrF"], rows)
+    return parts, numbers
+
+
+def _same_order(run: Run, source: str, target: str) -> float:
+    """The share of pairs of target words that look at source words in the same order; 0.5 would be chance."""
+    weights = explain(run, source, target=target).select(Options(words=True)).weights[:-1]
+    places = weights @ np.arange(weights.shape[1])  # the mean position that each word looks at
+    pairs = [(first, last) for first in range(len(places)) for last in range(first + 1, len(places))]
+    return float(np.mean([places[first] < places[last] for first, last in pairs])) if pairs else 1.0

@@ -1,0 +1,164 @@
+"""Chapter 4: from dot products of the words alone to projections, scaling and heads; what heads look at and cost."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from regard.api import Loaded, Run, evaluate, explain, load
+from regard.config.load import Tree
+from regard.course.lab import Findings, Found, Lab, Number, last_loss, reverse_recipe
+from regard.course.transformer import MODEL
+from regard.data.corpora import generate
+from regard.layers.attention import MultiHeadAttention
+from regard.views.report import Cell, HeatMap, HeatMaps, Part, Table, Value
+from regard.views.show import dot_products
+
+STEPS: Tree = {"kind": "self_attention", "width": 64, "heads": 2, "decoder_layers": 1, "feed_forward": 128}
+WIDE: Tree = MODEL | {"width": 256, "heads": 1, "feed_forward": 256}
+ATTENTIONS = {
+    "encoder": "encoder.0.self_attention",
+    "decoder": "decoder.0.self_attention",
+    "decoder to encoder": "decoder.0.cross_attention",
+}
+
+
+def experiment(lab: Lab) -> Findings:
+    whole = lab.train("reverse-transformer", reverse_recipe(MODEL, 450, 4e-3, warmup=60))
+    parts, numbers = _steps(lab)
+    for more in (_scaling(lab), _matrices(whole), _heads(lab, whole), _pruned(lab, whole)):
+        parts |= more[0]
+        numbers |= more[1]
+    return Findings(parts, numbers)
+
+
+def _steps(lab: Lab) -> Found:
+    """Three encoders for one decoder: no parameters, projections, heads."""
+    rows, numbers = list[list[Value]](), dict[str, Number]()
+    for encoder in ("plain", "projected", "multi_head"):
+        run = lab.train(f"reverse-{encoder}", reverse_recipe(STEPS | {"encoder": encoder}, 300, 8e-3, warmup=60))
+        exact, loss = float(evaluate(run)["exact_match"]), last_loss(run, "validation")
+        rows.append([encoder, Cell(exact, ".2f"), Cell(loss, ".3f")])
+        numbers |= {f"{encoder}_exact": exact, f"{encoder}_loss": loss}
+    return {"steps": Table(["encoder", "exact match", "validation loss"], rows)}, numbers
+
+
+def _scaling(lab: Lab) -> Found:
+    """Random vectors, and then a training with d_k = 256, with and without the division."""
+    table, entropy, gradient = dot_products().parts
+    rows, numbers = list[list[Value]](), dict[str, Number]()
+    for scaled in (True, False):
+        run = lab.train(
+            f"wide-{'scaled' if scaled else 'unscaled'}", reverse_recipe(WIDE | {"scaled": scaled}, 150, 2e-3)
+        )
+        exact, loss = float(evaluate(run)["exact_match"]), last_loss(run, "validation")
+        key = "scaled" if scaled else "unscaled"
+        numbers |= {f"{key}_exact": exact, f"{key}_loss": loss}
+        rows.append(["q . k / sqrt(d_k)" if scaled else "q . k", Cell(exact, ".2f"), Cell(loss, ".3f")])
+    trained = Table(["scores", "exact match", "validation loss"], rows)
+    return {"variances": table, "entropies": entropy, "gradients": gradient, "trained": trained}, numbers
+
+
+def _matrices(run: Run) -> Found:
+    """The scores of one head of the decoder: raw, scaled, masked, normalised."""
+    explanation = explain(run, "a b c d e", target="e d c b a")
+    model, name = run.load_model(), ATTENTIONS["decoder"]
+    attention: MultiHeadAttention = model.get_submodule(name)
+    read: list[torch.Tensor] = []
+    handle = attention.W_Q.register_forward_hook(lambda module, inputs, out: read.append(inputs[0]))
+    with torch.inference_mode():
+        model(explanation.batch)
+        handle.remove()
+        x_1LD = read[0]
+        k_1HLE, _ = attention.keys_values(x_1LD)
+        width = k_1HLE.shape[-1]
+        raw_LL = attention.W_Q(x_1LD)[0, :, :width] @ k_1HLE[0, 0].T
+    scaled_LL = raw_LL / width**0.5
+    hidden_LL = torch.ones_like(raw_LL, dtype=torch.bool).triu(1)
+    masked_LL = scaled_LL.masked_fill(hidden_LL, 0.0)  # drawn as 0; the model has -inf there
+    weights_LL = scaled_LL.masked_fill(hidden_LL, -torch.inf).softmax(-1)
+    labels = list(explanation.inputs.texts)
+    stages = {
+        "1. Q K^T": raw_LL,
+        "2. divided by sqrt(d_k)": scaled_LL,
+        "3. the future hidden": masked_LL,
+        "4. softmax": weights_LL,
+    }
+    maps: list[Part] = [
+        HeatMaps([HeatMap(labels, labels, x.double().numpy())], title=name) for name, x in stages.items()
+    ]
+    recorded = explanation.attentions[name].weights[0]
+    return {"matrices": maps}, {"matrix_error": float(np.abs(weights_LL.double().numpy() - recorded).max())}
+
+
+def _heads(lab: Lab, whole: Run) -> Found:
+    """Where each head of the encoder and of the decoder looks, on the mean of unseen sequences; and how many pay."""
+    looked: dict[tuple[str, int], list[list[float]]] = {}
+    for source, target in generate("reverse", lab.few(60), 7, "test"):
+        explanation = explain(whole, source, target=target)
+        for place, name in ATTENTIONS.items():
+            for head, weights in enumerate(explanation.attentions[name].weights):
+                looked.setdefault((place, head), []).append(_shares(weights))
+    columns = ["first", "one before", "itself", "one after", "end", "mirror"]
+    rows: list[list[Value]] = [
+        [place, head + 1, *(Cell(float(share), ".2f") for share in np.mean(shares, axis=0))]
+        for (place, head), shares in looked.items()
+    ]
+    counts, exact = (1, 4, 8), dict[int, float]()
+    for heads in counts:
+        same = heads == MODEL["heads"]
+        recipe = reverse_recipe(MODEL | {"heads": heads}, 450, 4e-3, warmup=60)
+        run = whole if same else lab.train(f"reverse-{heads}-heads", recipe)
+        exact[heads] = float(evaluate(run)["exact_match"])
+    several = Table(["heads", "exact match"], [[heads, Cell(share, ".2f")] for heads, share in exact.items()])
+    means = {key: np.mean(shares, axis=0) for key, shares in looked.items()}
+    mirror = max(float(share[-1]) for (place, _), share in means.items() if place == "decoder to encoder")
+    table = Table(["attention", "head", *columns], rows)
+    return {"looked": table, "several": several}, {
+        **{f"heads_{heads}_exact": share for heads, share in exact.items()}, "mirror": mirror,
+    }  # fmt: skip
+
+
+def _shares(weights: np.ndarray[tuple[int, int], np.dtype[np.floating]]) -> list[float]:
+    """The share of attention at places that have a name; for the mirror, the last row looks at the first column."""
+    rows, columns = weights.shape
+
+    def mean(shift: int) -> float:
+        return float(np.diagonal(weights, shift).sum() / rows)
+
+    letters = columns - 1
+    mirrored = [weights[row, letters - 1 - row] for row in range(min(rows, letters))]
+    return [
+        float(weights[:, 0].mean()),
+        mean(-1),
+        mean(0),
+        mean(1),
+        float(weights[:, -1].mean()),
+        float(np.mean(mirrored)),
+    ]
+
+
+def _pruned(lab: Lab, whole: Run) -> Found:
+    """Exact match after taking out one head at a time, by setting its columns of W^O to 0."""
+    run = load(whole)
+    before = float(run.evaluate()["exact_match"])
+    rows, costs = list[list[Value]](), dict[str, list[float]]()
+    for place, name in ATTENTIONS.items():
+        costs[place] = [before - _without_head(run, name, head) for head in range(MODEL["heads"])]
+        rows.append([place, *(Cell(before - cost, ".2f") for cost in costs[place])])
+    every = [cost for of_place in costs.values() for cost in of_place]
+    table = Table(["without", *(f"head {head + 1}" for head in range(MODEL["heads"]))], rows)
+    return {"pruned": table}, {
+        "before": before, "cheap_heads": sum(cost < 0.1 for cost in every), "all_heads": len(every),
+        "dearest": before - max(every), "dearest_place": max(costs, key=lambda place: max(costs[place])),
+    }  # fmt: skip
+
+
+def _without_head(run: Loaded, name: str, head: int) -> float:
+    attention = run.load_model().get_submodule(name)
+    weight, width = attention.W_O.weight.data, attention.W_O.weight.shape[1] // attention.heads
+    kept = weight.clone()
+    weight[:, head * width : (head + 1) * width] = 0
+    exact = float(run.evaluate()["exact_match"])
+    weight.copy_(kept)
+    return exact

@@ -1,0 +1,218 @@
+"""Chapter 5: what each part of the Transformer is for, by leaving it out; its masks, its norm, its time."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import torch
+from torch import Tensor, nn
+
+from regard.api import Run, evaluate, explain
+from regard.config.load import Tree
+from regard.course.lab import Findings, Found, Lab, Number, last_loss, reverse_recipe, shipped_on
+from regard.data.batches import Batch, Tokens
+from regard.errors import RegardError
+from regard.models import build_model
+from regard.models.rnn import RNNConfig
+from regard.models.transformer import TransformerConfig
+from regard.objectives.cross_entropy import TokenCrossEntropy
+from regard.views.recording import NAMES
+from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
+from regard.views.show import positions
+
+MODEL: Tree = {
+    "kind": "transformer",
+    "width": 96,
+    "heads": 4,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "feed_forward": 192,
+}
+NARROW = MODEL | {"width": 48, "feed_forward": 96, "norm": "pre"}
+DEPTHS = (2, 6, 12)
+VARIANTS: dict[str, Tree] = {
+    "whole, norm first": {},
+    "whole, norm last": {"norm": "post"},
+    "without residual": {"residual": False},
+    "without norm": {"norm": "none"},
+}
+LENGTHS = (8, 32, 128, 256)
+
+
+def experiment(lab: Lab) -> Findings:
+    whole = lab.train("reverse-transformer", reverse_recipe(MODEL, 450, 4e-3, warmup=60))
+    parts, numbers = _pictures(whole)
+    for more in (_order(lab, whole), _look_ahead(lab, whole), _depth(lab), _normed(), _times(lab)):
+        parts |= more[0]
+        numbers |= more[1]
+    return Findings(parts, numbers)
+
+
+def _pictures(run: Run) -> Found:
+    """Positions, the masks of a padded sentence, and the shapes of one forward pass."""
+    matrix, waves, shifts, _ = positions().parts
+    attentions = explain(run, "a b c d", view="masks", padding=3).attentions.values()
+    masks = [HeatMap(one.queries.texts, one.keys.texts, one.visible.astype(float), choice=(NAMES[one.kind],))
+             for one in attentions]  # fmt: skip
+    parts: dict[str, Part | list[Part]] = {
+        "positions": matrix, "waves": waves, "shifts": shifts, "masks": HeatMaps(masks, ["shown"]),
+        "stages": _stages(run),
+    }  # fmt: skip
+    return parts, {}
+
+
+def _stages(run: Run) -> Table:
+    """What every part of the model gives out for "a b c d", with its shape, mean and standard deviation."""
+    model, rows, handles = run.load_model(), list[list[Value]](), []
+
+    def keep(name: str, module: nn.Module, _: object, out: object) -> None:
+        if isinstance(out, Tensor) and name:
+            shape = " x ".join(map(str, out.shape[1:]))
+            rows.append([name, type(module).__name__, shape, *(Cell(float(x), ".2f") for x in (out.mean(), out.std()))])
+
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.Dropout | nn.Identity | nn.ModuleList):
+            handles.append(module.register_forward_hook(lambda m, i, o, name=name: keep(name, m, i, o)))
+    source, target = (run.tokenizers[side].encode("a b c d") for side in ("source", "target"))
+    marks = run.tokenizers["target"]
+    with torch.inference_mode():
+        batch = Batch(_tokens([[*source, marks.end]]), _tokens([[marks.begin, *target, marks.end]]))
+        model.readout(model(batch).hidden_BTD)
+    for handle in handles:
+        handle.remove()
+    return Table(["part", "class", "shape", "mean", "deviation"], rows)
+
+
+def _tokens(rows: list[list[int]]) -> Tokens:
+    return Tokens.of(torch.tensor(rows), torch.tensor([len(row) for row in rows]))
+
+
+def _order(lab: Lab, whole: Run) -> Found:
+    """Without positions, where the order of the source matters and where it does not."""
+    rows, numbers = list[list[Value]](), dict[str, Number]()
+    for corpus in ("reverse", "copy", "sort"):
+        shares = []
+        for kind in ("sinusoidal", "none"):
+            recipe = reverse_recipe(MODEL | {"positions": kind}, 450, 4e-3, warmup=60, corpus=corpus)
+            same = corpus == "reverse" and kind == "sinusoidal"
+            run = whole if same else lab.train(f"{corpus}-positions-{kind}", recipe)
+            shares.append(float(evaluate(run)["exact_match"]))
+            numbers[f"{corpus}_{kind}"] = shares[-1]
+        rows.append([corpus, *(Cell(share, ".2f") for share in shares)])
+    return {"order": Table(["task", "with positions", "without"], rows)}, numbers
+
+
+def _look_ahead(lab: Lab, whole: Run) -> Found:
+    """Trained with and without the mask: the loss, and what is written."""
+    if lab.full:
+        recipe = shipped_on("multi30k-transformer", lab.full)
+        whole = lab.train("multi30k-late", recipe)
+    else:
+        recipe = reverse_recipe(MODEL, 450, 4e-3, warmup=60)
+    cheat = lab.train("look-ahead", recipe | {"model": recipe["model"] | {"look_ahead": True}})
+    rows, numbers = list[list[Value]](), dict[str, Number]()
+    for name, run in (("masked", whole), ("look_ahead", cheat)):
+        loss, metrics = last_loss(run, "train"), evaluate(run)
+        numbers |= {f"{name}_loss": loss, f"{name}_exact": metrics["exact_match"], f"{name}_bleu": metrics["bleu"]}
+        title = "with the mask" if name == "masked" else "without"
+        rows.append([title, Cell(loss, ".3f"), Cell(metrics["exact_match"], ".2f"), Cell(metrics["bleu"], ".1f")])
+    return {"look_ahead": Table(["look-ahead mask", "training loss", "exact match", "BLEU"], rows)}, numbers
+
+
+def _depth(lab: Lab) -> Found:
+    """The validation loss of encoders of several depths after the same short training; nan where it diverged."""
+    losses: dict[str, list[float]] = {name: [] for name in VARIANTS}
+    depths = DEPTHS[:1] if lab.quick else DEPTHS
+    for depth in depths:
+        for name, changes in VARIANTS.items():
+            recipe = reverse_recipe(NARROW | {"encoder_layers": depth} | changes, 200, 3e-3, warmup=60)
+            try:
+                run = lab.train(f"depth-{depth}-{name.replace(', ', '-').replace(' ', '-')}", recipe)
+                losses[name].append(last_loss(run, "validation"))
+            except RegardError as error:
+                if "NaN or infinite" not in str(error):
+                    raise
+                losses[name].append(math.nan)
+    x, ticks = [float(depth) for depth in depths], [(float(depth), str(depth)) for depth in depths]
+    lines = [Series(name, x, values) for name, values in losses.items()]
+    curves = Curves(lines, "encoder layers", "validation loss after 200 steps", from_zero=True, x_ticks=ticks)
+    rows: list[list[Value]] = [
+        [name, *("∞" if math.isnan(loss) else Cell(loss, ".2f") for loss in values)] for name, values in losses.items()
+    ]
+    table = Table(["encoder layers", *map(str, depths)], rows)
+    without_norm = losses["without norm"]
+    return {"depth": curves, "depth_table": table}, {
+        "deep_whole": losses["whole, norm first"][-1], "deep_post": losses["whole, norm last"][-1],
+        "deep_without_residual": losses["without residual"][-1], "diverged": math.isnan(without_norm[-1]),
+        "deep_without_norm": 0.0 if math.isnan(without_norm[-1]) else without_norm[-1],
+        "shallow_without_norm": without_norm[0], "shallow_whole": losses["whole, norm first"][0],
+        "chance": math.log(11),
+    }  # fmt: skip
+
+
+def _normed() -> Found:
+    """How much the normalised states of one sentence change with the sentences beside it: BatchNorm and LayerNorm."""
+    torch.manual_seed(1)
+    width, own = 32, 4
+    mine_LD = torch.randn(own, width)
+    layer, shares = nn.LayerNorm(width).requires_grad_(False), (0.0, 0.25, 0.5, 0.75)
+    changed: dict[str, list[float]] = {"BatchNorm": [], "LayerNorm": []}
+    alone = {"BatchNorm": _batch_norm(mine_LD[None])[0], "LayerNorm": layer(mine_LD)}
+    for share in shares:  # seven longer sentences; of my row and theirs, this share is padding
+        length = round(own / (1 - share))
+        batch_BLD = torch.zeros(8, length, width)
+        batch_BLD[1:] = 2 * torch.randn(7, length, width) + 1
+        batch_BLD[0, :own] = mine_LD
+        for name, normed in (("BatchNorm", _batch_norm(batch_BLD)[0, :own]), ("LayerNorm", layer(batch_BLD)[0, :own])):
+            changed[name].append(float((normed - alone[name]).abs().mean()))
+    rows: list[list[Value]] = [
+        [f"{share:.0%}", *(Cell(values[n], ".3f") for values in changed.values())] for n, share in enumerate(shares)
+    ]
+    return {"norms": Table(["padding in its row", *changed], rows)}, {
+        "batch_norm_change": max(changed["BatchNorm"]), "layer_norm_change": max(changed["LayerNorm"]),
+    }  # fmt: skip
+
+
+def _batch_norm(x_BLD: Tensor) -> Tensor:
+    """Over sentences and positions, padding included, as nn.BatchNorm1d in training."""
+    normed_BDL: Tensor = nn.BatchNorm1d(x_BLD.shape[-1])(x_BLD.transpose(1, 2))
+    return normed_BDL.transpose(1, 2).detach()
+
+
+def _times(lab: Lab) -> Found:
+    """Seconds of a training step of an LSTM and of a Transformer of like size, for 16 sentences of each length."""
+    configs = {
+        "LSTM": RNNConfig(cell="lstm", embedding=128, hidden=128, layers=2),
+        "Transformer": TransformerConfig(width=128, heads=4, encoder_layers=2, decoder_layers=2, feed_forward=256),
+    }
+    lengths = LENGTHS[:2] if lab.quick else LENGTHS
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    series, rows, numbers = list[Series](), list[list[Value]](), dict[str, Number]()
+    for device in devices:
+        taken = {name: [_step_seconds(build_model(config, 100, 100).to(device), length) for length in lengths]
+                 for name, config in configs.items()}  # fmt: skip
+        ratios = [taken["LSTM"][n] / taken["Transformer"][n] for n in range(len(lengths))]
+        x = [math.log2(length) for length in lengths]
+        series += [Series(f"{name}, {device}", x, [1000 * s for s in values]) for name, values in taken.items()]
+        rows += [[device, length, *(Cell(1000 * taken[name][n], ".1f") for name in configs), Cell(ratios[n], ".2f")]
+                 for n, length in enumerate(lengths)]  # fmt: skip
+        numbers |= {f"short_ratio_{device}": ratios[0], f"long_ratio_{device}": ratios[-1]}
+    curves = Curves(series, "length in tokens", "milliseconds of a step", from_zero=True,
+                    x_ticks=[(math.log2(length), str(length)) for length in lengths])  # fmt: skip
+    table = Table(["device", "length", "LSTM, ms", "Transformer, ms", "LSTM / Transformer"], rows)
+    return {"times": curves, "times_table": table}, {"cuda": "cuda" in devices, **numbers}
+
+
+def _step_seconds(model: nn.Module, length: int) -> float:
+    """The least of five forward and backward passes: the one that other programs disturbed least."""
+    device = next(model.parameters()).device
+    side = _tokens(torch.randint(4, 100, (16, length)).tolist()).to(device)
+    objective, batch, seconds = TokenCrossEntropy(model), Batch(side, side), []  # type: ignore[arg-type]
+    for _ in range(6):
+        started = time.perf_counter()
+        objective(batch)[0].backward()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - started)
+    return min(seconds[1:])
