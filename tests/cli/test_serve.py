@@ -153,6 +153,19 @@ def test_other_tasks(tmp_path: Path) -> None:
         [expected] = runs["shapes"].predict(str(tmp_path / "red.png"))
         assert {**found, "input": ""} == {**expected.to_json(), "input": ""}
         assert client.post("/runs/shapes/explain", json={"input": held}).status_code == 200
+        found = client.post("/runs/shapes/search", json={"input": held, "beam": 2, "reference": "a red circle"}).json()
+        assert len(found["inputs"][0]["ranking"]) == 2
+        assert found["reference"]["outcome"]["kind"] in ("fell", "finished", "left")
+        for name, one, views in (
+            ("shapes", held, ["alignment"]),
+            ("bert", "the cat", ["encoder"]),
+            ("stories", "Mary went to the garden. Where is Mary?", ["hops"]),
+        ):
+            found = client.post(f"/runs/{name}/steps", json={"input": one}).json()
+            assert found["views"] == views
+            assert sum(found["weights"]) == pytest.approx(1)
+            assert found["code"][-1]["text"].startswith("def ")
+        assert client.post("/runs/bert/search", json={"input": "the cat"}).status_code == 422
         for path in (str(tmp_path / "red.png"), {"image": str(tmp_path / "red.png")}):
             refused = client.post("/runs/shapes/predict", json={"inputs": [path]})
             assert (refused.status_code, refused.json()["error"]) == (

@@ -92,6 +92,9 @@ def test_runs_are_loaded_when_they_are_asked_for(root: Path, runs: Runs, client:
     best.write_text(best.read_text())  # as a training does that goes on
     assert client.post("/runs/run-1/predict", json={"inputs": ["a b"]}).status_code == 200
     assert runs.served["run-1"] is not before
+    shutil.rmtree(root / "run-1")
+    assert "run-1" not in [run["name"] for run in client.get("/trainings").json()]
+    assert client.post("/runs/run-1/predict", json={"inputs": ["a b"]}).status_code == 404
 
 
 def test_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

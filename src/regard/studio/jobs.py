@@ -34,7 +34,7 @@ from regard.runs.examples import Progress
 from regard.studio.served import Body, Served, event, told
 from regard.views.report import Result, plain
 
-WAITING, KEPT, SECONDS, PAUSE = 8, 32, 1800.0, 0.2
+WAITING, KEPT, SECONDS, PAUSE = 8, 12, 1800.0, 0.2
 """Jobs that may wait; finished ones that are kept; seconds that one may take; seconds between two events of one."""
 PLAIN = re.compile(r"[\w][\w .()-]{0,99}")
 """Names of files that are sent: no folders, nothing hidden."""

@@ -34,6 +34,7 @@ class Runs:
         """Those whose training the page has started, wherever the others are."""
         self.served = {name: Served(name, run, settings) for name, run in (loaded or {}).items()}
         """Those in memory."""
+        self._given = list(self.served)
         self._stamps: dict[str, int] = {}
         self._opened: dict[str, tuple[Run, int]] = {}
         """With the times of their recipes: reading one takes 20 ms, and pages list all runs again and again."""
@@ -44,7 +45,7 @@ class Runs:
         return {**self.folders(), **started}
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self.served, **self.all_folders()})
+        return iter(dict.fromkeys([*self._given, *self.all_folders()]))
 
     def __getitem__(self, name: str) -> Served:
         """A run, loaded anew where its best checkpoint is another since."""

@@ -207,7 +207,7 @@ def training_routes(api: FastAPI, trainings: Trainings, known: Callable[[str], s
             try:
                 summary = runs.summary(name) if name in runs else {"name": name}
                 listed.append({**summary, **trainings.progress(name, FEW)})
-            except RegardError as error:
+            except (RegardError, OSError) as error:
                 listed.append({"name": name, "error": str(error)})
         return listed
 

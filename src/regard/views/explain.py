@@ -26,9 +26,10 @@ from regard.tasks.masked_language_modeling import GAP, with_gaps
 from regard.tasks.task import Given, Inputs, Task, encode_each, encode_target, not_longer, readable, without_faults
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer
-from regard.views.explanation import Explanation, Options, Story, View
+from regard.views.explanation import Explanation, Options, View
 from regard.views.leave_one_out import leave_one_out
 from regard.views.recording import Pieces, Predicted, Step, module_calls, positions_of, record, roll_out, steps_of
+from regard.views.story import Story
 
 MASK_PADDING = 3
 """Padding tokens for a view of the masks, which otherwise would have nothing to hide."""

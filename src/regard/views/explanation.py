@@ -11,7 +11,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-from rich.cells import cell_len
 from torch import Tensor, nn
 
 from regard.data.batches import AnyBatch, StoryBatch
@@ -19,7 +18,6 @@ from regard.data.images import Picture
 from regard.errors import DecodeError
 from regard.layers.attention import recording
 from regard.models.memory_network import MemoryNetwork
-from regard.tasks.story_answering import facts_found
 from regard.views.labels import label, shorten
 from regard.views.leave_one_out import Occlusion
 from regard.views.recording import NAMES, Attention, Kind, Pieces, Step
@@ -37,7 +35,7 @@ from regard.views.report import (
     json_parts,
     muted,
 )
-from regard.views.terminal import SHADES
+from regard.views.story import Story
 from regard.views.worked import Worked, mixed, replaced, work_out, work_out_hop, work_out_mix
 
 View = Literal[
@@ -60,8 +58,6 @@ WIDEST = 128
 """Dimensions of the position encodings that are drawn."""
 LIKELIEST = 10
 """Labels whose probabilities are shown."""
-FACT = "•"
-"""Marks a supporting fact of a story."""
 
 
 @dataclass(frozen=True)
@@ -456,81 +452,3 @@ def _number(option: str, choice: Choice | None, count: int, default: int = 1, al
         hint = f"allowed: {f'1 to {count}' if count > 1 else '1'}{also}"
         raise DecodeError(f"there is no {option.strip('-')} {number}", where=option, hint=hint)
     return int(number or 0)
-
-
-@dataclass(frozen=True, eq=False)
-class Story:
-    """A question about a story, how much each hop looked at each sentence, and whether that is where the answer is."""
-
-    sentences: tuple[str, ...]
-    """Those in the memory, the oldest first."""
-    numbers: tuple[int, ...]
-    """What the user calls each of them."""
-    forgotten: int
-    """How many came before them."""
-    question: str
-    asked: int
-    """Which of the `questions` of the input this is, from 1."""
-    questions: int
-    weights_NS: Numbers
-    """What is missing to 1, a hop looked at empty memories."""
-    answer: str | None
-    """The right answer, where it was given."""
-    facts: tuple[int, ...] | None
-    """The indices of the sentences that the answer rests on, where they were given."""
-
-    @property
-    def looked(self) -> list[int]:
-        """The index of the sentence at which each hop looked most."""
-        return [int(place) for place in self.weights_NS.argmax(axis=1)]
-
-    @property
-    def nothing(self) -> list[float]:
-        """How much each hop looked at empty memories."""
-        return [max(0.0, float(1 - weights.sum())) for weights in self.weights_NS]
-
-    def to_json(self) -> dict[str, Any]:
-        names = ("sentences", "numbers", "forgotten", "question", "asked", "questions")
-        return {name: getattr(self, name) for name in names} | {
-            "hops": self.weights_NS.tolist(),
-            "nothing": self.nothing,
-            "looked": [self.numbers[place] for place in self.looked],
-            "answer": self.answer,
-            "facts": None if self.facts is None else [self.numbers[fact] for fact in self.facts],
-            "facts_found": facts_found(self.looked, self.facts) if self.facts else None,
-        }
-
-    def report(self, title: str, answered: Step) -> Report:
-        """The weights as a table and as a map: a row for each sentence, a column for each hop."""
-        marks = [FACT if place in (self.facts or ()) else " " for place in range(len(self.sentences))]
-        lines = zip(self.numbers, marks, self.sentences, strict=True)
-        rows = [*(f"{number:3}{mark} {text}" for number, mark, text in lines), "     (nothing)"]
-        hops = [f"hop {hop}" for hop in range(1, len(self.weights_NS) + 1)]
-        values = np.concatenate([self.weights_NS, np.array(self.nothing)[:, None]], axis=1).T
-        shaded = [[f"{weight:.3f} {SHADES[round(weight * (len(SHADES) - 1))]}" for weight in row] for row in values]
-        table = [[row, *weights] for row, weights in zip(rows, shaded, strict=True)]
-        notes = [f"{FACT} marks a supporting fact."] if self.facts else []
-        heat_map = HeatMap(rows, hops, values, title, label_width=min(60, max(map(cell_len, rows))))
-        looked = [Table([title, *hops], table, notes=notes), HeatMaps([heat_map])]
-        answers = Table(["answer", "probability"], [[token, f"{p:.3f}"] for token, p in answered.candidates])
-        forgotten = f"{self.forgotten:,} earlier sentences are forgotten: the memory holds {len(self.sentences)}."
-        sections = [
-            Section("Where each hop looked", looked, in_terminal=1),
-            Section("The likeliest answers", [answers]),
-        ]
-        return Report(title, sections, forgotten if self.forgotten else "", [self.conclusion()])
-
-    def conclusion(self) -> str:
-        """Where the hops looked most, and whether these are the supporting facts."""
-        most = []
-        for hop, (place, nothing) in enumerate(zip(self.looked, self.nothing, strict=True), 1):
-            sentence = f"sentence {self.numbers[place]}"
-            empty = nothing > self.weights_NS[hop - 1, place]
-            where = f"nothing ({nothing:.3f}), then at {sentence}" if empty else sentence
-            most.append(f"hop {hop} looked most at {where}")
-        if not self.facts:
-            return f"{'; '.join(most)}. The supporting facts are not known."
-        named = ", ".join(str(self.numbers[fact]) for fact in sorted(self.facts))
-        share = facts_found(self.looked, self.facts)
-        agrees = {1.0: "it agrees with", 0.0: "it does not agree with"}.get(share, "it agrees in part with")
-        return f"{'; '.join(most)}: {agrees} the supporting facts ({named})."
