@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
-from rich.console import Console
-from rich.tree import Tree as Branches
 
 from regard.api import Run, compare, diagnose, predict
 from regard.course.lab import Findings, Lab, Number, reverse_recipe, shipped_on
 from regard.views.diagnose import Diagnosis
-from regard.views.labels import label
-from regard.views.report import Cell, Curves, Part, Prose, Series, Table, Value
+from regard.views.report import Cell, Curves, Part, Series, Table, Value
+from regard.views.search_record import ranking, search_tree
 
 ALPHAS = (0.0, 0.5, 1.0, 1.5)
 BEAMS = (1, 2, 3, 5, 10, 20)
@@ -73,32 +69,7 @@ def _tree(run: Run, greedy: Diagnosis, beam: Diagnosis) -> tuple[dict[str, Part]
         "source": one.scored.source, "greedy_output": one.output, "beam_output": other.output,
         "greedy_log_p": one.written.score, "beam_log_p": other.written.score,
     }  # fmt: skip
-    return {"tree": Prose(f"```text\n{drawn_tree(search)}```")}, numbers
-
-
-def drawn_tree(search: dict[str, Any]) -> str:
-    """The record of one search (docs/search-record.md) as lines; × marks a pruned branch, ★ the winner."""
-    whole = Branches(" ".join(map(_word, search["source"])))
-    branches, winner = {0: whole}, search["ranking"][0]["id"]
-    final = {output["id"]: output["objective"] for output in search["ranking"]}
-    for step in search["steps"]:
-        kept = [one for one in step["candidates"] if one["fate"] in ("kept", "finished")]
-        pruned = [one for one in step["candidates"] if one["fate"] == "pruned" and one["parent"] in branches]
-        for one in [*kept, *pruned[: len(kept)]]:
-            mark = "×" if one["id"] is None else "★" if one["id"] == winner else ""
-            ranked = f"  log P / length {final[one['id']]:.2f}" if one["id"] in final else ""
-            text = f"{_word(one['token'])}  {one['total']:.2f} {mark}{ranked}"
-            branch = branches[one["parent"]].add(text.rstrip())
-            if one["id"] is not None:
-                branches[one["id"]] = branch
-    console = Console(file=io.StringIO(), width=120, color_system=None)
-    console.print(whole)
-    lines = str(console.file.getvalue()).splitlines()  # type: ignore[attr-defined]
-    return "".join(f"{line.rstrip()}\n" for line in lines)
-
-
-def _word(token: str) -> str:
-    return label(token).removeprefix("▁")
+    return {"tree": search_tree(search), "ranking": ranking(search)}, numbers
 
 
 def _ratio(diagnosis: Diagnosis) -> float:

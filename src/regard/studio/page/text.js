@@ -131,6 +131,8 @@ export const TEXTS = {
   column_label: { en: "True", ko: "실제" },
   column_output: { en: "Predicted", ko: "예측" },
   column_error: { en: "Error", ko: "오차" },
+  column_context: { en: "Text", ko: "지문" },
+  column_f1: { en: "F1", ko: "F1" },
   column_expected: { en: "Expected", ko: "기대한 답" },
   compare_few: { en: "There are no two runs of one task", ko: "같은 태스크의 실행이 둘 이상 없습니다" },
   compare_few_hint: { en: "Train another one, or choose another task.", ko: "하나를 더 학습하거나 다른 태스크를 고르십시오." },
