@@ -139,4 +139,5 @@ def test_the_command_lists_runs_once_and_refuses(tmp_path: Path, monkeypatch: py
     assert "numbers mean nothing" in again.out
     assert "there is no chapter '33'" in fail("course", "33")[0]
     assert "--lang" in fail("course", "--lang", "de")[0]
+    assert "there is no such folder" in fail("course", "3", "--full", "nowhere")[0]
     assert "the file exists already" in fail("course", "3", "--out", "course/3.html")[0]
