@@ -70,6 +70,11 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "and norms": lambda n: n["diverged"] or n["deep_without_norm"] > n["deep_whole"] + 0.3,
         "LayerNorm does not mix sentences": lambda n: n["layer_norm_change"] < 1e-6 < 0.1 < n["batch_norm_change"],
     },
+    "memory": {
+        "one sentence needs one hop": lambda n: n["where_1"] > 0.85,
+        "two need several": lambda n: n["things_3"] > n["things_1"] + 0.15,
+        "hops read the facts": lambda n: n["last_hop"] > 0.4,
+    },
 }
 
 
