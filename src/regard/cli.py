@@ -330,13 +330,16 @@ def predict(
         elif reads and not whole:
             answer_lines(_loaded(opened, checkpoint, device, search), answers, told, skip_bad=skip_bad)
         else:
-            shown = str(record) == "-"
-            options = dict[str, Any](
-                story=story, prefixes=prefixes, record=shown or record or False, **source, **search
-            )
-            found = regard.predict(opened, given, progress=partial(move, "writing"), each=answers.show, **options)
-            if shown and found.record is not None:
-                show_report(found.record, None, as_json=False)
+            moved, told_of = partial(move, "writing"), {"story": story, "prefixes": prefixes}
+            _predict(opened, given, record, progress=moved, each=answers.show, **told_of, **source, **search)
+
+
+def _predict(run: Run, given: list[FileInput] | None, record: Path | None, **options: Any) -> None:
+    """Write predictions as they come, and show the search where it is asked for with -."""
+    shown = str(record) == "-"
+    found = regard.predict(run, given, record=shown or record or False, **options)
+    if shown and found.record is not None:
+        show_report(found.record, None, as_json=False)
 
 
 def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:

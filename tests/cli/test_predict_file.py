@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ import pytest
 
 import regard
 from command_line import fail, succeed, write
-from regard import api
+from regard import api, studio
 from regard.data.parallel import in_order, over_cluster
 from regard.errors import CheckpointError, DecodeError, RegardError
 from regard.text.files import GrowingFile
@@ -230,6 +231,25 @@ def test_a_cluster_evaluates(tiny_run: Path, cluster: Any, monkeypatch: pytest.M
 def test_a_cluster_predicts(tiny_run: Path, big: Path, tmp_path: Path, cluster: Any) -> None:
     here = written(tiny_run, big, tmp_path / "here.jsonl", workers=1)
     assert written(tiny_run, big, tmp_path / "there.jsonl", engine="ray") == here
+
+
+def test_a_cluster_serves(tiny_run: Path, cluster: Any) -> None:
+    """The same routes and answers as `regard serve`."""
+    serve, httpx = pytest.importorskip("ray.serve"), pytest.importorskip("httpx2")
+    with pytest.raises(CheckpointError, match="nowhere: there is no such run folder"):
+        studio.deployment("nowhere")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    serve.start(http_options={"port": int(address.rpartition(":")[2])})
+    serve.run(studio.deployment(tiny_run, device="cpu").bind(), name="tiny")
+    try:
+        found = httpx.post(f"{address}/predict", json={"inputs": ["a b c", "b c"]}, timeout=60)
+        assert found.json()["predictions"] == [one.to_json() for one in regard.predict(tiny_run, ["a b c", "b c"])]
+        refused = httpx.post(f"{address}/predict", json={"inputs": [""]}, timeout=60)
+        assert refused.status_code == 422
+        assert refused.json()["error"] == "input 1: the text is empty (give at least one word)"
+    finally:
+        serve.shutdown()
 
 
 def test_a_lost_node_costs_nothing(cluster: Any) -> None:

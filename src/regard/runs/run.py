@@ -147,8 +147,10 @@ class Run:
     def _warn_of_edits(self, recipe: AnyRecipe) -> None:
         """Values that no longer are what the last checkpoint was trained with; those that its weights depend on are
         refused (`check_meaning`)."""
+        if (last := self.pointer("last")) is None:
+            return
         with suppress(RegardError):
-            there, here = leaves(load_facts(self.checkpoint("last")).get("recipe", {})), leaves(_as_json(recipe))
+            there, here = leaves(load_facts(last).get("recipe", {})), leaves(_as_json(recipe))
             edited = sorted(name for name in there.keys() & here.keys() if here[name] != there[name])
             edited = [name for name in edited if name.removeprefix("training.") not in CHANGEABLE]
             if edited := [name for name in edited if name.partition(".")[0] not in MEANING]:

@@ -411,10 +411,6 @@ class Task:
     def _given(self, value: object, place: str) -> FileInput:
         if isinstance(value, FileInput):
             return value
-        what, hint = (
-            f"{short(repr(value))} is no text",
-            "give a text, a dict with the run's columns, or a tuple of texts",
-        )
         if isinstance(value, str):
             typed = self.typed_input(value, place)
             return typed if typed.text is not value else typed._replace(text=Parts(value))
@@ -426,7 +422,9 @@ class Task:
             if self.reads_several or len(value) == 1:
                 return FileInput(Parts(*value), place)
             what, hint = f"one text is expected, not {len(value)}", "several inputs are a list"
-        return FileInput(str(value), place, Problem(place, what, hint))
+            return FileInput(str(value), place, Problem(place, what, hint))
+        hint = "give a text, a dict with the run's columns, or a tuple of texts"
+        return FileInput(str(value), place, Problem(place, f"{short(repr(value))} is no text", hint))
 
     def object_input(self, text: str, place: str) -> FileInput | None:
         """A JSON object as a row of a .jsonl file with the task's columns; None where the text is no object."""

@@ -23,7 +23,7 @@ from regard.models.headed import LayerMix
 from regard.recipes.recipe import with_search
 from regard.runs import Run
 from regard.tasks.masked_language_modeling import GAP, with_gaps
-from regard.tasks.task import Given, Inputs, encode_each, encode_target, not_longer, readable, without_faults
+from regard.tasks.task import Given, Inputs, Task, encode_each, encode_target, not_longer, readable, without_faults
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer
 from regard.views.explanation import Explanation, Options, View
@@ -56,19 +56,10 @@ def explain(
     word. `padding` adds so many `<pad>` to both texts, as a longer neighbour in a batch would. `question` is the
     number, from 1, of one of several about a story (default: the last), whose lines may be given one by one.
     """
-    if padding is not None and padding < 0:
-        raise DecodeError(f"{padding} padding tokens are not possible", where="--padding", hint="0 or more")
-    if target is not None and beam is not None:
-        raise DecodeError("with --target there is no search", where="--beam", hint="leave it out")
     run = Run.open(run)
     run = run.under(with_search(run.recipe, None, None, None, overrides))
     task, config = run.task, run.recipe.model
-    if question is not None and not task.reads_stories:
-        what = f"a run of {task.name} reads no story"
-        raise DecodeError(what, where="--question", hint="runs of story_answering do")
-    for option, value in {"--target": target, "--beam": beam}.items():
-        if value is not None and (task.writes is None or not config.generates):
-            raise DecodeError(f"a run of the task {task.name} writes no text", where=option, hint="leave it out")
+    _check_options(task, target, beam, padding, question)
     given = without_faults(task.given_inputs(text))
     model = run.load_model(checkpoint, device)
     if task.reads_stories:
@@ -96,6 +87,19 @@ def explain(
         occlusion=occlusion,
         options=Options(view),
     )
+
+
+def _check_options(task: Task, target: str | None, beam: int | None, padding: int | None, question: int | None) -> None:
+    if padding is not None and padding < 0:
+        raise DecodeError(f"{padding} padding tokens are not possible", where="--padding", hint="0 or more")
+    if target is not None and beam is not None:
+        raise DecodeError("with --target there is no search", where="--beam", hint="leave it out")
+    if question is not None and not task.reads_stories:
+        what = f"a run of {task.name} reads no story"
+        raise DecodeError(what, where="--question", hint="runs of story_answering do")
+    for option, value in {"--target": target, "--beam": beam}.items():
+        if value is not None and (task.writes is None or not task.recipe.model.generates):
+            raise DecodeError(f"a run of the task {task.name} writes no text", where=option, hint="leave it out")
 
 
 def _follow(run: Run, model: Any, reading: Explanation, predicted: Predicted) -> Callable[[Tensor], tuple[Step, ...]]:

@@ -58,8 +58,9 @@ export async function render(root, params) {
       const { open, candidates } = record.steps[step - 1], of = fate => candidates.filter(one => one.fate === fate).length;
       told.textContent = t("beam_step", { step, last, open, kept: of("kept"), finished: of("finished"), pruned: of("pruned") });
       keep({ step: step < last ? step : "" });
-      const shown = groups.filter(group => Number(group.dataset.depth) === step), map = figure.querySelector(".map");
-      if (shown.length && step < last) map.scrollLeft = Math.max(0, shown[0].getBBox().x + 260 - map.clientWidth);
+      const map = figure.querySelector(".map"), at = groups.filter(group => Number(group.dataset.depth) === (step < last ? step : 1));
+      const seen = (at.find(group => group.matches(".good, .marked")) || at[0]).querySelector("text").getBBox(); // keep it in sight
+      map.scrollTo(Math.max(0, seen.x + 260 - map.clientWidth), Math.max(0, seen.y - map.clientHeight / 2));
     }
     function play() {
       clearInterval(playing);
@@ -88,7 +89,8 @@ function outcome({ outcome: { kind, step, token, rank, slots }, score, objective
 // Side by side: by log P alone, and by the objective, which also counts the length.
 function rankings(record, reference) {
   const given = record.ranking.map(one => ({ ...one, mark: false }));
-  const all = reference ? [...given, { output: t("reference"), score: reference.score, objective: reference.objective, tokens: reference.tokens, mark: true }] : given;
+  const other = reference && !given.some(one => one.tokens.join(" ") === reference.tokens.join(" "));
+  const all = other ? [...given, { output: t("reference"), score: reference.score, objective: reference.objective, tokens: reference.tokens, mark: true }] : given;
   const winner = given[0], columns = [{ name: t("rank"), numeric: true }, { name: t("output") }, { name: t("tokens"), numeric: true }];
   const ranked = (key, name, title) => h("section", {}, h("h3", {}, title), table([...columns, { name, numeric: true }],
     [...all].sort((one, other) => other[key] - one[key]).map((one, n) => [{ text: String(n + 1) },

@@ -8,7 +8,7 @@ import { job, reportOf, table } from "../reports.js";
 import { t } from "../text.js";
 
 const MOST = 500; // rows that are drawn at once
-const COLUMNS = ["input", "label", "output", "error", "expected"];
+const COLUMNS = ["input", "context", "label", "expected", "output", "error", "f1"]; // of predictions, where they have them
 
 export async function render(root, params) {
   const run = await chooseRun(root, params);
@@ -83,13 +83,14 @@ export async function render(root, params) {
   function listed(predictions, { label, predicted }) {
     const cellChosen = label !== undefined && predicted !== undefined, known = predictions.some(one => "right" in one);
     const rows = predictions.filter(one => !cellChosen || (String(one.label) === label && String(one.output) === predicted));
-    const names = [...new Set(rows.flatMap(one => Object.keys(one)))].filter(name => !["right", "where", "probabilities"].includes(name) && rows.every(one => typeof one[name] !== "object"));
-    const lists = [...new Set(rows.flatMap(one => Object.keys(one)))].filter(name => !["right", "where", "probabilities"].includes(name) && !names.includes(name));
-    const columns = [...[...names, ...lists].map(name => ({ name: COLUMNS.includes(name) ? t(`column_${name}`) : name, numeric: rows.every(one => typeof one[name] === "number") })), { name: t("probability"), numeric: true }, { name: "" }];
-    const shown = value => typeof value === "number" ? String(Number(value.toPrecision(4))) : typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? "–");
-    const cells = one => [...[...names, ...lists].map(name => ({ text: shown(one[name]), value: typeof one[name] === "number" ? one[name] : undefined, tone: name === "output" && known ? one.right ? "good" : "bad" : "" })),
-      { text: one.probabilities ? one.probabilities[one.output]?.toFixed(3) ?? "–" : "–", value: one.probabilities?.[one.output] ?? 0 },
-      { text: "", element: one.input === undefined ? "" : h("span", { class: "links" }, h("a", { href: address("look", { run: run.name, text: one.input }) }, t("view_look")), h("a", { href: address("steps", { run: run.name, text: one.input }) }, t("view_steps"))) }];
+    const names = COLUMNS.filter(name => rows.some(one => one[name] !== undefined)), likely = rows.some(one => one.probabilities);
+    const columns = [...names.map(name => ({ name: t(`column_${name}`), numeric: rows.every(one => typeof one[name] === "number") })),
+      likely && { name: t("probability"), numeric: true }, { name: "" }].filter(Boolean);
+    const shown = value => typeof value === "number" ? String(Number(value.toPrecision(4))) : Array.isArray(value) ? value.join(" / ") : String(value ?? "–");
+    const links = text => h("span", { class: "links" }, ["look", "steps"].map(view => h("a", { href: address(view, { run: run.name, text }) }, view === "look" ? t("view_look") : t("view_steps"))));
+    const cells = one => [...names.map(name => ({ text: shown(one[name]), value: typeof one[name] === "number" ? one[name] : undefined, tone: name === "output" && known ? one.right ? "good" : "bad" : "" })),
+      likely && { text: one.probabilities[one.output]?.toFixed(3) ?? "–", value: one.probabilities[one.output] ?? 0 },
+      { text: "", element: links([one.input, one.context].filter(Boolean).join("\t")) }].filter(Boolean);
     const kinds = known && !cellChosen ? [["errors", t("verdict_errors")], ["right", t("verdict_right")], ["all", t("all")]] : [["all", t("all")]];
     const fits = (one, kind) => kind === "all" || one.right === (kind === "right");
     const title = cellChosen ? t("cell_title", { label, predicted }) : t("every_example");

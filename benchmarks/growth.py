@@ -1,0 +1,110 @@
+"""How cost grows: tokens per second of a Transformer base against the size of everything, as one plot.
+
+    python benchmarks/growth.py [--out growth.svg] [--preset base] [--repeats 3]
+
+Training against tokens a batch, length of sentences and vocabulary; decoding against beam and rows. One thing changes
+at a time. On a GPU steps are captured as CUDA graphs in bf16, as a short `regard train` runs them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import speed
+import torch
+
+from regard.models import build_model
+from regard.models.transformer import TransformerConfig
+from regard.objectives.cross_entropy import TokenCrossEntropy
+from regard.search.config import SearchConfig
+from regard.search.decode import search
+
+
+def pairs_of(length: int, tokens: int, count: int) -> speed.Sentences:
+    """Pairs of sentences that all have this length."""
+    lengths = torch.full((count * tokens // length,), length)
+
+    def make(rows: speed.Rows, generator: torch.Generator) -> speed.Batch:
+        target = speed.ids(lengths[rows] + 1, generator, begins=True)
+        return speed.Batch(speed.ids(lengths[rows], generator), target, tokens=int(lengths[rows].sum()))
+
+    return speed.Sentences(make, speed.Lengths(lengths, lengths), tokens, count)
+
+
+def measured(job: speed.Job, tokens: int, device: str, repeats: int) -> float:
+    """Tokens per second, after two runs to warm up."""
+    for _ in range(2):
+        job()
+    return tokens / statistics.median(speed.clock(job, device) for _ in range(repeats))
+
+
+def training(config: TransformerConfig, data: speed.Sentences, device: str, repeats: int) -> float:
+    objective = TokenCrossEntropy(build_model(config, speed.VOCABULARY, speed.VOCABULARY), smoothing=0.1)
+    if device == "cuda":
+        return measured(*speed.captured(objective, data.filled(device), device), device, repeats)
+    return measured(*speed.eager(objective, data.bucketed(device), device), device, repeats)
+
+
+def decoding(config: TransformerConfig, rows: int, beam: int, device: str, repeats: int) -> float:
+    dtype, length = torch.bfloat16 if device == "cuda" else torch.float32, 32
+    model = build_model(config, speed.VOCABULARY, speed.VOCABULARY).to(device, dtype).eval()
+    generator = torch.Generator().manual_seed(1)
+    source = speed.ids(speed.drawn(rows, generator), generator).to(device)
+    settings = SearchConfig(beam=beam, min_length=length, max_length=length)
+    return measured(lambda: search(model, source, settings), rows * length, device, repeats)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("growth.svg"))
+    parser.add_argument("--preset", default="base")
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    config, repeats = TransformerConfig(preset=options.preset, tie="all"), options.repeats
+    usual, count = (24_576, 4) if device == "cuda" else (2_048, 2)
+
+    def with_vocabulary(size: int) -> float:
+        speed.VOCABULARY, before = size, speed.VOCABULARY
+        try:
+            return training(config, speed.pairs(usual, count), device, repeats)
+        finally:
+            speed.VOCABULARY = before
+
+    panels: dict[str, tuple[Sequence[int], Callable[[int], float]]] = {
+        "tokens a batch": (
+            [usual * 2**n // 16 for n in range(6)],
+            lambda tokens: training(config, speed.pairs(tokens, count), device, repeats),
+        ),
+        "length of the sentences": (
+            [8, 16, 32, 64, 128, 256, 512],
+            lambda length: training(config, pairs_of(length, usual, count), device, repeats),
+        ),
+        "vocabulary": ([4_000, 8_000, 16_000, 32_000, 64_000], with_vocabulary),
+        "beam, 64 sentences": (
+            [1, 2, 4, 8, 16],
+            lambda beam: decoding(config, 64 if device == "cuda" else 8, beam, device, repeats),
+        ),
+        "sentences at once, greedy": (
+            [1, 4, 16, 64, 256] if device == "cuda" else [1, 4, 16],
+            lambda rows: decoding(config, rows, 1, device, repeats),
+        ),
+    }
+    figure, axes = plt.subplots(1, len(panels), figsize=(15, 3), constrained_layout=True)
+    for (title, (sizes, speed_at)), axis in zip(panels.items(), axes, strict=True):
+        found = [speed_at(size) for size in sizes]
+        print(f"| {title} | " + " | ".join(f"{size:,}: {f:,.0f}" for size, f in zip(sizes, found, strict=True)) + " |")
+        axis.loglog(sizes, found, marker="o")
+        axis.set(
+            xlabel=title, title="training" if axis in axes[:3] else "decoding", ylim=(min(found) / 3, max(found) * 3)
+        )
+    axes[0].set_ylabel("tokens per second")
+    figure.savefig(options.out)
+
+
+if __name__ == "__main__":
+    main()
