@@ -318,21 +318,14 @@ def serve(
     try:
         listening = socket.create_server((settings.host, settings.port), family=family)
     except OSError as error:
-        what, hint = (
-            f"nothing can listen on port {settings.port}: {os.strerror(error.errno or 0)}",
-            "0 takes a free one",
-        )
-        raise RegardError(what, where="--port", hint=hint) from None
+        what = f"nothing can listen on port {settings.port}: {os.strerror(error.errno or 0)}"
+        raise RegardError(what, where="--port", hint="0 takes a free one") from None
     with listening:
         signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again when it has finished
         address = f"http://{settings.host}:{listening.getsockname()[1]}"
         names = [*runs]
-        print(
-            f"studio of {len(names)} run{'s'[: len(names) != 1]}" if root else f"serving {', '.join(names)}",
-            "on",
-            address,
-            flush=True,
-        )
+        what = f"studio of {len(names)} run{'s'[: len(names) != 1]}" if root else f"serving {', '.join(names)}"
+        print(f"{what} on {address}", flush=True)
         if browse:
             webbrowser.open(f"{address}/" + (f"#/runs?token={settings.token}" if settings.token else ""))
         with suppress(KeyboardInterrupt):
