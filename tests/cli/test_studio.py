@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,10 @@ def test_runs_are_loaded_when_they_are_asked_for(root: Path, runs: Runs, client:
 def test_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "there is no such run folder" in fail("studio", "none", "--no-browser")[0]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        [message] = fail("studio", "--no-browser", "--port", port)[-1:]
+    assert message == f"--port: nothing can listen on port {port}: Address already in use (0 takes a free one)"
     runs = Runs(Settings(), folders=lambda: _run_folders(Path("runs")))
     with TestClient(app(runs, Settings(), root=Path("runs")), base_url=LOCAL) as client:
         assert (client.get("/runs").json(), client.get("/trainings").json()) == ([], [])

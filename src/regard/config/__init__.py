@@ -4,10 +4,14 @@ import ast
 import inspect
 import textwrap
 from itertools import pairwise
+from threading import Lock
 
 from pydantic import BaseModel, ConfigDict
 
 from regard.config.load import apply_overrides, kinds_in, parse_yaml, read_yaml, validate, write_yaml
+
+PARSING = Lock()
+"""Two threads that parse at once fail with a SystemError (Python 3.11)."""
 
 
 class Config(BaseModel):
@@ -34,12 +38,13 @@ def written(kind: type[BaseModel]) -> type[BaseModel]:
 def help_texts(kind: type[Config]) -> dict[str, str]:
     """The docstring under each field; pydantic would read them whenever regard is imported, which takes a second."""
     texts = {}
-    for one in reversed(kind.__mro__[: kind.__mro__.index(Config)]):
-        [definition] = ast.parse(textwrap.dedent(inspect.getsource(written(one)))).body
-        assert isinstance(definition, ast.ClassDef)
-        for field, text in pairwise(definition.body):
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                texts[ast.unparse(field.target)] = ast.literal_eval(text.value)
+    with PARSING:
+        for one in reversed(kind.__mro__[: kind.__mro__.index(Config)]):
+            [definition] = ast.parse(textwrap.dedent(inspect.getsource(written(one)))).body
+            assert isinstance(definition, ast.ClassDef)
+            for field, text in pairwise(definition.body):
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    texts[ast.unparse(field.target)] = ast.literal_eval(text.value)
     return texts
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -185,13 +186,13 @@ def _trained_elsewhere(folder: Path) -> bool:
 def form_of(recipe: str) -> list[dict[str, Any]]:
     """The settings of a recipe that the form offers: path, value, and the JSON schema of the field."""
     complete, fields = recipe_of(parse_yaml(recipe, where="recipe")), list[dict[str, Any]]()
-    for path in FORM:
-        section, name = path.split(".")
+    for section, paths in groupby(FORM, key=lambda path: path.partition(".")[0]):
         config = getattr(complete, section)
-        schema = type(config).model_json_schema()["properties"].get(name)
-        if schema is not None:
-            about = " ".join(help_texts(type(config))[name].split())
-            fields.append({"path": path, "value": getattr(config, name), "schema": {**schema, "description": about}})
+        schemas, texts = type(config).model_json_schema()["properties"], help_texts(type(config))
+        for path in paths:
+            if (name := path.partition(".")[2]) in schemas:
+                schema = {**schemas[name], "description": " ".join(texts[name].split())}
+                fields.append({"path": path, "value": getattr(config, name), "schema": schema})
     return fields
 
 

@@ -13,11 +13,13 @@ export const keepToken = token => sessionStorage.setItem(TOKEN, token);
 
 async function send(method, path, body, signal) {
   const headers = {}, token = sessionStorage.getItem(TOKEN);
-  if (token) headers.Authorization = `Bearer ${String.fromCharCode(...new TextEncoder().encode(token))}`; // headers are bytes
+  if (token) headers.Authorization = `Bearer ${String.fromCharCode(...new TextEncoder().encode(token))}`;
+    // headers are bytes
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
   try {
-    answer = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+    answer = await fetch(path, { method, headers, signal, body: body === undefined ? undefined
+      : JSON.stringify(body) });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Error(t("no_server"));

@@ -21,7 +21,8 @@ function setTheme(theme) {
 }
 
 function drawHeader(view, params) {
-  const links = VIEWS.map(name => h("a", { href: address(name, name === "runs" ? {} : { run: params.run, text: params.text }),
+  const links = VIEWS.map(name => h("a", { href: address(name, name === "runs" ? {}
+    : { run: params.run, text: params.text }),
     "aria-current": name === view ? "page" : null }, t(`view_${name}`)));
   redraw(header,
     h("a", { class: "brand", href: "#/runs" }, "regard"),
@@ -36,7 +37,8 @@ function drawHeader(view, params) {
 
 function askForToken() {
   const field = h("input", { type: "password", autocomplete: "off", required: true });
-  root.replaceChildren(h("form", { class: "stack", onsubmit: event => { event.preventDefault(); keepToken(field.value); render(); } },
+  root.replaceChildren(h("form", { class: "stack", onsubmit: event => { event.preventDefault(); keepToken(field.value);
+    render(); } },
     h("h1", {}, t("token_title")), h("p", {}, t("token_hint")), labelled(t("token"), field),
     h("button", { class: "primary" }, t("token_use"))));
   field.focus();

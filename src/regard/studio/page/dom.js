@@ -16,7 +16,8 @@ function fill(element, properties, children) {
 
 // h("button", { class: "quiet", onclick: save, "aria-pressed": true, style: { "--share": 0.5 } }, "Save", icon)
 export const h = (tag, properties = {}, ...children) => fill(document.createElement(tag), properties, children);
-export const svg = (tag, properties = {}, ...children) => fill(document.createElementNS(SVG, tag), properties, children);
+export const svg = (tag, properties = {}, ...children) =>
+  fill(document.createElementNS(SVG, tag), properties, children);
 
 // A labelled control: the label's text, and under it the control.
 export const labelled = (text, control) => h("label", { class: "field" }, h("span", {}, text), control);
@@ -31,31 +32,39 @@ export function select(options, value, onchange, properties = {}) {
 
 // A row of buttons of which one is pressed; arrow keys move the choice. options: [[value, text], ...]
 export function choice(label, options, value, onchange) {
-  const buttons = options.map(([option, text]) => h("button", { type: "button", role: "radio",
-    "aria-checked": String(option === value), tabindex: option === value ? 0 : -1, onclick: () => pick(option) }, text));
-  function pick(option) {
+  const buttons = options.map(([option, text]) =>
+    h("button", { type: "button", role: "radio", onclick: () => { press(option); onchange(option); } }, text));
+  function press(option) {
     const at = options.findIndex(([one]) => one === option);
-    buttons.forEach((button, n) => { button.setAttribute("aria-checked", String(n === at)); button.tabIndex = n === at ? 0 : -1; });
-    buttons[at].focus();
-    onchange(option);
+    buttons.forEach((button, n) => {
+      button.setAttribute("aria-checked", String(n === at));
+      button.tabIndex = n === at ? 0 : -1;
+    });
+    return buttons[at];
   }
+  press(value);
   const group = h("div", { class: "choice", role: "radiogroup", "aria-label": label }, buttons);
   group.addEventListener("keydown", event => {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key], at = buttons.indexOf(event.target);
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    const at = buttons.indexOf(event.target);
     if (!step || at < 0) return;
     event.preventDefault();
-    pick(options[(at + step + options.length) % options.length][0]);
+    const [option] = options[(at + step + options.length) % options.length];
+    press(option).focus();
+    onchange(option);
   });
   return group;
 }
 
 // Replace what is in a place; the same link or control keeps the focus.
 export function redraw(place, ...children) {
-  const focused = place.contains(document.activeElement) ? document.activeElement : null, name = focused?.textContent || focused?.ariaLabel;
+  const focused = place.contains(document.activeElement) ? document.activeElement : null;
+  const nameOf = element => element?.textContent || element?.ariaLabel, name = nameOf(focused);
   place.replaceChildren(...children);
-  if (name) [...place.querySelectorAll(focused.tagName)].find(one => (one.textContent || one.ariaLabel) === name)?.focus();
+  if (name) [...place.querySelectorAll(focused.tagName)].find(one => nameOf(one) === name)?.focus();
 }
-export const empty = (title, ...hints) => h("div", { class: "empty" }, h("h2", {}, title), hints.map(hint => h("p", {}, hint)));
+export const empty = (title, ...hints) =>
+  h("div", { class: "empty" }, h("h2", {}, title), hints.map(hint => h("p", {}, hint)));
 export const problem = error => h("p", { class: "problem", role: "alert" }, error.message || String(error));
 
 // Offer a file: `content` is a Blob or a text.

@@ -1,5 +1,5 @@
-// Weights between words that look (rows) and words that are looked at (columns), drawn on canvases so that 512 tokens stay
-// fluid: what never changes is drawn once; pointing at a word redraws rectangles, no elements.
+// Weights between words that look (rows) and words that are looked at (columns), drawn on canvases so that 512 tokens
+// stay fluid: what never changes is drawn once; pointing at a word redraws rectangles, no elements.
 // `layout`, `paint`, `shades`, `rgb`, `number` and `textWidth` are those of every report (report.js).
 /* global layout, paint, shades, rgb, number, textWidth */
 
@@ -12,6 +12,9 @@ const ink = name => getComputedStyle(document.documentElement).getPropertyValue(
 // The colours of the present theme, read once: a style that is asked for in every frame is slow.
 const colours = () => ({ text: ink("--text"), accent: ink("--accent"), high: rgb("--accent"), low: rgb("--bad") });
 const shade = ({ high, low }, share) => `rgba(${share < 0 ? low : high},${(0.6 * Math.abs(share)).toFixed(3)})`;
+function fillBox(context, colour, ...box) { context.fillStyle = colour; context.fillRect(...box); }
+function outline(context, colour, ...box) { context.strokeStyle = colour; context.lineWidth = 2;
+  context.strokeRect(...box); }
 
 export function decode(text) {
   const raw = atob(text), bytes = new Uint8Array(raw.length);
@@ -21,7 +24,8 @@ export function decode(text) {
 export function unpacked(map) {
   const values = new Float32Array(decode(map.values).buffer);
   const [rows, columns] = [map.rows, map.columns].map(texts => texts.map(text => text.replaceAll("▁", "_")));
-  return { rows, columns, values, widest: 40, peak: map.peak, signed: values.some(value => value < 0), title: map.title };
+  return { rows, columns, values, widest: 40, peak: map.peak, signed: values.some(value => value < 0),
+    title: map.title };
 }
 export const rowOf = (map, row) => map.values.subarray(row * map.columns.length, (row + 1) * map.columns.length);
 const columnOf = (map, column) => map.rows.map((_, row) => map.values[row * map.columns.length + column]);
@@ -54,22 +58,26 @@ export function heatMap(map, pick) {
   }
   canvas.addEventListener("mousemove", event => {
     const box = canvas.getBoundingClientRect();
-    const column = Math.floor((event.clientX - box.left - left) / cell), row = Math.floor((event.clientY - box.top - top) / cell);
+    const column = Math.floor((event.clientX - box.left - left) / cell),
+      row = Math.floor((event.clientY - box.top - top) / cell);
     delete canvas.dataset.tip;
     if (column < 0 || row < 0 || column >= map.columns.length || row >= map.rows.length) return;
-    canvas.dataset.tip = `${map.rows[row] || row} → ${map.columns[column] || column}: ${number(map.values[row * map.columns.length + column])}`;
+    const value = number(map.values[row * map.columns.length + column]);
+    canvas.dataset.tip = `${map.rows[row] || row} → ${map.columns[column] || column}: ${value}`;
     pick({ row, column });
   });
-  return { element: h("div", { class: "map", tabindex: 0 }, h("div", { class: "layers" }, canvas, across, down)), select({ row, column }) {
-    across.hidden = row === undefined; down.hidden = column === undefined;
-    across.style.transform = `translate(${left}px, ${top + (row || 0) * cell}px)`;
-    down.style.transform = `translate(${left + (column || 0) * cell}px, ${top}px)`;
-  } };
+  return { element: h("div", { class: "map", tabindex: 0 }, h("div", { class: "layers" }, canvas, across, down)),
+    select({ row, column }) {
+      across.hidden = row === undefined; down.hidden = column === undefined;
+      across.style.transform = `translate(${left}px, ${top + (row || 0) * cell}px)`;
+      down.style.transform = `translate(${left + (column || 0) * cell}px, ${top}px)`;
+    } };
 }
 
 // ----------------------------------------------------------------------------------------------------------- words
 
-// Words one after the other, in lines: shade(weights, chosen) puts the weights behind them. pick(number) while one is pointed at.
+// Words one after the other, in lines: shade(weights, chosen) puts the weights behind them; pick(number) is called while
+// one is pointed at.
 export function words(texts, label, width, pick) {
   const boxes = [], theme = colours();
   let x = 2, y = 2;
@@ -79,20 +87,23 @@ export function words(texts, label, width, pick) {
     boxes.push([x, y, Math.min(wide, width - 4)]);
     x += wide + 4;
   }
-  const [under, behind] = canvasOf(width, y + LINE), [over, front] = canvasOf(width, y + LINE, { role: "img", "aria-label": `${label}: ${texts.join(" ")}` });
+  const [under, behind] = canvasOf(width, y + LINE);
+  const [over, front] = canvasOf(width, y + LINE, { role: "img", "aria-label": `${label}: ${texts.join(" ")}` });
   front.fillStyle = theme.text;
   texts.forEach((text, n) => front.fillText(text, boxes[n][0] + 6, boxes[n][1] + 12, width - 16));
   over.addEventListener("mousemove", event => {
-    const { offsetX, offsetY } = event;
-    const found = boxes.findIndex(([left, top, wide]) => offsetX >= left && offsetX <= left + wide && offsetY >= top && offsetY <= top + LINE);
+    const within = (at, first, size) => at >= first && at <= first + size;
+    const found = boxes.findIndex(([left, top, wide]) => within(event.offsetX, left, wide)
+      && within(event.offsetY, top, LINE));
     if (found >= 0) pick(found);
   });
   return { element: h("div", { class: "words" }, h("div", { class: "layers" }, under, over)), shade(weights, chosen) {
     behind.clearRect(0, 0, width, y + LINE);
     const peak = weights ? most(weights) : 1;
     boxes.forEach(([left, top, wide], n) => {
-      if (weights && Math.abs(weights[n]) > peak / 200) { behind.fillStyle = shade(theme, weights[n] / peak); behind.fillRect(left, top, wide, LINE - 4); }
-      if (n === chosen) { behind.strokeStyle = theme.accent; behind.lineWidth = 2; behind.strokeRect(left, top, wide, LINE - 4); }
+      if (weights && Math.abs(weights[n]) > peak / 200) fillBox(behind, shade(theme, weights[n] / peak), left, top,
+        wide, LINE - 4);
+      if (n === chosen) outline(behind, theme.accent, left, top, wide, LINE - 4);
     });
   } };
 }
@@ -103,7 +114,8 @@ export function words(texts, label, width, pick) {
 export function lines(map, width, pick) {
   const whole = Math.max(map.rows.length, map.columns.length) * ROW + 8, height = Math.min(whole, 560);
   const [canvas, context] = canvasOf(width, height, { role: "img", "aria-label": map.title });
-  const left = Math.min(260, width * 0.36), right = width - left, faint = map.rows.map((_, row) => largest(rowOf(map, row), FAINT));
+  const left = Math.min(260, width * 0.36), right = width - left;
+  const faint = map.rows.map((_, row) => largest(rowOf(map, row), FAINT));
   const box = h("div", { class: "lines", tabindex: 0 }, h("div", { class: "tall" }, canvas));
   box.firstChild.style.height = `${whole}px`; box.style.height = `${height}px`;
   const theme = colours();
@@ -117,32 +129,34 @@ export function lines(map, width, pick) {
     context.beginPath(); context.moveTo(left, place(row)); context.lineTo(right, place(column)); context.stroke();
   }
   function text(words, x, align, weights, picked) {
-    const first = Math.max(0, Math.floor(box.scrollTop / ROW) - 1), last = Math.min(words.length, first + Math.ceil(height / ROW) + 3);
+    const first = Math.max(0, Math.floor(box.scrollTop / ROW) - 1);
+    const last = Math.min(words.length, first + Math.ceil(height / ROW) + 3);
     const peak = weights ? most(weights) : 1;
     context.textAlign = align;
     for (let n = first; n < last; n++) {
-      if (weights) { context.fillStyle = shade(theme, weights[n] / peak); context.fillRect(x < width / 2 ? 0 : x, place(n) - ROW / 2 + 1, left, ROW - 2); }
+      const box = [x < width / 2 ? 1 : x, place(n) - ROW / 2 + 1, left - 2, ROW - 2];
+      if (weights) fillBox(context, shade(theme, weights[n] / peak), ...box);
       context.fillStyle = theme.text;
       context.fillText(words[n], x + (align === "left" ? 6 : -6), place(n), left - 8);
-      if (n === picked) { context.strokeStyle = theme.accent; context.lineWidth = 2; context.strokeRect(x < width / 2 ? 1 : x, place(n) - ROW / 2 + 1, left - 2, ROW - 2); }
+      if (n === picked) outline(context, theme.accent, ...box);
     }
   }
   function draw() {
     const { row, column } = chosen;
     context.clearRect(0, 0, width, height);
     context.strokeStyle = theme.accent;
-    if (row === undefined && column === undefined) {
-      faint.forEach((columns, from) => { columns.forEach(to => line(from, to, Math.abs(map.values[from * map.columns.length + to]) / map.peak)); });
-    } else if (row !== undefined) {
-      const weights = rowOf(map, row), peak = most(weights);
-      weights.forEach((weight, to) => { if (Math.abs(weight) > peak / 50) line(row, to, Math.abs(weight) / peak); });
-    } else {
-      const weights = columnOf(map, column), peak = most(weights);
-      weights.forEach((weight, from) => { if (Math.abs(weight) > peak / 50) line(from, column, Math.abs(weight) / peak); });
-    }
+    const strong = (weights, draw) => {
+      const peak = most(weights);
+      weights.forEach((weight, n) => { if (Math.abs(weight) > peak / 50) draw(n, Math.abs(weight) / peak); });
+    };
+    if (row !== undefined) strong(rowOf(map, row), (to, share) => line(row, to, share));
+    else if (column !== undefined) strong(columnOf(map, column), (from, share) => line(from, column, share));
+    else faint.forEach((columns, from) => columns.forEach(to => line(from, to,
+      Math.abs(rowOf(map, from)[to]) / map.peak)));
     context.globalAlpha = 1;
     text(map.rows, left, "right", row === undefined && column !== undefined ? columnOf(map, column) : null, row);
-    text(map.columns, right, "left", row === undefined ? null : rowOf(map, row), row === undefined ? column : undefined);
+    const inRow = row !== undefined;
+    text(map.columns, right, "left", inRow ? rowOf(map, row) : null, inRow ? undefined : column);
   }
   box.addEventListener("scroll", () => requestAnimationFrame(draw));
   canvas.addEventListener("mousemove", event => {
@@ -159,7 +173,7 @@ export function lines(map, width, pick) {
 export function regions(picture, map, side = 320) {
   const image = h("canvas", { width: picture.side, height: picture.side }), pixels = decode(picture.pixels);
   const data = image.getContext("2d").createImageData(picture.side, picture.side);
-  for (let i = 0; i < picture.side ** 2; i++) data.data.set([pixels[3 * i], pixels[3 * i + 1], pixels[3 * i + 2], 255], 4 * i);
+  for (let i = 0; i < picture.side ** 2; i++) data.data.set([...pixels.subarray(3 * i, 3 * i + 3), 255], 4 * i);
   image.getContext("2d").putImageData(data, 0, 0);
   const [canvas, context] = canvasOf(side, side, { role: "img", "aria-label": t("part_image") });
   const across = picture.columns, down = Math.ceil(map.columns.length / across);
@@ -170,25 +184,35 @@ export function regions(picture, map, side = 320) {
     const weights = rowOf(map, row), peak = most(weights);
     weights.forEach((weight, n) => {
       context.fillStyle = `rgba(0,0,0,${(0.85 * (1 - weight / peak)).toFixed(3)})`;
-      context.fillRect(n % across * side / across, Math.floor(n / across) * side / down, side / across + 0.5, side / down + 0.5);
+      const [wide, high] = [side / across, side / down];
+      context.fillRect(n % across * wide, Math.floor(n / across) * high, wide + 0.5, high + 0.5);
     });
   } };
 }
 // A picture of every head; pick(layer, head) counts from 1.
 export function smallHeads(small, layers, heads, chosen, pick) {
-  const codes = decode(small.codes), size = small.rows * small.columns, [ground, high] = [rgb("--ground"), rgb("--accent")];
-  return h("div", { class: "heads" }, Array.from({ length: layers }, (_, layer) => h("div", {}, Array.from({ length: heads }, (_, head) => {
+  const codes = decode(small.codes), size = small.rows * small.columns, ground = rgb("--ground"),
+    high = rgb("--accent");
+  function picture(number) {
     const canvas = h("canvas", { width: small.columns, height: small.rows }), context = canvas.getContext("2d");
-    const image = context.createImageData(small.columns, small.rows), first = (layer * heads + head) * size;
+    const image = context.createImageData(small.columns, small.rows);
     for (let i = 0; i < size; i++) {
-      const share = (codes[first + i] / 255) ** 2;
+      const share = (codes[number * size + i] / 255) ** 2;
       for (let k = 0; k < 3; k++) image.data[4 * i + k] = ground[k] + share * (high[k] - ground[k]);
       image.data[4 * i + 3] = 255;
     }
     context.putImageData(image, 0, 0);
-    return h("button", { type: "button", "aria-label": t("layer_head", { layer: layer + 1, head: head + 1 }), "data-tip": t("layer_head", { layer: layer + 1, head: head + 1 }),
-      "aria-pressed": String(String(layer + 1) === chosen.layer && String(head + 1) === chosen.head), onclick: () => pick(layer + 1, head + 1) }, canvas);
-  }))));
+    return canvas;
+  }
+  function button(layer, head) {
+    const name = t("layer_head", { layer, head }), pressed = String(layer) === chosen.layer
+      && String(head) === chosen.head;
+    return h("button", { type: "button", "aria-label": name, "data-tip": name, "aria-pressed": String(pressed),
+      onclick: () => pick(layer, head) }, picture((layer - 1) * heads + head - 1));
+  }
+  const upTo = count => Array.from({ length: count }, (_, n) => n + 1);
+  return h("div", { class: "heads" }, upTo(layers).map(layer => h("div", {},
+    upTo(heads).map(head => button(layer, head)))));
 }
 
 // --------------------------------------------------------------------------------------------------------- a figure
@@ -197,37 +221,48 @@ export function smallHeads(small, layers, heads, chosen, pick) {
 export function figure(map, asLines, row) {
   return asLines ? figureOfLines(map, row) : figureOfMap(map);
 }
-const sheet = (width, height, ...children) => svg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`,
-  "font-family": "sans-serif", fill: ink("--text") }, svg("rect", { width, height, fill: ink("--ground") }), ...children);
+const sheet = (width, height, ...children) => svg("svg",
+  { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif",
+    fill: ink("--text") },
+  svg("rect", { width, height, fill: ink("--ground") }), ...children);
+const write = (text, anchor, size, place) => svg("text", { ...place, dy: ".35em", "text-anchor": anchor,
+  "font-size": size }, text);
 function figureOfMap(map) {
   const { left, top, cell, font, labelled, flat, width, height } = layout(map), wide = map.columns.length, cells = [];
-  const full = `${wide * cell}`, tall = map.rows.length * cell;
+  const whole = { x: left, y: top, width: wide * cell, height: map.rows.length * cell },
+    [high, low] = [ink("--accent"), ink("--bad")];
   if (map.values.length > 10_000) { // a picture: so many rectangles are slow in every viewer
-    cells.push(svg("image", { x: left, y: top, width: full, height: tall, href: shades(map).toDataURL(), "image-rendering": "pixelated", preserveAspectRatio: "none" }));
+    const fit = { "image-rendering": "pixelated", preserveAspectRatio: "none" };
+    cells.push(svg("image", { ...whole, ...fit, href: shades(map).toDataURL() }));
   } else map.values.forEach((value, i) => {
-    if (Math.abs(value) >= 0.004 * map.peak) cells.push(svg("rect", { x: left + i % wide * cell, y: top + Math.floor(i / wide) * cell, width: cell, height: cell,
-      fill: ink(value < 0 ? "--bad" : "--accent"), "fill-opacity": (Math.abs(value) / map.peak).toFixed(3) }));
+    const share = Math.abs(value) / map.peak, place = { x: left + i % wide * cell,
+      y: top + Math.floor(i / wide) * cell };
+    const look = { width: cell, height: cell, fill: value < 0 ? low : high, "fill-opacity": share.toFixed(3) };
+    if (share >= 0.004) cells.push(svg("rect", { ...place, ...look }));
   });
-  cells.push(svg("rect", { x: left, y: top, width: full, height: tall, fill: "none", stroke: ink("--line") }));
+  cells.push(svg("rect", { ...whole, fill: "none", stroke: ink("--line") }));
   if (labelled) {
-    map.rows.forEach((text, n) => cells.push(svg("text", { x: left - 6, y: top + (n + .5) * cell, dy: ".35em", "text-anchor": "end", "font-size": font }, text)));
-    map.columns.forEach((text, n) => cells.push(svg("text", { transform: `translate(${left + (n + .5) * cell} ${top - (flat ? 10 : 6)})${flat ? "" : " rotate(-60)"}`,
-      dy: ".35em", "text-anchor": flat ? "middle" : "start", "font-size": font }, text)));
+    const slant = flat ? "" : " rotate(-60)", anchor = flat ? "middle" : "start", above = top - (flat ? 10 : 6);
+    cells.push(...map.rows.map((text, n) => write(text, "end", font, { x: left - 6, y: top + (n + .5) * cell })));
+    cells.push(...map.columns.map((text, n) =>
+      write(text, anchor, font, { transform: `translate(${left + (n + .5) * cell} ${above})${slant}` })));
   }
   return sheet(width, height, ...cells);
 }
 function figureOfLines(map, row) {
-  const height = Math.max(map.rows.length, map.columns.length) * ROW + 16, width = 560, left = 200, right = 360, place = n => n * ROW + ROW / 2 + 8;
-  const rows = row === undefined ? map.rows.map((_, n) => n) : [row], drawn = [];
-  for (const from of rows) {
+  const height = Math.max(map.rows.length, map.columns.length) * ROW + 16, width = 560, left = 200, right = 360;
+  const place = n => n * ROW + ROW / 2 + 8, drawn = [], accent = ink("--accent");
+  for (const from of row === undefined ? map.rows.keys() : [row]) {
     const weights = rowOf(map, from), peak = row === undefined ? map.peak : most(weights);
     for (const to of row === undefined ? largest(weights, FAINT) : weights.keys()) {
-      const share = Math.abs(weights[to]) / peak;
-      if (share > 0.02) drawn.push(svg("line", { x1: left, y1: place(from), x2: right, y2: place(to), stroke: ink("--accent"), "stroke-opacity": share.toFixed(3), "stroke-width": (1 + 2 * share).toFixed(2) }));
+      const share = Math.abs(weights[to]) / peak, ends = { x1: left, y1: place(from), x2: right, y2: place(to) };
+      const look = { stroke: accent, "stroke-opacity": share.toFixed(3), "stroke-width": (1 + 2 * share).toFixed(2) };
+      if (share > 0.02) drawn.push(svg("line", { ...ends, ...look }));
     }
   }
-  const write = (texts, x, anchor) => texts.map((text, n) => svg("text", { x, y: place(n), dy: ".35em", "text-anchor": anchor, "font-size": 14 }, text));
-  return sheet(width, height, ...drawn, ...write(map.rows, left - 6, "end"), ...write(map.columns, right + 6, "start"));
+  const column = (texts, x, anchor) => texts.map((text, n) => write(text, anchor, 14, { x, y: place(n) }));
+  return sheet(width, height, ...drawn, ...column(map.rows, left - 6, "end"),
+    ...column(map.columns, right + 6, "start"));
 }
 export const svgText = element => new XMLSerializer().serializeToString(element);
 // An SVG element as a PNG, twice as fine.

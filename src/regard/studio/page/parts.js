@@ -37,11 +37,14 @@ export function inputFields(facts, text = "") {
   if (names.at(-1) === "choices") pieces.splice(1, pieces.length, pieces.slice(1).join("\n"));
   const fields = names.map((name, n) => h("textarea", { rows: ["story", "context", "choices"].includes(name) ? 4 : 2,
     spellcheck: "false", value: pieces[n] || "" }));
-  const texts = () => fields.flatMap((field, n) => names[n] === "choices" ? field.value.split("\n") : separator === "\n" ? field.value
+  const texts = () => fields.flatMap((field, n) => names[n] === "choices" ? field.value.split("\n") : separator === "\n"
+    ? field.value
     : field.value.replaceAll("\t", " ")).map(text => text.trim()).filter(Boolean);
   const joined = () => texts().join(separator);
-  return { element: h("div", { class: "stack" }, names.map((name, n) => labelled(t(`part_${name}`), fields[n]))), text: joined,
-    value: () => names.length > 1 && separator === "\t" ? texts() : joined(), parts: () => Object.fromEntries(names.map((name, n) => [name, fields[n].value])) };
+  return { element: h("div", { class: "stack" }, names.map((name, n) => labelled(t(`part_${name}`), fields[n]))),
+    text: joined,
+    value: () => names.length > 1 && separator === "\t" ? texts() : joined(),
+      parts: () => Object.fromEntries(names.map((name, n) => [name, fields[n].value])) };
 }
 function imageField(facts, text) {
   let held = images.get(facts.name) || text;

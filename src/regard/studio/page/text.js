@@ -239,7 +239,6 @@ export const TEXTS = {
   from_recipe: { en: "A recipe that ships", ko: "제공되는 레시피" },
   from_data: { en: "My data", ko: "내 데이터" },
   data_file: { en: "Data file (.csv, .tsv, .jsonl, .txt, .conll); two parallel files for translation", ko: "데이터 파일 (.csv, .tsv, .jsonl, .txt, .conll). 번역은 병렬 파일 두 개" },
-  proposing: { en: "Reading the data and proposing a recipe …", ko: "데이터를 읽고 레시피를 제안하는 중입니다 …" },
   recipe: { en: "Recipe", ko: "레시피" },
   recipe_text: { en: "The whole recipe (YAML)", ko: "전체 레시피 (YAML)" },
   settings: { en: "Settings", ko: "설정" },

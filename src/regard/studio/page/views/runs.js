@@ -4,8 +4,11 @@
 import { address, go } from "../address.js";
 import { get, post, runPath } from "../api.js";
 import { choice, empty, h, labelled, problem, redraw, select, svg } from "../dom.js";
-import { figures, poll } from "../parts.js";
+import { figures, poll, untilLeft } from "../parts.js";
+import { job, table } from "../reports.js";
 import { t } from "../text.js";
+
+const VIEWS = ["try", "look", "steps", "beam", "errors", "compare"];
 
 export async function render(root, params) {
   if (params.run) return renderRun(root, params.run);
@@ -27,21 +30,25 @@ export async function render(root, params) {
 
 const trainingPath = (name, verb = "") => `/trainings/${encodeURIComponent(name)}${verb && "/" + verb}`;
 const stateText = run => t(`state_${run.state}`);
-const stepText = run => run.steps ? t("step_of", { step: figures(run.step), steps: figures(run.steps) }) : t("step_at", { step: figures(run.step) });
+const stepText = run => run.steps ? t("step_of", { step: figures(run.step), steps: figures(run.steps) })
+  : t("step_at", { step: figures(run.step) });
 
 function listed(runs) {
-  const columns = [t("name"), t("task"), t("model"), t("parameters"), t("best_metric"), t("curve"), t("state"), t("date")];
+  const columns = [t("name"), t("task"), t("model"), t("parameters"), t("best_metric"), t("curve"), t("state"),
+    t("date")];
   runs.sort((one, other) => (other.date || Infinity) - (one.date || Infinity));
-  return h("table", { class: "runs" }, h("thead", {}, h("tr", {}, columns.map(text => h("th", { scope: "col" }, text)))),
-    h("tbody", {}, runs.map(row)));
+  const heads = columns.map(text => h("th", { scope: "col" }, text));
+  return h("table", { class: "runs" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, runs.map(row)));
 }
 function row(run) {
   const name = h("th", { scope: "row" }, h("a", { href: address("runs", { run: run.name }) }, run.name));
   if (run.error) return h("tr", {}, name, h("td", { colspan: 7, class: "bad" }, run.error));
   const [best] = run.metrics || [], metric = best && Object.entries(best).find(([key]) => key !== "step");
-  return h("tr", {}, name, h("td", {}, run.task || ""), h("td", {}, run.model || ""), h("td", { class: "number" }, run.parameters ? figures(run.parameters) : ""),
+  return h("tr", {}, name, h("td", {}, run.task || ""), h("td", {}, run.model || ""),
+    h("td", { class: "number" }, run.parameters ? figures(run.parameters) : ""),
     h("td", {}, metric ? `${metric[0]} ${number(metric[1])}` : ""), h("td", {}, sparkline(run.curves)),
-    h("td", { class: run.state === "training" ? "good" : run.state === "failed" ? "bad" : "" }, stateText(run), run.state === "training" && run.step > 0 && h("div", { class: "muted" }, stepText(run))),
+    h("td", { class: run.state === "training" ? "good" : run.state === "failed" ? "bad" : "" }, stateText(run),
+      run.state === "training" && run.step > 0 && h("div", { class: "muted" }, stepText(run))),
     h("td", { class: "number" }, run.date ? new Date(run.date * 1000).toLocaleDateString() : ""));
 }
 // The loss as a small line; the validation's as a second one.
@@ -51,10 +58,12 @@ function sparkline(curves) {
   if (!all.length) return "";
   const values = all.flatMap(one => one.loss).filter(Number.isFinite), steps = all.flatMap(one => one.step);
   const [low, high, first, last] = [Math.min(...values), Math.max(...values), Math.min(...steps), Math.max(...steps)];
-  const point = one => (loss, n) => `${((one.step[n] - first) / (last - first || 1) * width).toFixed(1)} ${(2 + (high - loss) / (high - low || 1) * (height - 4)).toFixed(1)}`;
+  const across = step => ((step - first) / (last - first || 1) * width).toFixed(1);
+  const down = loss => (2 + (high - loss) / (high - low || 1) * (height - 4)).toFixed(1);
+  const path = one => "M" + one.loss.map((loss, n) => `${across(one.step[n])} ${down(loss)}`).join("L");
   const label = t("curve_of", { steps: figures(last), first: number(values[0]), last: number(all[0].loss.at(-1)) });
-  return svg("svg", { class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
-    all.map((one, n) => svg("path", { class: "curve", d: "M" + one.loss.map(point(one)).join("L"), style: { stroke: `var(--s${n})` } })));
+  const look = { class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label };
+  return svg("svg", look, all.map((one, n) => svg("path", { d: path(one), style: { stroke: `var(--s${n})` } })));
 }
 
 // --------------------------------------------------------------------------------------------------------- one run
@@ -65,49 +74,60 @@ async function renderRun(root, name) {
   const said = h("div");
   let live = true;
   const act = verb => async () => {
-    try { await post(trainingPath(name, verb), {}); said.replaceChildren(); live = true; await draw(); } catch (error) { said.replaceChildren(problem(error)); }
+    try {
+      await post(trainingPath(name, verb), {});
+      said.replaceChildren();
+      live = true;
+      await draw();
+    } catch (error) { said.replaceChildren(problem(error)); }
   };
   async function draw() {
     if (!live) return;
-    const run = await get(trainingPath(name)), facts = run.steps === undefined ? {} : await get(runPath(name)).catch(() => ({}));
+    const run = await get(trainingPath(name)), there = run.steps !== undefined;
+    const facts = there ? await get(runPath(name)).catch(() => ({})) : {}, { parameters } = facts;
     live = run.state === "training";
-    const usable = facts.parameters, links = ["try", "look", "steps", "beam", "errors", "compare"];
-    const last = run.curves?.train?.tokens_per_second?.at(-1);
+    const speed = live && run.curves?.train?.tokens_per_second?.at(-1);
+    const size = parameters && t("parameter_count", { count: figures(parameters) });
+    const button = (verb, text) => h("button", { type: "button", onclick: act(verb) }, text);
+    const link = view => h("a", { class: "button", href: address(view, { run: name }) }, t(`view_${view}`));
     redraw(place, ...[
-      h("p", {}, [facts.task, facts.model, facts.parameters && t("parameter_count", { count: figures(facts.parameters) })].filter(Boolean).join(" · ")),
-      h("p", {}, h("b", { class: run.state === "failed" ? "bad" : "good" }, stateText(run)), run.step ? ` · ${stepText(run)}` : "",
-        run.state === "training" && last ? ` · ${t("per_second", { count: figures(Math.round(last)) })}` : ""),
+      h("p", {}, [facts.task, facts.model, size].filter(Boolean).join(" · ")),
+      h("p", {}, h("b", { class: run.state === "failed" ? "bad" : "good" }, stateText(run)),
+        run.step ? ` · ${stepText(run)}` : "",
+        speed ? ` · ${t("per_second", { count: figures(Math.round(speed)) })}` : ""),
       run.message && h("p", { class: "problem", role: "alert" }, run.message),
-      h("div", { class: "buttons" }, run.ours && h("button", { type: "button", onclick: act("stop") }, t("stop")),
-        run.state === "stopped" && run.steps !== undefined && h("button", { type: "button", onclick: act("resume") }, t("resume")),
-        usable && links.map(view => h("a", { class: "button", href: address(view, { run: name }) }, t(`view_${view}`)))), said,
-      run.state === "training" && !run.step && h("p", { class: "muted" }, t("waiting_data")),
-      curves(run), metrics(run), samples(run),
-      facts.recipe && h("details", {}, h("summary", {}, t("recipe")), h("pre", { tabindex: 0 }, JSON.stringify(facts.recipe, null, 1)))].filter(Boolean));
+      h("div", { class: "buttons" }, run.ours && button("stop", t("stop")),
+        run.state === "stopped" && there && button("resume", t("resume")), parameters && VIEWS.map(link)),
+      said, live && !run.step && h("p", { class: "muted" }, t("waiting_data")), curves(run), metrics(run), samples(run),
+      facts.recipe && h("details", {}, h("summary", {}, t("recipe")),
+        h("pre", { tabindex: 0 }, JSON.stringify(facts.recipe, null, 1)))].filter(Boolean));
   }
   await draw();
   poll(2, draw);
 }
 function curves(run) {
-  const series = ["train", "validation"].map(kind => [run.curves?.[kind], kind === "train" ? t("training_loss") : t("validation_loss")])
-    .filter(([one]) => one?.loss?.length).map(([one, name]) => ({ name, x: one.step, y: one.loss, low: null, high: null }));
+  const named = [[run.curves?.train, t("training_loss")], [run.curves?.validation, t("validation_loss")]];
+  const series = named.filter(([one]) => one?.loss?.length)
+    .map(([one, name]) => ({ name, x: one.step, y: one.loss, low: null, high: null }));
   if (!series.length) return null;
-  const figure = h("figure");
-  drawFigure(figure, { kind: "curves", title: t("curve"), series, x_label: t("training_steps"), y_label: t("loss"), x_ticks: null, from_zero: false });
+  const figure = h("figure"), labels = { title: t("curve"), x_label: t("training_steps"), y_label: t("loss") };
+  drawFigure(figure, { kind: "curves", ...labels, series, x_ticks: null, from_zero: false });
   return figure;
 }
 function metrics(run) {
   const { step, ...others } = run.curves?.validation || {}, names = Object.keys(others);
   if (!step?.length) return null;
-  const shown = [...step.keys()].slice(-8);
-  return h("section", {}, h("h2", {}, t("validations")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, [t("training_steps"), ...names].map(text => h("th", { class: "number", scope: "col" }, text)))),
-    h("tbody", {}, shown.map(n => h("tr", {}, h("td", { class: "number" }, figures(step[n])), names.map(name => h("td", { class: "number" }, number(others[name][n] ?? 0)))))))));
+  const columns = [t("training_steps"), ...names].map(name => ({ name, numeric: true }));
+  const rows = [...step.keys()].slice(-8).map(n =>
+    [{ text: figures(step[n]) }, ...names.map(name => ({ text: number(others[name][n] ?? 0) }))]);
+  return h("section", {}, h("h2", {}, t("validations")), table(columns, rows, { title: t("validations") }));
 }
 function samples(run) {
   if (!run.samples?.length) return null;
-  const columns = ["source", "output", "target"];
-  return h("section", {}, h("h2", {}, t("samples")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, columns.map(name => h("th", { scope: "col" }, t(`sample_${name}`))))),
-    h("tbody", {}, run.samples.map(sample => h("tr", {}, columns.map(name => h("td", {}, sample[name] ?? ""))))))));
+  const columns = ["source", "output", "target"], rows = run.samples.map(one =>
+    columns.map(name => ({ text: one[name] ?? "" })));
+  return h("section", {}, h("h2", {}, t("samples")),
+    table(columns.map(name => ({ name: t(`sample_${name}`) })), rows, { title: t("samples") }));
 }
 
 // ------------------------------------------------------------------------------------------------------------ form
@@ -115,7 +135,10 @@ function samples(run) {
 async function renderForm(root, params) {
   const recipes = await get("/recipes"), from = params.from || "recipe", said = h("div");
   const recipe = h("textarea", { class: "code", rows: 14, spellcheck: "false", onchange: () => drawFields() });
-  const fields = h("div", { class: "controls grid" }), name = h("input", { required: true, pattern: "[^\\W_][\\w.\\-]{0,63}|[\\p{L}\\p{N}][\\p{L}\\p{N}_.\\-]{0,63}", value: params.name || "" });
+  const fields = h("div", { class: "controls grid" });
+  const name = h("input", { required: true, pattern: "[\\p{L}\\p{N}][\\p{L}\\p{N}_.\\-]{0,63}",
+    value: params.name || "" });
+  const left = untilLeft();
   let files = [], own = {};
   const fail = error => said.replaceChildren(problem(error));
 
@@ -137,17 +160,13 @@ async function renderForm(root, params) {
     await drawFields();
   }
   async function useFiles(list) {
-    said.replaceChildren(h("p", { class: "muted", role: "status" }, t("proposing")));
     files = await Promise.all([...list].map(async file => ({ name: file.name, text: await file.text() })));
     try {
-      let job = await post("/check", { files });
-      while (["waiting", "running"].includes(job.state)) {
-        await new Promise(done => setTimeout(done, 300));
-        job = await get(`/jobs/${encodeURIComponent(job.id)}`);
-      }
-      const problems = job.result?.problems || [];
-      if (job.error || problems.length) throw new Error(job.error || problems.map(one => [one.where, one.what, one.hint && `(${one.hint})`].filter(Boolean).join(": ")).join("\n"));
-      recipe.value = job.result.proposal;
+      const found = await job(said, "/check", { files }, null, left);
+      if (!found) return;
+      const problems = found.result.problems.map(one => `${one.where}: ${one.what}${one.hint && ` (${one.hint})`}`);
+      if (problems.length) throw new Error(problems.join("\n"));
+      recipe.value = found.result.proposal;
       name.value ||= list[0].name.replace(/\.[^.]*$/, "").replace(/[^\p{L}\p{N}_.-]/gu, "-");
       await drawFields();
     } catch (error) { fail(error); }
@@ -166,11 +185,15 @@ async function renderForm(root, params) {
   }
   const picker = h("input", { type: "file", multiple: true, onchange: () => useFiles(picker.files) });
   const chosen = params.recipe && params.recipe in recipes ? params.recipe : "dates";
-  root.append(h("p", {}, h("a", { href: address("runs") }, `← ${t("back")}`)), h("h1", {}, t("train_new")), h("p", { class: "muted" }, t("train_new_hint")),
+  const ways = [["recipe", t("from_recipe")], ["data", t("from_data")]];
+  const listed = Object.entries(recipes).map(([key, about]) => [key, `${key}: ${about}`]);
+  root.append(h("p", {}, h("a", { href: address("runs") }, `← ${t("back")}`)), h("h1", {}, t("train_new")),
+    h("p", { class: "muted" }, t("train_new_hint")),
     h("form", { class: "stack", onsubmit: submit },
-      h("div", { class: "field" }, h("span", {}, t("train_from")), choice(t("train_from"), [["recipe", t("from_recipe")], ["data", t("from_data")]], from, value => go("runs", { new: 1, from: value }))),
-      from === "recipe" ? labelled(t("recipe"), select(Object.entries(recipes).map(([key, about]) => [key, `${key}: ${about}`]), chosen, value => useShipped(value).catch(fail)))
-        : labelled(t("data_file"), picker),
+      h("div", { class: "field" }, h("span", {}, t("train_from")),
+        choice(t("train_from"), ways, from, value => go("runs", { new: 1, from: value }))),
+      from === "data" ? labelled(t("data_file"), picker)
+        : labelled(t("recipe"), select(listed, chosen, value => useShipped(value).catch(fail))),
       labelled(t("run_name"), name), h("h2", {}, t("settings")), fields, said,
       h("details", { open: from === "data" }, h("summary", {}, t("recipe_text")), labelled(t("recipe_text"), recipe)),
       h("button", { class: "primary" }, t("train"))));
@@ -178,12 +201,14 @@ async function renderForm(root, params) {
 }
 // A field of the config, by its JSON schema.
 function controlOf({ value, schema }) {
-  const kinds = schema.anyOf || [schema], tip = { "data-tip": schema.description?.replace(/`/g, ""), "aria-description": schema.description };
-  const listed = kinds.find(kind => kind.enum)?.enum;
+  const kinds = schema.anyOf || [schema], about = schema.description.replaceAll("`", "");
+  const tip = { "data-tip": about, "aria-description": about }, listed = kinds.find(kind => kind.enum)?.enum;
   if (listed) return select(listed.map(one => [one, one]), value, () => {}, tip);
-  const numeric = kinds.find(kind => ["integer", "number"].includes(kind.type)), only = kinds.every(kind => ["integer", "number", "null"].includes(kind.type));
-  return h("input", { ...tip, value: value ?? "", type: numeric && only ? "number" : "text", min: numeric?.minimum ?? (numeric?.exclusiveMinimum !== undefined ? 0 : null), max: only ? numeric?.maximum : null,
-    step: only ? numeric?.type === "integer" ? 1 : "any" : null });
+  const numeric = kinds.find(kind => ["integer", "number"].includes(kind.type));
+  const only = kinds.every(kind => kind === numeric || kind.type === "null"); // not `auto` too
+  const limits = { min: numeric?.minimum ?? (numeric && 0), max: numeric?.maximum,
+    step: numeric?.type === "integer" ? 1 : "any" };
+  return h("input", { ...tip, ...(only ? { type: "number", ...limits } : {}), value: value ?? "" });
 }
 function valueOf({ schema }, control) {
   if (control.value === "") return null;

@@ -5,6 +5,7 @@ import { address, keep } from "../address.js";
 import { get, runPath, stream } from "../api.js";
 import { choice, empty, h, labelled, problem } from "../dom.js";
 import { chooseRun, inputFields, untilLeft } from "../parts.js";
+import { table } from "../reports.js";
 import { t } from "../text.js";
 
 const SEARCH = ["beam", "nbest", "length_penalty"], SAMPLING = ["temperature", "top_k", "top_p", "seed"];
@@ -16,8 +17,10 @@ export async function render(root, params) {
   const facts = await get(runPath(run.name)), options = searchOptions(facts, params), left = untilLeft();
   const mayChat = facts.writes === "target" && facts.inputs.length === 1 && facts.inputs[0] === "source";
   if (mayChat) {
-    root.append(h("div", { class: "field" }, h("span", {}, t("mode")), choice(t("mode"), [["one", t("mode_one")], ["chat", t("mode_chat")]], params.mode || "one",
-      mode => { keep({ mode: mode === "chat" ? mode : "" }); draw(mode); })));
+    const modes = [["one", t("mode_one")], ["chat", t("mode_chat")]];
+    const turn = mode => { keep({ mode: mode === "chat" ? mode : "" }); draw(mode); };
+    root.append(h("div", { class: "field" }, h("span", {}, t("mode")),
+      choice(t("mode"), modes, params.mode || "one", turn)));
   }
   const place = h("div");
   root.append(place);
@@ -48,20 +51,25 @@ export async function render(root, params) {
       const writing = h("p", { class: "answer" });
       result.replaceChildren(writing);
       try {
-        result.replaceChildren(...drawn(await ask(fields.value(), text => { writing.textContent = text; }, stopping.signal), fields.parts(), facts));
-        result.append(h("p", {}, h("a", { href: address("look", { run: run.name, text: fields.text() }) }, t("look_at_it"))));
+        const prediction = await ask(fields.value(), text => { writing.textContent = text; }, stopping.signal);
+        const look = address("look", { run: run.name, text: fields.text() });
+        result.replaceChildren(...drawn(prediction, fields.parts()),
+          h("p", {}, h("a", { href: look }, t("look_at_it"))));
       } catch (error) { if (error.name !== "AbortError") result.replaceChildren(problem(error)); }
       button.disabled = false; stop.hidden = true;
     }
     function use(text) { fields = inputFields(facts, text); holder.replaceChildren(fields.element); submit(); }
-    const examples = (facts.examples || []).map(text => h("button", { type: "button", class: "example", onclick: () => use(text) }, text));
-    place.replaceChildren(h("form", { class: "stack", onsubmit: submit }, holder, examples.length > 0 && h("div", { class: "buttons" }, h("span", { class: "muted" }, t("examples")), examples),
+    const examples = facts.examples.map(text =>
+      h("button", { type: "button", class: "example", onclick: () => use(text) }, text));
+    place.replaceChildren(h("form", { class: "stack", onsubmit: submit }, holder,
+      examples.length > 0 && h("div", { class: "buttons" }, h("span", { class: "muted" }, t("examples")), examples),
       options.element, h("div", { class: "buttons" }, button, stop)), result);
     if (params.text) submit();
   }
 
   function drawChat() {
-    const log = h("ol", { class: "chat", role: "log" }), line = h("input", { autocomplete: "off", spellcheck: "false" });
+    const log = h("ol", { class: "chat", role: "log" });
+    const line = h("input", { autocomplete: "off", spellcheck: "false" });
     const clear = () => log.replaceChildren(h("li", { class: "muted" }, t("chat_empty")));
     const say = (who, text = "") => {
       log.querySelector(".muted")?.remove();
@@ -77,12 +85,16 @@ export async function render(root, params) {
       line.value = "";
       say("you", text);
       const said = say("run");
-      try { said.textContent = (await ask(text, so => { said.textContent = so; }, left)).output; } catch (error) { said.replaceWith(problem(error)); }
+      try {
+        said.textContent = (await ask(text, so => { said.textContent = so; }, left)).output;
+      } catch (error) { said.replaceWith(problem(error)); }
       line.focus();
     }
     clear();
-    place.replaceChildren(h("p", { class: "muted" }, t("chat_hint")), log, h("form", { class: "stack", onsubmit: submit }, labelled(t("part_source"), line),
-      h("div", { class: "buttons" }, h("button", { class: "primary" }, t("answer")), h("button", { type: "button", onclick: clear }, t("chat_clear"))), options.element));
+    const buttons = h("div", { class: "buttons" }, h("button", { class: "primary" }, t("answer")),
+      h("button", { type: "button", onclick: clear }, t("chat_clear")));
+    place.replaceChildren(h("p", { class: "muted" }, t("chat_hint")), log,
+      h("form", { class: "stack", onsubmit: submit }, labelled(t("part_source"), line), buttons, options.element));
     line.focus();
   }
   const draw = mode => mode === "chat" && mayChat ? drawChat() : drawOne();
@@ -93,36 +105,51 @@ export async function render(root, params) {
 function searchOptions(facts, params) {
   if (!facts.writes) return { element: null, chosen: () => ({}) };
   const own = facts.recipe.search, fields = {};
-  const field = name => fields[name] = h("input", { type: "number", step: WHOLE.includes(name) ? 1 : "any", min: 0, value: params[name] ?? own[name] ?? "" });
-  const sample = h("input", { type: "checkbox", checked: "sample" in params ? params.sample === "true" : own.sample, onchange: () => follow() });
+  const field = name => fields[name] = h("input", { type: "number", step: WHOLE.includes(name) ? 1 : "any", min: 0,
+    value: params[name] ?? own[name] ?? "" });
+  const sample = h("input", { type: "checkbox", checked: "sample" in params ? params.sample === "true" : own.sample,
+    onchange: () => follow() });
   const searching = h("div", { class: "controls" }, SEARCH.map(name => labelled(t(`search_${name}`), field(name))));
   const sampling = h("div", { class: "controls" }, SAMPLING.map(name => labelled(t(`search_${name}`), field(name))));
-  const follow = () => { sampling.hidden = !sample.checked; fields.beam.disabled = fields.length_penalty.disabled = sample.checked; };
-  follow();
-  return { element: h("details", {}, h("summary", {}, t("search_options")), searching, h("label", { class: "tick" }, sample, t("sample")), sampling), chosen() {
+  function follow() {
+    sampling.hidden = !sample.checked;
+    fields.beam.disabled = fields.length_penalty.disabled = sample.checked;
+  }
+  function chosen() {
     const chosen = sample.checked === own.sample ? {} : { sample: sample.checked };
     for (const [name, input] of Object.entries(fields)) {
-      if (input.value !== "" && !input.disabled && Number(input.value) !== own[name] && (sample.checked || SEARCH.includes(name))) chosen[name] = Number(input.value);
+      const offered = !input.disabled && (sample.checked || SEARCH.includes(name));
+      if (offered && input.value !== "" && Number(input.value) !== own[name]) chosen[name] = Number(input.value);
     }
     if (sample.checked && own.beam > 1) chosen.beam = chosen.nbest || 1;
     else if (chosen.nbest > (chosen.beam ?? own.beam)) chosen.beam = chosen.nbest;
     return chosen;
-  } };
+  }
+  follow();
+  const tick = h("label", { class: "tick" }, sample, t("sample"));
+  return { element: h("details", {}, h("summary", {}, t("search_options")), searching, tick, sampling), chosen };
 }
 
 // ------------------------------------------------------------------------------------------------------- the answer
 
-export function drawn(prediction, parts, facts) {
-  const { output, probabilities, nbest, entities, masks, start, end } = prediction, shown = [];
-  shown.push(h("p", { class: "answer" }, output === "" ? h("i", {}, t("no_answer")) : String(prediction.choice ?? output)));
-  if (entities) shown[0] = h("p", { class: "answer" }, marked(parts.text ?? prediction.input, entities));
-  if (start !== undefined && start !== null) shown.push(h("p", { class: "context" }, marked(parts.context, [{ start, end }])));
-  if (probabilities) shown.push(bars(probabilities, t("probabilities")));
-  for (const mask of masks || []) shown.push(bars(Object.fromEntries(mask.words.map((word, n) => [word, mask.probabilities[n]])), t("probabilities")));
+export function drawn(prediction, parts) {
+  const { output, probabilities, nbest, entities, masks, start, end } = prediction,
+    none = () => h("i", {}, t("no_answer"));
+  const answer = entities ? marked(parts.text ?? prediction.input, entities) : String(prediction.choice ?? output)
+    || none();
+  const shown = [h("p", { class: "answer" }, answer)];
+  if (Number.isInteger(start)) shown.push(h("p", { class: "context" }, marked(parts.context, [{ start, end }])));
+  if (probabilities) shown.push(bars(Object.entries(probabilities), t("probabilities")));
+  for (const mask of masks || []) {
+    shown.push(bars(mask.words.map((word, n) => [word, mask.probabilities[n]]), t("probabilities")));
+  }
   if (nbest?.length > 1) {
-    shown.push(h("h2", {}, t("best_outputs")), h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, t("output")), h("th", { class: "number" }, t("log_p")))),
-      h("tbody", {}, nbest.map(one => h("tr", {}, h("td", {}, one.output || h("i", {}, t("no_answer"))), h("td", { class: "number" }, one.score.toFixed(3))))))));
-  } else if (typeof prediction.score === "number") shown.push(h("p", { class: "muted" }, `${t("log_p")} ${prediction.score.toFixed(3)}`));
+    const rows = nbest.map(one => [{ element: one.output || none() }, { text: one.score.toFixed(3) }]);
+    const columns = [{ name: t("output") }, { name: t("log_p"), numeric: true }];
+    shown.push(h("h2", {}, t("best_outputs")), table(columns, rows, { title: t("best_outputs") }));
+  } else if (Number.isFinite(prediction.score)) {
+    shown.push(h("p", { class: "muted" }, `${t("log_p")} ${prediction.score.toFixed(3)}`));
+  }
   return shown;
 }
 // A text with spans of characters marked; Python counts code points, so does this.
@@ -130,14 +157,16 @@ function marked(text, spans) {
   const letters = [...text], pieces = [];
   let at = 0;
   for (const { start, end, type, probability } of [...spans].sort((one, other) => one.start - other.start)) {
-    pieces.push(letters.slice(at, start).join(""), h("mark", { "data-tip": probability === undefined ? null : probability.toFixed(3) },
-      letters.slice(start, end).join(""), type && h("small", {}, type)));
+    const span = letters.slice(start, end).join("");
+    pieces.push(letters.slice(at, start).join(""),
+      h("mark", { "data-tip": probability?.toFixed(3) }, span, type && h("small", {}, type)));
     at = end;
   }
   return [...pieces, letters.slice(at).join("")];
 }
 function bars(probabilities, title) {
-  const figure = h("figure"), kept = Object.entries(probabilities).slice(0, 20);
-  drawFigure(figure, { kind: "bars", title, categories: kept.map(([name]) => name), series: { [title]: kept.map(([, p]) => p) }, value_label: title, longest: 1 });
+  const figure = h("figure"), kept = probabilities.slice(0, 20);
+  drawFigure(figure, { kind: "bars", title, categories: kept.map(([name]) => name),
+    series: { [title]: kept.map(([, p]) => p) }, value_label: title, longest: 1 });
   return figure;
 }
