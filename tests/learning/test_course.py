@@ -70,6 +70,11 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "and norms": lambda n: n["diverged"] or n["deep_without_norm"] > n["deep_whole"] + 0.3,
         "LayerNorm does not mix sentences": lambda n: n["layer_norm_change"] < 1e-6 < 0.1 < n["batch_norm_change"],
     },
+    "memory": {
+        "one sentence needs one hop": lambda n: n["where_1"] > 0.85,
+        "two need several": lambda n: n["things_3"] > n["things_1"] + 0.15,
+        "hops read the facts": lambda n: n["last_hop"] > 0.4,
+    },
 }
 
 
@@ -139,4 +144,5 @@ def test_the_command_lists_runs_once_and_refuses(tmp_path: Path, monkeypatch: py
     assert "numbers mean nothing" in again.out
     assert "there is no chapter '33'" in fail("course", "33")[0]
     assert "--lang" in fail("course", "--lang", "de")[0]
+    assert "there is no such folder" in fail("course", "3", "--full", "nowhere")[0]
     assert "the file exists already" in fail("course", "3", "--out", "course/3.html")[0]

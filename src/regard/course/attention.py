@@ -63,10 +63,11 @@ def experiment(lab: Lab) -> Findings:
 def _greetings(lab: Lab) -> Found:
     """The two recipes that ship, and one step of each kind of attention in numbers."""
     english, french = (yaml.safe_load(shipped_text(name)) for name in ("how-are-you", "je-suis-etudiant"))
-    looked = explain(lab.train("how-are-you", english), "How are you?")
+    runs = lab.train("how-are-you", english), lab.train("je-suis-etudiant", french)
+    looked, student = explain(runs[0], "How are you?"), explain(runs[1], "je suis étudiant")
+    unseen = [float(evaluate(run)["exact_match"]) for run in runs]
     luong = english | {"model": LUONG | {"score": "dot", "dropout": 0.0}}
     dotted = explain(lab.train("how-are-you-luong", luong), "How are you?")
-    student = explain(lab.train("je-suis-etudiant", french), "je suis étudiant")
     first = looked.worked()
     parts: dict[str, Part | list[Part]] = {
         "how_are_you": HeatMaps(looked.heat_maps()),
@@ -77,6 +78,7 @@ def _greetings(lab: Lab) -> Found:
     scores, shares = first.scores_K.double(), first.weights_K.double()
     return parts, {
         "korean": looked.output, "english": student.output, "scores": ", ".join(f"{x:.2f}" for x in scores.tolist()),
+        "korean_unseen": unseen[0], "english_unseen": unseen[1],
         "softmax_error": float((scores.softmax(0) - shares).abs().max()),
     }  # fmt: skip
 

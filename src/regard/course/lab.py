@@ -20,6 +20,7 @@ from regard import __version__
 from regard.api import Run, train
 from regard.config.load import Tree
 from regard.course import Chapter, default_language, find_chapter
+from regard.errors import RegardError
 from regard.recipes.shipped import shipped_text
 from regard.runs.run import read_metrics
 from regard.views.labels import percent
@@ -120,21 +121,15 @@ class Lesson:
     findings: Findings
 
     def to_json(self) -> dict[str, Any]:
-        lab = {"seed": self.lab.seed, "quick": self.lab.quick, "full": str(self.lab.full or "") or None}
-        return {
-            "chapter": self.chapter.number,
-            "title": self.chapter.title,
-            **lab,
-            "numbers": {**self.findings.numbers},
-        }
+        made_with = {"seed": self.lab.seed, "quick": self.lab.quick, "full": str(self.lab.full or "") or None}
+        numbers = {"numbers": dict(self.findings.numbers)}
+        return {"chapter": self.chapter.number, "title": self.chapter.title} | made_with | numbers
 
     def report(self) -> Report:
         """The text with the numbers and figures in their places; the terminal shows only what to look at."""
-        environment = Environment(undefined=StrictUndefined, finalize=_shown, keep_trailing_newline=True)
-        environment.filters["percent"] = percent
-        text = environment.from_string(WORDS.sub("", self.chapter.text)).render(
-            self.findings.numbers, full=self.lab.full
-        )
+        template = template_environment().from_string(WORDS.sub("", self.chapter.text))
+        numbers = {name: translated(value, self.words) for name, value in self.findings.numbers.items()}
+        text = template.render(numbers, full=self.lab.full)
         head, *bodies = re.split(r"^## ", text.partition("\n")[2], flags=re.MULTILINE)
         opening, *looks = re.split(r"^[-*] ", head, flags=re.MULTILINE)
         sections = [
@@ -227,6 +222,8 @@ def run(
     `quick` trains a few steps only, to see that all works. `full` is a folder with real data.
     """
     found = find_chapter(str(chapter), language)
+    if full is not None and not Path(full).is_dir():
+        raise RegardError("there is no such folder", where=f"--full {full}", hint="a folder that holds multi30k")
     experiment = import_module(f"regard.course.{found.name}").experiment
     lab = Lab(Path(runs), seed, quick, None if full is None else Path(full), say)
     return Lesson(found, language or default_language(), lab, experiment(lab))
