@@ -101,7 +101,7 @@ def test_the_readmes_show_the_same_verbs_in_the_same_order() -> None:
     texts = [text_of(name) for name in READMES]
     english, korean = ([arguments[0] for arguments in commands(text)] for text in texts)
     assert english == korean
-    assert {"check", "train", "predict", "evaluate", "score", "explain", "recipes"} <= {*english}
+    assert {"check", "train", "predict", "evaluate", "explain", "recipes"} <= {*english}
     assert len({len(re.findall("^## ", text, re.MULTILINE)) for text in texts}) == 1
 
 
