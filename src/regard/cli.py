@@ -857,7 +857,7 @@ def serve(
 @app.command()
 def studio(
     runs: Annotated[
-        list[Path] | None, Argument(metavar="[RUN]...", help="Run folders. Default: all in the folder runs.")
+        list[Path] | None, Argument(metavar="[RUN]...", help="Run folders, or a folder of runs. Default: runs.")
     ] = None,
     *,
     host: HostOption = "127.0.0.1",
@@ -873,6 +873,8 @@ def studio(
     from regard.studio.server import serve as answer
 
     how, root = Settings(host, port, token or None), Path("runs")
+    if runs and len(runs) == 1 and _run_folders(runs[0]):
+        root, runs = runs[0], None
     given = _named([regard.Run.open(run).folder for run in runs or []])
     folders = partial(dict, given) if runs else partial(_run_folders, root)
     if not folders():

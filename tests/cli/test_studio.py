@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,6 +104,13 @@ def test_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = Runs(Settings(), folders=lambda: _run_folders(Path("runs")))
     with TestClient(app(runs, Settings(), root=Path("runs")), base_url=LOCAL) as client:
         assert (client.get("/runs").json(), client.get("/trainings").json()) == ([], [])
+
+
+def test_a_port_that_is_taken(root: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        message = f"--port: nothing can listen on port {port}: Address already in use (0 takes a free one)"
+        assert fail("studio", root, "--no-browser", "--port", port) == [message]
 
 
 # Attention

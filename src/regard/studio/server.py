@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import os
 import re
 import secrets
 import signal
@@ -314,11 +315,17 @@ def serve(
         timeout_graceful_shutdown=int(settings.timeout) + 1,
     )  # fmt: skip
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    with socket.create_server((settings.host, settings.port), family=family) as listening:
+    try:
+        listening = socket.create_server((settings.host, settings.port), family=family)
+    except OSError as error:
+        what = f"nothing can listen on port {settings.port}: {os.strerror(error.errno or 0)}"
+        raise RegardError(what, where="--port", hint="0 takes a free one") from None
+    with listening:
         signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again when it has finished
         address = f"http://{settings.host}:{listening.getsockname()[1]}"
         names = [*runs]
-        print(f"studio of {len(names)} runs" if root else f"serving {', '.join(names)}", "on", address, flush=True)
+        what = f"studio of {len(names)} run{'s'[: len(names) != 1]}" if root else f"serving {', '.join(names)}"
+        print(f"{what} on {address}", flush=True)
         if browse:
             webbrowser.open(f"{address}/" + (f"#/runs?token={settings.token}" if settings.token else ""))
         with suppress(KeyboardInterrupt):

@@ -17,7 +17,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils._pytree import tree_map_only
 from torch.utils.checkpoint import checkpoint
 
@@ -93,18 +92,20 @@ def recompute_blocks(model: nn.Module) -> None:
         block.forward = recomputed
 
 
-# Tensors of which each process has a part
+# Tensors of which each process has a part: `DTensor`, known by its methods, since the import takes a second
 
 
 def whole(tree: Any) -> Any:
     """The same values with whole tensors, in every process; all processes must call it."""
-    return tree_map_only(DTensor, lambda tensor: tensor.full_tensor(), tree)
+    return tree_map_only(Tensor, lambda one: one.full_tensor() if hasattr(one, "full_tensor") else one, tree)
 
 
-def part_like(tensor: Tensor, like: Tensor) -> Tensor:
+def part_like(tensor: Tensor, like: Any) -> Tensor:
     """This process's part of a whole tensor, if it has only a part of the other."""
-    if not isinstance(like, DTensor) or tensor.shape != like.shape:
+    if not hasattr(like, "placements") or tensor.shape != like.shape:
         return tensor
+    from torch.distributed.tensor import distribute_tensor
+
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 

@@ -36,7 +36,7 @@ from regard.views.report import (
     muted,
 )
 from regard.views.story import Story
-from regard.views.worked import Worked, mixed, replaced, work_out, work_out_hop, work_out_mix
+from regard.views.worked import Given, Worked, mixed, replaced, work_out, work_out_hop, work_out_mix
 
 View = Literal[
     "alignment", "encoder", "decoder", "hops", "mix", "occlusion", "probabilities", "heads", "masks", "positions"
@@ -197,7 +197,7 @@ class Explanation:
         written = [step.token for step in self.steps] if kind != "encoder" else []
         return written or self.of_kind(cast("Kind", kind))[0].queries.texts
 
-    def worked(self, scores: Sequence[float | None] | None = None) -> Worked:
+    def worked(self, scores: Given = None) -> Worked:
         """One attention computed again for one query, equation by equation.
 
         By default this is attention over the source, its last layer, first head and first step. A step is a token
@@ -206,7 +206,7 @@ class Explanation:
         """
         return self.worked_choice(scores)[1]
 
-    def worked_choice(self, scores: Sequence[float | None] | None = None) -> tuple[dict[str, Any], Worked]:
+    def worked_choice(self, scores: Given = None) -> tuple[dict[str, Any], Worked]:
         """What was chosen, of how many; and its numbers."""
         options = self.options
         if options.words:

@@ -27,6 +27,10 @@ from regard.views.labels import label
 from regard.views.recording import NAMES, Attention, Step, module_calls
 from regard.views.report import Part, Report, Section, Table, Text
 
+Forward = Callable[[], Tensor]
+"""Runs the model."""
+Given = Sequence[float | None] | None
+"""The scores as a reader has changed them: None hides a key."""
 SCORES: dict[type[nn.Module], tuple[str, str, str]] = {
     scores.AdditiveAttention: ("W_a s", "U_a h_j", "e_j = v_a . tanh(W_a s + U_a h_j)"),
     scores.ConcatAttention: ("W_b [s ; 0]", "W_b [0 ; h_j]", "e_j = w . tanh(W_b [s ; 0] + W_b [0 ; h_j])"),
@@ -113,15 +117,16 @@ class Worked:
             likeliest = "   ".join(f"{label(token)} {p:.4f}" for token, p in self.step.candidates)
             after.append(Text(["Finally the softmax over the vocabulary; the likeliest tokens:", likeliest]))
         sections: dict[str, list[Part]] = {
-            "1. The query": [lines(self.query)],
-            "2. The keys, their scores, and the softmax of the scores": [
+            **({"The query": [lines(self.query)]} if self.query else {}),
+            "The keys, their scores, and the softmax of the scores": [
                 Text([self.score, self.softmax]),
                 self._table(),
             ],
-            "3. The context: the values, weighted and summed": [lines({self.context: self.context_D})],
-            "4. What is done with the context": after,
+            "The context: the values, weighted and summed": [lines({self.context: self.context_D})],
+            "What is done with the context": after,
         }
-        return Report(self.title, [Section(*section) for section in sections.items()], opening=self.title)
+        numbered = [Section(f"{number}. {name}", parts) for number, (name, parts) in enumerate(sections.items(), 1)]
+        return Report(self.title, numbered, opening=self.title)
 
     def _table(self) -> Table:
         """A row for each key, and a note on those that are left out."""
@@ -157,8 +162,8 @@ def replaced(module: nn.Module, head: int, step: int, weights_K: Tensor) -> Chan
     return change
 
 
-def given_scores(scores_K: Tensor, given: Sequence[float | None] | None) -> Tensor:
-    """The scores as a reader has changed them: None hides a key. One that was hidden stays so."""
+def given_scores(scores_K: Tensor, given: Given) -> Tensor:
+    """The scores that are given, if any. A key that was hidden stays so."""
     if given is None:
         return scores_K
     if len(given) != len(scores_K):
@@ -177,13 +182,7 @@ def _vector(value_D: Tensor) -> str:
 
 @torch.inference_mode()
 def work_out(
-    model: nn.Module,
-    forward: Callable[[], Tensor],
-    attention: Attention,
-    layers: int,
-    head: int,
-    step: int,
-    given: Sequence[float | None] | None = None,
+    model: nn.Module, forward: Forward, attention: Attention, layers: int, head: int, step: int, given: Given = None
 ) -> Worked:
     """Compute one of the attentions of `layers` again at a head and a query, both from 0; `forward` runs the model.
 
@@ -201,14 +200,7 @@ def _hide(scores_K: Tensor, attention: Attention, step: int) -> Tensor:
     return scores_K.masked_fill(~torch.from_numpy(attention.visible[step]).to(scores_K.device), -torch.inf)
 
 
-def _scored(
-    model: nn.Module,
-    forward: Callable[[], Tensor],
-    attention: Attention,
-    head: int,
-    step: int,
-    given: Sequence[float | None] | None,
-) -> Worked:
+def _scored(model: nn.Module, forward: Forward, attention: Attention, head: int, step: int, given: Given) -> Worked:
     """A score of a recurrent decoder, and what the decoder computes from the context."""
     module = model.get_submodule(attention.name)
     assert isinstance(module, scores.ScoredAttention)
@@ -256,12 +248,7 @@ def _scored(
 
 
 def _dot_product(
-    model: nn.Module,
-    forward: Callable[[], Tensor],
-    attention: Attention,
-    head: int,
-    step: int,
-    given: Sequence[float | None] | None,
+    model: nn.Module, forward: Forward, attention: Attention, head: int, step: int, given: Given
 ) -> Worked:
     """An attention with queries, keys and values, and the residual connection and norm around it."""
     name, (parent, _, own) = attention.name, attention.name.rpartition(".")
@@ -312,11 +299,7 @@ def _dot_product(
 
 @torch.inference_mode()
 def work_out_hop(
-    model: MemoryNetwork,
-    batch: StoryBatch,
-    sentences: Sequence[str],
-    hop: int,
-    given: Sequence[float | None] | None = None,
+    model: MemoryNetwork, batch: StoryBatch, sentences: Sequence[str], hop: int, given: Given = None
 ) -> Worked:
     """A hop, from 1, over the sentences of a story.
 
@@ -358,9 +341,7 @@ def work_out_hop(
 
 
 @torch.inference_mode()
-def work_out_mix(
-    model: Any, batch: AnyBatch, tokens: Sequence[str], step: int, given: Sequence[float | None] | None, learned: bool
-) -> Worked:
+def work_out_mix(model: Any, batch: AnyBatch, tokens: Sequence[str], step: int, given: Given, learned: bool) -> Worked:
     """The mix of a token's layers; that of a task is `learned`, else it is even."""
     layers = [layer_BLD[0, step] for layer_BLD in (model.base if learned else model).layers_of(batch)]
     mix = model.mix if learned else LayerMix(len(layers))
