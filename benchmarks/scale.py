@@ -37,9 +37,11 @@ TINY = ["model.preset=tiny", "training.average=1", "training.decode=0", "trainin
 
 def family(process: int) -> list[int]:
     """A process and all that it has started."""
-    try:
-        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    except FileNotFoundError:
+    try:  # any thread may have started some
+        children = [
+            one for file in Path(f"/proc/{process}/task").glob("*/children") for one in file.read_text().split()
+        ]
+    except (FileNotFoundError, ProcessLookupError):
         return [process]
     return [process, *(one for child in children for one in family(int(child)))]
 

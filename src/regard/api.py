@@ -201,11 +201,16 @@ class _Placed:
     device: str
 
     @property
+    def on_cpu(self) -> bool:
+        return device_of(self.run.load_model()).type == "cpu"
+
+    @property
     def gpus(self) -> int:
+        """Those of this machine that may be used."""
         return torch.cuda.device_count() if self.device in ("auto", "cuda") and not self.run.int8 else 0
 
     def start(self, number: int, workers: int) -> None:
-        if self.gpus:
+        if self.gpus and self.on_cpu:
             self.run.move_to(f"cuda:{number % self.gpus}")
         elif workers > 1:
             torch.set_num_threads(max(1, processors() // workers))
@@ -266,20 +271,19 @@ def predict_file(
     as_json = as_json or out.suffix == ".jsonl"
     about = {
         "RUN": key_of(load_facts(run.checkpoint(checkpoint))), "search": recipe.search.model_dump(mode="json"),
-        "--precision": precision, "--json": as_json, "--skip-bad": skip_bad, "regard": PIECE,
+        "--precision": precision, "--json": as_json, "--skip-bad": skip_bad, "inputs at once": PIECE,
     }  # fmt: skip
     inputs = run.task.gather(run.task.file_inputs(file, skip_bad=skip_bad))
-    here = engine == "local" and not torch.cuda.is_available()
-    loaded = load(run.under(recipe), checkpoint=checkpoint, device=device if here else "cpu", precision=precision)
+    anywhere = engine == "ray" or (device in ("auto", "cuda") and torch.cuda.device_count() > 1)
+    loaded = load(run.under(recipe), checkpoint=checkpoint, device="cpu" if anywhere else device, precision=precision)
     work = _Answering(loaded, device, skip_bad, as_json)
     with closing(GrowingFile(out, about, resume=resume, overwrite=overwrite)) as grown:
         done, digests = grown.done.get("inputs", 0), list[int]()  # checksums of all inputs up to each piece
         pieces = _pieces(inputs, grown, digests)
         if engine == "ray":
             answers = over_cluster(work, pieces, address, most)
-        else:  # of an Apple computer the GPU is used already
-            on_cpu = device_of(loaded.load_model()).type == "cpu"
-            answers = in_order(work, pieces, (most or work.gpus or processors()) if on_cpu else 1)
+        else:  # a single GPU has the model already
+            answers = in_order(work, pieces, (most or work.gpus or processors()) if work.on_cpu else 1)
         for answered in answers:
             if isinstance(answered, RegardError):
                 raise answered

@@ -307,11 +307,11 @@ class GrowingFile:
 
     def complete(self) -> None:
         """Give the file its name."""
+        self.close()
         with writing(self.path):
             os.replace(self.partial, self.path)
             self._state.unlink(missing_ok=True)
             _sync_folder(self.path.parent)
-        self.close()
 
     def close(self) -> None:
         self._file.close()
