@@ -61,10 +61,8 @@ def frames(page: Any, picture: Any) -> tuple[float, float]:
     return 1000 * len(spans) / sum(spans), spans[int(0.99 * len(spans))]
 
 
-def work(page: Any) -> float:
+def work(session: Any) -> float:
     """Seconds that the page has spent so far in scripts, styles and layout."""
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable")
     spent = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
     return float(sum(spent[f"{name}Duration"] for name in ("Script", "RecalcStyle", "Layout")))
 
@@ -93,9 +91,11 @@ def measure(address: str, text: str, rounds: int) -> None:
             page.evaluate(COUNT)
             picture = page.locator(".map canvas, .lines canvas").first
             picture.scroll_into_view_if_needed()
-            before = work(page)
+            session = page.context.new_cdp_session(page)
+            session.send("Performance.enable")
+            before = work(session)
             rates, slowest = zip(*(frames(page, picture) for _ in range(rounds)), strict=True)
-            spent = 1000 * (work(page) - before) / (rounds * MOVES)
+            spent = 1000 * (work(session) - before) / (rounds * MOVES)
             print(
                 f"{way}: {tokens} tokens, {statistics.median(rates):.0f} frames a second (99 % of frames within "
                 f"{statistics.median(slowest):.0f} ms), {spent:.1f} ms of work for each; first map {first:.1f} s, "

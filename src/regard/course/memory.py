@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from regard.api import Run, evaluate, explain, predict
+from regard.api import Run, evaluate, explain
 from regard.config.load import Tree
 from regard.course.lab import Findings, Lab, Number, flat
 from regard.data.corpora import Cells, generate
@@ -22,7 +22,7 @@ def _recipe(lab: Lab, hops: int) -> Tree:
     return {
         "task": "story_answering",
         "data": {"train": corpora(1000), "validation": {"split": 0.1}, "test": corpora(200)},
-        "model": {"kind": "memory_network", "width": 32, "hops": hops, "linear_start": 4, "restarts": 1},
+        "model": {"kind": "memory_network", "width": 32, "hops": hops, "linear_start": 4, "restarts": 4},
         "training": {"epochs": 15, "best": "error"},
     }
 
@@ -73,7 +73,6 @@ def _read(run: Run, row: Cells) -> list[list[float]]:
 
 def _telling(runs: dict[int, Run], questions: list[Cells]) -> Cells:
     """The first question that three hops answer and one does not, or just the first."""
-    texts = [f"{row[1]}\n{row[2]}" for row in questions]
-    one, three = ([answer.to_json()["output"] for answer in predict(runs[hops], texts)] for hops in HOPS)
+    one, three = ([explain(runs[hops], f"{row[1]}\n{row[2]}").output for row in questions] for hops in HOPS)
     answered = [row for row, said, right in zip(questions, one, three, strict=True) if right == row[3] != said]
     return (answered or questions)[0]
