@@ -108,6 +108,9 @@ def test_a_summarizer_is_trained_evaluated_and_used(recipe: Path, tmp_path: Path
     assert [len(found.pop("files")) for found in (parallel, table)] == [2, 1]
     assert table == parallel
     assert len(succeed("predict", run, "c b a d e f").out.split()) == 1
+    from_table = succeed("predict", run, "--file", recipe.parent / "news.csv", "--json").jsons
+    assert len(from_table) == 200  # by the run's own column names
+    assert len(succeed("predict", run, "--file", tmp_path / "t.jsonl", "--json").jsons) == 1
 
 
 @pytest.mark.parametrize(

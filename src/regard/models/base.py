@@ -43,6 +43,8 @@ class ModelConfig(Config):
     """What it learns from raw text; None: it is not pre-trained."""
     causal: ClassVar[bool] = False
     """Whether the state of a token depends only on this token and those before it."""
+    local: ClassVar[bool] = False
+    """Whether the state of a token depends only on a few tokens around it."""
     segments: ClassVar[bool] = False
     """Whether it reads two texts as two segments: [CLS] first [SEP] second [SEP]."""
     equal_layers: ClassVar[bool] = False

@@ -75,6 +75,8 @@ class CNNConfig(ModelConfig):
     }
     reads = "text"
     head_defaults: ClassVar[Mapping[str, Any]] = {"dropout": 0.5}
+    local = True
+    layers: ClassVar[int] = 1
 
     kind: Literal["cnn"] = "cnn"
     preset: Literal["tiny", "small", "base"] = "base"

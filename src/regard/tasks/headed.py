@@ -207,7 +207,7 @@ class HeadedTask(ExampleTask):
     def check(self, data: Prepared[Any]) -> None:
         check_max_length(self.recipe)
         head, model = self.recipe.head, self.recipe.model
-        layers = 1 if model.kind == "cnn" else model.layers
+        layers = model.layers
         if head.freeze != "all" and head.freeze > layers:
             raise ConfigError(f"the model has {layers} layers", where="head.freeze", hint=f"0 to {layers}, or all")
         # the language model's loss is that of the states which the head reads

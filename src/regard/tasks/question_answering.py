@@ -219,8 +219,8 @@ class QuestionAnswering(HeadedTask):
     # Training
 
     def make_head(self, width: int) -> TokenHead | QuestionHead:
-        """Convolutions see a few tokens, so no token of the text would know the question: the head compares them."""
-        head = QuestionHead if self.recipe.model.kind == "cnn" else TokenHead
+        """Where tokens see only a few others, none of the text would know the question: the head compares them."""
+        head = QuestionHead if self.recipe.model.local else TokenHead
         return head(width, 2, dropout=self.recipe.head.dropout)
 
     def objective(self, model: Headed) -> SpanCrossEntropy:

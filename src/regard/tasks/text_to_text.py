@@ -302,7 +302,8 @@ class TextToText(Task):
         if not is_table(file):
             return None
         like = self.corpus_of([file.name])
-        keys = [keys_of(corpus).get("source", "source") for corpus in (like, *self.corpora)]
+        source = next(iter(like.columns))  # "document" where it is so called
+        keys = [keys_of(corpus).get(source, source) for corpus in (like, *self.corpora)]
         if isinstance(file, HeldFile):  # which `corpus_of` cannot look into
             keys = [key for key in keys if has_columns(file, {"source": key})] or keys
         rows = table_rows(file, {"source": keys[0]}, has_header(like))
