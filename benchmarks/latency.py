@@ -1,6 +1,6 @@
 """One short sentence a request to a classifier of MiniLM's size that stays loaded, on the CPU.
 
-    OMP_NUM_THREADS=1 python benchmarks/requests.py [--count 100]
+    OMP_NUM_THREADS=1 python benchmarks/latency.py [--count 100]
 
 `regard.load` and transformers' pipeline on the same model, exported, in the same process and in turn; medians.
 """
