@@ -130,6 +130,6 @@ def test_a_file_is_replaced_whole(run: api.Run, tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == [path.name]
 
 
-def test_a_file_that_cannot_be_written_is_refused_before_a_run_is_opened(tmp_path: Path) -> None:
-    [message] = fail("explain", tmp_path / "no run", "a", "--out", tmp_path / "no" / "x.png")
+def test_a_file_that_cannot_be_written_is_refused(tiny_run: Path, tmp_path: Path) -> None:
+    [message] = fail("explain", tiny_run, "a", "--out", tmp_path / "no" / "x.png")
     assert message == f"{tmp_path}/no/x.png: there is no folder {tmp_path}/no (give another --out)"

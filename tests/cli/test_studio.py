@@ -171,7 +171,7 @@ def test_the_form_is_the_schema(client: Any) -> None:
 
 
 def test_a_training_that_fails_says_why(client: Any, root: Path) -> None:
-    """One that goes well is tests/browser/test_runs.py."""
+    """One that goes well is tests/browser/test_trainings.py."""
     data = {"train": {"file": "쌍.tsv", "source": 0, "target": 1}, "validation": {"split": 0.1}}
     recipe = yaml.safe_dump({**TINY, "data": data}, allow_unicode=True)
     body = {"name": "쌍", "recipe": recipe, "files": [{"name": "쌍.tsv", "text": "a\tb\nc\n"}]}

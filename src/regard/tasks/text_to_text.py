@@ -305,7 +305,7 @@ class TextToText(Task):
         source = next(iter(like.columns))  # "document" where it is so called
         keys = [keys_of(corpus).get(source, source) for corpus in (like, *self.corpora)]
         if isinstance(file, HeldFile):  # which `corpus_of` cannot look into
-            keys = [key for key in keys if has_columns(file, {"source": key})] or keys
+            keys = [key for key in (*keys, "source") if has_columns(file, {"source": key})] or keys
         rows = table_rows(file, {"source": keys[0]}, has_header(like))
         return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
 
