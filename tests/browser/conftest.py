@@ -63,7 +63,7 @@ def serving(root: Path, settings: Settings) -> Iterator[str]:
     """The address of a studio of the runs in a folder."""
     runs = Runs(settings, folders=lambda: _run_folders(root), device="cpu")
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(app(runs, settings, root=root), log_level="warning"))
+        server = uvicorn.Server(uvicorn.Config(app(runs, settings, root=root), log_config=None, log_level="warning"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -311,7 +311,7 @@ def serve(
 ) -> None:
     """Answer until SIGINT or SIGTERM, then finish what is there. With the page, `browse` opens it."""
     config = uvicorn.Config(
-        app(runs, settings, root=root), access_log=False, server_header=False, log_level="warning",
+        app(runs, settings, root=root), access_log=False, server_header=False, log_config=None, log_level="warning",
         timeout_graceful_shutdown=int(settings.timeout) + 1,
     )  # fmt: skip
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
