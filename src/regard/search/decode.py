@@ -158,7 +158,8 @@ class LiveCounts:
     """
 
     def __init__(self, late: bool) -> None:
-        self._late, self._before = late, list[tuple[Tensor, torch.cuda.Event]]()
+        self._late = late
+        self._before: tuple[Tensor, torch.cuda.Event] | None = None
 
     def __call__(self, choice: Choice, remaining: Live, last: bool) -> list[int]:
         counts_B = (remaining.total_BW > NEVER).sum(-1)
@@ -167,10 +168,10 @@ class LiveCounts:
             host_B, copied = torch.empty_like(counts_B, device="cpu", pin_memory=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
             host_B.copy_(counts_B, non_blocking=True)
             copied.record()
-            self._before.append((host_B, copied))
-            if len(self._before) == 1:
+            before, self._before = self._before, (host_B, copied)
+            if before is None:
                 return [remaining.total_BW.shape[1]] * len(counts_B)
-            counts_B, copied = self._before.pop(0)
+            counts_B, copied = before
             copied.synchronize()
         counts: list[int] = counts_B.tolist()
         if min(counts) < 0:

@@ -158,15 +158,13 @@ class Choice:
 
     def continued(self, live: Live, log_p_BWV: Tensor | None) -> Live:
         """The chosen hypotheses with their new token; `log_p_BWV` is needed if the ranking differs from log P."""
-        if live.total_BW.shape == self.parents_BW.shape and live.total_BW.shape[1] == 1 and live.own_BW is None:
-            history_BWT = torch.cat([live.history_BWT, self.tokens_BW[..., None]], dim=-1)
-            return replace(live, history_BWT=history_BWT, total_BW=self.total_BW)
-        groups_B1 = torch.arange(len(live.sentences_B), device=self.parents_BW.device)[:, None]
-        parents = live.pick(groups_B1, self.parents_BW)
-        own_BW = parents.own_BW
-        if own_BW is not None:
-            assert log_p_BWV is not None
-            own_BW = own_BW + log_p_BWV[groups_B1, self.parents_BW, self.tokens_BW]
+        parents, own_BW = live, live.own_BW
+        if own_BW is not None or self.parents_BW.shape[1] > 1 or live.total_BW.shape != self.parents_BW.shape:
+            groups_B1 = torch.arange(len(live.sentences_B), device=self.parents_BW.device)[:, None]
+            parents = live.pick(groups_B1, self.parents_BW)
+            if parents.own_BW is not None:
+                assert log_p_BWV is not None
+                own_BW = parents.own_BW + log_p_BWV[groups_B1, self.parents_BW, self.tokens_BW]
         history_BWT = torch.cat([parents.history_BWT, self.tokens_BW[..., None]], dim=-1)
         return replace(parents, history_BWT=history_BWT, total_BW=self.total_BW, own_BW=own_BW)
 
