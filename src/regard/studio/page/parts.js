@@ -1,7 +1,7 @@
 // What several views share.
 
 import { current, go } from "./address.js";
-import { get } from "./api.js";
+import { get, runPath } from "./api.js";
 import { empty, h, labelled, select } from "./dom.js";
 import { t } from "./text.js";
 
@@ -72,3 +72,14 @@ export function untilLeft() {
   return controller.signal;
 }
 export const figures = value => value.toLocaleString("en");
+
+// The chosen run and the input of a view that explains it, with the target that may be given; null if there is no run.
+export async function explainedInput(root, params) {
+  const run = await chooseRun(root, params);
+  if (!run) return null;
+  const facts = await get(runPath(run.name)), fields = inputFields(facts, params.text || facts.examples?.[0] || "");
+  const target = h("input", { value: params.target || "", spellcheck: "false" });
+  const form = (action, submit) => h("form", { class: "stack", onsubmit: event => { event.preventDefault(); submit(); } },
+    fields.element, facts.writes === "target" && labelled(t("look_target"), target), h("button", { class: "primary" }, action));
+  return { run, fields, target, form };
+}

@@ -2,28 +2,24 @@
 /* global drawFigure, number */
 
 import { keep } from "../address.js";
-import { get, post, runPath } from "../api.js";
+import { post, runPath } from "../api.js";
 import { choice, download, empty, h, labelled, problem, select } from "../dom.js";
 import { figure, heatMap, largest, lines, png, regions, rowOf, smallHeads, svgText, unpacked, words } from "../heat.js";
-import { chooseRun, inputFields, untilLeft } from "../parts.js";
+import { explainedInput, untilLeft } from "../parts.js";
 import { t } from "../text.js";
 
 const WORDED = ["alignment", "encoder", "decoder", "hops"], UNITS = ["alignment", "encoder", "decoder", "masks"];
 const LEFT_OUT = ["heads"]; // the small pictures show every head
 
 export async function render(root, params) {
-  const run = await chooseRun(root, params);
-  if (!run) return;
-  const facts = await get(runPath(run.name)), signal = untilLeft();
-  const fields = inputFields(facts, params.text || facts.examples?.[0] || "");
-  const target = h("input", { value: params.target || "", spellcheck: "false" });
+  const chosen = await explainedInput(root, params), signal = untilLeft();
+  if (!chosen) return;
+  const { run, fields, target, form } = chosen;
   const { view, layer = "mean", head = "mean", units = "tokens", draw = "map", rollout = "", word } = params;
   const state = { view, layer, head, units, draw, rollout, word };
   const place = h("div", { class: "results", "aria-live": "off" });
   const anew = { view: undefined, word: undefined, layer: "mean", head: "mean" };
-  root.append(h("form", { class: "stack", onsubmit: event => { event.preventDefault(); show(anew); } }, fields.element,
-    facts.writes === "target" && labelled(t("look_target"), target), h("button", { class: "primary" }, t("look"))),
-      place);
+  root.append(form(t("look"), () => show(anew)), place);
 
   async function show(changes = {}) {
     Object.assign(state, changes);

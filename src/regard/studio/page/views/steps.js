@@ -2,26 +2,24 @@
 /* global rgb */
 
 import { keep } from "../address.js";
-import { get, post, runPath } from "../api.js";
+import { post, runPath } from "../api.js";
 import { choice, empty, h, labelled, problem, select } from "../dom.js";
 import { factors, softmax, weightedSum } from "../equations.js";
-import { chooseRun, inputFields, untilLeft } from "../parts.js";
+import { explainedInput, untilLeft } from "../parts.js";
 import { t } from "../text.js";
 
 const STAGES = ["query", "keys", "scores", "softmax", "context", "after"];
 const CHOSEN = ["view", "layer", "head", "step"];
 
 export async function render(root, params) {
-  const run = await chooseRun(root, params);
-  if (!run) return;
-  const facts = await get(runPath(run.name)), signal = untilLeft();
-  const fields = inputFields(facts, params.text || facts.examples?.[0] || "");
-  const target = h("input", { value: params.target || "", spellcheck: "false" });
+  const chosen = await explainedInput(root, params), signal = untilLeft();
+  if (!chosen) return;
+  const { run, fields, target, form } = chosen;
   const state = Object.fromEntries(CHOSEN.map(name => [name, params[name]]));
   let stage = Math.min(STAGES.length, Number(params.stage) || STAGES.length), changes = parseChanges(params.changes);
   const place = h("div", { class: "results" });
-  root.append(h("form", { class: "stack", onsubmit: event => { event.preventDefault(); CHOSEN.forEach(name => { state[name] = undefined; }); changes = new Map(); show(); } },
-    fields.element, facts.writes === "target" && labelled(t("look_target"), target), h("button", { class: "primary" }, t("work_out"))), place);
+  const anew = () => { CHOSEN.forEach(name => { state[name] = undefined; }); changes = new Map(); show(); };
+  root.append(form(t("work_out"), anew), place);
 
   const ask = scores => post(runPath(run.name, "steps"), { input: fields.value(), target: target.value || null, view: state.view || null,
     layer: state.layer ? Number(state.layer) : "mean", head: state.head ? Number(state.head) : "mean", step: state.step ? Number(state.step) : null, scores }, signal);
