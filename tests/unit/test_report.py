@@ -1,7 +1,5 @@
 """A report of hand-made sections through its four renderers: terminal, page, figures and JSON."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
