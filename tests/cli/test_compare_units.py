@@ -1,7 +1,5 @@
 """`compare` for language models, masked models and classifiers: sums by hand, tests against enumeration and SciPy."""
 
-from __future__ import annotations
-
 import copy
 import html
 import json

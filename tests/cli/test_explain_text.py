@@ -1,7 +1,5 @@
 """`explain` for models of one text: GPT, BERT, ELMo, LSTM, and a model under a head."""
 
-from __future__ import annotations
-
 import copy
 import math
 from pathlib import Path

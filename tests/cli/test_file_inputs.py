@@ -1,7 +1,5 @@
 """`predict --file`: a table is read by the run's own columns, as `evaluate --file` reads it; a .txt line by line."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

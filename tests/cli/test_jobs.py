@@ -1,7 +1,5 @@
 """Long verbs over HTTP: jobs that answer as the functions do, what is refused, cancelling, and their number."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A model that stays loaded, what a program may give it, and standard input that is answered as it comes."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

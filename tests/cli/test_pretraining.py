@@ -1,7 +1,5 @@
 """Language models and BERT through the verbs: what they measure, write, fill and hand out; exact resume; bad input."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,8 +1,6 @@
 """Runs on raw text through the verbs: prompts and texts as they were typed, tables, one document, pre-training that
 goes on."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil

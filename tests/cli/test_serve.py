@@ -1,7 +1,5 @@
 """`regard serve`: routes that answer as the functions do, what is refused, and many clients at once."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

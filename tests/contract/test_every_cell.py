@@ -1,7 +1,5 @@
 """Every task of labelled texts above every model of texts: the cells of that table that no other file looks at."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -3,8 +3,6 @@
 `REGARD_SLOW=1 pytest tests/learning/test_course.py` trains what the chapters say; without it they train a few steps.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 A family reads one kind of batch (`ModelConfig.reads`). Its examples have different lengths, so that batches are padded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

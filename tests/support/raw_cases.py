@@ -1,7 +1,5 @@
 """Tiny models on raw text, and one that reads images; each is trained once a session and only read."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

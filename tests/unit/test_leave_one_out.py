@@ -1,7 +1,5 @@
 """`explain` by leaving words out: what a label, number, choice, tag or answer loses without each word."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

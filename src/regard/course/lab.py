@@ -24,7 +24,7 @@ from regard.errors import RegardError
 from regard.recipes.shipped import shipped_text
 from regard.runs.run import read_metrics
 from regard.views.labels import percent
-from regard.views.report import Cell, Part, Prose, Report, Section, Table
+from regard.views.report import Cell, Part, Prose, Report, Result, Section, Table
 
 T = TypeVar("T")
 Number = float | int | str | bool
@@ -111,8 +111,8 @@ def shipped_on(name: str, folder: Path) -> Tree:
     return cast(Tree, tree)
 
 
-@dataclass(frozen=True)
-class Lesson:
+@dataclass(frozen=True, repr=False)
+class Lesson(Result):
     """A chapter with its findings."""
 
     chapter: Chapter
