@@ -939,7 +939,7 @@ def import_(
 def export(
     run: RunArgument,
     *,
-    to: Annotated[str, Option("--to", help="huggingface or ctranslate2.")],
+    to: Annotated[str, Option("--to", help="huggingface, ctranslate2, or word2vec (word vectors as text).")],
     out: Annotated[Path, Option("--out", metavar="FOLDER", help="The folder to make.")],
     quantize: Annotated[
         str | None,
@@ -948,7 +948,7 @@ def export(
     checkpoint: CheckpointOption = "best",
     as_json: JsonOption = False,
 ) -> None:
-    """Write a run in the format of transformers or CTranslate2."""
+    """Write a run in the format of transformers or CTranslate2, or its word vectors in that of word2vec."""
     from regard.exchange.exchange import export_note
 
     regard.export_run(run, to=to, out=out, quantize=quantize, checkpoint=checkpoint)
