@@ -1,7 +1,5 @@
 """The views Step by step, Beam, Errors and Compare: their numbers are the server's, and what a reader does counts."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

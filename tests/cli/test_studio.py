@@ -1,7 +1,5 @@
 """What the studio's page asks the server for: files, attention, runs that are loaded lazily, trainings."""
 
-from __future__ import annotations
-
 import base64
 import shutil
 import socket

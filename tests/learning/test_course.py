@@ -3,8 +3,7 @@
 `REGARD_SLOW=1 pytest tests/learning/test_course.py` trains what the chapters say; without it they train a few steps.
 """
 
-from __future__ import annotations
-
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -18,7 +17,7 @@ from jinja2 import meta
 
 from command_line import fail, succeed
 from regard.course import LANGUAGES, chapters
-from regard.course.lab import PLACED, Lab, Lesson, run, template_environment
+from regard.course.lab import PLACED, QUICK, Lab, Lesson, run, template_environment
 from regard.views.files import page
 
 slow = pytest.mark.skipif(not os.environ.get("REGARD_SLOW"), reason="minutes: set REGARD_SLOW=1")
@@ -122,6 +121,26 @@ def test_a_chapter_fits_its_experiment_in_both_languages(number: int, quick_runs
         assert "<summary>" in html
     words = Lesson(korean, "ko", lesson.lab, lesson.findings).words
     assert {*words} <= labels(lesson.findings.parts)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "memory" else slow) for name in NAMES])
+def test_the_cells_of_a_notebook_run_in_order(name: str, quick_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lesson = run(name, runs=quick_runs, language="ko", quick=True)
+    (quick_runs / f"{name}.ipynb").write_text(lesson.notebook(quick_runs), encoding="utf-8")
+    monkeypatch.chdir(quick_runs)
+    notebook = json.loads(Path(f"{name}.ipynb").read_text(encoding="utf-8"))
+    variables: dict[str, Any] = {"__name__": "__main__"}
+    shown = []
+    for code in (one["source"] for one in notebook["cells"] if one["cell_type"] == "code"):
+        exec(code, variables)
+        if code.startswith("lesson.figure("):
+            shown += [eval(code, variables).sections[0].parts[0].title]
+    captions = [caption for caption, name in PLACED.findall(lesson.text) if ":" not in name]
+    assert [found for found, caption in zip(shown, captions, strict=True) if caption not in ("", found)] == []
+    texts = "".join(one["source"] for one in notebook["cells"] if one["cell_type"] == "markdown")
+    figures, _, questions = used(lesson.chapter.text)
+    assert texts.count("<details>") == len(figures) - len(shown) + questions
+    assert QUICK["ko"] in texts
 
 
 def labels(value: object) -> set[str]:

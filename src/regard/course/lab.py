@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from pydoc import locate
 from typing import Any, TypeVar, cast
@@ -26,7 +29,7 @@ from regard.errors import RegardError
 from regard.recipes.shipped import shipped_text
 from regard.runs.run import read_metrics
 from regard.views.labels import percent
-from regard.views.report import Cell, Part, Prose, Report, Section, Table
+from regard.views.report import Cell, Part, Prose, Report, Result, Section, Table
 
 T = TypeVar("T")
 Number = float | int | str | bool
@@ -35,6 +38,25 @@ QUICK = {
     "en": "A quick run: hardly trained, so its numbers mean nothing.",
     "ko": "빠른 실행입니다. 거의 학습하지 않았으므로 숫자에는 의미가 없습니다.",
 }
+NOTEBOOK = {
+    "en": "Run all cells. The first cell of code is folded: it has the functions that `experiment`, below it, calls. "
+    "Change either and run the cells again; runs that are trained already are not trained again. Numbers in the text "
+    "are those that `regard course` found.",
+    "ko": "셀을 모두 실행하십시오. 접혀 있는 첫 코드 셀에는 그 아래의 `experiment`가 부르는 함수들이 있습니다. "
+    "어느 쪽이든 고쳐서 다시 실행해 볼 수 있고, 이미 학습한 모델은 다시 학습하지 않습니다. "
+    "글 속의 숫자는 `regard course`를 실행했을 때의 값입니다.",
+}
+LAB = """\
+from pathlib import Path
+
+from regard.course import find_chapter
+from regard.course.lab import Lab, Lesson
+
+lab = Lab(Path("{runs}"), seed={lesson.lab.seed}, quick={lesson.lab.quick}, full={full}, say=print)
+chapter = find_chapter("{lesson.chapter.name}", "{lesson.language}")
+lesson = Lesson(chapter, "{lesson.language}", lab, experiment(lab))
+lesson.findings.numbers
+"""
 WORDS = re.compile(r"^```words\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -137,8 +159,8 @@ def shipped_on(name: str, folder: Path) -> Tree:
     return cast(Tree, tree)
 
 
-@dataclass(frozen=True)
-class Lesson:
+@dataclass(frozen=True, repr=False)
+class Lesson(Result):
     """A chapter with its findings."""
 
     chapter: Chapter
@@ -151,12 +173,16 @@ class Lesson:
         numbers = {"numbers": dict(self.findings.numbers)}
         return {"chapter": self.chapter.number, "title": self.chapter.title} | made_with | numbers
 
-    def report(self) -> Report:
-        """The text with the numbers and figures in their places; the terminal shows only what to look at."""
+    @cached_property
+    def text(self) -> str:
+        """The text with the numbers in their places."""
         template = template_environment().from_string(WORDS.sub("", self.chapter.text))
         numbers = {name: translated(value, self.words) for name, value in self.findings.numbers.items()}
-        text = template.render(numbers, full=self.lab.full)
-        head, *bodies = re.split(r"^## ", text.partition("\n")[2], flags=re.MULTILINE)
+        return template.render(numbers, full=self.lab.full)
+
+    def report(self) -> Report:
+        """The text with the numbers and figures in their places; the terminal shows only what to look at."""
+        head, *bodies = re.split(r"^## ", self.text.partition("\n")[2], flags=re.MULTILINE)
         opening, *looks = re.split(r"^[-*] ", head, flags=re.MULTILINE)
         sections = [
             Section(heading.strip(), list(self._parts(body)), in_terminal=0)
@@ -166,33 +192,74 @@ class Lesson:
         return Report(self.chapter.title, sections, " ".join(opening.split()), conclusions, self.language)
 
     def _parts(self, body: str) -> Iterator[Part]:
-        told, *questions = re.split(r"^### ", body, flags=re.MULTILINE)
-        texts = PLACED.split(told)  # text, caption, name, text, ...
-        for place, text in enumerate(texts):
-            if place % 3 == 0 and text.strip():
-                yield Prose(text.strip())
-            elif place % 3 == 2:
-                yield from self._placed(texts[place - 1], text)
-        for question, _, answer in (question.partition("\n") for question in questions):
-            yield Prose(answer.strip(), title=question.strip())
+        for piece in _pieces(body):
+            yield from [piece] if isinstance(piece, Prose) else self._placed(*piece)
 
     def _placed(self, caption: str, name: str) -> Iterator[Part]:
         """What stands in the place of a name; of several parts, the first has the caption."""
-        if name.startswith("code:"):
-            function: Any = locate(name.removeprefix("code:"))
-            source = f"```python\n{inspect.getsource(function)}```"
-            yield Prose(source, title=f"{caption}: {name.removeprefix('code:')}")
-            return
         found = translated(self.findings.parts[name], self.words)
         first, *others = [found] if isinstance(found, Part) else found
         yield with_title(first, caption) if caption else first
         yield from others
+
+    def figure(self, name: str) -> Report:
+        """A figure or table of the chapter with its caption: for notebooks."""
+        captions = {name: caption for caption, name in PLACED.findall(self.text)}
+        return Report("", [Section("", [*self._placed(captions[name], name)])], language=self.language)
+
+    def notebook(self, folder: Path) -> str:
+        """The chapter as a Jupyter notebook in a folder: text, the experiment's code, and a cell for each figure."""
+        module = import_module(f"regard.course.{self.chapter.name}")
+        experiment = inspect.getsource(module.experiment)
+        runs, full = os.path.relpath(self.lab.runs, folder), self.lab.full and str(self.lab.full.resolve())
+        found = LAB.format(runs=Path(runs).as_posix(), full=full and f"Path({full!r})", lesson=self)
+        head, *bodies = re.split(r"^(?=## )", self.text, flags=re.MULTILINE)
+        cells = [
+            _cell("\n\n".join([head, *[QUICK[self.language]] * self.lab.quick, NOTEBOOK[self.language]])),
+            _cell(inspect.getsource(module).replace(experiment, ""), code=True, hidden=True),
+            *(_cell(code, code=True) for code in (experiment, found)),
+        ]
+        for piece in chain.from_iterable(map(_pieces, bodies)):
+            if not isinstance(piece, Prose):
+                cells.append(_cell(f"lesson.figure({piece[1]!r})", code=True))
+            elif piece.title:
+                cells.append(_cell(f"<details><summary>{piece.title}</summary>\n\n{piece.text}\n\n</details>"))
+            else:
+                cells.append(_cell(piece.text))
+        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+        numbered = [{"id": f"cell-{number}", **cell} for number, cell in enumerate(cells)]
+        whole = {"nbformat": 4, "nbformat_minor": 5, "metadata": kernel, "cells": numbered}
+        return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
 
     @property
     def words(self) -> dict[str, str]:
         """What the labels of figures are called in the language of the text."""
         found = WORDS.search(self.chapter.text)
         return dict(yaml.safe_load(found[1])) if found else {}
+
+
+def _pieces(body: str) -> Iterator[Prose | tuple[str, str]]:
+    """Texts, folded code and questions, and (caption, name) of each figure, in their order."""
+    told, *questions = re.split(r"^### ", body, flags=re.MULTILINE)
+    texts = PLACED.split(told)  # text, caption, name, text, ...
+    for place, text in enumerate(texts):
+        if place % 3 == 0 and text.strip():
+            yield Prose(text.strip())
+        elif place % 3 == 2 and text.startswith("code:"):
+            name = text.removeprefix("code:")
+            function: Any = locate(name)
+            yield Prose(f"```python\n{inspect.getsource(function)}```", title=f"{texts[place - 1]}: {name}")
+        elif place % 3 == 2:
+            yield texts[place - 1], text
+    for question, _, answer in (question.partition("\n") for question in questions):
+        yield Prose(answer.strip(), title=question.strip())
+
+
+def _cell(source: str, *, code: bool = False, hidden: bool = False) -> dict[str, Any]:
+    """A cell of a notebook; JupyterLab shows one that is hidden as a line that opens it."""
+    metadata = {"jupyter": {"source_hidden": True}} if hidden else {}
+    cell = {"cell_type": "code" if code else "markdown", "metadata": metadata, "source": source.strip()}
+    return cell | ({"execution_count": None, "outputs": []} if code else {})
 
 
 def template_environment() -> Environment:

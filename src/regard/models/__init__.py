@@ -22,6 +22,7 @@ from regard.models.rnn import RNN, RNNConfig
 from regard.models.self_attention import SelfAttention, SelfAttentionConfig
 from regard.models.text_classifiers import CNN, BiLSTM, BiLSTMConfig, CNNConfig
 from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.word2vec import Word2Vec, Word2VecConfig
 
 
 class Kind(NamedTuple):
@@ -32,6 +33,7 @@ class Kind(NamedTuple):
 
 
 MODELS: dict[str, Kind] = {
+    "word2vec": Kind(Word2VecConfig, Word2Vec),
     "rnn": Kind(RNNConfig, RNN),
     "bahdanau": Kind(BahdanauConfig, Bahdanau),
     "luong": Kind(LuongConfig, Luong),
