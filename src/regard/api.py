@@ -40,6 +40,7 @@ from regard.views.compare import compare
 from regard.views.diagnose import diagnose
 from regard.views.explain import explain
 from regard.views.files import PAGE, PICTURES, write_result
+from regard.views.labels import Metrics
 from regard.views.search_record import SearchRecord
 from regard.views.show import show
 
@@ -450,7 +451,7 @@ def evaluate(
     engine: Engine = "local",
     address: str | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[str, Any]:
+) -> Metrics:
     """The task's metrics on a split or on files, and which of them it was.
 
     Where the task has an answer for each example, all are written to the file `predictions`, and the wrong ones to
@@ -473,7 +474,7 @@ def evaluate(
         run, split=split, files=named, beam=beam, length_penalty=length_penalty, overrides=overrides,
         checkpoint=checkpoint, device=device, engine=engine, address=address, progress=progress,
     )  # fmt: skip
-    return with_predictions_written(found, file, named=predictions is not None)
+    return Metrics(with_predictions_written(found, file, named=predictions is not None))
 
 
 def measure(

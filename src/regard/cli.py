@@ -793,7 +793,9 @@ def show(
 def course(
     chapter: Annotated[str | None, Argument(metavar="[CHAPTER]", help="Number or name. Default: list them.")] = None,
     *,
-    out: Annotated[Path | None, Option("--out", help="The page to write. Default: course/CHAPTER.html.")] = None,
+    out: Annotated[
+        Path | None, Option("--out", help="The page or notebook (.ipynb) to write. Default: course/CHAPTER.html.")
+    ] = None,
     overwrite: OverwriteOption = False,
     language: Annotated[
         str | None, Option("--lang", help="en or ko. Default: REGARD_LANG, or the locale's language.")
@@ -823,11 +825,11 @@ def course(
     page = out or Path("course") / f"{chosen.number}.html"
     from regard.course.lab import run as run_chapter
     from regard.training.loop import Interrupted
-    from regard.views.files import check_output
+    from regard.views.files import check_output, write
 
     if out is None:
         page.parent.mkdir(exist_ok=True)
-    check_output(page, overwrite=overwrite or out is None)
+    check_output(page, (".html", ".ipynb"), overwrite=overwrite or out is None)
     try:
         lesson = run_chapter(
             chosen.number, runs=page.parent / "runs", language=language, seed=seed, quick=quick, full=full,
@@ -836,7 +838,13 @@ def course(
     except (Interrupted, KeyboardInterrupt):
         print("interrupted; the same command continues, with the runs that are trained already", file=sys.stderr)
         raise typer.Exit(130) from None
-    show_report(lesson, page, as_json=as_json)
+    if page.suffix.lower() != ".ipynb":
+        show_report(lesson, page, as_json=as_json)
+        return
+    write(page, [lesson.notebook(page.parent).encode()])
+    show_report(lesson, None, as_json=as_json)
+    if not as_json:
+        say(f"written: {page}")
 
 
 # --------------------------------------------------------------------------------------------------------------- serve
@@ -954,7 +962,7 @@ def import_(
 def export(
     run: RunArgument,
     *,
-    to: Annotated[str, Option("--to", help="huggingface or ctranslate2.")],
+    to: Annotated[str, Option("--to", help="huggingface, ctranslate2, or word2vec (word vectors as text).")],
     out: Annotated[Path, Option("--out", metavar="FOLDER", help="The folder to make.")],
     quantize: Annotated[
         str | None,
@@ -963,7 +971,7 @@ def export(
     checkpoint: CheckpointOption = "best",
     as_json: JsonOption = False,
 ) -> None:
-    """Write a run in the format of transformers or CTranslate2."""
+    """Write a run in the format of transformers or CTranslate2, or its word vectors in that of word2vec."""
     from regard.exchange.exchange import export_note
 
     regard.export_run(run, to=to, out=out, quantize=quantize, checkpoint=checkpoint)

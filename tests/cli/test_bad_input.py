@@ -1,7 +1,5 @@
 """What users get wrong: one clear message (what, where, what is allowed), exit code 2, no traceback, nothing lost."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import shlex

@@ -1,7 +1,5 @@
 """A captioner learns to see, through the command line, and every verb works on its run."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import product

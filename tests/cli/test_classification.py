@@ -1,7 +1,5 @@
 """Classification, regression and multiple choice through the command line: what they learn, keep and refuse."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every verb through the command line: what it prints, that its numbers are true, and that Python gives the same."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

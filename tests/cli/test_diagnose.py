@@ -1,7 +1,5 @@
 """Whose fault an error is, on runs whose probabilities are written by hand, and against plain loops."""
 
-from __future__ import annotations
-
 import html
 import math
 import random

@@ -1,7 +1,5 @@
 """What the documents say of the code is what the code says; the commands, recipes and programs they show work."""
 
-from __future__ import annotations
-
 import io
 import re
 import runpy

@@ -1,7 +1,5 @@
 """Explanations as files: what a page offers, what it opens with, and how large long texts make it."""
 
-from __future__ import annotations
-
 import base64
 import struct
 from pathlib import Path

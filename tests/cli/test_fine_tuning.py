@@ -1,7 +1,5 @@
 """Models under a head: what is taken over from a run, what stays frozen, how fast each layer learns, which loss."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of any length: streamed, in order, by several processes, resumable; over a Ray cluster that loses a node."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Training by several processes: the same weights as by one, one format of checkpoints, and one message if one dies."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """`regard check FILE` recognises what is in a file and proposes a recipe that passes `regard check` and trains."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -4,8 +4,6 @@ Processes are killed for real. They are forked from one server that has imported
 fraction of a second; the signal of Ctrl-C and two processes at once are tried on the command itself.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import multiprocessing

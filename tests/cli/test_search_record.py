@@ -1,7 +1,5 @@
 """The record of a search: it must tell the whole story, and tell it as plain loops would."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What unknown tokens cost where language models with other vocabularies are compared: by hand, and a planted case."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Questions about stories: from bAbI's files, JSON Lines and the package's own corpus to answers."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import lzma

@@ -1,7 +1,5 @@
 """Imports point one way, in the order of the data; and what is quick to start imports nothing that is slow."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

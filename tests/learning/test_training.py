@@ -1,7 +1,5 @@
 """The training loop, part by part against plain arithmetic, then as a whole through what a run folder shows."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """Two texts that are read apart and compared by their vectors: the equations, and what a user sees of it."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

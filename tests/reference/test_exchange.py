@@ -1,7 +1,5 @@
 """A folder of `transformers` becomes a run and a run such a folder: the same numbers, and no round trip loses any."""
 
-from __future__ import annotations
-
 import ast
 import unicodedata
 from functools import reduce

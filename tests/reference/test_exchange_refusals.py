@@ -1,7 +1,5 @@
 """What cannot be imported or exported is refused in one sentence, and nothing is left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Real files as they lie there, where they are at hand: `../shared/data` from the root of the project."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command line, run in this process: what a shell would see of it, without the seconds that a new Python takes."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

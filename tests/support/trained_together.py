@@ -1,7 +1,5 @@
 """Train the recipes of a JSON file in this process, one of several, in float64: `torchrun THIS FILE JOBS [fsdp]`."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

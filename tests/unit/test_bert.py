@@ -1,7 +1,5 @@
 """BERT: what its masked positions may see, what its two losses weigh, and what is computed for them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """YAML, overrides and validation: what a recipe may say, and what is said about one that is wrong."""
 
-from __future__ import annotations
-
 import copy
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Language models write, score and tell how they searched, through the same verbs as everything that writes."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The built-in corpora are right, the same everywhere, and share nothing between their parts."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

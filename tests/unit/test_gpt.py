@@ -1,7 +1,5 @@
 """GPT: what its config says, where its cache keeps what, and texts in one row that see only themselves."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Images as people have them: every kind of file, several captions each, features instead; and what cannot be read."""
 
-from __future__ import annotations
-
 import json
 import struct
 import zlib

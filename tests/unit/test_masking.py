@@ -1,7 +1,5 @@
 """What is hidden from BERT, and which sentences it is asked about."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

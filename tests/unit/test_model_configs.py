@@ -1,7 +1,5 @@
 """What a model's config accepts, fills in and refuses."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import pytest

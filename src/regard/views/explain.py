@@ -60,6 +60,9 @@ def explain(
     task, config = run.task, run.recipe.model
     _check_options(task, target, beam, padding, question)
     given = without_faults(task.given_inputs(text))
+    if task.head is None and config.pretraining == "surrounding":
+        what = f"{config.kind} neither attends nor predicts a text"
+        raise DecodeError(what, where=str(run.folder), hint="regard vectors shows its vectors")
     model = run.load_model(checkpoint, device)
     if task.reads_stories:
         return _explain_story(run, model, given, question)
