@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
+from regard.language import shown
 from regard.text.normalise import one_line
 
 TITLES = {
@@ -112,17 +113,18 @@ def metric_lines(metrics: Mapping[str, Any]) -> list[str]:
     width, lines = max([15, *(len(name) for name, value in metrics.items() if not isinstance(value, dict))]), []
     for name, value in metrics.items():
         if not isinstance(value, dict):
-            lines.append(f"{name:{width}} {_value_text(value)}")
+            text = _value_text(value)
+            lines.append(f"{name:{width}} {shown(text) if name == 'note' else text}")
             continue
         if name == "confusion":
-            lines.append("rows are true labels, columns are predicted labels:")
+            lines.append(shown("rows are true labels, columns are predicted labels:"))
         parts = list(value.values())
         alike = all(isinstance(part, dict) and part.keys() == parts[0].keys() for part in parts)
         if alike and parts and len(parts[0]) <= COLUMNS:
             lines += _table_lines([[name, *parts[0]], *([f"  {key}", *part.values()] for key, part in value.items())])
         else:
-            shown = {key: part for key, part in value.items() if isinstance(part, float) or part != 0}
-            lines += [name, *(f"  {line}" for line in metric_lines(shown))]
+            present = {key: part for key, part in value.items() if isinstance(part, float) or part != 0}
+            lines += [name, *(f"  {line}" for line in metric_lines(present))]
     return lines
 
 
