@@ -288,7 +288,7 @@ def test_what_contradicts_the_run_is_named_at_once(runs: Runs, tmp_path: Path) -
     [message] = fail("check", "tales-gpt", init)
     assert message.startswith(f"model.kind: {runs['bert']} is a bert, this recipe asks for gpt")
     found, _ = load_recipe(file, [init, "tokenizer.vocabulary=200", "model.width=16"])
-    assert (found.model.dropout, found.model.layers) == (0.2, 1)
+    assert (found.model.dropout, found.model.layers) == (0.2, 2)
 
 
 def test_a_model_without_its_heads_gets_fresh_ones(runs: Runs, tmp_path: Path) -> None:
