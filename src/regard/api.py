@@ -260,9 +260,9 @@ def predict_file(
 
     `out` has JSON Lines if its name ends in .jsonl, or with `as_json`. Until it is complete it is called NAME.partial;
     after a crash, `resume` continues it, without an input twice or missing. `workers` is the number of processes: auto
-    is one a core, or one a GPU; more of them share the GPUs. The engine `ray` computes on a Ray cluster: that at `address`, or one on this machine.
-    An input that cannot be read is an InputError after what stands before it was written, or a `Skipped` with
-    `skip_bad`. `each` gets what was written, piece by piece.
+    is one a core, or one a GPU; more of them share the GPUs. The engine `ray` computes on a Ray cluster: that at
+    `address`, or one on this machine. An input that cannot be read is an InputError after what stands before it was
+    written, or a `Skipped` with `skip_bad`. `each` gets what was written, piece by piece.
     """
     most = chosen_workers(workers, engine, address)
     run, out = Run.open(run), Path(out)
