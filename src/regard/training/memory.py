@@ -99,7 +99,8 @@ def step_bytes(recipe: AnyRecipe, batch: AnyBatch, model: nn.Module, accelerator
         torch.get_device_module(device).empty_cache()
     # The moving average of the weights; the buckets for the exchange of gradients between processes; weights and
     # gradients in half precision
-    copies = sum((recipe.training.ema is not None, accelerator.num_processes > 1, accelerator.mixed_precision != "no"))
+    half = accelerator.mixed_precision != "no"
+    copies: int = sum((recipe.training.ema is not None, accelerator.num_processes > 1, half))
     return size + 4 * copies * count_parameters(model)
 
 
