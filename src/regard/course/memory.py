@@ -103,38 +103,38 @@ def _captions(lab: Lab) -> Found:
             "search": {"beam": 1},
         }  # fmt: skip
         runs[decoder] = lab.train(f"captions-{decoder}", recipe)
-    exact = {decoder: float(evaluate(run)["exact_match"]) for decoder, run in runs.items()}
+    metrics = {decoder: evaluate(run) for decoder, run in runs.items()}
     scenes = list(generate("shapes", lab.few(60), 7, "test"))
     shares = np.mean([_on_the_things(runs["attention"], parse(code, "")) for code, _ in scenes], axis=0)
     names = [f"{what} of the {place}" for place in ("first", "second") for what in ("size", "colour", "shape")]
     rows: list[list[Value]] = [
-        [name, *(Cell(float(x), ".2f") for x in (*own, 1 - own.sum()))] for name, own in zip(names, shares, strict=True)
+        [name, *(Cell(float(share), ".2f") for share in own)] for name, own in zip(names, shares, strict=True)
     ]
     explained = explain(runs["attention"], scenes[0][0])
     picture = next(part for section in explained.report().sections for part in section.parts
                    if isinstance(part, ImageMap))  # fmt: skip
     columns = ["word", "attention on the first thing", "on the second", "elsewhere"]
-    compared: list[list[Value]] = [["one vector", Cell(exact["plain"], ".2f")],
-                                   ["attention", Cell(exact["attention"], ".2f")]]  # fmt: skip
-    return {"picture": picture, "captioners": Table(["captioner", "exact match"], compared),
+    compared: list[list[Value]] = [
+        [name, Cell(metrics[decoder]["exact_match"], ".2f"), Cell(metrics[decoder]["bleu"], ".1f")]
+        for name, decoder in (("one vector", "plain"), ("attention", "attention"))
+    ]
+    return {"picture": picture, "captioners": Table(["captioner", "exact match", "BLEU"], compared),
             "things": Table(columns, rows)}, {
         "caption": explained.output, "caption_right": scenes[0][1], "caption_steps": STEPS,
-        "plain_captions": exact["plain"],
-        "attention_captions": exact["attention"], "own_thing": float((shares[:3, 0].mean() + shares[3:, 1].mean()) / 2),
+        "plain_captions": metrics["plain"]["exact_match"],
+        "attention_captions": metrics["attention"]["exact_match"],
+        "own_thing": float((shares[:3, 0].mean() + shares[3:, 1].mean()) / 2),
         "other_thing": float((shares[:3, 1].mean() + shares[3:, 0].mean()) / 2),
     }  # fmt: skip
 
 
 def _on_the_things(run: Run, scene: Scene) -> list[list[float]]:
-    """For size, colour and shape of the first thing and of the second: attention on the regions of each thing."""
+    """For size, colour and shape of each thing: attention on regions of the first, of the second and of neither."""
     caption = scene.caption("english")
     words, weights = caption.split(), explain(run, scene.code, target=caption).select(Options(words=True)).weights
     side = math.isqrt(weights.shape[1])
-    edges, found = np.arange(side) / side, list[list[float]]()
-    for row in (1, 2, 3, len(words) - 3, len(words) - 2, len(words) - 1):
-        look = weights[row].reshape(side, side)
-        found.append([])
-        for left, top, right, bottom in (thing.box for thing in scene):
-            columns, rows = (edges + 1 / side > left) & (edges < right), (edges + 1 / side > top) & (edges < bottom)
-            found[-1].append(float(look[np.ix_(rows, columns)].sum()))
-    return found
+    low, high, covered = np.arange(side) / side, (np.arange(side) + 1) / side, []
+    for left, top, right, bottom in (thing.box for thing in scene):
+        covered.append(np.outer((high > top) & (low < bottom), (high > left) & (low < right)).flatten())
+    areas = [*covered, ~(covered[0] | covered[1])]
+    return [[float(weights[row % len(words), area].sum()) for area in areas] for row in (1, 2, 3, -3, -2, -1)]

@@ -180,7 +180,7 @@ def _gradients() -> Found:
         keep(f"{name} + attention", (h_TD @ h_TD[-1]).softmax(0) @ h_TD, x_1TD)
     x = [float(distance) for distance in DISTANCES]
     curves = Curves([Series(name, x, [math.log10(max(y, 1e-30)) for y in values]) for name, values in norms.items()],
-                    "steps before the end", "log10 of the gradient, the last input = 0")  # fmt: skip
+                    "steps before the end", "log10 of the gradient")  # fmt: skip
     rows: list[list[Value]] = [
         [distance, *(Cell(values[n], ".1e") for values in norms.values())] for n, distance in enumerate(DISTANCES)
     ]

@@ -15,10 +15,10 @@ from regard.course.lab import (
     Found,
     Lab,
     Number,
+    captions_recipe,
     last_loss,
     phrases_recipe,
     reverse_recipe,
-    shipped_on,
     source_tokens,
 )
 from regard.data.batches import Batch, Tokens
@@ -176,12 +176,16 @@ def _order(lab: Lab, whole: Run) -> Found:
             shares.append(float(evaluate(run)["exact_match"]))
             numbers[f"{corpus}_{kind}"] = shares[-1]
         rows.append([corpus, *(Cell(share, ".2f") for share in shares)])
-    chrf, recipe = list[float](), phrases_recipe("fr", MODEL, 450, 3e-3)
+    chrf = list[float]()
     for kind in ("sinusoidal", "none"):
-        recipe["model"] |= {"positions": kind}
-        chrf.append(float(evaluate(lab.train(f"phrases-positions-{kind}", recipe))["chrf"]))
+        name, recipe = f"phrases-positions-{kind}", phrases_recipe("fr", MODEL | {"positions": kind}, 450, 3e-3)
+        if lab.full:
+            name, recipe = "multi30k-late", captions_recipe(lab.full)
+            if kind == "none":
+                name, recipe["model"] = "multi30k-no-positions", recipe["model"] | {"positions": "none"}
+        chrf.append(float(evaluate(lab.train(name, recipe))["chrf"]))
         numbers[f"translation_{kind}"] = chrf[-1]
-    translated: list[list[Value]] = [["en-fr", *(Cell(value, ".1f") for value in chrf)]]
+    translated: list[list[Value]] = [["translation", *(Cell(value, ".1f") for value in chrf)]]
     columns = ["with positions", "without"]
     return {"order": Table(["task", *columns], rows), "translation": Table(["chrF", *columns], translated)}, numbers
 
@@ -189,7 +193,7 @@ def _order(lab: Lab, whole: Run) -> Found:
 def _look_ahead(lab: Lab, whole: Run) -> Found:
     """Trained with and without the mask: the loss, and what is written."""
     if lab.full:
-        recipe = shipped_on("multi30k-transformer", lab.full)
+        recipe = captions_recipe(lab.full)
         whole = lab.train("multi30k-late", recipe)
     else:
         recipe = reverse_recipe(MODEL, 450, 4e-3, warmup=60)
