@@ -739,7 +739,30 @@ def compare(
         say(f"written: {tables}")
 
 
-# --------------------------------------------------------------------------------------------------------- show, course
+# ------------------------------------------------------------------------------------------------ corpora, show, course
+
+
+@app.command()
+def corpora(
+    name: Annotated[str | None, Argument(metavar="[NAME]", help="The corpus. Default: list them.")] = None,
+    *,
+    out: Annotated[Path | None, Option("--out", help="A .jsonl file. Default: print a few lines.")] = None,
+    size: Annotated[int | None, Option("--size", min=1, help="How many rows. Default: all, or 20,000.")] = None,
+    part: Annotated[str, Option("--part", help="train, validation or test.")] = "train",
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write a built-in corpus as a file, as your own could look; images go into a folder beside it."""
+    from regard.data.corpora import names, objects, write_corpus
+    from regard.views.files import check_output
+
+    if name is None:
+        say("\n".join(names()))
+    elif out is None:
+        for row in objects(name, size or 5, part):
+            show_json(row)
+    else:
+        check_output(out, (".jsonl",), overwrite=overwrite)
+        say(f"written: {out}, {write_corpus(name, out, size, part):,} rows")
 
 
 @app.command()
