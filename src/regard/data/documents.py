@@ -21,7 +21,7 @@ PIECE = 1 << 16
 
 
 class RawText(Corpus):
-    """Documents: text files, tables with a column of text, or tales of the package."""
+    """Documents: text files, tables with a column of text, or a corpus of the package."""
 
     IN_PIECES: ClassVar[bool] = True
 
@@ -33,8 +33,8 @@ class RawText(Corpus):
     """What ends a document in a text file. `blank_lines`: a blank line; `lines`: every line, empty ones do not count;
     `all_lines`: every line, and an empty one is a document of nothing but its end, as published counts of tokens and
     perplexities of tokenised corpora have it (set `deduplicate: false`, too)."""
-    corpus: Literal["tales-en", "tales-ko"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
-    """Short tales of the package, in English or Korean."""
+    corpus: Literal["tales-en", "tales-ko", "meanings-en", "meanings-ko"] | None = None  # type: ignore[assignment]  # not those of pairs
+    """Short tales of the package, or sentences with homonyms and pronouns, in English or Korean."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:
