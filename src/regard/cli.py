@@ -770,7 +770,30 @@ def vectors(
     show_report(found, out, as_json=as_json)
 
 
-# --------------------------------------------------------------------------------------------------------- show, course
+# ------------------------------------------------------------------------------------------------ corpora, show, course
+
+
+@app.command()
+def corpora(
+    name: Annotated[str | None, Argument(metavar="[NAME]", help="The corpus. Default: list them.")] = None,
+    *,
+    out: Annotated[Path | None, Option("--out", help="A .jsonl file. Default: print a few lines.")] = None,
+    size: Annotated[int | None, Option("--size", min=1, help="How many rows. Default: all, or 20,000.")] = None,
+    part: Annotated[str, Option("--part", help="train, validation or test.")] = "train",
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write a built-in corpus as a file, as your own could look; images go into a folder beside it."""
+    from regard.data.corpora import names, objects, write_corpus
+    from regard.views.files import check_output
+
+    if name is None:
+        say("\n".join(names()))
+    elif out is None:
+        for row in objects(name, size or 5, part):
+            show_json(row)
+    else:
+        check_output(out, (".jsonl",), overwrite=overwrite)
+        say(f"written: {out}, {write_corpus(name, out, size, part):,} rows")
 
 
 @app.command()
@@ -801,7 +824,9 @@ def show(
 def course(
     chapter: Annotated[str | None, Argument(metavar="[CHAPTER]", help="Number or name. Default: list them.")] = None,
     *,
-    out: Annotated[Path | None, Option("--out", help="The page to write. Default: course/CHAPTER.html.")] = None,
+    out: Annotated[
+        Path | None, Option("--out", help="The page or notebook (.ipynb) to write. Default: course/CHAPTER.html.")
+    ] = None,
     overwrite: OverwriteOption = False,
     language: Annotated[
         str | None, Option("--lang", help="en or ko. Default: REGARD_LANG, or the locale's language.")
@@ -831,11 +856,11 @@ def course(
     page = out or Path("course") / f"{chosen.number}.html"
     from regard.course.lab import run as run_chapter
     from regard.training.loop import Interrupted
-    from regard.views.files import check_output
+    from regard.views.files import check_output, write
 
     if out is None:
         page.parent.mkdir(exist_ok=True)
-    check_output(page, overwrite=overwrite or out is None)
+    check_output(page, (".html", ".ipynb"), overwrite=overwrite or out is None)
     try:
         lesson = run_chapter(
             chosen.number, runs=page.parent / "runs", language=language, seed=seed, quick=quick, full=full,
@@ -844,7 +869,13 @@ def course(
     except (Interrupted, KeyboardInterrupt):
         print("interrupted; the same command continues, with the runs that are trained already", file=sys.stderr)
         raise typer.Exit(130) from None
-    show_report(lesson, page, as_json=as_json)
+    if page.suffix.lower() != ".ipynb":
+        show_report(lesson, page, as_json=as_json)
+        return
+    write(page, [lesson.notebook(page.parent).encode()])
+    show_report(lesson, None, as_json=as_json)
+    if not as_json:
+        say(f"written: {page}")
 
 
 # --------------------------------------------------------------------------------------------------------------- serve

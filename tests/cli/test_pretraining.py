@@ -453,7 +453,7 @@ FEATURES = ["--features", "a.npz"]
         ("bert", ["predict", LONG], "input 1: the text has "),
         ("elmo", ["predict", "The child"], "predict: this model does not continue texts"),
         ("bert", ["predict", "The"], "there is no [MASK] in the text (write [MASK] where a word is to be found)"),
-        ("gpt", ["predict", "The", *FEATURES, "--layer", "7"], "--layer: there is no layer 7 (0 to 1, or -1)"),
+        ("gpt", ["predict", "The", *FEATURES, "--layer", "7"], "--layer: there is no layer 7 (0 to 2, or -1)"),
         ("gpt", ["predict", "The", *FEATURES, "--pooling", "max"],
          "--pooling: there is no pooling 'max' (allowed: mean, first, last)"),
         ("gpt", ["predict", "The", "--nbest", "2000"], "--nbest: should be less than or equal to 1000, not 2000"),

@@ -4,17 +4,19 @@ Dates, sequences, greetings, sentences with ambiguous words and pictures of shap
 must be unseen (the date, or the source text) decides which part an example belongs to, so that a test set holds no date
 and no source of the training set, whatever the seeds and sizes.
 
-All others come as files in packaged/: phrases, headlines, tales, names, reviews, portraits and stories. The generators
-of commit 6733b05 wrote them with seed 1; tests/unit/test_corpora.py holds hashes of what these wrote. NAME.bz2 is a
-table, stored column by column with a form feed between the columns. The first line of a column lists its pieces of text
-with tabs between them, and each further line is a cell, in which character 14 + n stands for piece n. The first column
-is the part: train, validation or test. Several questions about one text share a row, with | between them.
+All others come as files in packaged/: phrases, headlines, tales, names, reviews, portraits, stories, and chat-ko, which
+was written by hand. The generators of commit 6733b05 wrote the others with seed 1; tests/unit/test_corpora.py holds
+hashes of what these wrote. NAME.bz2 is a table, stored column by column with a form feed between the columns. The first
+line of a column lists its pieces of text with tabs between them, and each further line is a cell, in which character 14
++ n stands for piece n. The first column is the part: train, validation or test. Several questions about one text share
+a row, with | between them.
 """
 
 from __future__ import annotations
 
 import bz2
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,11 +24,13 @@ from datetime import date, timedelta
 from functools import cache, partial
 from importlib.resources import files
 from itertools import chain, islice
+from pathlib import Path
 from random import Random
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar, cast
 
-from regard.data.shapes import COLOURS, OUTLINES, RADIUS, Language, Scene, Thing, in_order
-from regard.errors import ConfigError, DataError, did_you_mean
+from regard.data.shapes import COLOURS, OUTLINES, RADIUS, Language, Scene, Thing, draw, in_order, parse
+from regard.errors import ConfigError, DataError, did_you_mean, import_extra
+from regard.text.files import write_file
 
 T = TypeVar("T")
 Part = Literal["train", "validation", "test"]
@@ -40,6 +44,8 @@ VERSION = 3
 """Counts up when a built-in corpus changes, so that no cache goes on with the old text."""
 WORDS = range(3, 13)
 """How many words the English sentences of the phrases have."""
+TURNED = {"phrases-ko-en": "phrases-en-ko", "phrases-fr-en": "phrases-en-fr"}
+"""Pairs the other way round. Held-out parts then lack the few sentences that the training part has in other words."""
 FIRST_PIECE = 14
 """The character that stands for the first piece of text in a file."""
 
@@ -52,6 +58,10 @@ def generate(
     Pairs are source and target; `packaged_rows` lists the columns of the other corpora. Without a size, the part has
     all rows that come as files, or as many as `SIZES` says. `words` is for the phrases, `about` for the stories.
     """
+    if name in TURNED:
+        seen = set() if part == "train" else {row[1] for row in packaged_rows(TURNED[name], "train")}
+        pairs = generate(TURNED[name], size, seed, part, words)
+        return (pair[::-1] for pair in pairs if pair[1] not in seen)
     random = Random(f"{name}:{seed}:{part}")
     if name in GENERATORS:
         return islice(GENERATORS[name](random, part), SIZES[part] if size is None else size)
@@ -93,7 +103,7 @@ def _table(name: str) -> tuple[Cells, ...]:
 def packaged_rows(name: str, part: Part, seed: int = 1, about: str | None = None) -> list[Cells]:
     """The rows of a part: in the order of the file with seed 1, shuffled with any other seed.
 
-    phrases: English, translation   headlines: report, headline   tales: text
+    phrases: English, translation   headlines: report, headline   tales: text   chat: what one says, the answer
     names: words, tags   reviews: text, label   portraits: text, question, answer ("" if there is none)
     stories: how the story begins, the story so far (a sentence a line), question, answer, numbers of the supporting
     sentences from 0; `about` selects one kind of question, otherwise the kinds take turns, a story each
@@ -480,8 +490,71 @@ def meanings(name: str, random: Random, part: Part) -> Iterator[Meant]:
             yield sentence
 
 
-def _texts(name: str, random: Random, part: Part) -> Iterator[Cells]:
-    return ((sentence.text,) for sentence in meanings(name, random, part))
+def _meanings(name: str, random: Random, part: Part) -> Iterator[Cells]:
+    return (tuple(map(str, sentence)) for sentence in meanings(name, random, part))
+
+
+# Agreement: a verb and its subject, with other nouns between them
+
+SUBJECTS = ("dog", "cat", "child", "friend", "teacher", "driver", "doctor", "bird")
+BETWEEN = ("tree", "house", "car", "river", "school", "tower", "shop", "garden")
+PLACES = ("near", "behind", "beside", "above")
+VERBS = ("sleep", "run", "sing", "wait", "laugh", "work")
+
+
+def _agreement(random: Random, part: Part) -> Iterator[Cells]:
+    """ "The dogs near the tree behind the cars sleep ." is right and "... sleeps ." is wrong: the first noun decides.
+
+    A quarter each has none, one, two and three nouns between the subject and its verb, of either number.
+    """
+    while True:
+        plural, right = random.random() < 0.5, random.random() < 0.5
+        words = ["The", _number(pick(random, SUBJECTS), plural)]
+        for _ in range(pick(random, range(4))):
+            words += [pick(random, PLACES), "the", _number(pick(random, BETWEEN), random.random() < 0.5)]
+        words += [pick(random, VERBS) + "s" * (plural is not right), "."]
+        if part_of(" ".join(words)) == part:
+            yield " ".join(words), "right" if right else "wrong"
+
+
+def _number(noun: str, plural: bool) -> str:
+    return ("children" if noun == "child" else f"{noun}s") if plural else noun
+
+
+# Errands and pets: two sentences, of which the second depends on the first
+
+ERRANDS = {
+    "store": ("bought a gallon of milk", "bought a pound of sugar", "paid for a bag of rice"),
+    "bakery": ("bought a loaf of bread", "tasted a fresh cake"),
+    "zoo": ("saw the penguins", "took a picture of the tiger", "fed the monkeys"),
+    "library": ("borrowed a novel", "read the newspaper"),
+    "station": ("bought a ticket", "waited for the train"),
+    "bank": ("opened an account", "borrowed some money"),
+    "beach": ("swam in the sea", "lay in the sand"),
+    "school": ("taught a class", "learned a poem"),
+}  # fmt: skip
+PEOPLE = {"man": "he", "boy": "he", "king": "he", "woman": "she", "girl": "she", "queen": "she"}
+PETS = {
+    "dog": ("hairy", "it barks at the postman"), "cat": ("soft", "it sleeps on the sofa"),
+    "fish": ("wet", "it swims in a bowl"), "bird": ("feathered", "it sings in a cage"),
+    "snake": ("scaly", "it hides under a stone"), "horse": ("tall", "it runs in the field"),
+}  # fmt: skip
+TIMES = ("", " yesterday", " this morning", " last week", " on monday", " at noon")
+HABITS = ("", " all day", " every morning", " at night")
+
+
+def _errands(random: Random, part: Part) -> Iterator[Cells]:
+    """ "the man went to the store. he bought a gallon of milk." and "my dog is hairy. it barks at the postman."."""
+    while True:
+        if random.random() < 0.7:
+            (person, pronoun), place = pick(random, (*PEOPLE.items(),)), pick(random, (*ERRANDS,))
+            did = pick(random, ERRANDS[place]) + pick(random, TIMES)
+            text = f"the {person} went to the {place}. {pronoun} {did}."
+        else:
+            pet, owner = pick(random, (*PETS,)), pick(random, ("my", "your", "our", "her", "his"))
+            text = f"{owner} {pet} is {PETS[pet][0]}. {PETS[pet][1]}{pick(random, HABITS)}."
+        if part_of(text) == part:
+            yield (text,)
 
 
 # Pictures of shapes, as text that is drawn when it is looked at
@@ -516,8 +589,64 @@ GENERATORS: dict[str, Generator] = {
     "copy": partial(_sequences, list),
     "reverse": partial(_sequences, lambda symbols: symbols[::-1]),
     "sort": partial(_sequences, sorted),
-    **{name: partial(_texts, name) for name in AMBIGUOUS},
+    **{name: partial(_meanings, name) for name in AMBIGUOUS},
+    "agreement": _agreement,
+    "errands": _errands,
     "shapes": partial(_shapes, "english"),
     "shapes-ko": partial(_shapes, "korean"),
 }
 """The corpora that are generated, by the name that recipes use."""
+
+
+# As files, which are what a user's own look like
+
+
+def names() -> list[str]:
+    """All built-in corpora."""
+    packaged = (file.name.removesuffix(".bz2") for file in files("regard.data").joinpath("packaged").iterdir())
+    return sorted({*GENERATORS, *GREETINGS, *TURNED, *packaged} - {*PHENOMENA.values()})
+
+
+def as_object(name: str, row: Cells) -> dict[str, object]:
+    """A row as a line of the .jsonl file that the corpus's task reads."""
+    match name.partition("-")[0]:
+        case "names":
+            return {"tokens": row[0].split(), "tags": row[1].split()}
+        case "portraits":
+            return {"context": row[0], "question": row[1], "answers": [row[2]] if row[2] else []}
+        case "meanings":
+            text, kind, position, decided_by, meaning = row
+            return Meant(text, kind, int(position), int(decided_by), meaning)._asdict()
+        case "stories":
+            facts = [int(number) + 1 for number in row[4].split()]
+            return {"story": row[1].split("\n"), "question": row[2], "answer": row[3], "facts": facts}
+        case "tales" | "errands" | "reviews" | "agreement":
+            return dict(zip(("text", "label"), row, strict=False))
+        case "headlines":
+            return {"document": row[0], "summary": row[1]}
+        case "shapes":
+            return {"image": row[0], "caption": row[1]}
+    return {"source": row[0], "target": row[1]}
+
+
+def objects(name: str, size: int | None, part: str) -> list[dict[str, object]]:
+    """The rows of a part, each as a line of a .jsonl file."""
+    for what, given, allowed in (("corpus", name, names()), ("part", part, [*SIZES])):
+        if given not in allowed:
+            raise DataError(f"there is no {what} {given!r}", where="corpora", hint=did_you_mean(given, allowed))
+    return [as_object(name, row) for row in generate(name, size, 1, cast(Part, part))]
+
+
+def write_corpus(name: str, out: Path, size: int | None = None, part: str = "train", side: int = 128) -> int:
+    """Write a part of a built-in corpus as .jsonl, and images in a folder beside it; how many rows it has."""
+    rows = objects(name, size, part)
+    if name.startswith("shapes"):
+        pillow = import_extra("PIL.Image", extra="images", where=name, doing="writing")
+        out.with_suffix("").mkdir(parents=True, exist_ok=True)
+        for number, row in enumerate(rows, 1):
+            image = pillow.fromarray(draw(parse(str(row["image"]), name), side))
+            row["image"] = f"{out.stem}/{number}.png"
+            image.save(out.parent / str(row["image"]))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_file(out, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
+    return len(rows)
