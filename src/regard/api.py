@@ -213,10 +213,10 @@ class _Placed:
         return torch.cuda.device_count() if self.device in ("auto", "cuda") and not self.run.int8 else 0
 
     def start(self, number: int, workers: int) -> None:
+        if workers > 1:
+            torch.set_num_threads(max(1, processors() // workers))
         if self.gpus and self.on_cpu:
             self.run.move_to(f"cuda:{number % self.gpus}")
-        elif workers > 1:
-            torch.set_num_threads(max(1, processors() // workers))
 
 
 @dataclass(frozen=True)
@@ -262,9 +262,9 @@ def predict_file(
 
     `out` has JSON Lines if its name ends in .jsonl, or with `as_json`. Until it is complete it is called NAME.partial;
     after a crash, `resume` continues it, without an input twice or missing. `workers` is the number of processes: auto
-    is one a core, or one a GPU. The engine `ray` computes on a Ray cluster: that at `address`, or one on this machine.
-    An input that cannot be read is an InputError after what stands before it was written, or a `Skipped` with
-    `skip_bad`. `each` gets what was written, piece by piece.
+    is one a core, or one a GPU; more of them share the GPUs. The engine `ray` computes on a Ray cluster: that at
+    `address`, or one on this machine. An input that cannot be read is an InputError after what stands before it was
+    written, or a `Skipped` with `skip_bad`. `each` gets what was written, piece by piece.
     """
     most = chosen_workers(workers, engine, address)
     run, out = Run.open(run), Path(out)
@@ -277,7 +277,8 @@ def predict_file(
         "--precision": precision, "--json": as_json, "--skip-bad": skip_bad, "inputs at once": PIECE,
     }  # fmt: skip
     inputs = run.task.gather(run.task.file_inputs(file, skip_bad=skip_bad))
-    anywhere = engine == "ray" or (device in ("auto", "cuda") and torch.cuda.device_count() > 1)
+    gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
+    anywhere = engine == "ray" or (gpus and (most or gpus) > 1)
     loaded = load(run.under(recipe), checkpoint=checkpoint, device="cpu" if anywhere else device, precision=precision)
     work = _Answering(loaded, device, skip_bad, as_json)
     with closing(GrowingFile(out, about, resume=resume, overwrite=overwrite)) as grown:
