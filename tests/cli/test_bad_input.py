@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import regard as api
-from command_line import contents, fail, regard, succeed, write
+from command_line import contents, fail, refusal, regard, succeed, write
 from regard.config import write_yaml
 from regard.errors import CheckpointError, ConfigError
 
@@ -457,8 +457,7 @@ def test_bad_lines_are_dropped_and_counted_where_that_is_asked_for(
 def test_a_run_whose_recipe_was_edited(copied: Path) -> None:
     text = (copied / "recipe.yaml").read_text(encoding="utf-8")
     write(copied / "recipe.yaml", text.replace("hidden: 16", "hidden: 24"))
-    [message] = fail("predict", "copied", "a b")
-    assert message.startswith("copied/recipe.yaml: model.hidden is 24, but step-")
+    assert refusal("predict", "copied", "a b").startswith("copied/recipe.yaml: model.hidden is 24, but step-")
     write(copied / "recipe.yaml", text.replace("hidden: 16", "hiden: 16"))
     assert fail("predict", "copied", "a b") == [
         "copied/recipe.yaml: model.hiden: unknown key 'hiden' (did you mean 'hidden'?)"
