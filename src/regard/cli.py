@@ -739,7 +739,61 @@ def compare(
         say(f"written: {tables}")
 
 
-# --------------------------------------------------------------------------------------------------------- show, course
+@app.command()
+def vectors(
+    run: RunArgument,
+    texts: Annotated[list[str], Argument(metavar="TEXT...", help="Sentences with the word.")],
+    *,
+    word: Annotated[str, Option("--word", help="The word, or its beginning: 배 is found in 배를.")],
+    file: Annotated[
+        Path | None, Option("--file", help="More sentences, one per line, whose words can be neighbours.")
+    ] = None,
+    layer: Annotated[
+        int, Option("--layer", help="The layer of the neighbours: 0 is the embeddings, -1 the last.")
+    ] = -1,
+    out: Annotated[Path | None, Option("--out", help="A .svg, .png, .html or .json file to write.")] = None,
+    overwrite: OverwriteOption = False,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the vectors of one word in several sentences, layer by layer, and show the nearest words.
+
+    Static vectors are the same in every sentence, contextual ones are not.
+    """
+    from regard.views.files import check_output
+
+    check_output(
+        out, (".svg", ".png", ".html", ".json"), [file, *regard.Run.open(run).recipe_values], overwrite=overwrite
+    )
+    found = regard.vectors(run, texts, word=word, file=file, layer=layer, checkpoint=checkpoint, device=device)
+    show_report(found, out, as_json=as_json)
+
+
+# ------------------------------------------------------------------------------------------------ corpora, show, course
+
+
+@app.command()
+def corpora(
+    name: Annotated[str | None, Argument(metavar="[NAME]", help="The corpus. Default: list them.")] = None,
+    *,
+    out: Annotated[Path | None, Option("--out", help="A .jsonl file. Default: print a few lines.")] = None,
+    size: Annotated[int | None, Option("--size", min=1, help="How many rows. Default: all, or 20,000.")] = None,
+    part: Annotated[str, Option("--part", help="train, validation or test.")] = "train",
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write a built-in corpus as a file, as your own could look; images go into a folder beside it."""
+    from regard.data.corpora import names, objects, write_corpus
+    from regard.views.files import check_output
+
+    if name is None:
+        say("\n".join(names()))
+    elif out is None:
+        for row in objects(name, size or 5, part):
+            show_json(row)
+    else:
+        check_output(out, (".jsonl",), overwrite=overwrite)
+        say(f"written: {out}, {write_corpus(name, out, size, part):,} rows")
 
 
 @app.command()

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from command_line import fail, succeed, write, write_table
+from model_cases import tokens_of
 from raw_cases import RECIPES, Runs
 from regard import explain
 from regard.config import write_yaml
+from regard.data.batches import MaskedBatch
 from regard.data.corpora import generate
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
@@ -89,10 +91,12 @@ def test_vectors_are_those_of_the_text_with_single_blanks(runs: Runs, name: str,
 
 
 def test_gaps_are_filled_as_in_the_text_with_single_blanks(runs: Runs) -> None:
-    typed, plain = succeed("predict", runs["bert"], "The\n[MASK]\twas  big. ", "The [MASK] was big.", "--json").jsons
+    typed, plain = succeed(
+        "predict", runs["bert"], "The\n[MASK]\u00a0was  big. ", "The [MASK] was big.", "--json"
+    ).jsons
     assert typed["masks"][0]["tokens"] == plain["masks"][0]["tokens"]
     assert typed["masks"][0]["probabilities"] == pytest.approx(plain["masks"][0]["probabilities"], rel=1e-4)
-    assert typed["output"] == f"The\n{plain['masks'][0]['words'][0]}\twas  big. "
+    assert typed["output"] == f"The\n{plain['masks'][0]['words'][0]}\u00a0was  big. "
 
 
 def test_what_the_vocabulary_lacks_stays_and_is_told_of(runs: Runs, tmp_path: Path) -> None:
@@ -199,6 +203,24 @@ def test_a_table_without_the_column_names_those_it_has(of_bodies: Path, runs: Ru
     message, _ = fail("predict", runs["bert"], "--file", broken, "--features", tmp_path / "a.npz")
     assert message == f"{broken}:2: the column 'text' holds 3, not a string"
     assert not (tmp_path / "a.npz").exists()
+
+
+def test_two_texts_are_asked_whether_the_second_follows(runs: Runs) -> None:
+    pair, other = "The dog went home.\tIt was [MASK].", "Anna sang.\tShe was late."
+    first, second = succeed("predict", runs["bert"], pair, other, "--json").jsons
+    run = Run.open(runs["bert"])
+    model, row = run.load_model(), run.task.framed(run.load_model(), pair)  # type: ignore[attr-defined]
+    batch = MaskedBatch(tokens_of([row.ids]), torch.tensor([row.segments]), *[torch.zeros(0, dtype=torch.long)] * 2)
+    with torch.inference_mode():
+        logits = model.next_sentence(model(batch).hidden_BTD)[0]
+    assert sorted(row.segments) == row.segments
+    assert 0 < sum(row.segments) < len(row.segments)
+    assert first["next_sentence"] == pytest.approx(float(logits.softmax(-1)[0]), rel=1e-5)
+    assert (len(first["masks"]), second["masks"]) == (1, [])
+    assert succeed("predict", runs["bert"], other).out == f"{other}\tP(next) {second['next_sentence']:.4f}\n"
+    assert explain(runs["bert"], ("Anna sang.", "She was late.")).output == f"P(next) = {second['next_sentence']:.4f}"
+    [message] = fail("predict", runs["bert-single"], other)
+    assert "there is no [MASK] in the text" in message
 
 
 # Measured

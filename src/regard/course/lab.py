@@ -16,6 +16,7 @@ from pathlib import Path
 from pydoc import locate
 from typing import Any, TypeVar, cast
 
+import torch
 import yaml
 from jinja2 import Environment, StrictUndefined
 
@@ -23,6 +24,7 @@ from regard import __version__
 from regard.api import Run, train
 from regard.config.load import Tree
 from regard.course import Chapter, default_language, find_chapter
+from regard.data.batches import Tokens
 from regard.errors import RegardError
 from regard.recipes.shipped import shipped_text
 from regard.runs.run import read_metrics
@@ -69,6 +71,15 @@ class Findings:
     parts: Mapping[str, Part | Sequence[Part]]
     numbers: Mapping[str, Number]
 
+    @classmethod
+    def of(cls, *found: Found) -> Findings:
+        """All that the parts of an experiment found."""
+        parts, numbers = dict[str, Part | list[Part]](), dict[str, Number]()
+        for own_parts, own_numbers in found:
+            parts |= own_parts
+            numbers |= own_numbers
+        return cls(parts, numbers)
+
 
 @dataclass(frozen=True)
 class Lab:
@@ -98,6 +109,14 @@ class Lab:
             train(tree, out=partial, resume=partial.exists(), quiet=True).folder.rename(folder)
         return Run.open(folder)
 
+    def pairs(self, name: str, rows: Sequence[tuple[str, str]]) -> Tree:
+        """Sources and targets of the chapter's own, in a file beside the runs: a corpus for a recipe."""
+        text = "".join(f"{source}\t{target}\n" for source, target in rows)
+        file = self.runs / f"{name}-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}.tsv"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return {"file": str(file.resolve()), "source": 0, "target": 1}
+
     def few(self, count: int) -> int:
         """A number of examples, fewer in a quick run."""
         return min(count, 20) if self.quick else count
@@ -119,6 +138,22 @@ def reverse_recipe(model: Tree, steps: int, rate: float, *, warmup: int = 50, co
     }  # fmt: skip
 
 
+def phrases_recipe(language: str, model: Tree, steps: int, rate: float) -> Tree:
+    """English sentences of at most seven words and their translations: about half a minute for 450 steps."""
+    corpus = f"phrases-en-{language}"
+    recipe = reverse_recipe(model, steps, rate, corpus=corpus)
+    for part, size in (("train", 1500), ("validation", 100), ("test", 100)):
+        recipe["data"][part] = {"corpus": corpus, "max_words": 7, "size": size}
+    return recipe | {"tokenizer": {"kind": "bpe", "vocabulary": 2000, "joint": False}}
+
+
+def source_tokens(run: Run, texts: Sequence[str]) -> Tokens:
+    """Texts of equal length, as the encoder of a translation run reads them."""
+    tokenizer = run.tokenizers["source"]
+    ids_BS = torch.tensor([[*tokenizer.encode(text), tokenizer.end] for text in texts])
+    return Tokens.of(ids_BS, torch.full((len(texts),), ids_BS.shape[1]))
+
+
 def last_loss(run: Run, event: str) -> float:
     """The last loss of the log, of the event `train` or `validation`."""
     return [float(line["loss"]) for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == event][-1]
@@ -131,6 +166,12 @@ def shipped_on(name: str, folder: Path) -> Tree:
         if isinstance(files, dict):
             tree["data"][part] = {side: str(folder.resolve() / path) for side, path in files.items()}
     return cast(Tree, tree)
+
+
+def captions_recipe(folder: Path) -> Tree:
+    """`multi30k-transformer` with a shorter training: about a minute on a large GPU."""
+    recipe = shipped_on("multi30k-transformer", folder)
+    return recipe | {"training": recipe["training"] | {"steps": 1500, "warmup": 400, "validate_every": 1500}}
 
 
 @dataclass(frozen=True, repr=False)

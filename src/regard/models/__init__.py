@@ -12,7 +12,7 @@ from pydantic import Field
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
 from regard.models.base import ModelConfig
 from regard.models.bert import BERT, BERTConfig
-from regard.models.captioner import CaptionerConfig, captioner
+from regard.models.captioner import CaptionerConfig, build_captioner
 from regard.models.elmo import ELMo, ELMoConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.lstm_lm import LSTMLanguageModel, LSTMLanguageModelConfig
@@ -39,7 +39,7 @@ MODELS: dict[str, Kind] = {
     "luong": Kind(LuongConfig, Luong),
     "self_attention": Kind(SelfAttentionConfig, SelfAttention),
     "transformer": Kind(TransformerConfig, Transformer),
-    "captioner": Kind(CaptionerConfig, captioner),
+    "captioner": Kind(CaptionerConfig, build_captioner),
     "memory_network": Kind(MemoryNetworkConfig, MemoryNetwork),
     "lstm_lm": Kind(LSTMLanguageModelConfig, LSTMLanguageModel),
     "elmo": Kind(ELMoConfig, ELMo),

@@ -176,10 +176,13 @@ class MaskedTokens(VocabularyLoss):
     """
 
     model: BERT
+    weight = 1.0
+    """Of masked tokens beside next sentences; 0 leaves only the latter."""
 
     def forward(self, batch: MaskedBatch) -> Tensor:
         hidden_BLD = self.model(batch).hidden_BTD
         loss_2 = self.total(masked_states(hidden_BLD, batch), batch.labels_P)
+        loss_2 = torch.stack([self.weight * loss_2[0], loss_2[1]])
         if batch.follows_B is None or self.model.next_sentence is None:
             return loss_2
         firsts_B1D, follows_B = hidden_BLD[:, :1], batch.follows_B.long()

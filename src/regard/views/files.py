@@ -124,7 +124,7 @@ iframe.regard { width: 100%; height: 30rem; border: 0; }
 [data-jp-theme-light=true] iframe.regard, .vscode-light iframe.regard { color-scheme: light; }
 [data-jp-theme-light=false] iframe.regard, .vscode-dark iframe.regard { color-scheme: dark; }
 </style>"""
-HEIGHT = "this.style.height = this.contentDocument.documentElement.scrollHeight + 'px'"
+HEIGHT = "this.style.height = this.contentDocument.documentElement.offsetHeight + 'px'"
 
 
 def framed(report: Report) -> str:
