@@ -1,8 +1,8 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# Two commands do everything on a fresh machine: `make demo` and `make test`. `make docs` builds the documentation site.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test setup clean
+.PHONY: demo test docs setup clean
 setup: .venv/.ready
 
 .venv/.ready: pyproject.toml constraints.txt requirements.lock
@@ -17,6 +17,9 @@ demo: setup
 
 test: setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
+
+docs: setup
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/document_site
 
 clean:
 	rm -rf .venv runs build dist

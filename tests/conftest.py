@@ -1,7 +1,5 @@
 """What the tests share: a cache of their own, one thread, and one tiny trained run."""
 
-from __future__ import annotations
-
 import copy
 import signal
 from collections.abc import Iterator

@@ -759,7 +759,61 @@ def compare(
         say(f"written: {tables}")
 
 
-# --------------------------------------------------------------------------------------------------------- show, course
+@app.command()
+def vectors(
+    run: RunArgument,
+    texts: Annotated[list[str], Argument(metavar="TEXT...", help="Sentences with the word.")],
+    *,
+    word: Annotated[str, Option("--word", help="The word, or its beginning: 배 is found in 배를.")],
+    file: Annotated[
+        Path | None, Option("--file", help="More sentences, one per line, whose words can be neighbours.")
+    ] = None,
+    layer: Annotated[
+        int, Option("--layer", help="The layer of the neighbours: 0 is the embeddings, -1 the last.")
+    ] = -1,
+    out: Annotated[Path | None, Option("--out", help="A .svg, .png, .html or .json file to write.")] = None,
+    overwrite: OverwriteOption = False,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the vectors of one word in several sentences, layer by layer, and show the nearest words.
+
+    Static vectors are the same in every sentence, contextual ones are not.
+    """
+    from regard.views.files import check_output
+
+    check_output(
+        out, (".svg", ".png", ".html", ".json"), [file, *regard.Run.open(run).recipe_values], overwrite=overwrite
+    )
+    found = regard.vectors(run, texts, word=word, file=file, layer=layer, checkpoint=checkpoint, device=device)
+    show_report(found, out, as_json=as_json)
+
+
+# ------------------------------------------------------------------------------------------------ corpora, show, course
+
+
+@app.command()
+def corpora(
+    name: Annotated[str | None, Argument(metavar="[NAME]", help="The corpus. Default: list them.")] = None,
+    *,
+    out: Annotated[Path | None, Option("--out", help="A .jsonl file. Default: print a few lines.")] = None,
+    size: Annotated[int | None, Option("--size", min=1, help="How many rows. Default: all, or 20,000.")] = None,
+    part: Annotated[str, Option("--part", help="train, validation or test.")] = "train",
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write a built-in corpus as a file, as your own could look; images go into a folder beside it."""
+    from regard.data.corpora import names, objects, write_corpus
+    from regard.views.files import check_output
+
+    if name is None:
+        say("\n".join(names()))
+    elif out is None:
+        for row in objects(name, size or 5, part):
+            show_json(row)
+    else:
+        check_output(out, (".jsonl",), overwrite=overwrite)
+        say(f"written: {out}, {write_corpus(name, out, size, part):,} rows")
 
 
 @app.command()
@@ -790,7 +844,9 @@ def show(
 def course(
     chapter: Annotated[str | None, Argument(metavar="[CHAPTER]", help="Number or name. Default: list them.")] = None,
     *,
-    out: Annotated[Path | None, Option("--out", help="The page to write. Default: course/CHAPTER.html.")] = None,
+    out: Annotated[
+        Path | None, Option("--out", help="The page or notebook (.ipynb) to write. Default: course/CHAPTER.html.")
+    ] = None,
     overwrite: OverwriteOption = False,
     language: Annotated[
         str | None, Option("--lang", help="en or ko. Default: REGARD_LANG, or the locale's language.")
@@ -820,11 +876,11 @@ def course(
     page = out or Path("course") / f"{chosen.number}.html"
     from regard.course.lab import run as run_chapter
     from regard.training.loop import Interrupted
-    from regard.views.files import check_output
+    from regard.views.files import check_output, write
 
     if out is None:
         page.parent.mkdir(exist_ok=True)
-    check_output(page, overwrite=overwrite or out is None)
+    check_output(page, (".html", ".ipynb"), overwrite=overwrite or out is None)
     try:
         lesson = run_chapter(
             chosen.number, runs=page.parent / "runs", language=language, seed=seed, quick=quick, full=full,
@@ -833,7 +889,13 @@ def course(
     except (Interrupted, KeyboardInterrupt):
         say("interrupted; the same command continues, with the runs that are trained already", sys.stderr)
         raise typer.Exit(130) from None
-    show_report(lesson, page, as_json=as_json)
+    if page.suffix.lower() != ".ipynb":
+        show_report(lesson, page, as_json=as_json)
+        return
+    write(page, [lesson.notebook(page.parent).encode()])
+    show_report(lesson, None, as_json=as_json)
+    if not as_json:
+        say(f"written: {page}")
 
 
 # --------------------------------------------------------------------------------------------------------------- serve
@@ -951,7 +1013,7 @@ def import_(
 def export(
     run: RunArgument,
     *,
-    to: Annotated[str, Option("--to", help="huggingface or ctranslate2.")],
+    to: Annotated[str, Option("--to", help="huggingface, ctranslate2, or word2vec (word vectors as text).")],
     out: Annotated[Path, Option("--out", metavar="FOLDER", help="The folder to make.")],
     quantize: Annotated[
         str | None,
@@ -960,7 +1022,7 @@ def export(
     checkpoint: CheckpointOption = "best",
     as_json: JsonOption = False,
 ) -> None:
-    """Write a run in the format of transformers or CTranslate2."""
+    """Write a run in the format of transformers or CTranslate2, or its word vectors in that of word2vec."""
     from regard.exchange.exchange import export_note
 
     regard.export_run(run, to=to, out=out, quantize=quantize, checkpoint=checkpoint)

@@ -1,7 +1,5 @@
 """One studio over a few tiny runs, and a browser: Debian's chromium. Without it these tests are skipped."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import threading

@@ -1,7 +1,5 @@
 """The frame of the studio: every view opens, in both languages and colours, by keyboard and on a phone."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

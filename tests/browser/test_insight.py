@@ -1,7 +1,5 @@
 """The views Step by step, Beam, Errors and Compare: their numbers are the server's, and what a reader does counts."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil
@@ -11,6 +9,8 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+
+from regard.views.show import PICTURES
 
 pytestmark = pytest.mark.browser
 
@@ -72,6 +72,18 @@ def test_a_score_is_changed_and_a_word_hidden(page: Any) -> None:
     page.wait_for_selector("text=With your changes", state="detached")
     page.get_by_text("The code that computes this").click()
     assert "self.W_a(s_BQD)" in page.locator("pre").first.inner_text()
+
+
+def test_a_picture_needs_no_run(page: Any) -> None:
+    page.open("#/steps?run=tiny&text=a b c")
+    picture = page.get_by_label("Picture")
+    offered = [one.get_attribute("value") for one in picture.locator("option").all()]
+    assert offered == ["", *PICTURES]
+    picture.select_option("dot-products")
+    page.get_by_role("cell", name="1,024").wait_for()
+    assert "picture=dot-products" in page.url
+    page.reload()
+    page.get_by_role("cell", name="1,024").wait_for()
 
 
 def test_the_stages_are_played_by_keyboard(page: Any) -> None:

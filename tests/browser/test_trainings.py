@@ -1,7 +1,5 @@
 """The view of runs: what it lists, and a training that is started, watched, stopped and resumed in it."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Try and Look on small runs of each kind of task: typing, streaming, highlights; pointing at words, saving figures."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """What several tests of the command line share."""
 
-from __future__ import annotations
-
 import pytest
 
 from raw_cases import Runs

@@ -1,7 +1,5 @@
 """Every verb through the command line: what it prints, that its numbers are true, and that Python gives the same."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -492,7 +490,7 @@ def test_help_lists_the_verbs_in_the_order_of_the_work() -> None:
     verbs = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     assert verbs == [
         "check", "train", "predict", "translate", "chat", "evaluate", "score", "explain", "diagnose", "compare",
-        "show", "course", "serve", "studio", "import", "export", "recipes", "cache",
+        "vectors", "corpora", "show", "course", "serve", "studio", "import", "export", "recipes", "cache",
     ]  # fmt: skip
 
 

@@ -1,7 +1,5 @@
 """Several runs on the same sentences: who is better, by how much, and whether that is chance."""
 
-from __future__ import annotations
-
 import copy
 import csv
 import html

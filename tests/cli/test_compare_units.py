@@ -1,8 +1,5 @@
 """`compare` for language models, masked models and classifiers: sums by hand, tests against enumeration and SciPy."""
 
-from __future__ import annotations
-
-import copy
 import html
 import json
 import math
@@ -18,55 +15,29 @@ from scipy.stats import binomtest, chi2, pearsonr
 from sklearn.metrics import f1_score
 
 import regard as api
-from command_line import fail, succeed, write
+from command_line import refusal, succeed, write
+from raw_cases import GPT, Runs, raw_recipe
 from regard.runs import Run
 from regard.runs.examples import examples_of
 from regard.training.train import train
 from regard.views.significance import correlation, counts_of, f1_of, mcnemar, paired_tests_of_sums
 
-Tree = dict[str, Any]
-BASE: Tree = {
-    "task": "language_modeling",
-    "data": {
-        "train": {"corpus": "tales-en", "size": 80}, "validation": {"corpus": "tales-en", "size": 8}, "max_length": 24,
-    },
-    "tokenizer": {"kind": "bpe", "vocabulary": 200},
-    "training": {"steps": 12, "batch_tokens": 512, "device": "cpu", "learning_rate": 0.01, "decode": 0},
-}  # fmt: skip
-SIZES: Tree = {"width": 16, "heads": 2, "feed_forward": 32, "layers": 1, "max_positions": 64}
-MODELS: dict[str, Tree] = {
-    "gpt": {"kind": "gpt", **SIZES},
-    "lstm": {"kind": "lstm_lm", "embedding": 16, "hidden": 16, "layers": 2},
-    "elmo": {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 1},
-    "bert": {"kind": "bert", **SIZES},
-}
 REVIEWS = "label\ttext\n" + "".join(
     f"{word}\tIt was {word}, number {n}.\n" for word in ("good", "bad") for n in range(16)
 )
 
 
-def recipe(name: str) -> Tree:
-    tree = copy.deepcopy(BASE) | {"model": MODELS[name]}
-    if name == "lstm":
-        tree["data"]["blocks"], tree["tokenizer"]["vocabulary"] = "stream", 150
-    if name == "bert":
-        tree["task"], tree["tokenizer"]["kind"] = "masked_language_modeling", "wordpiece"
-    return tree
-
-
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
+def classifiers(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
+    """One that has learned, and one that has not."""
     folder = tmp_path_factory.mktemp("units")
-    for name in MODELS:
-        train(recipe(name), out=folder / name, quiet=True)
-    write(folder / "reviews.tsv", REVIEWS)
-    corpus = {"file": str(folder / "reviews.tsv"), "text": "text", "label": "label"}
+    corpus = {"file": str(write(folder / "reviews.tsv", REVIEWS)), "text": "text", "label": "label"}
     for name, steps in (("taught", 60), ("fresh", 1)):
-        tree = copy.deepcopy(BASE) | {"task": "classification", "model": {"kind": "cnn", "embedding": 16, "maps": 8}}
-        tree["data"] = {"train": corpus, "validation": corpus, "max_length": 24}
-        tree["training"] |= {"steps": steps, "learning_rate": 0.01}
-        train(tree, out=folder / name, quiet=True)
-    return {name: folder / name for name in (*MODELS, "taught", "fresh")}
+        data = {"data": {"train": corpus, "validation": corpus}, "tokenizer": {"kind": "bpe", "vocabulary": 200}}
+        training = {"steps": steps, "batch_tokens": 512, "device": "cpu", "learning_rate": 0.01}
+        tree = {"task": "classification", **data, "model": {"kind": "cnn", "embedding": 16, "maps": 8}}
+        train(tree | {"training": training}, out=folder / name, quiet=True)
+    return {name: folder / name for name in ("taught", "fresh")}
 
 
 def predictions_of(folder: Path) -> list[dict[str, Any]]:
@@ -85,15 +56,18 @@ def predictions_of(folder: Path) -> list[dict[str, Any]]:
         ("fresh", ["accuracy", "f1_macro"]),
     ],
 )
-def test_units_sum_to_what_evaluate_says(runs: dict[str, Path], name: str, metrics: list[str]) -> None:
-    counts, evaluated = counts_of(predictions_of(runs[name])), api.evaluate(runs[name])
+def test_units_sum_to_what_evaluate_says(
+    runs: Runs, classifiers: dict[str, Path], name: str, metrics: list[str]
+) -> None:
+    run = classifiers.get(name) or runs[name]
+    counts, evaluated = counts_of(predictions_of(run)), api.evaluate(run)
     assert list(counts.metrics) == metrics
-    assert len(counts.rows) == (32 if name == "fresh" else 8)
+    assert len(counts.rows) == (32 if name == "fresh" else 12)
     for metric, value in counts.metrics.items():
         assert value(counts.rows.sum(0)) == pytest.approx(evaluated[metric], rel=1e-5)
 
 
-def test_a_document_alone_costs_what_it_costs_among_others(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_document_alone_costs_what_it_costs_among_others(runs: Runs, tmp_path: Path) -> None:
     for prediction in predictions_of(runs["gpt"])[::5]:
         file = write(tmp_path / "one.txt", prediction["input"])
         alone = api.evaluate(runs["gpt"], files=[str(file)])
@@ -212,14 +186,14 @@ def test_equal_single_and_far_apart_units(one: Any, other: Any, expected: dict[s
     assert not test["significant"]
 
 
-def test_language_models_with_other_tokenizers_are_compared(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_language_models_with_other_tokenizers_are_compared(runs: Runs, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    tree = succeed("compare", runs["gpt"], runs["lstm"], "--json", "--out", page).json
-    assert (tree["metrics"], tree["documents"]) == (["word_perplexity", "bits_per_character"], 8)
-    assert len(tree["differ_most"]) == 16
+    tree = succeed("compare", runs["gpt"], runs["words"], "--json", "--out", page).json
+    assert (tree["metrics"], tree["documents"]) == (["word_perplexity", "bits_per_character"], 12)
+    assert len(tree["differ_most"]) == 24
     written = page.read_text(encoding="utf-8")
     for text in (
-        "8 documents",
+        "12 documents",
         "perplexity a word",
         "bits a character",
         "tokenizer.vocabulary",
@@ -229,21 +203,21 @@ def test_language_models_with_other_tokenizers_are_compared(runs: dict[str, Path
     assert "greedy search" not in written, "nothing is written to be measured"
 
 
-def test_one_document_is_compared_in_words(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_one_document_is_compared_in_words(runs: Runs, tmp_path: Path) -> None:
     file = write(tmp_path / "one.txt", "The old man slept in the garden.\n")
-    out = succeed("compare", runs["gpt"], runs["lstm"], "--file", file).out
+    out = succeed("compare", runs["gpt"], runs["words"], "--file", file).out
     assert out.startswith("Language modeling, 1 document of ")
     assert "which may be chance (p unknown by bootstrap, 1.000 by randomisation)" in " ".join(out.split())
 
 
-def test_classifiers_are_compared_by_mcnemar_and_bootstrap(runs: dict[str, Path], tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
-    assert "McNemar p" in succeed("compare", runs["fresh"], runs["taught"], "--out", page).out
+def test_classifiers_are_compared_by_mcnemar_and_bootstrap(classifiers: dict[str, Path], tmp_path: Path) -> None:
+    page, pair = tmp_path / "report.html", (classifiers["fresh"], classifiers["taught"])
+    assert "McNemar p" in succeed("compare", *pair, "--out", page).out
     written = html.unescape(page.read_text(encoding="utf-8"))
     assert "Right and wrong" in written
     assert "of the validation set (the run's recipe has no test set)" in written
     assert "per token" not in written
-    tree = succeed("compare", runs["fresh"], runs["taught"], "--json").json
+    tree = succeed("compare", *pair, "--json").json
     assert (tree["split"], tree["note"]) == ("validation", "the run's recipe has no test set")
     fresh, taught = tree["systems"]
     assert (taught["accuracy"], taught["f1_macro"]) == (1, 1)
@@ -254,20 +228,18 @@ def test_classifiers_are_compared_by_mcnemar_and_bootstrap(runs: dict[str, Path]
     assert [row["significant"] for row in tree["significance"] if row["metric"] == "accuracy"] == [False, True]
 
 
-def test_what_cannot_be_compared_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
-    other = recipe("gpt")
-    other["data"]["validation"] = {"corpus": "tales-en", "size": 5}
-    train(other, out=tmp_path / "other", quiet=True)
+def test_what_cannot_be_compared_is_refused(runs: Runs, tmp_path: Path) -> None:
+    few = {"validation": {"corpus": "tales-en", "size": 5}}
+    train(raw_recipe(GPT, few, steps=1), out=tmp_path / "other", quiet=True)
     file, gpt = write(tmp_path / "o.txt", "a"), runs["gpt"]
     predicted = "runs of the task language_modeling are compared by what they predict, nothing is searched for"
     for arguments, message in (
         ([runs["bert"]], "the run's task is masked_language_modeling"),
-        ([runs["lstm"], "--beam", "2"], f"--beam: {predicted}"),
+        ([runs["words"], "--beam", "2"], f"--beam: {predicted}"),
         (["--hypotheses", f"other={file}"], f"--hypotheses: {predicted}"),
         ([tmp_path / "other"], f"its examples are not those of {gpt} (give the texts to compare on with --file;"),
     ):
-        [printed] = fail("compare", gpt, *arguments)
-        assert message in printed
+        assert message in refusal("compare", gpt, *arguments)
     write(tmp_path / "same.jsonl", "\n".join(json.dumps({"text": text}) for text in ("The fox ran.", "It rained.")))
     compared = api.compare([gpt, tmp_path / "other"], files=[str(tmp_path / "same.jsonl")])
     assert compared.to_json()["documents"] == 2

@@ -1,7 +1,5 @@
 """Flipped and cut files of a run and of the cache: the right answer or a message, never another answer."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

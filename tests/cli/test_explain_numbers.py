@@ -1,7 +1,5 @@
 """`explain --numbers`: every number recomputed by plain loops, and the context equal to the model's own."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

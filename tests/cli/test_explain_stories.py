@@ -1,7 +1,5 @@
 """`explain` of questions about stories: whose numbers the sentences have, one hop by hand, what may be asked."""
 
-from __future__ import annotations
-
 import math
 import operator
 from pathlib import Path

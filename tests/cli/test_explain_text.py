@@ -1,8 +1,5 @@
 """`explain` for models of one text: GPT, BERT, ELMo, LSTM, and a model under a head."""
 
-from __future__ import annotations
-
-import copy
 import math
 from pathlib import Path
 from typing import Any
@@ -13,47 +10,13 @@ import torch
 
 import regard as api
 from command_line import fail, succeed
+from raw_cases import Runs
 from regard.layers.attention import recording
 from regard.runs import Run
-from regard.training.train import train
 from regard.views.explanation import Options
 
-Tree = dict[str, Any]
-TALES: Tree = {
-    "train": {"corpus": "tales-en", "size": 60}, "validation": {"corpus": "tales-en", "size": 6}, "max_length": 24,
-}  # fmt: skip
-REVIEWS: Tree = {"train": {"corpus": "reviews-en", "size": 40}, "validation": {"corpus": "reviews-en", "size": 6}}
-SIZES: Tree = {"width": 16, "heads": 2, "feed_forward": 32, "layers": 2, "max_positions": 64}
-GPT, BERT = {"kind": "gpt", **SIZES}, {"kind": "bert", **SIZES}
-ELMO = {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 2}
-LSTM = {"kind": "lstm_lm", "embedding": 16, "hidden": 16, "layers": 2}
-RUNS: dict[str, tuple[str, Tree]] = {
-    "gpt": ("language_modeling", GPT),
-    "gpt-pre": ("language_modeling", GPT | {"norm": "pre"}),
-    "bert": ("masked_language_modeling", BERT),
-    "elmo": ("language_modeling", ELMO),
-    "lstm": ("language_modeling", LSTM),
-    "autoencoder": ("language_modeling", LSTM | {"objective": "autoencoder"}),
-    "gpt-classifier": ("classification", GPT),
-    "bert-classifier": ("classification", BERT),
-    "elmo-classifier": ("classification", ELMO),
-    "lstm-classifier": ("classification", LSTM),
-}
 TEXT = "The old fox saw the mouse."
 GAPS = "The [MASK] saw the [MASK]."
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
-    """Hardly trained: what is tested holds for any weights."""
-    folder = tmp_path_factory.mktemp("texts")
-    for name, (task, model) in RUNS.items():
-        tokenizer = {"kind": "wordpiece" if task.startswith("masked") else "bpe", "vocabulary": 200}
-        training = {"steps": 2, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.01, "decode": 0}
-        data = REVIEWS if task == "classification" else TALES
-        tree = {"task": task, "data": data, "tokenizer": tokenizer, "model": model, "training": training}
-        train(copy.deepcopy(tree), out=folder / name, quiet=True)
-    return {name: folder / name for name in RUNS}
 
 
 def explained(run: Path, text: Any = TEXT, **options: Any) -> Any:
@@ -61,7 +24,7 @@ def explained(run: Path, text: Any = TEXT, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["gpt", "gpt-pre", "bert"])
-def test_every_attention_by_layer_and_head(runs: dict[str, Path], name: str) -> None:
+def test_every_attention_by_layer_and_head(runs: Runs, name: str) -> None:
     found = explained(runs[name], padding=2)
     with torch.inference_mode(), recording() as recorded:
         found.model.states(found.batch)
@@ -77,7 +40,7 @@ def test_every_attention_by_layer_and_head(runs: dict[str, Path], name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["gpt", "lstm", "elmo"])
-def test_next_tokens_are_those_that_the_language_model_expects(runs: dict[str, Path], name: str) -> None:
+def test_next_tokens_are_those_that_the_language_model_expects(runs: Runs, name: str) -> None:
     found, tokenizer = explained(runs[name]), Run.open(runs[name]).tokenizers["text"]
     ids = tokenizer.encode(TEXT)
     assert list(found.target.texts) == tokenizer.pieces([*ids, tokenizer.end])
@@ -90,7 +53,7 @@ def test_next_tokens_are_those_that_the_language_model_expects(runs: dict[str, P
         assert step.rank == 1 + sum(value > row[token] for value in row)
 
 
-def test_what_a_masked_model_expects_in_the_gaps_is_what_predict_fills_in(runs: dict[str, Path]) -> None:
+def test_what_a_masked_model_expects_in_the_gaps_is_what_predict_fills_in(runs: Runs) -> None:
     found = explained(runs["bert"], GAPS)
     [filled] = succeed("predict", runs["bert"], GAPS, "--json").jsons
     assert found.output == filled["output"]
@@ -100,7 +63,7 @@ def test_what_a_masked_model_expects_in_the_gaps_is_what_predict_fills_in(runs: 
     assert explained(runs["bert"]).steps == ()
 
 
-def test_two_texts_are_two_segments(runs: dict[str, Path]) -> None:
+def test_two_texts_are_two_segments(runs: Runs) -> None:
     found = explained(runs["bert"], ("The fox saw.", "It ran."))
     tokens = found.source.texts
     first = tokens.index("[SEP]") + 1
@@ -109,7 +72,7 @@ def test_two_texts_are_two_segments(runs: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize(("name", "place"), [("bert", 0), ("gpt", -1)])
-def test_heads_are_the_rows_of_one_token(runs: dict[str, Path], name: str, place: int) -> None:
+def test_heads_are_the_rows_of_one_token(runs: Runs, name: str, place: int) -> None:
     found = explained(runs[name])
     [picture] = found.select(Options("heads")).heat_maps()
     first, second = found.attentions.values()
@@ -122,7 +85,7 @@ def test_heads_are_the_rows_of_one_token(runs: dict[str, Path], name: str, place
     assert merged.values.sum(1) == pytest.approx(np.ones(4), abs=1e-5)
 
 
-def test_a_rollout_of_one_stack(runs: dict[str, Path]) -> None:
+def test_a_rollout_of_one_stack(runs: Runs) -> None:
     """Abnar & Zuidema 2020: R_2 = (A_2 + I) / 2 (A_1 + I) / 2."""
     for found in (explained(runs["gpt"]), explained(runs["bert"])):
         first, second = (one.weights.mean(0, dtype=np.float64) for one in found.attentions.values())
@@ -132,7 +95,7 @@ def test_a_rollout_of_one_stack(runs: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt", "gpt-pre", "bert"])
-def test_the_numbers_are_what_the_next_layer_reads(runs: dict[str, Path], name: str) -> None:
+def test_the_numbers_are_what_the_next_layer_reads(runs: Runs, name: str) -> None:
     found = explained(runs[name])
     worked = found.select(Options(layer=1, head=2, step=3)).worked()
     recorded = found.attentions["blocks.0.self_attention"].weights[1, 2]
@@ -151,7 +114,7 @@ def test_the_numbers_are_what_the_next_layer_reads(runs: dict[str, Path], name: 
     assert ("LayerNorm(x), what looks" in worked.query) == (name == "gpt-pre")
 
 
-def test_the_mix_of_layers_by_hand(runs: dict[str, Path]) -> None:
+def test_the_mix_of_layers_by_hand(runs: Runs) -> None:
     """gamma * sum_j softmax(w)_j h_j of one token; a classifier answers otherwise when a layer is left out."""
     for name in ("elmo", "elmo-classifier"):
         found = explained(runs[name]).select(Options("mix", step=2))
@@ -170,7 +133,7 @@ def test_the_mix_of_layers_by_hand(runs: dict[str, Path]) -> None:
             assert changed.outcome[0].probability != pytest.approx(worked.outcome[0].probability, abs=1e-7)
 
 
-def test_a_bare_elmo_mixes_its_layers_evenly_and_a_task_learns_how(runs: dict[str, Path]) -> None:
+def test_a_bare_elmo_mixes_its_layers_evenly_and_a_task_learns_how(runs: Runs) -> None:
     out = succeed("explain", runs["elmo"], TEXT).out
     assert "gamma 1.000; even, since no task has learned it" in out
     assert out.count("0.333") == 3
@@ -182,14 +145,14 @@ def test_a_bare_elmo_mixes_its_layers_evenly_and_a_task_learns_how(runs: dict[st
     assert (learned.mix["gamma"], learned.mix["learned"]) == (pytest.approx(learned.model.mix.gamma.item()), True)
 
 
-def test_a_model_without_attention_shows_probabilities_or_what_an_answer_depends_on(runs: dict[str, Path]) -> None:
+def test_a_model_without_attention_shows_probabilities_or_what_an_answer_depends_on(runs: Runs) -> None:
     [message] = fail("explain", runs["lstm"], TEXT, "--view", "heads")
     assert message == "--view: the model 'lstm_lm' has no view 'heads' (allowed for it: probabilities)"
     assert len(explained(runs["autoencoder"]).steps) == len(explained(runs["lstm"]).steps)
-    assert succeed("explain", runs["lstm-classifier"], "so good").out.startswith("how much P(")
+    assert succeed("explain", runs["lstm_lm-classifier"], "so good").out.startswith("how much P(")
 
 
-def test_how_a_language_model_goes_on_is_explained_too(runs: dict[str, Path]) -> None:
+def test_how_a_language_model_goes_on_is_explained_too(runs: Runs) -> None:
     given = explained(runs["gpt"], "The old fox", target="saw the mouse.")
     assert given.target == explained(runs["gpt"]).target
     prompt, longer = (explained(runs["gpt"], "The old", beam=beam).target.texts for beam in (None, 2))
@@ -201,7 +164,7 @@ def test_how_a_language_model_goes_on_is_explained_too(runs: dict[str, Path]) ->
 
 
 @pytest.mark.parametrize("name", ["bert-classifier", "gpt-classifier"])
-def test_a_classifier_is_explained_with_its_answer(runs: dict[str, Path], name: str) -> None:
+def test_a_classifier_is_explained_with_its_answer(runs: Runs, name: str) -> None:
     text = "The film was good."
     found = succeed("explain", runs[name], text, "--json").json
     [predicted] = succeed("predict", runs[name], text, "--json").jsons

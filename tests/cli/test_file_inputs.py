@@ -1,7 +1,5 @@
 """`predict --file`: a table is read by the run's own columns, as `evaluate --file` reads it; a .txt line by line."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -13,6 +11,7 @@ import pytest
 
 import regard
 from command_line import fail, succeed, write, write_table
+from raw_cases import Runs
 from regard.config import write_yaml
 from regard.errors import DecodeError
 from regard.text.tokenizers import Tokenizer
@@ -43,43 +42,16 @@ def trained(folder: Path, task: str, data: dict[str, Any], **others: Any) -> Pat
     return folder / "run"
 
 
-def on_table(folder: Path, task: str, rows: Rows, **columns: Any) -> Path:
-    write_table(folder / "train.csv", rows)
-    corpus = {"file": "train.csv", **columns}
-    return trained(folder, task, {"train": corpus, "validation": corpus})
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
-    def folder(name: str) -> Path:
-        return tmp_path_factory.mktemp(name)
-
-    return {
-        "classification": on_table(folder("c"), "classification", REVIEWS, text="sentence", label="label"),
-        "regression": on_table(folder("r"), "regression", PAIRS, first="a", second="b", label="score"),
-        "multiple_choice": on_table(
-            folder("m"), "multiple_choice", CHOICES, text="start", choices=["end0", "end1"], label="right"
-        ),
-        "built in": trained(folder("b"), "classification", {"train": {"corpus": "reviews-en", "size": 40}}),
-        "tagging": trained(
-            folder("t"), "tagging", {"train": {"corpus": "names-en", "size": 40}, "words": "whitespace"}
-        ),
-        "question_answering": trained(
-            folder("q"), "question_answering", {"train": {"corpus": "portraits-en", "size": 40}, "max_length": 64}
-        ),
-    }
-
-
 def without(rows: Rows, *names: str) -> Rows:
     return [{name: text for name, text in row.items() if name not in names} for row in rows]
 
 
-CASES = {"classification": (REVIEWS, "label"), "regression": (PAIRS, "score"), "multiple_choice": (CHOICES, "right")}
+CASES = {"reviews": (REVIEWS, "label"), "regression": (PAIRS, "score"), "choices": (CHOICES, "right")}
 
 
 @pytest.mark.parametrize("name", ["new.csv", "new.csv.gz", "new.jsonl", "new.json", "new.parquet"])
 @pytest.mark.parametrize("task", CASES)
-def test_a_table_says_the_same_as_evaluate(runs: dict[str, Path], tmp_path: Path, task: str, name: str) -> None:
+def test_a_table_says_the_same_as_evaluate(runs: Runs, tmp_path: Path, task: str, name: str) -> None:
     """Row by row and to the last digit, with the label and without it."""
     rows, label = CASES[task]
     told = tmp_path / "told.jsonl"
@@ -100,15 +72,18 @@ LINES = "sentence\tlabel\nvery good\t1\n"
     ("run", "name", "content", "inputs"),
     [
         ("regression", "a.csv", "a,b\na cat,one\tcat\n", ["a cat\tone cat"]),  # a tab within a text is a blank
-        ("classification", "a.txt", LINES, LINES.splitlines()),
-        ("classification", "a.tsv", LINES, ["very good"]),
-        ("classification", "a.csv", 'sentence\n"{""sentence"": ""very good""}"\n', ['{"sentence": "very good"}']),
-        ("built in", "a.csv", "stars,text\n5,The plot was superb.\n", ["The plot was superb."]),  # the task's own names
+        ("reviews", "a.txt", LINES, LINES.splitlines()),
+        ("reviews", "a.tsv", LINES, ["very good"]),
+        ("reviews", "a.csv", 'sentence\n"{""sentence"": ""very good""}"\n', ['{"sentence": "very good"}']),
+        (
+            "bilstm-classifier",
+            "a.csv",
+            "stars,text\n5,The plot was superb.\n",
+            ["The plot was superb."],
+        ),  # the task's own names
     ],
 )
-def test_the_inputs_in_a_file(
-    runs: dict[str, Path], tmp_path: Path, run: str, name: str, content: str, inputs: list[str]
-) -> None:
+def test_the_inputs_in_a_file(runs: Runs, tmp_path: Path, run: str, name: str, content: str, inputs: list[str]) -> None:
     found = succeed("predict", runs[run], "--file", write(tmp_path / name, content), "--json").jsons
     assert [one["input"] for one in found] == inputs
 
@@ -126,34 +101,34 @@ def test_columns_by_number_below_a_header(tmp_path: Path) -> None:
     assert len(succeed("predict", run, "--file", tmp_path / "train.tsv", "--json").jsons) == 4
 
 
-def test_other_columns_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_other_columns_are_refused(runs: Runs, tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", "review\tlabel\nvery good\t1\n")
-    first, second = fail("predict", runs["classification"], "--file", file)
+    first, second = fail("predict", runs["reviews"], "--file", file)
     assert first == f"{file}:1: there is no column 'sentence' (the columns are review, label)"
     assert second.startswith("of a table the run's own columns are read, or 'text', or 'first' and 'second'")
     assert "a .txt has one input a line" in second
 
 
-def test_bad_rows_are_named_or_skipped(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_bad_rows_are_named_or_skipped(runs: Runs, tmp_path: Path) -> None:
     file = write(tmp_path / "a.jsonl", '{"sentence": "good"}\n{"sentence": 3}\nnot JSON\n\n{"sentence": "bad"}\n')
-    messages = fail("predict", runs["classification"], "--file", file)
+    messages = fail("predict", runs["reviews"], "--file", file)
     assert [message.partition(": ")[0] for message in messages[:2]] == [f"{file}:2", f"{file}:3"]
-    found = succeed("predict", runs["classification"], "--file", file, "--skip-bad", "--json").jsons
+    found = succeed("predict", runs["reviews"], "--file", file, "--skip-bad", "--json").jsons
     assert [one["output"] is None for one in found] == [False, True, True, True, False]
     assert [one["problem"]["what"].partition(":")[0] for one in found[1:4]] == [
         "the column 'sentence' holds 3, not a string", "not valid JSON", "the text is empty",
     ]  # fmt: skip
     cells = write(tmp_path / "a.csv", b"sentence,label\ngood,1\na,b,c\n\xff,1\nbad,0\n")
-    found = succeed("predict", runs["classification"], "--file", cells, "--skip-bad", "--json").jsons
+    found = succeed("predict", runs["reviews"], "--file", cells, "--skip-bad", "--json").jsons
     assert [one["output"] is None for one in found] == [False, True, True, False]
     assert found[1]["problem"]["where"] == f"{cells}:3"
-    assert succeed("predict", runs["classification"], "--file", cells, "--skip-bad").out.count("\n") == 4
+    assert succeed("predict", runs["reviews"], "--file", cells, "--skip-bad").out.count("\n") == 4
 
 
 # Tags and answers
 
 
-def test_sentences_to_tag(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_sentences_to_tag(runs: Runs, tmp_path: Path) -> None:
     expected = succeed("predict", runs["tagging"], "Anna lives in Oslo", "It rains", "--json").jsons
     files = {
         "a.conll": "Anna NN B-PER\nlives VB O\nin IN O\nOslo NN B-LOC\n\n# text = It rains\nIt NN O\nrains VB O\n\n",
@@ -170,8 +145,8 @@ def test_sentences_to_tag(runs: dict[str, Path], tmp_path: Path) -> None:
     assert fail("predict", runs["tagging"], "--file", bad)[0] == f"{bad}:2: the column 'tokens' holds 3, not a string"
 
 
-def test_questions_to_answer(runs: dict[str, Path], tmp_path: Path) -> None:
-    run = runs["question_answering"]
+def test_questions_to_answer(runs: Runs, tmp_path: Path) -> None:
+    run = runs["questions"]
     asked = [("Where does Ben live?", "Ben lives in New York."), ("Who sings?", "Mary sings.\tBen does not.")]
     paragraphs = [{"context": c, "qas": [{"id": q, "question": q}]} for q, c in asked]
     objects = [{"question": q, "context": c, "id": n} for n, (q, c) in enumerate(asked)]
@@ -194,8 +169,8 @@ def test_questions_to_answer(runs: dict[str, Path], tmp_path: Path) -> None:
             assert one["score"] == pytest.approx(wanted["score"], abs=1e-6)
 
 
-def test_a_question_that_cannot_be_read_leaves_the_others(runs: dict[str, Path], tmp_path: Path) -> None:
-    run = runs["question_answering"]
+def test_a_question_that_cannot_be_read_leaves_the_others(runs: Runs, tmp_path: Path) -> None:
+    run = runs["questions"]
     asked = {"id": "a", "question": "Where does Ben live?"}
     paragraphs = [{"context": "Ben lives in Bern.", "qas": [asked, {"id": "b"}]}, {"qas": [asked]}]
     file = write(tmp_path / "a.json", json.dumps({"data": [{"paragraphs": paragraphs}]}))
@@ -239,7 +214,7 @@ def test_sources_to_translate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", CASES)
-def test_objects_that_are_typed_are_rows(runs: dict[str, Path], tmp_path: Path, task: str) -> None:
+def test_objects_that_are_typed_are_rows(runs: Runs, tmp_path: Path, task: str) -> None:
     """On standard input and as arguments, with the label and other keys or without."""
     rows, label = CASES[task]
     objects = write_table(tmp_path / "a.jsonl", rows).read_bytes()
@@ -254,7 +229,7 @@ def test_objects_that_are_typed_are_rows(runs: dict[str, Path], tmp_path: Path, 
 
 
 @pytest.mark.parametrize("task", CASES)
-def test_each_text_is_encoded_once(runs: dict[str, Path], task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_text_is_encoded_once(runs: Runs, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [json.dumps(row, ensure_ascii=False) for row in CASES[task][0]]
     run = regard.Run.open(runs[task])
     inputs = [run.task.typed_input(text, "") for text in texts]
@@ -270,19 +245,19 @@ def test_each_text_is_encoded_once(runs: dict[str, Path], task: str, monkeypatch
     assert sorted("\t".join(encoded).split("\t")) == sorted("\t".join(one.text for one in inputs).split("\t"))
 
 
-def test_other_objects_are_texts(runs: dict[str, Path]) -> None:
+def test_other_objects_are_texts(runs: Runs) -> None:
     """A classifier may well be asked about them; two texts cannot be found in them."""
     texts = ['{"review": "very good"}', '{"sentence": 3}', "{sentence", '["sentence"]', '{"sentence": "\\ud800"}']
-    found = succeed("predict", runs["classification"], *texts, "--json").jsons
+    found = succeed("predict", runs["reviews"], *texts, "--json").jsons
     assert [one["input"] for one in found] == texts
     assert "two texts are expected, not 1" in fail("predict", runs["regression"], "{first: x}")[0]
 
 
-def test_objects_without_the_columns_are_refused_where_several_are_read(runs: dict[str, Path]) -> None:
+def test_objects_without_the_columns_are_refused_where_several_are_read(runs: Runs) -> None:
     """Neither a pair nor a choice can be found in them; of a .jsonl the same is said."""
     [message] = fail("predict", runs["regression"], '{"a": "x"}')
     assert message == "input 1: there is no column 'b' (the columns are a; wanted are a, b)"
-    [message] = fail("predict", runs["multiple_choice"], '{"question": "x", "choices": ["a", "b"]}')
+    [message] = fail("predict", runs["choices"], '{"question": "x", "choices": ["a", "b"]}')
     wanted = "the columns are question, choices; wanted are start, end0, end1"
     assert message == f"input 1: there is no column 'start' ({wanted})"
     objects = b'{"a": "x"}\n{"a": "one cat", "b": "a cat"}\n'
@@ -309,14 +284,14 @@ def test_all_choices_of_a_list_are_read(tmp_path: Path) -> None:
     assert "there are 3 items in 'c', of which 2 would be read" in fail("evaluate", run, "--file", file)[0]
 
 
-def test_nothing_known_is_predicted_with_a_note(runs: dict[str, Path]) -> None:
+def test_nothing_known_is_predicted_with_a_note(runs: Runs) -> None:
     """One rule for labels, numbers, choices, tags and answers: evaluate reads such texts, too."""
     typed = {
-        "classification": "ㅋㅋ 한글",
+        "reviews": "ㅋㅋ 한글",
         "regression": "a cat\tㅋㅋ 한글",
-        "multiple_choice": "a cat\tㅋㅋ 한글\tsleeps",
+        "choices": "a cat\tㅋㅋ 한글\tsleeps",
         "tagging": "ㅋㅋ 한글",
-        "question_answering": "Who sings?\tㅋㅋ 한글",
+        "questions": "Who sings?\tㅋㅋ 한글",
     }
     for name, text in typed.items():
         found = succeed("predict", runs[name], text, text, "--json")
@@ -328,4 +303,4 @@ def test_nothing_known_is_predicted_with_a_note(runs: dict[str, Path]) -> None:
         if name == "tagging":
             assert [(word["start"], word["end"]) for word in found.jsons[0]["words"]] == [(0, 2), (3, 5)]
     for text in ("very good", "very good\tㅋㅋ"):  # a tab in a single text is none between two
-        assert succeed("predict", runs["classification"], text).err == ""
+        assert succeed("predict", runs["reviews"], text).err == ""

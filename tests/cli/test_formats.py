@@ -1,7 +1,5 @@
 """Parquet, Hugging Face datasets, .zst and tags: read back what was written, and name what is wrong."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

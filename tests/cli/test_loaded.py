@@ -1,9 +1,6 @@
 """A model that stays loaded, what a program may give it, and standard input that is answered as it comes."""
 
-from __future__ import annotations
-
 import io
-import json
 import os
 import pty
 import select
@@ -11,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,66 +15,13 @@ import pytest
 import torch
 
 import regard
-from command_line import succeed, write
+from command_line import succeed
+from raw_cases import Runs
 from regard import cli
 from regard.errors import CheckpointError, DecodeError, InputError, RegardError
-from regard.training.train import train
 
-Tree = dict[str, Any]
-Runs = Callable[[str], Path]
-BILSTM: Tree = {"kind": "bilstm", "embedding": 8, "hidden": 8}
-BERT: Tree = {"kind": "bert", "width": 16, "heads": 2, "feed_forward": 32, "layers": 1}
-RNN: Tree = {"kind": "rnn", "preset": "tiny", "embedding": 8, "hidden": 8}
-PAIRS = "a,b,score\none cat,a cat,2.5\na dog,two dogs,0.5\nsome dog,a dog,4\n"
-CHOICES = "start,end0,end1,right\na cat,sleeps,flies,0\na bird,barks,sings,1\n"
 SHAPES = "shapes: small red circle 20 32, large blue square 68 40"
 STORY = "Mary went to the garden."
-
-
-def corpus(name: str, size: int = 30) -> Tree:
-    return {"train": {"corpus": name, "size": size}, "validation": {"corpus": name, "size": 4}}
-
-
-def table(name: str, **columns: Any) -> Tree:
-    return {part: {"file": name, **columns} for part in ("train", "validation")}
-
-
-RUNS: dict[str, tuple[Tree, Tree]] = {
-    "translation": (table("pairs.csv", source="a", target="b"), RNN),
-    "summarization": (corpus("headlines"), RNN),
-    "captioning": (corpus("shapes", 8), {"kind": "captioner", "preset": "tiny", "images": {"size": 32}}),
-    "language_modeling": (corpus("tales-en"), {**BERT, "kind": "gpt"}),
-    "masked_language_modeling": (corpus("tales-en"), BERT),
-    "story_answering": (corpus("stories-en"), {"kind": "memory_network", "preset": "single", "restarts": 1}),
-    "classification": (corpus("reviews-en"), BILSTM),
-    "numbered": (table("bare.csv", first=0, second=1, label=2), BILSTM),
-    "regression": (table("pairs.csv", first="a", second="b", label="score"), BILSTM),
-    "multiple_choice": (table("choices.csv", text="start", choices=["end0", "end1"], label="right"), BILSTM),
-    "tagging": (corpus("names-en"), BILSTM),
-    "question_answering": (corpus("portraits-en") | {"max_length": 64}, BILSTM),
-}
-"""Data and model, by task; `numbered` is a regression whose columns have no names."""
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Runs:
-    """The folder of a run that is trained when it is first asked for."""
-    folder = tmp_path_factory.mktemp("runs")
-    write(folder / "pairs.csv", PAIRS)
-    write(folder / "bare.csv", PAIRS.partition("\n")[2])
-    write(folder / "choices.csv", CHOICES)
-
-    def run(name: str) -> Path:
-        if not (folder / name).exists():
-            data, model = RUNS[name]
-            tokenizer = {"kind": "word", "vocabulary": 300, "lowercase": True}
-            training = {"steps": 1, "batch_tokens": 256, "device": "cpu", "decode": 0, "samples": 0}
-            task = "regression" if name == "numbered" else name
-            tree = {"task": task, "data": data, "tokenizer": tokenizer, "model": model, "training": training}
-            train(write(folder / f"{name}.yaml", json.dumps(tree)), out=folder / name, quiet=True)
-        return folder / name
-
-    return run
 
 
 def outputs(predictions: Any) -> list[Any]:
@@ -123,75 +66,75 @@ def test_a_run_is_opened_by_its_path(tiny_run: Path) -> None:
 ALIKE: list[tuple[str, list[Any]]] = [
     ("translation", ["one cat", {"a": "one cat"}, {"source": "one cat", "b": ""}, ["one cat"], ("one cat",)]),
     ("summarization", ["the cat sat", {"source": "the cat sat"}]),
-    ("captioning", [SHAPES, {"image": SHAPES}]),
-    ("language_modeling", ["the cat", {"text": "the cat"}]),
-    ("masked_language_modeling", ["the [MASK]", {"text": "the [MASK]"}]),
-    ("story_answering", [f"{STORY} Where is Mary?", [STORY, "Where is Mary?"],
-                         {"story": STORY, "question": "Where is Mary?"}]),
-    ("classification", ["very good", {"text": "very good"}, ("very good",), iter(["very good"])]),
+    ("captioner", [SHAPES, {"image": SHAPES}]),
+    ("gpt", ["the cat", {"text": "the cat"}]),
+    ("bert", ["the [MASK]", {"text": "the [MASK]"}]),
+    ("stories", [f"{STORY} Where is Mary?", [STORY, "Where is Mary?"],
+                 {"story": STORY, "question": "Where is Mary?"}]),
+    ("bilstm-classifier", ["very good", {"text": "very good"}, ("very good",), iter(["very good"])]),
     ("regression", [("a cat", "one cat"), {"a": "a cat", "b": "one cat"}, [("a cat", "one cat")],
                     [["a cat", "one cat"]]]),
     ("numbered", [("a cat", "one cat"), {"first": "a cat", "second": "one cat"}]),
-    ("multiple_choice", [("a cat", "sings", "flies"), {"start": "a cat", "end0": "sings", "end1": "flies"}]),
+    ("choices", [("a cat", "sings", "flies"), {"start": "a cat", "end0": "sings", "end1": "flies"}]),
     ("tagging", ["Anna Kim", {"text": "Anna Kim"}, {"tokens": ["Anna", "Kim"]}]),
-    ("question_answering", [("Where is Ben?", "Ben is here."),
-                            {"context": "Ben is here.", "question": "Where is Ben?"}]),
+    ("questions", [("Where is Ben?", "Ben is here."),
+                   {"context": "Ben is here.", "question": "Where is Ben?"}]),
 ]  # fmt: skip
 """By run: ways to give one input."""
 TABS: list[tuple[str, Any]] = [
     ("translation", "one\tcat"),
-    ("classification", "very\tgood"),
+    ("bilstm-classifier", "very\tgood"),
     ("regression", ("a\tcat", "one\tcat")),
-    ("multiple_choice", ("a\tcat", "sings\tso", "flies")),
-    ("masked_language_modeling", "the\t[MASK]"),
+    ("choices", ("a\tcat", "sings\tso", "flies")),
+    ("bert", "the\t[MASK]"),
     ("tagging", "Anna\tKim"),
-    ("question_answering", ("Where\tis Ben?", "Ben\tis here.")),
+    ("questions", ("Where\tis Ben?", "Ben\tis here.")),
 ]
 """By run: an input with tabs within its texts."""
 ONE = "one text is expected, not 2 (several inputs are a list)"
 NONE = "{} is no text (give a text, a dict with the run's columns, or a tuple of texts)"
 MISTAKES: list[tuple[str, Any, str]] = [
-    *((name, [value], NONE.format(value)) for name in RUNS for value in (None, 2.5)),
+    *((name, [value], NONE.format(value)) for name, _ in ALIKE for value in (None, 2.5)),
     ("translation", 7, NONE.format(7)),
     ("translation", b"a", NONE.format("b'a'")),
     ("translation", ("a", None), NONE.format("('a', None)")),
     ("translation", ("a", "b"), ONE),
     ("tagging", [("a", "b")], ONE),
-    ("classification", {"review": "x"}, "there is no column 'text' (the columns are review)"),
-    ("classification", {"text": None}, "the column 'text' holds null, not a string"),
+    ("bilstm-classifier", {"review": "x"}, "there is no column 'text' (the columns are review)"),
+    ("bilstm-classifier", {"text": None}, "the column 'text' holds null, not a string"),
     ("regression", "a cat\tone cat", "two texts are expected, not 1 (put a tab between first and second, or in Python "
                                      "give a tuple)"),
     ("regression", ("a", "b", "c"), "two texts are expected, not 3"),
-    ("question_answering", ("a?", "b", "c"), "a question and one text are expected, not 3 texts"),
-    ("question_answering", "a?\tb", "there is a question, but no text that it is about"),
+    ("questions", ("a?", "b", "c"), "a question and one text are expected, not 3 texts"),
+    ("questions", "a?\tb", "there is a question, but no text that it is about"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "given"), ALIKE, ids=[name for name, _ in ALIKE])
 def test_one_input_in_several_ways(runs: Runs, name: str, given: list[Any]) -> None:
-    loaded = regard.load(runs(name))
+    loaded = regard.load(runs[name])
     first, *others = (outputs(loaded.predict(one)) for one in given)
     assert len(first) == 1
     assert all(one == first for one in others)
     one = given[0]
     assert loaded.explain(one).output == loaded.explain([one]).output
-    if loaded.task.writes == "target" and name != "captioning":
+    if loaded.task.writes == "target" and name != "captioner":
         assert loaded.score({"source": one}, iter(["</s>"]))["tokens"] == ["</s>"]
 
 
 @pytest.mark.parametrize(("name", "given"), TABS, ids=[name for name, _ in TABS])
 def test_a_tab_is_part_of_a_text(runs: Runs, name: str, given: Any) -> None:
-    loaded = regard.load(runs(name))
+    loaded = regard.load(runs[name])
     [found] = loaded.predict(given)
     assert found.input == (given if isinstance(given, str) else "\t".join(given))
     assert loaded.explain(given).input == found.input
-    if name == "multiple_choice":
+    if name == "choices":
         assert found.choices == {"0": "sings\tso", "1": "flies"}  # type: ignore[attr-defined]
 
 
 def test_a_tab_makes_no_pair_for_an_imported_classifier(runs: Runs) -> None:
     """Which reads one text or two; only a line that is typed has tabs between them."""
-    own = regard.load(runs("classification"))
+    own = regard.load(runs["bilstm-classifier"])
     data = own.recipe.data.model_copy(update={"train": []})
     imported = own.under(own.recipe.model_copy(update={"data": data}))
     text, pair = "very\tgood", ("very", "good")
@@ -200,29 +143,28 @@ def test_a_tab_makes_no_pair_for_an_imported_classifier(runs: Runs) -> None:
 
 
 def test_a_tab_in_a_story_begins_no_answer(runs: Runs) -> None:
-    found, expected = (regard.predict(runs("story_answering"), f"{STORY}{sign}Where is Mary?") for sign in "\t ")
+    found, expected = (regard.predict(runs["stories"], f"{STORY}{sign}Where is Mary?") for sign in "\t ")
     assert found == expected
 
 
 @pytest.mark.parametrize(("name", "given", "message"), MISTAKES)
 def test_what_is_no_input(runs: Runs, name: str, given: Any, message: str) -> None:
     with pytest.raises(InputError) as told:
-        regard.predict(runs(name), given)
+        regard.predict(runs[name], given)
     assert str(told.value).startswith(f"input 1: {message}")
     with pytest.raises(RegardError):
-        regard.explain(runs(name), given)
+        regard.explain(runs[name], given)
 
 
 def test_bad_inputs_beside_good_ones(runs: Runs) -> None:
-    good, bad = regard.predict(runs("classification"), ["very good", None], skip_bad=True)  # type: ignore[list-item]
+    good, bad = regard.predict(runs["bilstm-classifier"], ["very good", None], skip_bad=True)  # type: ignore[list-item]
     assert good.to_json()["output"] in ("positive", "negative")
     assert bad.to_json()["problem"]["where"] == "input 2"
     with pytest.raises(DecodeError, match="target: 5 is no text"):
-        regard.score(runs("translation"), "one cat", 5)  # type: ignore[arg-type]
+        regard.score(runs["translation"], "one cat", 5)  # type: ignore[arg-type]
     with pytest.raises(DecodeError, match="input 1: None is no text"):
-        regard.score(runs("translation"), None, "cat")  # type: ignore[arg-type]
-    file = write(runs("translation").parent / "test.csv", PAIRS)
-    assert regard.evaluate(runs("translation"), files=file)["sentences"] == 3
+        regard.score(runs["translation"], None, "cat")  # type: ignore[arg-type]
+    assert regard.evaluate(runs["translation"], files=runs.folder / "pairs.csv")["sentences"] == 3
 
 
 # Standard input
@@ -246,12 +188,12 @@ class Slowly(io.BytesIO):
 def test_standard_input_is_answered_as_it_comes(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in the middle of a line, and of a story whose question comes later."""
     cases = {
-        "classification": (["very good\nve", "ry bad\nsi", "lly\nvery", " dull"], [0, 1, 2, 3, 3, 4]),
-        "story_answering": ([f"{STORY}\n", "Where is Mary?\nWhere", " is Mary?\n"], [0, 0, 1, 2]),
+        "bilstm-classifier": (["very good\nve", "ry bad\nsi", "lly\nvery", " dull"], [0, 1, 2, 3, 3, 4]),
+        "stories": ([f"{STORY}\n", "Where is Mary?\nWhere", " is Mary?\n"], [0, 0, 1, 2]),
     }
     for name, (parts, counts) in cases.items():
         stdin = Slowly(*parts)
-        monkeypatch.setattr(sys, "argv", ["regard", "predict", str(runs(name))])
+        monkeypatch.setattr(sys, "argv", ["regard", "predict", str(runs[name])])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(stdin))
         monkeypatch.setattr(sys, "stdout", written := io.StringIO())
         with pytest.raises(SystemExit):
@@ -259,11 +201,11 @@ def test_standard_input_is_answered_as_it_comes(runs: Runs, monkeypatch: pytest.
         found = [len(text.splitlines()) for text in [*stdin.answered, written.getvalue()]]
         assert found == [*counts[: len(parts) + 1], counts[-1]]
         monkeypatch.undo()
-        assert succeed("predict", runs(name), stdin="".join(parts)).out == written.getvalue()
+        assert succeed("predict", runs[name], stdin="".join(parts)).out == written.getvalue()
 
 
 def test_a_bad_line_ends_a_stream_that_was_answered_so_far(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["regard", "predict", str(runs("classification"))])
+    monkeypatch.setattr(sys, "argv", ["regard", "predict", str(runs["bilstm-classifier"])])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Slowly("very good\n", "\nvery bad\n")))
     monkeypatch.setattr(sys, "stdout", written := io.StringIO())
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())

@@ -1,7 +1,5 @@
 """What may not be read or written is said in one sentence, with the file and the system's reason."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import shutil

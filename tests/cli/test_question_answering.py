@@ -1,7 +1,5 @@
 """Questions about texts: from SQuAD's files over scores and windows to answers with their places."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import math

@@ -1,8 +1,6 @@
 """Runs on raw text through the verbs: prompts and texts as they were typed, tables, one document, pre-training that
 goes on."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil
@@ -17,9 +15,11 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from command_line import fail, succeed, write, write_table
+from model_cases import tokens_of
 from raw_cases import RECIPES, Runs
 from regard import explain
 from regard.config import write_yaml
+from regard.data.batches import MaskedBatch
 from regard.data.corpora import generate
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
@@ -91,10 +91,12 @@ def test_vectors_are_those_of_the_text_with_single_blanks(runs: Runs, name: str,
 
 
 def test_gaps_are_filled_as_in_the_text_with_single_blanks(runs: Runs) -> None:
-    typed, plain = succeed("predict", runs["bert"], "The\n[MASK]\twas  big. ", "The [MASK] was big.", "--json").jsons
+    typed, plain = succeed(
+        "predict", runs["bert"], "The\n[MASK]\u00a0was  big. ", "The [MASK] was big.", "--json"
+    ).jsons
     assert typed["masks"][0]["tokens"] == plain["masks"][0]["tokens"]
     assert typed["masks"][0]["probabilities"] == pytest.approx(plain["masks"][0]["probabilities"], rel=1e-4)
-    assert typed["output"] == f"The\n{plain['masks'][0]['words'][0]}\twas  big. "
+    assert typed["output"] == f"The\n{plain['masks'][0]['words'][0]}\u00a0was  big. "
 
 
 def test_what_the_vocabulary_lacks_stays_and_is_told_of(runs: Runs, tmp_path: Path) -> None:
@@ -203,6 +205,24 @@ def test_a_table_without_the_column_names_those_it_has(of_bodies: Path, runs: Ru
     assert not (tmp_path / "a.npz").exists()
 
 
+def test_two_texts_are_asked_whether_the_second_follows(runs: Runs) -> None:
+    pair, other = "The dog went home.\tIt was [MASK].", "Anna sang.\tShe was late."
+    first, second = succeed("predict", runs["bert"], pair, other, "--json").jsons
+    run = Run.open(runs["bert"])
+    model, row = run.load_model(), run.task.framed(run.load_model(), pair)  # type: ignore[attr-defined]
+    batch = MaskedBatch(tokens_of([row.ids]), torch.tensor([row.segments]), *[torch.zeros(0, dtype=torch.long)] * 2)
+    with torch.inference_mode():
+        logits = model.next_sentence(model(batch).hidden_BTD)[0]
+    assert sorted(row.segments) == row.segments
+    assert 0 < sum(row.segments) < len(row.segments)
+    assert first["next_sentence"] == pytest.approx(float(logits.softmax(-1)[0]), rel=1e-5)
+    assert (len(first["masks"]), second["masks"]) == (1, [])
+    assert succeed("predict", runs["bert"], other).out == f"{other}\tP(next) {second['next_sentence']:.4f}\n"
+    assert explain(runs["bert"], ("Anna sang.", "She was late.")).output == f"P(next) = {second['next_sentence']:.4f}"
+    [message] = fail("predict", runs["bert-single"], other)
+    assert "there is no [MASK] in the text" in message
+
+
 # Measured
 
 
@@ -290,7 +310,7 @@ def test_what_contradicts_the_run_is_named_at_once(runs: Runs, tmp_path: Path) -
     [message] = fail("check", "tales-gpt", init)
     assert message.startswith(f"model.kind: {runs['bert']} is a bert, this recipe asks for gpt")
     found, _ = load_recipe(file, [init, "tokenizer.vocabulary=200", "model.width=16"])
-    assert (found.model.dropout, found.model.layers) == (0.2, 1)
+    assert (found.model.dropout, found.model.layers) == (0.2, 2)
 
 
 def test_a_model_without_its_heads_gets_fresh_ones(runs: Runs, tmp_path: Path) -> None:

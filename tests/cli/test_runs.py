@@ -1,7 +1,5 @@
 """The run folder: whole or not there, movable, readable for years, and clear about what is wrong with it."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Whatever the OpenAPI schema allows, and what it forbids, is answered without a failure of the server."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`regard serve`: routes that answer as the functions do, what is refused, and many clients at once."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -19,6 +17,7 @@ import pytest
 
 import regard
 from command_line import fail
+from raw_cases import Runs
 from regard.errors import RegardError
 
 TestClient = pytest.importorskip("fastapi.testclient").TestClient
@@ -40,16 +39,6 @@ def loaded(tiny_run: Path) -> Any:
 def client(loaded: Any) -> Iterator[Any]:
     with TestClient(app({"tiny": loaded}, Settings(body=100_000)), base_url=LOCAL) as client:
         yield client
-
-
-def trained(task: str, corpus: str, model: dict[str, Any], folder: Path) -> Any:
-    """A run that was trained for one step."""
-    recipe = {
-        "task": task, "data": {"train": {"corpus": corpus, "size": 60}}, "model": model,
-        "training": {"steps": 1, "batch_tokens": 256, "device": "cpu", "decode": 0, "samples": 0},
-        "tokenizer": {"kind": "word", "vocabulary": 300},
-    }  # fmt: skip
-    return regard.load(regard.train(recipe, out=folder, quiet=True), device="cpu")
 
 
 # The routes
@@ -132,32 +121,26 @@ def test_tokens_are_streamed(client: Any, loaded: Any) -> None:
     assert refused.startswith('event: error\ndata: {"error": "input 1: the text is empty')
 
 
-def test_other_tasks(tmp_path: Path) -> None:
+def test_other_tasks(runs: Runs, tmp_path: Path) -> None:
     """Vectors of texts; stories; images as base64, never as a path."""
     pillow = pytest.importorskip("PIL.Image")
-    bert = {"kind": "bert", "layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "next_sentence": False}
-    memory = {"kind": "memory_network", "preset": "single", "restarts": 1}
-    runs = {
-        "stories": trained("story_answering", "stories-en", memory, tmp_path / "stories"),
-        "bert": trained("masked_language_modeling", "tales-en", bert, tmp_path / "bert"),
-        "shapes": trained(
-            "captioning", "shapes", {"kind": "captioner", "preset": "tiny", "images": {"size": 32}}, tmp_path / "shapes"
-        ),
-    }
+    loaded = {name: regard.load(runs[name], device="cpu") for name in ("stories", "bert", "captioner")}
     pillow.new("RGB", (20, 20), "red").save(tmp_path / "red.png")
     held = "data:image/png;base64," + base64.b64encode((tmp_path / "red.png").read_bytes()).decode()
-    with TestClient(app(runs, Settings()), base_url=LOCAL) as client:
+    with TestClient(app(loaded, Settings()), base_url=LOCAL) as client:
         vectors = client.post("/runs/bert/features", json={"inputs": ["the cat", "a dog"], "pooling": "mean"}).json()
-        assert vectors["vectors"] == runs["bert"].features(["the cat", "a dog"], pooling="mean").vectors.tolist()
-        [found] = client.post("/runs/shapes/predict", json={"inputs": [held]}).json()["predictions"]
-        [expected] = runs["shapes"].predict(str(tmp_path / "red.png"))
+        assert vectors["vectors"] == loaded["bert"].features(["the cat", "a dog"], pooling="mean").vectors.tolist()
+        [found] = client.post("/runs/captioner/predict", json={"inputs": [held]}).json()["predictions"]
+        [expected] = loaded["captioner"].predict(str(tmp_path / "red.png"))
         assert {**found, "input": ""} == {**expected.to_json(), "input": ""}
-        assert client.post("/runs/shapes/explain", json={"input": held}).status_code == 200
-        found = client.post("/runs/shapes/search", json={"input": held, "beam": 2, "reference": "a red circle"}).json()
+        assert client.post("/runs/captioner/explain", json={"input": held}).status_code == 200
+        found = client.post(
+            "/runs/captioner/search", json={"input": held, "beam": 2, "reference": "a red circle"}
+        ).json()
         assert len(found["inputs"][0]["ranking"]) == 2
         assert found["reference"]["outcome"]["kind"] in ("fell", "finished", "left")
         for name, one, views in (
-            ("shapes", held, ["alignment"]),
+            ("captioner", held, ["alignment"]),
             ("bert", "the cat", ["encoder"]),
             ("stories", "Mary went to the garden. Where is Mary?", ["hops"]),
         ):
@@ -167,21 +150,21 @@ def test_other_tasks(tmp_path: Path) -> None:
             assert found["code"][-1]["text"].startswith("def ")
         assert client.post("/runs/bert/search", json={"input": "the cat"}).status_code == 422
         for path in (str(tmp_path / "red.png"), {"image": str(tmp_path / "red.png")}):
-            refused = client.post("/runs/shapes/predict", json={"inputs": [path]})
+            refused = client.post("/runs/captioner/predict", json={"inputs": [path]})
             assert (refused.status_code, refused.json()["error"]) == (
                 422,
                 'input 1: an image is expected (as a text: "data:image/png;base64,...")',
             )
-        broken = client.post("/runs/shapes/predict", json={"inputs": ["data:image/png;base64,%%"]})
+        broken = client.post("/runs/captioner/predict", json={"inputs": ["data:image/png;base64,%%"]})
         assert "the image is no valid base64" in broken.json()["error"]
-        recipe = runs["shapes"].recipe
+        recipe = loaded["captioner"].recipe
         features = recipe.model.model_copy(update={"encoder": "features", "feature_width": 4})
         with pytest.raises(RegardError, match="x: it reads features of images, which a request cannot hold"):
-            app({"x": runs["shapes"].under(recipe.model_copy(update={"model": features}))}, Settings())
+            app({"x": loaded["captioner"].under(recipe.model_copy(update={"model": features}))}, Settings())
         asked = {"story": "Mary went to the garden.", "question": "Where is Mary?"}
         for one in (asked, " ".join(asked.values())):
             found = client.post("/runs/stories/explain", json={"input": one}).json()
-            assert found == json.loads(json.dumps(runs["stories"].explain([one]).to_json()))
+            assert found == json.loads(json.dumps(loaded["stories"].explain([one]).to_json()))
             assert found["sentences"] == ["Mary went to the garden."]
         assert client.post("/runs/bert/score", json={"source": "a", "target": "b"}).status_code == 422
         assert client.post("/predict", json={"inputs": ["a"]}).status_code == 404
@@ -221,18 +204,31 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/runs/none/predict", {"inputs": ["a"]}, 404, "there is no run of this name"),
     ("/runs/..%2Ftiny/predict", {"inputs": ["a"]}, 404, "Not Found"),
     ("/runs/%2e%2e/predict", {"inputs": ["a"]}, 404, ""),
+    ("/runs/tiny/evaluate", {"split": "all"}, 422, "body.split"),
+    ("/runs/tiny/evaluate", {"files": ["/etc/passwd"]}, 422, "Extra inputs are not permitted"),
+    ("/runs/tiny/evaluate", b"{", 422, "JSON decode error"),
+    ("/compare", b"\xff", 400, "parsing the body"),
+    ("/check", b'{"recipe": "\\ud800"}', 422, "half of a surrogate pair"),
+    ("/runs/tiny/evaluate", {"rows": []}, 422, "at least 1 item"),
+    ("/runs/tiny/evaluate", {"rows": ["a"]}, 422, "valid dictionary"),
+    ("/runs/tiny/evaluate", {"rows": [{"source": "a" * 100_001}]}, 413, "larger than 100,000 bytes"),
+    ("/runs/none/evaluate", {}, 404, "there is no run of this name"),
+    ("/runs/%2e%2e/evaluate", {}, 404, ""),
+    ("/runs/tiny/diagnose", {"limit": 0}, 422, "greater than or equal to 1"),
+    ("/runs/tiny/diagnose", {"sweep": [1000]}, 422, "a beam is 1 to 64 wide"),
+    ("/compare", {"runs": ["tiny"]}, 422, "at least 2 items"),
+    ("/compare", {"runs": ["tiny", "../tiny"]}, 404, "there is no run of this name"),
+    ("/check", {"files": [{"name": "../x.csv", "text": ""}]}, 422, "body.files.0.name"),
+    ("/check", {"files": [{"name": ".x", "text": ""}]}, 422, "body.files.0.name"),
+    ("/check", {"recipe": 1}, 422, "valid string"),
     ("/health", {}, 405, "Method Not Allowed"),
 ]
 
 
 @pytest.mark.parametrize(("route", "body", "status", "message"), REFUSED)
 def test_what_is_refused(client: Any, route: str, body: Any, status: int, message: str) -> None:
-    given = (
-        {"content": body, "headers": {"content-type": "application/json"}}
-        if isinstance(body, bytes)
-        else {"json": body}
-    )
-    answer = client.post(route, **given)
+    content = body if isinstance(body, bytes) else json.dumps(body)
+    answer = client.post(route, content=content, headers={"content-type": "application/json"})
     assert answer.status_code == status
     assert message in answer.json()["error"]
     assert "Traceback" not in answer.text

@@ -7,8 +7,6 @@ Structure, counts, tokens and labels must be equal, other numbers to a thousandt
 only be there, times and versions (VOLATILE) too. Long lists are recorded as a summary: see `summarised`.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -1,8 +1,7 @@
 """What the studio's page asks the server for: files, attention, runs that are loaded lazily, trainings."""
 
-from __future__ import annotations
-
 import base64
+import json
 import shutil
 import socket
 import time
@@ -48,6 +47,13 @@ def client(root: Path, runs: Runs) -> Iterator[Any]:
 
 def numbers(text: str, dtype: str) -> Any:
     return np.frombuffer(base64.b64decode(text), dtype=dtype)
+
+
+def test_a_picture_is_that_of_show(client: Any) -> None:
+    assert client.get("/show/softmax").json() == json.loads(json.dumps(regard.show("softmax").report().to_json()))
+    refused = client.get("/show/sofmax")
+    assert refused.status_code == 422
+    assert "did you mean 'softmax'" in refused.json()["error"]
 
 
 # The page

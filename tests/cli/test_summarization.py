@@ -1,7 +1,5 @@
 """ROUGE against numbers worked by hand, a plain table and another implementation; the task through the command line."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tags and entities: from CoNLL's columns and JSON Lines over schemes and scores to a tagger."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma

@@ -1,7 +1,5 @@
 """Every task of labelled texts above every model of texts: the cells of that table that no other file looks at."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -21,7 +19,7 @@ from regard.tasks import TASKS
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.training.train import train
 
-KINDS = ("lstm_lm", "elmo", "gpt", "bert", "bilstm", "cnn")
+KINDS = ("word2vec", "lstm_lm", "elmo", "gpt", "bert", "bilstm", "cnn")
 TEXT = "Ben lives in New York. Ben was born in 1990. Ben has a dog."
 LEARNED: dict[str, tuple[dict[str, Any], list[str]]] = {
     "gpt": ({**QUESTIONS["model"], "kind": "gpt"}, []),

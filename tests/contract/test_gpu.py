@@ -1,7 +1,5 @@
 """What only a GPU can show: captured steps, packed sentences, half precision, memory that is full."""
 
-from __future__ import annotations
-
 import gc
 import json
 import random

@@ -1,7 +1,5 @@
 """The contract of every model, whatever its equations: parametrised over all kinds in MODELS and their variants."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch

@@ -3,8 +3,6 @@
 The reference is an exhaustive enumeration by forward passes; never the search's own code.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from functools import cache

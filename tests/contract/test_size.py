@@ -9,8 +9,6 @@
 - class checks: `isinstance` and `issubclass` outside models/ and tasks/ on a class defined there
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections import Counter

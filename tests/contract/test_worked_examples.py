@@ -1,7 +1,5 @@
 """The worked examples of ARCHITECTURE.md: a format, a task and a model are each one entry in a literal dict."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

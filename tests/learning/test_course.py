@@ -3,8 +3,7 @@
 `REGARD_SLOW=1 pytest tests/learning/test_course.py` trains what the chapters say; without it they train a few steps.
 """
 
-from __future__ import annotations
-
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -18,7 +17,8 @@ from jinja2 import meta
 
 from command_line import fail, succeed
 from regard.course import LANGUAGES, chapters
-from regard.course.lab import PLACED, Lab, Lesson, run, template_environment
+from regard.course.lab import PLACED, QUICK, Lab, Lesson, run, template_environment
+from regard.course.seq2seq import word_by_word
 from regard.views.files import page
 
 slow = pytest.mark.skipif(not os.environ.get("REGARD_SLOW"), reason="minutes: set REGARD_SLOW=1")
@@ -36,6 +36,12 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
             and n["reverse_forwards_loss"] < n["reverse_backwards_loss"]
         ),
         "gradients vanish": lambda n: n["rnn_gradient"] < 1e-6,
+        "but not through attention": lambda n: n["attention_gradient"] > 1e6 * n["rnn_gradient"],
+        "the vector holds what was read last": lambda n: n["probe_last"] > n["probe_first"],
+        "distractors hurt beyond the training": lambda n: n["beyond"] < n["attention_beyond"] - 0.1,
+        "attention beats the dictionary": lambda n: (
+            n["fr_attention"] > n["fr_word_by_word"] and n["ko_attention"] > n["ko_word_by_word"]
+        ),
     },
     "attention": {
         "the recipes translate": lambda n: (n["korean"], n["english"]) == ("잘 지내?", "I am a student"),
@@ -60,11 +66,16 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "scaling helps wide keys": lambda n: n["scaled_loss"] < n["unscaled_loss"] - 0.3,
         "the worked matrix is the model's": lambda n: n["matrix_error"] < 1e-5,
         "a head looks at the mirror": lambda n: n["mirror"] > 0.3,
+        "the pronoun is right, and attention does not show why": lambda n: (
+            n["pronoun_right"] > 0.9 and n["follows"] < 0.7 and n["first_layer_follows"] == 0
+        ),
         "most heads cost little": lambda n: n["cheap_heads"] >= 6 and n["dearest"] < n["before"] - 0.05,
     },
     "transformer": {
         "no order without positions": lambda n: n["reverse_none"] < 0.3 < 0.8 < n["reverse_sinusoidal"],
         "but sorting needs none": lambda n: n["sort_none"] > n["reverse_none"] + 0.4,
+        "translation loses less": lambda n: 5 < n["translation_sinusoidal"] - n["translation_none"] < 40,
+        "the worked block is the model's": lambda n: n["forward_error"] < 1e-4,
         "looking ahead cheats": lambda n: n["look_ahead_loss"] < 0.05 and n["look_ahead_bleu"] < n["masked_bleu"] - 50,
         "depth needs residuals": lambda n: n["deep_without_residual"] > n["deep_whole"] + 0.5,
         "and norms": lambda n: n["diverged"] or n["deep_without_norm"] > n["deep_whole"] + 0.3,
@@ -74,6 +85,8 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "one sentence needs one hop": lambda n: n["where_1"] > 0.85,
         "two need several": lambda n: n["things_3"] > n["things_1"] + 0.15,
         "hops read the facts": lambda n: n["last_hop"] > 0.4,
+        "a captioner looks at what it names": lambda n: n["own_thing"] > 2 * n["other_thing"],
+        "regions help": lambda n: n["attention_captions"] > n["plain_captions"] + 0.05,
     },
 }
 
@@ -101,13 +114,36 @@ def test_a_chapter_fits_its_experiment_in_both_languages(number: int, quick_runs
     english, korean = chapters("en")[number], chapters("ko")[number]
     assert used(english.text) == used(korean.text)
     lesson = run(english.number, runs=quick_runs, language="en", quick=True)
-    assert {name for name in used(english.text)[0] if ":" not in name} == {*lesson.findings.parts}
+    shown = {name for name in used(english.text)[0] if ":" not in name and not name.startswith("full_")}
+    assert shown == {*lesson.findings.parts}
+    worked_again = [value for name, value in lesson.findings.numbers.items() if name.endswith("_error")]
+    assert all(isinstance(value, float) and value < 1e-4 for value in worked_again), lesson.findings.numbers
     for chapter, language in ((english, "en"), (korean, "ko")):
         html = page(replace(lesson, chapter=chapter, language=language).report())
         assert f'<html lang="{language}">' in html
         assert "<summary>" in html
     words = Lesson(korean, "ko", lesson.lab, lesson.findings).words
     assert {*words} <= labels(lesson.findings.parts)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "memory" else slow) for name in NAMES])
+def test_the_cells_of_a_notebook_run_in_order(name: str, quick_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lesson = run(name, runs=quick_runs, language="ko", quick=True)
+    (quick_runs / f"{name}.ipynb").write_text(lesson.notebook(quick_runs), encoding="utf-8")
+    monkeypatch.chdir(quick_runs)
+    notebook = json.loads(Path(f"{name}.ipynb").read_text(encoding="utf-8"))
+    variables: dict[str, Any] = {"__name__": "__main__"}
+    shown = []
+    for code in (one["source"] for one in notebook["cells"] if one["cell_type"] == "code"):
+        exec(code, variables)
+        if code.startswith("lesson.figure("):
+            shown += [eval(code, variables).sections[0].parts[0].title]
+    captions = [caption for caption, name in PLACED.findall(lesson.text) if ":" not in name]
+    assert [found for found, caption in zip(shown, captions, strict=True) if caption not in ("", found)] == []
+    texts = "".join(one["source"] for one in notebook["cells"] if one["cell_type"] == "markdown")
+    folded = len(re.findall(r"^### |^!\[.*\]\(code:", lesson.text, re.MULTILINE))
+    assert texts.count("<details>") == folded
+    assert QUICK["ko"] in texts
 
 
 def labels(value: object) -> set[str]:
@@ -119,6 +155,11 @@ def labels(value: object) -> set[str]:
     if isinstance(value, list | tuple):
         return {text for one in value for text in labels(one)}
     return labels([*vars(value).values()]) if hasattr(value, "__dataclass_fields__") else set()
+
+
+def test_a_dictionary_is_learned_from_pairs() -> None:
+    pairs = [("the cat", "die Katze"), ("the cup", "die Tasse"), ("The cat sleeps.", "die Katze schläft.")]
+    assert word_by_word(pairs, ["The cup sleeps!"]) == ["die Tasse schläft !"]
 
 
 @slow

@@ -1,7 +1,5 @@
 """A training that begins with another run's weights."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

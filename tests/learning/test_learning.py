@@ -6,8 +6,6 @@ score, reach and cell besides learns short sequences; with the window of local_m
 (Luong et al. 2015, arXiv:1508.04025, section 3.2: "monotonic alignment").
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import islice, pairwise, product
 from pathlib import Path

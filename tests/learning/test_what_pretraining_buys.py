@@ -1,7 +1,5 @@
 """The recipes of docs/what-pretraining-buys, and the arithmetic of the benchmark that uses them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ the space of outputs. They differ where a hypothesis ends: ours keeps its place 
 shows that by plain loops), theirs gives it to the next best one.
 """
 
-from __future__ import annotations
-
 import ast
 from functools import partial
 from pathlib import Path

@@ -3,8 +3,6 @@
 The Transformer is held against transformers (test_against_transformers.py, test_exchange.py).
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

@@ -4,8 +4,6 @@ GPT is held against OpenAI's post-norm GPT and against GPT-2, BERT against BertF
 Marian. The weights go through the tables of exchange/; test_exchange.py tests whole folders.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """A Transformer in CTranslate2 writes what it writes here: greedily, and with a beam where the two searches agree."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

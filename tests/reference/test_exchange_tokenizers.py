@@ -1,7 +1,5 @@
 """Masks and white space in a text, vocabularies of another size. That ids are the same: test_exchange.py."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

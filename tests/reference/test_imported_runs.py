@@ -1,8 +1,6 @@
 """An imported run is a run like any other: it reads tables, is measured, explained and trained further; and a run that
 is exported and imported again answers as before."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

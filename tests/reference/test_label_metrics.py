@@ -1,7 +1,5 @@
 """Metrics of labels and numbers against scikit-learn and SciPy, and by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

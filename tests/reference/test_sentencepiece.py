@@ -1,7 +1,5 @@
 """A SentencePiece model becomes a tokenizer.json with the same ids, and what is no such model is named."""
 
-from __future__ import annotations
-
 import random
 import sys
 from pathlib import Path

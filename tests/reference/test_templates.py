@@ -1,8 +1,6 @@
 """What the folder's tokenizer puts around one text and around two is what a BERT reads here: imported, trained,
 exported. For every kind of tokenizer that is imported."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

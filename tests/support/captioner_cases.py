@@ -1,7 +1,5 @@
 """The captioners in small, with each decoder and each way to read an image, and images for them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The command line, run in this process: what a shell would see of it, without the seconds that a new Python takes."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
@@ -64,6 +62,12 @@ def fail(*arguments: object, stdin: bytes | str = b"") -> list[str]:
     lines = result.err.splitlines()
     assert all(line.startswith("regard: ") for line in lines), result.err
     return [line.removeprefix("regard: ") for line in lines]
+
+
+def refusal(*arguments: object, stdin: bytes | str = b"") -> str:
+    """The one message of a command that must refuse."""
+    [message] = fail(*arguments, stdin=stdin)
+    return message
 
 
 def write(path: Path, content: str | bytes) -> Path:

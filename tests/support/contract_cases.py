@@ -3,8 +3,6 @@
 A family reads one kind of batch (`ModelConfig.reads`). Its examples have different lengths, so that batches are padded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +22,7 @@ from regard.models.base import ModelConfig
 from regard.models.headed import HeadConfig, Headed, TextHead, build_base
 from regard.models.memory_network import MemoryNetworkConfig
 from regard.models.text_classifiers import BiLSTMConfig, CNNConfig
+from regard.models.word2vec import Word2VecConfig
 from regard.objectives.cross_entropy import Objective, TokenCrossEntropy
 from regard.objectives.labels import AnswerCrossEntropy, ClassCrossEntropy
 from regard.text.vocabularies import BEGIN, PAD
@@ -217,6 +216,7 @@ CASES: dict[str, Case] = {
         StoryCase("memory_network-layer-wise", MemoryNetworkConfig(**NETWORK, tie="layer_wise", restarts=2)),
         *(TextCase(name, config) for name, config in language_model_cases.CASES.items()),
         ClassifierCase("bilstm", BiLSTMConfig(embedding=8, hidden=6, layers=2, dropout=0.0)),
+        ClassifierCase("word2vec", Word2VecConfig(width=8)),
         ClassifierCase("cnn", CNNConfig(embedding=8, widths=[2, 3], maps=6)),
     )
 }

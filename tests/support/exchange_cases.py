@@ -1,7 +1,5 @@
 """Small models of `transformers` as folders, small runs to export, and what must be the same on both sides."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Small models for tasks with a head, recipes to train them with, and labelled batches."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every model of one text in small, in each variant that takes another path through its code, and batches for it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

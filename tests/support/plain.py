@@ -1,7 +1,5 @@
 """The papers' equations once more, in plain loops over Python numbers: what the tensor code is held against."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 A plain RNN without memory does it: one-hot embeddings pass through saturated tanhs, and the readout holds log P.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

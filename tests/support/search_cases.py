@@ -1,7 +1,5 @@
 """Every model that writes, and the reference for its search: plain loops and forward passes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from fnmatch import fnmatch

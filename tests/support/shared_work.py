@@ -1,7 +1,5 @@
 """Work for several processes; they import this file, so it imports next to nothing."""
 
-from __future__ import annotations
-
 import os
 import time
 

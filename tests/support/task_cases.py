@@ -1,7 +1,5 @@
 """Tasks to test with, from as little of a recipe as they read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace

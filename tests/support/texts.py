@@ -1,7 +1,5 @@
 """Texts with signs of many scripts, for hypothesis."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 SIGNS = (

@@ -1,7 +1,5 @@
 """A recipe that trains in about a second."""
 
-from __future__ import annotations
-
 from typing import Any
 
 TINY: dict[str, Any] = {

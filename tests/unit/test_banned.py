@@ -1,7 +1,5 @@
 """Texts that are not to be written: no output holds one, whatever the vocabulary, and nothing else is ruled out."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """BERT: what its masked positions may see, what its two losses weigh, and what is computed for them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -68,6 +66,9 @@ def test_the_two_losses_weigh_by_their_means(smoothing: float) -> None:
     objective = MaskedTokens(model, smoothing).train()
     found = (objective(batch) / batch.tokens).tolist()
     assert found == pytest.approx([smoothed / 5 + next_mean, plainly / 5])
+    objective.weight = 0.0
+    assert (objective(batch) / batch.tokens).tolist() == pytest.approx([next_mean, plainly / 5])
+    objective.weight = 1.0
     unasked = objective(replace(batch, follows_B=None))
     assert (unasked / batch.tokens).tolist() == pytest.approx([smoothed / 5, plainly / 5])
 

@@ -1,7 +1,5 @@
 """The equations of the three captioners, over pixels and over features. The contract is in contract/test_models.py."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,20 +1,19 @@
 """The built-in corpora are right, the same everywhere, and share nothing between their parts."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 import unicodedata
 from collections import Counter
 from datetime import date
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
+from random import Random
 from typing import get_args
 
 import pytest
 
-from command_line import fail
+from command_line import fail, succeed
 from regard.config.load import validate
 from regard.data import corpora
 from regard.data.config import BuiltIn
@@ -23,11 +22,13 @@ from regard.data.corpora import (
     GREETINGS,
     LANGUAGES,
     SIZES,
+    TURNED,
     Cells,
     Part,
     first_rows,
     generate,
     korean_number,
+    meanings,
     packaged_rows,
     part_of,
     phenomena,
@@ -144,6 +145,8 @@ GENERATED = {
     "copy": "576531e75d2e3aaf9fa6999d1e44d4895c40472b074a1e3116d51893484b6d78",
     "reverse": "c99fb0de2c355d03bec70d1aca191e973349e57963de3fa954dbcfd6447869ae",
     "sort": "799628df1989a42119c0a78daeccd39e730bd1714c1b4e9e1cdea88de1be0d4b",
+    "agreement": "c738c16d36858c8fed22d29c93824aa348a4eff522e51eb661e88e920737ccdb",
+    "errands": "8898443dabaf700747612599a9fb0f70588de028ea41bbc251d2956397508fe8",
     "shapes": "80e228fc427364ec438f6bfce843679052fdfc236c90604d02befd7ef595a50b",
     "shapes-ko": "010c84cfcdaeb8d9e76ea27f25ae6ac09f1b19c117b300942f7e2fef7cd77e40",
 }
@@ -182,6 +185,7 @@ WRITTEN = {
     "stories-ko who": "31109643cef49aed229ca253bed842b94e4fd4eb53466b23637ba9c415c7ebab",
     "stories-ko count": "371fdf491f917c402b7dbe4474c31e248f9feafa7c4292a26c54650ea51c60ae",
     "stories-ko yes_no": "dc17b66358f34027b5e959f6bd1702949a0023bf7546c87ef8e38b59b2071e25",
+    "chat-ko": "f2abbcea52e7cb84b1069e02264e341150fb0dcd7dba346f78302337adb17369",
     "phenomena-en-ko": "40df1ac757cc430e34d65db9c240fc677a26750e1f969675089785abcaebbf60",
     "phenomena-en-fr": "11326d141e7c1247ec75c1f67cec125a94ea63fc1c6396a89ad1526f30529ab2",
 }
@@ -203,8 +207,8 @@ def test_files_hold_what_the_generators_wrote(key: str) -> None:
 def test_files_are_small_and_each_is_known() -> None:
     found = {path.stem: path.stat().st_size for path in Path(corpora.__file__).parent.glob("packaged/*.bz2")}
     assert sorted(found) == FILES
-    assert sum(found.values()) < 1_000_000
-    assert set(get_args(BuiltIn)) <= {*GENERATORS, *GREETINGS, *FILES}
+    assert sum(found.values()) < 1_010_000
+    assert set(get_args(BuiltIn)) <= {*GENERATORS, *GREETINGS, *TURNED, *FILES}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -340,3 +344,72 @@ def test_pronouns_and_homonyms_are_marked() -> None:
         assert re.search(r"parce qu'(il|elle) ", mark.target)
     with pytest.raises(ConfigError, match="'dates' has no marked sentences"):
         phenomena("dates", 10, 1, "train")
+
+
+@pytest.mark.parametrize(
+    ("name", "homonyms"),
+    [
+        ("meanings-en", {"bank": 2, "spring": 2, "match": 2}),
+        ("meanings-ko", {"배를": 3, "눈을": 2, "다리를": 2, "사과를": 2}),
+    ],
+)
+def test_what_decides_a_meaning_is_marked(name: str, homonyms: dict[str, int]) -> None:
+    """One word tells it, as often before the homonym as after it; without that word the sentence could mean any."""
+    marked = list(islice(meanings(name, Random(1), "train"), 20_000))
+    frames: dict[str, set[str]] = {}
+    meant: dict[str, set[str]] = {}
+    before = Counter[bool]()
+    for mark in marked:
+        words = mark.text.strip(".").replace(".", "").split(" ")
+        if mark.kind == "pronoun":
+            assert words[mark.position] in ("it", "그것은")
+            assert words[mark.decided_by].startswith(mark.meaning)
+            assert mark.decided_by < mark.position
+        elif mark.kind == "homonym":
+            meant.setdefault(words[mark.position], set()).add(mark.meaning)
+            before[mark.decided_by < mark.position] += 1
+            words[mark.decided_by] = "?"
+            frames.setdefault(" ".join(words), set()).add(mark.meaning)
+    assert {word: len(found) for word, found in meant.items()} == homonyms
+    assert 0.4 < before[True] / before.total() < 0.6
+    assert sum(len(found) > 1 for found in frames.values()) > len(frames) / 2
+    assert all(part_of(mark.text) == "train" for mark in marked)
+
+
+def test_phrases_the_other_way_round_share_no_source_either() -> None:
+    for name, other in TURNED.items():
+        sources = {part: [source for source, _ in generate(name, None, 1, part)] for part in PARTS}
+        assert not {*sources["train"]} & {*sources["validation"], *sources["test"]}
+        assert len(sources["validation"]) >= len(packaged_rows(other, "validation")) - 3
+    assert next(generate("phrases-ko-en", 1, 1, "train")) == packaged_rows("phrases-en-ko", "train")[0][::-1]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_verb_agrees_with_the_first_noun_in_the_sentences_that_are_right(part: Part) -> None:
+    rows = list(generate("agreement", 400, 1, part))
+    for text, label in rows:
+        _, subject, *_, verb, _ = text.split()
+        plural = subject == "children" or subject.endswith("s")
+        assert label == ("right" if plural is not verb.endswith("s") else "wrong")
+    assert 0.4 < sum(label == "right" for _, label in rows) / len(rows) < 0.6
+    assert {len(text.split()) for text, _ in rows} == {4, 7, 10, 13}
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("reviews-en", "classification"), ("names-en", "tagging"), ("portraits-en", "question_answering"),
+        ("errands", "language_modeling"), ("stories-en", "story_answering"), ("chat-ko", "translation"),
+        ("headlines", "summarization"), ("shapes", "captioning"),
+    ],
+)  # fmt: skip
+def test_a_corpus_as_a_file_is_what_its_task_reads(
+    name: str, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    succeed("corpora", name, "--size", "60", "--out", "own.jsonl")
+    succeed("check", "own.jsonl", "--out", "own.yaml", "--json")
+    recipe = Path("own.yaml").read_text(encoding="utf-8")
+    assert f"task: {task}" in recipe
+    [message] = fail("corpora", name, "--out", "own.jsonl")
+    assert message == "own.jsonl: the file exists already (give another --out, or --overwrite)"

@@ -1,7 +1,5 @@
 """ELMo: words from characters in plain loops, two directions that do not see what they predict, the mix of layers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

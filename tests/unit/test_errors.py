@@ -1,7 +1,5 @@
 """Messages: one line each, whatever is repeated in them."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What `explain` finds: weights, masks, probabilities, positions, words, rollouts; against numbers worked by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

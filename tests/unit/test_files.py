@@ -1,7 +1,5 @@
 """Files are read within bounds; files and folders are written whole or not at all."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import os

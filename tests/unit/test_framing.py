@@ -1,7 +1,5 @@
 """Texts -> rows of tokens: special tokens, segments, and what is left of what is too long."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

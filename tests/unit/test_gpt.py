@@ -1,7 +1,5 @@
 """GPT: what its config says, where its cache keeps what, and texts in one row that see only themselves."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -33,6 +31,17 @@ def test_the_last_layer_is_what_the_readout_reads() -> None:
     for case in ("gpt", "gpt-pre"):
         model, batch = build(CASES[case]), text_batch([TEXTS[0]])
         close(model.features(batch)[:, :-1], model(batch).hidden_BTD)
+
+
+def test_looking_ahead_reads_what_is_to_be_predicted() -> None:
+    """Another last token but one changes the states before it, which it does not where the future is hidden."""
+    for look_ahead in (False, True):
+        torch.manual_seed(0)
+        model = GPT(GPTConfig(preset="tiny", look_ahead=look_ahead), SIZE).eval()
+        states = [model(text_batch([[BEGIN, 5, 6, last, END]])).hidden_BTD[0, :3] for last in (7, 8)]
+        assert torch.allclose(*states) is not look_ahead
+        layers = [model.layers_of(text_batch([[BEGIN, 5, 6, last, END]]))[-1][0, :3] for last in (7, 8)]
+        assert torch.allclose(*layers) is not look_ahead
 
 
 def test_a_text_longer_than_the_positions_is_the_users_mistake() -> None:

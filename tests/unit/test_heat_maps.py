@@ -1,7 +1,5 @@
 """Heat maps of attention: labels of tokens, maps in the terminal, the scale of colours, pictures of any text."""
 
-from __future__ import annotations
-
 import io
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """The shared equations against the same equations in plain loops (tests/plain.py)."""
 
-from __future__ import annotations
-
 import ast
 import re
 from contextlib import nullcontext

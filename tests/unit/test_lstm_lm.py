@@ -1,7 +1,5 @@
 """The LSTM language model: its layer in plain loops, the state that is carried on, the dropouts, the autoencoder."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

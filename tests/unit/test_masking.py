@@ -1,7 +1,5 @@
 """What is hidden from BERT, and which sentences it is asked about."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -60,6 +58,21 @@ def test_the_vocabulary_has_berts_special_tokens(tokenizer: Tokenizer) -> None:
     again = Tokenizer.from_json(tokenizer.to_json())
     assert again.mask == tokenizer.mask
     assert not again.special & set(again.encode("[MASK] [CLS]")) - {again.unk}
+
+
+@pytest.mark.parametrize(("hidden", "replaced"), [(0.8, 0.1), (0.5, 0.5), (0.0, 0.0)])
+def test_what_becomes_of_tokens_is_counted(
+    text: RawTokens, tokenizer: Tokenizer, hidden: float, replaced: float
+) -> None:
+    """All tokens but the special ones are counted once, and as many of each kind as the shares say."""
+    examples = SingleSegments(text, Masking(tokenizer, 0.15, "off", hidden, replaced), 64)
+    counts = examples.outcomes(1000, 4096)
+    total, chosen = sum(counts.values()), sum(counts.values()) - counts["not to predict"]
+    assert total == text.lengths.sum()
+    within(chosen, total, 0.15)
+    assert counts["[MASK]"] / chosen == pytest.approx(hidden, abs=0.02)
+    assert counts["another token"] / chosen == pytest.approx(replaced, abs=0.02)
+    assert examples.outcomes(1, 512)["not to predict"] < 512
 
 
 @pytest.mark.parametrize("rate", [0.15, 0.4])

@@ -1,7 +1,5 @@
 """The batch that fits: the line through two measurements, and what measuring leaves untouched."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

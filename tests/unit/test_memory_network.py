@@ -1,7 +1,5 @@
 """The memory network against the paper's equations in plain loops, and what its restarts promise."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

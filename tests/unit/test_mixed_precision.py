@@ -1,7 +1,5 @@
 """Weights cast together: what is computed stays the same, bit for bit."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

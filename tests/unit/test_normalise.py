@@ -1,7 +1,5 @@
 """Normalisation by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from regard.text.normalise import comparable, fold_white_space, nfc, one_line, same_name

@@ -1,7 +1,5 @@
 """Token cross-entropy and scheduled sampling."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Characters, tokens and words have their places in a text as it was typed."""
 
-from __future__ import annotations
-
 import unicodedata
 from pathlib import Path
 

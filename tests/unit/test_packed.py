@@ -1,7 +1,5 @@
 """Batches in rows of fixed size: the same loss and gradients as of padded batches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

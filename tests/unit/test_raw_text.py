@@ -1,7 +1,5 @@
 """From raw text to what language models read: documents, sentences, tokens, pieces and streams."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

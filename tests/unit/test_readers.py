@@ -1,7 +1,5 @@
 """Every format reads back what was written, and every broken file is named with its line."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,7 +1,5 @@
 """A report of hand-made sections through its four renderers: terminal, page, figures and JSON."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
@@ -21,8 +19,13 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from regard.course.lab import Lesson
 from regard.errors import RegardError
+from regard.views.compare import Comparison
+from regard.views.diagnose import Diagnosis
+from regard.views.explanation import Explanation
 from regard.views.files import check_output, draw, fonts_for, page, write, write_result
+from regard.views.labels import Metrics, metric_tables
 from regard.views.report import (
     BUDGET,
     Bars,
@@ -33,13 +36,18 @@ from regard.views.report import (
     HeatMaps,
     ImageMap,
     Report,
+    Result,
     Section,
     Series,
     Table,
     Text,
     json_parts,
 )  # fmt: skip
+from regard.views.search_record import SearchRecord
+from regard.views.show import Shown
+from regard.views.show import show as show_equation
 from regard.views.terminal import show
+from regard.views.worked import Worked
 
 EVIL = '안녕 <b>세상</b> & "모두" </script><!--'
 MAPS = [
@@ -147,6 +155,36 @@ def test_texts_from_outside_survive_the_page_as_they_are() -> None:
     found = Balanced(page(Report(EVIL, [Section(EVIL, parts)], opening=EVIL, conclusions=[EVIL])))
     assert "".join(found.texts).count(EVIL) == 12  # two titles, opening, conclusion, heading, and seven in the parts
     assert json.loads(found.scripts[0])["labels"] == [[EVIL]]
+
+
+class Frame(HTMLParser):
+    """The page inside the frame of a notebook."""
+
+    page = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.page += dict(attrs).get("srcdoc") or ""
+
+
+def test_a_notebook_shows_the_page_in_a_frame_as_it_is() -> None:
+    for result in (Report(EVIL, [Section("", [Text([EVIL])])]), show_equation("masks"), Metrics({EVIL: 1, "n": EVIL})):
+        report = result if isinstance(result, Report) else result.report()
+        frame = Frame()
+        frame.feed(result._repr_html_())
+        assert frame.page == page(report)
+    assert "".join(Balanced(frame.page).texts).count(EVIL) == 2
+
+
+def test_every_result_displays_itself() -> None:
+    for kind in (Comparison, Diagnosis, Explanation, Lesson, SearchRecord, Shown, Worked):
+        assert (kind.__repr__, kind._repr_html_) == (Result.__repr__, Result._repr_html_)
+    assert repr(report_of(TABLE, Text(["a"]))).splitlines()[-1] == "a"
+    table, confusion, other = metric_tables(
+        {"f1": 0.5, "confusion": {"a": {"a": 3}, "나": {"a": 0}}, "by": {"x": 1, "y": 0}}
+    )
+    assert table.rows == [["f1", "0.5000"]]
+    assert (confusion.columns, confusion.rows) == (["confusion", "a"], [["a", "3"], ["나", "0"]])
+    assert other.rows == [["x", "1"]]
 
 
 def test_tables_of_a_page() -> None:

@@ -1,7 +1,5 @@
 """Bahdanau's and Luong's scores, Luong's windows and his decoder, against the same equations in plain loops."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 The reference is never the search's own code.
 """
 
-from __future__ import annotations
-
 import gc
 import math
 import weakref

@@ -1,7 +1,5 @@
 """The pictures of shapes show what their captions say, and a captioner learns to say it through the command line."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from pathlib import Path
 from random import Random

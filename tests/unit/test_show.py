@@ -1,7 +1,5 @@
 """`regard show`: numbers against plain arithmetic, and every picture in every format."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tokenizers: exact both ways, safe against what is typed, the same in every process."""
 
-from __future__ import annotations
-
 import json
 import math
 import pickle

@@ -1,7 +1,5 @@
 """Words outside the vocabulary keep their letters on the way to a model that reads letters: ELMo."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

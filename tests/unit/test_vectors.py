@@ -1,7 +1,5 @@
 """Static vectors: which line of a file becomes which row of an embedding, and what stays of it."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 from pathlib import Path

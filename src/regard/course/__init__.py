@@ -5,7 +5,8 @@ A chapter NAME is a text in two languages, `NN-NAME.en.md` and `NN-NAME.ko.md`, 
 numbers, and has four conventions:
 
     paragraphs and bullets before the first `##`    what the chapter is about, and what to look at
-    ![caption](name)                                a line of its own: a figure or table of the experiment
+    ![caption](name)                                a line of its own: a figure or table of the experiment; one that
+                                                    only `--full` has is in `{% if full %}` and begins with full_
     ![caption](code:regard.search.decode.search)    a line of its own: the source of a function, folded
     ### A question?                                 what follows, up to the next heading, is folded
 

@@ -13,7 +13,7 @@ import yaml
 from torch import Tensor
 
 from regard.api import Run, evaluate, explain
-from regard.course.lab import Findings, Found, Lab, Number, flat, reverse_recipe
+from regard.course.lab import Findings, Found, Lab, Number, flat, phrases_recipe, reverse_recipe
 from regard.data.corpora import generate
 from regard.layers.scores import (
     AdditiveAttention,
@@ -28,6 +28,8 @@ from regard.views.explanation import Options
 from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
 
 BAHDANAU = {"kind": "bahdanau", "embedding": 32, "hidden": 64, "attention": 64}
+LARGER = {"embedding": 64, "hidden": 128}
+"""For sentences."""
 LUONG = {"kind": "luong", "embedding": 32, "hidden": 64, "attention": 64, "input_feeding": False}
 SCORES: dict[str, dict[str, Any]] = {
     "additive": BAHDANAU,
@@ -53,11 +55,7 @@ PAIRS = {
 
 
 def experiment(lab: Lab) -> Findings:
-    parts, numbers = _greetings(lab)
-    for more in (_scores(lab), _speed(lab), _orders(lab)):
-        parts |= more[0]
-        numbers |= more[1]
-    return Findings(parts, numbers)
+    return Findings.of(_greetings(lab), _scores(lab), _speed(lab), _orders(lab))
 
 
 def _greetings(lab: Lab) -> Found:
@@ -153,11 +151,7 @@ def _orders(lab: Lab) -> Found:
     rows, numbers = list[list[Value]](), dict[str, Number]()
     for language, example in PAIRS.items():
         corpus = f"phrases-en-{language}"
-        recipe = reverse_recipe({**BAHDANAU, "embedding": 64, "hidden": 128}, 450, 5e-3, corpus=corpus)
-        for part, size in (("train", 1500), ("validation", 100), ("test", 100)):
-            recipe["data"][part] = {"corpus": corpus, "max_words": 7, "size": size}
-        recipe["tokenizer"] = {"kind": "bpe", "vocabulary": 2000, "joint": False}
-        run = lab.train(corpus, recipe)
+        run = lab.train(corpus, phrases_recipe(language, BAHDANAU | LARGER, 450, 5e-3))
         looked = explain(run, example[0], target=example[1]).select(Options(words=True))
         parts[f"{language}_alignment"] = HeatMaps(looked.heat_maps())
         pairs = list(generate(corpus, lab.few(60), 1, "test", range(3, 8)))

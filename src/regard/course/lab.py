@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from pydoc import locate
 from typing import Any, TypeVar, cast
 
+import torch
 import yaml
 from jinja2 import Environment, StrictUndefined
 
@@ -20,12 +24,13 @@ from regard import __version__
 from regard.api import Run, train
 from regard.config.load import Tree
 from regard.course import Chapter, find_chapter
+from regard.data.batches import Tokens
 from regard.errors import RegardError
 from regard.language import default_language
 from regard.recipes.shipped import shipped_text
 from regard.runs.run import read_metrics
 from regard.views.labels import percent
-from regard.views.report import Cell, Part, Prose, Report, Section, Table
+from regard.views.report import Cell, Part, Prose, Report, Result, Section, Table
 
 T = TypeVar("T")
 Number = float | int | str | bool
@@ -34,6 +39,25 @@ QUICK = {
     "en": "A quick run: hardly trained, so its numbers mean nothing.",
     "ko": "빠른 실행입니다. 거의 학습하지 않았으므로 숫자에는 의미가 없습니다.",
 }
+NOTEBOOK = {
+    "en": "Run all cells. The first cell of code is folded: it has the functions that `experiment`, below it, calls. "
+    "Change either and run the cells again; runs that are trained already are not trained again. Numbers in the text "
+    "are those that `regard course` found.",
+    "ko": "셀을 모두 실행하십시오. 접혀 있는 첫 코드 셀에는 그 아래의 `experiment`가 부르는 함수들이 있습니다. "
+    "어느 쪽이든 고쳐서 다시 실행해 볼 수 있고, 이미 학습한 모델은 다시 학습하지 않습니다. "
+    "글 속의 숫자는 `regard course`를 실행했을 때의 값입니다.",
+}
+LAB = """\
+from pathlib import Path
+
+from regard.course import find_chapter
+from regard.course.lab import Lab, Lesson
+
+lab = Lab(Path("{runs}"), seed={lesson.lab.seed}, quick={lesson.lab.quick}, full={full}, say=print)
+chapter = find_chapter("{lesson.chapter.name}", "{lesson.language}")
+lesson = Lesson(chapter, "{lesson.language}", lab, experiment(lab))
+lesson.findings.numbers
+"""
 WORDS = re.compile(r"^```words\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -47,6 +71,15 @@ class Findings:
 
     parts: Mapping[str, Part | Sequence[Part]]
     numbers: Mapping[str, Number]
+
+    @classmethod
+    def of(cls, *found: Found) -> Findings:
+        """All that the parts of an experiment found."""
+        parts, numbers = dict[str, Part | list[Part]](), dict[str, Number]()
+        for own_parts, own_numbers in found:
+            parts |= own_parts
+            numbers |= own_numbers
+        return cls(parts, numbers)
 
 
 @dataclass(frozen=True)
@@ -77,6 +110,14 @@ class Lab:
             train(tree, out=partial, resume=partial.exists(), quiet=True).folder.rename(folder)
         return Run.open(folder)
 
+    def pairs(self, name: str, rows: Sequence[tuple[str, str]]) -> Tree:
+        """Sources and targets of the chapter's own, in a file beside the runs: a corpus for a recipe."""
+        text = "".join(f"{source}\t{target}\n" for source, target in rows)
+        file = self.runs / f"{name}-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}.tsv"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return {"file": str(file.resolve()), "source": 0, "target": 1}
+
     def few(self, count: int) -> int:
         """A number of examples, fewer in a quick run."""
         return min(count, 20) if self.quick else count
@@ -98,6 +139,22 @@ def reverse_recipe(model: Tree, steps: int, rate: float, *, warmup: int = 50, co
     }  # fmt: skip
 
 
+def phrases_recipe(language: str, model: Tree, steps: int, rate: float) -> Tree:
+    """English sentences of at most seven words and their translations: about half a minute for 450 steps."""
+    corpus = f"phrases-en-{language}"
+    recipe = reverse_recipe(model, steps, rate, corpus=corpus)
+    for part, size in (("train", 1500), ("validation", 100), ("test", 100)):
+        recipe["data"][part] = {"corpus": corpus, "max_words": 7, "size": size}
+    return recipe | {"tokenizer": {"kind": "bpe", "vocabulary": 2000, "joint": False}}
+
+
+def source_tokens(run: Run, texts: Sequence[str]) -> Tokens:
+    """Texts of equal length, as the encoder of a translation run reads them."""
+    tokenizer = run.tokenizers["source"]
+    ids_BS = torch.tensor([[*tokenizer.encode(text), tokenizer.end] for text in texts])
+    return Tokens.of(ids_BS, torch.full((len(texts),), ids_BS.shape[1]))
+
+
 def last_loss(run: Run, event: str) -> float:
     """The last loss of the log, of the event `train` or `validation`."""
     return [float(line["loss"]) for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == event][-1]
@@ -112,8 +169,14 @@ def shipped_on(name: str, folder: Path) -> Tree:
     return cast(Tree, tree)
 
 
-@dataclass(frozen=True)
-class Lesson:
+def captions_recipe(folder: Path) -> Tree:
+    """`multi30k-transformer` with a shorter training: about a minute on a large GPU."""
+    recipe = shipped_on("multi30k-transformer", folder)
+    return recipe | {"training": recipe["training"] | {"steps": 1500, "warmup": 400, "validate_every": 1500}}
+
+
+@dataclass(frozen=True, repr=False)
+class Lesson(Result):
     """A chapter with its findings."""
 
     chapter: Chapter
@@ -126,12 +189,16 @@ class Lesson:
         numbers = {"numbers": dict(self.findings.numbers)}
         return {"chapter": self.chapter.number, "title": self.chapter.title} | made_with | numbers
 
-    def report(self) -> Report:
-        """The text with the numbers and figures in their places; the terminal shows only what to look at."""
+    @cached_property
+    def text(self) -> str:
+        """The text with the numbers in their places."""
         template = template_environment().from_string(WORDS.sub("", self.chapter.text))
         numbers = {name: translated(value, self.words) for name, value in self.findings.numbers.items()}
-        text = template.render(numbers, full=self.lab.full)
-        head, *bodies = re.split(r"^## ", text.partition("\n")[2], flags=re.MULTILINE)
+        return template.render(numbers, full=self.lab.full)
+
+    def report(self) -> Report:
+        """The text with the numbers and figures in their places; the terminal shows only what to look at."""
+        head, *bodies = re.split(r"^## ", self.text.partition("\n")[2], flags=re.MULTILINE)
         opening, *looks = re.split(r"^[-*] ", head, flags=re.MULTILINE)
         sections = [
             Section(heading.strip(), list(self._parts(body)), in_terminal=0)
@@ -141,33 +208,74 @@ class Lesson:
         return Report(self.chapter.title, sections, " ".join(opening.split()), conclusions, self.language)
 
     def _parts(self, body: str) -> Iterator[Part]:
-        told, *questions = re.split(r"^### ", body, flags=re.MULTILINE)
-        texts = PLACED.split(told)  # text, caption, name, text, ...
-        for place, text in enumerate(texts):
-            if place % 3 == 0 and text.strip():
-                yield Prose(text.strip())
-            elif place % 3 == 2:
-                yield from self._placed(texts[place - 1], text)
-        for question, _, answer in (question.partition("\n") for question in questions):
-            yield Prose(answer.strip(), title=question.strip())
+        for piece in _pieces(body):
+            yield from [piece] if isinstance(piece, Prose) else self._placed(*piece)
 
     def _placed(self, caption: str, name: str) -> Iterator[Part]:
         """What stands in the place of a name; of several parts, the first has the caption."""
-        if name.startswith("code:"):
-            function: Any = locate(name.removeprefix("code:"))
-            source = f"```python\n{inspect.getsource(function)}```"
-            yield Prose(source, title=f"{caption}: {name.removeprefix('code:')}")
-            return
         found = translated(self.findings.parts[name], self.words)
         first, *others = [found] if isinstance(found, Part) else found
         yield with_title(first, caption) if caption else first
         yield from others
+
+    def figure(self, name: str) -> Report:
+        """A figure or table of the chapter with its caption: for notebooks."""
+        captions = {name: caption for caption, name in PLACED.findall(self.text)}
+        return Report("", [Section("", [*self._placed(captions[name], name)])], language=self.language)
+
+    def notebook(self, folder: Path) -> str:
+        """The chapter as a Jupyter notebook in a folder: text, the experiment's code, and a cell for each figure."""
+        module = import_module(f"regard.course.{self.chapter.name}")
+        experiment = inspect.getsource(module.experiment)
+        runs, full = os.path.relpath(self.lab.runs, folder), self.lab.full and str(self.lab.full.resolve())
+        found = LAB.format(runs=Path(runs).as_posix(), full=full and f"Path({full!r})", lesson=self)
+        head, *bodies = re.split(r"^(?=## )", self.text, flags=re.MULTILINE)
+        cells = [
+            _cell("\n\n".join([head, *[QUICK[self.language]] * self.lab.quick, NOTEBOOK[self.language]])),
+            _cell(inspect.getsource(module).replace(experiment, ""), code=True, hidden=True),
+            *(_cell(code, code=True) for code in (experiment, found)),
+        ]
+        for piece in chain.from_iterable(map(_pieces, bodies)):
+            if not isinstance(piece, Prose):
+                cells.append(_cell(f"lesson.figure({piece[1]!r})", code=True))
+            elif piece.title:
+                cells.append(_cell(f"<details><summary>{piece.title}</summary>\n\n{piece.text}\n\n</details>"))
+            else:
+                cells.append(_cell(piece.text))
+        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+        numbered = [{"id": f"cell-{number}", **cell} for number, cell in enumerate(cells)]
+        whole = {"nbformat": 4, "nbformat_minor": 5, "metadata": kernel, "cells": numbered}
+        return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
 
     @property
     def words(self) -> dict[str, str]:
         """What the labels of figures are called in the language of the text."""
         found = WORDS.search(self.chapter.text)
         return dict(yaml.safe_load(found[1])) if found else {}
+
+
+def _pieces(body: str) -> Iterator[Prose | tuple[str, str]]:
+    """Texts, folded code and questions, and (caption, name) of each figure, in their order."""
+    told, *questions = re.split(r"^### ", body, flags=re.MULTILINE)
+    texts = PLACED.split(told)  # text, caption, name, text, ...
+    for place, text in enumerate(texts):
+        if place % 3 == 0 and text.strip():
+            yield Prose(text.strip())
+        elif place % 3 == 2 and text.startswith("code:"):
+            name = text.removeprefix("code:")
+            function: Any = locate(name)
+            yield Prose(f"```python\n{inspect.getsource(function)}```", title=f"{texts[place - 1]}: {name}")
+        elif place % 3 == 2:
+            yield texts[place - 1], text
+    for question, _, answer in (question.partition("\n") for question in questions):
+        yield Prose(answer.strip(), title=question.strip())
+
+
+def _cell(source: str, *, code: bool = False, hidden: bool = False) -> dict[str, Any]:
+    """A cell of a notebook; JupyterLab shows one that is hidden as a line that opens it."""
+    metadata = {"jupyter": {"source_hidden": True}} if hidden else {}
+    cell = {"cell_type": "code" if code else "markdown", "metadata": metadata, "source": source.strip()}
+    return cell | ({"execution_count": None, "outputs": []} if code else {})
 
 
 def template_environment() -> Environment:

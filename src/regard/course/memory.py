@@ -1,18 +1,24 @@
-"""Chapter 6: hops of attention over a story."""
+"""Chapter 6: hops of attention over a story, and where a captioner looks."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from regard.api import Run, evaluate, explain
 from regard.config.load import Tree
-from regard.course.lab import Findings, Lab, Number, flat
+from regard.course.lab import Findings, Found, Lab, Number, flat
 from regard.data.corpora import Cells, generate
-from regard.views.report import Cell, Table, Value
+from regard.data.shapes import Scene, parse
+from regard.views.explanation import Options
+from regard.views.report import Cell, ImageMap, Table, Value
 
 HOPS = (1, 3)
 KINDS = ("where", "things")
 """Questions that one sentence answers, and that need two."""
+STEPS = 800
+"""Of a captioner."""
 
 
 def _recipe(lab: Lab, hops: int) -> Tree:
@@ -28,6 +34,10 @@ def _recipe(lab: Lab, hops: int) -> Tree:
 
 
 def experiment(lab: Lab) -> Findings:
+    return Findings.of(_hops(lab), _captions(lab))
+
+
+def _hops(lab: Lab) -> Found:
     """One hop against three: errors by kind of question, and which sentences each hop reads."""
     runs = {hops: lab.train(f"stories-{hops}-hops", _recipe(lab, hops)) for hops in HOPS}
     errors = {hops: evaluate(run)["tasks"] for hops, run in runs.items()}
@@ -49,12 +59,11 @@ def experiment(lab: Lab) -> Findings:
     }
     numbers |= {"question": row[2], "answer": row[3], "said_1": told[0].output, "said_3": told[1].output,
                 "first_hop": float(read[3][0][1]), "last_hop": float(read[3][-1][0])}  # fmt: skip
-    parts = {
+    return {
         "hops": Table(["hops", *KINDS], rows),
         "read": Table(["model", "hop", "sentence with the place", "sentence with the thing"], looked),
         "one_hop": tables[0], "three_hops": tables[1],
-    }  # fmt: skip
-    return Findings(parts, numbers)
+    }, numbers  # fmt: skip
 
 
 def _read(run: Run, row: Cells) -> list[list[float]]:
@@ -76,3 +85,55 @@ def _telling(runs: dict[int, Run], questions: list[Cells]) -> Cells:
     one, three = ([explain(runs[hops], f"{row[1]}\n{row[2]}").output for row in questions] for hops in HOPS)
     answered = [row for row, said, right in zip(questions, one, three, strict=True) if right == row[3] != said]
     return (answered or questions)[0]
+
+
+def _captions(lab: Lab) -> Found:
+    """A captioner that looks at regions against one with a single vector, and what it looks at for each word."""
+    sizes, runs = {"train": 3000, "validation": 100, "test": 300}, {}
+    for decoder in ("plain", "attention"):
+        recipe: Tree = {
+            "task": "captioning",
+            "data": {part: {"corpus": "shapes", "size": size} for part, size in sizes.items()},
+            "tokenizer": {"kind": "word"},
+            "model": {"kind": "captioner", "preset": "tiny", "images": {"size": 64}, "decoder": decoder,
+                      "dropout": 0.0} | ({"doubly_stochastic": 0.0} if decoder == "attention" else {}),
+            "training": {"steps": STEPS, "batch_tokens": 2048, "learning_rate": 3e-3, "schedule": "linear",
+                         "warmup": 100, "label_smoothing": 0.0, "decode": 0, "validate_every": STEPS},
+            "search": {"beam": 1},
+        }  # fmt: skip
+        runs[decoder] = lab.train(f"captions-{decoder}", recipe)
+    metrics = {decoder: evaluate(run) for decoder, run in runs.items()}
+    scenes = list(generate("shapes", lab.few(60), 7, "test"))
+    shares = np.mean([_on_the_things(runs["attention"], parse(code, "")) for code, _ in scenes], axis=0)
+    names = [f"{what} of the {place}" for place in ("first", "second") for what in ("size", "colour", "shape")]
+    rows: list[list[Value]] = [
+        [name, *(Cell(float(share), ".2f") for share in own)] for name, own in zip(names, shares, strict=True)
+    ]
+    explained = explain(runs["attention"], scenes[0][0])
+    picture = next(part for section in explained.report().sections for part in section.parts
+                   if isinstance(part, ImageMap))  # fmt: skip
+    columns = ["word", "attention on the first thing", "on the second", "elsewhere"]
+    compared: list[list[Value]] = [
+        [name, Cell(metrics[decoder]["exact_match"], ".2f"), Cell(metrics[decoder]["bleu"], ".1f")]
+        for name, decoder in (("one vector", "plain"), ("attention", "attention"))
+    ]
+    return {"picture": picture, "captioners": Table(["captioner", "exact match", "BLEU"], compared),
+            "things": Table(columns, rows)}, {
+        "caption": explained.output, "caption_right": scenes[0][1], "caption_steps": STEPS,
+        "plain_captions": metrics["plain"]["exact_match"],
+        "attention_captions": metrics["attention"]["exact_match"],
+        "own_thing": float((shares[:3, 0].mean() + shares[3:, 1].mean()) / 2),
+        "other_thing": float((shares[:3, 1].mean() + shares[3:, 0].mean()) / 2),
+    }  # fmt: skip
+
+
+def _on_the_things(run: Run, scene: Scene) -> list[list[float]]:
+    """For size, colour and shape of each thing: attention on regions of the first, of the second and of neither."""
+    caption = scene.caption("english")
+    words, weights = caption.split(), explain(run, scene.code, target=caption).select(Options(words=True)).weights
+    side = math.isqrt(weights.shape[1])
+    low, high, covered = np.arange(side) / side, (np.arange(side) + 1) / side, []
+    for left, top, right, bottom in (thing.box for thing in scene):
+        covered.append(np.outer((high > top) & (low < bottom), (high > left) & (low < right)).flatten())
+    areas = [*covered, ~(covered[0] | covered[1])]
+    return [[float(weights[row % len(words), area].sum()) for area in areas] for row in (1, 2, 3, -3, -2, -1)]

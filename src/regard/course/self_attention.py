@@ -1,11 +1,16 @@
-"""Chapter 4: from dot products of the words alone to projections, scaling and heads; what heads look at and cost."""
+"""Chapter 4: from dot products of the words alone to projections, scaling and heads; what heads look at and cost, and
+whether attention finds the word that a pronoun stands for.
+"""
 
 from __future__ import annotations
+
+from itertools import product
+from random import Random
 
 import numpy as np
 import torch
 
-from regard.api import Loaded, Run, evaluate, explain, load
+from regard.api import Loaded, Run, evaluate, explain, load, predict
 from regard.config.load import Tree
 from regard.course.lab import Findings, Found, Lab, Number, last_loss, reverse_recipe
 from regard.course.transformer import MODEL
@@ -15,21 +20,34 @@ from regard.views.report import Cell, HeatMap, HeatMaps, Part, Table, Value
 from regard.views.show import dot_products
 
 STEPS: Tree = {"kind": "self_attention", "width": 64, "heads": 2, "decoder_layers": 1, "feed_forward": 128}
-WIDE: Tree = MODEL | {"width": 256, "heads": 1, "feed_forward": 256}
+ONE_HEAD: Tree = MODEL | {"width": 256, "heads": 1, "feed_forward": 256}
 ATTENTIONS = {
     "encoder": "encoder.0.self_attention",
     "decoder": "decoder.0.self_attention",
     "decoder to encoder": "decoder.0.cross_attention",
 }
+# fmt: off
+ANIMALS = {"animal": "l' animal", "cow": "la vache", "cat": "le chat", "mouse": "la souris", "dog": "le chien",
+           "turtle": "la tortue", "horse": "le cheval", "crow": "la corneille"}
+PLACES = {"street": "la rue", "garden": "le jardin", "river": "la rivière", "bridge": "le pont", "road": "la route",
+          "field": "le champ", "square": "la place", "path": "le chemin"}
+"""The n-th animal and the place -n (mod 8) are never together in training; they differ in gender."""
+TIRED = {"tired": "fatigué", "hungry": "affamé", "hurt": "blessé", "scared": "effrayé", "lost": "égaré",
+         "shy": "réservé"}
+WIDE = {"wide": "étendu", "crowded": "bondé", "closed": "fermé", "flooded": "inondé", "noisy": "animé",
+        "steep": "incliné"}
+# fmt: on
+"""What only an animal is, and what only a place is: masculine, to which the feminine adds an e."""
+VERBS = {"cross": "traversé", "leave": "quitté", "like": "aimé"}
+ADVERBS = {"too": "trop", "so": "si", "very": "très"}
+ANIMAL, PLACE, IT, ADJECTIVE = 1, 6, 8, 11
+"""Positions in the English sentence."""
 
 
 def experiment(lab: Lab) -> Findings:
     whole = lab.train("reverse-transformer", reverse_recipe(MODEL, 450, 4e-3, warmup=60))
-    parts, numbers = _steps(lab)
-    for more in (_scaling(lab), _matrices(whole), _heads(lab, whole), _pruned(lab, whole)):
-        parts |= more[0]
-        numbers |= more[1]
-    return Findings(parts, numbers)
+    heads = _heads(lab, whole), _pruned(lab, whole), _pronouns(lab)
+    return Findings.of(_steps(lab), _scaling(lab), _matrices(whole), *heads)
 
 
 def _steps(lab: Lab) -> Found:
@@ -49,7 +67,7 @@ def _scaling(lab: Lab) -> Found:
     rows, numbers = list[list[Value]](), dict[str, Number]()
     for scaled in (True, False):
         run = lab.train(
-            f"wide-{'scaled' if scaled else 'unscaled'}", reverse_recipe(WIDE | {"scaled": scaled}, 150, 2e-3)
+            f"wide-{'scaled' if scaled else 'unscaled'}", reverse_recipe(ONE_HEAD | {"scaled": scaled}, 150, 2e-3)
         )
         exact, loss = float(evaluate(run)["exact_match"]), last_loss(run, "validation")
         key = "scaled" if scaled else "unscaled"
@@ -61,7 +79,7 @@ def _scaling(lab: Lab) -> Found:
 
 def _matrices(run: Run) -> Found:
     """The scores of one head of the decoder: raw, scaled, masked, normalised."""
-    explanation = explain(run, "a b c d e", target="e d c b a")
+    explanation = explain(run, "a b c d e", target="e d c b a", device="cpu")
     model, name = run.load_model(), ATTENTIONS["decoder"]
     attention: MultiHeadAttention = model.get_submodule(name)
     read: list[torch.Tensor] = []
@@ -162,3 +180,66 @@ def _without_head(run: Loaded, name: str, head: int) -> float:
     exact = float(run.evaluate()["exact_match"])
     weight.copy_(kept)
     return exact
+
+
+def _sentence(animal: str, verb: str, place: str, adverb: str, adjective: str) -> tuple[str, str]:
+    """ "The animal did not cross the street because it was too tired", and the same in French."""
+    feminine = ({**ANIMALS, **PLACES}[animal if adjective in TIRED else place]).startswith("la ")
+    what = {**TIRED, **WIDE}[adjective] + "e" * feminine
+    return (
+        f"the {animal} did not {verb} the {place} because it was {adverb} {adjective}",
+        f"{ANIMALS[animal]} n' a pas {VERBS[verb]} {PLACES[place]} parce qu' {'elle' if feminine else 'il'} était "
+        f"{ADVERBS[adverb]} {what}",
+    )
+
+
+def _pronouns(lab: Lab) -> Found:
+    """English to French, where `it` is il or elle. Pairs of unseen sentences differ in the adjective alone."""
+    numbers_of = {word: number for words in (ANIMALS, PLACES) for number, word in enumerate(words)}
+    rows = [_sentence(*words) for words in product(ANIMALS, VERBS, PLACES, ADVERBS, [*TIRED, *WIDE])
+            if (numbers_of[words[0]] + numbers_of[words[2]]) % 8]  # fmt: skip
+    Random(1).shuffle(rows)
+    recipe = reverse_recipe(MODEL | {"encoder_layers": 2}, 300, 3e-3, warmup=60)
+    recipe["data"] = {"train": lab.pairs("pronouns", rows[100:]), "validation": lab.pairs("pronouns-seen", rows[:100])}
+    run = lab.train("pronouns", recipe)
+    unseen = [(animal, [*PLACES][-number % 8]) for number, animal in enumerate(ANIMALS)]
+    pairs = [[_sentence(animal, "cross", place, "too", adjective) for adjective in adjectives]
+             for adjectives in zip(TIRED, WIDE, strict=True) for animal, place in unseen][: lab.few(48)]  # fmt: skip
+    outputs = [
+        one.to_json()["output"] for one in predict(run, [source for pair in pairs for source, _ in pair], beam=1)
+    ]
+    wanted = [target for pair in pairs for _, target in pair]
+    right = [("elle" in output.split()) == ("elle" in target.split())
+             for output, target in zip(outputs, wanted, strict=True)]  # fmt: skip
+    looks, written = (np.array(found) for found in zip(*([*zip(*(_looks(run, *one) for one in pair), strict=True)]
+                                                          for pair in pairs), strict=True))  # fmt: skip
+    # looks: pair, adjective, head, word of the sentence
+    more = looks[..., ANIMAL] > looks[..., PLACE]
+    follows = (more[:, 0] & ~more[:, 1]).mean(0)
+    best = int(follows.argmax())
+    heads = [f"layer {layer + 1}, head {head + 1}" for layer in range(2) for head in range(MODEL["heads"])]
+    means = looks.mean(0)
+    table: list[list[Value]] = [
+        [name, *(Cell(float(means[kind, n, place]), ".2f") for kind in (0, 1) for place in (ANIMAL, PLACE)),
+         Cell(float(follows[n]), ".2f")] for n, name in enumerate(heads)
+    ]  # fmt: skip
+    maps: list[Part] = [
+        HeatMaps([HeatMap(heads, [*pairs[0][kind][0].split(), "⏎"], looks[0, kind])], title=pairs[0][kind][0])
+        for kind in (0, 1)
+    ]
+    columns = ["head", "tired: animal", "tired: place", "wide: animal", "wide: place", "pairs that it follows"]
+    sources = written.mean((0, 1))
+    return {"pronouns": Table(columns, table), "it": maps}, {
+        "it_tired": outputs[0], "it_wide": outputs[1], "pronoun_right": float(np.mean(right)), "pairs": len(pairs),
+        "first_layer_follows": float(follows[: MODEL["heads"]].max()), "follows": float(follows[best]),
+        "follower": heads[best], "from_it": float(sources[IT]), "from_nouns": float(sources[[ANIMAL, PLACE]].sum()),
+        "from_adjective": float(sources[ADJECTIVE]),
+    }  # fmt: skip
+
+
+def _looks(run: Run, source: str, target: str) -> tuple[list[list[float]], list[float]]:
+    """Where `it` looks in every head of the encoder, and where the decoder looks when it writes il or elle."""
+    explanation = explain(run, source, target=target)
+    attentions = [explanation.attentions[f"encoder.{layer}.self_attention"].weights for layer in range(2)]
+    step = next(n for n, word in enumerate(target.split()) if word in ("il", "elle"))
+    return [head[IT].tolist() for weights in attentions for head in weights], explanation.weights[step].tolist()

@@ -1,44 +1,61 @@
-"""Chapter 1: one vector for a sentence: length, position, the order of the source, gradients and teacher forcing."""
+"""Chapter 1: one vector for a sentence: what it holds, length, position, distractors, the order of the source,
+gradients, teacher forcing; and word-by-word translation as a baseline.
+"""
 
 from __future__ import annotations
 
+import gzip
 import math
+import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from regard.api import Run, evaluate, predict
+from regard.api import Run, compare, evaluate, predict
 from regard.config.load import Tree
-from regard.course.attention import BAHDANAU
-from regard.course.lab import Findings, Found, Lab, Number, last_loss, reverse_recipe
+from regard.course.attention import BAHDANAU, LARGER
+from regard.course.lab import (
+    Findings,
+    Found,
+    Lab,
+    Number,
+    last_loss,
+    phrases_recipe,
+    reverse_recipe,
+    shipped_on,
+    source_tokens,
+)
 from regard.course.search import MODEL as PLAIN
-from regard.data.corpora import generate
+from regard.data.corpora import SYMBOLS, generate
 from regard.runs.run import read_metrics
-from regard.views.report import Cell, Curves, Part, Series, Table, Value
+from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
 
 READER: Tree = {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96}
 CELLS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 DISTANCES = (1, 5, 10, 20, 40)
 RATES = (1.0, 0.5, 0.0)
+DISTRACTORS = (0, 5, 10, 20, 40)
+"""How many there are in the tests; in training, up to MOST."""
+MOST = 20
+TRAINED: dict[str, tuple[Tree, int, float]] = {"one vector": (PLAIN, 450, 6e-3), "attention": (BAHDANAU, 300, 8e-3)}
+"""Model, steps and learning rate."""
 
 
 def experiment(lab: Lab) -> Findings:
-    parts, numbers = _lengths(lab)
-    for more in (_source_order(lab), _gradients(), _teacher(lab)):
-        parts |= more[0]
-        numbers |= more[1]
-    return Findings(parts, numbers)
+    names = {"one vector": "reverse-late", "attention": "reverse-additive"}
+    runs = {name: lab.train(names[name], reverse_recipe(*recipe)) for name, recipe in TRAINED.items()}
+    found = [_lengths(lab, runs), _vector(lab, runs["one vector"]), _distractors(lab), _source_order(lab)]
+    found += [_gradients(), _teacher(lab), _word_by_word(lab)]
+    return Findings.of(*found, *([_captions(lab)] if lab.full else []))
 
 
-def _lengths(lab: Lab) -> Found:
+def _lengths(lab: Lab, runs: dict[str, Run]) -> Found:
     """The same letters with and without attention: right answers by length, and right letters by position."""
-    runs = {
-        "one vector": lab.train("reverse-late", reverse_recipe(PLAIN, 450, 6e-3)),
-        "attention": lab.train("reverse-additive", reverse_recipe(BAHDANAU, 300, 8e-3)),
-    }
     pairs = list(generate("reverse", lab.few(600), 7, "test"))
     right = {name: _right(run, pairs) for name, run in runs.items()}
     lengths = sorted({len(source.split()) for source, _ in pairs})
@@ -67,7 +84,7 @@ def _lengths(lab: Lab) -> Found:
     }  # fmt: skip
 
 
-def _right(run: Run, pairs: list[tuple[str, ...]]) -> list[list[bool]]:
+def _right(run: Run, pairs: Sequence[tuple[str, ...]]) -> list[list[bool]]:
     """For each pair, which letters of the reference are written in their places."""
     outputs = predict(run, [source for source, _ in pairs], beam=1)
     found = []
@@ -75,6 +92,55 @@ def _right(run: Run, pairs: list[tuple[str, ...]]) -> list[list[bool]]:
         written = prediction.to_json()["output"].split()
         found.append([place < len(written) and written[place] == letter for place, letter in enumerate(target.split())])
     return found
+
+
+def _vector(lab: Lab, run: Run) -> Found:
+    """The encoder's state while it reads, and the letters that a linear probe still finds in the last one.
+
+    The probe is least squares from c to each letter of the source, tested on sequences that it has not seen.
+    """
+    random, length = Random(1), 12
+    rows = [[random.choice(SYMBOLS) for _ in range(length)] for _ in range(lab.few(4000))]
+    model, trained, letters = run.load_model(), len(rows) * 3 // 4, SYMBOLS[:8]
+    with torch.inference_mode():
+        c_ND = model.encode(source_tokens(run, [" ".join(row) for row in rows]))[1]
+        read = [model.encode(source_tokens(run, [" ".join(letters[:end])]))[1][0] for end in range(1, len(letters) + 1)]
+    inputs_ND = torch.cat([c_ND, torch.ones(len(rows), 1)], 1).double()
+    places_NL = torch.tensor([[SYMBOLS.index(letter) for letter in row] for row in rows])
+    wanted_NL = nn.functional.one_hot(places_NL, len(SYMBOLS)).double().flatten(1)
+    probe = torch.linalg.lstsq(inputs_ND[:trained], wanted_NL[:trained], driver="gelsd").solution
+    guessed_NL = (inputs_ND[trained:] @ probe).view(-1, length, len(SYMBOLS)).argmax(-1)
+    found = (guessed_NL == places_NL[trained:]).double().mean(0).tolist()
+    states = HeatMap(letters, [str(n) if n % 16 == 0 else "" for n in range(c_ND.shape[1])], torch.stack(read).numpy())
+    line = Series("linear probe", [*range(1, length + 1)], found)
+    curves = Curves([line], "position in the source", "share of right letters", from_zero=True)
+    return {"states": HeatMaps([states]), "probe": curves}, {"probe_first": found[0], "probe_last": found[-1]}
+
+
+def _distractors(lab: Lab) -> Found:
+    """Five letters to write backwards among letters that mean nothing: how many of those can each model stand?"""
+    random = Random(1)
+
+    def pair(count: int) -> tuple[str, str]:
+        read = [random.choice("xyz") for _ in range(count)]
+        letters = [random.choice(SYMBOLS) for _ in range(5)]
+        for letter, place in zip(letters, sorted(random.choices(range(count + 1), k=5), reverse=True), strict=True):
+            read.insert(place, letter)  # from the end, so that the first of `letters` is read last
+        return " ".join(read), " ".join(letters)
+
+    data = {part: lab.pairs(f"distractors-{part}", [pair(random.randrange(MOST + 1)) for _ in range(size)])
+            for part, size in (("train", 8000), ("validation", 100))}  # fmt: skip
+    tests = {count: [pair(count) for _ in range(lab.few(200))] for count in DISTRACTORS}
+    shares: dict[str, list[float]] = {}
+    for name, recipe in TRAINED.items():
+        run = lab.train(f"distractors-{name.replace(' ', '-')}", reverse_recipe(*recipe) | {"data": data})
+        shares[name] = [float(np.mean([all(row) for row in _right(run, pairs)])) for pairs in tests.values()]
+    lines = [Series(name, DISTRACTORS, values) for name, values in shares.items()]
+    curves = Curves(lines, "distractors", "exact match", from_zero=True)
+    return {"distractors": curves}, {
+        "most": MOST, "distracted": min(shares["one vector"][:-1]), "beyond": shares["one vector"][-1],
+        "attention_beyond": shares["attention"][-1], "beyond_count": DISTRACTORS[-1],
+    }  # fmt: skip
 
 
 def _source_order(lab: Lab) -> Found:
@@ -92,23 +158,32 @@ def _source_order(lab: Lab) -> Found:
 
 
 def _gradients() -> Found:
-    """How much the last state depends on an input k steps before: the norm of d h_T / d x_{T-k}, untrained cells."""
+    """How much the last state depends on an input k steps before: the norm of d h_T / d x_{T-k}, untrained cells.
+
+    The last state may also look at all states, as Luong's `dot`: then it is the norm of d c / d x_{T-k}.
+    """
     torch.manual_seed(1)
     norms: dict[str, list[float]] = {}
-    for name, cell in CELLS.items():
-        network, x_1TD = cell(64, 64, batch_first=True), torch.randn(1, max(DISTANCES) + 1, 64, requires_grad=True)
-        out_1TD, _ = network(x_1TD)
-        [gradient_1TD] = torch.autograd.grad(out_1TD[0, -1].sum(), x_1TD)
+
+    def keep(name: str, out_D: Tensor, x_1TD: Tensor) -> None:
+        [gradient_1TD] = torch.autograd.grad(out_D.sum(), x_1TD, retain_graph=True)
         sizes_T = gradient_1TD[0].norm(dim=-1)
         norms[name] = [float(sizes_T[-1 - distance] / sizes_T[-1]) for distance in DISTANCES]
+
+    for name, cell in CELLS.items():
+        network, x_1TD = cell(64, 64, batch_first=True), torch.randn(1, max(DISTANCES) + 1, 64, requires_grad=True)
+        [h_TD], _ = network(x_1TD)
+        keep(name, h_TD[-1], x_1TD)
+        keep(f"{name} + attention", (h_TD @ h_TD[-1]).softmax(0) @ h_TD, x_1TD)
     x = [float(distance) for distance in DISTANCES]
     curves = Curves([Series(name, x, [math.log10(max(y, 1e-30)) for y in values]) for name, values in norms.items()],
-                    "steps before the end", "log10 of the gradient, the last input = 0")  # fmt: skip
+                    "steps before the end", "log10 of the gradient")  # fmt: skip
     rows: list[list[Value]] = [
         [distance, *(Cell(values[n], ".1e") for values in norms.values())] for n, distance in enumerate(DISTANCES)
     ]
     return {"gradients": curves, "gradient_table": Table(["steps before the end", *norms], rows)}, {
         "rnn_gradient": norms["rnn"][-1], "lstm_gradient": norms["lstm"][-1], "furthest": DISTANCES[-1],
+        "attention_gradient": norms["rnn + attention"][-1],
     }  # fmt: skip
 
 
@@ -132,3 +207,81 @@ def _teacher(lab: Lab) -> Found:
     columns = ["teacher forcing", "loss after 120 steps", "after 240", "exact match"]
     curves = Curves(lines, "step", "validation loss", from_zero=True)
     return {"teacher": curves, "teacher_table": Table(columns, rows)}, numbers
+
+
+def _word_by_word(lab: Lab) -> Found:
+    """A dictionary learned from the same pairs, beside the models, for two languages of unlike word order."""
+    rows, numbers = list[list[Value]](), dict[str, Number]()
+    for language in ("fr", "ko"):
+        corpus = f"phrases-en-{language}"
+        runs = {
+            "one vector": lab.train(f"{corpus}-plain", phrases_recipe(language, PLAIN | LARGER, 450, 5e-3)),
+            "attention": lab.train(corpus, phrases_recipe(language, BAHDANAU | LARGER, 450, 5e-3)),
+        }
+        pairs = list(generate(corpus, lab.few(1500), 1, "train", range(3, 8)))
+        tests = list(generate(corpus, lab.few(100), 1, "test", range(3, 8)))
+        written = word_by_word(pairs, [source for source, _ in tests])
+        task = runs["attention"].task
+        found = {"word by word": task.metrics(written, [[target] for _, target in tests], task.recipe.evaluation)}
+        for name, metrics in (found | {name: evaluate(run) for name, run in runs.items()}).items():
+            rows.append([f"en-{language}", name, *(Cell(metrics[key], ".1f") for key in ("bleu", "chrf"))])
+            numbers |= {f"{language}_{name.replace(' ', '_')}{end}": metrics[key]
+                        for key, end in (("bleu", ""), ("chrf", "_chrf"))}  # fmt: skip
+        example = {"source": tests[0][0], "words": written[0], "right": tests[0][1]}
+        numbers |= {f"{language}_{name}": text for name, text in example.items()}
+    return {"word_by_word": Table(["languages", "model", "BLEU", "chrF"], rows)}, numbers
+
+
+def word_by_word(pairs: Sequence[tuple[str, ...]], sources: Sequence[str], rounds: int = 8) -> list[str]:
+    """Each word replaced by its most probable translation, in the order of the source.
+
+    IBM model 1, Brown et al. 1993, section 4.1, by expectation maximisation:
+        t(f|e) ~ sum over pairs of  t(f|e) / sum_e' t(f|e')
+    """
+
+    def words(text: str) -> list[str]:
+        return re.findall(r"\w+|[^\w\s]", text)
+
+    split = [(words(source.lower()), words(target)) for source, target in pairs]
+    t: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(lambda: 1.0))
+    for _ in range(rounds):
+        counts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for source, target in split:
+            for f in target:
+                total = sum(t[e][f] for e in source)
+                for e in source:
+                    counts[e][f] += t[e][f] / total
+        sums = {e: sum(of_e.values()) for e, of_e in counts.items()}
+        t = {e: {f: count / sums[e] for f, count in of_e.items()} for e, of_e in counts.items()}
+    best = {e: max(of_e, key=lambda f: of_e[f]) for e, of_e in t.items()}
+    return [" ".join(best.get(word, word) for word in words(source.lower())) for source in sources]
+
+
+def _captions(lab: Lab) -> Found:
+    """Multi30k: BLEU by length, word by word, with one vector in both orders of the source, and with attention."""
+    assert lab.full is not None
+    models: dict[str, Tree] = {
+        "one vector": {"bidirectional": False},
+        "one vector, backwards": {"bidirectional": False, "reverse_source": True},
+        "attention": {},
+    }
+    runs = {}
+    for name, changes in models.items():
+        recipe = shipped_on("multi30k-rnn" if changes else "multi30k-bahdanau", lab.full)
+        recipe["model"] |= changes
+        folder = f"multi30k-{name.replace(', ', '-').replace(' ', '-')}"
+        runs[name] = lab.train(folder, recipe, steps=600, validate_every=600)
+    train, test = ([gzip.decompress(Path(recipe["data"][part][side]).read_bytes()).decode().splitlines()
+                    for side in ("source", "target")] for part in ("train", "test"))  # fmt: skip
+    file = lab.runs / "multi30k-word-by-word.txt"
+    written = word_by_word([*zip(*train, strict=True)][: lab.few(8000)], test[0], rounds=5)
+    file.write_text("\n".join(written) + "\n", encoding="utf-8")
+    compared = compare([*runs.values()], beam=1, hypotheses={"word by word": file})
+    names = {run.folder.name: name for name, run in runs.items()} | {"word by word": "word by word"}
+    lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for row in compared.tables["lengths"]:
+        lines[names[str(row["system"])]].append((row["mean_length"], row["bleu"]))
+    curves = [Series(name, *zip(*points, strict=True)) for name, points in lines.items()]
+    scores = {names[str(row["system"])]: float(row["bleu"]) for row in compared.tables["systems"]}
+    table = Table(["model", "BLEU"], [[name, Cell(value, ".1f")] for name, value in scores.items()])
+    return {"full_by_length": Curves(curves, "words", "BLEU", from_zero=True), "full_bleu": table}, {}

@@ -10,15 +10,27 @@ from torch import Tensor, nn
 
 from regard.api import Run, evaluate, explain
 from regard.config.load import Tree
-from regard.course.lab import Findings, Found, Lab, Number, last_loss, reverse_recipe, shipped_on
+from regard.course.lab import (
+    Findings,
+    Found,
+    Lab,
+    Number,
+    captions_recipe,
+    last_loss,
+    phrases_recipe,
+    reverse_recipe,
+    source_tokens,
+)
 from regard.data.batches import Batch, Tokens
 from regard.errors import RegardError
+from regard.layers.attention import Visibility
 from regard.models import build_model
 from regard.models.rnn import RNNConfig
 from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.views.recording import NAMES
-from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
+from regard.views.report import Branch, Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
+from regard.views.report import Tree as Drawn
 from regard.views.show import positions
 
 MODEL: Tree = {
@@ -38,15 +50,14 @@ VARIANTS: dict[str, Tree] = {
     "without norm": {"norm": "none"},
 }
 LENGTHS = (8, 32, 128, 256)
+SHOWN = 6
+"""Dimensions of a word for which LayerNorm is worked out."""
 
 
 def experiment(lab: Lab) -> Findings:
     whole = lab.train("reverse-transformer", reverse_recipe(MODEL, 450, 4e-3, warmup=60))
-    parts, numbers = _pictures(whole)
-    for more in (_order(lab, whole), _look_ahead(lab, whole), _depth(lab), _normed(), _times(lab)):
-        parts |= more[0]
-        numbers |= more[1]
-    return Findings(parts, numbers)
+    drawn, left_out = (_pictures(whole), _forward(whole)), (_order(lab, whole), _look_ahead(lab, whole), _depth(lab))
+    return Findings.of(*drawn, *left_out, _normed(), _times(lab))
 
 
 def _pictures(run: Run) -> Found:
@@ -57,13 +68,13 @@ def _pictures(run: Run) -> Found:
              for one in attentions]  # fmt: skip
     parts: dict[str, Part | list[Part]] = {
         "positions": matrix, "waves": waves, "shifts": shifts, "masks": HeatMaps(masks, ["shown"]),
-        "stages": _stages(run),
+        **_stages(run),
     }  # fmt: skip
     return parts, {}
 
 
-def _stages(run: Run) -> Table:
-    """What every part of the model gives out for "a b c d", with its shape, mean and standard deviation."""
+def _stages(run: Run) -> dict[str, Part]:
+    """What every part of the model gives out for "a b c d": shape, mean and deviation; and the parts as a tree."""
     model, rows, handles = run.load_model(), list[list[Value]](), []
 
     def keep(name: str, module: nn.Module, _: object, out: object) -> None:
@@ -81,7 +92,69 @@ def _stages(run: Run) -> Table:
         model.readout(model(batch).hidden_BTD)
     for handle in handles:
         handle.remove()
-    return Table(["part", "class", "shape", "mean", "deviation"], rows)
+    shapes = {str(row[0]): str(row[2]) for row in rows}
+    names = [
+        name for name, module in model.named_modules() if name and not isinstance(module, nn.Dropout | nn.Identity)
+    ]
+    branches = [
+        Branch(names.index(above) if above else None, name.count(".") + 1, own, shapes.get(name, ""),
+               note=type(model.get_submodule(name)).__name__)
+        for name in names for above, _, own in [name.rpartition(".")]
+    ]  # fmt: skip
+    return {"stages": Table(["part", "class", "shape", "mean", "deviation"], rows, folded=True),
+            "diagram": Drawn(branches)}  # fmt: skip
+
+
+def _forward(run: Run) -> Found:
+    """The encoder's first block for "a b c d", computed here from its weights, a matrix for each stage."""
+    text, model = "a b c d", run.load_model()
+    source, block = source_tokens(run, [text]), model.encoder[0]
+    attention, width, labels = block.self_attention, MODEL["width"], [*text.split(), "⏎"]
+    vocabulary = run.tokenizers["source"].tokens(range(model.source_embedding.num_embeddings))
+    with torch.inference_mode():
+        one_hot = nn.functional.one_hot(source.ids_BL[0], len(vocabulary)).float()
+        e, pe = one_hot @ model.source_embedding.weight, model.positions.table_LD(one_hot, len(labels))
+        x = e * math.sqrt(width) + pe
+        k_1HLE, v_1HLE = attention.keys_values(x[None])
+        head = k_1HLE.shape[-1]
+        q_HLE = attention.W_Q(x).view(len(labels), -1, head).transpose(0, 1)
+        scores = q_HLE @ k_1HLE[0].mT / math.sqrt(head)
+        context = (scores.softmax(-1) @ v_1HLE[0]).transpose(0, 1).flatten(1)
+        attended = attention.W_O(context)
+        summed = x + attended
+        normed = block.around_attention.norm(summed)
+        inside = block.feed_forward.W_1(normed).relu()
+        fed = block.feed_forward.W_2(inside)
+        out = block.around_feed_forward.norm(normed + fed)
+        whole_1LD = model.encode(model.embed(model.source_embedding, source.ids_BL), Visibility(source.lengths_B))
+    stages: dict[str, Tensor] = {
+        "one-hot": one_hot, "E = one-hot x table": e, "PE": pe, "x = E sqrt(d) + PE": x, "Q, head 1": q_HLE[0],
+        "K, head 1": k_1HLE[0, 0], "V, head 1": v_1HLE[0, 0], "Q K^T / sqrt(d_k), head 1": scores[0],
+        "softmax, head 1": scores[0].softmax(-1), "Concat(heads)": context, "Concat(heads) W^O": attended,
+        "x + attention": summed, "LayerNorm": normed, "max(0, x W_1 + b_1)": inside, "W_2 and b_2": fed,
+        "x + feed-forward": normed + fed, "LayerNorm, the output": out,
+    }  # fmt: skip
+    across = {len(vocabulary): vocabulary, len(labels): labels}
+    maps = []
+    for number, (name, matrix) in enumerate(stages.items(), 1):
+        columns = across.get(matrix.shape[1]) or [str(n) if n % 16 == 0 else "" for n in range(matrix.shape[1])]
+        title = f"{number}. {name}: {len(matrix)} x {matrix.shape[1]}"
+        maps.append(HeatMap(labels, columns, matrix.double().numpy(), title, (title,)))
+    return {"forward": HeatMaps(maps, ["stage"]), "layer_norm": _layer_norm(block.around_attention.norm, summed[0])}, {
+        "forward_error": float((out - whole_1LD[0]).abs().max()),
+    }  # fmt: skip
+
+
+def _layer_norm(norm: nn.LayerNorm, x_D: Tensor) -> Table:
+    """The first dimensions of one word: x -> (x - mean) / deviation * gain + bias."""
+    mean, deviation = float(x_D.mean()), float((x_D.var(correction=0) + norm.eps).sqrt())
+    rows: list[list[Value]] = []
+    for place in range(SHOWN):
+        x, gain, bias = x_D[place].item(), norm.weight[place].item(), norm.bias[place].item()
+        even = (x - mean) / deviation
+        rows.append([place, *(Cell(n, ".3f") for n in (x, mean, deviation, even, gain, bias, even * gain + bias))])
+    columns = ["dimension", "x", "mean", "deviation", "(x - mean) / deviation", "gain", "bias", "LayerNorm(x)"]
+    return Table(columns, rows)
 
 
 def _tokens(rows: list[list[int]]) -> Tokens:
@@ -100,13 +173,24 @@ def _order(lab: Lab, whole: Run) -> Found:
             shares.append(float(evaluate(run)["exact_match"]))
             numbers[f"{corpus}_{kind}"] = shares[-1]
         rows.append([corpus, *(Cell(share, ".2f") for share in shares)])
-    return {"order": Table(["task", "with positions", "without"], rows)}, numbers
+    chrf = list[float]()
+    for kind in ("sinusoidal", "none"):
+        name, recipe = f"phrases-positions-{kind}", phrases_recipe("fr", MODEL | {"positions": kind}, 450, 3e-3)
+        if lab.full:
+            name, recipe = "multi30k-late", captions_recipe(lab.full)
+            if kind == "none":
+                name, recipe["model"] = "multi30k-no-positions", recipe["model"] | {"positions": "none"}
+        chrf.append(float(evaluate(lab.train(name, recipe))["chrf"]))
+        numbers[f"translation_{kind}"] = chrf[-1]
+    translated: list[list[Value]] = [["translation", *(Cell(value, ".1f") for value in chrf)]]
+    columns = ["with positions", "without"]
+    return {"order": Table(["task", *columns], rows), "translation": Table(["chrF", *columns], translated)}, numbers
 
 
 def _look_ahead(lab: Lab, whole: Run) -> Found:
     """Trained with and without the mask: the loss, and what is written."""
     if lab.full:
-        recipe = shipped_on("multi30k-transformer", lab.full)
+        recipe = captions_recipe(lab.full)
         whole = lab.train("multi30k-late", recipe)
     else:
         recipe = reverse_recipe(MODEL, 450, 4e-3, warmup=60)

@@ -17,7 +17,7 @@ from regard.text.tokenizers import TokenizerConfig
 
 BuiltIn = Literal[
     "dates", "copy", "reverse", "sort", "greetings-en-ko", "greetings-fr-en", "phrases-en-ko", "phrases-en-fr",
-    "headlines", "shapes", "shapes-ko"
+    "phrases-ko-en", "phrases-fr-en", "chat-ko", "headlines", "shapes", "shapes-ko"
 ]  # fmt: skip
 """The built-in corpora of pairs (data/corpora.py)."""
 OBJECTS = (".jsonl", ".json")
@@ -55,13 +55,13 @@ class Corpus(Config):
     """Which of the dataset's splits. Default: train, validation or test, as the corpus is used."""
     corpus: BuiltIn | None = None
     """A built-in corpus: dates as people write them -> ISO; letters to copy, reverse or sort; a hundred sentences,
-    English -> Korean or French -> English; English sentences -> Korean or French; short reports -> headlines; pictures
-    of two shapes -> captions, English or Korean."""
+    English -> Korean or French -> English; English sentences -> Korean or French, and the other way round; what one
+    says in Korean -> an answer; short reports -> headlines; pictures of two shapes -> captions, English or Korean."""
     min_words: int | None = Field(None, ge=3, le=60)
-    """Of `phrases-en-ko` and `phrases-en-fr`: the fewest words of an English text. Default: 3."""
+    """Of the corpora `phrases-...`: the fewest words of an English text. Default: 3."""
     max_words: int | None = Field(None, ge=3, le=60)
-    """Of `phrases-en-ko` and `phrases-en-fr`: the most words of an English text. Default: 12, or min_words if that is
-    more. Sentences have up to 12 words; beyond that, a text is several sentences in a row."""
+    """Of the corpora `phrases-...`: the most words of an English text. Default: 12, or min_words if that is more.
+    Sentences have up to 12 words; beyond that, a text is several sentences in a row."""
     size: int | None = Field(None, ge=1)
     """How many examples to read at the most, drawn from all by `seed`. A built-in corpus must have as many."""
     seed: int = Field(1, ge=0)

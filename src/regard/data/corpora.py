@@ -1,31 +1,36 @@
 """The built-in corpora: the same on every machine, and with nothing in common between their parts.
 
-Dates, sequences, greetings and pictures of shapes are generated. A stable hash of what must be unseen (the date, or the
-source text) decides which part an example belongs to, so that a test set holds no date and no source of the training
-set, whatever the seeds and sizes.
+Dates, sequences, greetings, sentences with ambiguous words and pictures of shapes are generated. A stable hash of what
+must be unseen (the date, or the source text) decides which part an example belongs to, so that a test set holds no date
+and no source of the training set, whatever the seeds and sizes.
 
-All others come as files in packaged/: phrases, headlines, tales, names, reviews, portraits and stories. The generators
-of commit 6733b05 wrote them with seed 1; tests/unit/test_corpora.py holds hashes of what these wrote. NAME.bz2 is a
-table, stored column by column with a form feed between the columns. The first line of a column lists its pieces of text
-with tabs between them, and each further line is a cell, in which character 14 + n stands for piece n. The first column
-is the part: train, validation or test. Several questions about one text share a row, with | between them.
+All others come as files in packaged/: phrases, headlines, tales, names, reviews, portraits, stories, and chat-ko, which
+was written by hand. The generators of commit 6733b05 wrote the others with seed 1; tests/unit/test_corpora.py holds
+hashes of what these wrote. NAME.bz2 is a table, stored column by column with a form feed between the columns. The first
+line of a column lists its pieces of text with tabs between them, and each further line is a cell, in which character 14
++ n stands for piece n. The first column is the part: train, validation or test. Several questions about one text share
+a row, with | between them.
 """
 
 from __future__ import annotations
 
 import bz2
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache, partial
 from importlib.resources import files
 from itertools import chain, islice
+from pathlib import Path
 from random import Random
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar, cast
 
-from regard.data.shapes import COLOURS, OUTLINES, RADIUS, Language, Scene, Thing, in_order
-from regard.errors import ConfigError, DataError, did_you_mean
+from regard.data.shapes import COLOURS, OUTLINES, RADIUS, Language, Scene, Thing, draw, in_order, parse
+from regard.errors import ConfigError, DataError, did_you_mean, import_extra
+from regard.text.files import write_file
 
 T = TypeVar("T")
 Part = Literal["train", "validation", "test"]
@@ -39,6 +44,8 @@ VERSION = 3
 """Counts up when a built-in corpus changes, so that no cache goes on with the old text."""
 WORDS = range(3, 13)
 """How many words the English sentences of the phrases have."""
+TURNED = {"phrases-ko-en": "phrases-en-ko", "phrases-fr-en": "phrases-en-fr"}
+"""Pairs the other way round. Held-out parts then lack the few sentences that the training part has in other words."""
 FIRST_PIECE = 14
 """The character that stands for the first piece of text in a file."""
 
@@ -51,6 +58,10 @@ def generate(
     Pairs are source and target; `packaged_rows` lists the columns of the other corpora. Without a size, the part has
     all rows that come as files, or as many as `SIZES` says. `words` is for the phrases, `about` for the stories.
     """
+    if name in TURNED:
+        seen = set() if part == "train" else {row[1] for row in packaged_rows(TURNED[name], "train")}
+        pairs = generate(TURNED[name], size, seed, part, words)
+        return (pair[::-1] for pair in pairs if pair[1] not in seen)
     random = Random(f"{name}:{seed}:{part}")
     if name in GENERATORS:
         return islice(GENERATORS[name](random, part), SIZES[part] if size is None else size)
@@ -92,7 +103,7 @@ def _table(name: str) -> tuple[Cells, ...]:
 def packaged_rows(name: str, part: Part, seed: int = 1, about: str | None = None) -> list[Cells]:
     """The rows of a part: in the order of the file with seed 1, shuffled with any other seed.
 
-    phrases: English, translation   headlines: report, headline   tales: text
+    phrases: English, translation   headlines: report, headline   tales: text   chat: what one says, the answer
     names: words, tags   reviews: text, label   portraits: text, question, answer ("" if there is none)
     stories: how the story begins, the story so far (a sentence a line), question, answer, numbers of the supporting
     sentences from 0; `about` selects one kind of question, otherwise the kinds take turns, a story each
@@ -364,6 +375,188 @@ def greetings(name: str, random: Random, part: Part) -> list[Cells]:
     return sorted(own, key=lambda _: random.random())
 
 
+# Raw text with words whose meaning another word of the sentence decides
+
+
+class Meant(NamedTuple):
+    """A sentence with such a word. Positions count words between spaces."""
+
+    text: str
+    kind: str
+    """homonym, noun (with one meaning only) or pronoun."""
+    position: int
+    decided_by: int
+    """The word that tells the meaning; of a pronoun, the noun that it stands for."""
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Ambiguous:
+    """The words of one language, with blanks between them, and sentences in which * marks the word whose meaning is
+    decided and + the word that decides it."""
+
+    before: str
+    after: str
+    """A sentence whose noun is decided by a word before it, and by one after it; all else fits every noun."""
+    nouns: Mapping[str, tuple[str, ...]]
+    """Meaning -> nouns that have it, and words that tell it: before the noun, and after it where these are others."""
+    pronoun: str
+    things: Mapping[str, tuple[str, str]]
+    """What an animal does not do -> with which things, and how these are."""
+    animals: tuple[str, str]
+    """Animals, and how they are."""
+    others: Mapping[str, str]
+    """What else stands in the sentences."""
+
+    def sentence(self, random: Random) -> Meant:
+        """Two in three are about a noun, the others have a pronoun."""
+        words = {name: pick(random, choices.split("|")) for name, choices in self.others.items()}
+        if random.random() < 1 / 3:
+            kind, frame, words["act"] = "pronoun", self.pronoun, pick(random, tuple(self.things))
+            nouns = {"animal": self.animals, "thing": self.things[words["act"]]}
+            words |= {name: pick(random, own.split()) for name, (own, _) in nouns.items()}
+            meant = pick(random, tuple(nouns))
+            meaning, words["state"] = words[meant], pick(random, nouns[meant][1].split())
+            words[meant] = f"+{meaning}"
+        else:
+            meaning, frame = pick(random, tuple(self.nouns)), pick(random, (self.before, self.after))
+            own, *tell = self.nouns[meaning]
+            words["noun"] = pick(random, own.split())
+            words["tells"] = pick(random, tell[0 if frame == self.before else -1].split())
+            kind = "homonym" if sum(words["noun"] in row[0].split() for row in self.nouns.values()) > 1 else "noun"
+        marked = _with_particles(frame.format_map(words)).split(" ")
+        position, decided_by = ([word[0] for word in marked].index(mark) for mark in "*+")
+        return Meant(" ".join(word.lstrip("*+") for word in marked), kind, position, decided_by, meaning)
+
+
+def _with_particles(text: str) -> str:
+    """Korean particles that agree with the word before them: 배을/를 -> 배를."""
+    return re.sub(r"(.)(.)/(.)", lambda at: at[1] + at[2 if (ord(at[1]) - ord("가")) % 28 else 3], text)
+
+
+AMBIGUOUS = {
+    "meanings-en": Ambiguous(
+        "{subject} {verb} the +{tells} *{noun} {time}.",
+        "{subject} said the *{noun} +{tells} {time}.",
+        {
+            "money": ("bank shop office hotel", "expensive rented insured private", "paid hired charged advertised"),
+            "river": ("bank shore beach coast", "sandy rocky windy steep", "flooded eroded crumbled sloped"),
+            "season": ("spring summer autumn winter", "early late rainy warm", "arrived passed returned lasted"),
+            "water": ("spring well fountain pond", "deep clear salty hidden", "bubbled overflowed trickled dried"),
+            "game": ("match race contest tournament", "final friendly unfair local", "started ended stopped paused"),
+            "fire": ("match candle torch lamp", "lit smoking hot bright", "burned glowed flickered smoked"),
+        },
+        "The {animal} did not {act} the {thing} {time} because *it was {state}.",
+        {
+            "cross": ("street river field road", "wide long muddy icy"),
+            "carry": ("box chair bag table", "heavy large full broken"),
+        },
+        ("dog cat fox bear mouse horse", "tired hungry sick lazy afraid weak"),
+        {
+            "subject": "Anna|Paul|Minsu|Jiwon|Marie|Junho", "verb": "liked|saw|remembered|visited|mentioned|chose",
+            "time": "yesterday|today|again|last week|this morning",
+        },
+    ),
+    "meanings-ko": Ambiguous(
+        "{subject} {time} +{tells}에서 *{noun}을/를 {verb}.",
+        "{subject} {time} *{noun}을/를 +{tells}.",
+        {
+            "vehicle": ("배 버스 기차 택시", "선착장 터미널 매표소 정류장", "탔어요 몰았어요 놓쳤어요 세웠어요"),
+            "fruit": ("배 사과 복숭아 포도", "시장 과수원 냉장고 식탁", "먹었어요 깎았어요 씻었어요 땄어요"),
+            "body": ("배 눈 다리 어깨", "병원 수술실 거울 체육관", "다쳤어요 만졌어요 주물렀어요 치료했어요"),
+            "weather": ("눈 비 우박 소나기", "하늘 산꼭대기 창밖 들판", "맞았어요 피했어요 예보했어요 걱정했어요"),
+            "way": ("다리 길 터널 도로", "강가 마을 섬 도시", "건넜어요 고쳤어요 막았어요 지나갔어요"),
+            "words": ("사과 칭찬 초대 부탁", "편지 회의 방송 모임", "받았어요 거절했어요 들었어요 전했어요"),
+        },
+        "{animal}은/는 {time} {thing}을/를 {act}지 못했어요. *그것은 너무 {state}.",
+        {
+            "건너": ("길 강 들판 도로", "넓었어요 길었어요 미끄러웠어요"),
+            "옮기": ("상자 의자 가방 책상", "무거웠어요 컸어요 낡았어요"),
+        },
+        ("개 고양이 여우 곰 말 소", "피곤했어요 배고팠어요 아팠어요 게을렀어요"),
+        {
+            "subject": "민수는|지원은|안나는|폴은|준호는|수민은", "verb": "봤어요|떠올렸어요|기억했어요|생각했어요",
+            "time": "어제|오늘|지난주에|어젯밤에|다시",
+        },
+    ),
+}  # fmt: skip
+
+
+def meanings(name: str, random: Random, part: Part) -> Iterator[Meant]:
+    """Sentences of a part without end."""
+    while True:
+        sentence = AMBIGUOUS[name].sentence(random)
+        if part_of(sentence.text) == part:
+            yield sentence
+
+
+def _meanings(name: str, random: Random, part: Part) -> Iterator[Cells]:
+    return (tuple(map(str, sentence)) for sentence in meanings(name, random, part))
+
+
+# Agreement: a verb and its subject, with other nouns between them
+
+SUBJECTS = ("dog", "cat", "child", "friend", "teacher", "driver", "doctor", "bird")
+BETWEEN = ("tree", "house", "car", "river", "school", "tower", "shop", "garden")
+PLACES = ("near", "behind", "beside", "above")
+VERBS = ("sleep", "run", "sing", "wait", "laugh", "work")
+
+
+def _agreement(random: Random, part: Part) -> Iterator[Cells]:
+    """ "The dogs near the tree behind the cars sleep ." is right and "... sleeps ." is wrong: the first noun decides.
+
+    A quarter each has none, one, two and three nouns between the subject and its verb, of either number.
+    """
+    while True:
+        plural, right = random.random() < 0.5, random.random() < 0.5
+        words = ["The", _number(pick(random, SUBJECTS), plural)]
+        for _ in range(pick(random, range(4))):
+            words += [pick(random, PLACES), "the", _number(pick(random, BETWEEN), random.random() < 0.5)]
+        words += [pick(random, VERBS) + "s" * (plural is not right), "."]
+        if part_of(" ".join(words)) == part:
+            yield " ".join(words), "right" if right else "wrong"
+
+
+def _number(noun: str, plural: bool) -> str:
+    return ("children" if noun == "child" else f"{noun}s") if plural else noun
+
+
+# Errands and pets: two sentences, of which the second depends on the first
+
+ERRANDS = {
+    "store": ("bought a gallon of milk", "bought a pound of sugar", "paid for a bag of rice"),
+    "bakery": ("bought a loaf of bread", "tasted a fresh cake"),
+    "zoo": ("saw the penguins", "took a picture of the tiger", "fed the monkeys"),
+    "library": ("borrowed a novel", "read the newspaper"),
+    "station": ("bought a ticket", "waited for the train"),
+    "bank": ("opened an account", "borrowed some money"),
+    "beach": ("swam in the sea", "lay in the sand"),
+    "school": ("taught a class", "learned a poem"),
+}  # fmt: skip
+PEOPLE = {"man": "he", "boy": "he", "king": "he", "woman": "she", "girl": "she", "queen": "she"}
+PETS = {
+    "dog": ("hairy", "it barks at the postman"), "cat": ("soft", "it sleeps on the sofa"),
+    "fish": ("wet", "it swims in a bowl"), "bird": ("feathered", "it sings in a cage"),
+    "snake": ("scaly", "it hides under a stone"), "horse": ("tall", "it runs in the field"),
+}  # fmt: skip
+TIMES = ("", " yesterday", " this morning", " last week", " on monday", " at noon")
+HABITS = ("", " all day", " every morning", " at night")
+
+
+def _errands(random: Random, part: Part) -> Iterator[Cells]:
+    """ "the man went to the store. he bought a gallon of milk." and "my dog is hairy. it barks at the postman."."""
+    while True:
+        if random.random() < 0.7:
+            (person, pronoun), place = pick(random, (*PEOPLE.items(),)), pick(random, (*ERRANDS,))
+            did = pick(random, ERRANDS[place]) + pick(random, TIMES)
+            text = f"the {person} went to the {place}. {pronoun} {did}."
+        else:
+            pet, owner = pick(random, (*PETS,)), pick(random, ("my", "your", "our", "her", "his"))
+            text = f"{owner} {pet} is {PETS[pet][0]}. {PETS[pet][1]}{pick(random, HABITS)}."
+        if part_of(text) == part:
+            yield (text,)
+
+
 # Pictures of shapes, as text that is drawn when it is looked at
 
 GAP, EDGE, CLEAR = 4, 2, 1.5
@@ -396,7 +589,64 @@ GENERATORS: dict[str, Generator] = {
     "copy": partial(_sequences, list),
     "reverse": partial(_sequences, lambda symbols: symbols[::-1]),
     "sort": partial(_sequences, sorted),
+    **{name: partial(_meanings, name) for name in AMBIGUOUS},
+    "agreement": _agreement,
+    "errands": _errands,
     "shapes": partial(_shapes, "english"),
     "shapes-ko": partial(_shapes, "korean"),
 }
 """The corpora that are generated, by the name that recipes use."""
+
+
+# As files, which are what a user's own look like
+
+
+def names() -> list[str]:
+    """All built-in corpora."""
+    packaged = (file.name.removesuffix(".bz2") for file in files("regard.data").joinpath("packaged").iterdir())
+    return sorted({*GENERATORS, *GREETINGS, *TURNED, *packaged} - {*PHENOMENA.values()})
+
+
+def as_object(name: str, row: Cells) -> dict[str, object]:
+    """A row as a line of the .jsonl file that the corpus's task reads."""
+    match name.partition("-")[0]:
+        case "names":
+            return {"tokens": row[0].split(), "tags": row[1].split()}
+        case "portraits":
+            return {"context": row[0], "question": row[1], "answers": [row[2]] if row[2] else []}
+        case "meanings":
+            text, kind, position, decided_by, meaning = row
+            return Meant(text, kind, int(position), int(decided_by), meaning)._asdict()
+        case "stories":
+            facts = [int(number) + 1 for number in row[4].split()]
+            return {"story": row[1].split("\n"), "question": row[2], "answer": row[3], "facts": facts}
+        case "tales" | "errands" | "reviews" | "agreement":
+            return dict(zip(("text", "label"), row, strict=False))
+        case "headlines":
+            return {"document": row[0], "summary": row[1]}
+        case "shapes":
+            return {"image": row[0], "caption": row[1]}
+    return {"source": row[0], "target": row[1]}
+
+
+def objects(name: str, size: int | None, part: str) -> list[dict[str, object]]:
+    """The rows of a part, each as a line of a .jsonl file."""
+    for what, given, allowed in (("corpus", name, names()), ("part", part, [*SIZES])):
+        if given not in allowed:
+            raise DataError(f"there is no {what} {given!r}", where="corpora", hint=did_you_mean(given, allowed))
+    return [as_object(name, row) for row in generate(name, size, 1, cast(Part, part))]
+
+
+def write_corpus(name: str, out: Path, size: int | None = None, part: str = "train", side: int = 128) -> int:
+    """Write a part of a built-in corpus as .jsonl, and images in a folder beside it; how many rows it has."""
+    rows = objects(name, size, part)
+    if name.startswith("shapes"):
+        pillow = import_extra("PIL.Image", extra="images", where=name, doing="writing")
+        out.with_suffix("").mkdir(parents=True, exist_ok=True)
+        for number, row in enumerate(rows, 1):
+            image = pillow.fromarray(draw(parse(str(row["image"]), name), side))
+            row["image"] = f"{out.stem}/{number}.png"
+            image.save(out.parent / str(row["image"]))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_file(out, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
+    return len(rows)

@@ -11,17 +11,23 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from regard.data.config import TABLES, Corpus, Splits
+from regard.data.corpora import Part
 from regard.data.dataset import NAMED
 from regard.data.formats import Row, table_rows
 from regard.errors import ColumnError, DataError
 from regard.text.files import BINARY_HINT, TextFile
 
+Texts = Literal[
+    "tales-en", "tales-ko", "errands", "meanings-en", "meanings-ko", "reviews-en", "reviews-ko", "names-en",
+    "portraits-en", "portraits-ko",
+]  # fmt: skip
+"""The built-in corpora of raw text."""
 PIECE = 1 << 16
 """Characters after which the rest of a document comes in a row of its own, so that an endless one need not be held."""
 
 
 class RawText(Corpus):
-    """Documents: text files, tables with a column of text, or tales of the package."""
+    """Documents: text files, tables with a column of text, or a corpus of the package."""
 
     IN_PIECES: ClassVar[bool] = True
 
@@ -33,8 +39,10 @@ class RawText(Corpus):
     """What ends a document in a text file. `blank_lines`: a blank line; `lines`: every line, empty ones do not count;
     `all_lines`: every line, and an empty one is a document of nothing but its end, as published counts of tokens and
     perplexities of tokenised corpora have it (set `deduplicate: false`, too)."""
-    corpus: Literal["tales-en", "tales-ko"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
-    """Short tales of the package, in English or Korean."""
+    corpus: Texts | None = None  # type: ignore[assignment]  # other corpora than those of pairs
+    """A corpus of the package: short tales in English or Korean; two sentences of which the second depends on the
+    first; sentences with homonyms and pronouns; or the texts alone of the reviews, names and portraits, without labels,
+    tags and questions."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:
@@ -57,6 +65,9 @@ class RawText(Corpus):
                 raise DataError(what, where=name, hint="* stands for any name, ** for any folders")
             return files
         return _files_below(root) if root.path.is_dir() else (root,)
+
+    def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
+        return ((text,) for text, *_ in super().built_in(part))
 
     def format(self, file: TextFile) -> str:
         if self.file is not None:

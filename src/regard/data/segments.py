@@ -10,14 +10,14 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.data.batches import Examples, MaskedBatch, Measured, Rows, Tokens, plan
+from regard.data.batches import Examples, MaskedBatch, Measured, Rows, Tokens, fixed_batches, plan
 from regard.data.raw import RawTokens, cut
 from regard.data.store import Integers
 from regard.errors import DataError
@@ -60,6 +60,10 @@ class Shown(Measured):
     def special(self) -> int:
         """Special tokens of a row."""
         return sum(token is not None for token, _ in self.template)
+
+
+OUTCOMES = ("not to predict", "[MASK]", "another token", "unchanged")
+"""What masking makes of a token: it is not chosen; or it is, and shown as one of the three."""
 
 
 class Segments(Examples):
@@ -125,7 +129,21 @@ class Segments(Examples):
 
     def pieces(self, example: int) -> dict[str, list[str]]:
         ids_1L, _, _ = self._rows(np.array([example]), 0, 0)
-        return {"text": self.text.tokenizer.pieces(ids_1L[0].tolist())}
+        masked_1L = self.batch(np.array([example])).text.ids_BL
+        pieces = self.text.tokenizer.pieces
+        return {"text": pieces(ids_1L[0].tolist()), "masked": pieces(masked_1L[0].tolist())}
+
+    def outcomes(self, batches: int, batch_tokens: int) -> dict[str, int]:
+        """What becomes of the tokens of the first batches, special ones aside."""
+        counts, special = dict.fromkeys(OUTCOMES, 0), torch.tensor(sorted(self.text.tokenizer.special))
+        for rows in islice(fixed_batches(self, batch_tokens), batches):
+            batch = self.batch(rows)
+            shown_P = batch.text.ids_BL.flatten()[batch.places_P]
+            hidden, same = int(shown_P.eq(self.masking.mask).sum()), int(shown_P.eq(batch.labels_P).sum())
+            read = int((~torch.isin(batch.text.ids_BL, special)).sum()) + hidden
+            found = read - len(shown_P), hidden, len(shown_P) - hidden - same, same
+            counts = {name: counts[name] + count for name, count in zip(OUTCOMES, found, strict=True)}
+        return counts
 
 
 class SingleSegments(Segments):
@@ -262,6 +280,8 @@ class Masking:
     tokenizer: Tokenizer
     rate: float = 0.15
     whole: Whole = "off"
+    hidden: float = HIDDEN
+    replaced: float = REPLACED
 
     def __call__(self, ids_BL: Ids, draws: Draws) -> tuple[Ids, Ids, Ids]:
         """Texts after masking [B, L], the places where a token is to be predicted [P], and what stood there [P].
@@ -281,11 +301,15 @@ class Masking:
         how_P, which_P = draws(len(labels_P)), draws(len(labels_P))
         plain = np.flatnonzero(~self.is_special_V)
         random_P = plain[(which_P * len(plain)).astype(np.int64)]
-        shown_P = np.where(how_P < HIDDEN + REPLACED, random_P, labels_P)
+        shown_P = np.where(how_P < self.hidden + self.replaced, random_P, labels_P)
         masked_BL = ids_BL.copy()
-        assert self.tokenizer.mask is not None
-        masked_BL.flat[places_P] = np.where(how_P < HIDDEN, self.tokenizer.mask, shown_P)
+        masked_BL.flat[places_P] = np.where(how_P < self.hidden, self.mask, shown_P)
         return masked_BL, places_P, labels_P
+
+    @property
+    def mask(self) -> int:
+        assert self.tokenizer.mask is not None
+        return self.tokenizer.mask
 
     @cached_property
     def is_special_V(self) -> NDArray[np.bool_]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -14,6 +14,7 @@ from regard.errors import CheckpointError, ConfigError, DataError, RegardError, 
 from regard.exchange import bert, ctranslate2, gpt2, marian
 from regard.exchange.folder import DEFAULTS, Exported, Imported, ModelFolder, open_folder, render
 from regard.exchange.tokenizers import tokenizer_files
+from regard.layers.embeddings import Embedding
 from regard.recipes.recipe import recipe_of
 from regard.runs.run import (
     Checkpoint,
@@ -29,6 +30,7 @@ from regard.runs.run import (
 )
 from regard.tasks.raw import check_max_length
 from regard.text.files import write_folder
+from regard.text.vectors import vector_text
 
 READERS: dict[str, Callable[[ModelFolder], Imported]] = {
     **dict.fromkeys([*bert.PRETRAINED, *bert.HEADED.values()], bert.read),
@@ -47,8 +49,9 @@ WRITERS: dict[tuple[str, str], Callable[[Run, str], Exported]] = {
 TOOLS: dict[str, Sequence[tuple[str, str]]] = {
     "huggingface": list(WRITERS),
     "ctranslate2": [("translation", "transformer"), ("summarization", "transformer")],
+    "word2vec": [],
 }
-"""Tool -> the tasks and kinds of model that can be exported to it."""
+"""Tool -> the tasks and kinds of model that can be exported to it; every model with word embeddings can to word2vec."""
 KINDS = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "word"}
 """A model of the `tokenizers` library -> `tokenizer.kind`."""
 CHANGEABLE = ("data", "head", "search", "evaluation")
@@ -145,7 +148,8 @@ def import_note(run: Run) -> str | None:
 def export_run(
     run: str | Path | Run, *, to: str, out: str | Path, quantize: str | None = None, checkpoint: str = "best"
 ) -> Path:
-    """Write a run as another tool reads it, into a new folder: `to` is huggingface or ctranslate2.
+    """Write a run as another tool reads it, into a new folder: `to` is huggingface, ctranslate2, or word2vec for the
+    word vectors alone.
 
     `quantize` is for ctranslate2: the type that the weights are rounded to, such as int8.
     """
@@ -157,6 +161,14 @@ def export_run(
     if target.exists():
         raise CheckpointError("the folder exists already", where=str(target), hint="give another --out")
     task, kind = run.recipe.task, run.recipe.model.kind
+    if to == "word2vec":
+        embeddings = getattr(run.load_model(checkpoint, "cpu"), "embeddings", {})
+        if not embeddings:
+            raise CheckpointError(
+                "this model has no word embeddings", where=str(run.folder), hint="it cannot be exported"
+            )
+        write_folder(target, lambda partial: _write_vectors(partial, run, embeddings))
+        return target
     if (task, kind) not in TOOLS[to]:
         allowed = ", ".join(f"{other} for {task}" for task, other in TOOLS[to])
         what = f"{kind} for {task} cannot be exported to {to}"
@@ -167,6 +179,13 @@ def export_run(
         exported = WRITERS[task, kind](run, checkpoint)
         write_folder(target, lambda partial: _write_model(partial, run, exported, checkpoint))
     return target
+
+
+def _write_vectors(folder: Path, run: Run, embeddings: Mapping[str, Embedding]) -> None:
+    """A file for each column, which `model.vectors` reads."""
+    for column, embedding in embeddings.items():
+        text = vector_text(run.tokenizers[column], embedding.weight.detach().numpy())
+        (folder / f"{column}.vec").write_text(text, encoding="utf-8")
 
 
 def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) -> None:

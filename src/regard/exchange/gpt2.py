@@ -69,7 +69,7 @@ def each_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
 def write(run: Run, checkpoint: str) -> Exported:
     """A GPT2LMHeadModel; the paper's GPT, with its norms after the sub-layers, is none."""
     config, tokenizer = run.recipe.model, run.tokenizers["text"]
-    require_settings(run, "model", {"norm": ("pre",)}, tool="transformers")
+    require_settings(run, "model", {"norm": ("pre",), "look_ahead": (False,)}, tool="transformers")
     theirs = to_theirs(weight_names(config.layers), stored_weights(run.load_model(checkpoint)))
     ids = {"bos_token_id": tokenizer.end, "eos_token_id": tokenizer.end, "pad_token_id": tokenizer.pad}
     [end] = tokenizer.tokens([tokenizer.end])

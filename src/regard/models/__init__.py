@@ -12,7 +12,7 @@ from pydantic import Field
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
 from regard.models.base import ModelConfig
 from regard.models.bert import BERT, BERTConfig
-from regard.models.captioner import CaptionerConfig, captioner
+from regard.models.captioner import CaptionerConfig, build_captioner
 from regard.models.elmo import ELMo, ELMoConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.lstm_lm import LSTMLanguageModel, LSTMLanguageModelConfig
@@ -22,6 +22,7 @@ from regard.models.rnn import RNN, RNNConfig
 from regard.models.self_attention import SelfAttention, SelfAttentionConfig
 from regard.models.text_classifiers import CNN, BiLSTM, BiLSTMConfig, CNNConfig
 from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.word2vec import Word2Vec, Word2VecConfig
 
 
 class Kind(NamedTuple):
@@ -32,12 +33,13 @@ class Kind(NamedTuple):
 
 
 MODELS: dict[str, Kind] = {
+    "word2vec": Kind(Word2VecConfig, Word2Vec),
     "rnn": Kind(RNNConfig, RNN),
     "bahdanau": Kind(BahdanauConfig, Bahdanau),
     "luong": Kind(LuongConfig, Luong),
     "self_attention": Kind(SelfAttentionConfig, SelfAttention),
     "transformer": Kind(TransformerConfig, Transformer),
-    "captioner": Kind(CaptionerConfig, captioner),
+    "captioner": Kind(CaptionerConfig, build_captioner),
     "memory_network": Kind(MemoryNetworkConfig, MemoryNetwork),
     "lstm_lm": Kind(LSTMLanguageModelConfig, LSTMLanguageModel),
     "elmo": Kind(ELMoConfig, ELMo),

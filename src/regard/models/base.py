@@ -39,7 +39,7 @@ class ModelConfig(Config):
     """What a batch holds: a source and a target, an image and a caption, a story and a question, or single texts."""
     generates: ClassVar[bool] = False
     """Whether it writes text token by token, with `begin` and `step`."""
-    pretraining: ClassVar[Literal["next_token", "both_directions", "masked"] | None] = None
+    pretraining: ClassVar[Literal["next_token", "both_directions", "masked", "surrounding"] | None] = None
     """What it learns from raw text; None: it is not pre-trained."""
     causal: ClassVar[bool] = False
     """Whether the state of a token depends only on this token and those before it."""

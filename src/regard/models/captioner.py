@@ -299,6 +299,6 @@ class TransformerCaptioner(Captioner, TransformerDecoder):
         return self.begin_with(self.image_encoder(source), Visibility(source.lengths_B), rows, max_length)
 
 
-def captioner(config: CaptionerConfig, target_size: int) -> Captioner:
+def build_captioner(config: CaptionerConfig, target_size: int) -> Captioner:
     decoders = {"plain": PlainCaptioner, "attention": AttentiveCaptioner, "transformer": TransformerCaptioner}
     return decoders[config.decoder](config, target_size)

@@ -46,6 +46,8 @@ class GPTConfig(BlocksConfig):
     """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     norm: Literal["post", "pre"] = "post"
     """LayerNorm after each sub-layer (the paper), or before it and once at the end (GPT-2)."""
+    look_ahead: bool = False
+    """Let each token attend to those after it, which are what it has to predict: an ablation."""
 
 
 class Block(nn.Module):
@@ -153,9 +155,9 @@ class GPT(LanguageModel):
         packing = Packing.of(text, without) if packed else None
         x_BLD = self.embed(text.inputs_BT if without else text.ids_BL, packing)
         if packing is None:
-            visible = Visibility(text.lengths_B - without, causal=True)
+            visible = Visibility(text.lengths_B - without, causal=not config.look_ahead)
         else:
-            visible = Visibility.between(packing, packing, causal=True)
+            visible = Visibility.between(packing, packing, causal=not config.look_ahead)
         for block in self.blocks:
             x_BLD = block(x_BLD, visible)
         hidden_BLD = self.norm(x_BLD)
@@ -167,7 +169,8 @@ class GPT(LanguageModel):
         return self.dropout(self.positions(self.embedding(ids_BL), packing))
 
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
-        layers, visible = [self.embed(batch.text.ids_BL)], Visibility(batch.text.lengths_B, causal=True)
+        causal = not self.config.look_ahead
+        layers, visible = [self.embed(batch.text.ids_BL)], Visibility(batch.text.lengths_B, causal=causal)
         for block in self.blocks:
             layers.append(block(layers[-1], visible))
         return [*layers[:-1], self.norm(layers[-1])]

@@ -91,6 +91,9 @@ class Run:
             newer = self.environment.get("regard")
             raise CheckpointError(f"the run was made by a newer regard, {newer}", where=str(folder), hint="upgrade")
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.folder}: {self.recipe.task}, {self.recipe.model.kind}>"
+
     @classmethod
     def create(
         cls, folder: Path, recipe: AnyRecipe, tokenizers: Tokenizers, origin: Mapping[str, Any] | None = None

@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import regard.views.files
 from regard import __version__
-from regard.api import Loaded
+from regard.api import Loaded, show
 from regard.errors import Problem, RegardError
 from regard.language import shown
 from regard.studio.attention import AttentionBody
@@ -261,6 +261,10 @@ def _page_routes(api: FastAPI, named: Callable[..., Served]) -> None:
     async def attention(body: AttentionBody, run: Served = Depends(named)) -> Response:
         run.checked([body.input], EXPLAINED)
         return JSONResponse(await run.alone(lambda: body.answer(run)))
+
+    @api.get("/show/{picture}")
+    def show_picture(picture: str) -> dict[str, Any]:
+        return show(picture).report().to_json()
 
 
 def _files(api: FastAPI) -> None:

@@ -20,17 +20,19 @@ from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
 from regard.data.prepare import Prepared
 from regard.data.raw import Pieces, RawTokens, Streams, contiguous_pieces, document_pieces
-from regard.errors import ConfigError, DecodeError
+from regard.errors import ConfigError, DataError, DecodeError
 from regard.models import any_config, build_model
 from regard.models.base import LanguageModel, device_of
 from regard.models.elmo import ELMo
 from regard.models.lstm_lm import LSTMLanguageModel
+from regard.models.word2vec import Word2Vec
 from regard.objectives.cross_entropy import perplexity
 from regard.objectives.language_model import (
     BothDirections,
     CarriedNextToken,
     NextToken,
     SequenceAutoencoder,
+    SkipGram,
     TextLoss,
     predicted_by,
 )
@@ -86,7 +88,7 @@ class LanguageModeling(RawTextTask):
     name = "language_modeling"
     writes = "text"
     data = LanguageData
-    models = any_config(lambda config: config.pretraining in ("next_token", "both_directions"))
+    models = any_config(lambda config: config.pretraining in ("next_token", "both_directions", "surrounding"))
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
@@ -118,7 +120,7 @@ class LanguageModeling(RawTextTask):
             if any(corpus.weight != 1 for corpus in config.train):
                 raise ConfigError("a stream shows every corpus once", where="data.train", hint="leave weight out")
         best = self.recipe.training.best
-        if best != "loss" and best.startswith(RECONSTRUCTION) != self.rewrites:
+        if best != "loss" and (model.pretraining == "surrounding" or best.startswith(RECONSTRUCTION) != self.rewrites):
             raise ConfigError(f"a model with this objective has no {best}", where="training.best", hint="choose loss")
         if self.recipe.training.teacher_forcing < 1:
             what = "a language model reads the text itself"
@@ -133,8 +135,10 @@ class LanguageModeling(RawTextTask):
         """Whether the model writes the text that it has read, instead of continuing it."""
         return getattr(self.recipe.model, "objective", None) == "autoencoder"
 
-    def objective(self, model: Any) -> TextLoss:
+    def objective(self, model: Any) -> TextLoss | SkipGram:
         smoothing = self.recipe.training.label_smoothing
+        if isinstance(model, Word2Vec):
+            return SkipGram(model)
         if isinstance(model, ELMo):
             return BothDirections(model, smoothing)
         if isinstance(model, LSTMLanguageModel):
@@ -167,9 +171,14 @@ class LanguageModeling(RawTextTask):
         A word is what stands between spaces, and the end of a document counts as one. An unknown token costs what the
         model makes of `<unk>`, and of words and characters also the spelling of what it stands for. So models with
         other vocabularies can be compared. An autoencoder writes what it has read: what it is measured by has names of
-        its own.
+        its own. The loss of word2vec is no cross-entropy, so it is all that there is.
         """
         objective, text, sums, tokens = self.objective(model).eval(), examples.text, list[Tensor](), 0
+        if isinstance(objective, SkipGram):
+            batches = [examples.batch(rows).to(device_of(model)) for rows in examples.measured(READ_TOKENS)]
+            return {
+                "loss": float(sum(objective(batch)[1] for batch in batches)) / sum(batch.tokens for batch in batches)
+            }
         for _, predicted in predicted_by(objective, examples, READ_TOKENS):
             sums.append(torch.stack([objective.total(*direction)[1] for direction in predicted]))
             tokens += len(predicted[0][1])
@@ -206,8 +215,11 @@ class LanguageModeling(RawTextTask):
 
         Where a model reads in both directions, the mean of the two.
         """
-        text, nats = examples.text, np.zeros(len(examples.text))
-        for rows, predicted in predicted_by(self.objective(model).eval(), examples, READ_TOKENS):
+        text, nats, objective = examples.text, np.zeros(len(examples.text)), self.objective(model).eval()
+        if isinstance(objective, SkipGram):
+            what = "word2vec has no probability of a text"
+            raise DataError(what, where="compare", hint="compare what is fine-tuned from it")
+        for rows, predicted in predicted_by(objective, examples, READ_TOKENS):
             losses_P = torch.stack([token_losses(model, direction)[0] for direction in predicted]).mean(0)
             places = np.concatenate([np.arange(examples.starts[row], examples.stops[row]) for row in rows])
             np.add.at(nats, text.document_at(places), losses_P.cpu().numpy())
@@ -218,8 +230,8 @@ class LanguageModeling(RawTextTask):
     def refuse_to_continue(self, model: Any, verb: str) -> None:
         """Refuse a verb that writes, for a model that does not continue texts."""
         if not isinstance(model, LanguageModel) or self.rewrites:
-            what = "this model does not continue texts: it reads in both directions, or writes what it has read"
-            raise DecodeError(what, where=verb, hint="predict --features gives its vectors")
+            what = "this model does not continue texts: only gpt and lstm_lm that learn the next token do"
+            raise DecodeError(what, where=verb, hint="predict --features and vectors give its vectors")
 
     def score_text(self, model: Any, source: str, target: str | Sequence[str]) -> tuple[list[int], list[float]]:
         """The source is the beginning of a text, the target its continuation. Two texts have a space between them."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from regard.data.batches import MaskedBatch, fixed_batches
 from regard.data.config import Split
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
-from regard.data.framing import Framing
+from regard.data.file_inputs import parts_of
+from regard.data.framing import Framed, Framing
 from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens
 from regard.data.segments import MORE_DOCUMENTS, Masking, Segments, SentencePairs, SingleSegments, Whole
@@ -43,6 +44,8 @@ from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MASKING
 
+COUNTED = 100
+"""Batches in which `check` counts what is masked."""
 NO_PAIRS = "masked tokens alone were measured: next sentences need two documents of two sentences or more"
 
 
@@ -57,10 +60,22 @@ class MaskedData(RawData):
     the files that BERT's authors read."""
     mask_rate: float = Field(0.15, gt=0, lt=1)
     """Share of the tokens that are to be predicted. Of these 80 % become [MASK], 10 % another token, 10 % stay."""
+    mask_share: float = Field(0.8, ge=0, le=1)
+    """Of the tokens to predict, the share that becomes [MASK]; others than the paper's are ablations."""
+    random_share: float = Field(0.1, ge=0, le=1)
+    """Of the tokens to predict, the share that becomes another token; what is left stays as it is."""
+    masked_weight: float = Field(1.0, ge=0)
+    """Weight of the masked-LM loss beside the next-sentence loss; 0 leaves only the latter: an ablation."""
     whole_words: Whole = "off"
     """What is hidden together: single tokens (`off`), all pieces of a word (`words`), or all that stands between two
     spaces (`eojeol`, for Korean). A vocabulary of others with ## before the pieces that go on with a word does not tell
     where spaces are: with it both hide a piece and the ## pieces after it, and punctuation stands apart."""
+
+    @model_validator(mode="after")
+    def _shares_fit(self) -> Self:
+        if self.mask_share + self.random_share > 1:
+            raise ValueError("mask_share and random_share are more than 1 together")
+        return self
 
 
 class MaskedLanguageModeling(RawTextTask):
@@ -110,7 +125,12 @@ class MaskedLanguageModeling(RawTextTask):
             hint = "add one to the file, or leave tokenizer.file out to train a vocabulary that has it"
             place = f"{self.recipe.tokenizer.file or 'tokenizer'}"
             raise DataError("the vocabulary has no [MASK] token", where=place, hint=hint)
-        return Masking(self.tokenizers["text"], self.recipe.data.mask_rate, self.recipe.data.whole_words)
+        data = self.recipe.data
+        return Masking(self.tokenizers["text"], data.mask_rate, data.whole_words, data.mask_share, data.random_share)
+
+    def label_counts(self, examples: Segments) -> dict[str, int]:  # type: ignore[override]  # they have masks already
+        """What is masked, and how."""
+        return examples.outcomes(COUNTED, READ_TOKENS)
 
     def read(self, corpora: Sequence[RawText], part: Part, base: Path) -> Segments:
         text = self.read_documents(corpora, part, base)
@@ -136,7 +156,9 @@ class MaskedLanguageModeling(RawTextTask):
         return build_model(self.recipe.model, self.tokenizers["text"].size)
 
     def objective(self, model: BERT) -> MaskedTokens:
-        return MaskedTokens(model, self.recipe.training.label_smoothing)
+        objective = MaskedTokens(model, self.recipe.training.label_smoothing)
+        objective.weight = self.recipe.data.masked_weight
+        return objective
 
     def loss(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
         """Means over all examples; the same tokens are hidden whenever they are measured."""
@@ -187,24 +209,27 @@ class MaskedLanguageModeling(RawTextTask):
         return ("first", "second")  # `explain` shows two texts as they are read in pre-training
 
     def encode_inputs(self, model: BERT, inputs: Inputs) -> EncodedInputs[list[int]]:
-        """The row of each text, with the mask token in its gaps."""
-        tokenizer, rows = self.tokenizers["text"], list[list[int] | Unreadable]()
-        framing = Framing(tokenizer, segments=True, longest=model.longest)
+        """The row of each text, or of two with a tab between them, with the mask token in its gaps."""
+        rows = list[list[int] | Unreadable]()
         for text, place in zip(inputs.texts, inputs.places, strict=True):
-            problem = problem_in_text(text, place)
-            if GAP not in text:
+            problem, asks_next = problem_in_text(text, place), len(texts_in(text)) == 2
+            if GAP not in text and not (asks_next and model.next_sentence is not None):
                 problem = Problem(place, f"there is no {GAP} in the text", f"write {GAP} where a word is to be found")
-            if problem is None:
-                rows.append(framing.frame(with_gaps(tokenizer, fold_white_space(text))).ids)
-            else:
-                rows.append(Unreadable((problem,)))
+            rows.append(self.framed(model, text).ids if problem is None else Unreadable((problem,)))
         return EncodedInputs(inputs, not_longer(rows, model.longest, inputs.places))
+
+    def framed(self, model: BERT, text: str) -> Framed:
+        """What the model reads of a text, or of two with a tab between them."""
+        tokenizer = self.tokenizers["text"]
+        framing = Framing(tokenizer, segments=True, longest=model.longest)
+        return framing.frame(*(with_gaps(tokenizer, part) for part in texts_in(text)))
 
     @torch.inference_mode()
     def predict_encoded(
         self, model: BERT, encoded: EncodedInputs[list[int]], *, record: bool = False, progress: Done = ignore
     ) -> list[Filled]:
-        """Each text with every [MASK] filled, and the `search.nbest` most probable tokens for each.
+        """Each text with every [MASK] filled, and the `search.nbest` most probable tokens for each; of two texts also
+        the probability that the second follows the first.
 
         Every gap by itself: the tokens are the most probable ones given the text with all its gaps. What is no word is
         not offered, such as the mark of a word's beginning alone; it keeps its probability, so those of the others need
@@ -218,16 +243,21 @@ class MaskedLanguageModeling(RawTextTask):
         predictions: dict[int, Filled] = {}
         for numbers in by_length([len(row) for row in rows], READ_TOKENS):
             text = padded([rows[number] for number in numbers], tokenizer.pad)
+            segments = [self.framed(model, encoded.inputs.texts[number]).segments for number in numbers]
             places_P = text.ids_BL.flatten().eq(torch.tensor(tokenizer.mask)).nonzero()[:, 0]
-            batch = MaskedBatch(text, torch.zeros_like(text.ids_BL), places_P, torch.zeros_like(places_P))
+            batch = MaskedBatch(text, padded(segments, 0).ids_BL, places_P, torch.zeros_like(places_P))
             batch = batch.to(device_of(model))
-            log_p_PV = model.readout(masked_states(model(batch).hidden_BTD, batch)).float().log_softmax(-1)
+            hidden_BLD = model(batch).hidden_BTD
+            next_B = None if model.next_sentence is None else model.next_sentence(hidden_BLD).float().softmax(-1)[:, 0]
+            log_p_PV = model.readout(masked_states(hidden_BLD, batch)).float().log_softmax(-1)
             log_p_PV[:, not_offered] = -torch.inf
             values_PK, tokens_PK = log_p_PV.exp().topk(offered)
             gaps = iter(zip(values_PK.tolist(), tokens_PK.tolist(), strict=True))
-            for number in numbers:
+            for place, number in enumerate(numbers):
+                typed = encoded.inputs.texts[number]
                 own = [next(gaps) for token in rows[number] if token == tokenizer.mask]
-                predictions[number] = _filled(tokenizer, encoded.inputs.texts[number], own)
+                follows = None if next_B is None or len(texts_in(typed)) == 1 else float(next_B[place])
+                predictions[number] = replace(_filled(tokenizer, typed, own), next_sentence=follows)
             progress(len(numbers))
         return [predictions[number] for number in range(len(rows))]
 
@@ -271,19 +301,31 @@ class Filled:
     """The text as it was typed, with a word in each gap."""
     gaps: tuple[Gap, ...]
     search: dict[str, Any] | None = None
+    next_sentence: float | None = None
+    """Of two texts: the probability that the second follows the first."""
 
     def to_json(self) -> dict[str, Any]:
-        return {"input": self.input, "output": self.output, "masks": [gap.to_json() for gap in self.gaps]}
+        found = {"input": self.input, "output": self.output, "masks": [gap.to_json() for gap in self.gaps]}
+        return found if self.next_sentence is None else found | {"next_sentence": self.next_sentence}
 
     def lines(self, nbest: int) -> Iterator[str]:
         """The filled text with the probability of each word; or, where several were asked for, a line for each
-        candidate of each gap: the number of the gap, the probability, the word and the text with it."""
+        candidate of each gap: the number of the gap, the probability, the word and the text with it. Two texts have
+        P(next) after them."""
+        if nbest == 1 or self.next_sentence is not None:
+            follows = [] if self.next_sentence is None else [f"P(next) {self.next_sentence:.4f}"]
+            words = [f"{gap.words[0]} {gap.probabilities[0]:.4f}" for gap in self.gaps]
+            yield "\t".join([self.output, *words, *follows])
         if nbest == 1:
-            yield "\t".join([self.output, *(f"{gap.words[0]} {gap.probabilities[0]:.4f}" for gap in self.gaps)])
             return
         for number, gap in enumerate(self.gaps, 1):
             candidates = zip(gap.probabilities, gap.words, gap.outputs, strict=True)
             yield from (f"{number}\t{p:.4f}\t{word}\t{output}" for p, word, output in [*candidates][:nbest])
+
+
+def texts_in(text: str) -> list[str]:
+    """One text, or two that have a tab between them."""
+    return [fold_white_space(part) for part in parts_of(text, 1) if part.strip()]
 
 
 def with_gaps(tokenizer: Tokenizer, text: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -82,6 +83,21 @@ def read_vectors(
         raise DataError("none of its vectors is of a token in the vocabulary", where=file.name, hint=hint)
     tokens = np.array(sorted(best), dtype=np.int64)
     return tokens, np.stack([best[token][1] for token in tokens.tolist()])
+
+
+def vector_text(tokenizer: Tokenizer, vectors: NDArray[np.float32]) -> str:
+    """The vectors of a vocabulary, a row a token, in word2vec's text format: `count width`, then a token a line.
+
+    A token is written without the mark of a word's beginning (`Paris`), unless another one is spelt like that. Special
+    tokens are left out.
+    """
+    tokens = [token for token in range(tokenizer.size) if token not in tokenizer.special]
+    own = tokenizer.tokens(tokens)
+    bare = [piece.lstrip(MARK) for piece in tokenizer.pieces(tokens)]
+    counts = Counter(bare)
+    words = [plain if plain and counts[plain] == 1 else spelt for plain, spelt in zip(bare, own, strict=True)]
+    rows = (f"{word} {' '.join(map(str, vectors[token]))}" for word, token in zip(words, tokens, strict=True))
+    return "\n".join([f"{len(tokens)} {vectors.shape[1]}", *rows, ""])
 
 
 def _vector_lines(file: TextFile, width: int, setting: str) -> Iterator[tuple[str, str]]:

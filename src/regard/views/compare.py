@@ -20,7 +20,21 @@ from regard.runs.run import read_metrics
 from regard.text.files import check_writable
 from regard.views.files import write
 from regard.views.labels import count_text, main_metric, rounds_to_zero, score_text, title
-from regard.views.report import Bars, Cell, Curves, HeatMaps, Part, Report, Section, Series, Text, Tone, Value, muted
+from regard.views.report import (
+    Bars,
+    Cell,
+    Curves,
+    HeatMaps,
+    Part,
+    Report,
+    Result,
+    Section,
+    Series,
+    Text,
+    Tone,
+    Value,
+    muted,
+)
 from regard.views.report import Table as TablePart
 from regard.views.search_errors import VERDICTS
 from regard.views.significance import LEVEL
@@ -60,8 +74,8 @@ ERRORS = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison(Measured):
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Result, Measured):
     """What `compare` found. All numbers are in the tables; JSON and CSV hold the same ones."""
 
     task: str

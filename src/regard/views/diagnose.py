@@ -20,7 +20,7 @@ from regard.search.config import SearchConfig
 from regard.tasks.task import summed
 from regard.tasks.text_to_text import LengthsOf
 from regard.views.labels import count_text, percent, title
-from regard.views.report import Bars, Cell, Report, Section, Table, Value, muted
+from regard.views.report import Bars, Cell, Report, Result, Section, Table, Value, muted
 from regard.views.search_errors import (
     MARGIN,
     SAME_TOKENS,
@@ -181,8 +181,8 @@ def _example(judged: Judged, outcome: Outcome) -> Table:
     return Table(["", "objective", "log P", ""], rows, title=heading, notes=notes)
 
 
-@dataclass(frozen=True, eq=False)
-class Diagnosis:
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnosis(Result):
     """What `diagnose` found. `to_json` has all of it but the sentences that are no examples."""
 
     run: str

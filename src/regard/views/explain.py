@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard.data.batches import Batch, MaskedBatch, Spelling, Tokens
-from regard.data.file_inputs import FileInput, parts_of
-from regard.data.framing import Framed, Framing
+from regard.data.file_inputs import FileInput
+from regard.data.framing import Framed
 from regard.data.images import Picture, images_of
 from regard.data.stories import questions_in
 from regard.errors import DecodeError
@@ -22,9 +22,8 @@ from regard.models.base import ModelConfig, device_of
 from regard.models.headed import LayerMix
 from regard.recipes.recipe import with_search
 from regard.runs import Run
-from regard.tasks.masked_language_modeling import GAP, with_gaps
+from regard.tasks.masked_language_modeling import GAP, MaskedLanguageModeling, texts_in
 from regard.tasks.task import Given, Inputs, Task, encode_each, encode_target, not_longer, readable, without_faults
-from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer
 from regard.views.explanation import Explanation, Options, View
 from regard.views.leave_one_out import leave_one_out
@@ -61,6 +60,9 @@ def explain(
     task, config = run.task, run.recipe.model
     _check_options(task, target, beam, padding, question)
     given = without_faults(task.given_inputs(text))
+    if task.head is None and config.pretraining == "surrounding":
+        what = f"{config.kind} neither attends nor predicts a text"
+        raise DecodeError(what, where=str(run.folder), hint="regard vectors shows its vectors")
     model = run.load_model(checkpoint, device)
     if task.reads_stories:
         return _explain_story(run, model, given, question)
@@ -219,16 +221,14 @@ def _read_headed(run: Run, model: Any, text: str) -> tuple[Framed, str, dict[str
 
 
 def _read_masked(run: Run, model: Any, text: str) -> tuple[Framed, str]:
-    """[CLS] text [SEP], or two texts with a tab between them; the output has the gaps filled."""
-    tokenizer, (first, *others) = run.tokenizers["text"], map(fold_white_space, parts_of(text, 1))
-    second = " ".join(others)
-    framing = Framing(tokenizer, segments=True, longest=model.longest)
-    row = framing.frame(with_gaps(tokenizer, first), with_gaps(tokenizer, second) if second else None)
+    """[CLS] text [SEP], or two texts with a tab between them; the output has the gaps filled, or P(next)."""
+    row = cast(MaskedLanguageModeling, run.task).framed(model, text)
     readable(not_longer([row.ids], model.longest, ["input"]))
-    if GAP not in text or model.output is None or second:
+    asks_next = len(texts_in(text)) == 2 and model.next_sentence is not None
+    if model.output is None or not (GAP in text or asks_next):
         return row, ""
     [filled] = run.task.predict(model, Inputs([text], ["input"]))
-    return row, filled.output
+    return row, filled.output if filled.next_sentence is None else f"P(next) = {filled.next_sentence:.4f}"
 
 
 def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | None) -> list[int]:

@@ -29,6 +29,7 @@ from regard.views.report import (
     Numbers,
     Part,
     Report,
+    Result,
     Section,
     Table,
     Value,
@@ -75,8 +76,8 @@ class Options:
     """The query that `heads` is about, from 1."""
 
 
-@dataclass(frozen=True, eq=False)
-class Explanation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation(Result):
     """Where a model looked for one input, and which other tokens it might have written."""
 
     input: str

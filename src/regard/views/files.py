@@ -6,6 +6,7 @@ Pictures are drawn by matplotlib, with fonts that have every letter.
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import math
@@ -130,6 +131,20 @@ def _template() -> Template:
 def page(report: Report) -> str:
     """The whole page; three sections and more get a table of contents."""
     return _template().render(report=in_language(report))
+
+
+NOTEBOOK = """<style>
+iframe.regard { width: 100%; height: 30rem; border: 0; }
+[data-jp-theme-light=true] iframe.regard, .vscode-light iframe.regard { color-scheme: light; }
+[data-jp-theme-light=false] iframe.regard, .vscode-dark iframe.regard { color-scheme: dark; }
+</style>"""
+HEIGHT = "this.style.height = this.contentDocument.documentElement.offsetHeight + 'px'"
+
+
+def framed(report: Report) -> str:
+    """The page for a notebook, in a frame, which keeps their styles apart; light or dark as the notebook is."""
+    title, content = html.escape(report.title), html.escape(page(report))
+    return f'{NOTEBOOK}<iframe class="regard" title="{title}" onload="{HEIGHT}" srcdoc="{content}"></iframe>'
 
 
 def draw(figures: Sequence[Figure], path: Path) -> bytes:

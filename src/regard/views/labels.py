@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
 from regard.language import shown
 from regard.text.normalise import one_line
+from regard.views.report import Report, Result, Section, Table
 
 TITLES = {
     "bleu": "BLEU", "bleu1": "BLEU-1", "bleu2": "BLEU-2", "bleu3": "BLEU-3", "chrf": "chrF",
@@ -27,6 +28,7 @@ HUGE = 1e7
 """A perplexity from here on is written with three digits and its power of ten."""
 COLUMNS = 12
 """Most columns of a table of metrics; what has more is listed line by line, without counts of zero."""
+CONFUSION = "rows are true labels, columns are predicted labels"
 
 
 def label(piece: str) -> str:
@@ -108,6 +110,40 @@ def score_text(metric: str, score: float, *, sign: str = "") -> str:
     return text.replace("-", "+" if sign else "") if rounds_to_zero(metric, score) else text
 
 
+class Metrics(dict[str, Any], Result):
+    """What `evaluate` found, metric by name."""
+
+    def to_json(self) -> dict[str, Any]:
+        return self
+
+    def report(self) -> Report:
+        return Report("Evaluation", [Section("", [*metric_tables(self)])])
+
+
+def metric_tables(metrics: Mapping[str, Any], name: str = "metric") -> Iterator[Table]:
+    """Metrics, then groups of metrics, each a table."""
+    single = {key: value for key, value in metrics.items() if not isinstance(value, dict)}
+    if single:
+        yield Table([name, "value"], [[key, _value_text(value)] for key, value in single.items()])
+    for key, group in metrics.items():
+        if key not in single and (columns := _columns(group)):
+            notes = [CONFUSION] if key == "confusion" else []
+            rows = [[row, *map(_value_text, part.values())] for row, part in group.items()]
+            yield Table([key, *columns], rows, notes=notes)
+        elif key not in single:
+            yield from metric_tables(_without_zeros(group), key)
+
+
+def _columns(group: Mapping[str, Any]) -> list[str]:
+    """The names that all of a group have; none where they are not alike, or too many for a table."""
+    names = [[*part] if isinstance(part, dict) else [] for part in group.values()]
+    return names[0] if names and len(names[0]) <= COLUMNS and all(one == names[0] for one in names) else []
+
+
+def _without_zeros(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: part for key, part in group.items() if isinstance(part, float) or part != 0}
+
+
 def metric_lines(metrics: Mapping[str, Any]) -> list[str]:
     """What `evaluate` prints: metrics, groups of metrics below their names, tables where all of a group are alike."""
     width, lines = max([15, *(len(name) for name, value in metrics.items() if not isinstance(value, dict))]), []
@@ -117,14 +153,11 @@ def metric_lines(metrics: Mapping[str, Any]) -> list[str]:
             lines.append(f"{name:{width}} {shown(text) if name == 'note' else text}")
             continue
         if name == "confusion":
-            lines.append(shown("rows are true labels, columns are predicted labels:"))
-        parts = list(value.values())
-        alike = all(isinstance(part, dict) and part.keys() == parts[0].keys() for part in parts)
-        if alike and parts and len(parts[0]) <= COLUMNS:
-            lines += _table_lines([[name, *parts[0]], *([f"  {key}", *part.values()] for key, part in value.items())])
+            lines.append(f"{shown(CONFUSION)}:")
+        if columns := _columns(value):
+            lines += _table_lines([[name, *columns], *([f"  {key}", *part.values()] for key, part in value.items())])
         else:
-            present = {key: part for key, part in value.items() if isinstance(part, float) or part != 0}
-            lines += [name, *(f"  {line}" for line in metric_lines(present))]
+            lines += [name, *(f"  {line}" for line in metric_lines(_without_zeros(value)))]
     return lines
 
 

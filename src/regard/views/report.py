@@ -115,7 +115,7 @@ class Table(Part):
     @cached_property
     def numeric(self) -> list[bool]:
         """For each column, whether all its cells are numbers, or texts made of numbers: "0.5 ± 0.1", "< 0.001"."""
-        number = re.compile(r"[-+−–±×*<=≤ .,:%()\d]*(?:e[-+]?\d+)?")
+        number = re.compile(r"[-+−–±×*<=≤∞ .,:%()\d]*(?:e[-+]?\d+)?")
         columns = zip(*self.cells, strict=True) if self.cells else [()] * len(self.columns)
         return [bool(cells) and all(number.fullmatch(cell.text) for cell in cells) for cells in columns]
 
@@ -357,9 +357,9 @@ class Section:
         return re.sub(r"\W+", "-", self.heading.lower()).strip("-")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
-    """A title, what it is about, what follows from it, and the sections."""
+    """A title, what it is about, what follows from it, and the sections. It displays itself in Python and Jupyter."""
 
     title: str
     sections: Sequence[Section]
@@ -379,6 +379,16 @@ class Report:
         """Those that a picture shows."""
         shown = [section for section in self.sections if section.in_picture]
         return [part for section in shown for part in section.parts if isinstance(part, Figure)]
+
+    def __repr__(self) -> str:
+        from regard.views.terminal import as_text  # which imports this module
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from regard.views.files import framed  # which imports this module
+
+        return framed(self)
 
 
 OURS: dict[type, tuple[str, ...]] = {
@@ -423,11 +433,17 @@ def _korean(value: Any) -> Any:
 
 
 class Result(Protocol):
-    """What a verb returns: all its numbers, and a report for people."""
+    """What a verb returns: all its numbers, and a report for people, which Python and Jupyter display."""
 
     def to_json(self) -> dict[str, Any]: ...
 
     def report(self) -> Report: ...
+
+    def __repr__(self) -> str:
+        return repr(self.report())
+
+    def _repr_html_(self) -> str:
+        return self.report()._repr_html_()
 
 
 def json_parts(value: object) -> Iterator[str]:

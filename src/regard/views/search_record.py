@@ -13,7 +13,7 @@ from regard.search.config import SearchConfig
 from regard.search.hypotheses import score
 from regard.tasks.task import encode_target, readable
 from regard.views.labels import label
-from regard.views.report import Branch, Cell, Report, Section, Table, Tone, Tree, Value, muted
+from regard.views.report import Branch, Cell, Report, Result, Section, Table, Tone, Tree, Value, muted
 from regard.views.search_errors import Outcome, ReferenceWatch
 
 HINT = (
@@ -37,8 +37,8 @@ class Reference:
         return vars(self) | {"outcome": asdict(self.outcome)}
 
 
-@dataclass(frozen=True)
-class SearchRecord:
+@dataclass(frozen=True, repr=False)
+class SearchRecord(Result):
     """What `predict --record` writes."""
 
     run: str

@@ -19,7 +19,7 @@ from regard.layers.embeddings import sinusoidal_positions
 from regard.objectives.cross_entropy import smoothed_loss
 from regard.recipes.recipe import TrainingConfig
 from regard.training.optimiser import schedule_factor
-from regard.views.report import Bars, Curves, HeatMap, HeatMaps, Part, Report, Section, Series, Table, muted
+from regard.views.report import Bars, Curves, HeatMap, HeatMaps, Part, Report, Result, Section, Series, Table, muted
 
 TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0)
 WIDTHS = (4, 16, 64, 256, 1024)
@@ -29,8 +29,8 @@ DRAWS, KEYS = 2000, 10
 """Random queries, and the keys that each is compared with."""
 
 
-@dataclass(frozen=True)
-class Shown:
+@dataclass(frozen=True, repr=False)
+class Shown(Result):
     """A picture: its figures and tables, what to look at, and the numbers."""
 
     title: str

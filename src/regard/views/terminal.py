@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -54,6 +55,16 @@ def show(report: Report, console: Console | None = None) -> None:
             _show(part, console)
     for sentence in report.conclusions:
         _print(console, f"  {sentence}")
+
+
+def as_text(report: Report, width: int = 100) -> str:
+    """What `show` prints on a terminal of this width, without colours."""
+    stream = io.StringIO()
+    show(
+        report,
+        Console(file=stream, width=width, color_system=None, force_jupyter=False, highlight=False, soft_wrap=True),
+    )
+    return stream.getvalue().rstrip("\n")
 
 
 def _print(console: Console, text: str, style: str = "") -> None:

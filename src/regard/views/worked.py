@@ -25,7 +25,7 @@ from regard.models.headed import LayerMix
 from regard.models.memory_network import MemoryNetwork
 from regard.views.labels import label
 from regard.views.recording import NAMES, Attention, Step, module_calls
-from regard.views.report import Cell, Part, Report, Section, Table, Text
+from regard.views.report import Cell, Part, Report, Result, Section, Table, Text
 
 Forward = Callable[[], Tensor]
 """Runs the model."""
@@ -49,8 +49,8 @@ MOST_KEYS = 16
 """Keys that are printed: those with the largest weights, in their order."""
 
 
-@dataclass(frozen=True)
-class Worked:
+@dataclass(frozen=True, repr=False)
+class Worked(Result):
     """An attention at one query: query, keys -> scores -> weights -> context -> what the model does with it.
 
     Vectors are listed under their equations or names.

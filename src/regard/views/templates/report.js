@@ -266,6 +266,11 @@ function choosers(part, changed) {
     select.onchange = () => { offer(depth + 1, selects.map(one => one.value)); changed(); };
   });
   offer(0, part.maps[part.first].choice);
+  if (selects.length === 1 && part.maps.length > 2) bar.append(...[[-1, "‹"], [1, "›"]].map(([by, text]) => {
+    const button = make("button", { type: "button", "aria-label": `${part.choosers[0]} ${by > 0 ? "+" : "−"}1` }, text), [select] = selects;
+    button.onclick = () => { select.selectedIndex = Math.max(0, Math.min(select.length - 1, select.selectedIndex + by)); changed(); };
+    return button;
+  }));
   return { bar, chosen: () => matching(selects.length)[0] };
 }
 function drawHeatMaps(element, part) {

@@ -2,24 +2,27 @@
 /* global rgb */
 
 import { keep } from "../address.js";
-import { post, runPath } from "../api.js";
+import { get, post, runPath } from "../api.js";
 import { choice, empty, h, labelled, problem, select } from "../dom.js";
 import { factors, softmax, weightedSum } from "../equations.js";
 import { explainedInput, untilLeft } from "../parts.js";
+import { reportOf } from "../reports.js";
 import { t } from "../text.js";
 
 const STAGES = ["query", "keys", "scores", "softmax", "context", "after"];
 const CHOSEN = ["view", "layer", "head", "step"];
+const PICTURES = ["positions", "masks", "softmax", "dot-products", "label-smoothing", "schedules"];
 
 export async function render(root, params) {
   const chosen = await explainedInput(root, params), signal = untilLeft();
-  if (!chosen) return;
+  if (!chosen) return pictures(root, params.picture, signal);
   const { run, fields, target, form } = chosen;
   const state = Object.fromEntries(CHOSEN.map(name => [name, params[name]]));
   let stage = Math.min(STAGES.length, Number(params.stage) || STAGES.length), changes = parseChanges(params.changes);
   const place = h("div", { class: "results" });
   const anew = () => { CHOSEN.forEach(name => { state[name] = undefined; }); changes = new Map(); show(); };
   root.append(form(t("work_out"), anew), place);
+  pictures(root, params.picture, signal);
 
   const ask = scores => post(runPath(run.name, "steps"), { input: fields.value(), target: target.value || null, view: state.view || null,
     layer: state.layer ? Number(state.layer) : "mean", head: state.head ? Number(state.head) : "mean", step: state.step ? Number(state.step) : null, scores }, signal);
@@ -138,6 +141,20 @@ export async function render(root, params) {
       worked.queries.length > 1 && named("step", labelled(t("looking"), select(worked.queries.map((text, n) => [String(n + 1), `${n + 1} ${shownToken(text)}`]), String(worked.step), step => fresh({ step })))));
   }
   await show();
+}
+
+// What `regard show` draws: equations that need no run.
+function pictures(root, first = "", signal) {
+  const place = h("div", { class: "results" });
+  async function open(name) {
+    keep({ picture: name });
+    try {
+      place.replaceChildren(...(name ? reportOf(await get(`/show/${encodeURIComponent(name)}`, signal)) : []));
+    } catch (error) { if (error.name !== "AbortError") place.replaceChildren(problem(error)); }
+  }
+  const offered = [["", t("picture_none")], ...PICTURES.map(name => [name, t(`picture_${name.replace("-", "_")}`)])];
+  root.append(h("section", {}, h("h2", {}, t("pictures")), h("div", { class: "controls" }, labelled(t("picture"), select(offered, first, open))), place));
+  if (first) open(first);
 }
 
 // What is done with the context, and what the model then predicts: as it is, and with the changes.

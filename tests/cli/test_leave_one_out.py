@@ -1,18 +1,16 @@
 """`explain` by leaving words out: what a label, number, choice, tag or answer loses without each word."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 
 import regard as api
-from command_line import fail, succeed, write
+from command_line import fail, succeed
+from raw_cases import Runs, Tree
 from regard.runs import Run
 from regard.tasks.task import Inputs
 from regard.text.normalise import word_spans
@@ -20,40 +18,7 @@ from regard.views.leave_one_out import MOST_WORDS, Occlusion, without
 from regard.views.report import Bars, Table
 from texts import TEXTS
 
-Tree = dict[str, Any]
-TRAINING: Tree = {"steps": 8, "batch_tokens": 256, "validate_every": 8, "device": "cpu", "learning_rate": 0.02}
-BILSTM: Tree = {"kind": "bilstm", "preset": "tiny", "embedding": 8, "hidden": 8}
-MODELS: dict[str, Tree] = {
-    "bilstm": BILSTM,
-    "elmo": {"kind": "elmo", "width": 8, "hidden": 8, "filters": 64, "layers": 1},
-    "bert": {"kind": "bert", "width": 16, "heads": 2, "feed_forward": 16, "layers": 1},
-}
-PAIRS = "first\tsecond\tlabel\n" + "".join(
-    f"{a} cat\t{b} dog\t{n % 3}.5\n" for n, (a, b) in enumerate(["ab", "bc"] * 3)
-)
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("occlusion")
-    pairs = str(write(folder / "pairs.tsv", PAIRS))
-    right = PAIRS.replace("label", "right").replace(".5", "").replace("\t2\n", "\t1\n")
-    choices = str(write(folder / "choices.tsv", right))
-    number = {"file": pairs, "first": "first", "second": "second", "label": "label"}
-    choice = {"file": choices, "text": "first", "choices": ["second", "first"], "label": "right"}
-    tasks: dict[str, tuple[str, Tree, Tree]] = {
-        "pairs": ("regression", {"train": number, "validation": number}, BILSTM),
-        "choices": ("multiple_choice", {"train": choice, "validation": {"split": 0.4}}, BILSTM),
-        "tags": ("tagging", {"train": {"corpus": "names-en", "size": 60}, "words": "whitespace"}, BILSTM),
-        "answers": ("question_answering", {"train": {"corpus": "portraits-en", "size": 60}}, BILSTM),
-    }
-    for name, model in MODELS.items():
-        tasks[name] = "classification", {"train": {"corpus": "reviews-en", "size": 80}}, model
-    for name, (task, data, model) in tasks.items():
-        data = {"max_length": 64, "deduplicate": False, **data}
-        tree = {"task": task, "data": data, "tokenizer": {"kind": "word"}, "model": model, "training": TRAINING}
-        api.train(tree, out=folder / name, quiet=True)
-    return {name: folder / name for name in tasks}
+MODELS = [f"{kind}-classifier" for kind in ("bilstm", "elmo", "bert")]
 
 
 def occluded(run: Path, text: str) -> Occlusion:
@@ -85,20 +50,20 @@ CHOICES = ["cat\tb dog\tc dog", "a\tb dog\tc dog", "a cat\tdog\tc dog", "a cat\t
     ("name", "text", "words", "shorter"),
     [
         *((name, "The plot was  superb, again.", "The plot was superb , again .", PLOT) for name in MODELS),
-        ("pairs", "a big cat\tdog", "a big cat", PET),
+        ("regression", "a big cat\tdog", "a big cat", PET),
         ("choices", "a cat\tb dog\tc dog", "a cat b dog c dog", CHOICES),
     ],
 )
 def test_an_answer_without_each_word_is_what_predict_says_of_the_shorter_text(
-    runs: dict[str, Path], name: str, text: str, words: str, shorter: list[str]
+    runs: Runs, name: str, text: str, words: str, shorter: list[str]
 ) -> None:
     found = occluded(runs[name], text)
     given = [tuple(one.split("\t")) for one in (text, *shorter)]
     whole, *others = [one.to_json() for one in api.predict(runs[name], given)]
-    answer = "the number" if name == "pairs" else f"P({whole['output']})"
+    answer = "the number" if name == "regression" else f"P({whole['output']})"
 
     def value(prediction: Tree) -> float:
-        return float(prediction["output"] if name == "pairs" else prediction["probabilities"][whole["output"]])
+        return float(prediction["output"] if name == "regression" else prediction["probabilities"][whole["output"]])
 
     assert (found.answers, found.words) == ((answer,), tuple(words.split()))
     assert found.values == pytest.approx((value(whole),), abs=1e-6)
@@ -106,9 +71,9 @@ def test_an_answer_without_each_word_is_what_predict_says_of_the_shorter_text(
     assert np.abs(found.falls_WA).max() > 0
 
 
-def test_tags_without_each_other_word(runs: dict[str, Path]) -> None:
-    words, run = ["Anna", "moved", "to", "Oslo"], Run.open(runs["tags"])
-    found, model, task = occluded(runs["tags"], " ".join(words)), run.load_model(), run.task
+def test_tags_without_each_other_word(runs: Runs) -> None:
+    words, run = ["Anna", "moved", "to", "Oslo"], Run.open(runs["tagging"])
+    found, model, task = occluded(runs["tagging"], " ".join(words)), run.load_model(), run.task
     [whole] = task.tag_words(model, task.encode_words([words]))
     tags = whole.argmax(-1)
     assert found.answers == tuple(f"{word}/{task.labels[tag]}" for word, tag in zip(words, tags, strict=True))
@@ -123,9 +88,9 @@ CONTEXT = "Ben lives in New York. Anna Kim is a baker."
 
 
 @pytest.mark.parametrize("threshold", [1000.0, -1000.0])
-def test_an_answer_to_a_question_without_each_word(runs: dict[str, Path], threshold: float) -> None:
+def test_an_answer_to_a_question_without_each_word(runs: Runs, threshold: float) -> None:
     """The answer moves with what is left out before it; its own words stay. A threshold makes the model silent."""
-    run = Run.open(runs["answers"])
+    run = Run.open(runs["questions"])
     evaluation = run.recipe.evaluation.model_copy(update={"threshold": threshold})
     run = run.under(run.recipe.model_copy(update={"evaluation": evaluation}))
     text = f"Where does Ben live?\t{CONTEXT}"
@@ -150,16 +115,17 @@ def test_an_answer_to_a_question_without_each_word(runs: dict[str, Path], thresh
         assert found.values[0] - found.falls_WA[row, 0] == pytest.approx(math.exp(score), abs=1e-6)
 
 
-@pytest.mark.parametrize(("name", "text"), [("bilstm", "The plot was superb."), ("tags", "Anna moved to Oslo")])
-def test_every_format(runs: dict[str, Path], tmp_path: Path, name: str, text: str) -> None:
+@pytest.mark.parametrize("name", ["bilstm-classifier", "tagging"])
+def test_every_format(runs: Runs, tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")
+    text = "Anna moved to Oslo" if name == "tagging" else "The plot was superb."
     shown = succeed("explain", runs[name], text, "--json").json["occlusion"]
     assert np.array(shown["falls"]).shape == (len(shown["words"]), len(shown["answers"]))
     lines = succeed("explain", runs[name], text).out.splitlines()
-    first = shown["answers"] if name == "tags" else shown["words"]
+    first = shown["answers"] if name == "tagging" else shown["words"]
     numbered = [line.split()[0] for line in lines[1:] if re.search(r"-?\d\.\d{3}", line)]
     assert [one for one in numbered if one not in ("positive", "negative")] == first
-    assert {"positive", "negative"} & {*numbered} == (set() if name == "tags" else {"positive", "negative"})
+    assert {"positive", "negative"} & {*numbered} == (set() if name == "tagging" else {"positive", "negative"})
     for suffix in (".svg", ".html"):
         succeed("explain", runs[name], text, "--out", tmp_path / f"a{suffix}")
         assert shown["words"][0] in (tmp_path / f"a{suffix}").read_text(encoding="utf-8")
@@ -184,21 +150,21 @@ def test_tags_are_listed_with_the_words_that_they_depend_on_most() -> None:
     assert table.rows == [["Kim/PER", "0.900", "lives +0.300"], ["lives/O", "0.800", "here +0.400  Kim +0.200"]]
 
 
-def test_it_is_a_view_of_models_with_attention_and_of_elmo(runs: dict[str, Path]) -> None:
-    text = "The plot was superb."
+def test_it_is_a_view_of_models_with_attention_and_of_elmo(runs: Runs) -> None:
+    text, bert = "The plot was superb.", runs["bert-classifier"]
     for options in ({}, {"view": "occlusion"}):
-        first, second = api.explain(runs["bert"], text, **options).report().sections
+        first, second = api.explain(bert, text, **options).report().sections
         bars, table = first.parts
         assert isinstance(bars, Bars)
         assert isinstance(table, Table)
         assert (table.columns, {row[0] for row in table.rows}) == (["label", "probability"], {"positive", "negative"})
         assert second.heading == "Attention"
-    assert "occlusion" not in succeed("explain", runs["bert"], text, "--view", "encoder", "--json").json
-    assert "occlusion" not in succeed("explain", runs["bert"], "superb", "--json").json, "there is only one word"
-    shown = succeed("explain", runs["bert"], text, "--head", "1").out
-    assert shown == succeed("explain", runs["bert"], text, "--head", "1", "--view", "encoder").out
-    assert "gamma" in succeed("explain", runs["elmo"], "superb").out
-    assert succeed("explain", runs["elmo"], "so superb", "--view", "occlusion").out.startswith("how much P(")
+    assert "occlusion" not in succeed("explain", bert, text, "--view", "encoder", "--json").json
+    assert "occlusion" not in succeed("explain", bert, "superb", "--json").json, "there is only one word"
+    shown = succeed("explain", bert, text, "--head", "1").out
+    assert shown == succeed("explain", bert, text, "--head", "1", "--view", "encoder").out
+    assert "gamma" in succeed("explain", runs["elmo-classifier"], "superb").out
+    assert succeed("explain", runs["elmo-classifier"], "so superb", "--view", "occlusion").out.startswith("how much P(")
 
 
 @pytest.mark.parametrize(
@@ -210,5 +176,5 @@ def test_it_is_a_view_of_models_with_attention_and_of_elmo(runs: dict[str, Path]
         (["so good", "--head", "1"], "--head: it does not change occlusion (it changes alignment, "),
     ],
 )  # fmt: skip
-def test_what_cannot_be_left_out(runs: dict[str, Path], arguments: list[str], message: str) -> None:
-    assert fail("explain", runs["bilstm"], *arguments)[0].startswith(message)
+def test_what_cannot_be_left_out(runs: Runs, arguments: list[str], message: str) -> None:
+    assert fail("explain", runs["bilstm-classifier"], *arguments)[0].startswith(message)
