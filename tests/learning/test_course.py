@@ -69,6 +69,7 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "the pronoun is right, and attention does not show why": lambda n: (
             n["pronoun_right"] > 0.9 and n["follows"] < 0.7 and n["first_layer_follows"] == 0
         ),
+        "the decoder asks other words than the pronoun": lambda n: n["from_it"] < n["from_nouns"] + n["from_adjective"],
         "most heads cost little": lambda n: n["cheap_heads"] >= 6 and n["dearest"] < n["before"] - 0.05,
     },
     "transformer": {
