@@ -115,7 +115,7 @@ def table(head: Sequence[str], rates: dict[str, list[float]], peaks: dict[str, f
 
 
 def predict(options: argparse.Namespace, folder: Path) -> None:
-    """A Transformer tiny on made-up dates, greedy."""
+    """The recipe `dates` in its smallest size, greedy."""
     train = ["-m", "regard", "train", "dates", *TINY, f"training.steps={options.steps}", "--out", "run"]
     run(train, folder)
     chosen = random.Random(1)
@@ -124,7 +124,7 @@ def predict(options: argparse.Namespace, folder: Path) -> None:
         for _ in range(options.lines)
     )
     (folder / "lines.txt").write_text("".join(f"{day}\n" for day in days))
-    workers = ["1"] if options.device == "cuda" else ["1", str(CORES)]
+    workers = ["1", "4", "8"] if options.device == "cuda" else ["1", str(CORES)]
     rates: dict[str, list[float]] = {f"{count} workers": [] for count in workers}
     peaks: dict[str, float] = {}
     busy = list[float]()

@@ -490,7 +490,7 @@ def test_help_lists_the_verbs_in_the_order_of_the_work() -> None:
     verbs = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     assert verbs == [
         "check", "train", "predict", "translate", "chat", "evaluate", "score", "explain", "diagnose", "compare",
-        "corpora", "show", "course", "serve", "studio", "import", "export", "recipes", "cache",
+        "vectors", "corpora", "show", "course", "serve", "studio", "import", "export", "recipes", "cache",
     ]  # fmt: skip
 
 
@@ -499,7 +499,7 @@ def test_only_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch, terminal: 
     monkeypatch.setenv("TERM", "xterm")
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: terminal)
-    with redirect_stderr(stream), bar("reading", shown=shown) as move:
+    with redirect_stderr(stream), bar("reading", visible=shown) as move:
         done = summed(partial(move, "testing"), 4)
         done(0)
         done(1)

@@ -31,7 +31,8 @@ DOCUMENTS = [*READMES, *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/
 ALL_DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix() for folder in ("", "docs", "benchmarks") for path in (ROOT / folder).glob("*.md")
 )
-PAGES = [name for name in ALL_DOCUMENTS if name not in (*READMES, "ARCHITECTURE.md", "CHANGELOG.md", "docs/README.md")]
+INDEXES = ["docs/README.md", "docs/README.ko.md"]
+PAGES = [name for name in ALL_DOCUMENTS if name not in (*READMES, *INDEXES, "ARCHITECTURE.md", "CHANGELOG.md")]
 """The documents that need a table of contents."""
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "document_recipes"))
 SHELL = ("", "sh", "bash", "shell", "console", "powershell")
@@ -263,12 +264,38 @@ def test_a_page_begins_with_its_table_of_contents(name: str) -> None:
     assert listed == [anchor(heading) for heading in headings(name)]
 
 
-def test_every_page_is_in_the_index() -> None:
-    linked = re.findall(r"\]\(([\w-]+\.md)\)", text_of("docs/README.md"))
-    assert sorted(linked) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "README.md")
+@pytest.mark.parametrize("index", INDEXES)
+def test_every_page_is_in_the_index(index: str) -> None:
+    """In the Korean one, as a Korean page where there is one."""
+    linked, suffix = re.findall(r"\]\(([\w.-]+\.md)\)", text_of(index)), Path(index).stem.removeprefix("README")
+    pages = {path.stem: path.name for path in (ROOT / "docs").glob("*.md") if not path.stem.startswith("README")}
+    wanted = {pages.get(f"{name}{suffix}", file) for name, file in pages.items() if not name.endswith(".ko")}
+    assert {*linked} - {Path(one).name for one in INDEXES} == wanted
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(ROOT.glob("docs/*.ko.md"))])
+def test_a_translation_has_the_sections_tables_and_code_of_the_original(name: str) -> None:
+    korean, english = (text_of(f"docs/{one}") for one in (name, name.replace(".ko.md", ".md")))
+    for line in ("## ", "- ", "|", "```"):
+        assert korean.count(f"\n{line}") == english.count(f"\n{line}"), line
 
 
 def test_the_lock_has_the_hashes_of_the_pinned_versions() -> None:
     pins = {line.lower().replace("_", "-") for line in text_of("constraints.txt").split()}
     locked = re.findall(r"^(\S+==\S+) \\\n    --hash=sha256:[0-9a-f]{64}", text_of("requirements.lock"), re.MULTILINE)
     assert {pin for pin in pins if not pin.startswith("torch==")} == set(locked)
+
+
+def test_the_site_leaves_results_out_of_chapters_that_were_not_run_and_mends_links() -> None:
+    pytest.importorskip("mkdocs")
+    site = runpy.run_path(str(ROOT / "scripts" / "document_site"))
+    for language in ("en", "ko"):
+        for chapter in site["chapters"](language):
+            text = site["without_results"](chapter, language)
+            assert text.startswith(f"# {chapter.title}\n")
+            assert not re.search(r"\{\{|\{%|^!\[|```words|^## .*\n\n## ", text, re.MULTILINE), chapter.name
+    links = "[a](../ARCHITECTURE.md#errors) [b](data.md) [c](../src/x.py) [d](https://x.y) ![e](images/f.png)"
+    assert site["with_links"](links, "docs/data.md", "data.md") == (
+        "[a](architecture.md#errors) [b](data.md) c [d](https://x.y) ![e](images/f.png)"
+    )
+    assert site["with_links"]("[a](docs/data.md)", "ARCHITECTURE.md", "architecture.md") == "[a](data.md)"

@@ -23,9 +23,10 @@ from jinja2 import Environment, StrictUndefined
 from regard import __version__
 from regard.api import Run, train
 from regard.config.load import Tree
-from regard.course import Chapter, default_language, find_chapter
+from regard.course import Chapter, find_chapter
 from regard.data.batches import Tokens
 from regard.errors import RegardError
+from regard.language import default_language
 from regard.recipes.shipped import shipped_text
 from regard.runs.run import read_metrics
 from regard.views.labels import percent
@@ -71,6 +72,15 @@ class Findings:
     parts: Mapping[str, Part | Sequence[Part]]
     numbers: Mapping[str, Number]
 
+    @classmethod
+    def of(cls, *found: Found) -> Findings:
+        """All that the parts of an experiment found."""
+        parts, numbers = dict[str, Part | list[Part]](), dict[str, Number]()
+        for own_parts, own_numbers in found:
+            parts |= own_parts
+            numbers |= own_numbers
+        return cls(parts, numbers)
+
 
 @dataclass(frozen=True)
 class Lab:
@@ -90,7 +100,7 @@ class Lab:
         tree = {**recipe, "training": {**recipe["training"], "seed": self.seed, **training}}
         if self.quick:
             tree["training"] |= {"steps": 3, "warmup": 1, "validate_every": 3, "batch_tokens": 256}
-            tree["data"] = {part: {**corpus, "size": 400 if part == "train" else 20} if "size" in corpus else corpus
+            tree["data"] = {part: {**corpus, "size": 400 if part == "train" else 20} if isinstance(corpus, dict) and "size" in corpus else corpus
                             for part, corpus in tree["data"].items()}  # fmt: skip
         key = hashlib.blake2b(json.dumps([__version__, tree], sort_keys=True).encode(), digest_size=4)
         folder = self.runs / f"{name}-{self.seed}-{key.hexdigest()}"

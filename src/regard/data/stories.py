@@ -320,8 +320,9 @@ def typed_questions(lines: Iterable[tuple[str, str]]) -> Iterator[Question | Fil
     """The questions among lines, each given with its place; and the stories and questions that cannot be answered.
 
     Sentences are remembered; what ends in `?` is asked about all that was told so far. An empty line, or one that is
-    numbered 1 as in the files of bAbI, begins a new story. A question may be followed by a tab and its answer, and by
-    another tab and the numbers of its supporting facts. A line may also be a JSON object with story and question.
+    numbered 1 as in the files of bAbI, begins a new story, as does a text of several lines. A question may be followed
+    by a tab and its answer, and by another tab and the numbers of its supporting facts. A line may also be a JSON
+    object with story and question.
     """
     story, keys = _Story(), Stories.model_construct()
     for text, place in lines:
@@ -329,7 +330,7 @@ def typed_questions(lines: Iterable[tuple[str, str]]) -> Iterator[Question | Fil
         number, content = None, text
         if numbered and int(numbered[1]) in (1, story.last + 1 if story.last else 1):  # else it is part of the text
             number, content = int(numbered[1]), numbered[2]
-        if number == 1 or not text.strip() or is_object:
+        if number == 1 or not text.strip() or "\n" in text.strip() or is_object:
             yield from story.unasked()
             story = _Story()
         if is_object:

@@ -81,9 +81,10 @@ class CapturedLoss:
                 captured = self.graphs[shape] = self.capture(batch, factor)
             except torch.OutOfMemoryError:
                 self.full = True
-                self.graphs.clear()
-                torch.cuda.empty_cache()
-                return self.loss(batch, factor)
+        if captured is None:  # not in the clause above: its error still refers to the tensors of the capture
+            self.graphs.clear()
+            torch.cuda.empty_cache()
+            return self.loss(batch, factor)
         graph, inputs, sums_2 = captured
         torch._foreach_copy_(inputs, [*tensors, inputs[-1].new_tensor(factor)])
         graph.replay()

@@ -97,8 +97,10 @@ def step_bytes(recipe: AnyRecipe, batch: AnyBatch, model: nn.Module, accelerator
     if device.type != "cpu":
         gc.collect()
         torch.get_device_module(device).empty_cache()
-    # The moving average of the weights, and the buckets for the exchange of gradients between processes
-    copies = int(recipe.training.ema is not None) + int(accelerator.num_processes > 1)
+    # The moving average of the weights; the buckets for the exchange of gradients between processes; weights and
+    # gradients in half precision
+    half = accelerator.mixed_precision != "no"
+    copies: int = sum((recipe.training.ema is not None, accelerator.num_processes > 1, half))
     return size + 4 * copies * count_parameters(model)
 
 
@@ -121,7 +123,7 @@ def _trial_bytes(recipe: AnyRecipe, batch: AnyBatch, trial: nn.Module, accelerat
         torch.autograd.backward(loss())
         torch.nn.utils.clip_grad_norm_(trial.parameters(), 1.0)
         optimiser.step()
-        optimiser.zero_grad(set_to_none=config.accumulate == 1)  # else gradients stay allocated, as in the loop
+        optimiser.zero_grad(set_to_none=False)  # they stay allocated, as in captured steps
 
     update()
     return _peak_bytes(device, update) - before
