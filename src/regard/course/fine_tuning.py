@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,9 @@ from numpy.typing import NDArray
 from regard.api import Run, explain, load, predict
 from regard.config.load import Tree
 from regard.course.lab import Findings, Found, Lab, Number
-from regard.course.pretraining import MODELS, fine_tune, measured, names, pairs, pretrained
+from regard.course.pretraining import MODELS, fine_tune, measured, names, pretrained
 from regard.data.corpora import as_object, generate
+from regard.text.files import write_file
 from regard.views.report import Bars, Cell, Curves, Part, Series, Table, Value
 
 SENTENCE = "In the end the photography was never tedious, even if the music was dull."
@@ -41,7 +43,7 @@ def _tasks(lab: Lab, bert: Run) -> tuple[dict[str, Part], dict[str, Number], Run
     settings: dict[str, tuple[str, Tree, str, object, str]] = {
         "single text": ("classification", built_in("reviews-en", 2000), "accuracy",
                         _line("reviews-en"), "{file: own.jsonl, text: text, label: label}"),
-        "pair of texts": ("classification", pairs(lab, 1000), "accuracy", pair,
+        "pair of texts": ("classification", _pairs(lab, 3000), "accuracy", pair,
                           "{file: own.jsonl, first: question, second: text, label: answered}"),
         "tags": ("tagging", names(lab, 30), "f1", _line("names-en"), "{file: own.jsonl}"),
         "questions": ("question_answering", built_in("portraits-en", 1000), "f1", _line("portraits-en"),
@@ -56,13 +58,28 @@ def _tasks(lab: Lab, bert: Run) -> tuple[dict[str, Part], dict[str, Number], Run
         scratch = fine_tune(lab, f"{name.split()[0]}-scratch", data, {"model": MODELS["bert"]}, task, steps=300)
         found = [measured(run, metric) for run in (scratch, runs[name])]
         numbers |= dict(zip((f"{name.split()[0]}_scratch", f"{name.split()[0]}_tuned"), found, strict=True))
-        rows.append([name, task, data["train"].get("size", 1000), metric, *(Cell(value, ".3f") for value in found)])
+        rows.append([name, task, data["train"].get("size", 3000), metric, *(Cell(value, ".3f") for value in found)])
         files.append([name, corpus, json.dumps(line)])
     columns = ["task", "recipe's task", "labels", "measured by", "from scratch", "fine-tuned"]
     parts: dict[str, Part] = {
         "tasks": Table(columns, rows), "files": Table(["task", "data.train", "a line of own.jsonl"], files),
     }  # fmt: skip
     return parts, numbers, runs["single text"]
+
+
+def _pairs(lab: Lab, size: int) -> Tree:
+    """Questions and texts, and whether the text has the answer, as files like a reader's own."""
+    files = {}
+    for part, count in (("train", size), ("validation", 60), ("test", 500)):
+        file = lab.runs / f"pairs-{part}-{count}.tsv"
+        rows = [
+            f"{question}\t{text}\t{'yes' if answer else 'no'}"
+            for text, question, answer in generate("portraits-en", count, 1, cast(Any, part))
+        ]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(file, "\n".join(["question\ttext\tanswered", *rows]) + "\n")
+        files[part] = {"file": str(file.resolve()), "first": "question", "second": "text", "label": "answered"}
+    return files
 
 
 def _line(name: str) -> object:
@@ -94,12 +111,12 @@ def _explained(lab: Lab, run: Run) -> Found:
 
 
 def _weights(run: Run, text: str) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
-    """The words, the attention of [CLS] to them (mean of layers and heads), and the falls."""
+    """The words, the attention of [CLS] to them (mean of layers and heads), and the falls; a word is a token here."""
     explanation = explain(run, text, view="occlusion")
     assert explanation.occlusion is not None
     falls = np.asarray(explanation.occlusion.falls_WA, dtype=float)[:, 0]
     words = list(explanation.occlusion.words)
-    shares = np.mean([one.between_words().weights.mean(0)[0] for one in explanation.of_kind("encoder")], axis=0)
+    shares = np.mean([one.weights.mean(0)[0] for one in explanation.of_kind("encoder")], axis=0)
     return words, np.asarray(shares[1 : 1 + len(words)], dtype=float), falls
 
 
