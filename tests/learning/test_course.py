@@ -87,6 +87,16 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "a captioner looks at what it names": lambda n: n["own_thing"] > 2 * n["other_thing"],
         "regions help": lambda n: n["attention_captions"] > n["plain_captions"] + 0.05,
     },
+    "words": {
+        "static vectors have one meaning": lambda n: max(n["ko_word2vec_before"], n["en_word2vec_before"]) < 0.65,
+        "BERT tells meanings apart": lambda n: min(n["ko_bert_before"], n["ko_bert_after"], n["en_bert_after"]) > 0.85,
+        "and 배 from 배": lambda n: n["ko_same"] > n["ko_other"] + 0.03,
+        "GPT knows what came before": lambda n: min(n["ko_gpt_before"], n["en_gpt_before"]) > 0.85,
+        "but not what comes after": lambda n: max(n["ko_gpt_after"], n["en_gpt_after"]) < 0.65,
+        "ELMo reads both sides": lambda n: min(n["ko_elmo_after"], n["en_elmo_after"]) > 0.75,
+        "neighbours follow the sentence": lambda n: n["ko_bert_nearest"] > n["ko_word2vec_nearest"] + 0.2,
+        "a task that needs context mixes layers": lambda n: n["meaning_static"] < n["kind_static"],
+    },
 }
 
 

@@ -1,0 +1,233 @@
+"""Chapter 7: a word with two meanings, in static and in contextual vectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import islice
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from regard.api import Run, explain, features, load, vectors
+from regard.config.load import Tree
+from regard.course.lab import Findings, Found, Lab, Number, flat
+from regard.data.corpora import Meant, Part, meanings
+from regard.views.report import Cell, Curves, Numbers, Series, Table, Value
+
+BLOCKS: Tree = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0}
+MODELS: dict[str, tuple[Tree, int, float]] = {
+    "word2vec": ({"kind": "word2vec", "width": 64}, 200, 1e-2),
+    "elmo": ({"kind": "elmo", "words": "tokens", "width": 32, "hidden": 64, "dropout": 0.0}, 300, 5e-3),
+    "gpt": ({"kind": "gpt", **BLOCKS}, 200, 2e-3),
+    "bert": ({"kind": "bert", **BLOCKS, "next_sentence": False}, 800, 2e-3),
+}
+"""Model, steps and learning rate."""
+LANGUAGES = ("ko", "en")
+SENTENCES = {
+    "배": ["민수는 어제 선착장에서 배를 봤어요.", "민수는 어제 배를 놓쳤어요.", "민수는 어제 배를 깎았어요.",
+          "민수는 어제 배를 주물렀어요."],
+    "bank": ["Anna saw the private bank today.", "Anna said the bank paid today.", "Anna said the bank flooded today."],
+}  # fmt: skip
+NEAREST = 3
+
+
+def _run(lab: Lab, language: str, name: str) -> Run:
+    model, steps, rate = MODELS[name]
+    corpus = f"meanings-{language}"
+    recipe: Tree = {
+        "task": "masked_language_modeling" if name == "bert" else "language_modeling",
+        "data": {"train": {"corpus": corpus, "size": 8000}, "validation": {"corpus": corpus, "size": 200}},
+        "tokenizer": {"kind": "word"},
+        "model": model,
+        "training": {
+            "steps": steps, "learning_rate": rate, "warmup": 30, "schedule": "linear", "batch_tokens": 2048,
+            "validate_every": steps, "decode": 0,
+        },
+    }  # fmt: skip
+    return lab.train(corpus + f"-{name}", recipe)
+
+
+def _marked(language: str, part: Part, kind: str, count: int) -> list[Meant]:
+    """Sentences of one kind; those of the test were not seen in training."""
+    every = meanings(f"meanings-{language}", Random(f"{part} {kind}"), part)
+    return list(islice((mark for mark in every if mark.kind == kind), count))
+
+
+def _word(mark: Meant) -> str:
+    return mark.text.split(" ")[mark.position].strip(".")
+
+
+def _at(run: Run, marks: Sequence[Meant], layer: int) -> Numbers:
+    """The vector of the marked word of each sentence."""
+    found, rows = features(run, [mark.text for mark in marks], layer=layer), []
+    for number, mark in enumerate(marks):
+        places = range(found.offsets[number], found.offsets[number + 1])
+        rows.append([place for place in places if found.tokens[place].startswith("▁")][mark.position])
+    return found.vectors[rows]
+
+
+def _probe(known: Numbers, labels: Sequence[str], asked: Numbers) -> list[str]:
+    """What a linear classifier, fitted by least squares with a penalty, says of each vector."""
+    classes, mean, deviation = sorted({*labels}), known.mean(0), known.std(0) + 1e-3
+    x, y = (np.c_[(part - mean) / deviation, np.ones(len(part))] for part in (known, asked))
+    targets = np.eye(len(classes))[[classes.index(label) for label in labels]]
+    weights = np.linalg.solve(x.T @ x + 10 * np.eye(x.shape[1]), x.T @ targets)
+    return [classes[best] for best in (y @ weights).argmax(1)]
+
+
+def _probed(run: Run, language: str, layer: int, lab: Lab) -> dict[str, float]:
+    """How often a probe finds the meaning of a homonym, and how often that of the nearest word with one meaning is it.
+
+    Each homonym has a probe of its own. `before` and `after`: where the word stands that tells the meaning.
+    """
+    known, asked = (
+        _marked(language, "train", "homonym", lab.few(1500, 60)),
+        _marked(language, "test", "homonym", lab.few(500, 60)),
+    )
+    nouns = _marked(language, "train", "noun", lab.few(500))
+    at_known, at_asked, at_nouns = (_at(run, marks, layer) for marks in (known, asked, nouns))
+    cosine = _unit(at_asked) @ _unit(at_nouns).T
+    right: dict[str, list[bool]] = {"before": [], "after": [], "nearest": []}
+    for word in sorted({_word(mark) for mark in asked}):
+        of_known, of_asked = ([n for n, mark in enumerate(part) if _word(mark) == word] for part in (known, asked))
+        said = _probe(at_known[of_known], [known[n].meaning for n in of_known], at_asked[of_asked])
+        for n, meaning in zip(of_asked, said, strict=True):
+            mark = asked[n]
+            right["before" if mark.decided_by < mark.position else "after"].append(meaning == mark.meaning)
+            right["nearest"].append(nouns[int(cosine[n].argmax())].meaning == mark.meaning)
+    return {name: float(np.mean(values)) for name, values in right.items()}
+
+
+def _unit(rows: Numbers) -> Numbers:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+def _meanings(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
+    """A probe of each layer of each model."""
+    rows, numbers, lines = list[list[Value]](), dict[str, Number](), list[Series]()
+    for name, run in runs.items():
+        depth = run.load_model().depth
+        by_layer = [_probed(run, language, layer, lab) for layer in range(depth + 1)]
+        rows += [
+            [name, layer, *(Cell(value, ".2f") for value in found.values())] for layer, found in enumerate(by_layer)
+        ]
+        lines += [
+            Series(f"{name}, {side}", [*range(depth + 1)], [found[side] for found in by_layer])
+            for side in ("before", "after")
+            if depth
+        ]
+        numbers |= {f"{language}_{name}_{key}": value for key, value in by_layer[-1].items()}
+    table = Table(["model", "layer", "told before", "told after", "nearest word"], rows)
+    curves = Curves(lines, "layer", "share of right meanings", x_ticks=[(n, str(n)) for n in range(3)])
+    return {f"{language}_probe": table, f"{language}_curves": curves}, numbers
+
+
+def _cosines(lab: Lab, runs: dict[str, dict[str, Run]]) -> Found:
+    """One word in a few sentences: `regard vectors`; and over many, the cosines of equal and of other meanings."""
+    shown = {"ko": vectors(runs["ko"]["bert"], SENTENCES["배"], word="배"),
+             "en": vectors(runs["en"]["bert"], SENTENCES["bank"], word="bank")}  # fmt: skip
+    numbers: dict[str, Number] = {}
+    for language, word in (("ko", "배를"), ("en", "bank")):
+        marks = [mark for mark in _marked(language, "test", "homonym", lab.few(400, 60)) if _word(mark) == word]
+        unit = _unit(_at(runs[language]["bert"], marks, -1))
+        same = np.array([[one.meaning == other.meaning for other in marks] for one in marks])
+        cosine, pairs = unit @ unit.T, ~np.eye(len(marks), dtype=bool)
+        numbers |= {
+            f"{language}_same": float(cosine[same & pairs].mean()),
+            f"{language}_other": float(cosine[~same].mean()),
+        }
+    return {f"{language}_cosines": flat(found.report())[1:3] for language, found in shown.items()}, numbers
+
+
+def _neighbours(lab: Lab, runs: dict[str, dict[str, Run]]) -> Found:
+    """The nearest words with one meaning: by word2vec, and by BERT in each sentence."""
+    rows: list[list[Value]] = []
+    for language, (word, texts) in zip(LANGUAGES, SENTENCES.items(), strict=True):
+        nouns = _marked(language, "train", "noun", lab.few(500))
+        for text in texts:
+            place = next(n for n, own in enumerate(text.split(" ")) if own.startswith(word))
+            mark, near = Meant(text, "homonym", place, 0, ""), list[Value]()
+            for name in ("word2vec", "bert"):
+                run = runs[language][name]
+                order = np.argsort(-(_unit(_at(run, [mark], -1)) @ _unit(_at(run, nouns, -1)).T)[0])
+                near.append(", ".join([*dict.fromkeys(_word(nouns[n]) for n in order)][:NEAREST]))
+            rows.append([text, *near])
+    return {"neighbours": Table(["sentence", "nearest by word2vec", "nearest by BERT"], rows)}, {}
+
+
+def _mix(lab: Lab, elmo: Run) -> Found:
+    """ELMo's weights of its layers, learned by two tasks on the frozen model: what a word means, and what it is."""
+    rows, numbers = list[list[Value]](), dict[str, Number]()
+    for task in ("meaning", "kind"):
+        file = lab.runs / f"{task}.jsonl"
+        with file.open("w", encoding="utf-8") as stream:
+            for mark in _marked("ko", "train", "homonym", 1500):
+                words = mark.text.strip(".").split(" ")
+                tags = (
+                    {mark.position: mark.meaning}
+                    if task == "meaning"
+                    else {mark.position: "noun", mark.decided_by: "tells"}
+                )
+                row = {"tokens": words, "tags": [tags.get(place, "none") for place in range(len(words))]}
+                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+        recipe: Tree = {
+            "task": "tagging",
+            "data": {"train": {"file": str(file.resolve()), "scheme": "plain"}, "validation": {"split": 0.1}},
+            "tokenizer": {"file": str((elmo.folder / "tokenizer.json").resolve())},
+            "head": {"features": "mix", "freeze": "all", "bilstm": None},
+            "training": {
+                "init": str(elmo.folder.resolve()),
+                "steps": 200,
+                "learning_rate": 3e-2,
+                "validate_every": 200,
+            },
+        }
+        model: Any = lab.train(f"elmo-{task}", recipe).load_model()
+        weights = model.mix.weights_N.tolist()
+        rows.append([task, *(Cell(weight, ".2f") for weight in weights)])
+        numbers[f"{task}_static"] = weights[0]
+    return {"mix": Table(["task", "words alone", "layer 1", "layer 2"], rows)}, numbers
+
+
+def _pronouns(lab: Lab, language: str, bert: Run) -> Found:
+    """Of the two nouns before a pronoun, which one it stands for: by attention, and by a probe of its vector."""
+    known, marks = (
+        _marked(language, "train", "pronoun", lab.few(600, 40)),
+        _marked(language, "test", "pronoun", lab.few(200, 40)),
+    )
+    places, run, followed = sorted({mark.decided_by for mark in marks}), load(bert), list[list[float]]()
+    for mark in marks:
+        own, other = mark.decided_by, sum(places) - mark.decided_by
+        read = [attention.between_words().weights for attention in explain(run, mark.text).attentions.values()]
+        pronoun = mark.position + 1  # after [CLS]
+        followed.append([float(head[pronoun, own + 1] > head[pronoun, other + 1]) for heads in read for head in heads])
+    shares = np.array(followed)
+    best = int(shares[::2].mean(0).argmax())  # chosen on one half, measured on the other
+    said = _probe(_at(bert, known, -1), [str(mark.decided_by) for mark in known], _at(bert, marks, -1))
+    measured = {
+        "always the first noun": float(np.mean([mark.decided_by == places[0] for mark in marks])),
+        "mean of all heads": float(shares.mean()),
+        "best head": float(shares[1::2, best].mean()),
+        "probe of the last layer": float(
+            np.mean([label == str(mark.decided_by) for label, mark in zip(said, marks, strict=True)])
+        ),
+    }
+    table = Table(["by", "share of right nouns"], [[name, Cell(value, ".2f")] for name, value in measured.items()])
+    keys = ("first", "heads", "head", "probe")
+    return {f"{language}_pronouns": table}, {
+        f"{language}_{key}": value for key, value in zip(keys, measured.values(), strict=True)
+    }
+
+
+def experiment(lab: Lab) -> Findings:
+    """Four models a language: what their vectors know of a homonym and of a pronoun, and where they know it from."""
+    runs = {language: {name: _run(lab, language, name) for name in MODELS} for language in LANGUAGES}
+    return Findings.of(
+        *(_meanings(lab, language, runs[language]) for language in LANGUAGES),
+        _cosines(lab, runs),
+        _neighbours(lab, runs),
+        _mix(lab, runs["ko"]["elmo"]),
+        *(_pronouns(lab, language, runs[language]["bert"]) for language in LANGUAGES),
+    )
