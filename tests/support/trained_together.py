@@ -3,11 +3,13 @@
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 from accelerate.state import DistributedType, PartialState
 
+from regard import cli
 from regard.errors import RegardError
 from regard.training.train import train
 
@@ -21,6 +23,11 @@ def main() -> None:
             PartialState(cpu=True)
             PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
         try:
+            if "command" in job:
+                sys.argv = ["regard", *job["command"]]
+                with suppress(SystemExit):
+                    cli.main()
+                continue
             own = job.get("own", {}).get(os.environ["RANK"], [])
             train(job["recipe"], own, out=job["out"], resume=job.get("resume", False), quiet=True)
         except RegardError as error:
