@@ -24,12 +24,15 @@ MODELS: dict[str, tuple[Tree, int, float]] = {
     "bert": ({"kind": "bert", **BLOCKS, "next_sentence": False}, 800, 2e-3),
 }
 """Model, steps and learning rate."""
-LANGUAGES = ("ko", "en")
 SENTENCES = {
-    "배": ["민수는 어제 선착장에서 배를 봤어요.", "민수는 어제 배를 놓쳤어요.", "민수는 어제 배를 깎았어요.",
-          "민수는 어제 배를 주물렀어요."],
-    "bank": ["Anna saw the private bank today.", "Anna said the bank paid today.", "Anna said the bank flooded today."],
+    "ko": ("배", ["민수는 어제 선착장에서 배를 봤어요.", "민수는 어제 배를 놓쳤어요.", "민수는 어제 배를 깎았어요.",
+                 "민수는 어제 배를 주물렀어요."]),
+    "en": ("bank", ["Anna saw the private bank today.", "Anna said the bank paid today.",
+                    "Anna said the bank flooded today."]),
 }  # fmt: skip
+HOMONYMS: dict[Part, int] = {"train": 1500, "test": 500}
+PRONOUNS: dict[Part, int] = {"train": 600, "test": 200}
+"""How many sentences a probe is fitted on, and asked about."""
 NEAREST = 3
 
 
@@ -82,10 +85,7 @@ def _probed(run: Run, language: str, layer: int, lab: Lab) -> dict[str, float]:
 
     Each homonym has a probe of its own. `before` and `after`: where the word stands that tells the meaning.
     """
-    known, asked = (
-        _marked(language, "train", "homonym", lab.few(1500, 60)),
-        _marked(language, "test", "homonym", lab.few(500, 60)),
-    )
+    known, asked = (_marked(language, part, "homonym", lab.few(n, 60)) for part, n in HOMONYMS.items())
     nouns = _marked(language, "train", "noun", lab.few(500))
     at_known, at_asked, at_nouns = (_at(run, marks, layer) for marks in (known, asked, nouns))
     cosine = _unit(at_asked) @ _unit(at_nouns).T
@@ -110,51 +110,38 @@ def _meanings(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     for name, run in runs.items():
         depth = run.load_model().depth
         by_layer = [_probed(run, language, layer, lab) for layer in range(depth + 1)]
-        rows += [
-            [name, layer, *(Cell(value, ".2f") for value in found.values())] for layer, found in enumerate(by_layer)
-        ]
-        lines += [
-            Series(f"{name}, {side}", [*range(depth + 1)], [found[side] for found in by_layer])
-            for side in ("before", "after")
-            if depth
-        ]
+        for layer, found in enumerate(by_layer):
+            rows.append([name, layer, *(Cell(value, ".2f") for value in found.values())])
+        for side in ("before", "after") if depth else ():
+            lines.append(Series(f"{name}, {side}", [*range(depth + 1)], [found[side] for found in by_layer]))
         numbers |= {f"{language}_{name}_{key}": value for key, value in by_layer[-1].items()}
     table = Table(["model", "layer", "told before", "told after", "nearest word"], rows)
     curves = Curves(lines, "layer", "share of right meanings", x_ticks=[(n, str(n)) for n in range(3)])
     return {f"{language}_probe": table, f"{language}_curves": curves}, numbers
 
 
-def _cosines(lab: Lab, runs: dict[str, dict[str, Run]]) -> Found:
-    """One word in a few sentences: `regard vectors`; and over many, the cosines of equal and of other meanings."""
-    shown = {"ko": vectors(runs["ko"]["bert"], SENTENCES["배"], word="배"),
-             "en": vectors(runs["en"]["bert"], SENTENCES["bank"], word="bank")}  # fmt: skip
-    numbers: dict[str, Number] = {}
-    for language, word in (("ko", "배를"), ("en", "bank")):
-        marks = [mark for mark in _marked(language, "test", "homonym", lab.few(400, 60)) if _word(mark) == word]
-        unit = _unit(_at(runs[language]["bert"], marks, -1))
-        same = np.array([[one.meaning == other.meaning for other in marks] for one in marks])
-        cosine, pairs = unit @ unit.T, ~np.eye(len(marks), dtype=bool)
-        numbers |= {
-            f"{language}_same": float(cosine[same & pairs].mean()),
-            f"{language}_other": float(cosine[~same].mean()),
-        }
-    return {f"{language}_cosines": flat(found.report())[1:3] for language, found in shown.items()}, numbers
-
-
-def _neighbours(lab: Lab, runs: dict[str, dict[str, Run]]) -> Found:
-    """The nearest words with one meaning: by word2vec, and by BERT in each sentence."""
-    rows: list[list[Value]] = []
-    for language, (word, texts) in zip(LANGUAGES, SENTENCES.items(), strict=True):
-        nouns = _marked(language, "train", "noun", lab.few(500))
-        for text in texts:
-            place = next(n for n, own in enumerate(text.split(" ")) if own.startswith(word))
-            mark, near = Meant(text, "homonym", place, 0, ""), list[Value]()
-            for name in ("word2vec", "bert"):
-                run = runs[language][name]
-                order = np.argsort(-(_unit(_at(run, [mark], -1)) @ _unit(_at(run, nouns, -1)).T)[0])
-                near.append(", ".join([*dict.fromkeys(_word(nouns[n]) for n in order)][:NEAREST]))
-            rows.append([text, *near])
-    return {"neighbours": Table(["sentence", "nearest by word2vec", "nearest by BERT"], rows)}, {}
+def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
+    """One word in a few sentences, as `regard vectors` shows it, with the nearest words that have one meaning; and over
+    many sentences, the cosines of equal and of other meanings."""
+    word, texts = SENTENCES[language]
+    shown, nouns = vectors(runs["bert"], texts, word=word), _marked(language, "train", "noun", lab.few(500))
+    places = [next(n for n, own in enumerate(text.split(" ")) if own.startswith(word)) for text in texts]
+    asked = [Meant(text, "homonym", place, 0, "") for text, place in zip(texts, places, strict=True)]
+    near = {}
+    for name in ("word2vec", "bert"):
+        cosine = _unit(_at(runs[name], asked, -1)) @ _unit(_at(runs[name], nouns, -1)).T
+        words = ([*dict.fromkeys(_word(nouns[n]) for n in order)][:NEAREST] for order in np.argsort(-cosine))
+        near[name] = [", ".join(row) for row in words]
+    rows = [*zip(texts, *near.values(), strict=True)]
+    marks = _marked(language, "test", "homonym", lab.few(400, 60))
+    marks = [mark for mark in marks if _word(mark).startswith(word)]
+    unit = _unit(_at(runs["bert"], marks, -1))
+    same = np.array([[one.meaning == other.meaning for other in marks] for one in marks])
+    cosine, pairs = unit @ unit.T, ~np.eye(len(marks), dtype=bool)
+    return {
+        f"{language}_cosines": flat(shown.report())[1:3],
+        f"{language}_neighbours": Table(["sentence", "nearest by word2vec", "nearest by BERT"], rows),
+    }, {f"{language}_same": float(cosine[same & pairs].mean()), f"{language}_other": float(cosine[~same].mean())}
 
 
 def _mix(lab: Lab, elmo: Run) -> Found:
@@ -164,25 +151,19 @@ def _mix(lab: Lab, elmo: Run) -> Found:
         file = lab.runs / f"{task}.jsonl"
         with file.open("w", encoding="utf-8") as stream:
             for mark in _marked("ko", "train", "homonym", 1500):
+                tags = {mark.position: mark.meaning}
+                if task == "kind":
+                    tags = {mark.position: "noun", mark.decided_by: "tells"}
                 words = mark.text.strip(".").split(" ")
-                tags = (
-                    {mark.position: mark.meaning}
-                    if task == "meaning"
-                    else {mark.position: "noun", mark.decided_by: "tells"}
-                )
                 row = {"tokens": words, "tags": [tags.get(place, "none") for place in range(len(words))]}
                 stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+        pretrained = str(elmo.folder.resolve())
         recipe: Tree = {
             "task": "tagging",
             "data": {"train": {"file": str(file.resolve()), "scheme": "plain"}, "validation": {"split": 0.1}},
-            "tokenizer": {"file": str((elmo.folder / "tokenizer.json").resolve())},
+            "tokenizer": {"file": f"{pretrained}/tokenizer.json"},
             "head": {"features": "mix", "freeze": "all", "bilstm": None},
-            "training": {
-                "init": str(elmo.folder.resolve()),
-                "steps": 200,
-                "learning_rate": 3e-2,
-                "validate_every": 200,
-            },
+            "training": {"init": pretrained, "steps": 200, "learning_rate": 3e-2, "validate_every": 200},
         }
         model: Any = lab.train(f"elmo-{task}", recipe).load_model()
         weights = model.mix.weights_N.tolist()
@@ -191,43 +172,31 @@ def _mix(lab: Lab, elmo: Run) -> Found:
     return {"mix": Table(["task", "words alone", "layer 1", "layer 2"], rows)}, numbers
 
 
-def _pronouns(lab: Lab, language: str, bert: Run) -> Found:
-    """Of the two nouns before a pronoun, which one it stands for: by attention, and by a probe of its vector."""
-    known, marks = (
-        _marked(language, "train", "pronoun", lab.few(600, 40)),
-        _marked(language, "test", "pronoun", lab.few(200, 40)),
-    )
-    places, run, followed = sorted({mark.decided_by for mark in marks}), load(bert), list[list[float]]()
+def _pronouns(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
+    """Of the two nouns before a pronoun, which one it stands for: by BERT's attention, and by a probe of its vector."""
+    bert, loaded = runs["bert"], load(runs["bert"])
+    known, marks = (_marked(language, part, "pronoun", lab.few(n, 40)) for part, n in PRONOUNS.items())
+    both, followed = sum({mark.decided_by for mark in marks}), list[list[bool]]()
     for mark in marks:
-        own, other = mark.decided_by, sum(places) - mark.decided_by
-        read = [attention.between_words().weights for attention in explain(run, mark.text).attentions.values()]
-        pronoun = mark.position + 1  # after [CLS]
-        followed.append([float(head[pronoun, own + 1] > head[pronoun, other + 1]) for heads in read for head in heads])
-    shares = np.array(followed)
-    best = int(shares[::2].mean(0).argmax())  # chosen on one half, measured on the other
+        read = [attention.between_words().weights for attention in explain(loaded, mark.text).attentions.values()]
+        own, other = mark.decided_by + 1, both - mark.decided_by + 1  # after [CLS]
+        followed.append([row[own] > row[other] for heads in read for row in heads[:, mark.position + 1]])
+    shares, right = np.array(followed), [str(mark.decided_by) for mark in marks]
     said = _probe(_at(bert, known, -1), [str(mark.decided_by) for mark in known], _at(bert, marks, -1))
+    best = int(shares[::2].mean(0).argmax())  # chosen on one half, measured on the other
     measured = {
-        "always the first noun": float(np.mean([mark.decided_by == places[0] for mark in marks])),
+        "always the first noun": right.count(min(right)) / len(right),
         "mean of all heads": float(shares.mean()),
         "best head": float(shares[1::2, best].mean()),
-        "probe of the last layer": float(
-            np.mean([label == str(mark.decided_by) for label, mark in zip(said, marks, strict=True)])
-        ),
+        "probe of the last layer": float(np.mean([one == other for one, other in zip(said, right, strict=True)])),
     }
     table = Table(["by", "share of right nouns"], [[name, Cell(value, ".2f")] for name, value in measured.items()])
-    keys = ("first", "heads", "head", "probe")
-    return {f"{language}_pronouns": table}, {
-        f"{language}_{key}": value for key, value in zip(keys, measured.values(), strict=True)
-    }
+    keys = (f"{language}_{key}" for key in ("first", "heads", "head", "probe"))
+    return {f"{language}_pronouns": table}, dict(zip(keys, measured.values(), strict=True))
 
 
 def experiment(lab: Lab) -> Findings:
     """Four models a language: what their vectors know of a homonym and of a pronoun, and where they know it from."""
-    runs = {language: {name: _run(lab, language, name) for name in MODELS} for language in LANGUAGES}
-    return Findings.of(
-        *(_meanings(lab, language, runs[language]) for language in LANGUAGES),
-        _cosines(lab, runs),
-        _neighbours(lab, runs),
-        _mix(lab, runs["ko"]["elmo"]),
-        *(_pronouns(lab, language, runs[language]["bert"]) for language in LANGUAGES),
-    )
+    runs = {language: {name: _run(lab, language, name) for name in MODELS} for language in SENTENCES}
+    about = (part(lab, *own) for own in runs.items() for part in (_meanings, _sentences, _pronouns))
+    return Findings.of(*about, _mix(lab, runs["ko"]["elmo"]))
