@@ -95,7 +95,7 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "but not what comes after": lambda n: max(n["ko_gpt_after"], n["en_gpt_after"]) < 0.65,
         "ELMo reads both sides": lambda n: min(n["ko_elmo_after"], n["en_elmo_after"]) > 0.75,
         "neighbours follow the sentence": lambda n: n["ko_bert_nearest"] > n["ko_word2vec_nearest"] + 0.2,
-        "a task that needs context mixes layers": lambda n: n["meaning_static"] < n["kind_static"],
+        "a task that needs context mixes layers": lambda n: n["meaning_static"] < n["word_static"],
     },
 }
 

@@ -25,11 +25,9 @@ MODELS: dict[str, tuple[Tree, int, float]] = {
 }
 """Model, steps and learning rate."""
 SENTENCES = {
-    "ko": ("배", ["민수는 어제 선착장에서 배를 봤어요.", "민수는 어제 배를 놓쳤어요.", "민수는 어제 배를 깎았어요.",
-                 "민수는 어제 배를 주물렀어요."]),
-    "en": ("bank", ["Anna saw the private bank today.", "Anna said the bank paid today.",
-                    "Anna said the bank flooded today."]),
-}  # fmt: skip
+    "ko": ("배", [f"민수는 어제 배를 {verb}." for verb in ("탔어요", "놓쳤어요", "깎았어요", "주물렀어요")]),
+    "en": ("bank", [f"Anna said the bank {verb} today." for verb in ("paid", "hired", "flooded")]),
+}
 HOMONYMS: dict[Part, int] = {"train": 1500, "test": 500}
 PRONOUNS: dict[Part, int] = {"train": 600, "test": 200}
 """How many sentences a probe is fitted on, and asked about."""
@@ -145,17 +143,16 @@ def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
 
 
 def _mix(lab: Lab, elmo: Run) -> Found:
-    """ELMo's weights of its layers, learned by two tasks on the frozen model: what a word means, and what it is."""
+    """ELMo's weights of its layers, learned by two tasks on the frozen model: what a homonym means, and which it is."""
     rows, numbers = list[list[Value]](), dict[str, Number]()
-    for task in ("meaning", "kind"):
+    for task in ("meaning", "word"):
         file = lab.runs / f"{task}.jsonl"
         with file.open("w", encoding="utf-8") as stream:
             for mark in _marked("ko", "train", "homonym", 1500):
-                tags = {mark.position: mark.meaning}
-                if task == "kind":
-                    tags = {mark.position: "noun", mark.decided_by: "tells"}
                 words = mark.text.strip(".").split(" ")
-                row = {"tokens": words, "tags": [tags.get(place, "none") for place in range(len(words))]}
+                tags = ["none"] * len(words)
+                tags[mark.position] = mark.meaning if task == "meaning" else _word(mark)
+                row = {"tokens": words, "tags": tags}
                 stream.write(json.dumps(row, ensure_ascii=False) + "\n")
         pretrained = str(elmo.folder.resolve())
         recipe: Tree = {
@@ -163,12 +160,15 @@ def _mix(lab: Lab, elmo: Run) -> Found:
             "data": {"train": {"file": str(file.resolve()), "scheme": "plain"}, "validation": {"split": 0.1}},
             "tokenizer": {"file": f"{pretrained}/tokenizer.json"},
             "head": {"features": "mix", "freeze": "all", "bilstm": None},
-            "training": {"init": pretrained, "steps": 200, "learning_rate": 3e-2, "validate_every": 200},
+            "training": {"init": pretrained, "steps": 300, "learning_rate": 1e-2, "validate_every": 300},
         }
         model: Any = lab.train(f"elmo-{task}", recipe).load_model()
         weights = model.mix.weights_N.tolist()
         rows.append([task, *(Cell(weight, ".2f") for weight in weights)])
         numbers[f"{task}_static"] = weights[0]
+    marks = _marked("ko", "test", "homonym", 100)
+    lengths = [float(np.linalg.norm(_at(elmo, marks, layer), axis=1).mean()) for layer in range(3)]
+    rows.append(["mean length of the vectors", *(Cell(length, ".1f") for length in lengths)])
     return {"mix": Table(["task", "words alone", "layer 1", "layer 2"], rows)}, numbers
 
 
