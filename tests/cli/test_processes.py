@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -61,7 +62,7 @@ def recipe(name: str, processes: int, steps: int = 20) -> Tree:
 
 
 def launch(processes: int, folder: Path, jobs: Tree) -> str:
-    """Do the jobs with so many processes (0: two, with FSDP2), and return what they print."""
+    """Do the jobs with so many processes (0: two, with FSDP2), and return what they print; "full" ends them."""
     surroundings = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     (file := folder / "jobs.json").write_text(json.dumps(jobs))
     (config := folder / "fsdp.yaml").write_text(FSDP)
@@ -70,7 +71,8 @@ def launch(processes: int, folder: Path, jobs: Tree) -> str:
         launcher = ["accelerate.commands.launch", "--config_file", str(config), "--main_process_port", "0"]
     command = [sys.executable, "-m", *launcher, str(SCRIPT), str(file), *([] if processes else ["fsdp"])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=surroundings)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == ("full" in jobs), done.stderr
+    assert "has ended" not in done.stderr
     return done.stdout
 
 
@@ -105,9 +107,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
     assert launch(1, folder, by_1 | {f"half {name}": job for name, job in halves.items()} | {"single": single}) == ""
     by_2 = {name: new(name, 2) for name in RECIPES}
     halves = {f"half {name}": resumed(name, 4, 2) for name in ("gpt", "lstm")}
-    unlike = {"recipe": recipe("gpt", 2), "out": str(folder / "unlike"), "own": {"1": ["training.seed=2"]}}
+    unlike = {"recipe": recipe("gpt", 2), "out": str(folder / "unlike"), "own": {"1": ["data.train.size=50"]}}
     uneven = single | {"resume": True}
-    (folder / "printed").write_text(launch(2, folder, by_2 | halves | {"unlike": unlike, "uneven": uneven}))
+    full = new("gpt", 2) | {"out": str(folder / "full"), "largest file": {"0": 20_000}}
+    full["recipe"]["training"]["checkpoint_every"] = 10
+    refused = {"unlike": unlike, "uneven": uneven, "full": full}
+    (folder / "printed").write_text(launch(2, folder, by_2 | halves | refused))
     return folder
 
 
@@ -137,7 +142,10 @@ def test_predict_reads_what_was_sharded(folder: Path) -> None:
 
 def test_what_several_processes_cannot_do(folder: Path) -> None:
     printed = (folder / "printed").read_text()
-    assert "unlike: training.seed: process 0 has 1, process 1 (" in printed
+    assert re.search(r"unlike: data: process 0 has \d+, process 1 \(.*\) \d+\n", printed)
+    assert re.search(r"data.train.0.size: process 0 has 150, process 1 \(.*\) 50\n", printed)
+    assert "full: " in printed and "step-00000010: cannot be written: File too large" in printed
+    assert not list((folder / "full" / "checkpoints").iterdir())
     assert "all processes must train the same (give all of them the same recipe and the same files)" in printed
     what = "a step of the run has 1 batches, which 2 processes cannot share evenly (resume with 1)"
     assert f"uneven: --resume: {what}" in printed

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -21,6 +22,8 @@ def main() -> None:
             PartialState(cpu=True)
             PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
         try:
+            if limit := job.get("largest file", {}).get(os.environ["RANK"]):  # stands for a full disk
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
             own = job.get("own", {}).get(os.environ["RANK"], [])
             train(job["recipe"], own, out=job["out"], resume=job.get("resume", False), quiet=True)
         except RegardError as error:
