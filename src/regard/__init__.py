@@ -30,13 +30,14 @@ if TYPE_CHECKING:
         shipped_recipes,
         show,
         train,
+        vectors,
     )
 
 __version__ = "0.1.0"
 
 __all__ = [  # see __getattr__
     "RegardError", "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run",
-    "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show", "train",
+    "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show", "train", "vectors",
 ]  # fmt: skip
 
 

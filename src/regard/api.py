@@ -1,7 +1,8 @@
 """The verbs: each is one function here, one command in cli.py.
 
 `check`, `train`, `explain`, `diagnose`, `compare`, `import_run`, `export_run`, `shipped_recipes` and `show` are
-imported from where they are implemented; `predict`, `features`, `evaluate`, `score` and `load` are implemented here.
+imported from where they are implemented; `predict`, `features`, `vectors`, `evaluate`, `score` and `load` are
+implemented here.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from regard.data.parallel import Engine, chosen_workers, in_order, over_cluster,
 from regard.errors import CheckpointError, DecodeError, Problem, RegardError, did_you_mean, short
 from regard.exchange.exchange import export_run, import_run
 from regard.layers.attention import with_int8
-from regard.models.base import Pooling, device_of
+from regard.models.base import Contextual, Pooling, device_of
 from regard.recipes.recipe import load_recipe, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes
 from regard.runs.examples import examples_of, measured_on, noted
@@ -43,11 +44,12 @@ from regard.views.files import PAGE, PICTURES, write_result
 from regard.views.labels import Metrics
 from regard.views.search_record import SearchRecord
 from regard.views.show import show
+from regard.views.vectors import WordVectors, word_vectors
 
 __all__ = [
     "Loaded", "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run",
     "features", "import_run", "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show",
-    "train",
+    "train", "vectors",
 ]  # fmt: skip
 
 Precision = Literal["fp32", "bf16", "fp16", "int8"]
@@ -392,10 +394,7 @@ def features(
     given = _read_inputs(run.task, inputs, file, skip_bad=skip_bad)
     if out is not None:
         check_writable(Path(out), "--features", [file, *run.recipe_values], overwrite=overwrite)
-    model = run.task.text_model(run.load_model(checkpoint, device))
-    if model is None:
-        what = f"the task {run.recipe.task} has no vectors of a single text"
-        raise DecodeError(what, where=str(run.folder), hint="runs of (masked_)language_modeling have")
+    model = _text_model(run, checkpoint, device)
     faults = {row: one.fault for row, one in enumerate(given) if one.fault is not None} if skip_bad else None
     vectors = vectors_of(
         run.task, model, _texts(given), layer=layer, pooling=pooling, normalize=normalize, faults=faults
@@ -404,6 +403,35 @@ def features(
         with atomic_file(Path(out)) as stream:
             np.savez(stream, **vectors.arrays())  # type: ignore[arg-type]
     return vectors
+
+
+def _text_model(run: Run, checkpoint: str | None, device: str | None) -> Contextual:
+    model: Contextual | None = run.task.text_model(run.load_model(checkpoint, device))
+    if model is None:
+        what = f"{run.recipe.model.kind} for {run.recipe.task} has no vectors of a single text"
+        raise DecodeError(what, where=str(run.folder), hint="runs of (masked_)language_modeling have")
+    return model
+
+
+def vectors(
+    run: str | Path | Run,
+    inputs: Given | Iterable[Given],
+    *,
+    word: str,
+    file: str | Path | None = None,
+    layer: int = -1,
+    checkpoint: str | None = None,
+    device: str | None = None,
+) -> WordVectors:
+    """One word in several texts: the cosines of its vectors in each layer, and the nearest words in one `layer`.
+
+    Each text has the word, or a word that begins so, as 배 in 배를. Neighbours are words of the texts, and of the lines
+    of `file`.
+    """
+    run = Run.open(run)
+    given = _texts(_read_inputs(run.task, inputs, None))
+    more = _texts([] if file is None else _read_inputs(run.task, None, file))
+    return word_vectors(run.task, _text_model(run, checkpoint, device), given, more, word, layer)
 
 
 def score(
@@ -586,7 +614,7 @@ class Loaded(Run):
         other._model = copy.deepcopy(self._model)
         return other
 
-    predict, features, score, evaluate, explain = predict, features, score, evaluate, explain
+    predict, features, vectors, score, evaluate, explain = predict, features, vectors, score, evaluate, explain
 
 
 def load(
@@ -597,7 +625,7 @@ def load(
     device: str = "auto",
     precision: Precision = "fp32",
 ) -> Loaded:
-    """The run with its model loaded once, for many calls of its methods `predict`, `score`, `explain`, `evaluate` and
-    `features`; `overrides` are changes of its recipe that hold for all of them."""
+    """The run with its model loaded once, for many calls of its methods `predict`, `score`, `explain`, `evaluate`,
+    `features` and `vectors`; `overrides` are changes of its recipe that hold for all of them."""
     run = Run.open(run)
     return Loaded(run.under(with_search(run.recipe, None, None, None, overrides)), checkpoint, device, precision)

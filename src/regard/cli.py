@@ -739,6 +739,37 @@ def compare(
         say(f"written: {tables}")
 
 
+@app.command()
+def vectors(
+    run: RunArgument,
+    texts: Annotated[list[str], Argument(metavar="TEXT...", help="Sentences with the word.")],
+    *,
+    word: Annotated[str, Option("--word", help="The word, or its beginning: 배 is found in 배를.")],
+    file: Annotated[
+        Path | None, Option("--file", help="More sentences, one per line, whose words can be neighbours.")
+    ] = None,
+    layer: Annotated[
+        int, Option("--layer", help="The layer of the neighbours: 0 is the embeddings, -1 the last.")
+    ] = -1,
+    out: Annotated[Path | None, Option("--out", help="A .svg, .png, .html or .json file to write.")] = None,
+    overwrite: OverwriteOption = False,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the vectors of one word in several sentences, layer by layer, and show the nearest words.
+
+    Static vectors are the same in every sentence, contextual ones are not.
+    """
+    from regard.views.files import check_output
+
+    check_output(
+        out, (".svg", ".png", ".html", ".json"), [file, *regard.Run.open(run).recipe_values], overwrite=overwrite
+    )
+    found = regard.vectors(run, texts, word=word, file=file, layer=layer, checkpoint=checkpoint, device=device)
+    show_report(found, out, as_json=as_json)
+
+
 # ------------------------------------------------------------------------------------------------ corpora, show, course
 
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import regard as api
-from command_line import fail, succeed, write
+from command_line import fail, refusal, succeed, write
 from regard.views.report import ImageMap
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 160, 60), "blue": (40, 70, 220), "yellow": (230, 200, 40)}
@@ -144,8 +144,7 @@ def test_rows_of_a_table_without_an_image_are_named_or_skipped(run: Path, home: 
     assert [bool(line) for line in succeed("predict", run, "--file", bad, "--skip-bad").out.split("\n")[:4]] == [
         True, False, False, False,
     ]  # fmt: skip
-    [message] = fail("predict", run, "x" * 300)
-    assert "does not exist" in message
+    assert "does not exist" in refusal("predict", run, "x" * 300)
 
 
 def test_explain_draws_one_panel_a_word(run: Path, home: Path) -> None:
@@ -188,8 +187,7 @@ def test_a_plain_decoder_has_probabilities_to_show(home: Path) -> None:
     path = unseen(home)[0][0]
     assert "has no attention to draw" in succeed("explain", folder, path, "--out", home / "y.svg").out
     assert "likeliest" in (home / "y.svg").read_text(encoding="utf-8")
-    [message] = fail("explain", folder, path, "--view", "alignment")
-    assert "has no view 'alignment'" in message
+    assert "has no view 'alignment'" in refusal("explain", folder, path, "--view", "alignment")
 
 
 def test_numbers_of_one_look(run: Path, home: Path) -> None:
@@ -275,5 +273,4 @@ def test_what_is_missing_and_what_an_image_has_not(
         (["explain", run, "nope.png"], "the folder that the command runs in"),
         (["evaluate", run, "--file", "below/pairs.tsv"], "the file that names them"),
     ):
-        [message] = fail(*words)
-        assert message.endswith(f"nope.png does not exist (paths are relative to {folder})")
+        assert refusal(*words).endswith(f"nope.png does not exist (paths are relative to {folder})")

@@ -490,7 +490,7 @@ def test_help_lists_the_verbs_in_the_order_of_the_work() -> None:
     verbs = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     assert verbs == [
         "check", "train", "predict", "translate", "chat", "evaluate", "score", "explain", "diagnose", "compare",
-        "corpora", "show", "course", "serve", "studio", "import", "export", "recipes", "cache",
+        "vectors", "corpora", "show", "course", "serve", "studio", "import", "export", "recipes", "cache",
     ]  # fmt: skip
 
 

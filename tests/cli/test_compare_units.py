@@ -15,7 +15,7 @@ from scipy.stats import binomtest, chi2, pearsonr
 from sklearn.metrics import f1_score
 
 import regard as api
-from command_line import fail, succeed, write
+from command_line import refusal, succeed, write
 from raw_cases import GPT, Runs, raw_recipe
 from regard.runs import Run
 from regard.runs.examples import examples_of
@@ -239,8 +239,7 @@ def test_what_cannot_be_compared_is_refused(runs: Runs, tmp_path: Path) -> None:
         (["--hypotheses", f"other={file}"], f"--hypotheses: {predicted}"),
         ([tmp_path / "other"], f"its examples are not those of {gpt} (give the texts to compare on with --file;"),
     ):
-        [printed] = fail("compare", gpt, *arguments)
-        assert message in printed
+        assert message in refusal("compare", gpt, *arguments)
     write(tmp_path / "same.jsonl", "\n".join(json.dumps({"text": text}) for text in ("The fox ran.", "It rained.")))
     compared = api.compare([gpt, tmp_path / "other"], files=[str(tmp_path / "same.jsonl")])
     assert compared.to_json()["documents"] == 2

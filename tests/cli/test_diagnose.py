@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.chrf import CHRF
 
 import regard
-from command_line import fail, succeed, write
+from command_line import succeed, write
 from planted import IMPOSSIBLE, Table, planted_run
 from regard.errors import ConfigError
 from regard.runs import Run
@@ -486,27 +486,3 @@ def test_a_page_without_errors_or_other_beams(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"search\.beam"):
         regard.diagnose(run, files=files, sweep=[0, 1])
     assert [call for call in calls if call[1] == 5] == [("beam 1", 5, 5), ("beam 2", 5, 5), ("beam 4", 5, 5)]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--split tset", r"--split: unknown split 'tset' \(did you mean 'test'\?\)"),
-        ("--split test", r"data.test: the run's recipe has no test set .*"),
-        ("--beam 0", r"search.beam: .*"),
-        ("--limit 0", r"--limit: 0 sentences are none to diagnose \(1 or more\)"),
-        ("--out report.pdf", r"report.pdf: cannot write a .pdf \(allowed: .html\)"),
-        ("--out nowhere/report.html", r"nowhere/report.html: there is no folder nowhere .*"),
-        ("--set search.sample=true", r"search.sample: samples are not searched for \(--set search.sample=false\)"),
-        ("--device tpu", r"--device: there is no device 'tpu' here .*"),
-        ("--file a.txt --file b.txt", r".*a.txt.*b.txt.*"),  # they have another number of lines
-    ],
-)
-def test_bad_options(
-    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "a.txt", "ab\ncd\n")
-    write(tmp_path / "b.txt", "ba\n")
-    [printed] = fail("diagnose", tiny_run, *options.split())
-    assert re.fullmatch(message, printed), printed

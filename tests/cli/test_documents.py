@@ -284,3 +284,18 @@ def test_the_lock_has_the_hashes_of_the_pinned_versions() -> None:
     pins = {line.lower().replace("_", "-") for line in text_of("constraints.txt").split()}
     locked = re.findall(r"^(\S+==\S+) \\\n    --hash=sha256:[0-9a-f]{64}", text_of("requirements.lock"), re.MULTILINE)
     assert {pin for pin in pins if not pin.startswith("torch==")} == set(locked)
+
+
+def test_the_site_leaves_results_out_of_chapters_that_were_not_run_and_mends_links() -> None:
+    pytest.importorskip("mkdocs")
+    site = runpy.run_path(str(ROOT / "scripts" / "document_site"))
+    for language in ("en", "ko"):
+        for chapter in site["chapters"](language):
+            text = site["without_results"](chapter, language)
+            assert text.startswith(f"# {chapter.title}\n")
+            assert not re.search(r"\{\{|\{%|^!\[|```words|^## .*\n\n## ", text, re.MULTILINE), chapter.name
+    links = "[a](../ARCHITECTURE.md#errors) [b](data.md) [c](../src/x.py) [d](https://x.y) ![e](images/f.png)"
+    assert site["with_links"](links, "docs/data.md", "data.md") == (
+        "[a](architecture.md#errors) [b](data.md) c [d](https://x.y) ![e](images/f.png)"
+    )
+    assert site["with_links"]("[a](docs/data.md)", "ARCHITECTURE.md", "architecture.md") == "[a](data.md)"

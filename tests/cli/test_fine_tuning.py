@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import regard as api
-from command_line import fail, regard, succeed, write
+from command_line import refusal, regard, succeed, write
 from labelled_cases import MODELS, SIZES, TRAINING, pretraining, weights_of
 from labelled_cases import labelled_batch_of as batch_of
 from regard.config import write_yaml
@@ -152,8 +152,7 @@ def test_what_does_not_fit_the_run_is_refused(
     values = {"{run}": str(pretrained[name]), "{gpt}": str(pretrained["gpt"]), "{tmp}": str(tmp_path)}
     for key, value in values.items():
         overrides, message = [one.replace(key, value) for one in overrides], message.replace(key, value)
-    [said] = fail("check", recipe, *overrides)
-    assert said.startswith(message)
+    assert refusal("check", recipe, *overrides).startswith(message)
 
 
 def test_what_the_run_says_may_be_said_again(pretrained: dict[str, Path], tmp_path: Path) -> None:

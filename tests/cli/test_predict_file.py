@@ -102,26 +102,6 @@ def test_a_killed_command_is_continued(tiny_run: Path, big: Path, tmp_path: Path
     assert out.read_text().splitlines() == expected * 20
 
 
-BAD: list[tuple[list[str], str]] = [
-    (["--out", "{tmp}/o.jsonl"], "--out: it holds the outputs of a file (give --file"),
-    (["--resume", "--file", "{big}"], "--resume: it is for the outputs of a file (give --file and --out"),
-    (["--file", "{big}", "--out", "{tmp}/o", "--record", "r"], "--record: it needs all inputs at once"),
-    (["--file", "{big}", "--out", "{tmp}/o", "--workers", "0"], "--workers: '0' is not a number of processes (auto"),
-    (["--file", "{big}", "--out", "{tmp}/o", "--engine", "rya"], "--engine: there is no engine 'rya' (did you mean"),
-    (["--file", "{big}", "--out", "{tmp}/o", "--address", "a:1"], "--address: it is where a Ray cluster is (give"),
-    (["--file", "{big}", "--out", "{big}"], "this file is read here"),
-    (["--file", "{tmp}/none", "--out", "{tmp}/o"], "there is no such file"),
-]
-
-
-@pytest.mark.parametrize(("options", "message"), BAD)
-def test_what_cannot_be_meant_is_refused(
-    tiny_run: Path, big: Path, tmp_path: Path, options: list[str], message: str
-) -> None:
-    [line] = fail("predict", tiny_run, *(option.format(tmp=tmp_path, big=big) for option in options))
-    assert message in line
-
-
 def test_a_bad_line_ends_it_with_all_before_kept(tiny_run: Path, big: Path, tmp_path: Path) -> None:
     lines, out = big.read_text().splitlines(), tmp_path / "out.jsonl"
     bad = write(tmp_path / "bad.txt", "".join(f"{line}\n" for line in [*lines[:50], "", *lines[50:]]))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -154,7 +154,7 @@ CASES: dict[str, Case] = {
                       {"text": "review", "label": "rating"}),
     "nested.json": Case(json.dumps([{"doc": {"text": text}, "labels": {"real-label": label}}
                                     for text, label in zip(EN, CLASSES, strict=True)]), "classification",
-                        {"text": "doc.text", "label": "labels.real-label"}, trains=True),
+                        {"text": "doc.text", "label": "labels.real-label"}),
     # choices
     "swag.csv": Case(table(["", "startphrase", "ending0", "ending1", "ending2", "label"], IDS, EN, OTHER, OTHER[::-1],
                            EN[::-1], ["0", "1", "2"] * 20, separator=","), "multiple_choice",
@@ -179,9 +179,8 @@ CASES: dict[str, Case] = {
     "tags.jsonl": Case(lines(words=WORDS, ner=CATS), "tagging", {"tokens": "words", "tags": "ner"}),
     "squad.json": Case(json.dumps({"data": [{"paragraphs": SQUAD}]}), "question_answering", {},
                        {"training.batch_tokens": 1536}, trains=True),
-    "array.json": Case(array(context=EN, question=["What?"] * COUNT, answers=ANSWERS), "question_answering", {},
-                       trains=True),
-    "tags.json": Case(array(words=WORDS, ner=CATS), "tagging", {"tokens": "words", "tags": "ner"}, trains=True),
+    "array.json": Case(array(context=EN, question=["What?"] * COUNT, answers=ANSWERS), "question_answering", {}),
+    "tags.json": Case(array(words=WORDS, ner=CATS), "tagging", {"tokens": "words", "tags": "ner"}),
     "stories.json": Case(array(story=STORIES, question=[q for q, _ in WHERE], answer=[a for _, a in WHERE]),
                          "story_answering", {}),
     "squad.jsonl": Case(lines(context=EN, question=["What?"] * COUNT, answers=ANSWERS), "question_answering", {}),
@@ -279,7 +278,6 @@ def test_parallel_files_and_paths_that_hold_where_the_recipe_is_saved(folder: Pa
     assert found.proposal is not None, "it is shown although the data has problems"
 
 
-@pytest.mark.parametrize("splits", [True, False])
 @pytest.mark.parametrize(
     ("columns", "task", "line"),
     [
@@ -290,12 +288,12 @@ def test_parallel_files_and_paths_that_hold_where_the_recipe_is_saved(folder: Pa
          "multiple_choice", {"text": "question", "choices": ["options.0", "options.1"], "label": "label"}),
     ],
 )  # fmt: skip
-def test_saved_datasets(
-    folder: Path, columns: dict[str, list[Any]], task: str, line: dict[str, Any], splits: bool
-) -> None:
+def test_saved_datasets(folder: Path, columns: dict[str, list[Any]], task: str, line: dict[str, Any]) -> None:
+    """One with splits is read by that of the training."""
     datasets = pytest.importorskip("datasets")
     dataset = datasets.Dataset.from_dict(columns)
-    saved = datasets.DatasetDict({"train": dataset, "test": dataset.select([0])}) if splits else dataset
+    both = datasets.DatasetDict({"train": dataset, "test": dataset.select([0])})
+    saved = dataset if task == "classification" else both
     saved.save_to_disk("saved")
     Path("recipes").mkdir()
     found = succeed("check", "saved", "--out", "recipes/mine.yaml", "--json").json
@@ -358,6 +356,7 @@ def test_sizes_follow_the_amount_of_data(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("sizes", [sizes for plan in PLANS.values() for sizes in plan.sizes])
+@settings(max_examples=40)
 @given(tokens=st.floats(1, 1e9), batch=st.integers(64, 20_000), least=st.integers(100, 2_000))
 def test_a_warm_up_is_a_tenth_at_most_and_patience_outlasts_it(
     sizes: Sizes, tokens: float, batch: int, least: int
@@ -380,13 +379,13 @@ def test_so_little_text_that_none_can_be_set_aside_to_choose_by(folder: Path, co
     assert tree_for("tales.txt")["training"].get("patience") == patience
 
 
-@pytest.mark.parametrize("name", ["reviews.csv", "sts.tsv", "choices.jsonl", "parts.conll", "squad.json"])
-def test_the_command_that_fine_tunes_holds(folder: Path, name: str) -> None:
+def test_the_commands_that_fine_tune_hold(folder: Path) -> None:
     small = ["data.train.size=60", "training.steps=1", "data.validation.size=9", "data.test.size=9"]
     succeed("train", "tales-bert", *small, "--out", "runs/bert", "--json")
-    proposal = propose([put(name, CASES[name].content)], Path())
-    [command] = [shlex.split(line)[3:] for line in proposal.splitlines() if line.startswith("# regard train")]
-    assert succeed("check", *command[:-2], "--json").json["ok"]
+    for name in ("reviews.csv", "sts.tsv", "choices.jsonl", "parts.conll", "squad.json"):
+        proposal = propose([put(name, CASES[name].content)], Path())
+        [command] = [shlex.split(line)[3:] for line in proposal.splitlines() if line.startswith("# regard train")]
+        assert succeed("check", *command[:-2], "--json").json["ok"], name
 
 
 def test_check_prints_the_recipe_alone_and_what_to_type_next(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """A training that is cut off anywhere and resumed ends where an uninterrupted one ends, bit for bit.
 
 Processes are killed for real. They are forked from one server that has imported torch already, so that a kill costs a
-fraction of a second; the signal of Ctrl-C and two processes at once are tried on the command itself.
+fraction of a second.
 """
 
 import copy
@@ -26,7 +26,7 @@ import torch
 
 from regard.errors import ConfigError
 from regard.runs import Run
-from regard.runs.run import load_training, load_weights, read_metrics
+from regard.runs.run import load_training, read_metrics
 from regard.training.train import train
 
 if sys.platform == "win32":
@@ -214,12 +214,11 @@ def test_killed_by_the_clock(tiny_recipe: Tree, tmp_path: Path, commands: Comman
     assert_same(Run.open(tmp_path / "run"), expected)
 
 
-def wait_for(process: BaseProcess | subprocess.Popen[str], happened: Callable[[], bool]) -> None:
+def wait_for(process: BaseProcess, happened: Callable[[], bool]) -> None:
     """Look again and again, as long as the process lives."""
-    alive = process.is_alive if isinstance(process, BaseProcess) else lambda: process.poll() is None
     end = time.monotonic() + PATIENCE
     while not happened():
-        assert alive(), "the process ended too soon"
+        assert process.is_alive(), "the process ended too soon"
         assert time.monotonic() < end, "it never happened"
         time.sleep(0.005)  # the process needs the core more
 
@@ -227,8 +226,10 @@ def wait_for(process: BaseProcess | subprocess.Popen[str], happened: Callable[[]
 # Ctrl-C
 
 
-def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(tiny_recipe: Tree, tmp_path: Path) -> None:
-    """In a command of its own; `timeout`, containers and job schedulers send SIGTERM.
+def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(
+    tiny_recipe: Tree, tmp_path: Path, commands: Commands
+) -> None:
+    """`timeout`, containers and job schedulers send SIGTERM.
 
     The checkpoint it saves out of turn must not enter the average of the last three.
     """
@@ -237,13 +238,13 @@ def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(tin
     expected = train(recipe, out=tmp_path / "uninterrupted", quiet=True)
     for asked_by in (signal.SIGINT, signal.SIGTERM):
         run = tmp_path / asked_by.name
-        command = [sys.executable, "-m", "regard.cli", "train", str(recipe), "--out", str(run)]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        log = run / "metrics.jsonl"
+        process, log = commands.start("train", recipe, "--out", run), run / "metrics.jsonl"
         wait_for(process, lambda log=log: log.exists() and b'"step": 22,' in log.read_bytes())
-        process.send_signal(asked_by)
-        _, said = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 130
+        assert process.pid
+        os.kill(process.pid, asked_by)
+        process.join(PATIENCE)
+        assert process.exitcode == 130
+        said = commands.said()
         assert "--resume" in said.splitlines()[-1]
         assert "Traceback" not in said
         stopped = int((run / "last").read_text().removeprefix("step-"))
@@ -400,48 +401,17 @@ def test_a_log_that_was_cut_is_gone_on_with(tiny_recipe: Tree, tmp_path: Path) -
 # Several processes
 
 
-LAUNCHERS = {
-    "torchrun": ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
-    # --multi_gpu is how it starts several processes on one machine, here on its processors
-    "accelerate": ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"],
-}
-
-
-def launch(launcher: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`regard train ARGUMENTS` in two processes."""
-    command = [sys.executable, "-m", *LAUNCHERS[launcher], "-m", "regard", "train", *arguments]
-    surroundings = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""} | environment
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=surroundings)
-
-
-def test_two_processes_equal_one_that_accumulates_two_batches(tiny_recipe: Tree, tmp_path: Path) -> None:
-    """Each step's loss is the sum over the tokens of both, times 2, over their number: after DDP's mean, the same.
-
-    Their weights, as torchrun starts them, are compared in test_processes.py.
-    """
-    changes: Tree = {"steps": 8, "device": "auto", "log_every": 1, "validate_every": 8, "decode": 0}
-    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau", **changes)
-    done = launch("accelerate", str(recipe), "model.dropout=0.0", "--out", str(tmp_path / "two"), "--json")
-    assert done.returncode == 0, done.stderr
-    [line] = done.stdout.splitlines()  # the leading process speaks for all
-    assert json.loads(line)["step"] == 8
-    one = train(recipe, ["model.dropout=0.0", "training.accumulate=2"], out=tmp_path / "one", quiet=True)
-    two = Run.open(tmp_path / "two")
-    logs = [list(read_metrics(run.folder / "metrics.jsonl")) for run in (one, two)]
-    for name in ("event", "step", "tokens", "epoch"):
-        assert [line.get(name) for line in logs[0]] == [line.get(name) for line in logs[1]]
-    assert [line["loss"] for line in logs[0]] == pytest.approx([line["loss"] for line in logs[1]], rel=1e-5)
-    weights, expected = (load_weights(run.checkpoint("last")) for run in (two, one))
-    torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)
-
-
 def test_two_processes_complain_once_even_if_the_first_is_slow(tiny_recipe: Tree, tmp_path: Path) -> None:
     """A launcher kills all processes when one has ended, so that the first, which speaks for all, must end first."""
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau")
     slow = "import os, time\nif os.environ.get('RANK') == '0':\n    time.sleep(5)\n"
     (tmp_path / "sitecustomize.py").write_text(slow)
     paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
-    done = launch("torchrun", str(recipe), "training.stesp=3", "--out", str(tmp_path / "run"), PYTHONPATH=paths)
+    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard"]
+    asked = ["train", str(recipe), "training.stesp=3", "--out", str(tmp_path / "run")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": paths}
+    command = [sys.executable, "-m", *launcher, *asked]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
     assert done.returncode != 0
     assert done.stderr.count("regard: training.stesp: unknown key 'stesp' (did you mean 'steps'?)\n") == 1
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from command_line import fail, succeed, write
+from command_line import succeed, write
 from model_cases import tokens_of
 from places import ROOT
 from regard import load, predict
@@ -235,40 +235,3 @@ def test_prefixes_of_the_command_line(tiny_run: Path, tmp_path: Path) -> None:
     assert found[1] == plain[1]
     [own] = predict(tiny_run, ["d e"], prefixes=["a b"])
     assert own.output.startswith("a b")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("a b --prefix 안녕", "search.prefix: the tokenizer cannot write '안녕' "
-         "(its vocabulary lacks a part of it: use other words)"),
-        ("a b --prefix _", "search.prefix: the prefix is empty: give at least one word, or leave it out"),
-        ("a b --prefix a_b --set search.max_length=3",
-         "search.prefix: a prefix of 3 tokens and the end do not fit into the 3 that are allowed "
-         "(shorten it, or raise search.max_length or search.max_length_offset)"),
-        ("a b --prefix a_b --set search.banned=[b]",
-         "search.prefix: 'a b' holds a text that search.banned rules out (change one of the two)"),
-        ("a_b --set search.min_length_ratio=4.0 --set search.max_length=10",
-         "search.min_length_ratio: a source of 4 tokens needs an output of at least 16, but at most 10 are allowed "
-         "(lower it, or raise search.max_length or search.max_length_ratio)"),
-        ("a b --prefixes one.txt",
-         "one.txt: 1 prefix for 2 inputs (one line for each input, empty where any beginning is allowed)"),
-        ("a b --prefix a --prefix b",
-         "--prefix: 2 prefixes are given for every output (give one, or --prefixes with a line for each input)"),
-        ("a --prefixes one.txt --prefix a", "--prefixes: give --prefix or --prefixes, not both"),
-        ("a --record none/search.json",
-         "none/search.json: there is no folder none (give another --record)"),
-        ("a --record .", ".: this is a folder"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_predicted_or_recorded_is_refused(
-    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, message: str
-) -> None:
-    """In the table a space within an argument is written as _."""
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "one.txt", "b\n")
-    options = [
-        argument if argument.startswith("search.") else argument.replace("_", " ") for argument in arguments.split()
-    ]
-    [printed] = fail("predict", tiny_run, *options)
-    assert printed.startswith(message)

@@ -24,10 +24,10 @@ TOKENIZERS = {
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("unknown")
-    data = {"train": {"corpus": "tales-en", "size": 300}, "validation": {"corpus": "tales-en", "size": 30}}
+    data = {"train": {"corpus": "tales-en", "size": 150}, "validation": {"corpus": "tales-en", "size": 20}}
     model = {"kind": "lstm_lm", "embedding": 24, "hidden": 24, "layers": 1}
     for name, tokenizer in TOKENIZERS.items():
-        tree = raw_recipe(model, data | {"max_length": 128}, tokenizer, steps=80, decode=0)
+        tree = raw_recipe(model, data | {"max_length": 128}, tokenizer, steps=40, decode=0)
         train(tree, out=folder / name, quiet=True)
     return {name: folder / name for name in TOKENIZERS}
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import regard
-from command_line import fail, succeed, write
+from command_line import fail, refusal, succeed, write
 from places import SHARED
 from regard.data.corpora import generate
 from regard.data.readers import open_corpus
@@ -331,8 +331,7 @@ def test_predict_from_arguments_files_and_standard_input(run: Path, tmp_path: Pa
     assert succeed("predict", run, "--story", told).out == "kitchen\noffice\n", "its own questions, where none is asked"
     assert succeed("predict", run, "--story", told, stdin=piped).out == "kitchen\noffice\n", "nor is one waited for"
     assert succeed("predict", run, "--story", told, "Where is John?").out == "garden\n", "else what is asked alone"
-    [message] = fail("predict", run, "--story", told, "Mary sat.")
-    assert message.startswith(f"{told}:5, input 1: there is no question")
+    assert refusal("predict", run, "--story", told, "Mary sat.").startswith(f"{told}:5, input 1: there is no question")
     assert succeed("predict", run, stdin=lines).out == "kitchen\noffice\n"
     assert succeed("predict", run, "--file", write(tmp_path / "typed.txt", lines)).out == "kitchen\noffice\n"
     likeliest = succeed("predict", run, "--nbest", 3, text).out.splitlines()
@@ -360,11 +359,9 @@ def test_a_story_of_ten_thousand_sentences_is_refused_by_a_limit_that_can_be_rai
     what = "the story has 10,000 sentences, of which the memory would hold the last 12 (at most 1,000; "
     recipe = recipe_file(tmp_path, data={"train": {"file": "long.txt"}, "validation": {"file": "long.txt"}})
     for verb, *options in (("check",), ("train", "--out", tmp_path / "run")):
-        [message] = fail(verb, recipe, *options)
-        assert message == f"long.txt:10005: {what}model.longest_story=N raises that)"
+        assert fail(verb, recipe, *options) == [f"long.txt:10005: {what}model.longest_story=N raises that)"]
     assert not (tmp_path / "run").exists()
-    [message] = fail("evaluate", run, "--file", long)
-    assert message == f"{long}:10005: {what}--set model.longest_story=N raises that)"
+    assert fail("evaluate", run, "--file", long) == [f"{long}:10005: {what}--set model.longest_story=N raises that)"]
     raised = "model.longest_story=10000"
     assert succeed("evaluate", run, "--file", long, "--set", raised, "--json").json["error"] == 0
     assert succeed("check", recipe, raised, "--json").json["ok"]

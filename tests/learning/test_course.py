@@ -138,8 +138,8 @@ def test_the_cells_of_a_notebook_run_in_order(name: str, quick_runs: Path, monke
     captions = [caption for caption, name in PLACED.findall(lesson.text) if ":" not in name]
     assert [found for found, caption in zip(shown, captions, strict=True) if caption not in ("", found)] == []
     texts = "".join(one["source"] for one in notebook["cells"] if one["cell_type"] == "markdown")
-    figures, _, questions = used(lesson.chapter.text)
-    assert texts.count("<details>") == len(figures) - len(shown) + questions
+    folded = len(re.findall(r"^### |^!\[.*\]\(code:", lesson.text, re.MULTILINE))
+    assert texts.count("<details>") == folded
     assert QUICK["ko"] in texts
 
 

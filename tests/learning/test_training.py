@@ -533,29 +533,6 @@ def test_out_of_memory_says_what_to_try(tiny_recipe: Tree, tmp_path: Path) -> No
         handle.remove()
 
 
-@pytest.mark.parametrize(
-    ("changes", "where", "said"),
-    [
-        ({"best": "blue"}, "training.best", "did you mean 'bleu'?"),
-        ({"best": "bleu", "decode": 0}, "training.decode", "above 0"),
-        ({"steps": None, "epochs": None}, "training", "say when to stop"),
-        ({"device": "cpu", "precision": "fp16"}, "training.precision", "fp16 needs a CUDA GPU"),
-        ({"optimizer": "adamm"}, "training.optimizer", "did you mean 'adam'?"),
-        ({"betas": [0.9]}, "training.betas", "at least 2"),
-        ({"accumulate": 0}, "training.accumulate", "greater than or equal to 1"),
-    ],
-)
-def test_mistakes_in_the_section_training(
-    tiny_recipe: Tree, tmp_path: Path, changes: Tree, where: str, said: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
-    [problem] = caught.value.problems
-    assert problem.where == where
-    assert said in str(problem)
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_warmup_that_takes_most_of_the_training_is_noted_and_an_early_end() -> None:
     assert [*length_notes(TrainingConfig(steps=100, warmup=50), 100)] == []
     [note] = length_notes(TrainingConfig(steps=100, warmup=51), 100)

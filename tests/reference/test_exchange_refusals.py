@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import regard
-from command_line import fail, succeed
+from command_line import fail, refusal, succeed
 from exchange_cases import SAVERS, change, save_bert
 from regard.errors import CheckpointError, DataError
 from regard.exchange.exchange import TOOLS
@@ -74,8 +74,7 @@ def test_a_folder_that_is_not_supported(tmp_path: Path, kind: str, changes: dict
     files |= dict.fromkeys(("normalizer", "pre_tokenizer", "post_processor"), "tokenizer.json")
     file = next((file for key, file in files.items() if key in changes), "config.json")
     change(tmp_path / "theirs" / file, **changes)
-    [message] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run")
-    assert part in message
+    assert part in refusal("import", tmp_path / "theirs", "--out", tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"], "nothing is left behind"
 
 
@@ -210,8 +209,7 @@ def test_transformers_is_not_needed(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_an_override_that_the_model_does_not_allow(tmp_path: Path, option: str, message: str) -> None:
     save_bert(tmp_path / "theirs", "BertForSequenceClassification", id2label={0: "no", 1: "yes"})
-    [line] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run", "--set", option)
-    assert line.startswith(message)
+    assert refusal("import", tmp_path / "theirs", "--out", tmp_path / "run", "--set", option).startswith(message)
     assert not (tmp_path / "run").exists()
 
 

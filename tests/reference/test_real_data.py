@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from command_line import fail, succeed, write
+from command_line import refusal, succeed, write
 from places import SHARED
 from regard.config import write_yaml
 from regard.data.documents import PIECE, RawText
@@ -37,8 +37,7 @@ def test_multi30k_is_read_as_it_lies_there(tmp_path: Path) -> None:
     assert found["data"]["splits"]["validation"]["kept"] == 1000
     assert found["data"]["vocabulary"] == {"source": 1000, "target": 1000}
     assert found["data"]["splits"]["train"]["columns"]["source"]["unknown"] == 0
-    [message] = fail("check", path, "data.train.target=" + str(folder / "train.de.gz"))
-    assert "train.de.gz has 29,000 lines" in message
+    assert "train.de.gz has 29,000 lines" in refusal("check", path, "data.train.target=" + str(folder / "train.de.gz"))
 
 
 def test_korean_chat_goes_from_csv_to_a_run(tmp_path: Path) -> None:

@@ -64,6 +64,12 @@ def fail(*arguments: object, stdin: bytes | str = b"") -> list[str]:
     return [line.removeprefix("regard: ") for line in lines]
 
 
+def refusal(*arguments: object, stdin: bytes | str = b"") -> str:
+    """The one message of a command that must refuse."""
+    [message] = fail(*arguments, stdin=stdin)
+    return message
+
+
 def write(path: Path, content: str | bytes) -> Path:
     """A file with exactly these bytes."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)

@@ -4,11 +4,13 @@ import json
 import os
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 from accelerate.state import DistributedType, PartialState
 
+from regard import cli
 from regard.errors import RegardError
 from regard.training.train import train
 
@@ -24,6 +26,11 @@ def main() -> None:
         try:
             if limit := job.get("largest file", {}).get(os.environ["RANK"]):  # stands for a full disk
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            if "command" in job:
+                sys.argv = ["regard", *job["command"]]
+                with suppress(SystemExit):
+                    cli.main()
+                continue
             own = job.get("own", {}).get(os.environ["RANK"], [])
             train(job["recipe"], own, out=job["out"], resume=job.get("resume", False), quiet=True)
         except RegardError as error:

@@ -298,15 +298,6 @@ def test_a_config_does_not_change() -> None:
         recipe.training.steps = 5
 
 
-def test_a_preset_fills_in_and_explicit_fields_win() -> None:
-    tree = copy.deepcopy(RECIPE)
-    tree["model"] = {"kind": "transformer", "preset": "base", "heads": 16}
-    model = recipe_of(tree).model
-    assert (model.width, model.heads, model.feed_forward) == (512, 16, 2048)
-    overridden = load_recipe(tree, ["model.preset=tiny"])[0].model
-    assert (overridden.width, overridden.heads) == (128, 16)
-
-
 # The recipe as a whole
 
 

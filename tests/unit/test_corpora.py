@@ -6,8 +6,9 @@ import re
 import unicodedata
 from collections import Counter
 from datetime import date
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
+from random import Random
 from typing import get_args
 
 import pytest
@@ -27,6 +28,7 @@ from regard.data.corpora import (
     first_rows,
     generate,
     korean_number,
+    meanings,
     packaged_rows,
     part_of,
     phenomena,
@@ -342,6 +344,36 @@ def test_pronouns_and_homonyms_are_marked() -> None:
         assert re.search(r"parce qu'(il|elle) ", mark.target)
     with pytest.raises(ConfigError, match="'dates' has no marked sentences"):
         phenomena("dates", 10, 1, "train")
+
+
+@pytest.mark.parametrize(
+    ("name", "homonyms"),
+    [
+        ("meanings-en", {"bank": 2, "spring": 2, "match": 2}),
+        ("meanings-ko", {"배를": 3, "눈을": 2, "다리를": 2, "사과를": 2}),
+    ],
+)
+def test_what_decides_a_meaning_is_marked(name: str, homonyms: dict[str, int]) -> None:
+    """One word tells it, as often before the homonym as after it; without that word the sentence could mean any."""
+    marked = list(islice(meanings(name, Random(1), "train"), 20_000))
+    frames: dict[str, set[str]] = {}
+    meant: dict[str, set[str]] = {}
+    before = Counter[bool]()
+    for mark in marked:
+        words = mark.text.strip(".").replace(".", "").split(" ")
+        if mark.kind == "pronoun":
+            assert words[mark.position] in ("it", "그것은")
+            assert words[mark.decided_by].startswith(mark.meaning)
+            assert mark.decided_by < mark.position
+        elif mark.kind == "homonym":
+            meant.setdefault(words[mark.position], set()).add(mark.meaning)
+            before[mark.decided_by < mark.position] += 1
+            words[mark.decided_by] = "?"
+            frames.setdefault(" ".join(words), set()).add(mark.meaning)
+    assert {word: len(found) for word, found in meant.items()} == homonyms
+    assert 0.4 < before[True] / before.total() < 0.6
+    assert sum(len(found) > 1 for found in frames.values()) > len(frames) / 2
+    assert all(part_of(mark.text) == "train" for mark in marked)
 
 
 def test_phrases_the_other_way_round_share_no_source_either() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from command_line import fail, succeed, write
+from command_line import fail, refusal, succeed, write
 from regard.data.images import ImagesConfig, Picture, Reading, images_of, read_image, read_picture
 from regard.errors import DataError
 from regard.recipes.recipe import load_recipe
@@ -264,8 +264,7 @@ def test_all_that_is_wrong_is_named_at_once_wherever_it_falls(album: Path, capti
     ],
 )
 def test_a_corpus_that_is_none_of_images(album: Path, corpus: dict[str, Any], words: str) -> None:
-    [message] = fail("train", album / "recipe.yaml", f"data.train={json.dumps(corpus)}", "--out", album / "run")
-    assert words in message
+    assert words in refusal("train", album / "recipe.yaml", f"data.train={json.dumps(corpus)}", "--out", album / "run")
 
 
 # Several captions an image

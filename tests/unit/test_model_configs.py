@@ -16,6 +16,7 @@ from regard.models.gpt import GPTConfig
 from regard.models.lstm_lm import LSTMLanguageModelConfig
 from regard.models.luong import LuongConfig
 from regard.models.transformer import TransformerConfig
+from regard.recipes.recipe import load_recipe
 
 
 def test_tying_both_sides_needs_one_vocabulary() -> None:
@@ -28,8 +29,12 @@ def test_presets_fill_in_and_given_fields_win() -> None:
     assert (base.width, base.heads, base.feed_forward, base.encoder_layers, base.dropout) == (512, 16, 2048, 6, 0.1)
     assert TransformerConfig(preset="big").dropout == 0.3
     assert TransformerConfig() == TransformerConfig(preset="small")
-    written = base.model_dump()
-    assert TransformerConfig.model_validate(written) == base
+    assert TransformerConfig.model_validate(base.model_dump()) == base
+    tree = {"task": "translation", "data": {"train": {"corpus": "copy"}}, "training": {"steps": 1}}
+    asked = tree | {"model": {"kind": "transformer", "preset": "base", "heads": 16}}
+    for overrides, width in (([], 512), (["model.preset=tiny"], 128)):
+        model = load_recipe(asked, overrides)[0].model
+        assert (model.width, model.heads) == (width, 16)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from command_line import fail, succeed, write
+from command_line import refusal, succeed, write
 from language_model_cases import TEXTS, text_batch
 from plain import dot, sigmoid
 from regard.models.word2vec import Word2Vec, Word2VecConfig
@@ -119,6 +119,5 @@ def test_what_it_cannot_do_is_said_in_one_sentence(run: Path) -> None:
         (["explain", run, "a dog"], "word2vec neither attends nor predicts a text"),
         (["compare", run, run], "compare: word2vec has no probability of a text"),
     ):
-        [said] = fail(*verb)
-        assert message in said
+        assert message in refusal(*verb)
     assert set(succeed("evaluate", run, "--split", "validation", "--json").json) >= {"loss", "documents"}

@@ -55,11 +55,7 @@ PAIRS = {
 
 
 def experiment(lab: Lab) -> Findings:
-    parts, numbers = _greetings(lab)
-    for more in (_scores(lab), _speed(lab), _orders(lab)):
-        parts |= more[0]
-        numbers |= more[1]
-    return Findings(parts, numbers)
+    return Findings.of(_greetings(lab), _scores(lab), _speed(lab), _orders(lab))
 
 
 def _greetings(lab: Lab) -> Found:

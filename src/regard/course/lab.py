@@ -71,6 +71,15 @@ class Findings:
     parts: Mapping[str, Part | Sequence[Part]]
     numbers: Mapping[str, Number]
 
+    @classmethod
+    def of(cls, *found: Found) -> Findings:
+        """All that the parts of an experiment found."""
+        parts, numbers = dict[str, Part | list[Part]](), dict[str, Number]()
+        for own_parts, own_numbers in found:
+            parts |= own_parts
+            numbers |= own_numbers
+        return cls(parts, numbers)
+
 
 @dataclass(frozen=True)
 class Lab:

@@ -34,8 +34,7 @@ def _recipe(lab: Lab, hops: int) -> Tree:
 
 
 def experiment(lab: Lab) -> Findings:
-    stories, captions = _hops(lab), _captions(lab)
-    return Findings(stories[0] | captions[0], stories[1] | captions[1])
+    return Findings.of(_hops(lab), _captions(lab))
 
 
 def _hops(lab: Lab) -> Found:

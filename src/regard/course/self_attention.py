@@ -46,11 +46,8 @@ ANIMAL, PLACE, IT, ADJECTIVE = 1, 6, 8, 11
 
 def experiment(lab: Lab) -> Findings:
     whole = lab.train("reverse-transformer", reverse_recipe(MODEL, 450, 4e-3, warmup=60))
-    parts, numbers = _steps(lab)
-    for more in (_scaling(lab), _matrices(whole), _heads(lab, whole), _pruned(lab, whole), _pronouns(lab)):
-        parts |= more[0]
-        numbers |= more[1]
-    return Findings(parts, numbers)
+    heads = _heads(lab, whole), _pruned(lab, whole), _pronouns(lab)
+    return Findings.of(_steps(lab), _scaling(lab), _matrices(whole), *heads)
 
 
 def _steps(lab: Lab) -> Found:
@@ -82,7 +79,7 @@ def _scaling(lab: Lab) -> Found:
 
 def _matrices(run: Run) -> Found:
     """The scores of one head of the decoder: raw, scaled, masked, normalised."""
-    explanation = explain(run, "a b c d e", target="e d c b a")
+    explanation = explain(run, "a b c d e", target="e d c b a", device="cpu")
     model, name = run.load_model(), ATTENTIONS["decoder"]
     attention: MultiHeadAttention = model.get_submodule(name)
     read: list[torch.Tensor] = []

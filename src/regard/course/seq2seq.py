@@ -49,12 +49,9 @@ TRAINED: dict[str, tuple[Tree, int, float]] = {"one vector": (PLAIN, 450, 6e-3),
 def experiment(lab: Lab) -> Findings:
     names = {"one vector": "reverse-late", "attention": "reverse-additive"}
     runs = {name: lab.train(names[name], reverse_recipe(*recipe)) for name, recipe in TRAINED.items()}
-    parts, numbers = _lengths(lab, runs)
-    experiments = [_vector(lab, runs["one vector"]), _distractors(lab), _source_order(lab), _gradients(), _teacher(lab)]
-    for more in (*experiments, _word_by_word(lab), *([_captions(lab)] if lab.full else [])):
-        parts |= more[0]
-        numbers |= more[1]
-    return Findings(parts, numbers)
+    found = [_lengths(lab, runs), _vector(lab, runs["one vector"]), _distractors(lab), _source_order(lab)]
+    found += [_gradients(), _teacher(lab), _word_by_word(lab)]
+    return Findings.of(*found, *([_captions(lab)] if lab.full else []))
 
 
 def _lengths(lab: Lab, runs: dict[str, Run]) -> Found:

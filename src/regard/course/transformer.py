@@ -56,11 +56,8 @@ SHOWN = 6
 
 def experiment(lab: Lab) -> Findings:
     whole = lab.train("reverse-transformer", reverse_recipe(MODEL, 450, 4e-3, warmup=60))
-    parts, numbers = _pictures(whole)
-    for more in (_forward(whole), _order(lab, whole), _look_ahead(lab, whole), _depth(lab), _normed(), _times(lab)):
-        parts |= more[0]
-        numbers |= more[1]
-    return Findings(parts, numbers)
+    drawn, left_out = (_pictures(whole), _forward(whole)), (_order(lab, whole), _look_ahead(lab, whole), _depth(lab))
+    return Findings.of(*drawn, *left_out, _normed(), _times(lab))
 
 
 def _pictures(run: Run) -> Found:

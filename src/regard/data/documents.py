@@ -18,15 +18,16 @@ from regard.errors import ColumnError, DataError
 from regard.text.files import BINARY_HINT, TextFile
 
 Texts = Literal[
-    "tales-en", "tales-ko", "errands", "reviews-en", "reviews-ko", "names-en", "portraits-en", "portraits-ko"
-]
+    "tales-en", "tales-ko", "errands", "meanings-en", "meanings-ko", "reviews-en", "reviews-ko", "names-en",
+    "portraits-en", "portraits-ko",
+]  # fmt: skip
 """The built-in corpora of raw text."""
 PIECE = 1 << 16
 """Characters after which the rest of a document comes in a row of its own, so that an endless one need not be held."""
 
 
 class RawText(Corpus):
-    """Documents: text files, tables with a column of text, or tales of the package."""
+    """Documents: text files, tables with a column of text, or a corpus of the package."""
 
     IN_PIECES: ClassVar[bool] = True
 
@@ -40,7 +41,8 @@ class RawText(Corpus):
     perplexities of tokenised corpora have it (set `deduplicate: false`, too)."""
     corpus: Texts | None = None  # type: ignore[assignment]  # other corpora than those of pairs
     """A corpus of the package: short tales in English or Korean; two sentences of which the second depends on the
-    first; or the texts alone of the reviews, names and portraits, without labels, tags and questions."""
+    first; sentences with homonyms and pronouns; or the texts alone of the reviews, names and portraits, without labels,
+    tags and questions."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:

@@ -11,8 +11,9 @@ from typing import ClassVar, Literal, cast
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from regard.data.batches import Batch, Tokens
+from regard.data.batches import Batch, TextBatch, Tokens
 from regard.errors import ConfigError
 from regard.layers.attention import (
     FeedForward,
@@ -26,7 +27,7 @@ from regard.layers.attention import (
     worth_packing,
 )
 from regard.layers.embeddings import Embedding, PositionKind, Positions, Readout, Tie, tied_embeddings
-from regard.models.base import Generator, HeadsConfig, Output, Presets, group_rows
+from regard.models.base import Contextual, Generator, HeadsConfig, Output, Presets, group_rows
 
 
 class TransformerConfig(HeadsConfig):
@@ -319,3 +320,25 @@ class Transformer(TransformerDecoder):
         x_BSD = self.embed(self.source_embedding, source.ids_BL, packing)
         memory_BSD = self.encode(x_BSD, visible if packing is None else Visibility.between(packing, packing))
         return self.begin_with(memory_BSD, visible, rows, max_length, packing)
+
+
+class SourceStates(Contextual):
+    """The encoder of a Transformer as a model of single texts: the states of a source after each block."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model, self.config, self.longest = model, model.config, model.longest
+        self.width, self.depth = model.config.width, len(model.encoder)
+
+    @property
+    def embeddings(self) -> dict[str, Embedding]:
+        return {"text": self.model.source_embedding}
+
+    def layers_of(self, batch: TextBatch) -> list[Tensor]:
+        """Other models begin with `</s>`; a source does not, and the state of that token is zero."""
+        visible, model = Visibility(batch.text.lengths_B - 1), self.model
+        layers = [model.embed(model.source_embedding, batch.text.ids_BL[:, 1:])]
+        for block in model.encoder:
+            layers.append(block(layers[-1], visible))
+        layers[-1] = model.encoder_norm(layers[-1])
+        return [F.pad(x_BSD, (0, 0, 1, 0)) for x_BSD in layers]

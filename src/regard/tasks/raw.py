@@ -277,7 +277,7 @@ def features(
     read, skipped = [number for number in range(len(texts)) if number not in bad], [bad[row] for row in sorted(bad)]
     if not read or (bad and faults is None):
         raise InputError(problems=first_of(skipped) or [Problem("--features", "there is no text")])
-    inputs, tokenizer = inputs.take(read), task.tokenizers["text"]
+    inputs, tokenizer = inputs.take(read), task.tokenizers[task.columns[0]]
     folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
     folded = [tokenizer.fold(text) if folds else text for text in inputs.texts]
     encoded = [ids or [tokenizer.unk] for ids in tokenizer.encode_batch(folded, model.config.letters)]

@@ -25,7 +25,8 @@ from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
 from regard.errors import DataError, DecodeError, Problem, first_of
 from regard.models import any_config, build_model
-from regard.models.base import Generator, device_of
+from regard.models.base import Contextual, Generator, device_of
+from regard.models.transformer import SourceStates, Transformer
 from regard.objectives.cross_entropy import TokenCrossEntropy, perplexity
 from regard.search.config import SearchConfig
 from regard.search.decode import Observer, Recorder, search
@@ -354,6 +355,9 @@ class TextToText(Task):
         Limits.of(lengths, config, wording)
         for rows in by_length(lengths, decode_tokens(config)):
             yield rows, self.source_batch([sources[row] for row in rows]).to(device_of(model)), config
+
+    def text_model(self, model: Any) -> Contextual | None:
+        return SourceStates(model) if isinstance(model, Transformer) else None
 
     def score_text(self, model: Generator, source: str, target: str | Sequence[str]) -> tuple[list[int], list[float]]:
         sources: list[Source] = readable(self.encode_sources([source], ["source"]))

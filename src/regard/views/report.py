@@ -111,7 +111,7 @@ class Table(Part):
     @cached_property
     def numeric(self) -> list[bool]:
         """For each column, whether all its cells are numbers, or texts made of numbers: "0.5 ± 0.1", "< 0.001"."""
-        number = re.compile(r"[-+−–±×*<=≤ .,:%()\d]*(?:e[-+]?\d+)?")
+        number = re.compile(r"[-+−–±×*<=≤∞ .,:%()\d]*(?:e[-+]?\d+)?")
         columns = zip(*self.cells, strict=True) if self.cells else [()] * len(self.columns)
         return [bool(cells) and all(number.fullmatch(cell.text) for cell in cells) for cells in columns]
 

@@ -1,0 +1,213 @@
+"""`vectors`: one word in several sentences, its static and its contextual vectors compared layer by layer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from regard.errors import DecodeError, InputError, Problem, first_of, short
+from regard.models.base import Contextual
+from regard.tasks.raw import Features, features
+from regard.tasks.task import Inputs, Task
+from regard.text.normalise import Span
+from regard.views.report import (
+    Cell,
+    Curves,
+    HeatMap,
+    HeatMaps,
+    Numbers,
+    Part,
+    Report,
+    Result,
+    Section,
+    Series,
+    Table,
+    Value,
+    muted,
+)
+
+TokenSpans = Sequence[tuple[list[int], list[Span]]]
+NEAREST = 5
+"""Neighbours that are listed."""
+PAIRS = 4
+"""Most occurrences of which each pair has a column and a line."""
+STATIC = "static"
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A word in one of the sentences, which count from 1."""
+
+    sentence: int
+    word: str
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A word near an occurrence, and in which sentence it is so."""
+
+    word: str
+    sentence: int
+    cosine: float
+
+
+@dataclass(frozen=True, eq=False)
+class WordVectors(Result):
+    """What a model makes of one word in several sentences."""
+
+    word: str
+    texts: Sequence[str]
+    occurrences: Sequence[Occurrence]
+    cosines: dict[str, Numbers]
+    """Static, then each layer -> [occurrences, occurrences]."""
+    layer: str
+    """The layer of the neighbours."""
+    neighbours: dict[str, list[list[Neighbour]]]
+    """Static, and in that layer: the nearest words of each occurrence."""
+
+    def to_json(self) -> dict[str, Any]:
+        nearest = {name: [[asdict(one) for one in row] for row in rows] for name, rows in self.neighbours.items()}
+        return {
+            "word": self.word, "inputs": list(self.texts),
+            "occurrences": [asdict(one) for one in self.occurrences],
+            "cosines": {name: values.round(6).tolist() for name, values in self.cosines.items()},
+            "layer": self.layer, "neighbours": nearest,
+        }  # fmt: skip
+
+    def report(self) -> Report:
+        rows: list[list[Value]] = [
+            [number, one.word, self.texts[one.sentence - 1]] for number, one in enumerate(self.occurrences, 1)
+        ]
+        sections = [Section("Occurrences", [Table(["", "word", "sentence"], rows)])]
+        if len(rows) > 1:
+            sections.append(Section("Cosine between the occurrences", [*self._by_layer()]))
+        words: list[list[Value]] = [
+            [row + 1, one.word, name, " · ".join(f"{n.word} ({n.sentence}) {n.cosine:.2f}" for n in nearest[row])]
+            for row, one in enumerate(self.occurrences)
+            for name, nearest in self.neighbours.items()
+        ]
+        note = "Of all words in the sentences; the number of the sentence stands in parentheses."
+        sections.append(Section("Nearest words", [Table(["", "word", "vector", "nearest"], words), muted(note)]))
+        return Report(f"{self.word} in {len({one.sentence for one in self.occurrences})} sentences", sections)
+
+    def _by_layer(self) -> Iterator[Part]:
+        names, pairs = list(self.cosines), [*combinations(range(len(self.occurrences)), 2)]
+        by_pair = {f"{one + 1} and {other + 1}": [float(values[one, other]) for values in self.cosines.values()]
+                   for one, other in pairs}  # fmt: skip
+        if len(self.occurrences) > PAIRS:
+            stacked = np.array([*by_pair.values()])
+            by_pair = {
+                "mean": stacked.mean(0).tolist(),
+                "least": stacked.min(0).tolist(),
+                "most": stacked.max(0).tolist(),
+            }
+        table: list[list[Value]] = [
+            [name, *(Cell(values[row], ".3f") for values in by_pair.values())] for row, name in enumerate(names)
+        ]
+        yield Table(["vector", *by_pair], table)
+        if len(self.occurrences) > 2:
+            labels = [f"{number} {one.word}" for number, one in enumerate(self.occurrences, 1)]
+            maps = [HeatMap(labels, labels, values, choice=(name,)) for name, values in self.cosines.items()]
+            yield HeatMaps(maps, ["vector"], [names.index(self.layer)])
+        elif len(names) > 1:
+            series = [Series(name, range(len(names)), values) for name, values in by_pair.items()]
+            yield Curves(series, "", "cosine", x_ticks=[*enumerate(names)])
+        yield muted("static is the model's embedding of the word alone, the same in every sentence.")
+
+
+@dataclass(frozen=True)
+class _Word:
+    """A word, which of the texts it stands in, and the rows of its tokens among those of all texts."""
+
+    text: int
+    word: str
+    rows: list[int]
+
+
+def word_vectors(
+    task: Task, model: Contextual, inputs: Inputs, more: Inputs, word: str, layer: int = -1
+) -> WordVectors:
+    """Compare a word that stands in every input; words of `more` texts can be neighbours, too."""
+    tokenizer, word = task.tokenizers[task.columns[0]], word.strip()
+    if not word:
+        raise DecodeError("there is no word", where="--word", hint="give a word of the sentences")
+    texts = [tokenizer.fold(text) for text in (*inputs.texts, *more.texts)]
+    every = Inputs(texts, [*inputs.places, *more.places])
+    read = features(task, model, every, layer=layer)
+    layer = layer % (model.depth + 1)
+    own = Inputs(texts[: len(inputs)], inputs.places)
+    layers = {f"layer {n}": features(task, model, own, layer=n).vectors for n in range(model.depth + 1)}
+    spans = tokenizer.token_spans(texts)
+    if "text" in model.embeddings:
+        ids = [token for row, (tokens, _) in enumerate(spans) for token in tokens[: _size(read, row)]]
+        static = model.embeddings["text"].weight.detach().float().cpu().numpy()[ids]
+        layers = layers if model.depth else {}
+    else:  # from the letters of each word
+        static, layers = (
+            features(task, model, every, layer=0).vectors,
+            {n: v for n, v in layers.items() if n != "layer 0"},
+        )
+    found = [*_words(spans, read, texts, rf"(?<!\w)({re.escape(word)})\w*")]
+    missing = [
+        Problem(
+            place, f"no word of {short(texts[row])!r} is {word!r} or begins so", "--word is a word of every sentence"
+        )
+        for row, place in enumerate(inputs.places)
+        if row not in {one.text for one in found}
+    ]
+    if missing:
+        raise InputError(problems=first_of(missing))
+    found = [one for one in found if one.text < len(inputs)]
+    pool = [*_words(spans, read, texts, r"(\w+)")]
+    name = f"layer {layer}" if layers else STATIC
+    shown = {STATIC: static} | ({name: read.vectors} if layers else {})
+    return WordVectors(
+        word,
+        texts,
+        [Occurrence(one.text + 1, one.word) for one in found],
+        {n: _cosines(_means(v, found), _means(v, found)) for n, v in ({STATIC: static} | layers).items()},
+        name,
+        {n: _nearest(_cosines(_means(v, found), _means(v, pool)), found, pool) for n, v in shown.items()},
+    )
+
+
+def _words(spans: TokenSpans, read: Features, texts: Sequence[str], pattern: str) -> Iterator[_Word]:
+    """The words that match, as far as the model reads the texts; the tokens are those of the first group."""
+    for row, (text, (_, places)) in enumerate(zip(texts, spans, strict=True)):
+        for match in re.finditer(pattern, text, re.IGNORECASE):
+            first, last = match.span(1)
+            tokens = [n for n, (start, end) in enumerate(places) if start < last and first < end]
+            if tokens and tokens[-1] < _size(read, row):
+                yield _Word(row, match[0], [read.offsets[row] + n for n in tokens])
+
+
+def _size(read: Features, row: int) -> int:
+    """How many tokens of a text are read."""
+    return read.offsets[row + 1] - read.offsets[row]
+
+
+def _means(vectors: Numbers, words: Sequence[_Word]) -> Numbers:
+    return np.stack([vectors[one.rows].mean(0) for one in words])
+
+
+def _cosines(a: Numbers, b: Numbers) -> Numbers:
+    a, b = (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) for rows in (a, b))
+    return np.asarray(a @ b.T, dtype=np.float64)
+
+
+def _nearest(cosines: Numbers, found: Sequence[_Word], pool: Sequence[_Word]) -> list[list[Neighbour]]:
+    """Of each occurrence the nearest words, each once, and not itself."""
+    rows = []
+    for one, values in zip(found, cosines, strict=True):
+        nearest: dict[str, Neighbour] = {}
+        for place in np.argsort(-values):
+            other = pool[place]
+            if not {*other.rows} & {*one.rows}:
+                nearest.setdefault(other.word, Neighbour(other.word, other.text + 1, round(float(values[place]), 6)))
+        rows.append([*nearest.values()][:NEAREST])
+    return rows

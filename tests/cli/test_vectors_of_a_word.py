@@ -1,0 +1,121 @@
+"""`regard vectors`: the vectors of a word are those that `features` writes, and are compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from command_line import fail, succeed, write
+from labelled_cases import SIZES
+from regard.config import write_yaml
+from regard.runs import Run
+from regard.tasks.task import padded
+
+Tree = dict[str, Any]
+SENTENCES = ["안나는 배를 먹었어요.", "배는 크고, 폴은 배를 탔어요."]
+LM: Tree = {"task": "language_modeling", "data": {"train": {"corpus": "meanings-ko", "size": 200}, "max_length": 32}}
+GREETINGS: Tree = {
+    "task": "translation", "tokenizer": {"kind": "character"},
+    "data": {part: {"corpus": "greetings-en-ko"} for part in ("train", "validation")},
+}  # fmt: skip
+WORDS, PIECES = {"kind": "word"}, {"kind": "wordpiece", "vocabulary": 300}
+ENCODER = {"width": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 2, "decoder_layers": 1}
+RUNS: dict[str, Tree] = {
+    "word2vec": LM | {"tokenizer": WORDS, "model": {"kind": "word2vec", "width": 8}},
+    "elmo": LM | {"tokenizer": WORDS, "model": {"kind": "elmo", "width": 8, "hidden": 8, "filters": 64}},
+    "gpt": LM | {"tokenizer": {"kind": "bpe", "vocabulary": 300}, "model": {"kind": "gpt", **SIZES}},
+    "bert": LM | {"task": "masked_language_modeling", "tokenizer": PIECES}
+    | {"model": {"kind": "bert", **SIZES, "next_sentence": False}},
+    "transformer": GREETINGS | {"model": {"kind": "transformer", **ENCODER}},
+    "bahdanau": GREETINGS | {"model": {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 8}},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    for name, tree in RUNS.items():
+        data = {"validation": {"split": 0.1}} | tree["data"]
+        recipe = tree | {"data": data, "training": {"steps": 1, "batch_tokens": 512, "device": "cpu"}}
+        succeed("train", write(folder / f"{name}.yaml", write_yaml(recipe)), "--out", folder / name, "--json")
+    return folder
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+@pytest.mark.parametrize("name", ["word2vec", "elmo", "gpt", "bert"])
+def test_cosines_are_those_of_the_features(runs: Path, name: str) -> None:
+    """The pieces of 배 in 배를 have one mean; where a word is one token, 배를 and 배는 are other words."""
+    found = regard.vectors(runs / name, SENTENCES, word="배")
+    assert [(one.sentence, one.word) for one in found.occurrences] == [(1, "배를"), (2, "배는"), (2, "배를")]
+    model, tokenizer = Run.open(runs / name).load_model("best", "cpu"), Run.open(runs / name).tokenizers["text"]
+    layers = ["static", *(f"layer {number}" for number in range(model.depth + 1))]
+    assert [*found.cosines] == {"word2vec": ["static"], "elmo": ["static", *layers[2:]]}.get(name, layers)
+    pieces = [tokenizer.encode(word) for word in ("배를", "배는")]
+    whole = len(pieces[0]) == 1
+    assert found.cosines["static"][0, 2] == pytest.approx(1.0)
+    assert (abs(found.cosines["static"][0, 1] - 1) < 1e-5) == (not whole)
+    for number in range(1, model.depth + 1):
+        features = regard.features(runs / name, SENTENCES, layer=number)
+        one, other = (features.offsets[row] for row in (0, 1))
+        place = len(tokenizer.encode("안나는"))
+        count = 1 if whole else next(n for n, token in enumerate(features.tokens[one + place :], 1) if "배" in token)
+        vectors = features.vectors[one + place : one + place + count], features.vectors[other : other + count]
+        expected = cosine(*(rows.mean(0) for rows in vectors))
+        assert found.cosines[f"layer {number}"][0, 1] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_encoder_of_a_transformer_has_vectors(runs: Path) -> None:
+    """Those of the last block are the memory that its decoder reads."""
+    run = Run.open(runs / "transformer")
+    model, tokenizer = run.load_model("best", "cpu"), run.tokenizers["source"]
+    with torch.inference_mode():
+        ids = [*tokenizer.encode("How are you?"), tokenizer.end]
+        calls = []
+        handle = model.encoder[-1].register_forward_hook(lambda module, inputs, output: calls.append(output))
+        model.begin(padded([ids], tokenizer.pad), 1, 5)
+        handle.remove()
+    features = regard.features(run, ["How are you?"])
+    np.testing.assert_allclose(features.vectors, calls[0][0, :-1].numpy(), atol=1e-6)
+    assert len(regard.vectors(run, ["How are you?"], word="are").neighbours["layer 2"][0]) == 2
+
+
+def test_neighbours_are_the_nearest_words_of_all_texts(runs: Path, tmp_path: Path) -> None:
+    """By brute force, where a word is one token."""
+    more = write(tmp_path / "more.txt", "폴은 기차를 탔어요.\n")
+    found = succeed("vectors", runs / "elmo", *SENTENCES, "--word", "배", "--file", more, "--layer", "1", "--json").json
+    assert (found["layer"], len(found["inputs"])) == ("layer 1", 3)
+    features = regard.features(runs / "elmo", found["inputs"], layer=1)
+    words = [(token.strip("▁"), vector) for token, vector in zip(features.tokens, features.vectors, strict=True)]
+    place = [word for word, _ in words].index("배를")
+    others = [(word, cosine(words[place][1], vector)) for n, (word, vector) in enumerate(words) if n != place]
+    nearest: dict[str, float] = {}
+    for word, value in sorted((one for one in others if one[0].isalpha()), key=lambda one: -one[1]):
+        nearest.setdefault(word, value)
+    assert {one["word"]: one["cosine"] for one in found["neighbours"]["layer 1"][0]} == pytest.approx(
+        dict([*nearest.items()][:5]), abs=1e-5
+    )
+
+
+def test_it_is_drawn_and_mistakes_are_one_sentence(runs: Path, tmp_path: Path) -> None:
+    for number, count in ((1, 2), (2, 3), (3, 5)):
+        out = tmp_path / f"{number}.html"
+        succeed("vectors", runs / "bert", *(["폴은 배를 탔어요."] * count), "--word", "배", "--out", out)
+        assert "폴은 배를 탔어요." in out.read_text(encoding="utf-8")
+    succeed("vectors", runs / "bert", *SENTENCES, "--word", "배", "--out", tmp_path / "word.svg")
+    for run, word, texts, message in (
+        ("bert", "사과", SENTENCES[:1], "input 1: no word of '안나는 배를 먹었어요.' is '사과' or begins so"),
+        ("bert", "를", SENTENCES[:1], "input 1: no word of"),
+        ("bert", " ", SENTENCES, "--word: there is no word"),
+        ("bahdanau", "How", ["How are you?"], "bahdanau for translation has no vectors of a single text"),
+    ):
+        [said] = fail("vectors", runs / run, *texts, "--word", word)
+        assert message in said
+    assert "there is no layer 7" in fail("vectors", runs / "bert", *SENTENCES, "--word", "배", "--layer", "7")[0]
