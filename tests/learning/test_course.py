@@ -18,6 +18,7 @@ from jinja2 import meta
 from command_line import fail, succeed
 from regard.course import LANGUAGES, chapters
 from regard.course.lab import PLACED, QUICK, Lab, Lesson, run, template_environment
+from regard.course.seq2seq import word_by_word
 from regard.views.files import page
 
 slow = pytest.mark.skipif(not os.environ.get("REGARD_SLOW"), reason="minutes: set REGARD_SLOW=1")
@@ -68,6 +69,7 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "the pronoun is right, and attention does not show why": lambda n: (
             n["pronoun_right"] > 0.9 and n["follows"] < 0.7 and n["first_layer_follows"] == 0
         ),
+        "the decoder asks other words than the pronoun": lambda n: n["from_it"] < n["from_nouns"] + n["from_adjective"],
         "most heads cost little": lambda n: n["cheap_heads"] >= 6 and n["dearest"] < n["before"] - 0.05,
     },
     "transformer": {
@@ -115,6 +117,8 @@ def test_a_chapter_fits_its_experiment_in_both_languages(number: int, quick_runs
     lesson = run(english.number, runs=quick_runs, language="en", quick=True)
     shown = {name for name in used(english.text)[0] if ":" not in name and not name.startswith("full_")}
     assert shown == {*lesson.findings.parts}
+    worked_again = [value for name, value in lesson.findings.numbers.items() if name.endswith("_error")]
+    assert all(isinstance(value, float) and value < 1e-4 for value in worked_again), lesson.findings.numbers
     for chapter, language in ((english, "en"), (korean, "ko")):
         html = page(replace(lesson, chapter=chapter, language=language).report())
         assert f'<html lang="{language}">' in html
@@ -152,6 +156,11 @@ def labels(value: object) -> set[str]:
     if isinstance(value, list | tuple):
         return {text for one in value for text in labels(one)}
     return labels([*vars(value).values()]) if hasattr(value, "__dataclass_fields__") else set()
+
+
+def test_a_dictionary_is_learned_from_pairs() -> None:
+    pairs = [("the cat", "die Katze"), ("the cup", "die Tasse"), ("The cat sleeps.", "die Katze schläft.")]
+    assert word_by_word(pairs, ["The cup sleeps!"]) == ["die Tasse schläft !"]
 
 
 @slow
