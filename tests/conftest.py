@@ -25,10 +25,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Prepared data goes to a folder of this session; subprocesses inherit it, and compute with one thread as well."""
+    """Prepared data goes to a folder of this session, messages are English, and subprocesses inherit both."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("REGARD_LANG", "en")  # whatever the locale
         yield
 
 

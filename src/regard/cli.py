@@ -43,6 +43,7 @@ from regard.console import (
     written_out,
 )
 from regard.errors import TEXT, DecodeError, InputError, Problem, RegardError, import_extra, printable, short
+from regard.language import default_language, shown, shown_comments
 
 if TYPE_CHECKING:
     from regard.api import Answered, Loaded
@@ -56,8 +57,25 @@ STANDARD_INPUT = (None, "-")
 """The values of an INPUT that read standard input."""
 
 
+HELP = ["-h", "--help"]
+
+
 class Commands(TyperGroup):
-    """Typer's own messages repeat what was typed: long words of them are shortened."""
+    """Help and typer's own messages in the user's language; of what was typed, they repeat long words shortened."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        if default_language() == "en":
+            return
+        from typer import rich_utils
+
+        for name in [name for name in vars(rich_utils) if name.endswith(("_STRING", "_TITLE", "_TEXT", "_HELP"))]:
+            setattr(rich_utils, name, shown(getattr(rich_utils, name)))
+        for command in (self, *self.commands.values()):
+            command.help = "\n\n".join(shown(" ".join(part.split())) for part in (command.help or "").split("\n\n"))
+            help_option = command.get_help_option(typer.Context(command, help_option_names=HELP))
+            for parameter in (*command.params, help_option):
+                parameter.help = shown(parameter.help or "")  # type: ignore[union-attr]
 
     def make_context(self, *given: Any, **others: Any) -> Any:
         with _shortened():
@@ -75,6 +93,8 @@ def _shortened() -> Iterator[None]:
     except Exception as error:
         if isinstance(message := getattr(error, "message", None), str):
             error.message = short(" ".join(map(short, message.split(" "))), TEXT)  # type: ignore[attr-defined]
+            in_language = shown(error.format_message())  # type: ignore[attr-defined]
+            error.format_message = lambda: in_language  # type: ignore[attr-defined]
         raise
 
 
@@ -83,7 +103,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": HELP},
 )
 
 # ------------------------------------------------------------------------ arguments and options that commands share
@@ -146,7 +166,7 @@ def check(
         show_json(result.to_json())
     else:
         if result.proposal is not None:  # standard output has the recipe alone, so that `>` saves it
-            print(printable(f"written: {out}\n") if out else result.proposal, end="", flush=True)
+            say(f"written: {out}" if out else shown_comments(result.proposal).rstrip("\n"))
         complain(result.problems)
         if result.ok:
             lines = [*result.sentences(), *(f"next       {command}" for command in result.commands)]
@@ -172,7 +192,7 @@ def train(
         if first_process:
             kept = "the checkpoints are complete, and the same command with --resume continues from the last"
             nothing = "nothing was trained yet, so nothing is lost: the same command starts again"
-            print(f"interrupted; {kept if (out / 'last').exists() else nothing}", file=sys.stderr)
+            say(f"interrupted; {kept if (out / 'last').exists() else nothing}", sys.stderr)
         raise typer.Exit(130) from None
     except RegardError as error:
         if first_process or getattr(error, "__notes__", None):
@@ -324,7 +344,7 @@ def predict(
     told, asks = ([], True) if file else read_story(opened.task, story, skip_bad=skip_bad)
     reads, whole = not typed and (bool(inputs) or not asks), any((features, prefixes, record))
     given = gathered(opened.task, inputs if typed else None, told, skip_bad) if typed or (reads and whole) else None
-    with answers.explaining(typed), bar("writing", shown=file is not None and not sys.stdout.isatty()) as move:
+    with answers.explaining(typed), bar("writing", visible=file is not None and not sys.stdout.isatty()) as move:
         if features is not None:
             answers.show_features(regard.features(opened, given, out=features, **source, **chosen), features)
         elif reads and not whole:
@@ -345,7 +365,7 @@ def _predict(run: Run, given: list[FileInput] | None, record: Path | None, **opt
 def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
     """Say how many outputs were written, also where it ends early: `--resume` continues then."""
     answers, written = Answers(as_json), 0
-    with bar("writing", shown=True) as move:
+    with bar("writing", visible=True) as move:
 
         def each(answered: Answered) -> None:
             nonlocal written
@@ -470,7 +490,7 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Compute the task's metrics on a split or a file: BLEU, ROUGE, perplexity, accuracy, F1, correlations."""
-    with bar("writing", shown=not as_json) as move:
+    with bar("writing", visible=not as_json) as move:
         metrics = regard.evaluate(
             _opened(run, checkpoint, device, precision), split=split, files=file or [], beam=beam,
             length_penalty=length_penalty, overrides=settings or [], checkpoint=checkpoint, device=device,
@@ -482,7 +502,7 @@ def evaluate(
         return
     from regard.views.labels import metric_lines
 
-    say("\n".join(metric_lines(metrics)))
+    print(printable("\n".join(metric_lines(metrics))))
 
 
 @app.command()
@@ -510,7 +530,7 @@ def score(
         return
     for token, log_p in zip(result["tokens"], result["token_scores"], strict=True):
         say(f"{log_p:10.4f}  {token}")
-    print(f"{result['score']:10.4f}  log P of all {len(result['tokens'])} tokens")
+    say(f"{result['score']:10.4f}  log P of all {len(result['tokens'])} tokens")
 
 
 def _tokens_in(target: str) -> list[str]:
@@ -683,7 +703,7 @@ def diagnose(
     from regard.views.files import check_output
 
     check_output(out, inputs=[*(file or []), *regard.Run.open(run).recipe_values], overwrite=overwrite)
-    with bar("scoring the references", shown=not as_json) as move:
+    with bar("scoring the references", visible=not as_json) as move:
         diagnosis = regard.diagnose(
             run, split=split, files=file or [], beam=beam, length_penalty=length_penalty, overrides=settings or [],
             checkpoint=checkpoint, device=device, limit=limit, sweep=BEAMS if sweep else (), progress=move,
@@ -726,7 +746,7 @@ def compare(
     check_output(out, inputs=read, overwrite=overwrite)
     if tables is not None:
         check_csv(tables, read, overwrite=overwrite)
-    with bar("reading", shown=not as_json) as move:
+    with bar("reading", visible=not as_json) as move:
         comparison = regard.compare(
             runs, split=split, files=file or [], hypotheses=outputs, baseline=baseline, beam=beam,
             length_penalty=length_penalty, overrides=settings or [], checkpoint=checkpoint, device=device,
@@ -814,7 +834,7 @@ def show(
         if as_json:
             show_json(summaries)
         else:
-            print("\n".join(f"{key:16}  {summary}" for key, summary in summaries.items()))
+            print("\n".join(f"{key:16}  {shown(summary)}" for key, summary in summaries.items()))
         return
     check_output(out, (".svg", ".png", ".html", ".json"), overwrite=overwrite)
     show_report(regard.show(name, overrides or []), out, as_json=as_json)
@@ -842,7 +862,7 @@ def course(
 
     Trained runs are kept beside the page, in the folder runs, and used again.
     """
-    from regard.course import chapters, default_language, find_chapter
+    from regard.course import chapters, find_chapter
 
     language = language or default_language()
     if chapter is None:
@@ -867,7 +887,7 @@ def course(
             say=lambda text: say(text, sys.stderr),
         )  # fmt: skip
     except (Interrupted, KeyboardInterrupt):
-        print("interrupted; the same command continues, with the runs that are trained already", file=sys.stderr)
+        say("interrupted; the same command continues, with the runs that are trained already", sys.stderr)
         raise typer.Exit(130) from None
     if page.suffix.lower() != ".ipynb":
         show_report(lesson, page, as_json=as_json)
@@ -1030,10 +1050,10 @@ def recipes(
     if as_json:
         show_json(texts if name is None else {"name": name, "recipe": texts[name]})
     elif name is not None:
-        say(f"copied: {out}" if out else texts[name].rstrip("\n"))
+        say(f"copied: {out}" if out else shown_comments(texts[name]).rstrip("\n"))
     else:
         width = max(map(len, texts))
-        print("\n".join(f"{recipe:{width}}  {summary}" for recipe, summary in texts.items()))
+        print("\n".join(f"{recipe:{width}}  {shown(summary)}" for recipe, summary in texts.items()))
 
 
 @app.command()
@@ -1054,7 +1074,7 @@ def cache(
         names = [{"name": entry.folder.name, "bytes": entry.bytes, "used": entry.used} for entry in entries]
         show_json({"folder": str(folder), "bytes": size, "limit": int(limit), "entries": names})
         return
-    print(f"{folder}: {size / 1e6:,.1f} MB, at most {limit / 1e6:,.0f} MB (REGARD_CACHE_LIMIT)")
+    say(f"{folder}: {size / 1e6:,.1f} MB, at most {limit / 1e6:,.0f} MB (REGARD_CACHE_LIMIT)")
     for entry in entries:
         used = datetime.fromtimestamp(min(entry.used, 2e11))  # a wrong clock may be past the last year of a datetime
         print(f"{entry.bytes / 1e6:12,.1f} MB  {used:%Y-%m-%d %H:%M}  {entry.folder.name}")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from regard.errors import DecodeError, InputError, Problem, RegardError, RunWarning, printable
+from regard.language import shown
 
 if TYPE_CHECKING:
     from regard.api import Answered, Loaded, Predictions
@@ -64,8 +65,8 @@ def show_json(result: Any) -> None:
 
 
 def say(text: str, file: TextIO | None = None) -> None:
-    """What is for people; names in it may have control characters."""
-    print(printable(text), file=file)
+    """What is for people, in their language; names in it may have control characters."""
+    print(printable(shown(text)), file=file)
 
 
 def note(text: str) -> None:
@@ -91,19 +92,25 @@ def warnings_as_notes() -> Iterator[None]:
 def complain(problems: Iterable[Problem]) -> None:
     """A line for each problem, on standard error."""
     for problem in problems:
-        print(f"regard: {problem}", file=sys.stderr)
+        print(f"regard: {shown_problem(problem)}", file=sys.stderr)
+
+
+def shown_problem(problem: Problem) -> Problem:
+    """A problem in the user's language; a single word that says where it is may be a key of a recipe."""
+    where = shown(problem.where) if " " in problem.where else problem.where
+    return Problem(where, shown(problem.what), shown(problem.hint))
 
 
 @contextmanager
-def bar(what: str, *, shown: bool) -> Iterator[Progress]:
+def bar(what: str, *, visible: bool) -> Iterator[Progress]:
     """A bar on standard error if that is a terminal; it is moved with what is done now, how much of it, and of all."""
     from rich.console import Console
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
-    with Bar(console=console, transient=True, disable=not (shown and console.is_terminal)) as drawn:
-        task = drawn.add_task(what, total=None)
-        yield lambda now, done, total: drawn.update(task, description=now, completed=done, total=total)
+    with Bar(console=console, transient=True, disable=not (visible and console.is_terminal)) as drawn:
+        task = drawn.add_task(shown(what), total=None)
+        yield lambda now, done, total: drawn.update(task, description=shown(now), completed=done, total=total)
 
 
 def show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
@@ -129,7 +136,7 @@ def standard_input(*, needed: bool = True, skip_bad: bool = False) -> Iterator[l
     from regard.data.file_inputs import arriving
 
     if sys.stdin.isatty():
-        print("one input a line, end with Ctrl-D:", file=sys.stderr)
+        say("one input a line, end with Ctrl-D:", sys.stderr)
     for part in arriving(cast("BufferedIOBase", sys.stdin.buffer), skip_bad=skip_bad):
         needed = False
         yield part
@@ -195,7 +202,7 @@ class First:
     """The first of very many, and how many there were."""
 
     def __init__(self) -> None:
-        self.first: object = None
+        self.first: Any = None
         self.count = 0
 
     def add(self, one: object) -> None:
@@ -254,7 +261,7 @@ class Answers:
     def conclude(self) -> None:
         if self._skipped.count:
             first, skipped = self._skipped.first, self._skipped.count
-            say(f"skipped {skipped:,} of {self._count:,} inputs; the first: {first}", sys.stderr)
+            say(f"skipped {skipped:,} of {self._count:,} inputs; the first: {shown_problem(first)}", sys.stderr)
         for tally in self._notes.values():
             if tally.count:
                 note(f"{tally.first}" + (f", and so for {tally.count - 1:,} more" if tally.count > 1 else ""))

@@ -499,7 +499,7 @@ def test_only_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch, terminal: 
     monkeypatch.setenv("TERM", "xterm")
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: terminal)
-    with redirect_stderr(stream), bar("reading", shown=shown) as move:
+    with redirect_stderr(stream), bar("reading", visible=shown) as move:
         done = summed(partial(move, "testing"), 4)
         done(0)
         done(1)

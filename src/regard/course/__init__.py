@@ -15,12 +15,11 @@ A last block ```words translates the labels of the figures, which the experiment
 
 from __future__ import annotations
 
-import locale
-import os
 from dataclasses import dataclass
 from importlib.resources import files
 
 from regard.errors import RegardError, did_you_mean
+from regard.language import default_language
 
 LANGUAGES = ("en", "ko")
 
@@ -36,14 +35,6 @@ class Chapter:
     @property
     def title(self) -> str:
         return self.text.partition("\n")[0].removeprefix("# ")
-
-
-def default_language() -> str:
-    """REGARD_LANG, or Korean where the locale is Korean, else English."""
-    given = os.environ.get("REGARD_LANG") or next(
-        filter(None, map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), ""
-    )
-    return "ko" if (given or locale.getlocale()[0] or "").lower().startswith(("ko", "korean")) else "en"
 
 
 def chapters(language: str | None = None) -> list[Chapter]:

@@ -23,9 +23,10 @@ from jinja2 import Environment, StrictUndefined
 from regard import __version__
 from regard.api import Run, train
 from regard.config.load import Tree
-from regard.course import Chapter, default_language, find_chapter
+from regard.course import Chapter, find_chapter
 from regard.data.batches import Tokens
 from regard.errors import RegardError
+from regard.language import default_language
 from regard.recipes.shipped import shipped_text
 from regard.runs.run import read_metrics
 from regard.views.labels import percent

@@ -203,34 +203,31 @@ def _pronouns(lab: Lab) -> Found:
     recipe["data"] = {"train": lab.pairs("pronouns", rows[100:]), "validation": lab.pairs("pronouns-seen", rows[:100])}
     run = lab.train("pronouns", recipe)
     unseen = [(animal, [*PLACES][-number % 8]) for number, animal in enumerate(ANIMALS)]
-    pairs = [[_sentence(animal, "cross", place, "too", adjective) for adjective in adjectives]
-             for adjectives in zip(TIRED, WIDE, strict=True) for animal, place in unseen][: lab.few(48)]  # fmt: skip
-    outputs = [
-        one.to_json()["output"] for one in predict(run, [source for pair in pairs for source, _ in pair], beam=1)
-    ]
-    wanted = [target for pair in pairs for _, target in pair]
+    tests = [_sentence(animal, "cross", place, "too", adjective) for adjectives in zip(TIRED, WIDE, strict=True)
+             for animal, place in unseen for adjective in adjectives][: 2 * lab.few(48)]  # fmt: skip
+    outputs = [one.to_json()["output"] for one in predict(run, [source for source, _ in tests], beam=1)]
     right = [("elle" in output.split()) == ("elle" in target.split())
-             for output, target in zip(outputs, wanted, strict=True)]  # fmt: skip
-    looks, written = (np.array(found) for found in zip(*([*zip(*(_looks(run, *one) for one in pair), strict=True)]
-                                                          for pair in pairs), strict=True))  # fmt: skip
-    # looks: pair, adjective, head, word of the sentence
+             for output, (_, target) in zip(outputs, tests, strict=True)]  # fmt: skip
+    heads = [f"layer {layer + 1}, head {head + 1}" for layer in range(2) for head in range(MODEL["heads"])]
+    found = [_looks(run, *test) for test in tests]
+    looks = np.array([look for look, _ in found]).reshape(-1, 2, len(heads), len(found[0][1]))
+    # of a pair, an adjective, a head and a word of the source
     more = looks[..., ANIMAL] > looks[..., PLACE]
     follows = (more[:, 0] & ~more[:, 1]).mean(0)
     best = int(follows.argmax())
-    heads = [f"layer {layer + 1}, head {head + 1}" for layer in range(2) for head in range(MODEL["heads"])]
     means = looks.mean(0)
     table: list[list[Value]] = [
         [name, *(Cell(float(means[kind, n, place]), ".2f") for kind in (0, 1) for place in (ANIMAL, PLACE)),
          Cell(float(follows[n]), ".2f")] for n, name in enumerate(heads)
     ]  # fmt: skip
     maps: list[Part] = [
-        HeatMaps([HeatMap(heads, [*pairs[0][kind][0].split(), "⏎"], looks[0, kind])], title=pairs[0][kind][0])
+        HeatMaps([HeatMap(heads, [*tests[kind][0].split(), "⏎"], looks[0, kind])], title=tests[kind][0])
         for kind in (0, 1)
     ]
     columns = ["head", "tired: animal", "tired: place", "wide: animal", "wide: place", "pairs that it follows"]
-    sources = written.mean((0, 1))
+    sources = np.mean([written for _, written in found], axis=0)
     return {"pronouns": Table(columns, table), "it": maps}, {
-        "it_tired": outputs[0], "it_wide": outputs[1], "pronoun_right": float(np.mean(right)), "pairs": len(pairs),
+        "it_tired": outputs[0], "it_wide": outputs[1], "pronoun_right": float(np.mean(right)), "pairs": len(looks),
         "first_layer_follows": float(follows[: MODEL["heads"]].max()), "follows": float(follows[best]),
         "follower": heads[best], "from_it": float(sources[IT]), "from_nouns": float(sources[[ANIMAL, PLACE]].sum()),
         "from_adjective": float(sources[ADJECTIVE]),
@@ -241,5 +238,6 @@ def _looks(run: Run, source: str, target: str) -> tuple[list[list[float]], list[
     """Where `it` looks in every head of the encoder, and where the decoder looks when it writes il or elle."""
     explanation = explain(run, source, target=target)
     attentions = [explanation.attentions[f"encoder.{layer}.self_attention"].weights for layer in range(2)]
-    step = next(n for n, word in enumerate(target.split()) if word in ("il", "elle"))
+    tokens = explanation.attentions[ATTENTIONS["decoder to encoder"]].queries.texts
+    step = next(n for n, token in enumerate(tokens) if token in ("▁il", "▁elle"))
     return [head[IT].tolist() for weights in attentions for head in weights], explanation.weights[step].tolist()

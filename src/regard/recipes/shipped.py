@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from regard.errors import ConfigError, RegardError, did_you_mean
+from regard.language import shown_comments
 
 
 def shipped_recipes(name: str | None = None, *, out: str | Path | None = None) -> dict[str, str]:
@@ -24,7 +25,7 @@ def shipped_recipes(name: str | None = None, *, out: str | Path | None = None) -
             raise RegardError("the file exists already", where=str(out), hint="give another --out")
         from regard.text.files import write_file  # slow to import
 
-        write_file(Path(out), text)
+        write_file(Path(out), shown_comments(text))
     return {name: text}
 
 

@@ -159,8 +159,8 @@ class Run:
             if edited := [name for name in edited if name.partition(".")[0] not in MEANING]:
                 others = len(edited) - 1
                 more = f", and {others:,} more such value{'s' if others > 1 else ''}" if others else ""
-                was = f"{edited[0]} is {here[edited[0]]!r}, but the run was trained with {there[edited[0]]!r}{more}"
-                warnings.warn(str(Problem(str(self.folder / "recipe.yaml"), was)), RunWarning, stacklevel=2)
+                was = f"{edited[0]} is {here[edited[0]]!r}, but the run was trained with {there[edited[0]]!r}"
+                warnings.warn(str(Problem(str(self.folder / "recipe.yaml"), was + more)), RunWarning, stacklevel=2)
 
     @property
     def recipe_values(self) -> list[Any]:

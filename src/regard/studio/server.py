@@ -34,6 +34,7 @@ import regard.views.files
 from regard import __version__
 from regard.api import Loaded, show
 from regard.errors import Problem, RegardError
+from regard.language import shown
 from regard.studio.attention import AttentionBody
 from regard.studio.jobs import long_verbs
 from regard.studio.runs import Runs
@@ -329,7 +330,7 @@ def serve(
         address = f"http://{settings.host}:{listening.getsockname()[1]}"
         names = [*runs]
         what = f"studio of {len(names)} run{'s'[: len(names) != 1]}" if root else f"serving {', '.join(names)}"
-        print(f"{what} on {address}", flush=True)
+        print(shown(f"{what} on {address}"), flush=True)
         if browse:
             webbrowser.open(f"{address}/" + (f"#/runs?token={settings.token}" if settings.token else ""))
         with suppress(KeyboardInterrupt):

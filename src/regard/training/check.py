@@ -18,6 +18,7 @@ from regard.config.load import Tree
 from regard.data.batches import Stream
 from regard.data.prepare import Prepared, prepare_texts
 from regard.errors import ConfigError, Problem, RegardError
+from regard.language import shown_comments
 from regard.models.base import count_parameters
 from regard.recipes.propose import data_files, proposal_for
 from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
@@ -139,7 +140,7 @@ def check(
         problems.append(Problem(files[0], reason, "are these the columns? 'regard recipes' has a recipe for each task"))
         proposal, commands = None, ()
     elif proposal is not None and out is not None:
-        write_file(Path(out), proposal)
+        write_file(Path(out), shown_comments(proposal))
     return replace(result, problems=tuple(problems), proposal=proposal, commands=commands)
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from regard.data.batches import START, Position
 from regard.errors import printable
+from regard.language import shown
 from regard.runs import Run
 from regard.runs.run import MetricsLog
 from regard.text.files import writing
@@ -166,12 +167,14 @@ class Display:
         self._bar.stop()
 
     def say(self, text: str) -> None:
-        """Print a line."""
-        self.console.print(printable(text), markup=False)
+        """Print a line, in the user's language."""
+        self.console.print(printable(shown(text)), markup=False)
 
     def doing(self, what: str, done: int, total: int | None = None, facts: str = "") -> None:
         """Update the progress bar."""
-        self._bar.update(self._task, description=what, completed=done, total=total, facts=facts, visible=True)
+        self._bar.update(
+            self._task, description=shown(what), completed=done, total=total, facts=shown(facts), visible=True
+        )
 
     def logged(self, line: dict[str, Any], steps: int, unit: str = "tokens") -> None:
         """Show a line of the training log; `unit` is what the loss is a mean over."""

@@ -328,13 +328,19 @@ def _quality(comparison: Comparison) -> list[Part]:
     tests, differing = list[list[Value]](), set[tuple[str, str]]()
     tones: dict[str, Tone] = {"better": "good", "worse": "bad"}
     for row in comparison.tables["significance"]:
-        name, metric, against = row["system"], row["metric"], list[Value]([None, None, None, "baseline"])
+        name, metric, against = (
+            row["system"],
+            row["metric"],
+            list[Value]([None, None, None, Cell("baseline", ours=True)]),
+        )
         if name != baseline:
             result = verdict(comparison, row)
             differing |= {(name, metric)} if result in tones else set()
-            against = [score_text(metric, row["difference"], sign="+"), _p_text(row["p_bootstrap"]),
-                       _p_text(row["p_randomisation"]), Cell(result, tone=tones.get(result, "muted"))]  # fmt: skip
-        tests.append([title(metric), name, *(score_text(metric, row[key]) for key in ("score", "interval")), *against])
+            p_values = (_p_text(row[key]) for key in ("p_bootstrap", "p_randomisation"))
+            difference = score_text(metric, row["difference"], sign="+")
+            against = [difference, *p_values, Cell(result, tone=tones.get(result, "muted"), ours=True)]
+        score, interval = (score_text(metric, row[key]) for key in ("score", "interval"))
+        tests.append([Cell(title(metric), ours=True), name, score, interval, *against])
     systems = {row["system"]: row for row in comparison.tables["systems"]}
     metrics = sorted(comparison.metrics, key=lambda metric: metric != main)
     rows, starred, unknown = list[list[Value]](), False, ["unknown"] if comparison.note else []
@@ -355,7 +361,7 @@ def _quality(comparison: Comparison) -> list[Part]:
     }
     note = (
         f"± is half the 95 % interval by bootstrap over {unit}. Better or worse than {baseline}: both paired tests "
-        f"give a p-value below {LEVEL}.{NOTES.get(comparison.task, '')}"
+        f"give a p-value below {LEVEL:g}.{NOTES.get(comparison.task, '')}"
     )
     columns = ["system", *map(title, metrics), *unknown, "parameters", f"{unit} / s"]
     heads = ["metric", "system", "score", "±", "difference", "p (bootstrap)", "p (randomisation)", ""]
@@ -489,7 +495,7 @@ def _units(comparison: Comparison, table: str) -> dict[int, Part]:
         group = rows[start : start + systems]
         first = group[0]
         if "sentence" in first:
-            body: list[list[Value]] = [["reference", None, first["reference"]]]
+            body: list[list[Value]] = [[Cell("reference", ours=True), None, first["reference"]]]
             body += [[row["system"], Cell(row["sentence_chrf"], ".1f"), row["output"]] for row in group]
             heading = f"{first['sentence']}. {first['source']}"
             tables[first["sentence"]] = TablePart(["", "chrF", ""], body, title=heading)

@@ -172,9 +172,9 @@ def _example(judged: Judged, outcome: Outcome) -> Table:
         "left": f"was still in the beam at step {outcome.step}, without a chance to win",
     }[outcome.kind]
     rows: list[list[Value]] = [
-        ["source", "", "", scored.source],
-        ["reference", Cell(scored.objective, ".3f"), Cell(scored.log_p, ".1f"), scored.reference],
-        ["output", Cell(written.objective, ".3f"), Cell(written.score, ".1f"), judged.output],
+        [Cell("source", ours=True), "", "", scored.source],
+        [Cell("reference", ours=True), Cell(scored.objective, ".3f"), Cell(scored.log_p, ".1f"), scored.reference],
+        [Cell("output", ours=True), Cell(written.objective, ".3f"), Cell(written.score, ".1f"), judged.output],
     ]
     heading = f"{scored.where}, chrF {judged.chrf:.1f}: the reference {became}"
     notes = [f"note: {UNKNOWN_NOTE}"] if scored.unknown else []
@@ -274,11 +274,11 @@ class Diagnosis(Result):
     def _counts(self) -> Section:
         tally, raw = self.tally, self.raw_search_errors
         alone: dict[str, Value] = {"errors": "", "search_errors": raw, "model_errors": tally.errors - raw}
-        rows: list[list[Value]] = [["sentences", tally.sentences, "", ""]]
-        rows += [[name.replace("_", " "), tally.counts[name], text, alone[name]]
+        rows: list[list[Value]] = [[Cell("sentences", ours=True), tally.sentences, "", ""]]
+        rows += [[Cell(name.replace("_", " "), ours=True), tally.counts[name], text, alone[name]]
                  for name, text in tally.share_texts.items()]  # fmt: skip
         rows += [
-            [f"{KINDS[kind]} whose reference no search could have given: {reason}", count, "", ""]
+            [Cell(f"{KINDS[kind]} whose reference no search could have given: {reason}", ours=True), count, "", ""]
             for kind, reasons in self.unreachable.items()
             for reason, count in reasons.items()
         ]

@@ -23,10 +23,23 @@ from rich.console import Console
 from rich.text import Text
 
 from regard.errors import CheckpointError, RegardError, import_extra
+from regard.language import shown
 from regard.text.files import atomic_file, check_writable
 from regard.text.normalise import one_line
 from regard.views.labels import number, shorten
-from regard.views.report import Bars, Curves, Figure, HeatMap, HeatMaps, ImageMap, Report, Result, Tree, json_parts
+from regard.views.report import (
+    Bars,
+    Curves,
+    Figure,
+    HeatMap,
+    HeatMaps,
+    ImageMap,
+    Report,
+    Result,
+    Tree,
+    in_language,
+    json_parts,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -72,7 +85,7 @@ def write_result(result: Result, path: Path) -> None:
     """Write a result in the format that the suffix names."""
     suffix = path.suffix.lower()
     if suffix in PICTURES:
-        content = draw(result.report().figures, path)
+        content = draw(in_language(result.report()).figures, path)
     elif suffix in PAGE:
         content = page(result.report()).encode()
     else:
@@ -108,6 +121,7 @@ def _template() -> Template:
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     environment.trim_blocks = environment.lstrip_blocks = True
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    environment.filters["shown"] = shown
     environment.filters["markdown"] = lambda text: Markup(markdown.render(text))
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     environment.globals |= {name: Markup(loader.get_source(environment, f"report.{name}")[0]) for name in ("css", "js")}
@@ -116,7 +130,7 @@ def _template() -> Template:
 
 def page(report: Report) -> str:
     """The whole page; three sections and more get a table of contents."""
-    return _template().render(report=report)
+    return _template().render(report=in_language(report))
 
 
 NOTEBOOK = """<style>

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
+from regard.language import shown
 from regard.text.normalise import one_line
 from regard.views.report import Report, Result, Section, Table
 
@@ -148,10 +149,11 @@ def metric_lines(metrics: Mapping[str, Any]) -> list[str]:
     width, lines = max([15, *(len(name) for name, value in metrics.items() if not isinstance(value, dict))]), []
     for name, value in metrics.items():
         if not isinstance(value, dict):
-            lines.append(f"{name:{width}} {_value_text(value)}")
+            text = _value_text(value)
+            lines.append(f"{name:{width}} {shown(text) if name == 'note' else text}")
             continue
         if name == "confusion":
-            lines.append(f"{CONFUSION}:")
+            lines.append(f"{shown(CONFUSION)}:")
         if columns := _columns(value):
             lines += _table_lines([[name, *columns], *([f"  {key}", *part.values()] for key, part in value.items())])
         else:

@@ -16,7 +16,7 @@ from regard.models.headed import Headed
 from regard.tasks.question_answering import question_in
 from regard.tasks.task import Inputs, Task
 from regard.text.normalise import Span, one_line, word_spans
-from regard.views.report import Bars, HeatMap, HeatMaps, Numbers, Part, Table
+from regard.views.report import Bars, Cell, HeatMap, HeatMaps, Numbers, Part, Table
 
 MOST_WORDS = 512
 """Longest text in words: each word costs one more reading of it."""
@@ -58,7 +58,7 @@ class Occlusion:
         for answer, value, falls_W in zip(self.answers, self.values, self.falls_WA.T, strict=True):
             most = [w for w in np.argsort(-falls_W, kind="stable")[:NAMED] if falls_W[w] >= 0.0005]
             named = "  ".join(f"{words[w]} {falls_W[w]:+.3f}" for w in most)
-            rows.append([one_line(answer), f"{value:.3f}", named or "no single word"])
+            rows.append([one_line(answer), f"{value:.3f}", named or Cell("no single word", ours=True)])
         table = Table(["word/tag", "probability", "falls most without"], rows)
         title = "how much the probability of each tag falls without each word"
         heat_map = HeatMap(words, [*map(one_line, self.answers)], self.falls_WA, f"{title} · {about}")

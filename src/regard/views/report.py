@@ -10,12 +10,14 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from regard.language import IN_REPORTS, default_language, korean
 
 Numbers = npt.NDArray[np.floating]
 Tone = Literal["", "good", "bad", "muted", "code"]
@@ -53,6 +55,8 @@ class Cell:
     value: str | int | float | None
     format: str = ""
     tone: Tone = ""
+    ours: bool = False
+    """Whether it is a text of ours, to be shown in the user's language, and not one of the data."""
 
     @property
     def text(self) -> str:
@@ -362,7 +366,8 @@ class Report:
     opening: str = ""
     conclusions: Sequence[str] = ()
     """Findings or advice: a page has them at the top, the terminal at the end."""
-    language: str = "en"
+    language: str = ""
+    """That of its texts; empty: they are English in the code, and shown in the user's."""
 
     def to_json(self) -> dict[str, Any]:
         """For a page that draws it; tables have their cells as texts."""
@@ -384,6 +389,47 @@ class Report:
         from regard.views.files import framed  # which imports this module
 
         return framed(self)
+
+
+OURS: dict[type, tuple[str, ...]] = {
+    Report: ("title", "opening", "conclusions", "sections"),
+    Section: ("heading", "parts"),
+    Text: ("paragraphs",),
+    Table: ("columns", "title", "notes"),
+    Series: ("name",),
+    Curves: ("series", "x_label", "y_label", "title"),
+    Bars: ("series", "value_label", "title"),
+    HeatMap: ("title", "choice"),
+    HeatMaps: ("maps", "choosers", "title", "tokens"),
+    ImageMap: ("title",),
+    Tree: ("branches", "title"),
+    Branch: ("note",),
+}
+"""The fields with texts of ours; others hold tokens, names and sentences of the data."""
+OUR_LABELS = re.compile(r"(layer|hop) \d.*|(right|each other) class")
+"""Those beside a figure that are no tokens."""
+
+
+def in_language(report: Report) -> Report:
+    """The report in the user's language, unless its texts have one."""
+    language = report.language or default_language()
+    return replace(report if report.language or language == "en" else _korean(report), language=language)
+
+
+def _korean(value: Any) -> Any:
+    if isinstance(value, str):
+        return korean(value, IN_REPORTS)
+    if isinstance(value, list | tuple):
+        return [*map(_korean, value)]
+    if isinstance(value, Mapping):
+        return {_korean(name): part for name, part in value.items()}
+    texts = {name: _korean(getattr(value, name)) for name in OURS.get(type(value), ())}
+    if isinstance(value, Table):
+        cells = [[replace(cell, value=korean(cell.text)) if cell.ours else cell for cell in row] for row in value.cells]
+        texts["rows"] = cells
+    for name in {HeatMap: ("rows", "columns"), Bars: ("categories",)}.get(type(value), ()):
+        texts[name] = [_korean(text) if OUR_LABELS.fullmatch(text) else text for text in getattr(value, name)]
+    return replace(value, **texts) if texts else value
 
 
 class Result(Protocol):

@@ -18,9 +18,10 @@ from rich.text import Text as RichText
 from rich.tree import Tree as RichTree
 
 from regard.errors import printable
+from regard.language import shown
 from regard.text.normalise import one_line
 from regard.views.labels import clusters, number, shorten
-from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Part, Prose, Report, Table, Text, Tree
+from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Part, Prose, Report, Table, Text, Tree, in_language
 
 SHADES = " ·░▒▓█"
 """From the lower end of the scale of a heat map to the upper one."""
@@ -39,6 +40,7 @@ def show(report: Report, console: Console | None = None) -> None:
 
     The console is as wide as the terminal, or as COLUMNS says; a file or a pipe has no edge.
     """
+    report = in_language(report)
     if console is None:
         console = Console(highlight=False, soft_wrap=True)
         if not console.is_terminal and "COLUMNS" not in os.environ:
@@ -86,7 +88,8 @@ def _show(part: Part, console: Console) -> None:
         case ImageMap():  # the region that each word looked at most, and how much of its attention that is
             rows = zip(part.words, part.weights.argmax(1).tolist(), part.weights.max(1), strict=True)
             cells = [[word, part.regions[place], f"{weight:.2f}"] for word, place, weight in rows]
-            _show_table(Table(["word", "region (row,column)", "weight"], cells, title=part.title), console)
+            columns = [*map(shown, ("word", "region (row,column)", "weight"))]
+            _show_table(Table(columns, cells, title=part.title), console)
         case Tree():
             console.print(_rich_tree(part))
 
@@ -107,7 +110,7 @@ def _show_table(table: Table, console: Console) -> None:
         _print(console, note)
     if removable[count:]:
         names = ", ".join(table.columns[column] for column in removable[count:])
-        _print(console, f"too wide for this terminal: {names} (--json has all)")
+        _print(console, shown(f"too wide for this terminal: {names} (--json has all)"))
 
 
 def _rich_table(table: Table, kept: Sequence[int], width: int | None) -> RichTable:
@@ -137,7 +140,7 @@ def _rich_tree(tree: Tree) -> RichTree:
         left = (
             "  ×" if branch.tone == "muted" else "  ✓" if branch.tone == "good" and place not in tree.children else ""
         )
-        text = f"{branch.label} {branch.value}{left}{'  ← reference' if branch.marked else ''}"
+        text = f"{branch.label} {branch.value}{left}{shown('  ← reference') if branch.marked else ''}"
         drawn[place] = drawn[branch.parent].add(RichText(printable(text), style=styles.get(branch.tone, "")))
     return drawn[None]
 

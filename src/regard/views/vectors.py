@@ -56,7 +56,7 @@ class Neighbour:
     cosine: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WordVectors(Result):
     """What a model makes of one word in several sentences."""
 

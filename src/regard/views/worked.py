@@ -25,7 +25,7 @@ from regard.models.headed import LayerMix
 from regard.models.memory_network import MemoryNetwork
 from regard.views.labels import label
 from regard.views.recording import NAMES, Attention, Step, module_calls
-from regard.views.report import Part, Report, Result, Section, Table, Text
+from regard.views.report import Cell, Part, Report, Result, Section, Table, Text
 
 Forward = Callable[[], Tensor]
 """Runs the model."""
@@ -110,7 +110,9 @@ class Worked(Result):
         """The first numbers of each vector, and the keys with the largest weights."""
 
         def lines(values: Mapping[str, Tensor]) -> Table:
-            return Table(["", ""], [[equation, _vector(value_D)] for equation, value_D in values.items()])
+            return Table(
+                ["", ""], [[Cell(equation, ours=True), _vector(value_D)] for equation, value_D in values.items()]
+            )
 
         after: list[Part] = [lines(self.after)]
         if self.step is not None:
@@ -135,9 +137,11 @@ class Worked(Result):
         kept, rows = sorted(self.weights_K.topk(min(MOST_KEYS, len(self.keys))).indices.tolist()), []
         for j in kept:
             e_j, alpha_j = float(self.scores_K[j]), float(self.weights_K[j])
-            numbers = [f"{e_j:.4f}" if math.isfinite(e_j) else "hidden", f"{alpha_j:.4f}"]
+            score_j = f"{e_j:.4f}" if math.isfinite(e_j) else Cell("hidden", ours=True)
             vectors = {name: _vector(vectors_KD[j]) for name, vectors_KD in self.vectors.items()}
-            rows.append([label(self.keys[j]), *(vectors[name] for name in others), *numbers, vectors[value]])
+            rows.append(
+                [label(self.keys[j]), *(vectors[name] for name in others), score_j, f"{alpha_j:.4f}", vectors[value]]
+            )
         rest = float(self.weights_K.sum() - self.weights_K[kept].sum())
         left_out = len(self.keys) - len(kept)
         notes = [f"and {left_out} more, with {rest:.4f} of the weight"] if left_out else []

@@ -280,7 +280,8 @@ function drawHeatMaps(element, part) {
   const choice = part.choosers.length ? choosers(part, show) : { chosen: () => part.maps[part.first] };
   if (choice.bar) element.append(choice.bar);
   const strips = make("div", {}, make("p", { class: "muted" },
-    "Point at a token, or at a row of the map: the stronger the shade, the more it read of a token."), rows, columns);
+    document.documentElement.lang === "ko" ? "토큰이나 지도의 행을 가리키십시오. 진할수록 그 토큰을 많이 읽었습니다."
+      : "Point at a token, or at a row of the map: the stronger the shade, the more it read of a token."), rows, columns);
   element.append(strips);
   element.append(make("div", { class: "map", tabindex: 0 }, canvas), scale);
   function show() {
@@ -291,7 +292,8 @@ function drawHeatMaps(element, part) {
     const ends = map.signed ? ` in blue, to ${number(-map.peak)} in orange.` : ", the strongest shade.";
     const korean = map.signed ? `파란색은 0부터 ${number(map.peak)}까지, 주황색은 0부터 ${number(-map.peak)}까지입니다.`
       : `0부터 ${number(map.peak)}까지, 진할수록 큽니다.`;
-    scale.textContent = document.documentElement.lang === "ko" ? korean
+    const left = map.share === undefined ? "" : ` 여기에는 행마다 가장 큰 값 ${part.kept}개(합의 ${(100 * map.share).toFixed(0)} %)만 있고, 모든 값은 .json에 있습니다.`;
+    scale.textContent = document.documentElement.lang === "ko" ? korean + left
       : `From 0 to ${number(map.peak)}${ends}${rest}`;
     strips.hidden = !part.tokens.includes(map.choice[0]);
     if (!strips.hidden) showTokens();

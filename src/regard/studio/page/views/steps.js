@@ -153,7 +153,7 @@ function pictures(root, first = "", signal) {
     } catch (error) { if (error.name !== "AbortError") place.replaceChildren(problem(error)); }
   }
   const offered = [["", t("picture_none")], ...PICTURES.map(name => [name, t(`picture_${name.replace("-", "_")}`)])];
-  root.append(h("section", {}, h("h2", {}, t("pictures")), labelled(t("picture"), select(offered, first, open)), place));
+  root.append(h("section", {}, h("h2", {}, t("pictures")), h("div", { class: "controls" }, labelled(t("picture"), select(offered, first, open))), place));
   if (first) open(first);
 }
 

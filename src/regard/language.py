@@ -1,0 +1,98 @@
+"""The language of what people read: texts are English in the code, and shown in Korean to those who ask for that.
+
+`shown` is called where a text is printed or drawn. messages.ko.yaml has the Korean of every text, by its English with
+`{}` for a value and `{#}` for a number. In the Korean, `{0}` is the first of them as it is, `{0t}` is that in Korean
+too, where it is a text of ours, and `{0을}` or `{0t을}` has the particle that fits its last letter.
+"""
+
+from __future__ import annotations
+
+import locale
+import os
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+
+VALUES = {"{}": "(.*?)", "{#}": r"((?:^ *)?[-+−]?[\d.,]*\d(?:e[-+]?\d+)?|-?inf|nan)"}
+PARTICLES = {"은": "는", "이": "가", "을": "를", "과": "와", "으로": "로"}
+"""After a final consonant, and after a vowel."""
+IN_REPORTS = ("reports", "composed reports")
+"""Sections of the catalogue with the texts of reports, where a title may also be a sentence of the user's."""
+_SLOT = re.compile(r"\{(\d)(t?)([가-힣]*)\}")
+
+Catalogue = tuple[dict[str, str], list[tuple[str, str, str]]]
+"""Texts without values by their English; of others, the longest literal part, the whole as a pattern, the Korean."""
+
+
+def default_language() -> str:
+    """REGARD_LANG, or Korean where the locale is Korean, else English."""
+    given = os.environ.get("REGARD_LANG") or next(
+        filter(None, map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), ""
+    )
+    return "ko" if (given or locale.getlocale()[0] or "").lower().startswith(("ko", "korean")) else "en"
+
+
+def shown(text: str) -> str:
+    """A text in the user's language, line by line; what the catalogue lacks stays as it is."""
+    return text if default_language() == "en" else "\n".join(map(korean, text.split("\n")))
+
+
+def shown_comments(yaml: str) -> str:
+    """A recipe with its comments in the user's language."""
+    return re.sub(r"(?<=# )\S.*", lambda found: shown(found[0]), yaml)
+
+
+def korean(text: str, sections: tuple[str, ...] = ()) -> str:
+    """A text in Korean, by these sections of the catalogue or by all; of several sentences, or a list, each."""
+    constants, patterns = catalogue(sections)
+    if text in constants:
+        return constants[text]
+    for literal, pattern, template in patterns:
+        if literal in text and (found := re.fullmatch(pattern, text)):
+            return filled(template, found.groups())
+    if len(sentences := re.split(r"(?<=[a-z)]\.)(?= [A-Z])", text)) > 1:
+        return "".join(korean(sentence, sections) for sentence in sentences)
+    comma = next((mark for mark in ("; ", ", ") if mark in text and not sections), None)
+    return comma.join(map(korean, text.split(comma))) if comma else text
+
+
+def filled(template: str, values: Sequence[str]) -> str:
+    """The Korean of a text with its values."""
+
+    def value_in(slot: re.Match[str]) -> str:
+        value = korean(values[int(slot[1])]) if slot[2] else values[int(slot[1])]
+        return value + particle_after(value, slot[3]) if slot[3] else value
+
+    return _SLOT.sub(value_in, template)
+
+
+def particle_after(word: str, particle: str) -> str:
+    """The form of a particle after a word; both forms where the word is not Korean and may be read in several ways."""
+    last, after_vowel = re.sub(r"\W+$", "", word)[-1:], PARTICLES[particle]
+    if "가" <= last <= "힣":
+        final = (ord(last) - ord("가")) % 28
+    elif last.isdigit():
+        final = {"0": 21, "1": 8, "3": 16, "6": 1, "7": 8, "8": 8}.get(last, 0)  # 영 일 삼 육 칠 팔
+    else:
+        return {"으로": "(으)로", "과": "와(과)"}.get(particle, f"{particle}({after_vowel})")
+    return after_vowel if final == 0 or (particle == "으로" and final == 8) else particle
+
+
+@cache
+def catalogue(names: tuple[str, ...] = ()) -> Catalogue:
+    """Some sections of the catalogue, or all: of several patterns that fit, the one with most letters comes first."""
+    import yaml  # slow to import
+
+    text = (files("regard") / "messages.ko.yaml").read_text(encoding="utf-8")
+    sections = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))["texts"]
+    entries = {english: found for name in names or sections for english, found in sections[name].items()}
+    constants, patterns = dict[str, str](), []
+    for english in sorted(entries, key=lambda one: (-len(re.sub(r"\{#?\}", "", one)), -one.count("{#}"))):
+        parts = re.split(r"(\{#?\})", english)
+        whole = "".join(VALUES[part] if n % 2 else re.escape(part) for n, part in enumerate(parts))
+        if len(parts) == 1:
+            constants[english] = entries[english]
+        else:
+            patterns.append((max(parts[::2], key=len), whole, entries[english]))
+    return constants, patterns

@@ -1,0 +1,251 @@
+"""Every text that people read has its Korean in messages.ko.yaml, and every entry there is still a text of the code."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import regard
+from regard.cli import app
+from regard.language import IN_REPORTS, PARTICLES, filled, korean, particle_after, shown, shown_comments
+from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Report, Section, Series, Table, in_language
+from regard.views.show import PICTURES
+
+PACKAGE = Path(regard.__file__).parent
+CATALOGUE = yaml.safe_load((PACKAGE / "messages.ko.yaml").read_text(encoding="utf-8"))
+TEXTS: dict[str, dict[str, str]] = CATALOGUE["texts"]
+KOREAN = {english: found for section in TEXTS.values() for english, found in section.items()}
+FROM_CODE = ("commands", "messages", "reports", "recipes")
+"""Sections whose English is found in the code; the code composes the others of parts, or libraries write them."""
+ELSEWHERE = ("course", "studio")
+"""Folders with texts of their own in both languages, or for HTTP, which stays English."""
+DATA = ("data/corpora.py", "text/normalise.py")
+"""Files with sentences to train on: only what they raise is read by people."""
+INTERNAL = {"re.compile", "re.sub", "re.search", "re.split", "re.findall", "cast", "logger.warning", "filterwarnings"}
+"""What is called with strings that nobody reads."""
+PARTS = {
+    "Table",
+    "TablePart",
+    "Section",
+    "_section",
+    "Curves",
+    "Series",
+    "Bars",
+    "HeatMap",
+    "HeatMaps",
+    "Text",
+    "muted",
+}
+"""What a report is made of: texts of one word are found here alone."""
+TEXT = re.compile(r"[A-Za-z]{2,}[,.:;?!)'\"]* +[\w({\[\"'<-]|\}[,.:;)]* ?[a-z]{2,}|[a-z]{2,}[:(]? +\{|\S +[a-z]{2,}")
+"""Two words, or one beside a value."""
+
+
+def template(node: ast.AST) -> str:
+    """A string of the code as the catalogue writes it."""
+    if isinstance(node, ast.Constant):
+        return re.sub(r"\{:,\}", "{#}", str(node.value))
+    assert isinstance(node, ast.JoinedStr)
+    parts = []
+    for part in node.values:
+        spec = getattr(part, "format_spec", None)
+        number = spec is not None and template(spec).endswith((*",dfeg%",))
+        parts.append(template(part) if isinstance(part, ast.Constant) else "{#}" if number else "{}")
+    return "".join(parts)
+
+
+def strings(tree: ast.AST) -> Iterator[ast.AST]:
+    """Strings and f-strings, without docstrings, annotations and what `INTERNAL` takes."""
+    skipped: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant()):
+                skipped.add(node.value)
+            case ast.JoinedStr():
+                skipped |= {part for part in node.values if isinstance(part, ast.Constant)}
+            case ast.FormattedValue(format_spec=ast.JoinedStr() as spec):
+                skipped |= {*ast.walk(spec)}
+            case ast.Subscript(slice=inner) if not any(isinstance(one, ast.Call) for one in ast.walk(inner)):
+                skipped |= {*ast.walk(inner)}
+            case ast.Call() if ast.unparse(node.func).removeprefix("warnings.") in INTERNAL:
+                skipped |= {one for argument in node.args for one in ast.walk(argument)}
+            case ast.Assert(msg=ast.AST() as message):
+                skipped |= {*ast.walk(message)}
+    for node in ast.walk(tree):
+        is_string = isinstance(node, ast.Constant | ast.JoinedStr) and isinstance(getattr(node, "value", ""), str)
+        if is_string and node not in skipped:
+            yield node
+
+
+def labels(tree: ast.AST) -> Iterator[ast.AST]:
+    """What is given to the parts of a report, also by way of `columns`."""
+    given = [
+        argument
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in PARTS
+        for argument in [*node.args, *(one.value for one in node.keywords if one.arg not in ("tone", "label_width"))]
+    ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AugAssign) and ast.unparse(node).startswith(("columns", "heads")):
+            given += node.value.values if isinstance(node.value, ast.Dict) else [node.value]
+    inside = {one for argument in given for one in ast.walk(argument)}
+    keys = {slice for node in inside if isinstance(node, ast.Subscript) for slice in ast.walk(node.slice)}
+    return (node for node in strings(tree) if node in inside - keys and re.search("[A-Za-z]{3}", template(node)))
+
+
+def of_code() -> dict[str, str]:
+    """The texts of the code, and the files that they are in."""
+    found: dict[str, str] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name, tree = path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+        if name.startswith(ELSEWHERE) and name != "course/__init__.py":
+            continue
+        if name in DATA:
+            functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+            raising = [node for node in functions if any(isinstance(one, ast.Raise) for one in ast.walk(node))]
+            tree = ast.Module([*raising], [])
+        nodes = [node for node in strings(tree) if " " in template(node) and TEXT.search(template(node))]
+        nodes += labels(tree) if name.startswith("views") else []
+        found |= {line: name for node in nodes for line in template(node).split("\n") if line.strip()}
+    for path in sorted((PACKAGE / "recipes").glob("*.yaml")):
+        found |= dict.fromkeys(re.findall(r"(?<=# )\S.*", path.read_text(encoding="utf-8")), "recipes")
+    return found | dict.fromkeys(documented(), "help")
+
+
+def documented() -> Iterator[str]:
+    """The docstrings that are help: paragraphs of commands, and what `regard show` lists."""
+    for command in app.registered_commands:
+        text = inspect.getdoc(command.callback) if command.help is None else command.help
+        yield from (" ".join(part.split()) for part in (text or "").split("\n\n"))
+    yield from (str(picture.__doc__) for picture in PICTURES.values())
+
+
+CODE = of_code()
+
+
+def test_no_text_is_missing_in_korean() -> None:
+    missing = {text: file for text, file in CODE.items() if text not in {*KOREAN, *CATALOGUE["as_written"]}}
+    assert not missing, "give these their Korean in messages.ko.yaml, or list them under as_written"
+
+
+def test_no_entry_is_left_of_a_text_that_is_gone() -> None:
+    entries = [*CATALOGUE["as_written"], *(text for section in FROM_CODE for text in TEXTS[section])]
+    assert [text for text in entries if text not in CODE] == []
+
+
+def test_no_text_is_entered_twice() -> None:
+    entries = [*CATALOGUE["as_written"], *(text for section in TEXTS.values() for text in section)]
+    assert sorted(text for text in {*entries} if entries.count(text) > 1) == []
+
+
+def test_values_of_the_korean_are_those_of_the_english() -> None:
+    slots = re.compile(r"\{(\d)t?([가-힣]*)\}")
+    for english, text in KOREAN.items():
+        count = len(re.findall(r"\{#?\}", english))
+        assert all(int(number) < count and (not end or end in PARTICLES) for number, end in slots.findall(text)), text
+
+
+def test_each_text_finds_its_own_korean() -> None:
+    """A shorter pattern must not take what a longer one is for."""
+    others = []
+    for section, entries in TEXTS.items():
+        for english, text in entries.items():
+            values = iter(given := ["7" if value == "{#}" else "x" for value in re.findall(r"\{#?\}", english)])
+            example = re.sub(r"\{#?\}", lambda _, values=values: next(values), english)
+            if korean(example, IN_REPORTS if section in IN_REPORTS else ()) != filled(text, given):
+                others.append(english)
+    assert others == []
+
+
+@pytest.mark.parametrize(
+    ("word", "particle", "expected"),
+    [("문장", "은", "은"), ("토큰", "을", "을"), ("파일", "으로", "로"), ("쌍", "으로", "으로"), ("예제", "이", "가"),
+     ("'예제'", "과", "와"), ("3", "이", "이"), ("1", "으로", "로"), ("12", "을", "를"), ("loss", "을", "을(를)"),
+     ("--out", "으로", "(으)로")],
+)  # fmt: skip
+def test_particles_fit_the_last_letter(word: str, particle: str, expected: str) -> None:
+    assert particle_after(word, particle) == expected
+
+
+SHOWN = {
+    "there is no column 'b'": "열 'b'이(가) 없습니다",
+    "allowed: 0 to 3, for example data.train.0.file": "가능한 값: 0~3. 예: data.train.0.file",
+    "dropped 3 of 10 training pairs: 1 with an empty side (first: a:1), 2 seen before (first: a:4)":
+        "학습 쌍 10개 중 3개를 제외했습니다: 한쪽이 빈 것 1개 (첫째: a:1), 앞에 이미 나온 것 2개 (첫째: a:4)",
+    "step 50/100  epoch 2  loss 1.234  5,678 tokens/s  about 3 min left":
+        "스텝 50/100  에포크 2  손실 1.234  5,678 토큰/초  약 3분 남음",
+    "note: no such text of ours": "참고: no such text of ours",
+    "first\nthe file is empty": "first\n파일이 비어 있습니다",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("english", "expected"), SHOWN.items())
+def test_texts_are_shown_in_the_users_language(english: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(english) == english
+    monkeypatch.setenv("REGARD_LANG", "ko")
+    assert shown(english) == expected
+
+
+def test_only_the_comments_of_a_recipe_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_LANG", "ko")
+    for path in sorted((PACKAGE / "recipes").glob("*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        assert yaml.safe_load(shown_comments(text)) == yaml.safe_load(text)
+        assert shown_comments(text) != text
+
+
+def test_of_a_report_only_our_own_texts_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens and names of the data stay, also where the catalogue has such a word."""
+    heat_map = HeatMap(["loss", "layer 1, head 2"], ["step", "there is no input"], np.eye(2), "layer 1 · put it back")
+    table = Table(
+        ["loss", "put it back"], [["loss", Cell("worse", ours=True)], [Cell("worse"), "better"]], title="Tests"
+    )
+    curves = Curves([Series("loss", [0.0], [0.0])], "training step", "validation BLEU")
+    report = Report(
+        "put it back", [Section("Quality", [HeatMaps([heat_map]), table, curves])], "12 sentences of the test set"
+    )
+    assert in_language(report) == replace(report, language="en")
+    monkeypatch.setenv("REGARD_LANG", "ko")
+    found = in_language(report)
+    maps, cells, drawn = found.sections[0].parts
+    assert (found.language, found.title, found.opening) == ("ko", "put it back", "테스트 데이터 12문장")
+    assert found.sections[0].heading == "품질"
+    assert isinstance(maps, HeatMaps)
+    assert (maps.maps[0].rows, maps.maps[0].columns) == (["loss", "층 1, 헤드 2"], ["step", "there is no input"])
+    assert maps.maps[0].title == "층 1 · put it back"
+    assert isinstance(cells, Table)
+    assert [cells.title, *cells.columns] == ["검정", "손실", "put it back"]
+    assert [[cell.text for cell in row] for row in cells.cells] == [["loss", "나쁨"], ["worse", "better"]]
+    assert isinstance(drawn, Curves)
+    assert (drawn.x_label, drawn.y_label) == ("학습 스텝", "검증 BLEU")
+
+
+def test_commands_speak_korean_and_write_json_in_english(tiny_run: Path) -> None:
+    """In a process of its own: typer's panels keep the language in which they were first drawn."""
+
+    def run(*words: str) -> str:
+        given = {**os.environ, "REGARD_LANG": "", "LC_ALL": "ko_KR.UTF-8", "COLUMNS": "100"}
+        done = subprocess.run(
+            [sys.executable, "-m", "regard", *words], capture_output=True, env=given, encoding="utf-8"
+        )
+        return done.stdout + done.stderr
+
+    assert "regard: none: 그런 실행 폴더가 없습니다 ('regard train RECIPE --out RUN'으로 만드십시오)" in run(
+        "predict", "none"
+    )
+    assert all(
+        text in run("train", "--help") for text in ("옵션", "중단된 학습을 계속합니다.", "[필수]", "이 도움말을")
+    )
+    json_text = run("compare", str(tiny_run), str(tiny_run), "--json")
+    assert not re.search("[가-힣]", json_text)
