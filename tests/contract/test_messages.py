@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 import regard
 from regard.cli import app
 from regard.language import IN_REPORTS, PARTICLES, filled, korean, particle_after, shown, shown_comments
+from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Report, Section, Series, Table, in_language
 from regard.views.show import PICTURES
 
 PACKAGE = Path(regard.__file__).parent
@@ -197,3 +203,49 @@ def test_only_the_comments_of_a_recipe_change(monkeypatch: pytest.MonkeyPatch) -
         text = path.read_text(encoding="utf-8")
         assert yaml.safe_load(shown_comments(text)) == yaml.safe_load(text)
         assert shown_comments(text) != text
+
+
+def test_of_a_report_only_our_own_texts_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens and names of the data stay, also where the catalogue has such a word."""
+    heat_map = HeatMap(["loss", "layer 1, head 2"], ["step", "there is no input"], np.eye(2), "layer 1 · put it back")
+    table = Table(
+        ["loss", "put it back"], [["loss", Cell("worse", ours=True)], [Cell("worse"), "better"]], title="Tests"
+    )
+    curves = Curves([Series("loss", [0.0], [0.0])], "training step", "validation BLEU")
+    report = Report(
+        "put it back", [Section("Quality", [HeatMaps([heat_map]), table, curves])], "12 sentences of the test set"
+    )
+    assert in_language(report) == replace(report, language="en")
+    monkeypatch.setenv("REGARD_LANG", "ko")
+    found = in_language(report)
+    maps, cells, drawn = found.sections[0].parts
+    assert (found.language, found.title, found.opening) == ("ko", "put it back", "테스트 데이터 12문장")
+    assert found.sections[0].heading == "품질"
+    assert isinstance(maps, HeatMaps)
+    assert (maps.maps[0].rows, maps.maps[0].columns) == (["loss", "층 1, 헤드 2"], ["step", "there is no input"])
+    assert maps.maps[0].title == "층 1 · put it back"
+    assert isinstance(cells, Table)
+    assert [cells.title, *cells.columns] == ["검정", "손실", "put it back"]
+    assert [[cell.text for cell in row] for row in cells.cells] == [["loss", "나쁨"], ["worse", "better"]]
+    assert isinstance(drawn, Curves)
+    assert (drawn.x_label, drawn.y_label) == ("학습 스텝", "검증 BLEU")
+
+
+def test_commands_speak_korean_and_write_json_in_english(tiny_run: Path) -> None:
+    """In a process of its own: typer's panels keep the language in which they were first drawn."""
+
+    def run(*words: str) -> str:
+        given = {**os.environ, "REGARD_LANG": "", "LC_ALL": "ko_KR.UTF-8", "COLUMNS": "100"}
+        done = subprocess.run(
+            [sys.executable, "-m", "regard", *words], capture_output=True, env=given, encoding="utf-8"
+        )
+        return done.stdout + done.stderr
+
+    assert "regard: none: 그런 실행 폴더가 없습니다 ('regard train RECIPE --out RUN'으로 만드십시오)" in run(
+        "predict", "none"
+    )
+    assert all(
+        text in run("train", "--help") for text in ("옵션", "중단된 학습을 계속합니다.", "[필수]", "이 도움말을")
+    )
+    json_text = run("compare", str(tiny_run), str(tiny_run), "--json")
+    assert not re.search("[가-힣]", json_text)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,8 @@ def main() -> None:
             PartialState(cpu=True)
             PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
         try:
+            if limit := job.get("largest file", {}).get(os.environ["RANK"]):  # stands for a full disk
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
             if "command" in job:
                 sys.argv = ["regard", *job["command"]]
                 with suppress(SystemExit):

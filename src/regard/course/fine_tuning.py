@@ -41,7 +41,7 @@ def _tasks(lab: Lab, bert: Run) -> tuple[dict[str, Part], dict[str, Number], Run
     text, question, answer = next(generate("portraits-en", 1, 1, "train"))
     pair = {"question": question, "text": text, "answered": "yes" if answer else "no"}
     settings: dict[str, tuple[str, Tree, str, object, str]] = {
-        "single text": ("classification", built_in("reviews-en", 2000), "accuracy",
+        "single text": ("classification", built_in("reviews-en", 4000), "accuracy",
                         _line("reviews-en"), "{file: own.jsonl, text: text, label: label}"),
         "pair of texts": ("classification", _pairs(lab, 3000), "accuracy", pair,
                           "{file: own.jsonl, first: question, second: text, label: answered}"),
@@ -54,10 +54,12 @@ def _tasks(lab: Lab, bert: Run) -> tuple[dict[str, Part], dict[str, Number], Run
     numbers: dict[str, Number] = {}
     runs = dict[str, Run]()
     for name, (task, data, metric, line, corpus) in settings.items():
-        runs[name] = fine_tune(lab, name.split()[0], data, bert, task, steps=300)
-        scratch = fine_tune(lab, f"{name.split()[0]}-scratch", data, {"model": MODELS["bert"]}, task, steps=300)
+        word = name.split()[0]
+        steps, rate = (1200, 1e-3) if word == "single" else (300, None)
+        runs[name] = fine_tune(lab, word, data, bert, task, steps, rate=rate)
+        scratch = fine_tune(lab, f"{word}-scratch", data, {"model": MODELS["bert"]}, task, steps, rate=rate)
         found = [measured(run, metric) for run in (scratch, runs[name])]
-        numbers |= dict(zip((f"{name.split()[0]}_scratch", f"{name.split()[0]}_tuned"), found, strict=True))
+        numbers |= dict(zip((f"{word}_scratch", f"{word}_tuned"), found, strict=True))
         rows.append([name, task, data["train"].get("size", 3000), metric, *(Cell(value, ".3f") for value in found)])
         files.append([name, corpus, json.dumps(line)])
     columns = ["task", "recipe's task", "labels", "measured by", "from scratch", "fine-tuned"]

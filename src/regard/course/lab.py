@@ -119,9 +119,9 @@ class Lab:
         file.write_text(text, encoding="utf-8")
         return {"file": str(file.resolve()), "source": 0, "target": 1}
 
-    def few(self, count: int) -> int:
+    def few(self, count: int, least: int = 20) -> int:
         """A number of examples, fewer in a quick run."""
-        return min(count, 20) if self.quick else count
+        return min(count, least) if self.quick else count
 
 
 def reverse_recipe(model: Tree, steps: int, rate: float, *, warmup: int = 50, corpus: str = "reverse") -> Tree:

@@ -4,6 +4,7 @@ channel. Recipes and data that are sent are written under the runs' root; names 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -120,8 +121,9 @@ class Trainings:
         self._log(name).parent.mkdir(parents=True, exist_ok=True)
         with self._log(name).open("wb") as log:
             self.processes[name] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                env=os.environ | {"REGARD_LANG": "en"},
+            )  # fmt: skip
         self.runs.added[name] = run
 
     def _log(self, name: str) -> Path:

@@ -25,6 +25,7 @@ from regard.runs.run import Weights, check_weights
 
 LOST = re.compile(r"closed by peer|reset by peer|Broken pipe|Connection refused|Timed out|timeout|NCCL|Gloo", re.I)
 """What torch says where another process does not answer."""
+TOLD = "regard/told"
 ROLL_CALL = 3.0
 """Seconds in which the processes that are left report."""
 
@@ -48,9 +49,14 @@ def refuse_unlike(accelerator: Accelerator, facts: Mapping[str, Any]) -> None:
 
 @contextmanager
 def naming_lost_processes(accelerator: Accelerator) -> Iterator[None]:
-    """Turn what torch raises where another process has died into one message, which says which."""
+    """Turn what torch raises where another process has died into one message, which says which, unless that one has
+    told its own error."""
     try:
         yield
+    except RegardError:
+        if accelerator.num_processes > 1:
+            torch.distributed.distributed_c10d._get_default_store().set(TOLD, "")
+        raise
     except RuntimeError as error:
         if accelerator.num_processes == 1 or not LOST.search(str(error)):
             raise
@@ -60,7 +66,7 @@ def naming_lost_processes(accelerator: Accelerator) -> Iterator[None]:
         time.sleep(ROLL_CALL)
         numbers = range(accelerator.num_processes)
         alive = [number for number in numbers if store.check([f"regard/alive/{number}"])]
-        if accelerator.process_index != min(alive):
+        if store.check([TOLD]) or accelerator.process_index != min(alive):
             os._exit(2)  # the first that is left speaks for all
         lost = ", ".join(str(number) for number in numbers if number not in alive)
         hint = "it may have run out of memory; the same command with --resume continues from the last checkpoint"
