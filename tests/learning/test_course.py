@@ -112,7 +112,8 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "looking ahead cheats": lambda n: n["seen_loss"] < 0.1 < n["hidden_loss"],
     },
     "fine_tuning": {
-        "tags gain": lambda n: n["tags_tuned"] > n["tags_scratch"] + 0.03,
+        "tags gain": lambda n: n["tags_tuned"] > n["tags_scratch"] + 0.05,
+        "questions gain": lambda n: n["questions_tuned"] > n["questions_scratch"] + 0.05,
         "attention is not what is needed": lambda n: n["correlation"] < 0.7,
         "short filters guess": lambda n: n["short_near"] > 0.9 and n["short_far"] < 0.7,
         "attention reaches far": lambda n: min(n["attention_far"], n["long_far"]) > 0.9,

@@ -116,7 +116,7 @@ def _weights(run: Run, text: str) -> tuple[list[str], NDArray[np.float64], NDArr
     """The words, the attention of [CLS] to them (mean of layers and heads), and the falls; a word is a token here."""
     explanation = explain(run, text, view="occlusion")
     assert explanation.occlusion is not None
-    falls = np.asarray(explanation.occlusion.falls_WA, dtype=float)[:, 0]
+    falls = np.asarray(explanation.occlusion.falls_WA, dtype=float)[:, 0].round(3) + 0.0  # no negative zero
     words = list(explanation.occlusion.words)
     shares = np.mean([one.weights.mean(0)[0] for one in explanation.of_kind("encoder")], axis=0)
     return words, np.asarray(shares[1 : 1 + len(words)], dtype=float), falls
