@@ -32,6 +32,7 @@ STEPS = {"lstm_lm": 1500, "elmo": 640, "gpt": 1150, "bert": 1000}
 """As many updates as take about the same time on one core; the page shows what they took."""
 RATES = {"lstm_lm": 5e-3, "elmo": 5e-3, "gpt": 3e-3, "bert": 2e-3}
 FROZEN: Tree = {"freeze": "all"}
+SCRATCH = "BERT from scratch"
 MANY = 1000
 """Sentences for the probe."""
 LABELS, FULL_LABELS, DRAWS = (10, 30, 100), (100, 1000, 10_000), 3
@@ -101,9 +102,11 @@ def names(lab: Lab, size: int, draw: int = 0) -> Tree:
     }  # fmt: skip
 
 
-def tag(lab: Lab, name: str, size: int, start: Run | Tree, draw: int = 0, head: Tree | None = None) -> float:
+def tag(
+    lab: Lab, name: str, size: int, start: Run | Tree, draw: int = 0, head: Tree | None = None, steps: int = 100
+) -> float:
     """F1 of the names, learned from so many sentences."""
-    run = fine_tune(lab, name, names(lab, size, draw), start, "tagging", head=head)
+    run = fine_tune(lab, name, names(lab, size, draw), start, "tagging", steps, head)
     return measured(run, "f1")
 
 
@@ -134,14 +137,13 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
 
     def learned(start: Run | Tree, size: int, draw: int) -> float:
         if not lab.full:
-            return tag(lab, f"{size}-labels", size, start, draw)
+            return tag(lab, f"{size}-labels", size, start, draw, steps=300 if isinstance(start, dict) else 100)
         steps = 200 if size < 10_000 else 600
         return measured(fine_tune(lab, f"{size}-labels", _nsmc(lab, folder, size, draw), start, steps=steps, rate=2e-4))
 
     starts: dict[str, Run | Tree] = {NAMES[kind]: run for kind, run in runs.items()}
-    for kind in ("bert", "lstm_lm"):
-        own = {"tokenizer": {"file": str((runs[kind].folder / "tokenizer.json").resolve())}}
-        starts[f"{NAMES[kind]} from scratch"] = {"model": models[kind], **own}
+    own = {"tokenizer": {"file": str((runs["bert"].folder / "tokenizer.json").resolve())}}
+    starts[SCRATCH] = {"model": models["bert"], **own}
     found = {
         name: [[learned(start, size, draw) for draw in range(draws)] for size in labels]
         for name, start in starts.items()
@@ -154,8 +156,7 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
         spent = sum((b - a) * line["seconds_per_step"] for a, b, line in zip(steps, steps[1:], log, strict=False))
         known = [steps[-1], Cell(spent, ".0f"), Cell(last_loss(run, "validation"), ".2f")]
         rows.append([NAMES[kind], *known, *(Cell(mean, ".3f") for mean in means[NAMES[kind]])])
-    scratch = [name for name in starts if "scratch" in name]
-    rows += [[name, None, None, None, *(Cell(mean, ".3f") for mean in means[name])] for name in scratch]
+    rows.append([SCRATCH, None, None, None, *(Cell(mean, ".3f") for mean in means[SCRATCH])])
     ticks = [(float(place), f"{size:,}") for place, size in enumerate(labels)]
     series = [
         Series(name, [place for place, _ in ticks], means[name], [*map(min, by_size)], [*map(max, by_size)])
@@ -171,8 +172,8 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
     for kind in runs:
         for word, mean in zip(("few", "middle", "many"), means[NAMES[kind]], strict=True):
             numbers[f"{kind}_{word}"] = mean
-    best = [max(means[name][place] for name in scratch) for place in range(3)]
-    return parts, numbers | dict(zip(("scratch_few", "scratch_middle", "scratch_many"), best, strict=True))
+    names = ("scratch_few", "scratch_middle", "scratch_many")
+    return parts, numbers | dict(zip(names, means[SCRATCH], strict=True))
 
 
 def _full_runs(lab: Lab, folder: Path) -> dict[str, Run]:
@@ -278,11 +279,12 @@ def _paper(run: Run) -> Found:
     probabilities = [float(one.to_json()["next_sentence"]) for one in followed]
     rows: list[list[Value]] = [[first, b, Cell(p, ".3f")] for b, p in zip(seconds, probabilities, strict=True)]
     gaps: list[list[Value]] = []
-    for text in ("my dog is [MASK].", "my [MASK] is hairy.", "the man went to the [MASK]. he bought a gallon of milk."):
-        [found] = [one.to_json() for one in predict(run, [text])]
+    for texts in (("my dog is [MASK].",), ("my [MASK] is hairy.", "it barks at the postman."),
+                  ("the man went to the [MASK].", "he bought a gallon of milk.")):  # fmt: skip
+        [found] = [one.to_json() for one in predict(run, [texts])]
         mask = found["masks"][0]
         words = [f"{word} {p:.2f}" for word, p in zip(mask["words"][:3], mask["probabilities"][:3], strict=True)]
-        gaps.append([text, "  ".join(words)])
+        gaps.append([" ".join(texts), "  ".join(words)])
     model, task = run.load_model(), cast(Any, run.task)
     row = task.framed(model, f"{first}\t{seconds[0]}")
     ids, segments, embedding = torch.tensor(row.ids), torch.tensor(row.segments), model.embedding
