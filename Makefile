@@ -19,6 +19,7 @@ test: setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
 
 docs: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/document_site
 
 clean:

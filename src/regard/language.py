@@ -48,12 +48,16 @@ def korean(text: str, sections: tuple[str, ...] = ()) -> str:
     constants, patterns = catalogue(sections)
     if text in constants:
         return constants[text]
+    if "; " in text and not sections:
+        found = [*map(korean, parts := text.split("; "))]
+        if all(one != part for one, part in zip(found, parts, strict=True)):
+            return "; ".join(found)
     for literal, pattern, template in patterns:
-        if literal in text and (found := re.fullmatch(pattern, text)):
-            return filled(template, found.groups())
+        if literal in text and (match := re.fullmatch(pattern, text)):
+            return filled(template, match.groups())
     if len(sentences := re.split(r"(?<=[a-z)]\.)(?= [A-Z])", text)) > 1:
         return "".join(korean(sentence, sections) for sentence in sentences)
-    comma = next((mark for mark in ("; ", ", ") if mark in text and not sections), None)
+    comma = next((mark for mark in ("; ", ", ") if mark in text and not sections), "")
     return comma.join(map(korean, text.split(comma))) if comma else text
 
 

@@ -100,7 +100,8 @@ class Lab:
         tree = {**recipe, "training": {**recipe["training"], "seed": self.seed, **training}}
         if self.quick:
             tree["training"] |= {"steps": 3, "warmup": 1, "validate_every": 3, "batch_tokens": 256}
-            tree["data"] = {part: {**corpus, "size": 400 if part == "train" else 20} if "size" in corpus else corpus
+            tree["data"] = {part: {**corpus, "size": 400 if part == "train" else 20}
+                            if isinstance(corpus, dict) and "size" in corpus else corpus
                             for part, corpus in tree["data"].items()}  # fmt: skip
         key = hashlib.blake2b(json.dumps([__version__, tree], sort_keys=True).encode(), digest_size=4)
         folder = self.runs / f"{name}-{self.seed}-{key.hexdigest()}"
@@ -118,9 +119,9 @@ class Lab:
         file.write_text(text, encoding="utf-8")
         return {"file": str(file.resolve()), "source": 0, "target": 1}
 
-    def few(self, count: int) -> int:
+    def few(self, count: int, least: int = 20) -> int:
         """A number of examples, fewer in a quick run."""
-        return min(count, 20) if self.quick else count
+        return min(count, least) if self.quick else count
 
 
 def reverse_recipe(model: Tree, steps: int, rate: float, *, warmup: int = 50, corpus: str = "reverse") -> Tree:

@@ -117,7 +117,9 @@ class WordVectors(Result):
         elif len(names) > 1:
             series = [Series(name, range(len(names)), values) for name, values in by_pair.items()]
             yield Curves(series, "", "cosine", x_ticks=[*enumerate(names)])
-        yield muted("static is the model's embedding of the word alone, the same in every sentence.")
+        yield muted(
+            "static is the embedding of the word alone; layer 0 has its position, too, where a model learns positions."
+        )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,202 @@
+"""Chapter 7: a word with two meanings, in static and in contextual vectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import islice
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from regard.api import Run, explain, features, load, vectors
+from regard.config.load import Tree
+from regard.course.lab import Findings, Found, Lab, Number, flat
+from regard.data.corpora import Meant, Part, meanings
+from regard.views.report import Cell, Curves, Numbers, Series, Table, Value
+
+BLOCKS: Tree = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0}
+MODELS: dict[str, tuple[Tree, int, float]] = {
+    "word2vec": ({"kind": "word2vec", "width": 64}, 200, 1e-2),
+    "elmo": ({"kind": "elmo", "words": "tokens", "width": 32, "hidden": 64, "dropout": 0.0}, 300, 5e-3),
+    "gpt": ({"kind": "gpt", **BLOCKS}, 200, 2e-3),
+    "bert": ({"kind": "bert", **BLOCKS, "next_sentence": False}, 800, 2e-3),
+}
+"""Model, steps and learning rate."""
+SENTENCES = {
+    "ko": ("배", [f"민수는 어제 배를 {verb}." for verb in ("탔어요", "놓쳤어요", "깎았어요", "주물렀어요")]),
+    "en": ("bank", [f"Anna said the bank {verb} today." for verb in ("paid", "hired", "flooded")]),
+}
+HOMONYMS: dict[Part, int] = {"train": 1500, "test": 500}
+PRONOUNS: dict[Part, int] = {"train": 600, "test": 200}
+"""How many sentences a probe is fitted on, and asked about."""
+NEAREST = 3
+
+
+def _run(lab: Lab, language: str, name: str) -> Run:
+    model, steps, rate = MODELS[name]
+    corpus = f"meanings-{language}"
+    recipe: Tree = {
+        "task": "masked_language_modeling" if name == "bert" else "language_modeling",
+        "data": {"train": {"corpus": corpus, "size": 8000}, "validation": {"corpus": corpus, "size": 200}},
+        "tokenizer": {"kind": "word"},
+        "model": model,
+        "training": {
+            "steps": steps, "learning_rate": rate, "warmup": 30, "schedule": "linear", "batch_tokens": 2048,
+            "validate_every": steps, "decode": 0,
+        },
+    }  # fmt: skip
+    return lab.train(corpus + f"-{name}", recipe)
+
+
+def _marked(language: str, part: Part, kind: str, count: int) -> list[Meant]:
+    """Sentences of one kind; those of the test were not seen in training."""
+    every = meanings(f"meanings-{language}", Random(f"{part} {kind}"), part)
+    return list(islice((mark for mark in every if mark.kind == kind), count))
+
+
+def _word(mark: Meant) -> str:
+    return mark.text.split(" ")[mark.position].strip(".")
+
+
+def _at(run: Run, marks: Sequence[Meant], layer: int) -> Numbers:
+    """The vector of the marked word of each sentence."""
+    found, rows = features(run, [mark.text for mark in marks], layer=layer), []
+    for number, mark in enumerate(marks):
+        places = range(found.offsets[number], found.offsets[number + 1])
+        rows.append([place for place in places if found.tokens[place].startswith("▁")][mark.position])
+    return found.vectors[rows]
+
+
+def _probe(known: Numbers, labels: Sequence[str], asked: Numbers) -> list[str]:
+    """What a linear classifier, fitted by least squares with a penalty, says of each vector."""
+    classes, mean, deviation = sorted({*labels}), known.mean(0), known.std(0) + 1e-3
+    x, y = (np.c_[(part - mean) / deviation, np.ones(len(part))] for part in (known, asked))
+    targets = np.eye(len(classes))[[classes.index(label) for label in labels]]
+    weights = np.linalg.solve(x.T @ x + 10 * np.eye(x.shape[1]), x.T @ targets)
+    return [classes[best] for best in (y @ weights).argmax(1)]
+
+
+def _probed(run: Run, language: str, layer: int, lab: Lab) -> dict[str, float]:
+    """How often a probe finds the meaning of a homonym, and how often that of the nearest word with one meaning is it.
+
+    Each homonym has a probe of its own. `before` and `after`: where the word stands that tells the meaning.
+    """
+    known, asked = (_marked(language, part, "homonym", lab.few(n, 60)) for part, n in HOMONYMS.items())
+    nouns = _marked(language, "train", "noun", lab.few(500))
+    at_known, at_asked, at_nouns = (_at(run, marks, layer) for marks in (known, asked, nouns))
+    cosine = _unit(at_asked) @ _unit(at_nouns).T
+    right: dict[str, list[bool]] = {"before": [], "after": [], "nearest": []}
+    for word in sorted({_word(mark) for mark in asked}):
+        of_known, of_asked = ([n for n, mark in enumerate(part) if _word(mark) == word] for part in (known, asked))
+        said = _probe(at_known[of_known], [known[n].meaning for n in of_known], at_asked[of_asked])
+        for n, meaning in zip(of_asked, said, strict=True):
+            mark = asked[n]
+            right["before" if mark.decided_by < mark.position else "after"].append(meaning == mark.meaning)
+            right["nearest"].append(nouns[int(cosine[n].argmax())].meaning == mark.meaning)
+    return {name: float(np.mean(values)) for name, values in right.items()}
+
+
+def _unit(rows: Numbers) -> Numbers:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+def _meanings(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
+    """A probe of each layer of each model."""
+    rows, numbers, lines = list[list[Value]](), dict[str, Number](), list[Series]()
+    for name, run in runs.items():
+        depth = run.load_model().depth
+        by_layer = [_probed(run, language, layer, lab) for layer in range(depth + 1)]
+        for layer, found in enumerate(by_layer):
+            rows.append([name, layer, *(Cell(value, ".2f") for value in found.values())])
+        for side in ("before", "after") if depth else ():
+            lines.append(Series(f"{name}, {side}", [*range(depth + 1)], [found[side] for found in by_layer]))
+        numbers |= {f"{language}_{name}_{key}": value for key, value in by_layer[-1].items()}
+    table = Table(["model", "layer", "told before", "told after", "nearest word"], rows)
+    curves = Curves(lines, "layer", "share of right meanings", x_ticks=[(n, str(n)) for n in range(3)])
+    return {f"{language}_probe": table, f"{language}_curves": curves}, numbers
+
+
+def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
+    """One word in a few sentences, as `regard vectors` shows it, with the nearest words that have one meaning; and over
+    many sentences, the cosines of equal and of other meanings."""
+    word, texts = SENTENCES[language]
+    shown, nouns = vectors(runs["bert"], texts, word=word), _marked(language, "train", "noun", lab.few(500))
+    places = [next(n for n, own in enumerate(text.split(" ")) if own.startswith(word)) for text in texts]
+    asked = [Meant(text, "homonym", place, 0, "") for text, place in zip(texts, places, strict=True)]
+    near = {}
+    for name in ("word2vec", "bert"):
+        cosine = _unit(_at(runs[name], asked, -1)) @ _unit(_at(runs[name], nouns, -1)).T
+        words = ([*dict.fromkeys(_word(nouns[n]) for n in order)][:NEAREST] for order in np.argsort(-cosine))
+        near[name] = [", ".join(row) for row in words]
+    rows = [*zip(texts, *near.values(), strict=True)]
+    marks = _marked(language, "test", "homonym", lab.few(400, 60))
+    marks = [mark for mark in marks if _word(mark).startswith(word)]
+    unit = _unit(_at(runs["bert"], marks, -1))
+    same = np.array([[one.meaning == other.meaning for other in marks] for one in marks])
+    cosine, pairs = unit @ unit.T, ~np.eye(len(marks), dtype=bool)
+    return {
+        f"{language}_cosines": flat(shown.report())[1:3],
+        f"{language}_neighbours": Table(["sentence", "nearest by word2vec", "nearest by BERT"], rows),
+    }, {f"{language}_same": float(cosine[same & pairs].mean()), f"{language}_other": float(cosine[~same].mean())}
+
+
+def _mix(lab: Lab, elmo: Run) -> Found:
+    """ELMo's weights of its layers, learned by two tasks on the frozen model: what a homonym means, and which it is."""
+    rows, numbers = list[list[Value]](), dict[str, Number]()
+    for task in ("meaning", "word"):
+        file = lab.runs / f"{task}.jsonl"
+        with file.open("w", encoding="utf-8") as stream:
+            for mark in _marked("ko", "train", "homonym", 1500):
+                words = mark.text.strip(".").split(" ")
+                tags = ["none"] * len(words)
+                tags[mark.position] = mark.meaning if task == "meaning" else _word(mark)
+                row = {"tokens": words, "tags": tags}
+                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+        pretrained = str(elmo.folder.resolve())
+        recipe: Tree = {
+            "task": "tagging",
+            "data": {"train": {"file": str(file.resolve()), "scheme": "plain"}, "validation": {"split": 0.1}},
+            "tokenizer": {"file": f"{pretrained}/tokenizer.json"},
+            "head": {"features": "mix", "freeze": "all", "bilstm": None},
+            "training": {"init": pretrained, "steps": 300, "learning_rate": 1e-2, "validate_every": 300},
+        }
+        model: Any = lab.train(f"elmo-{task}", recipe).load_model()
+        weights = model.mix.weights_N.tolist()
+        rows.append([task, *(Cell(weight, ".2f") for weight in weights)])
+        numbers[f"{task}_static"] = weights[0]
+    marks = _marked("ko", "test", "homonym", 100)
+    lengths = [float(np.linalg.norm(_at(elmo, marks, layer), axis=1).mean()) for layer in range(3)]
+    rows.append(["mean length of the vectors", *(Cell(length, ".1f") for length in lengths)])
+    return {"mix": Table(["task", "words alone", "layer 1", "layer 2"], rows)}, numbers
+
+
+def _pronouns(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
+    """Of the two nouns before a pronoun, which one it stands for: by BERT's attention, and by a probe of its vector."""
+    bert, loaded = runs["bert"], load(runs["bert"])
+    known, marks = (_marked(language, part, "pronoun", lab.few(n, 40)) for part, n in PRONOUNS.items())
+    both, followed = sum({mark.decided_by for mark in marks}), list[list[bool]]()
+    for mark in marks:
+        read = [attention.between_words().weights for attention in explain(loaded, mark.text).attentions.values()]
+        own, other = mark.decided_by + 1, both - mark.decided_by + 1  # after [CLS]
+        followed.append([row[own] > row[other] for heads in read for row in heads[:, mark.position + 1]])
+    shares, right = np.array(followed), [str(mark.decided_by) for mark in marks]
+    said = _probe(_at(bert, known, -1), [str(mark.decided_by) for mark in known], _at(bert, marks, -1))
+    best = int(shares[::2].mean(0).argmax())  # chosen on one half, measured on the other
+    measured = {
+        "always the first noun": right.count(min(right)) / len(right),
+        "mean of all heads": float(shares.mean()),
+        "best head": float(shares[1::2, best].mean()),
+        "probe of the last layer": float(np.mean([one == other for one, other in zip(said, right, strict=True)])),
+    }
+    table = Table(["by", "share of right nouns"], [[name, Cell(value, ".2f")] for name, value in measured.items()])
+    keys = (f"{language}_{key}" for key in ("first", "heads", "head", "probe"))
+    return {f"{language}_pronouns": table}, dict(zip(keys, measured.values(), strict=True))
+
+
+def experiment(lab: Lab) -> Findings:
+    """Four models a language: what their vectors know of a homonym and of a pronoun, and where they know it from."""
+    runs = {language: {name: _run(lab, language, name) for name in MODELS} for language in SENTENCES}
+    about = (part(lab, *own) for own in runs.items() for part in (_meanings, _sentences, _pronouns))
+    return Findings.of(*about, _mix(lab, runs["ko"]["elmo"]))
