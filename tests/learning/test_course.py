@@ -101,6 +101,22 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "neighbours follow the sentence": lambda n: n["ko_bert_nearest"] > n["ko_word2vec_nearest"] + 0.2,
         "a task that needs context mixes layers": lambda n: n["meaning_static"] < n["word_static"],
     },
+    "pretraining": {
+        "few labels gain most": lambda n: max(n["elmo_few"], n["gpt_few"]) > n["scratch_few"] + 0.03,
+        "and more labels catch up": lambda n: n["scratch_many"] > n["scratch_few"],
+        "names need both sides": lambda n: n["gpt_tuned"] < min(n["bert_tuned"], n["elmo_tuned"]) - 0.01,
+        "15 %, and 80 % of these": lambda n: abs(n["chosen_share"] - 0.15) < 0.01 and abs(n["mask_share"] - 0.8) < 0.02,
+        "unmasked tokens are copied": lambda n: n["all_kept_loss"] < 0.1 < 1 < n["paper_loss"],
+        "next sentences alone teach no words": lambda n: n["next_masked"] < n["both_masked"] - 0.2,
+        "the store sells milk": lambda n: n["store_milk"] > n["store_monkeys"],
+        "looking ahead cheats": lambda n: n["seen_loss"] < 0.1 < n["hidden_loss"],
+    },
+    "fine_tuning": {
+        "tags gain": lambda n: n["tags_tuned"] > n["tags_scratch"] + 0.03,
+        "attention is not what is needed": lambda n: n["correlation"] < 0.7,
+        "short filters guess": lambda n: n["short_near"] > 0.9 and n["short_far"] < 0.7,
+        "attention reaches far": lambda n: min(n["attention_far"], n["long_far"]) > 0.9,
+    },
 }
 
 

@@ -145,7 +145,7 @@ GENERATED = {
     "copy": "576531e75d2e3aaf9fa6999d1e44d4895c40472b074a1e3116d51893484b6d78",
     "reverse": "c99fb0de2c355d03bec70d1aca191e973349e57963de3fa954dbcfd6447869ae",
     "sort": "799628df1989a42119c0a78daeccd39e730bd1714c1b4e9e1cdea88de1be0d4b",
-    "agreement": "c738c16d36858c8fed22d29c93824aa348a4eff522e51eb661e88e920737ccdb",
+    "order": "65bb92762902f55b18e5675c6d16c9217435c3110c1aa6d08266d631a5e1e931",
     "errands": "8898443dabaf700747612599a9fb0f70588de028ea41bbc251d2956397508fe8",
     "shapes": "80e228fc427364ec438f6bfce843679052fdfc236c90604d02befd7ef595a50b",
     "shapes-ko": "010c84cfcdaeb8d9e76ea27f25ae6ac09f1b19c117b300942f7e2fef7cd77e40",
@@ -384,15 +384,14 @@ def test_phrases_the_other_way_round_share_no_source_either() -> None:
     assert next(generate("phrases-ko-en", 1, 1, "train")) == packaged_rows("phrases-en-ko", "train")[0][::-1]
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_a_verb_agrees_with_the_first_noun_in_the_sentences_that_are_right(part: Part) -> None:
-    rows = list(generate("agreement", 400, 1, part))
+def test_who_acts_first_is_the_label() -> None:
+    rows = list(generate("order", 400, 1, "train"))
     for text, label in rows:
-        _, subject, *_, verb, _ = text.split()
-        plural = subject == "children" or subject.endswith("s")
-        assert label == ("right" if plural is not verb.endswith("s") else "wrong")
-    assert 0.4 < sum(label == "right" for _, label in rows) / len(rows) < 0.6
-    assert {len(text.split()) for text, _ in rows} == {4, 7, 10, 13}
+        assert label == min(("Anna", "Ben"), key=text.index)
+    assert 0.4 < sum(label == "Anna" for _, label in rows) / len(rows) < 0.6
+    between = {text.split("Anna", 1)[1 if label == "Anna" else 0].partition("Ben")[label == "Ben" and 2].count("then")
+               for text, label in rows}  # fmt: skip
+    assert between == {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,8 @@ class Lab:
         tree = {**recipe, "training": {**recipe["training"], "seed": self.seed, **training}}
         if self.quick:
             tree["training"] |= {"steps": 3, "warmup": 1, "validate_every": 3, "batch_tokens": 256}
-            tree["data"] = {part: {**corpus, "size": 400 if part == "train" else 20} if "size" in corpus else corpus
+            tree["data"] = {part: {**corpus, "size": 400 if part == "train" else 20}
+                            if isinstance(corpus, dict) and "size" in corpus else corpus
                             for part, corpus in tree["data"].items()}  # fmt: skip
         key = hashlib.blake2b(json.dumps([__version__, tree], sort_keys=True).encode(), digest_size=4)
         folder = self.runs / f"{name}-{self.seed}-{key.hexdigest()}"

@@ -494,31 +494,28 @@ def _meanings(name: str, random: Random, part: Part) -> Iterator[Cells]:
     return (tuple(map(str, sentence)) for sentence in meanings(name, random, part))
 
 
-# Agreement: a verb and its subject, with other nouns between them
+# Order: two people act, and other things happen before, between and after
 
-SUBJECTS = ("dog", "cat", "child", "friend", "teacher", "driver", "doctor", "bird")
-BETWEEN = ("tree", "house", "car", "river", "school", "tower", "shop", "garden")
-PLACES = ("near", "behind", "beside", "above")
-VERBS = ("sleep", "run", "sing", "wait", "laugh", "work")
+ACTS = ("sang", "left", "slept", "laughed", "waved", "smiled")
+EVENTS = (
+    "the car stopped", "a bird flew", "the rain fell", "a train came", "the music began", "a dog barked",
+    "the sun rose", "the door opened",
+)  # fmt: skip
 
 
-def _agreement(random: Random, part: Part) -> Iterator[Cells]:
-    """ "The dogs near the tree behind the cars sleep ." is right and "... sleeps ." is wrong: the first noun decides.
+def _order(random: Random, part: Part) -> Iterator[Cells]:
+    """ "First the rain fell, then Ben left, then a dog barked, then Anna sang, then the sun rose.": Ben was first.
 
-    A quarter each has none, one, two and three nouns between the subject and its verb, of either number.
+    None to three events stand between the two, one or two before and one or two after. So nothing near a name tells.
     """
     while True:
-        plural, right = random.random() < 0.5, random.random() < 0.5
-        words = ["The", _number(pick(random, SUBJECTS), plural)]
-        for _ in range(pick(random, range(4))):
-            words += [pick(random, PLACES), "the", _number(pick(random, BETWEEN), random.random() < 0.5)]
-        words += [pick(random, VERBS) + "s" * (plural is not right), "."]
-        if part_of(" ".join(words)) == part:
-            yield " ".join(words), "right" if right else "wrong"
-
-
-def _number(noun: str, plural: bool) -> str:
-    return ("children" if noun == "child" else f"{noun}s") if plural else noun
+        people = ["Anna", "Ben"] if random.random() < 0.5 else ["Ben", "Anna"]
+        before, between, after = ([pick(random, EVENTS) for _ in range(pick(random, counts))]
+                                  for counts in (range(1, 3), range(4), range(1, 3)))  # fmt: skip
+        acts = [f"{person} {pick(random, ACTS)}" for person in people]
+        text = f"First {', then '.join([*before, acts[0], *between, acts[1], *after])}."
+        if part_of(text) == part:
+            yield text, people[0]
 
 
 # Errands and pets: two sentences, of which the second depends on the first
@@ -590,7 +587,7 @@ GENERATORS: dict[str, Generator] = {
     "reverse": partial(_sequences, lambda symbols: symbols[::-1]),
     "sort": partial(_sequences, sorted),
     **{name: partial(_meanings, name) for name in AMBIGUOUS},
-    "agreement": _agreement,
+    "order": _order,
     "errands": _errands,
     "shapes": partial(_shapes, "english"),
     "shapes-ko": partial(_shapes, "korean"),
@@ -620,7 +617,7 @@ def as_object(name: str, row: Cells) -> dict[str, object]:
         case "stories":
             facts = [int(number) + 1 for number in row[4].split()]
             return {"story": row[1].split("\n"), "question": row[2], "answer": row[3], "facts": facts}
-        case "tales" | "errands" | "reviews" | "agreement":
+        case "tales" | "errands" | "reviews" | "order":
             return dict(zip(("text", "label"), row, strict=False))
         case "headlines":
             return {"document": row[0], "summary": row[1]}

@@ -1,0 +1,159 @@
+"""Chapter 9: four kinds of task on one pre-trained run, what attention explains, and filters that are too short."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.api import Run, explain, load, predict
+from regard.config.load import Tree
+from regard.course.lab import Findings, Found, Lab, Number
+from regard.course.pretraining import MODELS, fine_tune, measured, names, pretrained
+from regard.data.corpora import as_object, generate
+from regard.text.files import write_file
+from regard.views.report import Bars, Cell, Curves, Part, Series, Table, Value
+
+SENTENCE = "In the end the photography was never tedious, even if the music was dull."
+CNN: Tree = {"kind": "cnn", "preset": "tiny"}
+
+
+def experiment(lab: Lab) -> Findings:
+    """One BERT of chapter 8, fine-tuned four times; then the words of a sentence weighed in two ways; then order."""
+    bert = pretrained(lab, ["bert"])["bert"]
+    tasks, numbers, single = _tasks(lab, bert)
+    parts: dict[str, Part | list[Part]] = {**tasks}
+    for found in (_explained(lab, single), _order(lab)):
+        parts |= found[0]
+        numbers |= found[1]
+    return Findings(parts, numbers)
+
+
+def _tasks(lab: Lab, bert: Run) -> tuple[dict[str, Part], dict[str, Number], Run]:
+    """Each task from the pre-trained run and from scratch, with one line of its file."""
+
+    def built_in(name: str, size: int) -> Tree:
+        sizes = {"train": size, "validation": 100, "test": 500}
+        return {part: {"corpus": name, "size": count} for part, count in sizes.items()}
+
+    text, question, answer = next(generate("portraits-en", 1, 1, "train"))
+    pair = {"question": question, "text": text, "answered": "yes" if answer else "no"}
+    settings: dict[str, tuple[str, Tree, str, object, str]] = {
+        "single text": ("classification", built_in("reviews-en", 4000), "accuracy",
+                        _line("reviews-en"), "{file: own.jsonl, text: text, label: label}"),
+        "pair of texts": ("classification", _pairs(lab, 3000), "accuracy", pair,
+                          "{file: own.jsonl, first: question, second: text, label: answered}"),
+        "tags": ("tagging", names(lab, 30), "f1", _line("names-en"), "{file: own.jsonl}"),
+        "questions": ("question_answering", built_in("portraits-en", 1000), "f1", _line("portraits-en"),
+                      "{file: own.jsonl}"),
+    }  # fmt: skip
+    rows: list[list[Value]] = []
+    files: list[list[Value]] = []
+    numbers: dict[str, Number] = {}
+    runs = dict[str, Run]()
+    for name, (task, data, metric, line, corpus) in settings.items():
+        word = name.split()[0]
+        steps, rate = (1200, 1e-3) if word == "single" else (300, None)
+        runs[name] = fine_tune(lab, word, data, bert, task, steps, rate=rate)
+        scratch = fine_tune(lab, f"{word}-scratch", data, {"model": MODELS["bert"]}, task, steps, rate=rate)
+        found = [measured(run, metric) for run in (scratch, runs[name])]
+        numbers |= dict(zip((f"{word}_scratch", f"{word}_tuned"), found, strict=True))
+        rows.append([name, task, data["train"].get("size", 3000), metric, *(Cell(value, ".3f") for value in found)])
+        files.append([name, corpus, json.dumps(line)])
+    columns = ["task", "recipe's task", "labels", "measured by", "from scratch", "fine-tuned"]
+    parts: dict[str, Part] = {
+        "tasks": Table(columns, rows), "files": Table(["task", "data.train", "a line of own.jsonl"], files),
+    }  # fmt: skip
+    return parts, numbers, runs["single text"]
+
+
+def _pairs(lab: Lab, size: int) -> Tree:
+    """Questions and texts, and whether the text has the answer, as files like a reader's own."""
+    files = {}
+    for part, count in (("train", size), ("validation", 60), ("test", 500)):
+        file = lab.runs / f"pairs-{part}-{count}.tsv"
+        rows = [
+            f"{question}\t{text}\t{'yes' if answer else 'no'}"
+            for text, question, answer in generate("portraits-en", count, 1, cast(Any, part))
+        ]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(file, "\n".join(["question\ttext\tanswered", *rows]) + "\n")
+        files[part] = {"file": str(file.resolve()), "first": "question", "second": "text", "label": "answered"}
+    return files
+
+
+def _line(name: str) -> object:
+    return as_object(name, next(generate(name, 1, 1, "train")))
+
+
+def _explained(lab: Lab, run: Run) -> Found:
+    """Attention of [CLS] to each word, and how much the label's probability falls without it."""
+    loaded = load(run)
+    agree, top = [], []
+    for text, *_ in generate("reviews-en", lab.few(60), 1, "test"):
+        _, attended, falls = _weights(loaded, text)
+        agree.append(_correlation(attended, falls))
+        top.append(float(attended.argmax() == falls.argmax()))
+    words, attended, falls = _weights(loaded, SENTENCE)
+    rows: list[list[Value]] = [
+        [word, Cell(float(share), ".3f"), Cell(float(fall), ".3f")]
+        for word, share, fall in zip(words, attended, falls, strict=True)
+    ]
+    parts: dict[str, Part | list[Part]] = {
+        "explained": Table(["word", "attention of [CLS]", "fall without it"], rows),
+        "attended": Bars(words, {"attention": [float(share) for share in attended]}, "attention of [CLS]"),
+        "fallen": Bars(words, {"fall": [float(fall) for fall in falls]}, "fall of the probability without the word"),
+    }
+    return parts, {
+        "correlation": float(np.mean(agree)), "same_word": float(np.mean(top)), "sentence": SENTENCE,
+        "most_attended": words[int(attended.argmax())], "most_fallen": words[int(falls.argmax())],
+    }  # fmt: skip
+
+
+def _weights(run: Run, text: str) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
+    """The words, the attention of [CLS] to them (mean of layers and heads), and the falls; a word is a token here."""
+    explanation = explain(run, text, view="occlusion")
+    assert explanation.occlusion is not None
+    falls = np.asarray(explanation.occlusion.falls_WA, dtype=float)[:, 0]
+    words = list(explanation.occlusion.words)
+    shares = np.mean([one.weights.mean(0)[0] for one in explanation.of_kind("encoder")], axis=0)
+    return words, np.asarray(shares[1 : 1 + len(words)], dtype=float), falls
+
+
+def _correlation(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Spearman's: that of the ranks."""
+    ranks = [values.argsort(kind="stable").argsort(kind="stable") for values in (x, y)]
+    return float(np.corrcoef(np.array(ranks, dtype=float))[0, 1])
+
+
+def _order(lab: Lab) -> Found:
+    """Which of two people acts first, further and further apart, for filters and for attention."""
+    data = {part: {"corpus": "order", "size": size}
+            for part, size in {"train": 6000, "validation": 100, "test": 600}.items()}  # fmt: skip
+    models = {"short": CNN, "long": CNN | {"widths": [3, 4, 5, 20]}, "attention": MODELS["bert"]}
+    names = {"short": "CNN, filters of 3 to 5", "long": "CNN, filters of 3 to 20", "attention": "BERT"}
+    rows = list(generate("order", lab.few(600), 1, "test"))
+    between = np.array([_between(text) for text, _ in rows])
+    series, table = list[Series](), list[list[Value]]()
+    numbers: dict[str, Number] = {}
+    for word, model in models.items():
+        run = fine_tune(lab, "order", data, {"model": model}, steps=900)
+        found = [one.to_json()["output"] for one in predict(run, [text for text, _ in rows])]
+        right = np.array([label == output for (_, label), output in zip(rows, found, strict=True)])
+        shares = [float(right[between == count].mean()) for count in range(4)]
+        series.append(Series(names[word], [0.0, 1.0, 2.0, 3.0], shares))
+        table.append([names[word], *(Cell(share, ".2f") for share in shares)])
+        numbers |= {f"{word}_near": shares[0], f"{word}_far": shares[3]}
+    ticks = [(float(count), str(count)) for count in range(4)]
+    return {
+        "order": Curves(series, "events between the two", "accuracy", x_ticks=ticks),
+        "distances": Table(["model", "next to each other", "1 between", "2 between", "3 between"], table),
+    }, numbers
+
+
+def _between(text: str) -> int:
+    """How many events stand between the two people."""
+    first, second = sorted(text.index(name) for name in ("Anna", "Ben"))
+    return text[first:second].count("then") - 1

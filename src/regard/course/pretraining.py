@@ -1,0 +1,321 @@
+"""Chapter 8: what pre-training buys, what is predicted in it, and what of it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from regard.api import Run, evaluate, predict
+from regard.config.load import Tree
+from regard.course.lab import Findings, Found, Lab, Number, last_loss
+from regard.data.segments import OUTCOMES, Segments
+from regard.runs.examples import examples_of
+from regard.runs.run import read_metrics
+from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
+
+TEXTS = {"reviews-en": 4000, "names-en": 3000, "portraits-en": 6000, "errands": 1500}
+"""What all models read without labels, and what they are asked about later."""
+PAIRED = {"errands": 3000}
+"""Texts of two sentences, of which the second depends on the first: for next-sentence prediction."""
+BLOCKS = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0, "max_positions": 96}
+MODELS: dict[str, Tree] = {
+    "lstm_lm": {"kind": "lstm_lm", "embedding": 64, "hidden": 96, "layers": 1, "tie": False},
+    "elmo": {"kind": "elmo", "words": "tokens", "width": 32, "hidden": 64, "layers": 2, "dropout": 0.0},
+    "gpt": {"kind": "gpt", **BLOCKS, "norm": "pre"},
+    "bert": {"kind": "bert", **BLOCKS, "next_sentence": False},
+}
+NAMES = {"lstm_lm": "LSTM", "elmo": "ELMo", "gpt": "GPT", "bert": "BERT"}
+STEPS = {"lstm_lm": 1500, "elmo": 640, "gpt": 1150, "bert": 1000}
+"""As many updates as take about the same time on one core; the page shows what they took."""
+RATES = {"lstm_lm": 5e-3, "elmo": 5e-3, "gpt": 3e-3, "bert": 2e-3}
+FROZEN: Tree = {"freeze": "all"}
+MANY = 1000
+"""Sentences for the probe."""
+LABELS, FULL_LABELS, DRAWS = (10, 30, 100), (100, 1000, 10_000), 3
+MASKINGS = {"80 / 10 / 10": (0.8, 0.1), "100 / 0 / 0": (1.0, 0.0), "0 / 0 / 100": (0.0, 0.0)}
+"""Of the tokens to predict, per cent that become [MASK], another token, or stay."""
+FULL_STEPS = {"lstm_lm": 2700, "elmo": 800, "gpt": 1900, "bert": 1750}
+"""About 35 s each on one H200, batches of 16,384 tokens (docs/what-pretraining-buys.md)."""
+FULL_MODELS: dict[str, Tree] = {
+    "lstm_lm": {"kind": "lstm_lm", "embedding": 512, "hidden": 1024, "layers": 2},
+    "elmo": {"kind": "elmo", "width": 256, "hidden": 1024, "layers": 2, "filters": 512},
+    "gpt": {"kind": "gpt", "preset": "small", "layers": 4, "norm": "pre"},
+    "bert": {"kind": "bert", "preset": "small", "next_sentence": False},
+}
+FULL_RATES = {"lstm_lm": 2e-3, "elmo": 2e-3, "gpt": 7e-4, "bert": 7e-4}
+
+
+def texts_of(lab: Lab, sizes: dict[str, int]) -> Tree:
+    """The parts of some raw text."""
+    train = [{"corpus": name, "size": 100 if lab.quick else size} for name, size in sizes.items()]
+    return {"train": train, "validation": [{"corpus": name, "size": 60} for name in sizes], "max_length": 64}
+
+
+def pretrain(lab: Lab, name: str, data: Tree, model: Tree, steps: int, vocabulary: int = 1000, **training: Any) -> Run:
+    """A model that has read raw text."""
+    kind = str(model["kind"])
+    recipe = {
+        "task": "masked_language_modeling" if kind == "bert" else "language_modeling",
+        "data": data, "tokenizer": {"kind": "word", "vocabulary": vocabulary}, "model": model,
+        "training": {
+            "steps": steps, "learning_rate": RATES[kind], "warmup": 50, "schedule": "linear", "batch_tokens": 1024,
+            "validate_every": steps, **training,
+        } | ({} if kind == "bert" else {"decode": 0}),
+    }  # fmt: skip
+    return lab.train(name, recipe)
+
+
+def pretrained(lab: Lab, kinds: Iterable[str] = tuple(MODELS)) -> dict[str, Run]:
+    """Models that have read the built-in texts; chapter 9 uses BERT again."""
+    data = texts_of(lab, TEXTS)
+    return {kind: pretrain(lab, f"pretrained-{kind}", data, MODELS[kind], STEPS[kind]) for kind in kinds}
+
+
+def fine_tune(
+    lab: Lab, name: str, data: Tree, start: Run | Tree, task: str = "classification", steps: int = 100,
+    head: Tree | None = None, rate: float | None = None,
+) -> Run:  # fmt: skip
+    """A run of few labels: from a pre-trained run, or from scratch with the model and tokenizer that are given."""
+    scratch = {"tokenizer": {"kind": "word", "vocabulary": 1000}, **start} if isinstance(start, dict) else {}
+    began = {} if isinstance(start, dict) else {"init": str(start.folder.resolve())}
+    best = {"classification": "accuracy", "tagging": "f1", "question_answering": "f1"}[task]
+    recipe = {
+        "task": task, "data": data, "head": head or {}, **scratch,
+        "training": {
+            "steps": steps, "learning_rate": rate or (1e-2 if head == FROZEN else 2e-3), "warmup": 20,
+            "schedule": "linear", "batch_tokens": 512, "validate_every": steps, "best": best, **began,
+        },
+    }  # fmt: skip
+    return lab.train(name, recipe)
+
+
+def names(lab: Lab, size: int, draw: int = 0) -> Tree:
+    """So many sentences whose names are tagged; each draw has others."""
+    corpus = {"corpus": "names-en"}
+    return {
+        "train": {**corpus, "size": size, "seed": 10 * lab.seed + draw + 2},
+        "validation": {**corpus, "size": 100}, "test": {**corpus, "size": 500},
+    }  # fmt: skip
+
+
+def tag(lab: Lab, name: str, size: int, start: Run | Tree, draw: int = 0, head: Tree | None = None) -> float:
+    """F1 of the names, learned from so many sentences."""
+    run = fine_tune(lab, name, names(lab, size, draw), start, "tagging", head=head)
+    return measured(run, "f1")
+
+
+def measured(run: Run, metric: str = "accuracy") -> float:
+    return float(evaluate(run, overwrite=True)[metric])
+
+
+def experiment(lab: Lab) -> Findings:
+    """All parts: each trains what it needs and gives figures and numbers."""
+    runs = pretrained(lab)
+    parts: dict[str, Part | list[Part]] = {}
+    numbers: dict[str, Number] = {}
+    for found in (
+        _few_labels(lab, runs), _directions(lab, runs), _masking(lab, runs), _objectives(lab),
+        _look_ahead(lab, runs["gpt"]),
+    ):  # fmt: skip
+        parts |= found[0]
+        numbers |= found[1]
+    return Findings(parts, numbers)
+
+
+def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
+    """Equal time of pre-training, then a few labels: from those runs, and from scratch."""
+    models, labels, draws = MODELS, LABELS, 1 if lab.quick else DRAWS
+    if lab.full:
+        models, labels, draws, folder = FULL_MODELS, FULL_LABELS, 2, lab.full.resolve() / "nsmc"
+        runs = _full_runs(lab, folder)
+
+    def learned(start: Run | Tree, size: int, draw: int) -> float:
+        if not lab.full:
+            return tag(lab, f"{size}-labels", size, start, draw)
+        steps = 200 if size < 10_000 else 600
+        return measured(fine_tune(lab, f"{size}-labels", _nsmc(lab, folder, size, draw), start, steps=steps, rate=2e-4))
+
+    starts: dict[str, Run | Tree] = {NAMES[kind]: run for kind, run in runs.items()}
+    for kind in ("bert", "lstm_lm"):
+        own = {"tokenizer": {"file": str((runs[kind].folder / "tokenizer.json").resolve())}}
+        starts[f"{NAMES[kind]} from scratch"] = {"model": models[kind], **own}
+    found = {
+        name: [[learned(start, size, draw) for draw in range(draws)] for size in labels]
+        for name, start in starts.items()
+    }
+    means = {name: [sum(one) / draws for one in by_size] for name, by_size in found.items()}
+    rows: list[list[Value]] = []
+    for kind, run in runs.items():
+        log = [line for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == "train"]
+        steps = [0, *(line["step"] for line in log)]
+        spent = sum((b - a) * line["seconds_per_step"] for a, b, line in zip(steps, steps[1:], log, strict=False))
+        known = [steps[-1], Cell(spent, ".0f"), Cell(last_loss(run, "validation"), ".2f")]
+        rows.append([NAMES[kind], *known, *(Cell(mean, ".3f") for mean in means[NAMES[kind]])])
+    scratch = [name for name in starts if "scratch" in name]
+    rows += [[name, None, None, None, *(Cell(mean, ".3f") for mean in means[name])] for name in scratch]
+    ticks = [(float(place), f"{size:,}") for place, size in enumerate(labels)]
+    series = [
+        Series(name, [place for place, _ in ticks], means[name], [*map(min, by_size)], [*map(max, by_size)])
+        for name, by_size in found.items()
+    ]
+    columns = ["model", "updates", "seconds", "own loss", *(f"{size:,} labels" for size in labels)]
+    parts: dict[str, Part | list[Part]] = {
+        "labels": Curves(series, "labels", "accuracy" if lab.full else "F1", x_ticks=ticks),
+        "equal_time": Table(columns, rows),
+    }  # fmt: skip
+    numbers: dict[str, Number] = {"draws": draws, "probed": MANY}
+    numbers |= dict(zip(("few", "middle", "many"), labels, strict=True))
+    for kind in runs:
+        for word, mean in zip(("few", "middle", "many"), means[NAMES[kind]], strict=True):
+            numbers[f"{kind}_{word}"] = mean
+    best = [max(means[name][place] for name in scratch) for place in range(3)]
+    return parts, numbers | dict(zip(("scratch_few", "scratch_middle", "scratch_many"), best, strict=True))
+
+
+def _full_runs(lab: Lab, folder: Path) -> dict[str, Run]:
+    """The four models on 250,000 unlabelled film reviews, with one vocabulary."""
+    text = {"text": str(folder / "unlabelled.txt.xz"), "documents": "lines", **({"size": 300} if lab.quick else {})}
+    data, runs = {"train": text, "validation": {"split": 0.02}, "max_length": 128}, dict[str, Run]()
+    for kind in ("bert", "gpt", "elmo", "lstm_lm"):
+        vocabulary: Tree = {"kind": "wordpiece", "vocabulary": 16_000}
+        if runs:
+            vocabulary = {"file": str((runs["bert"].folder / "tokenizer.json").resolve())}
+        steps = FULL_STEPS[kind]
+        training = {"steps": steps, "learning_rate": FULL_RATES[kind], "warmup": 300, "schedule": "linear",
+                    "batch_tokens": 16_384, "validate_every": steps, "optimizer": "adamw"}  # fmt: skip
+        runs[kind] = lab.train(
+            f"nsmc-{kind}",
+            {"task": "masked_language_modeling" if kind == "bert" else "language_modeling", "data": data,
+             "tokenizer": vocabulary, "model": FULL_MODELS[kind], "training": training},
+        )  # fmt: skip
+    return {kind: runs[kind] for kind in MODELS}
+
+
+def _nsmc(lab: Lab, folder: Path, size: int, draw: int) -> Tree:
+    columns = {"text": "document", "label": "label"}
+    train = {"file": str(folder / "ratings_train.tsv.xz"), "size": size, "seed": 10 * lab.seed + draw, **columns}
+    test = {"file": str(folder / "ratings_test.tsv.xz"), "size": 5000, **columns}
+    return {"train": train, "validation": {"split": 0.1}, "test": test, "max_length": 128, "bad_lines": "drop"}
+
+
+def _directions(lab: Lab, runs: dict[str, Run]) -> Found:
+    """A linear probe on frozen features, and all weights trained: names, by what stands on their left and right."""
+    looks = {"lstm_lm": "one direction", "gpt": "one direction", "elmo": "two, shallow", "bert": "two, deep"}
+    rows: list[list[Value]] = []
+    numbers: dict[str, Number] = {}
+    for kind, look in looks.items():
+        frozen = tag(lab, "probe", MANY, runs[kind], head=FROZEN | ({"features": "mix"} if kind == "elmo" else {}))
+        tuned = tag(lab, "tagger", MANY, runs[kind], head={"freeze": 0})
+        numbers |= {f"{kind}_frozen": frozen, f"{kind}_tuned": tuned}
+        rows.append([NAMES[kind], look, Cell(frozen, ".3f"), Cell(tuned, ".3f")])
+    return {"directions": Table(["model", "looks in", "frozen", "fine-tuned"], rows)}, numbers
+
+
+def _masking(lab: Lab, runs: dict[str, Run]) -> Found:
+    """What becomes of the tokens to predict: counted, and three ways compared."""
+    rows: list[list[Value]] = []
+    numbers: dict[str, Number] = {}
+    for name, (hidden, replaced) in MASKINGS.items():
+        data = texts_of(lab, TEXTS) | {"mask_share": hidden, "random_share": replaced}
+        run = runs["bert"] if hidden == 0.8 else pretrain(lab, "masking", data, MODELS["bert"], STEPS["bert"])
+        frozen, tuned = (tag(lab, "after-masking", LABELS[1], run, head=head) for head in (FROZEN, None))
+        rows.append([name, Cell(last_loss(run, "validation"), ".3f"), Cell(frozen, ".3f"), Cell(tuned, ".3f")])
+        word = {0.8: "paper", 1.0: "all_masked", 0.0: "all_kept"}[hidden]
+        numbers |= {f"{word}_loss": last_loss(run, "validation"), f"{word}_frozen": frozen, f"{word}_tuned": tuned}
+    examples = cast(Segments, examples_of(runs["bert"], "train", []))
+    counts = examples.outcomes(1000, 4096)
+    chosen = sum(counts.values()) - counts[OUTCOMES[0]]
+    numbers |= {"chosen_share": chosen / sum(counts.values()), "mask_share": counts["[MASK]"] / chosen}
+    shares: list[list[Value]] = [
+        [name, counts[name], Cell(counts[name] / sum(counts.values()), ".1%"), Cell(counts[name] / chosen, ".1%")]
+        for name in OUTCOMES[1:]
+    ]
+    sample = examples.pieces(1)
+    read: list[list[Value]] = [[name, " ".join(pieces)] for name, pieces in sample.items()]
+    return {
+        "maskings": Table(["[MASK] / another / unchanged, %", "own loss", "frozen", "fine-tuned"], rows),
+        "counts": Table(["token to predict", "tokens", "of all", "of those to predict"], shares),
+        "sample": Table(["", "tokens"], read),
+    }, numbers
+
+
+def _objectives(lab: Lab) -> Found:
+    """Masked tokens, next sentences, or both; and the examples of the paper."""
+    data, size = texts_of(lab, PAIRED), dict[str, Any](steps=2000)
+    if lab.full:
+        size = dict[str, Any](steps=3000, vocabulary=20_000, batch_tokens=8192)
+        file = {"text": str(lab.full.resolve() / "wikitext2" / "wiki.train.tokens.xz"), "documents": "lines"}
+        data = {"train": [*data["train"], file], "validation": {"split": 0.02}, "max_length": 64}
+    both = {**MODELS["bert"], "next_sentence": True}
+    ways = {
+        "both": (both, data), "masked tokens alone": (MODELS["bert"], data),
+        "next sentences alone": (both, data | {"masked_weight": 0.0}),
+    }  # fmt: skip
+    rows: list[list[Value]] = []
+    numbers: dict[str, Number] = {}
+    runs = dict[str, Run]()
+    for name, (model, texts) in ways.items():
+        best: dict[str, Any] = {"best": "next_sentence_loss"} if "masked_weight" in texts else {}
+        run = runs[name] = pretrain(lab, "objective", texts, model, **size, **best)
+        log = [line for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == "validation"][-1]
+        word = {"both": "both", "masked tokens alone": "masked", "next sentences alone": "next"}[name]
+        follows = log.get("next_sentence_accuracy")
+        numbers |= {f"{word}_masked": log["masked_accuracy"], f"{word}_next": follows or 0.0}
+        rows.append([name, Cell(log["masked_accuracy"], ".3f"), None if follows is None else Cell(follows, ".3f")])
+    parts, more = _paper(runs["both"])
+    columns = ["learned from", "masked tokens", "next sentences"]
+    return {"objectives": Table(columns, rows), **parts}, numbers | more
+
+
+def _paper(run: Run) -> Found:
+    """The examples of the paper, asked of a model that knows the words, and the three embeddings of a pair."""
+    first = "the man went to the store."
+    seconds = ("he bought a gallon of milk.", "he fed the monkeys.", "it barks at the postman.")
+    followed = predict(run, [(first, second) for second in seconds])
+    probabilities = [float(one.to_json()["next_sentence"]) for one in followed]
+    rows: list[list[Value]] = [[first, b, Cell(p, ".3f")] for b, p in zip(seconds, probabilities, strict=True)]
+    gaps: list[list[Value]] = []
+    for text in ("my dog is [MASK].", "my [MASK] is hairy.", "the man went to the [MASK]. he bought a gallon of milk."):
+        [found] = [one.to_json() for one in predict(run, [text])]
+        mask = found["masks"][0]
+        words = [f"{word} {p:.2f}" for word, p in zip(mask["words"][:3], mask["probabilities"][:3], strict=True)]
+        gaps.append([text, "  ".join(words)])
+    model, task = run.load_model(), cast(Any, run.task)
+    row = task.framed(model, f"{first}\t{seconds[0]}")
+    ids, segments, embedding = torch.tensor(row.ids), torch.tensor(row.segments), model.embedding
+    with torch.inference_mode():
+        tables = {
+            "token": embedding.tokens(ids), "segment": embedding.segments(segments),
+            "position": embedding.positions.learned(torch.arange(len(ids))),
+        }  # fmt: skip
+    tokens = run.tokenizers["text"].pieces(row.ids)
+    width = 16
+    maps = [
+        HeatMap(tokens, [str(place) for place in range(width)], table[:, :width].numpy(), name)
+        for name, table in (tables | {"sum": torch.stack([*tables.values()]).sum(0)}).items()
+    ]
+    numbers: dict[str, Number] = {
+        "store_milk": probabilities[0], "store_monkeys": probabilities[1], "dog_is": str(gaps[0][1]).split()[0],
+    }  # fmt: skip
+    return {
+        "next": Table(["first", "second", "P(next)"], rows), "gaps": Table(["text", "most probable"], gaps),
+        "embeddings": [HeatMaps([one], title=one.title) for one in maps],
+    }, numbers  # fmt: skip
+
+
+def _look_ahead(lab: Lab, masked: Run) -> Found:
+    """A language model whose tokens see what they are to predict."""
+    model = MODELS["gpt"] | {"look_ahead": True}
+    sees = pretrain(lab, "gpt-look-ahead", texts_of(lab, TEXTS), model, STEPS["gpt"])
+    rows: list[list[Value]] = []
+    numbers: dict[str, Number] = {}
+    for name, run in (("hidden", masked), ("seen", sees)):
+        found = tag(lab, "after-gpt", LABELS[1], run)
+        [written] = predict(run, ["The pacing was"], beam=1, overrides=["search.max_length=12"])
+        numbers |= {f"{name}_loss": last_loss(run, "train"), f"{name}_f1": found}
+        rows.append([name, Cell(numbers[f"{name}_loss"], ".3f"), Cell(found, ".3f"), written.to_json()["output"]])
+    columns = ["the next token is", "training loss", "F1, fine-tuned", "The pacing was ..."]
+    return {"look_ahead": Table(columns, rows)}, numbers
