@@ -70,7 +70,7 @@ def say(text: str, file: TextIO | None = None) -> None:
 
 
 def note(text: str) -> None:
-    say(f"note: {text}", sys.stderr)
+    say(f"note: {shown(text)}", sys.stderr)
 
 
 @contextmanager

@@ -48,13 +48,26 @@ def korean(text: str, sections: tuple[str, ...] = ()) -> str:
     constants, patterns = catalogue(sections)
     if text in constants:
         return constants[text]
-    for literal, pattern, template in patterns:
-        if literal in text and (found := re.fullmatch(pattern, text)):
-            return filled(template, found.groups())
+    is_list = "; " in text and not sections
+    if is_list and (found := _matched(text, [one for one in patterns if r";\ " in one[1]])):
+        return found
+    if is_list:
+        each = [*map(korean, parts := text.split("; "))]
+        if all(one != part for one, part in zip(each, parts, strict=True)):
+            return "; ".join(each)
+    if found := _matched(text, patterns):
+        return found
     if len(sentences := re.split(r"(?<=[a-z)]\.)(?= [A-Z])", text)) > 1:
         return "".join(korean(sentence, sections) for sentence in sentences)
-    comma = next((mark for mark in ("; ", ", ") if mark in text and not sections), None)
+    comma = next((mark for mark in ("; ", ", ") if mark in text and not sections), "")
     return comma.join(map(korean, text.split(comma))) if comma else text
+
+
+def _matched(text: str, patterns: list[tuple[str, str, str]]) -> str | None:
+    for literal, pattern, template in patterns:
+        if literal in text and (match := re.fullmatch(pattern, text)):
+            return filled(template, match.groups())
+    return None
 
 
 def filled(template: str, values: Sequence[str]) -> str:

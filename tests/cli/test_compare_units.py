@@ -53,7 +53,7 @@ def predictions_of(folder: Path) -> list[dict[str, Any]]:
         ("lstm", ["word_perplexity", "bits_per_character"]),
         ("elmo", ["word_perplexity", "bits_per_character"]),
         ("bert", ["masked_accuracy", "loss"]),
-        ("fresh", ["accuracy", "f1_macro"]),
+        ("taught", ["accuracy", "f1_macro"]),
     ],
 )
 def test_units_sum_to_what_evaluate_says(
@@ -62,7 +62,7 @@ def test_units_sum_to_what_evaluate_says(
     run = classifiers.get(name) or runs[name]
     counts, evaluated = counts_of(predictions_of(run)), api.evaluate(run)
     assert list(counts.metrics) == metrics
-    assert len(counts.rows) == (32 if name == "fresh" else 12)
+    assert len(counts.rows) == (32 if name == "taught" else 12)
     for metric, value in counts.metrics.items():
         assert value(counts.rows.sum(0)) == pytest.approx(evaluated[metric], rel=1e-5)
 
