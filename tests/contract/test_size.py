@@ -16,29 +16,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LIMITS = {
-    "lines": 34741,  # raised: studio (issue 18), course (19), scale (20)
-    "lines in .": 2147,  # raised: studio (issue 18), course (19), scale (20)
+    "lines": 37079,  # raised: chapters 7 to 9, Korean, word2vec, vectors (issue 19)
+    "lines in .": 2378,  # raised: chapters 7 to 9, Korean, word2vec, vectors (issue 19)
     "lines in config": 349,  # raised: studio (issue 18), course (19), scale (20)
-    "lines in course": 1221,  # raised: six chapters of the course (issue 19)
-    "lines in data": 6187,  # raised: corpora of the course (issue 19), tokenising in parallel (20)
-    "lines in exchange": 1552,  # raised: what the audit asked for (issue 16), speed (17), the HTTP API (18)
-    "lines in layers": 1398,  # raised: kernels for a GPU (issue 17)
-    "lines in models": 2959,  # raised: flags instead of kinds
-    "lines in objectives": 547,  # raised: kernels for a GPU (issue 17)
-    "lines in recipes": 1231,  # raised: studio (issue 18), course (19), scale (20)
-    "lines in runs": 716,  # raised: damage and edits that are noticed (issue 16)
-    "lines in search": 1169,  # raised: steps that do not wait for a GPU (issue 17)
-    "lines in studio": 1537,  # raised: the page and its API (issue 18)
-    "lines in tasks": 5030,  # raised: studio (issue 18), course (19), scale (20)
-    "lines in text": 1692,  # raised: studio (issue 18), course (19), scale (20)
-    "lines in training": 1906,  # raised: several processes (issue 20), captured steps (17)
-    "lines in views": 5100,  # raised: worked numbers, records of a search, `show` (issues 18, 19)
-    "files": 140,  # raised: studio (issue 18), course (19), scale (20)
+    "lines in course": 2378,  # raised: nine chapters of the course (issue 19)
+    "lines in data": 6471,  # raised: corpora of the course (issue 19), tokenising in parallel (20)
+    "lines in exchange": 1571,  # raised: chapters 7 to 9, Korean, word2vec, vectors (issue 19)
+    "lines in layers": 1406,  # raised: kernels for a GPU (issue 17)
+    "lines in models": 3071,  # raised: flags instead of kinds
+    "lines in objectives": 596,  # raised: kernels for a GPU (issue 17)
+    "lines in recipes": 1232,  # raised: chapters 7 to 9, Korean, word2vec, vectors (issue 19)
+    "lines in runs": 719,  # raised: damage and edits that are noticed (issue 16)
+    "lines in search": 1168,  # raised: steps that do not wait for a GPU (issue 17)
+    "lines in studio": 1544,  # raised: the page and its API (issue 18)
+    "lines in tasks": 5088,  # raised: chapters 7 to 9, Korean, word2vec, vectors (issue 19)
+    "lines in text": 1708,  # raised: chapters 7 to 9, Korean, word2vec, vectors (issue 19)
+    "lines in training": 1920,  # raised: several processes (issue 20), captured steps (17)
+    "lines in views": 5480,  # raised: worked numbers, records of a search, `show` (issues 18, 19)
+    "files": 146,  # raised: chapters 7 to 9, Korean, word2vec, vectors (issue 19)
     "functions over 60 lines": 0,
-    "modules with one importer": 28,  # raised: studio (issue 18), course (19), scale (20)
-    "Any in signatures": 517,  # raised: studio (issue 18), course (19), scale (20)
+    "modules with one importer": 29,  # raised: chapters 7 to 9, Korean, word2vec, vectors (issue 19)
+    "Any in signatures": 530,  # raised: chapters 7 to 9, Korean, word2vec, vectors (issue 19)
     "recipe: Any": 0,
-    "public names": 2687,  # raised: studio (issue 18), course (19), scale (20)
+    "public names": 2830,  # raised: chapters 7 to 9, Korean, word2vec, vectors (issue 19)
     "class checks outside models and tasks": 0,
 }
 

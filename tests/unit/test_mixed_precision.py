@@ -65,3 +65,9 @@ def test_a_weight_that_the_loss_does_not_reach_has_no_gradient() -> None:
     out.backward()
     assert torch.equal(layers[0].bias.grad, torch.ones(3))
     assert layers[1].weight.grad is None
+
+
+def test_a_module_without_linear_layers_stays_as_it_is() -> None:
+    layer = torch.nn.LSTM(2, 3)
+    with HalfWeights(layer, torch.bfloat16).in_place():
+        assert {weight.dtype for weight in layer.parameters()} == {torch.float32}

@@ -132,7 +132,8 @@ class CastTogether(torch.autograd.Function):
 
 def _cast(tensors: Sequence[Tensor], dtypes: Sequence[torch.dtype]) -> list[Tensor]:
     cast = [torch.empty_like(tensor, dtype=dtype) for tensor, dtype in zip(tensors, dtypes, strict=True)]
-    torch._foreach_copy_(cast, list(tensors))
+    if cast:  # an LSTM has no linear layers
+        torch._foreach_copy_(cast, list(tensors))
     return cast
 
 
