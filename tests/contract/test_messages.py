@@ -125,8 +125,9 @@ def of_code() -> dict[str, str]:
 
 def documented() -> Iterator[str]:
     """The docstrings that are help: paragraphs of commands, and what `regard show` lists."""
-    for command in app.registered_commands:
-        text = inspect.getdoc(command.callback) if command.help is None else command.help
+    for command in (*app.registered_commands, app.registered_callback):
+        assert command is not None
+        text = command.help if isinstance(command.help, str) else inspect.getdoc(command.callback)
         yield from (" ".join(part.split()) for part in (text or "").split("\n\n"))
     yield from (str(picture.__doc__) for picture in PICTURES.values())
 
