@@ -2,4 +2,5 @@
 
 from regard.cli import main
 
-main()
+if __name__ == "__main__":  # processes that predict in parallel import this file
+    main()

@@ -1,6 +1,7 @@
 """Files of any length: streamed, in order, by several processes, resumable; over a Ray cluster that loses a node."""
 
 import errno
+import importlib
 import json
 import os
 import random
@@ -240,3 +241,8 @@ def test_a_lost_node_costs_nothing(cluster: Any) -> None:
             cluster.other, lost = None, len(results)
     assert [piece for piece, _ in results] == [*range(60)]
     assert lost < 55
+
+
+def test_processes_can_import_the_program() -> None:
+    """Each process that `python -m regard` starts imports this file, without running it again."""
+    assert "__name__" in Path(importlib.import_module("regard.__main__").__file__ or "").read_text()
