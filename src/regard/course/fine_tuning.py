@@ -24,14 +24,10 @@ def experiment(lab: Lab) -> Findings:
     """One BERT of chapter 8, fine-tuned four times; then the words of a sentence weighed in two ways; then order."""
     bert = pretrained(lab, ["bert"])["bert"]
     tasks, numbers, single = _tasks(lab, bert)
-    parts: dict[str, Part | list[Part]] = {**tasks}
-    for found in (_explained(lab, single), _order(lab)):
-        parts |= found[0]
-        numbers |= found[1]
-    return Findings(parts, numbers)
+    return Findings.of((tasks, numbers), _explained(lab, single), _order(lab))
 
 
-def _tasks(lab: Lab, bert: Run) -> tuple[dict[str, Part], dict[str, Number], Run]:
+def _tasks(lab: Lab, bert: Run) -> tuple[dict[str, Part | list[Part]], dict[str, Number], Run]:
     """Each task from the pre-trained run and from scratch, with one line of its file."""
 
     def built_in(name: str, size: int) -> Tree:
@@ -63,7 +59,7 @@ def _tasks(lab: Lab, bert: Run) -> tuple[dict[str, Part], dict[str, Number], Run
         rows.append([name, task, data["train"].get("size", 3000), metric, *(Cell(value, ".3f") for value in found)])
         files.append([name, corpus, json.dumps(line)])
     columns = ["task", "recipe's task", "labels", "measured by", "from scratch", "fine-tuned"]
-    parts: dict[str, Part] = {
+    parts: dict[str, Part | list[Part]] = {
         "tasks": Table(columns, rows), "files": Table(["task", "data.train", "a line of own.jsonl"], files),
     }  # fmt: skip
     return parts, numbers, runs["single text"]

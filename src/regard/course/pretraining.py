@@ -117,15 +117,10 @@ def measured(run: Run, metric: str = "accuracy") -> float:
 def experiment(lab: Lab) -> Findings:
     """All parts: each trains what it needs and gives figures and numbers."""
     runs = pretrained(lab)
-    parts: dict[str, Part | list[Part]] = {}
-    numbers: dict[str, Number] = {}
-    for found in (
+    return Findings.of(
         _few_labels(lab, runs), _directions(lab, runs), _masking(lab, runs), _objectives(lab),
         _look_ahead(lab, runs["gpt"]),
-    ):  # fmt: skip
-        parts |= found[0]
-        numbers |= found[1]
-    return Findings(parts, numbers)
+    )  # fmt: skip
 
 
 def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:

@@ -30,6 +30,7 @@ from typing import Literal, NamedTuple, TypeVar, cast
 
 from regard.data.shapes import COLOURS, OUTLINES, RADIUS, Language, Scene, Thing, draw, in_order, parse
 from regard.errors import ConfigError, DataError, did_you_mean, import_extra
+from regard.language import particle_after
 from regard.text.files import write_file
 
 T = TypeVar("T")
@@ -424,14 +425,11 @@ class Ambiguous:
             words["noun"] = pick(random, own.split())
             words["tells"] = pick(random, tell[0 if frame == self.before else -1].split())
             kind = "homonym" if sum(words["noun"] in row[0].split() for row in self.nouns.values()) > 1 else "noun"
-        marked = _with_particles(frame.format_map(words)).split(" ")
+        # 배을/를 -> 배를
+        text = re.sub(r"(.)(.)/.", lambda at: at[1] + particle_after(at[1], at[2]), frame.format_map(words))
+        marked = text.split(" ")
         position, decided_by = ([word[0] for word in marked].index(mark) for mark in "*+")
         return Meant(" ".join(word.lstrip("*+") for word in marked), kind, position, decided_by, meaning)
-
-
-def _with_particles(text: str) -> str:
-    """Korean particles that agree with the word before them: 배을/를 -> 배를."""
-    return re.sub(r"(.)(.)/(.)", lambda at: at[1] + at[2 if (ord(at[1]) - ord("가")) % 28 else 3], text)
 
 
 AMBIGUOUS = {

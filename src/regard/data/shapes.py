@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import DataError, did_you_mean
+from regard.language import particle_after
 
 Language = Literal["english", "korean"]
 Relation = Literal["left", "right", "above", "below"]
@@ -113,8 +114,7 @@ class Scene(NamedTuple):
             first, second = (" ".join(thing[:3]) for thing in self)
             return f"a {first} {self.relation}{' of' * (self.relation in ('left', 'right'))} a {second}"
         first, second = (" ".join(KOREAN[word] for word in thing[:3]) for thing in self)
-        particle = "이" if (ord(first[-1]) - ord("가")) % 28 else "가"
-        return f"{second} {KOREAN[self.relation]} {first}{particle} 있다"
+        return f"{second} {KOREAN[self.relation]} {first}{particle_after(first, '이')} 있다"
 
 
 def in_order(scene: Scene) -> Scene:
