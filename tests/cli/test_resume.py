@@ -385,7 +385,7 @@ def test_a_log_that_was_cut_is_gone_on_with(tiny_recipe: Tree, tmp_path: Path) -
 def test_two_processes_complain_once_even_if_the_first_is_slow(tiny_recipe: Tree, tmp_path: Path) -> None:
     """A launcher kills all processes when one has ended, so that the first, which speaks for all, must end first."""
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau")
-    slow = "import os, time\nif os.environ.get('RANK') == '0':\n    time.sleep(5)\n"
+    slow = "import os, time\nif os.environ.get('RANK') == '0':\n    time.sleep(2)\n"
     (tmp_path / "sitecustomize.py").write_text(slow)
     paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
     launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard"]
