@@ -174,8 +174,8 @@ class Display:
     def doing(self, what: str, done: int, total: int | None = None, facts: str = "") -> None:
         """Update the progress bar."""
         if not self._bar.disable:
-            texts = {"description": shown(what), "facts": shown(facts)}
-            self._bar.update(self._task, **texts, completed=done, total=total, visible=True)
+            what, facts = shown(what), shown(facts)
+            self._bar.update(self._task, description=what, completed=done, total=total, facts=facts, visible=True)
 
     def logged(self, line: dict[str, Any], steps: int, unit: str = "tokens") -> None:
         """Show a line of the training log; `unit` is what the loss is a mean over."""
