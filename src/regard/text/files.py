@@ -150,6 +150,20 @@ def open_text(name: str, base: Path) -> TextFile:
     return file
 
 
+def files_below(root: TextFile, empty: bool = False) -> tuple[TextFile, ...]:
+    """All files of a folder that are not hidden, by their names; only with `empty` also those that hold nothing."""
+    below = [path for path in sorted(root.path.rglob("*")) if path.is_file()]
+    shown = [path for path in below if not any(part.startswith(".") for part in path.relative_to(root.path).parts)]
+    chosen = [path for path in shown if empty or path.stat().st_size]
+    files = [TextFile(str(Path(root.name) / path.relative_to(root.path)), path) for path in chosen]
+    if not files and below:
+        what = "the files in the folder are all empty, or hidden: their names, or their folder's, begin with a dot"
+        raise DataError(what, where=root.name, hint="put .txt files into it, or name one with text")
+    if not files:
+        raise DataError("there is no file in the folder", where=root.name, hint="put .txt files into it")
+    return tuple(files)
+
+
 def problem_with(file: TextFile) -> Problem | None:
     """Why the file cannot be opened, or None."""
     try:
