@@ -148,11 +148,11 @@ def over_cluster(work: Work[P, R], pieces: Iterable[P], address: str | None, wor
                 raise RegardError(what, where="--engine ray", hint=hint) from None
 
 
-def _refuse_broken(ray: Any, reference: Any) -> None:
+def _refuse_broken(ray: Any, reference: object) -> None:
     """Refuse a cluster with a node that cannot load the work: Ray Data would start its actors there anew for ever."""
     strategies = import_extra("ray.util.scheduling_strategies", extra="ray", where="--engine ray", doing="to use")
 
-    def load(work: Any) -> None:  # in here, it is pickled as code: also a node without regard can run it
+    def load(work: object) -> None:  # in here, it is pickled as code: also a node without regard can run it
         pass
 
     tasks = {}

@@ -282,7 +282,7 @@ class DatasetReader(Reader):
             raise DataError(f"there is no split {wanted!r}", where=self.name, hint=hint)
         return splits[wanted]
 
-    def _revisions(self) -> list[Any]:
+    def _revisions(self) -> list[object]:
         """What tells one version of a dataset on the Hub from another: the revision of each of its files."""
         datasets = import_extra("datasets", extra="hf", where=self.name)
         try:
