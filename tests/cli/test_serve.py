@@ -131,6 +131,9 @@ def test_other_tasks(runs: Runs, tmp_path: Path) -> None:
         assert vectors["vectors"] == loaded["bert"].features(["the cat", "a dog"], pooling="mean").vectors.tolist()
         image = client.get("/runs/captioner").json()["examples"][0]
         assert client.post("/runs/captioner/predict", json={"inputs": [image]}).status_code == 200
+        words = {"inputs": ["the cat", "a cat"], "word": "cat", "others": ["the dog"]}
+        expected = loaded["bert"].vectors(words["inputs"], word="cat", others=["the dog"]).to_json()
+        assert client.post("/runs/bert/vectors", json=words).json() == json.loads(json.dumps(expected))
         [found] = client.post("/runs/captioner/predict", json={"inputs": [held]}).json()["predictions"]
         [expected] = loaded["captioner"].predict(str(tmp_path / "red.png"))
         assert {**found, "input": ""} == {**expected.to_json(), "input": ""}
@@ -176,7 +179,8 @@ def test_other_tasks(runs: Runs, tmp_path: Path) -> None:
 )
 def test_examples_are_inputs_of_the_run(runs: Runs, name: str) -> None:
     run = regard.load(runs[name], device="cpu")
-    assert (examples := examples_of(run))
+    examples = examples_of(run)
+    assert examples
     given = [one.split("\t") if "\t" in one else one for one in examples]  # as the page does
     assert [one.input for one in run.predict(given)] == examples
 
@@ -212,6 +216,8 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/steps", {"input": "a b", "scores": ["x"]}, 422, "body.scores.0"),
     ("/steps", {"input": "a b", "step": 99}, 422, "there is no step 99"),
     ("/features", {"inputs": ["a"]}, 422, "has no vectors of a single text"),
+    ("/vectors", {"inputs": ["a"], "word": "a"}, 422, "has no vectors of a single text"),
+    ("/vectors", {"inputs": ["a"]}, 422, "body.word: Field required"),
     ("/runs/none/predict", {"inputs": ["a"]}, 404, "there is no run of this name"),
     ("/runs/..%2Ftiny/predict", {"inputs": ["a"]}, 404, "Not Found"),
     ("/runs/%2e%2e/predict", {"inputs": ["a"]}, 404, ""),
