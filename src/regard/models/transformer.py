@@ -183,20 +183,28 @@ class TransformerState:
     written_1: Tensor
     """The same number on the device."""
     graph: StepGraph | None = None
+    other_MN2RHE: Tensor | None = None
+    """A second cache, into which `select` copies on a CPU."""
 
     def select(self, rows_BW: Tensor) -> TransformerState:
         sources, rows = self.source_N2BHSE.shape[2], self.own_MN2RHE.shape[3]
         # Rows of memory by their numbers: on a GPU, index_select along the fourth axis is three times as slow
         filled = self.own_MN2RHE[: self.written]
         numbers = torch.arange(0, filled[..., 0, 0].numel(), rows, device=filled.device)[:, None] + rows_BW.flatten()
+        stays = len(rows_BW) == sources and rows_BW.numel() == rows
+        if stays and filled.device.type == "cpu":  # from one cache into the other: new memory would cost more
+            other = torch.empty_like(self.own_MN2RHE) if self.other_MN2RHE is None else self.other_MN2RHE
+            chosen_RD = other[: self.written].flatten(0, 3).flatten(1)
+            torch.index_select(filled.flatten(0, 3).flatten(1), 0, numbers.flatten(), out=chosen_RD)
+            return replace(self, own_MN2RHE=other, other_MN2RHE=self.own_MN2RHE)
         chosen_RD = filled.flatten(0, 3).flatten(1).index_select(0, numbers.flatten())
         filled = chosen_RD.view(*filled.shape[:3], rows_BW.numel(), *filled.shape[4:])
-        if len(rows_BW) == sources and rows_BW.numel() == rows:
+        if stays:
             self.own_MN2RHE[: self.written] = filled
             return self
         own_MN2RHE = filled.new_zeros(len(self.own_MN2RHE), *filled.shape[1:])
         own_MN2RHE[: self.written] = filled
-        state = replace(self, own_MN2RHE=own_MN2RHE, graph=None)
+        state = replace(self, own_MN2RHE=own_MN2RHE, graph=None, other_MN2RHE=None)
         if len(rows_BW) == sources:
             return state
         kept_B = rows_BW[:, 0] // (rows // sources)
