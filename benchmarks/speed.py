@@ -51,7 +51,7 @@ from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.objectives.language_model import MaskedTokens, NextToken
 from regard.search.config import SearchConfig
 from regard.search.decode import search
-from regard.tasks.task import READ_TOKENS, by_length
+from regard.tasks.task import by_length, read_tokens
 from regard.tasks.text_to_text import decode_tokens
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
 from regard.training.loop import CapturedLoss
@@ -506,7 +506,7 @@ def inference_race(device: str, repeats: int) -> Iterator[Row]:
     text = ids(drawn(256, generator, 3.6, 0.6), generator)
     lengths_B = text.host_lengths_B
     batches = {
-        "regard": [part(text, rows) for rows in by_length(lengths_B.tolist(), READ_TOKENS)],
+        "regard": [part(text, rows) for rows in by_length(lengths_B.tolist(), read_tokens(model))],
         "BertModel, random order": [part(text, rows) for rows in torch.arange(256).split(32)],
         "BertModel, by length": [part(text, rows) for rows in lengths_B.argsort().split(32)],
     }

@@ -18,6 +18,7 @@ from places import ROOT
 from regard.data.dataset import Dataset
 from regard.errors import DecodeError
 from regard.layers.attention import (
+    ACTIVATIONS,
     FEW_ROWS,
     LARGE_WEIGHT,
     Linear,
@@ -344,6 +345,9 @@ def test_packed_weights_give_what_torch_gives_and_follow_the_weight() -> None:
     with torch.inference_mode():
         for x in (x_BLD, x_BLD[0, 0], x_BLD[:0], x_BLD[:1, :1]):
             torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias), rtol=1e-5, atol=1e-5)
+        for name, activation in ACTIVATIONS.items():
+            expected = activation(F.linear(x_BLD, layer.weight, layer.bias))
+            torch.testing.assert_close(layer(x_BLD, name), expected, rtol=1e-4, atol=1e-5)
         assert layer._packed is not None
     copied = copy.deepcopy(layer)
     nn.init.ones_(layer.weight)
@@ -358,8 +362,8 @@ def test_packed_weights_give_what_torch_gives_and_follow_the_weight() -> None:
 
 @pytest.mark.parametrize("queries", [1, 4, 5])
 def test_few_queries_on_a_cpu_attend_as_written(queries: int) -> None:
-    q, k, v = torch.randn(3, 2, queries, 8), torch.randn(3, 2, 6, 8), torch.randn(3, 2, 6, 8)
-    visible, owner = Visibility(torch.tensor([6, 1, 3])), nn.Identity()
+    q, k, v = torch.randn(16, 2, queries, 8), torch.randn(16, 2, 6, 8), torch.randn(16, 2, 6, 8)
+    visible, owner = Visibility(torch.tensor([6, 1, 3, 5] * 4)), nn.Identity()
     found = attend(q, k, v, visible, owner=owner)
     with recording():
         torch.testing.assert_close(found, attend(q, k, v, visible, owner=owner))

@@ -30,26 +30,45 @@ PACKED_WEIGHT = 1 << 16
 """Elements of W from which packing it pays."""
 LARGE_WEIGHT = 1 << 17
 """Elements of W from which this is faster for a single row too."""
-FEW_QUERIES = 4
-"""A CPU attends faster with this many queries by two products than by its kernel."""
+FEW_QUERIES, MANY_SENTENCES = 4, 16
+"""With at most so many queries for each of at least so many sentences, two products are faster on a CPU than its kernel
+for attention."""
 CPU_FACTS = Path("/proc/cpuinfo")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "relu": torch.relu,
+    "swish": F.silu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+}
+"""`model.activation` -> function. Hendrycks & Gimpel 2016, arXiv:1606.08415, with X standard normal:
+GELU(x) = x P(X <= x) ~ 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
+ONEDNN = {
+    "none": ("none", [], ""), "relu": ("relu", [], ""), "swish": ("swish", [], ""), "gelu": ("gelu", [], "none"),
+    "gelu_tanh": ("gelu", [], "tanh"),
+}  # fmt: skip
+"""The same for oneDNN: name, numbers and kind."""
 
 
 class Linear(nn.Linear):
     """torch's linear layer. On a CPU, without gradients, W is first brought into the layout that oneDNN reads fastest:
-    products of few rows then take half the time, those of many a tenth less."""
+    products of a few rows then take half the time, those of many a tenth less."""
 
     _packed: tuple[tuple[int, int], Tensor] | None = None
     """Which weight was packed (its address and version), and the result."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, then: str = "none") -> Tensor:
+        """`then` is the activation of the result, which oneDNN computes at once."""
         W, b = self.weight, self.bias
-        if not (W.numel() >= PACKED_WEIGHT and x.dtype == W.dtype == torch.float32 and _may_pack(x, W)):
-            return linear(x, W, b)
+        several, large = x.numel() > x.shape[-1], W.numel() >= PACKED_WEIGHT
+        if not (several and large and x.dtype == W.dtype == torch.float32 and _may_pack(x, W)):
+            return ACTIVATIONS[then](linear(x, W, b))
         of = W.data_ptr(), W._version
         if self._packed is None or self._packed[0] != of:
             self._packed = of, torch.ops.mkldnn._reorder_linear_weight(W.detach(), None)
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed[1], b, "none", [], "")
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed[1], b, *ONEDNN[then])
         return y
 
     def train(self, mode: bool = True) -> Self:
@@ -99,9 +118,9 @@ class Int8Linear(Linear):
             W_8 = torch.quantize_per_channel(W, scale_E, zeros_E, 0, torch.qint8)
             self.packed = torch.ops.quantized.linear_prepack(W_8, bias)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, then: str = "none") -> Tensor:
         y: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, True)
-        return y
+        return ACTIVATIONS[then](y)
 
 
 def with_int8(model: nn.Module) -> nn.Module:
@@ -402,7 +421,8 @@ def attend(
     mask = None if visible.causal else visible.bias_B11K(keys_length, q_BHQE.dtype)
     causal = visible.causal and length > 1
     assert not causal or length == keys_length, "the kernel aligns queries with the first keys, not with the last"
-    if q_BHQE.device.type == "cpu" and length <= FEW_QUERIES and not (causal or dropout):
+    few = length <= FEW_QUERIES and len(q_BHQE) >= MANY_SENTENCES
+    if few and q_BHQE.device.type == "cpu" and not (causal or dropout):
         scores_BHQK = (q_BHQE * scale) @ k_BHKE.transpose(-2, -1)
         return (scores_BHQK if mask is None else scores_BHQK + mask).softmax(-1) @ v_BHKE
     return F.scaled_dot_product_attention(
@@ -487,16 +507,6 @@ class MultiHeadAttention(nn.Module):
         return self.W_O(context_BHQE.transpose(1, 2).flatten(2))
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "swish": F.silu,
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-}
-"""`model.activation` -> function. Hendrycks & Gimpel 2016, arXiv:1606.08415, with X standard normal:
-GELU(x) = x P(X <= x) ~ 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
-
-
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, or another activation instead of max.
 
@@ -506,11 +516,11 @@ class FeedForward(nn.Module):
     def __init__(self, width: int, inner: int, activation: str, dropout: float = 0.0) -> None:
         super().__init__()
         self.W_1, self.W_2 = Linear(width, inner), Linear(inner, width)
-        self.activation = ACTIVATIONS[activation]
+        self.activation = activation
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.W_2(self.dropout(self.activation(self.W_1(x))))
+        return self.W_2(self.dropout(self.W_1(x, self.activation)))
 
 
 # Decoding steps as CUDA graphs

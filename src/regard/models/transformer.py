@@ -236,7 +236,7 @@ class TransformerDecoder(Generator):
         """The first state, given the encoded source, padded or packed."""
         keys_values = [block.cross_attention.keys_values(memory_BSD) for block in self.decoder_blocks()]
         unpack = packing.unpack_heads if packing else lambda x_BHSE: x_BHSE
-        source_N2BHSE = torch.stack([torch.stack([unpack(k_BHSE), unpack(v_BHSE)]) for k_BHSE, v_BHSE in keys_values])
+        source_N2BHSE = torch.stack([unpack(x_BHSE) for pair in keys_values for x_BHSE in pair]).unflatten(0, (-1, 2))
         layers, _, sources, heads, _, head_width = source_N2BHSE.shape
         return TransformerState(
             # Zeros: a captured step attends to the unfilled part too, with weight 0.

@@ -39,7 +39,7 @@ from regard.models.base import HeadPooling, device_of
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
 from regard.objectives.labels import by_example
 from regard.tasks.headed import Example, HeadedTask, by_dataset, section
-from regard.tasks.task import READ_TOKENS, Done, EncodedInputs, Prediction, ignore, problem_in_text
+from regard.tasks.task import Done, EncodedInputs, Prediction, ignore, problem_in_text, read_tokens
 from regard.text.files import FileInput, TextFile, open_text, parts_of
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
@@ -209,7 +209,7 @@ class TextLabelling(HeadedTask):
     def scores(self, model: Headed, examples: Dataset, progress: Done = ignore) -> Scores:
         """What the head gives for all examples, in their order."""
         scores: dict[int, Scores] = {}
-        for rows in fixed_batches(examples, READ_TOKENS):
+        for rows in fixed_batches(examples, read_tokens(model)):
             batch = self.collate(examples, rows, 0, 0).to(device_of(model))
             scores_XY = self.head_scores(model, batch).float().cpu().numpy()
             scores |= dict(zip(rows.tolist(), scores_XY, strict=True))

@@ -28,7 +28,6 @@ from regard.models.base import Contextual, ModelConfig, Pooling, device_of
 from regard.objectives.language_model import Predicted
 from regard.tasks.task import (
     LONGEST,
-    READ_TOKENS,
     EncodedInputs,
     Inputs,
     Note,
@@ -39,6 +38,7 @@ from regard.tasks.task import (
     nothing_known,
     padded,
     problem_in_text,
+    read_tokens,
 )
 from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Sentences, fold_white_space
@@ -328,7 +328,7 @@ def _states(
 ) -> list[NDArray[np.float32]]:
     """Of each row the vectors of its tokens and of padding after them, or with `pooling` one vector."""
     states = dict[int, NDArray[np.float32]]()
-    for numbers in by_length([len(row) for row in rows], READ_TOKENS):
+    for numbers in by_length([len(row) for row in rows], read_tokens(model)):
         text = padded([rows[number] for number in numbers], pad).to(device_of(model))
         batch: TextBatch | MaskedBatch = TextBatch(text)
         if model.config.segments:
