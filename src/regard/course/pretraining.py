@@ -14,6 +14,7 @@ from regard.course.lab import Findings, Found, Lab, Number, last_loss
 from regard.data.segments import OUTCOMES, Segments
 from regard.runs.examples import examples_of
 from regard.runs.run import read_metrics
+from regard.views.compare import trained
 from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
 
 TEXTS = {"reviews-en": 4000, "names-en": 3000, "portraits-en": 6000, "errands": 1500}
@@ -28,7 +29,7 @@ MODELS: dict[str, Tree] = {
     "bert": {"kind": "bert", **BLOCKS, "next_sentence": False},
 }
 NAMES = {"lstm_lm": "LSTM", "elmo": "ELMo", "gpt": "GPT", "bert": "BERT"}
-STEPS = {"lstm_lm": 1500, "elmo": 640, "gpt": 1150, "bert": 1000}
+STEPS = {"lstm_lm": 1500, "elmo": 640, "gpt": 1150, "bert": 1250}
 """As many updates as take about the same time on one core; the page shows what they took."""
 RATES = {"lstm_lm": 5e-3, "elmo": 5e-3, "gpt": 3e-3, "bert": 2e-3}
 FROZEN: Tree = {"freeze": "all"}
@@ -146,10 +147,8 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
     means = {name: [sum(one) / draws for one in by_size] for name, by_size in found.items()}
     rows: list[list[Value]] = []
     for kind, run in runs.items():
-        log = [line for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == "train"]
-        steps = [0, *(line["step"] for line in log)]
-        spent = sum((b - a) * line["seconds_per_step"] for a, b, line in zip(steps, steps[1:], log, strict=False))
-        known = [steps[-1], Cell(spent, ".0f"), Cell(last_loss(run, "validation"), ".2f")]
+        steps, spent = trained(read_metrics(run.folder / "metrics.jsonl"))
+        known = [steps, Cell(spent, ".0f"), Cell(last_loss(run, "validation"), ".2f")]
         rows.append([NAMES[kind], *known, *(Cell(mean, ".3f") for mean in means[NAMES[kind]])])
     rows.append([SCRATCH, None, None, None, *(Cell(mean, ".3f") for mean in means[SCRATCH])])
     ticks = [(float(place), f"{size:,}") for place, size in enumerate(labels)]
