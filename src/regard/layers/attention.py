@@ -183,6 +183,8 @@ class Visibility:
     """In compiled code, for rows of fixed size: the tiles of keys that each tile of queries looks at."""
     equal: int = 0
     """The number of packed sentences, if all their queries and all their keys have one length."""
+    rows_KR: Tensor | None = None
+    """On a GPU, for a step of a search: the row of the cache that has key k of row r (`TransformerState.rows_MR`)."""
 
     @staticmethod
     def between(queries: Packing, keys: Packing, *, causal: bool = False) -> Visibility:
@@ -343,6 +345,10 @@ def attend(
         Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V
     """
     scale = q_BHQE.shape[-1] ** -0.5 if scaled else 1.0
+    if visible.rows_KR is not None and visible.key_lengths_B is not None:
+        from regard.layers import kernels
+
+        return kernels.attend_to_cache(q_BHQE, k_BHKE, v_BHKE, visible.rows_KR, visible.key_lengths_B, scale)
     if visible.tiles is not None:
         from torch.nn.attention.flex_attention import flex_attention  # takes a second to import
 
