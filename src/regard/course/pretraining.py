@@ -148,7 +148,7 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
     rows: list[list[Value]] = []
     for kind, run in runs.items():
         steps, spent = trained(read_metrics(run.folder / "metrics.jsonl"))
-        known = [steps, Cell(spent, ".0f"), Cell(last_loss(run, "validation"), ".2f")]
+        known: list[Value] = [steps, Cell(spent, ".0f"), Cell(last_loss(run, "validation"), ".2f")]
         rows.append([NAMES[kind], *known, *(Cell(mean, ".3f") for mean in means[NAMES[kind]])])
     rows.append([SCRATCH, None, None, None, *(Cell(mean, ".3f") for mean in means[SCRATCH])])
     ticks = [(float(place), f"{size:,}") for place, size in enumerate(labels)]
