@@ -45,7 +45,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 """`model.activation` -> function. Hendrycks & Gimpel 2016, arXiv:1606.08415, with X standard normal:
 GELU(x) = x P(X <= x) ~ 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
-ONEDNN = {
+ONEDNN: dict[str, tuple[str, list[float], str]] = {
     "none": ("none", [], ""), "relu": ("relu", [], ""), "swish": ("swish", [], ""), "gelu": ("gelu", [], "none"),
     "gelu_tanh": ("gelu", [], "tanh"),
 }  # fmt: skip
@@ -83,7 +83,7 @@ class Linear(nn.Linear):
 def _may_pack(x: Tensor, W: Tensor) -> bool:
     if x.device.type != "cpu" or torch.is_grad_enabled() or W.is_inference() or torch.compiler.is_compiling():
         return False
-    return torch.backends.mkldnn.is_available() and not torch.is_autocast_enabled("cpu")
+    return torch._C._has_mkldnn and not torch.is_autocast_enabled("cpu")
 
 
 def linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:

@@ -261,7 +261,8 @@ class TransformerDecoder(Generator):
         """The first state, given the encoded source, padded or packed."""
         keys_values = [block.cross_attention.keys_values(memory_BSD) for block in self.decoder_blocks()]
         unpack = packing.unpack_heads if packing else lambda x_BHSE: x_BHSE
-        source_N2BHSE = torch.stack([unpack(x_BHSE) for pair in keys_values for x_BHSE in pair]).unflatten(0, (-1, 2))
+        stacked = torch.stack([unpack(x_BHSE) for pair in keys_values for x_BHSE in pair])
+        source_N2BHSE = stacked.view(-1, 2, *stacked.shape[1:])
         layers, _, sources, heads, _, head_width = source_N2BHSE.shape
         # Zeros: a captured step attends to the unfilled part too, with weight 0.
         own_MN2RHE = source_N2BHSE.new_zeros(max_length, layers, 2, sources * rows, heads, head_width)
