@@ -234,17 +234,6 @@ def test_zst_of_several_frames(tmp_path: Path) -> None:
     assert read(tmp_path, file="a.tsv.zst", source=0, target=1)[-1] == Row(20_000, ("line 158372081", "한국어"))
 
 
-def test_a_broken_zst_file(tmp_path: Path) -> None:
-    text = "".join(f"line {number * 7919}\n" for number in range(50_000)).encode()
-    data = zstandard.ZstdCompressor(write_checksum=True).compress(text)
-    contents = {"cut": data[: len(data) // 2], "damaged": data[:-4] + bytes(4), "none": b"plain text\n"}
-    for name, content in contents.items():
-        (tmp_path / f"{name}.zst").write_bytes(content)
-        problem = problem_of(tmp_path, source=f"{name}.zst", target=f"{name}.zst")
-        assert problem.where.startswith(f"{name}.zst:")
-        assert problem.what.startswith("the .zst file is broken here")
-
-
 # Tags
 
 

@@ -18,7 +18,7 @@ from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram
 from regard.data.documents import RawText
-from regard.data.file_inputs import FileInput, alike, has_columns, is_table, only_file, read_like, table_rows
+from regard.data.file_inputs import alike, has_columns, is_table, only_file, read_like, table_rows
 from regard.data.formats import Key, has_header
 from regard.data.framing import Framing
 from regard.data.prepare import Prepared, Progress, prepare, read
@@ -29,7 +29,6 @@ from regard.models.base import Contextual, ModelConfig, Pooling, device_of
 from regard.objectives.language_model import Predicted
 from regard.tasks.task import (
     LONGEST,
-    READ_TOKENS,
     EncodedInputs,
     Inputs,
     Note,
@@ -40,8 +39,9 @@ from regard.tasks.task import (
     nothing_known,
     padded,
     problem_in_text,
+    read_tokens,
 )
-from regard.text.files import TextFile
+from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 from regard.text.vocabularies import SPECIAL
@@ -335,7 +335,7 @@ def _states(
 ) -> list[NDArray[np.float32]]:
     """Of each row the vectors of its tokens and of padding after them, or with `pooling` one vector."""
     states = dict[int, NDArray[np.float32]]()
-    for numbers in by_length([len(row) for row in rows], READ_TOKENS):
+    for numbers in by_length([len(row) for row in rows], read_tokens(model)):
         text = padded([rows[number] for number in numbers], pad).to(device_of(model))
         batch: TextBatch | MaskedBatch = TextBatch(text)
         if model.config.segments:
