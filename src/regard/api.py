@@ -417,6 +417,7 @@ def vectors(
     inputs: Given | Iterable[Given],
     *,
     word: str,
+    others: Given | Iterable[Given] = (),
     file: str | Path | None = None,
     layer: int = -1,
     checkpoint: str | None = None,
@@ -424,12 +425,12 @@ def vectors(
 ) -> WordVectors:
     """One word in several texts: the cosines of its vectors in each layer, and the nearest words in one `layer`.
 
-    Each text has the word, or a word that begins so, as 배 in 배를. Neighbours are words of the texts, and of the lines
-    of `file`.
+    Each text has the word, or a word that begins so, as 배 in 배를. Neighbours are words of the texts, of `others`, and
+    of the lines of `file`.
     """
     run = Run.open(run)
     given = _texts(_read_inputs(run.task, inputs, None))
-    more = _texts([] if file is None else _read_inputs(run.task, None, file))
+    more = _texts(_read_inputs(run.task, others, None) + ([] if file is None else _read_inputs(run.task, None, file)))
     return word_vectors(run.task, _text_model(run, checkpoint, device), given, more, word, layer)
 
 
