@@ -97,7 +97,7 @@ def naming_lost_processes(accelerator: Accelerator) -> Iterator[None]:
         raise lost from None
 
 
-def _store() -> torch.distributed.Store:
+def _store() -> Any:
     return torch.distributed.distributed_c10d._get_default_store()
 
 
