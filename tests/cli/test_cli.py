@@ -187,13 +187,7 @@ def test_check_finds_mistakes_of_every_kind_at_once(hand_made: Path) -> None:
         "bad.s:2: the line is empty (fill it, or data.bad_lines=drop drops such pairs)",
     ]
     messages = fail("check", hand_made, "training.best=blue", "data.train.source=tran.s")
-    assert messages == [
-        "training.best: unknown metric 'blue' (did you mean 'bleu'?)",
-        "tran.s: there is no such file (did you mean 'train.s'?)",
-    ]
-
-
-def test_check_puts_mistakes_into_json_too(hand_made: Path) -> None:
+    assert [message.partition(":")[0] for message in messages] == ["training.best", "tran.s"]
     result = regard("check", hand_made, "model.hiden=3", "--json")
     problems = [{"where": "model.hiden", "what": "unknown key 'hiden'", "hint": "did you mean 'hidden'?"}]
     assert (result.code, result.err) == (2, "")
@@ -222,6 +216,7 @@ def test_arguments_standard_input_and_files_give_the_same(run: Path, tmp_path: P
     packed.write_bytes(gzip.compress(lines.encode()))
     from_arguments = succeed("predict", run, *INPUTS).out
     assert len(from_arguments.splitlines()) == len(INPUTS)
+    assert len(set(from_arguments.splitlines())) > len(INPUTS) // 2, "a model that always wrote the same proves little"
     assert succeed("predict", run, stdin=lines).out == from_arguments
     assert succeed("predict", run, stdin="\ufeff" + lines.replace("\n", "\r\n")).out == from_arguments
     assert succeed("predict", run, "--file", plain).out == from_arguments
@@ -255,14 +250,6 @@ def test_the_n_best_are_printed_with_their_scores(run: Path) -> None:
     assert printed == "".join(f"{one['score']:.4f}\t{one['output']}\n" for one in found)
 
 
-def test_the_length_penalty_decides_among_lengths(run: Path) -> None:
-    by_sum = predictions(run, *INPUTS, "--beam", 8, "--length-penalty", 0)
-    by_mean = predictions(run, *INPUTS, "--beam", 8, "--length-penalty", 3)
-    assert sum(len(one["tokens"]) for one in by_mean) > sum(len(one["tokens"]) for one in by_sum)
-    pairs = zip(by_sum, by_mean, strict=True)
-    assert all(one["score"] >= other["score"] - 1e-4 for one, other in pairs)
-
-
 def test_each_score_is_that_of_the_tokens_beside_it(run: Path) -> None:
     for found in predictions(run, *INPUTS[:3], "--nbest", 3):
         for one in found["nbest"]:
@@ -279,16 +266,6 @@ def test_settings_change_the_search_of_a_run(run: Path) -> None:
     assert wide == predictions(run, INPUTS[0], "--beam", 7, "--nbest", 2)
     short = predictions(run, *INPUTS, "--set", "search.max_length=3")
     assert all(len(one["tokens"]) <= 3 for one in short)
-
-
-def test_samples_are_drawn_by_their_seed(run: Path) -> None:
-    def drawn(seed: int) -> list[dict[str, Any]]:
-        settings = ("--set", "search.sample=true", "--set", f"search.seed={seed}", "--set", "search.temperature=3.0")
-        return predictions(run, *INPUTS[:3], *settings, "--nbest", 4)
-
-    assert drawn(1) == drawn(1)
-    assert drawn(1) != drawn(2)
-    assert all(len(one["nbest"]) == 4 for one in drawn(1))
 
 
 def test_a_checkpoint_is_chosen_by_name_or_step(run: Path) -> None:
@@ -346,37 +323,24 @@ def test_perplexity_is_that_of_the_scores(run: Path, tmp_path: Path) -> None:
 def test_every_kind_of_file_gives_the_numbers_of_the_split(
     run: Path, evaluated: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A line that names the columns is no pair: by number under names of the user's, by name under the task's own."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "t.tsv", "".join(f"{source}\t{target}\n" for source, target in TEST_PAIRS))
     rows = ({"target": target, "source": source} for source, target in TEST_PAIRS)
     (tmp_path / "t.jsonl.gz").write_bytes(gzip.compress("".join(f"{json.dumps(row)}\n" for row in rows).encode()))
     write(tmp_path / "t.src", "".join(f"{source}\n" for source, _ in TEST_PAIRS))
     write(tmp_path / "t.trg", "".join(f"{target}\n" for _, target in TEST_PAIRS))
-    for files in (["t.tsv"], ["t.jsonl.gz"], ["t.src", "t.trg"]):
+    write(tmp_path / "own.tsv", "q\ta\n" + (tmp_path / "t.tsv").read_text())
+    named = "".join(f"{target}\t{source}\n" for source, target in TEST_PAIRS)
+    write(tmp_path / "named.tsv", f"target\tsource\n{named}")
+    note = {"note": "the first line of own.tsv names its columns: the source is 'q', the target is 'a'"}
+    for files in (["t.tsv"], ["t.jsonl.gz"], ["t.src", "t.trg"], ["own.tsv"], ["named.tsv"]):
         options = [part for file in files for part in ("--file", file)]
         found = succeed("evaluate", run, *options, "--json").json
-        assert found.pop("files") == files
-        assert {"split": "test", **found} == pytest.approx(evaluated)
-
-
-OWN_NAMES = "the first line of own.tsv names its columns: the source is 'q', the target is 'a'"
-
-
-def test_a_line_that_names_the_columns_is_no_pair(
-    run: Path, evaluated: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By number under names of the user's, by name under the task's own, in whatever order."""
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "own.tsv", "q\ta\n" + "".join(f"{source}\t{target}\n" for source, target in TEST_PAIRS))
-    write(tmp_path / "t.tsv", "target\tsource\n" + "".join(f"{target}\t{source}\n" for source, target in TEST_PAIRS))
-    for file, note in {"own.tsv": {"note": OWN_NAMES}, "t.tsv": {}}.items():
-        found = succeed("evaluate", run, "--file", file, "--json").json
-        expected = {"files": [file], **note, **evaluated}
+        expected = {"files": files, **(note if files == ["own.tsv"] else {}), **evaluated}
         assert list(found) == [name for name in expected if name != "split"]
-        assert {name: found[name] for name in ("files", *note)} == {"files": [file], **note}
-        assert {name: found[name] for name in ("sentences", "bleu", "loss")} == pytest.approx(
-            {name: evaluated[name] for name in ("sentences", "bleu", "loss")}
-        )
+        assert found.pop("files") == expected.pop("files")
+        assert {"split": "test", **found} == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("pairs", ["a\tA\nb\tB\n", "a\tA\n", "Go.\tVa.\nI go now\tje pars\nwe go now\tnous partons\n"])
@@ -546,15 +510,6 @@ def test_python_gives_what_the_command_line_gives(run: Path, recipe: Path, evalu
 # In a process of its own
 
 
-def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, shell=True, capture_output=True, text=True, encoding="utf-8", env={**os.environ, **environment}
-    )
-
-
-COMMAND = f'"{sys.executable}" -m regard.cli'
-
-
 def test_python_runs_the_package_as_the_command_and_knows_its_version() -> None:
     run = subprocess.run([sys.executable, "-m", "regard", "--version"], capture_output=True, text=True, check=True)
     assert run.stdout == f"regard {api.__version__}\n"
@@ -575,11 +530,13 @@ def test_help_is_quick_because_torch_is_not_imported() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
-def test_a_reader_that_leaves_early_is_no_error(run: Path, tmp_path: Path) -> None:
-    file = write(tmp_path / "in.txt", "a b c\n" * 9_000)
-    result = shell(f'{COMMAND} predict "{run}" --beam 1 --file "{file}" | head -n 1')
+def test_a_reader_that_leaves_early_is_no_error_and_text_is_utf8_whatever_the_locale(run: Path) -> None:
+    predict = f'"{sys.executable}" -m regard.cli predict "{run}" --beam 1 --json'
+    command = f'yes "한 a b" | head -n 9000 | {predict} | head -n 1'
+    environment = os.environ | {"LC_ALL": "C", "PYTHONIOENCODING": "latin-1"}
+    result = subprocess.run(command, shell=True, capture_output=True, encoding="utf-8", env=environment)
     assert result.stderr == ""
-    assert len(result.stdout.splitlines()) == 1
+    assert json.loads(result.stdout)["input"] == "한 a b"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
@@ -600,16 +557,3 @@ def test_standard_output_that_takes_nothing(run: Path) -> None:
         assert (ended.returncode, ended.stderr) == (code, said)
     os.close(written)
     os.close(device)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
-def test_text_is_utf8_whatever_the_locale(run: Path) -> None:
-    result = shell(f'echo "한 a b" | {COMMAND} predict "{run}" --json', LC_ALL="C", PYTHONIOENCODING="latin-1")
-    assert json.loads(result.stdout)["input"] == "한 a b"
-
-
-def test_outputs_of_equal_length_differ(run: Path) -> None:
-    """Guards the tests above: a model that always wrote the same would pass many of them."""
-    outputs = [one["output"] for one in predictions(run, *INPUTS)]
-    assert len(set(outputs)) > len(INPUTS) // 2
-    assert any(one != other for one, other in pairwise(outputs))

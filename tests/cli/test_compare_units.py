@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, chi2, pearsonr
-from sklearn.metrics import f1_score
 
 import regard as api
 from command_line import refusal, succeed, write
@@ -76,6 +74,8 @@ def test_a_document_alone_costs_what_it_costs_among_others(runs: Runs, tmp_path:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30))
 def test_f1_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+    from sklearn.metrics import f1_score
+
     true, predicted = zip(*pairs, strict=True)
     confusion = np.zeros((4, 4))
     np.add.at(confusion, (true, predicted), 1)
@@ -83,6 +83,8 @@ def test_f1_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
 
 
 def test_correlation_is_that_of_scipy() -> None:
+    from scipy.stats import pearsonr
+
     x, y = np.random.default_rng(1).normal(size=(2, 40))
     rows = np.stack([np.ones(40), x, y, x**2, y**2, x * y], axis=1)
     assert correlation(rows.sum(0)) == pytest.approx(pearsonr(x, y).statistic)
@@ -91,6 +93,8 @@ def test_correlation_is_that_of_scipy() -> None:
 
 @pytest.mark.parametrize("offset", [0.0, 1e7, 1e8])
 def test_correlation_of_labels_far_from_zero(offset: float) -> None:
+    from scipy.stats import pearsonr
+
     x, y = np.random.default_rng(1).normal(size=(2, 50))
     labels, outputs = offset + x, offset + x + y
     counts = counts_of([{"label": a, "output": b} for a, b in zip(labels, outputs, strict=True)])
@@ -134,6 +138,8 @@ def test_a_huge_perplexity_is_written_shortly() -> None:
 
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_mcnemar_is_that_of_scipy(b: int, c: int) -> None:
+    from scipy.stats import binomtest, chi2
+
     test = mcnemar(b, c)
     if b + c:
         assert test["p_exact"] == pytest.approx(binomtest(b, b + c).pvalue)

@@ -18,6 +18,7 @@ from command_line import succeed, write
 from places import ROOT
 from regard.cli import app
 from regard.config import Config
+from regard.language import catalogue
 from regard.models import MODELS
 from regard.recipes.recipe import load_recipe, load_tree
 from regard.recipes.shipped import shipped, shipped_text
@@ -177,8 +178,11 @@ class Outer(Config):
 
 
 def test_the_document_of_recipes_is_what_the_configs_say() -> None:
-    written = text_of("docs/recipes.md")
-    assert written == SCRIPT["document"](), "run scripts/document_recipes"
+    for language, name in SCRIPT["FILES"].items():
+        written = text_of(f"docs/{name}")
+        assert written == SCRIPT["document"](language), "run scripts/document_recipes"
+    entries = catalogue(("fields",))[0]
+    assert [english for english, korean in entries.items() if SCRIPT["one_line"](korean) not in written] == []
 
 
 def test_fields_by_hand() -> None:

@@ -4,7 +4,6 @@ import copy
 import json
 import math
 import re
-import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -102,14 +101,13 @@ def log_p(model: Any, ids_BL: torch.Tensor) -> torch.Tensor:
         return model.readout(hidden).log_softmax(-1)
 
 
-@pytest.mark.parametrize("streams", [1, 3, EVALUATED_STREAMS])
-def test_a_carried_state_equals_one_long_pass(runs: Runs, streams: int) -> None:
+def test_a_carried_state_equals_one_long_pass(runs: Runs) -> None:
     """Through the batches of the data path: each stream as one row of its own, never cut."""
     run = Run.open(runs["lstm"])
     model = run.load_model().double()
     text = LanguageModeling.prepare(run.recipe, run.folder, run.tokenizers).validation.text
     examples, objective = Streams(text, 24), CarriedNextToken(model).eval()
-    plan = examples.plan(streams * 23, 1, 0)
+    plan = examples.plan(EVALUATED_STREAMS * 23, 1, 0)
     total, carry = 0.0, None
     with torch.inference_mode():
         for rows in plan:
@@ -122,8 +120,7 @@ def test_a_carried_state_equals_one_long_pass(runs: Runs, streams: int) -> None:
         ids = torch.tensor([[int(text.values[start - 1]), *text.values[start:stop].tolist()]])
         expected -= float(log_p(model, ids).gather(2, ids[:, 1:, None]).sum())
     assert total == pytest.approx(expected, rel=1e-12)
-    if streams == EVALUATED_STREAMS:
-        assert run.task.loss(model, examples)["loss"] == pytest.approx(expected / len(text.values), rel=1e-12)
+    assert run.task.loss(model, examples)["loss"] == pytest.approx(expected / len(text.values), rel=1e-12)
     with torch.inference_mode():
         fresh = sum(float(objective(examples.batch(rows))[0][1]) for rows in plan)
     assert abs(fresh - expected) > 1e-4, "without the carried state it would be another number"
@@ -346,7 +343,7 @@ def test_positions_that_were_never_learned_are_told_of_once(runs: Runs, name: st
 # Resumed
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", ["gpt", "lstm", "bert", "captioner"])
 def test_resume_is_exact(runs: Runs, name: str, tmp_path: Path) -> None:
     """Stopped after a step within an epoch and taken up again: bit by bit the run that was never stopped."""
     folder = tmp_path / "stopped"
@@ -473,18 +470,6 @@ FEATURES = ["--features", "a.npz"]
 def test_what_a_model_or_task_cannot_do(runs: Runs, name: str, words: list[str], message: str) -> None:
     verb, *rest = words
     assert message in refusal(verb, runs[name], *rest)
-
-
-def test_resuming_with_another_tokenizer(runs: Runs, tmp_path: Path) -> None:
-    for name, other in (("gpt", "bert"), ("bert", "gpt")):
-        folder = tmp_path / name
-        shutil.copytree(runs[name], folder)
-        tree = raw_recipe(RECIPES[name]["model"], steps=20)
-        file = write(tmp_path / f"{name}.yaml", write_yaml(tree))
-        messages = fail("train", file, "tokenizer.vocabulary=150", "--out", folder, "--resume")
-        assert messages[0].startswith("tokenizer.vocabulary: the run was started with 200, this recipe says 150")
-        shutil.copy(runs[other] / "tokenizer.json", folder / "tokenizer.json")
-        assert "tokenizer" in refusal("train", file, "--out", folder, "--resume")
 
 
 def test_features_need_a_model_of_one_text(tiny_run: Path, tmp_path: Path) -> None:

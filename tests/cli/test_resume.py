@@ -196,24 +196,6 @@ def test_killed_between_any_two_touches_of_the_disk(tiny_recipe: Tree, tmp_path:
     assert not list((tmp_path / "killed" / "checkpoints").glob(".*"))
 
 
-def test_killed_by_the_clock(tiny_recipe: Tree, tmp_path: Path, commands: Commands) -> None:
-    """From outside, in the middle of whatever it is doing: an update, a validation, a line of the log."""
-    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau", steps=60, checkpoint_every=5, log_every=1)
-    expected = train(recipe, out=tmp_path / "uninterrupted", quiet=True)
-    log = tmp_path / "run" / "metrics.jsonl"
-    moments = random.Random(11)
-    for first in (0, 13, 26, 39):
-        step = f'"step": {moments.randint(first + 1, first + 13)},'.encode()
-        process = commands.start("train", recipe, "--out", tmp_path / "run", "--resume")
-        wait_for(process, lambda line=step: log.exists() and line in log.read_bytes())
-        process.join(moments.uniform(0.0, 0.03))
-        process.kill()
-        process.join()
-        assert process.exitcode == -signal.SIGKILL
-    assert commands.run("train", recipe, "--out", tmp_path / "run", "--resume") == 0
-    assert_same(Run.open(tmp_path / "run"), expected)
-
-
 def wait_for(process: BaseProcess, happened: Callable[[], bool]) -> None:
     """Look again and again, as long as the process lives."""
     end = time.monotonic() + PATIENCE
@@ -272,8 +254,7 @@ def test_a_terminal_that_is_closed_ends_a_training_with_a_checkpoint(
     assert (process.exitcode, (run / "last").exists()) == (0 if ignored else 130, True)
 
 
-@pytest.mark.parametrize("kill_at", [2, 12])
-@pytest.mark.parametrize("kill_by", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(("kill_at", "kill_by"), [(2, signal.SIGKILL), (12, signal.SIGINT)])
 def test_before_the_first_step_nothing_is_in_the_way_of_the_same_command(
     tiny_recipe: Tree, tmp_path: Path, commands: Commands, kill_at: int, kill_by: int
 ) -> None:
@@ -404,7 +385,7 @@ def test_a_log_that_was_cut_is_gone_on_with(tiny_recipe: Tree, tmp_path: Path) -
 def test_two_processes_complain_once_even_if_the_first_is_slow(tiny_recipe: Tree, tmp_path: Path) -> None:
     """A launcher kills all processes when one has ended, so that the first, which speaks for all, must end first."""
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau")
-    slow = "import os, time\nif os.environ.get('RANK') == '0':\n    time.sleep(5)\n"
+    slow = "import os, time\nif os.environ.get('RANK') == '0':\n    time.sleep(2)\n"
     (tmp_path / "sitecustomize.py").write_text(slow)
     paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
     launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard"]

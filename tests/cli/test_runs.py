@@ -30,7 +30,6 @@ from regard.runs.run import (
     put_weights,
     read_metrics,
     save_checkpoint,
-    stored_weights,
 )
 from regard.text.files import write_file
 from regard.training.train import train
@@ -199,7 +198,7 @@ def test_what_is_damaged_is_named(run: Run, tiny_recipe: Tree, damage: str) -> N
         train(tiny_recipe, ["training.steps=30"], out=run.folder, resume=True, quiet=True)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
+@pytest.mark.parametrize("share", [0.0, 0.999])
 def test_a_state_that_was_cut_stops_a_resume_but_not_a_prediction(run: Run, tiny_recipe: Tree, share: float) -> None:
     cut(damaged(run, "training.pt"), share)
     assert len(predict(run.folder, ["a"])) == 1
@@ -423,15 +422,3 @@ def test_average_is_the_mean_in_the_kind_of_the_weights(tmp_path: Path) -> None:
     averaged = average_weights([tmp_path / str(number) for number in range(3)])
     torch.testing.assert_close(averaged["w"], torch.full((2, 3), 7 / 3), rtol=0, atol=0)
     assert averaged["half"].dtype == torch.bfloat16
-
-
-def test_shared_weights_are_stored_once(tmp_path: Path) -> None:
-    model = torch.nn.ModuleDict({"a": torch.nn.Linear(2, 2), "b": torch.nn.Linear(2, 2)})
-    model["b"].weight = model["a"].weight
-    assert set(stored_weights(model)) == {"a.weight", "a.bias", "b.bias"}
-    save_checkpoint(tmp_path / "one", Checkpoint(stored_weights(model), {"tokenizer": ""}))
-    with torch.no_grad():
-        saved = model["a"].weight.clone()
-        model["a"].weight.zero_()
-    put_weights(model, load_weights(tmp_path / "one"), tmp_path)
-    torch.testing.assert_close(model["b"].weight, saved)

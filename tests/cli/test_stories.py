@@ -483,12 +483,6 @@ def test_options_of_a_search_are_refused(run: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "search.json").exists()
 
 
-@pytest.mark.parametrize("verb", ["predict", "explain"])
-def test_other_tasks_read_no_story(tiny_run: Path, tmp_path: Path, verb: str) -> None:
-    [message, *_] = fail(verb, tiny_run, "--story", write(tmp_path / "story.txt", "a b c\n"), "a b")
-    assert message.startswith("--story: a run of translation reads no story")
-
-
 def test_explain_shows_every_hop_and_judges_it_by_the_facts(run: Path, tmp_path: Path) -> None:
     told = write(
         tmp_path / "story.txt",

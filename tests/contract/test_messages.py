@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 import yaml
 
 import regard
+from command_line import succeed
 from regard.cli import app
 from regard.language import IN_REPORTS, PARTICLES, filled, korean, particle_after, shown, shown_comments
 from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Report, Section, Series, Table, in_language
@@ -28,24 +30,14 @@ TEXTS: dict[str, dict[str, str]] = CATALOGUE["texts"]
 KOREAN = {english: found for section in TEXTS.values() for english, found in section.items()}
 FROM_CODE = ("commands", "messages", "reports", "recipes")
 """Sections whose English is found in the code; the code composes the others of parts, or libraries write them."""
-ELSEWHERE = ("course", "studio")
-"""Folders with texts of their own in both languages, or for HTTP, which stays English."""
+ELSEWHERE = ("course",)
+"""Folders with texts of their own in both languages."""
 DATA = ("data/corpora.py", "text/normalise.py")
 """Files with sentences to train on: only what they raise is read by people."""
 INTERNAL = {"re.compile", "re.sub", "re.search", "re.split", "re.findall", "cast", "logger.warning", "filterwarnings"}
 """What is called with strings that nobody reads."""
 PARTS = {
-    "Table",
-    "TablePart",
-    "Section",
-    "_section",
-    "Curves",
-    "Series",
-    "Bars",
-    "HeatMap",
-    "HeatMaps",
-    "Text",
-    "muted",
+    *["Table", "TablePart", "Section", "_section", "Curves", "Series", "Bars", "HeatMap", "HeatMaps", "Text", "muted"]
 }
 """What a report is made of: texts of one word are found here alone."""
 TEXT = re.compile(r"[A-Za-z]{2,}[,.:;?!)'\"]* +[\w({\[\"'<-]|\}[,.:;)]* ?[a-z]{2,}|[a-z]{2,}[:(]? +\{|\S +[a-z]{2,}")
@@ -104,6 +96,7 @@ def labels(tree: ast.AST) -> Iterator[ast.AST]:
     return (node for node in strings(tree) if node in inside - keys and re.search("[A-Za-z]{3}", template(node)))
 
 
+@cache
 def of_code() -> dict[str, str]:
     """The texts of the code, and the files that they are in."""
     found: dict[str, str] = {}
@@ -132,17 +125,14 @@ def documented() -> Iterator[str]:
     yield from (str(picture.__doc__) for picture in PICTURES.values())
 
 
-CODE = of_code()
-
-
 def test_no_text_is_missing_in_korean() -> None:
-    missing = {text: file for text, file in CODE.items() if text not in {*KOREAN, *CATALOGUE["as_written"]}}
+    missing = {text: file for text, file in of_code().items() if text not in {*KOREAN, *CATALOGUE["as_written"]}}
     assert not missing, "give these their Korean in messages.ko.yaml, or list them under as_written"
 
 
 def test_no_entry_is_left_of_a_text_that_is_gone() -> None:
     entries = [*CATALOGUE["as_written"], *(text for section in FROM_CODE for text in TEXTS[section])]
-    assert [text for text in entries if text not in CODE] == []
+    assert [text for text in entries if text not in of_code()] == []
 
 
 def test_no_text_is_entered_twice() -> None:
@@ -232,8 +222,8 @@ def test_of_a_report_only_our_own_texts_change(monkeypatch: pytest.MonkeyPatch) 
     assert (drawn.x_label, drawn.y_label) == ("학습 스텝", "검증 BLEU")
 
 
-def test_commands_speak_korean_and_write_json_in_english(tiny_run: Path) -> None:
-    """In a process of its own: typer's panels keep the language in which they were first drawn."""
+def test_commands_speak_korean_and_write_json_in_english(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Help is shown in a process of its own: typer's panels keep the language in which they were first drawn."""
 
     def run(*words: str) -> str:
         given = {**os.environ, "REGARD_LANG": "", "LC_ALL": "ko_KR.UTF-8", "COLUMNS": "100"}
@@ -245,8 +235,8 @@ def test_commands_speak_korean_and_write_json_in_english(tiny_run: Path) -> None
     assert "regard: none: 그런 실행 폴더가 없습니다 ('regard train RECIPE --out RUN'으로 만드십시오)" in run(
         "predict", "none"
     )
-    assert all(
-        text in run("train", "--help") for text in ("옵션", "중단된 학습을 계속합니다.", "[필수]", "이 도움말을")
-    )
-    json_text = run("compare", str(tiny_run), str(tiny_run), "--json")
-    assert not re.search("[가-힣]", json_text)
+    help_text = run("train", "--help")
+    assert all(text in help_text for text in ("옵션", "중단된 학습을 계속합니다.", "[필수]", "이 도움말을"))
+    monkeypatch.setenv("REGARD_LANG", "ko")
+    assert re.search("[가-힣]", succeed("compare", tiny_run, tiny_run).out)
+    assert not re.search("[가-힣]", succeed("compare", tiny_run, tiny_run, "--json").out)

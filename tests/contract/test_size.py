@@ -13,6 +13,7 @@ import ast
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 LIMITS = {
@@ -47,8 +48,12 @@ MARGINS = {"lines": 300, "lines in ": 100, "public names": 60, "Any in signature
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 TEXTS = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
-TREES = {path: ast.parse(text) for path, text in TEXTS.items()}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(text) for path, text in TEXTS.items()}
 
 
 def folder_of(path: Path) -> str:
@@ -72,7 +77,7 @@ def imported_modules(tree: ast.AST, modules: set[str]) -> Iterator[str]:
 
 def modules_with_one_importer() -> list[str]:
     modules = {module_of(path) for path in TEXTS if path.name not in ("__init__.py", "__main__.py")}
-    importers = Counter(name for tree in TREES.values() for name in set(imported_modules(tree, modules)))
+    importers = Counter(name for tree in trees().values() for name in set(imported_modules(tree, modules)))
     return [module for module in modules if importers[module] == 1]
 
 
@@ -101,9 +106,9 @@ def public_names(tree: ast.Module) -> Iterator[str]:
 
 
 def class_checks() -> Iterator[ast.Call]:
-    inside = {path for path in TREES if folder_of(path) in ("models", "tasks")}
-    classes = {node.name for path in inside for node in ast.walk(TREES[path]) if isinstance(node, ast.ClassDef)}
-    for node in (node for path in TREES.keys() - inside for node in ast.walk(TREES[path])):
+    inside = {path for path in trees() if folder_of(path) in ("models", "tasks")}
+    classes = {node.name for path in inside for node in ast.walk(trees()[path]) if isinstance(node, ast.ClassDef)}
+    for node in (node for path in trees().keys() - inside for node in ast.walk(trees()[path])):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
@@ -114,8 +119,9 @@ def class_checks() -> Iterator[ast.Call]:
                 yield node
 
 
+@cache
 def figures() -> dict[str, int]:
-    nodes = [node for tree in TREES.values() for node in ast.walk(tree)]
+    nodes = [node for tree in trees().values() for node in ast.walk(tree)]
     functions = [node for node in nodes if isinstance(node, Function)]
     arguments = [argument for function in functions for argument in parameters(function)]
     annotations = [argument.annotation for argument in arguments] + [function.returns for function in functions]
@@ -130,7 +136,7 @@ def figures() -> dict[str, int]:
         "modules with one importer": len(modules_with_one_importer()),
         "Any in signatures": sum(map(names_any, annotations)),
         "recipe: Any": sum(argument.arg == "recipe" and names_any(argument.annotation) for argument in arguments),
-        "public names": sum(not name.startswith("_") for tree in TREES.values() for name in public_names(tree)),
+        "public names": sum(not name.startswith("_") for tree in trees().values() for name in public_names(tree)),
         "class checks outside models and tasks": sum(1 for _ in class_checks()),
     }
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.config import apply_overrides, parse_yaml, read_yaml, write_yaml
-from regard.errors import ConfigError, Problem, RegardError, did_you_mean, first_of
+from regard.errors import ConfigError
 from regard.models import MODELS
 from regard.recipes.recipe import load_recipe, recipe_of, with_absolute_paths
 from regard.recipes.shipped import shipped
@@ -369,23 +369,3 @@ def test_the_recipes_that_ship_are_valid_and_every_task_has_one() -> None:
     loaded = [load_recipe(name) for name in shipped()]
     assert {recipe.task for recipe, _ in loaded} == set(TASKS)
     assert {base for _, base in loaded} == {Path.cwd()}
-
-
-# Errors
-
-
-def test_an_error_says_where_what_and_what_is_allowed() -> None:
-    error = RegardError(problems=[Problem("a.txt:3", "wrong", "allowed: right"), Problem("", "odd")])
-    assert str(error) == "a.txt:3: wrong (allowed: right)\nodd"
-    assert str(ConfigError("wrong", where="here")) == "here: wrong"
-
-
-def test_near_words_are_offered_and_else_all() -> None:
-    assert did_you_mean("traning", ["training", "data"]) == "did you mean 'training'?"
-    assert did_you_mean("zzz", ["training", "data"]) == "allowed: data, training"
-
-
-def test_a_flood_of_problems_is_cut_and_counted() -> None:
-    many = [Problem(f"f:{line}", "empty") for line in range(1025)]
-    assert first_of(many) == [*many[:20], Problem("", "and 1,005 more such problems")]
-    assert first_of(many[:20]) == many[:20]

@@ -114,14 +114,6 @@ class TestBadLines:
             prepared(data, tmp_path)
         assert [problem.where for problem in caught.value.problems] == ["a.en", "a.de", "b.en", "b.de"]
 
-    def test_after_twenty_they_are_counted(self, tmp_path: Path) -> None:
-        data = data_of(train=write(tmp_path, "train", [("", "b")] * 1234))
-        with pytest.raises(DataError) as caught:
-            prepared(data, tmp_path)
-        *named, rest = caught.value.problems
-        assert [problem.where for problem in named] == [f"train.en:{line}" for line in range(1, 21)]
-        assert str(rest) == "and 1,214 more such lines"
-
     def test_dropped_when_asked_for(self, tmp_path: Path) -> None:
         validation = write(tmp_path, "val", [("a", "b"), ("", "")])
         data = data_of(train=write(tmp_path, "train", BAD), validation=validation, max_characters=20, bad_lines="drop")

@@ -87,14 +87,6 @@ def test_contiguous_pieces_hold_the_whole_text_once(tmp_path: Path) -> None:
     assert batch.tokens == len(text.values) == 11
 
 
-def test_a_table_names_its_column(folder: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(pyarrow.table({"body": ["x", "y"]}), folder / "t.parquet")
-    assert [text for _, text in documents_in(folder, file="t.parquet", text="body")] == ["x", "y"]
-    assert [text for _, text in documents_in(folder, file="texts/c.jsonl")] == ["six\nseven", "eight"]
-
-
 LONG = "\n".join(f"Sentence {number} of a book. It goes on" for number in range(5000))
 """A document of more than two pieces, without a blank line."""
 
@@ -412,24 +404,6 @@ def test_streams_go_on_where_the_batch_before_ended(text: RawTokens, batch_token
     assert [token for row in sorted(rows) for token in rows[row]] == text.values.tolist()
     assert sum(batch.tokens for batch in batches) == len(text.values)
     assert len(rows) <= max(1, batch_tokens // 7)
-
-
-def test_prepared_raw_text_is_cached_and_mapped(folder: Path) -> None:
-    data = RawData.model_validate(
-        {"train": {"text": "texts", "documents": "lines"}, "validation": {"text": "texts/a.txt"}}
-    )
-    heard: list[str] = []
-    first = prepare_raw(data, TokenizerConfig(kind="character"), folder, progress=lambda what, _: heard.append(what))
-    again = prepare_raw(data, TokenizerConfig(kind="character"), folder, progress=lambda what, _: heard.append("no"))
-    assert "tokenising train" in heard
-    assert "no" not in heard
-    train, tokenizer = first.splits["train"], first.tokenizers["text"]
-    assert isinstance(train.values.base, np.memmap)
-    assert np.array_equal(again.splits["train"].values, train.values)
-    documents = ["one", "two", "three", "넷", "다섯", "six seven", "eight"]
-    written = [tokenizer.decode(train.values[a:b].tolist()) for a, b in pairwise(train.bounds)]
-    assert written == documents
-    assert first.report.splits["train"].columns["text"].tokens == sum(map(len, documents))
 
 
 def test_a_document_that_stands_in_both_splits_is_told(folder: Path) -> None:

@@ -448,14 +448,6 @@ def test_contradictions_are_named_by_their_path(tree: dict[str, object], where: 
     assert words in str(problem)
 
 
-@pytest.mark.parametrize(
-    "tree", [{}, {"sample": True}, {"sample": True, "nbest": 20, "top_k": 5}, {"beam": 3, "nbest": 3}]
-)
-def test_a_config_written_out_with_all_defaults_reads_back(tree: dict[str, object]) -> None:
-    config = validate(SearchConfig, tree)
-    assert validate(SearchConfig, config.model_dump()) == config
-
-
 def test_null_stands_for_no_sampling_and_for_nothing_else() -> None:
     assert validate(SearchConfig, {"temperature": None, "top_k": None, "top_p": None}) == SearchConfig()
     with pytest.raises(ConfigError, match="beam"):

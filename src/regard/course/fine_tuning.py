@@ -13,6 +13,7 @@ from regard.config.load import Tree
 from regard.course.lab import Findings, Found, Lab, Number
 from regard.course.pretraining import MODELS, fine_tune, measured, names, pretrained
 from regard.data.corpora import as_object, generate
+from regard.tasks.regression import spearman
 from regard.text.files import write_file
 from regard.views.report import Bars, Cell, Curves, Part, Series, Table, Value
 
@@ -90,7 +91,7 @@ def _explained(lab: Lab, run: Run) -> Found:
     agree, top = [], []
     for text, *_ in generate("reviews-en", lab.few(60), 1, "test"):
         _, attended, falls = _weights(loaded, text)
-        agree.append(_correlation(attended, falls))
+        agree.append(spearman(attended, falls))
         top.append(float(attended.argmax() == falls.argmax()))
     words, attended, falls = _weights(loaded, SENTENCE)
     rows: list[list[Value]] = [
@@ -116,12 +117,6 @@ def _weights(run: Run, text: str) -> tuple[list[str], NDArray[np.float64], NDArr
     words = list(explanation.occlusion.words)
     shares = np.mean([one.weights.mean(0)[0] for one in explanation.of_kind("encoder")], axis=0)
     return words, np.asarray(shares[1 : 1 + len(words)], dtype=float), falls
-
-
-def _correlation(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Spearman's: that of the ranks."""
-    ranks = [values.argsort(kind="stable").argsort(kind="stable") for values in (x, y)]
-    return float(np.corrcoef(np.array(ranks, dtype=float))[0, 1])
 
 
 def _order(lab: Lab) -> Found:

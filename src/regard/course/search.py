@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from regard.api import Run, compare, diagnose, predict
-from regard.course.lab import Findings, Lab, Number, captions_recipe, reverse_recipe
+from regard.course.lab import Findings, Found, Lab, Number, captions_recipe, reverse_recipe
 from regard.views.diagnose import Diagnosis
 from regard.views.report import Cell, Curves, Part, Series, Table, Value
 from regard.views.search_record import ranking, search_tree
@@ -33,12 +33,8 @@ def experiment(lab: Lab) -> Findings:
     limit = lab.few(300)
     greedy = diagnose(early, beam=1, limit=limit, sweep=BEAMS)
     tried = {(b, a): diagnose(early, beam=b, length_penalty=a, limit=limit, sweep=()) for b in (3, 10) for a in ALPHAS}
-    parts: dict[str, Part] = {"underflow": _underflow()}
-    example, numbers = _tree(early, greedy, tried[3, 1.0])
-    length, more = _lengths(tried)
-    beams, most = _beams(greedy)
-    errors, last = _errors(greedy, early, late)
-    return Findings(parts | example | length | beams | errors, numbers | more | most | last)
+    example, errors = _tree(early, greedy, tried[3, 1.0]), _errors(greedy, early, late)
+    return Findings.of(({"underflow": _underflow()}, {}), example, _lengths(tried), _beams(greedy), errors)
 
 
 def _underflow() -> Table:
@@ -56,7 +52,7 @@ def _underflow() -> Table:
     return Table(columns, rows, title="Tokens after which the product is 0")
 
 
-def _tree(run: Run, greedy: Diagnosis, beam: Diagnosis) -> tuple[dict[str, Part], dict[str, Number]]:
+def _tree(run: Run, greedy: Diagnosis, beam: Diagnosis) -> Found:
     """The shortest sentence that greedy search gets wrong and a beam of 3 right, or just the first."""
     pairs = list(zip(greedy.judged, beam.judged, strict=True))
     mended = [(one, other) for one, other in pairs if other.exact and not one.exact] or pairs
@@ -78,7 +74,7 @@ def _ratio(diagnosis: Diagnosis) -> float:
     return written / sum(len(one.scored.reference.split()) for one in diagnosis.judged)
 
 
-def _lengths(tried: dict[tuple[int, float], Diagnosis]) -> tuple[dict[str, Part], dict[str, Number]]:
+def _lengths(tried: dict[tuple[int, float], Diagnosis]) -> Found:
     ratio = {key: _ratio(one) for key, one in tried.items()}
     bleu = {key: one.metrics["bleu"] for key, one in tried.items()}
     rows = [[Cell(a, "g"), *(cell for b in (3, 10) for cell in (Cell(ratio[b, a], ".3f"), Cell(bleu[b, a], ".1f")))]
@@ -88,7 +84,7 @@ def _lengths(tried: dict[tuple[int, float], Diagnosis]) -> tuple[dict[str, Part]
     def curves(table: dict[tuple[int, float], float], name: str) -> Curves:
         return Curves([Series(f"beam {b}", ALPHAS, [table[b, a] for a in ALPHAS]) for b in (3, 10)], "alpha", name)
 
-    parts: dict[str, Part] = {
+    parts: dict[str, Part | list[Part]] = {
         "length": curves(ratio, "length of outputs / length of references"),
         "length_bleu": curves(bleu, "BLEU"),
         "lengths": Table(columns, rows),
@@ -99,7 +95,7 @@ def _lengths(tried: dict[tuple[int, float], Diagnosis]) -> tuple[dict[str, Part]
     }  # fmt: skip
 
 
-def _beams(greedy: Diagnosis) -> tuple[dict[str, Part], dict[str, Number]]:
+def _beams(greedy: Diagnosis) -> Found:
     assert greedy.beam_sweep is not None
     widths, sweep = greedy.beam_sweep.widths, greedy.beam_sweep
     places = [float(place) for place in range(len(widths))]
@@ -109,7 +105,7 @@ def _beams(greedy: Diagnosis) -> tuple[dict[str, Part], dict[str, Number]]:
         [width.beam, Cell(width.metrics["bleu"], ".1f"), width.tally.search_errors, width.tally.model_errors,
          Cell(width.seconds / widths[0].seconds, ".1f")] for width in widths
     ]  # fmt: skip
-    parts: dict[str, Part] = {
+    parts: dict[str, Part | list[Part]] = {
         "beams": Curves([Series("BLEU", places, bleu)], "beam", "BLEU", x_ticks=ticks),
         "beam_table": Table(["beam", "BLEU", "search errors", "model errors", "time, greedy = 1"], rows),
     }
@@ -122,7 +118,7 @@ def _beams(greedy: Diagnosis) -> tuple[dict[str, Part], dict[str, Number]]:
     }  # fmt: skip
 
 
-def _errors(greedy: Diagnosis, early: Run, late: Run) -> tuple[dict[str, Part], dict[str, Number]]:
+def _errors(greedy: Diagnosis, early: Run, late: Run) -> Found:
     """The shares at beam 1, and both remedies: a wider beam, and a longer training."""
     assert greedy.beam_sweep is not None
     wider = next(width for width in greedy.beam_sweep.widths if width.beam == 5)
