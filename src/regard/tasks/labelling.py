@@ -32,6 +32,7 @@ from regard.data.formats import Key, has_header, keys_of
 from regard.data.framing import Arrangement, Framed, arranged, labelled_batch
 from regard.data.labelled import Labelled, list_of
 from regard.data.prepare import Prepared
+from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.errors import ConfigError, DataError, InputError, Problem, first_of
 from regard.models import config_of
@@ -302,6 +303,9 @@ class TextLabelling(HeadedTask):
         if self.arrangement == "choices":
             return ("text", "choices")
         return ("text",) if self.arrangement == "single" else ("first", "second")
+
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        return "\t".join(row[name] for name in self.text_columns)
 
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""

@@ -23,6 +23,7 @@ from regard.data.formats import Key, has_header
 from regard.data.framing import Framing
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.raw import RawTokens, encode_documents
+from regard.data.readers import Reader
 from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, first_of
 from regard.models.base import Contextual, ModelConfig, Pooling, device_of
 from regard.objectives.language_model import Predicted
@@ -45,6 +46,8 @@ from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 from regard.text.vocabularies import SPECIAL
 
+BEGUN = 5
+"""Words of an example."""
 LOGITS = 2**24
 """Logits that are in memory together."""
 NAMED, SHOWN = 3, 20
@@ -138,6 +141,10 @@ class RawTextTask(Task):
         return RawText(text=name, documents=like.documents)
 
     # Verbs
+
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        """A few words, to be continued."""
+        return " ".join(row["text"].split()[:BEGUN])
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The texts of a table, each in one line: its column is that of the recipe's corpora, or `text`. None: a line

@@ -23,6 +23,7 @@ from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
 from regard.data.file_inputs import HeldFile, TolerantFile, is_table
 from regard.data.formats import object_in
 from regard.data.prepare import Prepared, Progress, prepare, read
+from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of, short
 from regard.models.base import Contextual, device_of
@@ -398,6 +399,10 @@ class Task:
     def input_parts(self) -> tuple[str, ...]:
         """What an input consists of, in the order of its texts. Of `choices` there are several."""
         return ("text",)
+
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        """A row of the data as an input that a user could type: its texts with tabs between them."""
+        return "\t".join(row[name] for name in self.input_parts)
 
     @property
     def reads_several(self) -> bool:
