@@ -20,20 +20,21 @@ from regard.data.batches import Images
 from regard.data.config import Corpus, Data, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, Dataset, Finding
-from regard.data.file_inputs import FileInput, is_table, table_rows
+from regard.data.file_inputs import is_table, table_rows
 from regard.data.formats import Row, has_header
 from regard.data.images import (
     LIMIT,
     Picture,
     Pictures,
     Reading,
+    as_url,
     images_of,
     missing_image,
     prepare_pictures,
     read_picture,
 )
 from regard.data.prepare import Prepared, Progress, prepare
-from regard.data.readers import open_corpus
+from regard.data.readers import Reader, open_corpus
 from regard.data.store import Integers
 from regard.errors import DataError, Problem, first_of
 from regard.models import any_config
@@ -41,7 +42,7 @@ from regard.models.base import Generator
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.tasks.task import Done, Unreadable, ignore
 from regard.tasks.translation import Translation
-from regard.text.files import TextFile
+from regard.text.files import FileInput, TextFile
 from regard.text.normalise import natural
 from regard.text.tokenizers import Tokenizers
 
@@ -189,6 +190,11 @@ class Captioning(Translation):
     @property
     def input_parts(self) -> tuple[str, ...]:
         return ("image",)
+
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        """An image of the size that the model reads, as a `data:` URL."""
+        folder = folder_of(reader.corpus, reader.base)
+        return as_url(read_picture(row["source"], folder, self.recipe.model.reading, reader.corpus.corpus or ""))
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput]:
         """The images that a table names, captioned or not, or a list with one a line."""

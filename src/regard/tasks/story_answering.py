@@ -19,8 +19,8 @@ from regard.data.batches import StoryBatch, fixed_batches
 from regard.data.config import OBJECTS, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset
-from regard.data.file_inputs import FileInput
 from regard.data.prepare import Prepared, Progress, prepare, read
+from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.data.stories import UNKNOWN, Stories, StoryData, object_inputs, questions_in, typed_questions
 from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, did_you_mean, first_of
@@ -32,7 +32,7 @@ from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.classification import Classified
 from regard.tasks.headed import Example, ExampleTask, by_dataset
 from regard.tasks.task import Done, EncodedInputs, Note, ignore, problem_in_text
-from regard.text.files import TextFile
+from regard.text.files import FileInput, TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
 from regard.text.vocabularies import PAD, PUNCTUATION, UNK, train_story_words
 
@@ -253,6 +253,9 @@ class StoryAnswering(ExampleTask):
     @property
     def input_parts(self) -> tuple[str, ...]:
         return ("story", "question")
+
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        return f"{row['story']}\n{row['question']}"
 
     def gather(self, lines: Iterable[FileInput], story: Sequence[FileInput] = ()) -> Iterator[FileInput]:
         """Lines of stories and questions -> a text for each question, with the story before it.

@@ -34,16 +34,16 @@ from regard.data.conll import (
 )
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
-from regard.data.file_inputs import FileInput
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.prepare import Prepared, read
+from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.errors import NAMED, ConfigError, DataError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.objectives.labels import TagCrossEntropy
 from regard.tasks.headed import Example, HeadedTask, Labels, by_dataset, section
 from regard.tasks.task import Done, EncodedInputs, ignore, nothing_known, problem_in_text
-from regard.text.files import TextFile
+from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Span, word_spans
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
@@ -292,6 +292,9 @@ class Tagging(HeadedTask):
 
     def corpus_of(self, files: Sequence[str]) -> TaggedText:
         return TaggedText.of_files(files, self.corpora)
+
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        return ("" if self.recipe.data.words == "characters" else " ").join(json.loads(row["tokens"]))
 
     def computed(self, model: Headed, examples: Dataset, progress: Done) -> list[LogProbabilities]:
         return self.tag_all(model, examples, progress)
