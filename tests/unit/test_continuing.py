@@ -79,16 +79,6 @@ def test_score_is_log_p_of_how_a_text_goes_on(runs: dict[str, Path], name: str) 
 
 
 @every_model
-@pytest.mark.parametrize("options", [["--beam", "3"], ["--beam", "1"], []], ids=["beam", "greedy", "sample"])
-def test_the_score_that_is_predicted_is_the_one_that_is_scored(
-    runs: dict[str, Path], name: str, options: list[str]
-) -> None:
-    found = succeed("predict", runs[name], PROMPT, *options, "--json").json
-    again = succeed("score", runs[name], PROMPT, json.dumps(found["tokens"]), "--tokens", "--json").json
-    assert again["score"] == pytest.approx(found["score"], abs=1e-4)
-
-
-@every_model
 def test_a_search_is_recorded(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
     file = tmp_path / "search.json"
     options = ["--beam", "3", "--nbest", "2", "--record", file, "--json"]
@@ -134,8 +124,6 @@ def test_what_cannot_be_scored_is_refused(runs: dict[str, Path]) -> None:
     [message] = fail("score", run, PROMPT, "big " * 30)
     assert message.endswith("tokens with the special ones (the model reads at most 24)")
     assert "is not a token of this vocabulary" in refusal("score", run, PROMPT, "nonsense-token", "--tokens")
-    [message] = fail("predict", run, PROMPT, "--beam", "1000000")
-    assert message == "search.beam: should be less than or equal to 1000, not 1000000"
 
 
 @every_model
