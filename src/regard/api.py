@@ -21,7 +21,6 @@ import numpy as np
 import torch
 
 from regard.data.dataset import Dataset
-from regard.data.file_inputs import FileInput
 from regard.data.parallel import Engine, chosen_workers, in_order, over_cluster, processors
 from regard.errors import CheckpointError, DecodeError, Problem, RegardError, did_you_mean, short
 from regard.exchange.exchange import export_run, import_run
@@ -34,7 +33,7 @@ from regard.runs.run import Run, load_facts
 from regard.tasks.raw import Features
 from regard.tasks.raw import features as vectors_of
 from regard.tasks.task import Done, EncodedInputs, Given, Inputs, Note, Prediction, Task, ignore, summed, without_faults
-from regard.text.files import GrowingFile, atomic_file, check_writable, key_of, open_text, write_file
+from regard.text.files import FileInput, GrowingFile, atomic_file, check_writable, key_of, open_text, write_file
 from regard.training.check import check
 from regard.training.train import train
 from regard.views.compare import compare

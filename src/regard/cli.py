@@ -47,9 +47,9 @@ from regard.language import default_language, shown, shown_comments
 
 if TYPE_CHECKING:
     from regard.api import Answered, Loaded
-    from regard.data.file_inputs import FileInput
     from regard.runs import Run
     from regard.tasks.task import Task
+    from regard.text.files import FileInput
 
 PATIENCE = 20.0
 """Seconds that other processes give the first one to report an error: once one ends, a launcher kills the others."""

@@ -22,10 +22,10 @@ from regard.language import shown
 
 if TYPE_CHECKING:
     from regard.api import Answered, Loaded, Predictions
-    from regard.data.file_inputs import FileInput
     from regard.runs.examples import Progress
     from regard.tasks.raw import Features
     from regard.tasks.task import Note, Task
+    from regard.text.files import FileInput
     from regard.views.report import Result
 
 STORY_HINT = "give a file; without --story a story may stand there before its questions"
@@ -146,7 +146,7 @@ def standard_input(*, needed: bool = True, skip_bad: bool = False) -> Iterator[l
 
 def arguments(texts: Iterable[str], told: Sequence[FileInput]) -> list[FileInput]:
     """Texts as lines; a problem of a question about a story may be in either."""
-    from regard.data.file_inputs import FileInput
+    from regard.text.files import FileInput
 
     begin = f"{told[-1].place}, " if told else ""
     return [FileInput(text, f"{begin}input {number}") for number, text in enumerate(texts, 1)]
@@ -270,7 +270,7 @@ class Answers:
 
 def answer_lines(run: Loaded, answers: Answers, told: Sequence[FileInput] = (), *, skip_bad: bool = False) -> None:
     """Answer the lines of standard input as they come, at a terminal with a prompt."""
-    from regard.data.file_inputs import FileInput
+    from regard.text.files import FileInput
 
     task, ready, at_prompt = run.task, list[FileInput](), sys.stdin.isatty()
     parts = standard_input(needed=not told, skip_bad=skip_bad)

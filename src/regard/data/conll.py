@@ -18,11 +18,11 @@ from pydantic import Field, model_validator
 
 from regard.data.config import OBJECTS
 from regard.data.corpora import Part
-from regard.data.file_inputs import FileInput, is_table, table_rows
+from regard.data.file_inputs import is_table, table_rows
 from regard.data.formats import Row, object_rows, rows_or_one_error, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import ColumnError, DataError, Problem, Recurring
-from regard.text.files import TextFile
+from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Words
 
 DOCUMENT = "-DOCSTART-"

@@ -1,15 +1,15 @@
 """The built-in corpora: the same on every machine, and with nothing in common between their parts.
 
-Dates, sequences, greetings, sentences with ambiguous words and pictures of shapes are generated. A stable hash of what
+Dates, sequences, sentences with ambiguous words and pictures of shapes are generated. A stable hash of what
 must be unseen (the date, or the source text) decides which part an example belongs to, so that a test set holds no date
 and no source of the training set, whatever the seeds and sizes.
 
-All others come as files in packaged/: phrases, headlines, tales, names, reviews, portraits, stories, and chat-ko, which
-was written by hand. The generators of commit 6733b05 wrote the others with seed 1; tests/unit/test_corpora.py holds
-hashes of what these wrote. NAME.bz2 is a table, stored column by column with a form feed between the columns. The first
-line of a column lists its pieces of text with tabs between them, and each further line is a cell, in which character 14
-+ n stands for piece n. The first column is the part: train, validation or test. Several questions about one text share
-a row, with | between them.
+All others come as files in packaged/: greetings, phrases, headlines, tales, names, reviews, portraits, stories, and
+chat-ko, which was written by hand. The generators of commit 6733b05 wrote the others with seed 1;
+tests/unit/test_corpora.py holds hashes of what these wrote. NAME.bz2 is a table, stored column by column with a form
+feed between the columns. The first line of a column lists its pieces of text with tabs between them, and each further
+line is a cell, in which character 14 + n stands for piece n. The first column is the part: train, validation or test.
+Several questions about one text share a row, with | between them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def generate(
     random = Random(f"{name}:{seed}:{part}")
     if name in GENERATORS:
         return islice(GENERATORS[name](random, part), SIZES[part] if size is None else size)
-    rows = greetings(name, random, part) if name in GREETINGS else packaged_rows(name, part, seed, about)
+    rows = packaged_rows(name, part, seed, about)
     if name.startswith("phrases-"):
         by_words = {length: [row for row in rows if len(row[0].split()) == length] for length in WORDS}
         if words.stop > WORDS.stop:
@@ -105,6 +105,7 @@ def packaged_rows(name: str, part: Part, seed: int = 1, about: str | None = None
     """The rows of a part: in the order of the file with seed 1, shuffled with any other seed.
 
     phrases: English, translation   headlines: report, headline   tales: text   chat: what one says, the answer
+    greetings: source, target, shuffled with every seed
     names: words, tags   reviews: text, label   portraits: text, question, answer ("" if there is none)
     stories: how the story begins, the story so far (a sentence a line), question, answer, numbers of the supporting
     sentences from 0; `about` selects one kind of question, otherwise the kinds take turns, a story each
@@ -113,7 +114,7 @@ def packaged_rows(name: str, part: Part, seed: int = 1, about: str | None = None
     if name.startswith("stories-"):
         kinds = dict.fromkeys(row[0] for row in rows) if about is None else [about]
         rows = list(chain(*zip(*([row for row in rows if row[0] == kind] for kind in kinds), strict=True)))
-    if seed != 1:
+    if seed != 1 or name.startswith("greetings-"):
         random = Random(f"{name}:{seed}:{part}")
         rows.sort(key=lambda _: random.random())
     if name.startswith("stories-"):
@@ -320,60 +321,6 @@ def _dates(random: Random, part: Part) -> Iterator[Cells]:
         text = pick(random, language.styles.split("|")).format_map(language.words(day))
         share = random.random()
         yield text.lower() if share < 0.08 else text.upper() if share < 0.12 else text, day.isoformat()
-
-
-# A hundred short sentences, for a first picture of attention
-
-KOREAN_SUBJECTS = {
-    "your mother": "어머니는", "your father": "아버지는", "your friend": "친구는", "your sister": "여동생은",
-    "your brother": "남동생은", "Minsu": "민수는", "Jiwon": "지원이는", "the cat": "고양이는",
-}  # fmt: skip
-KOREAN_STATES = {
-    "hungry": "배고파", "tired": "피곤해", "busy": "바빠", "happy": "행복해", "sick": "아파", "cold": "추워",
-    "sad": "슬퍼", "angry": "화났어",
-}  # fmt: skip
-FRENCH_SUBJECTS = (
-    ("je suis", "I am", ""), ("tu es", "you are", ""), ("il est", "he is", ""), ("elle est", "she is", "e"),
-    ("nous sommes", "we are", "s"), ("ils sont", "they are", "s"),
-)  # fmt: skip
-"""Verb with its subject, the same in English, and the ending of what follows."""
-FRENCH_STATES = {
-    "étudiant": "a student", "avocat": "a lawyer", "marchand": "a merchant", "assistant": "an assistant",
-    "fatigué": "tired", "content": "happy", "grand": "tall", "petit": "small", "occupé": "busy", "prêt": "ready",
-}  # fmt: skip
-
-
-def _english_korean() -> Iterator[Cells]:
-    yield "How are you?", "잘 지내?"
-    yield from ((f"Are you {state}?", f"{korean}?") for state, korean in KOREAN_STATES.items())
-    for subject, korean in KOREAN_SUBJECTS.items():
-        yield f"How is {subject}?", f"{korean} 잘 지내?"
-        yield f"Where is {subject}?", f"{korean} 어디 있어?"
-        yield f"What is {subject} doing?", f"{korean} 뭐 해?"
-        yield from ((f"Is {subject} {state}?", f"{korean} {word}?") for state, word in KOREAN_STATES.items())
-
-
-def _french_english() -> Iterator[Cells]:
-    for verb, english, ending in FRENCH_SUBJECTS:
-        subject, form = verb.split(" ")
-        no = "n'" if form[0] == "e" else "ne "
-        for french, meaning in FRENCH_STATES.items():
-            many = {"a": "", "an": ""} if ending == "s" else {}
-            article, _, noun = meaning.rpartition(" ")
-            state = f"{noun}s" if article in many else meaning
-            yield f"{verb} {french}{ending}", f"{english} {state}"
-            yield f"{subject} {no}{form} pas {french}{ending}", f"{english} not {state}"
-
-
-GREETINGS = {"greetings-en-ko": _english_korean, "greetings-fr-en": _french_english}
-FAMOUS = ("How are you?", "je suis étudiant")
-"""Sentences of textbooks, always for training."""
-
-
-def greetings(name: str, random: Random, part: Part) -> list[Cells]:
-    """Each pair of the part once."""
-    own = [pair for pair in GREETINGS[name]() if part == ("train" if pair[0] in FAMOUS else part_of(pair[0]))]
-    return sorted(own, key=lambda _: random.random())
 
 
 # Raw text with words whose meaning another word of the sentence decides
@@ -599,7 +546,7 @@ GENERATORS: dict[str, Generator] = {
 def names() -> list[str]:
     """All built-in corpora."""
     packaged = (file.name.removesuffix(".bz2") for file in files("regard.data").joinpath("packaged").iterdir())
-    return sorted({*GENERATORS, *GREETINGS, *TURNED, *packaged} - {*PHENOMENA.values()})
+    return sorted({*GENERATORS, *TURNED, *packaged} - {*PHENOMENA.values()})
 
 
 def as_object(name: str, row: Cells) -> dict[str, object]:

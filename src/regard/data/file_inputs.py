@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 from regard.data.config import OBJECTS, TABLES, Corpus
 from regard.data.formats import (
@@ -29,7 +29,7 @@ from regard.data.formats import (
     value_in,
 )
 from regard.errors import DataError, Problem
-from regard.text.files import LINE, TextFile, problem_with
+from regard.text.files import LINE, FileInput, TextFile, problem_with
 
 PIPE = 1 << 16
 """Bytes of a pipe that are read at once."""
@@ -48,31 +48,6 @@ NAMES = {
 """What columns are often called, by what they hold."""
 IMAGE = re.compile(r"(?!\w+://).*\.(png|jpe?g|gif|bmp|webp|tiff?|npy)", re.IGNORECASE)
 """The name of an image's file, or of its features; not a URL."""
-
-
-class FileInput(NamedTuple):
-    """A text to predict for, and where it stands."""
-
-    text: str
-    place: str
-    fault: Problem | None = None
-    """Why there is no text, if so."""
-
-
-class Parts(str):
-    """The texts of an input, known one by one, so that each may hold tabs; as one text, with tabs between them."""
-
-    texts: tuple[str, ...]
-
-    def __new__(cls, *texts: str) -> Self:
-        parts = super().__new__(cls, "\t".join(texts))
-        parts.texts = texts
-        return parts
-
-
-def parts_of(text: str, splits: int = -1) -> list[str]:
-    """The texts of an input; what is typed has tabs between them, of which the first `splits` count."""
-    return [*text.texts] if isinstance(text, Parts) else text.split("\t", splits)
 
 
 class TolerantFile(TextFile):

@@ -551,8 +551,9 @@ def _encode_split(
 
     if workers == "auto":
         workers = processors() if len(texts) >= PARALLEL else 1
+    work = _Encoding(task, split == "train")
     with ExitStack() as stack:
-        for encoded in in_order(_Encoding(task, split == "train"), chunks(), int(workers)):
+        for encoded in map(work, chunks()) if workers == 1 else in_order(work, chunks(), int(workers)):
             start, rows = waiting.popleft()
             if encoded is None:
                 task.encode(rows, lambda row, start=start: texts.where(start + row))  # type: ignore[misc]

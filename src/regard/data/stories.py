@@ -21,11 +21,10 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from regard.data.config import OBJECTS, as_list
 from regard.data.corpora import Part, generate
-from regard.data.file_inputs import FileInput, Parts
 from regard.data.formats import Row, object_in, object_rows, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import DataError, DecodeError, Problem
-from regard.text.files import TextFile
+from regard.text.files import FileInput, Parts, TextFile
 from regard.text.normalise import fold_white_space, natural, split_sentences
 
 KEPT = 1000

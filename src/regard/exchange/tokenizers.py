@@ -10,9 +10,9 @@ from tokenizers import AddedToken, BertWordPieceTokenizer, ByteLevelBPETokenizer
 
 from regard.errors import DataError
 from regard.exchange.folder import Exported, ModelFolder
-from regard.text.tokenizers import Slot, Templates, bert_templates, templates_in
+from regard.text.tokenizers import Slot, Templates, bert_templates, steps_of, templates_in
 from regard.text.tokenizers import Tokenizer as OurTokenizer
-from regard.text.vocabularies import MARK, SPECIAL, steps_of
+from regard.text.vocabularies import MARK, SPECIAL
 
 Tree = dict[str, Any]
 """A tokenizer.json file."""

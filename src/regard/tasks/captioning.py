@@ -20,7 +20,7 @@ from regard.data.batches import Images
 from regard.data.config import Corpus, Data, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, Dataset, Finding
-from regard.data.file_inputs import FileInput, is_table, table_rows
+from regard.data.file_inputs import is_table, table_rows
 from regard.data.formats import Row, has_header
 from regard.data.images import (
     LIMIT,
@@ -41,7 +41,7 @@ from regard.models.base import Generator
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.tasks.task import Done, Unreadable, ignore
 from regard.tasks.translation import Translation
-from regard.text.files import TextFile
+from regard.text.files import FileInput, TextFile
 from regard.text.normalise import natural
 from regard.text.tokenizers import Tokenizers
 

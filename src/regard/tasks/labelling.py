@@ -18,7 +18,6 @@ from regard.data.batches import LabelledBatch, fixed_batches
 from regard.data.config import OBJECTS, Corpus, Recipe
 from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import (
-    FileInput,
     HeldFile,
     alike,
     column_problem,
@@ -26,7 +25,6 @@ from regard.data.file_inputs import (
     has_columns,
     header_of,
     is_table,
-    parts_of,
     read_like,
     table_rows,
 )
@@ -42,7 +40,7 @@ from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
 from regard.objectives.labels import by_example
 from regard.tasks.headed import Example, HeadedTask, by_dataset, section
 from regard.tasks.task import READ_TOKENS, Done, EncodedInputs, Prediction, ignore, problem_in_text
-from regard.text.files import TextFile, open_text
+from regard.text.files import FileInput, TextFile, open_text, parts_of
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 Targets = NDArray[np.int64] | NDArray[np.float32]

@@ -16,7 +16,6 @@ from regard.data.batches import MaskedBatch, fixed_batches
 from regard.data.config import Split
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
-from regard.data.file_inputs import parts_of
 from regard.data.framing import Framed, Framing
 from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens
@@ -40,6 +39,7 @@ from regard.tasks.task import (
     padded,
     problem_in_text,
 )
+from regard.text.files import parts_of
 from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MASKING

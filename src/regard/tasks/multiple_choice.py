@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.data.batches import LabelledBatch
 from regard.data.config import Corpus
 from regard.data.dataset import Dataset
-from regard.data.file_inputs import column_problem, has_columns, only_file, parts_of
+from regard.data.file_inputs import column_problem, has_columns, only_file
 from regard.data.framing import Arrangement
 from regard.data.labelled import Choices, LabelledData
 from regard.data.prepare import Prepared
@@ -25,7 +25,7 @@ from regard.objectives.labels import ChoiceCrossEntropy, by_choice
 from regard.tasks.classification import Classification, Classified, class_numbers, listed
 from regard.tasks.headed import Labels
 from regard.tasks.labelling import Scores, TextHeadConfig
-from regard.text.files import TextFile, open_text
+from regard.text.files import TextFile, open_text, parts_of
 
 CHOICES = (("text", "choices."), ("text", "choice"), ("startphrase", "ending"))
 """What a text is called and how the names of its choices begin: in .jsonl, in another table, in SWAG."""

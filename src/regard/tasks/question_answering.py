@@ -34,7 +34,7 @@ from regard.config import Config
 from regard.data.batches import LabelledBatch
 from regard.data.config import Recipe
 from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
-from regard.data.file_inputs import FileInput, Parts, has_columns, is_table, parts_of, table_rows
+from regard.data.file_inputs import has_columns, is_table, table_rows
 from regard.data.formats import Key
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.squad import QuestionData, QuestionedText, answers_in, squad_rows
@@ -44,7 +44,7 @@ from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
 from regard.objectives.labels import SpanCrossEntropy
 from regard.tasks.headed import Example, HeadedTask, by_dataset
 from regard.tasks.task import Done, EncodedInputs, ignore, nothing_known, problem_in_text
-from regard.text.files import TextFile
+from regard.text.files import FileInput, Parts, TextFile, parts_of
 from regard.text.normalise import Span, fold_white_space, trimmed
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 

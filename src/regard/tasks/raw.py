@@ -18,7 +18,7 @@ from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram
 from regard.data.documents import RawText
-from regard.data.file_inputs import FileInput, alike, has_columns, is_table, only_file, read_like, table_rows
+from regard.data.file_inputs import alike, has_columns, is_table, only_file, read_like, table_rows
 from regard.data.formats import Key, has_header
 from regard.data.framing import Framing
 from regard.data.prepare import Prepared, Progress, prepare, read
@@ -40,7 +40,7 @@ from regard.tasks.task import (
     padded,
     problem_in_text,
 )
-from regard.text.files import TextFile
+from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 from regard.text.vocabularies import SPECIAL

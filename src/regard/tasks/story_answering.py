@@ -19,7 +19,6 @@ from regard.data.batches import StoryBatch, fixed_batches
 from regard.data.config import OBJECTS, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset
-from regard.data.file_inputs import FileInput
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.store import Integers
 from regard.data.stories import UNKNOWN, Stories, StoryData, object_inputs, questions_in, typed_questions
@@ -32,7 +31,7 @@ from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.classification import Classified
 from regard.tasks.headed import Example, ExampleTask, by_dataset
 from regard.tasks.task import Done, EncodedInputs, Note, ignore, problem_in_text
-from regard.text.files import TextFile
+from regard.text.files import FileInput, TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
 from regard.text.vocabularies import PAD, PUNCTUATION, UNK, train_story_words
 

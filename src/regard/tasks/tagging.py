@@ -34,7 +34,6 @@ from regard.data.conll import (
 )
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
-from regard.data.file_inputs import FileInput
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
@@ -43,7 +42,7 @@ from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.objectives.labels import TagCrossEntropy
 from regard.tasks.headed import Example, HeadedTask, Labels, by_dataset, section
 from regard.tasks.task import Done, EncodedInputs, ignore, nothing_known, problem_in_text
-from regard.text.files import TextFile
+from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Span, word_spans
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 

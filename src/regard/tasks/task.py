@@ -20,7 +20,7 @@ from regard.data.batches import AnyBatch, Examples, Spelling, Tokens
 from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
-from regard.data.file_inputs import FileInput, HeldFile, Parts, TolerantFile, is_table
+from regard.data.file_inputs import HeldFile, TolerantFile, is_table
 from regard.data.formats import object_in
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.store import Integers
@@ -28,7 +28,7 @@ from regard.errors import ColumnError, DataError, DecodeError, InputError, Probl
 from regard.models.base import Contextual
 from regard.search.config import SearchConfig
 from regard.search.rules import Constraints
-from regard.text.files import TextFile, open_text
+from regard.text.files import FileInput, Parts, TextFile, open_text
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 
 Row = TypeVar("Row")

@@ -18,7 +18,7 @@ from regard.data.batches import Batch, Tokens, fixed_batches
 from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
-from regard.data.file_inputs import FileInput, HeldFile, corpus_of, has_columns, is_table, table_rows
+from regard.data.file_inputs import HeldFile, corpus_of, has_columns, is_table, table_rows
 from regard.data.formats import has_header, keys_of
 from regard.data.images import Picture, images_of
 from regard.data.prepare import Prepared, read
@@ -47,7 +47,7 @@ from regard.tasks.task import (
     padded,
     readable,
 )
-from regard.text.files import TextFile
+from regard.text.files import FileInput, TextFile
 from regard.text.tokenizers import Tokenizer
 
 DECODE_TOKENS = 16_384

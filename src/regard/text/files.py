@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -429,3 +429,28 @@ def check_writable(path: Path, option: str, inputs: Iterable[object] = (), *, ov
             what, hint = "the file exists already", f"{hint}, or --overwrite"
     if what:
         raise DecodeError(what, where=str(path), hint=hint)
+
+
+class FileInput(NamedTuple):
+    """A text to predict for, and where it stands."""
+
+    text: str
+    place: str
+    fault: Problem | None = None
+    """Why there is no text, if so."""
+
+
+class Parts(str):
+    """The texts of an input, known one by one, so that each may hold tabs; as one text, with tabs between them."""
+
+    texts: tuple[str, ...]
+
+    def __new__(cls, *texts: str) -> Self:
+        parts = super().__new__(cls, "\t".join(texts))
+        parts.texts = texts
+        return parts
+
+
+def parts_of(text: str, splits: int = -1) -> list[str]:
+    """The texts of an input; what is typed has tabs between them, of which the first `splits` count."""
+    return [*text.texts] if isinstance(text, Parts) else text.split("\t", splits)

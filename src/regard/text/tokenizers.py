@@ -25,9 +25,7 @@ from regard.text.vocabularies import (
     bytes_of,
     characters_of_bytes,
     convert_sentencepiece,
-    steps_of,
     train_vocabulary,
-    without_first_mark,
 )
 
 _ALIASES = (
@@ -129,6 +127,25 @@ class Slot(NamedTuple):
 
 Templates = tuple[tuple[Slot, ...], tuple[Slot, ...]]
 """The row of one text, and that of two."""
+
+
+def without_first_mark(tree: dict[str, Any]) -> dict[str, Any]:
+    """The same tokenizer.json for a text that continues another one: no mark is put before it."""
+    for step in steps_of(tree["normalizer"]):
+        if "normalizers" in step:
+            step["normalizers"] = [part for part in step["normalizers"] if part["type"] != "Prepend"]
+    for step in steps_of(tree["pre_tokenizer"]):
+        if step["type"] == "Metaspace":
+            step["prepend_scheme"] = "never"
+    return tree
+
+
+def steps_of(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """A step of a pipeline, and the steps that it is a sequence of."""
+    if step is not None:
+        yield step
+        for part in step.get("normalizers") or step.get("pretokenizers") or step.get("processors") or ():
+            yield from steps_of(part)
 
 
 def templates_in(tree: Mapping[str, Any]) -> Templates | None:

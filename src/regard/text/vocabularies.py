@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -291,28 +291,6 @@ def characters_of_bytes(tokens: Sequence[str], special: Sequence[bool]) -> list[
         pieces[owners[start]] += "\ufffd" if "\ud800" <= character <= "\udfff" else character
         start += len(character.encode("utf-8", "surrogateescape"))
     return [piece or CONTINUED for piece in pieces]
-
-
-# --------------------------------------------------------------------------------------- vocabularies of other tools
-
-
-def without_first_mark(tree: dict[str, Any]) -> dict[str, Any]:
-    """The same tokenizer.json for a text that continues another one: no mark is put before it."""
-    for step in steps_of(tree["normalizer"]):
-        if "normalizers" in step:
-            step["normalizers"] = [part for part in step["normalizers"] if part["type"] != "Prepend"]
-    for step in steps_of(tree["pre_tokenizer"]):
-        if step["type"] == "Metaspace":
-            step["prepend_scheme"] = "never"
-    return tree
-
-
-def steps_of(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """A step of a pipeline, and the steps that it is a sequence of."""
-    if step is not None:
-        yield step
-        for part in step.get("normalizers") or step.get("pretokenizers") or step.get("processors") or ():
-            yield from steps_of(part)
 
 
 # --------------------------------------------------------------------------------------------------- SentencePiece

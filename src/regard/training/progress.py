@@ -168,13 +168,14 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print a line, in the user's language."""
-        self.console.print(printable(shown(text)), markup=False)
+        if not self.console.quiet:
+            self.console.print(printable(shown(text)), markup=False)
 
     def doing(self, what: str, done: int, total: int | None = None, facts: str = "") -> None:
         """Update the progress bar."""
-        self._bar.update(
-            self._task, description=shown(what), completed=done, total=total, facts=shown(facts), visible=True
-        )
+        if not self._bar.disable:
+            what, facts = shown(what), shown(facts)
+            self._bar.update(self._task, description=what, completed=done, total=total, facts=facts, visible=True)
 
     def logged(self, line: dict[str, Any], steps: int, unit: str = "tokens") -> None:
         """Show a line of the training log; `unit` is what the loss is a mean over."""

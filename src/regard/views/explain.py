@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import Batch, MaskedBatch, Spelling, Tokens
-from regard.data.file_inputs import FileInput
 from regard.data.framing import Framed
 from regard.data.images import Picture, images_of
 from regard.data.stories import questions_in
@@ -24,6 +23,7 @@ from regard.recipes.recipe import with_search
 from regard.runs import Run
 from regard.tasks.masked_language_modeling import GAP, MaskedLanguageModeling, texts_in
 from regard.tasks.task import Given, Inputs, Task, encode_each, encode_target, not_longer, readable, without_faults
+from regard.text.files import FileInput
 from regard.text.tokenizers import Tokenizer
 from regard.views.explanation import Explanation, Options, View
 from regard.views.leave_one_out import leave_one_out

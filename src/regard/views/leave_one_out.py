@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.data.dataset import Dataset
-from regard.data.file_inputs import Parts, parts_of
 from regard.errors import DecodeError
 from regard.models.headed import Headed
 from regard.tasks.question_answering import question_in
 from regard.tasks.task import Inputs, Task
+from regard.text.files import Parts, parts_of
 from regard.text.normalise import Span, one_line, word_spans
 from regard.views.report import Bars, Cell, HeatMap, HeatMaps, Numbers, Part, Table
 
