@@ -1,7 +1,7 @@
 """Training and decoding speed beside peers, in one run on one machine: ratios of real tokens per second.
 
-    python benchmarks/speed.py [--device cuda|cpu] [--only transformer bert gpt bahdanau luong decoding inference]
-                               [--repeats 5] [--vocabulary 32000]
+    python benchmarks/speed.py [--device cuda|cpu] [--repeats 5] [--vocabulary 32000]
+        [--only transformer bert gpt bahdanau luong decoding sentence inference]
 
 Everybody trains on the same sentences. The peers get them as their best users would: in batches bucketed by length,
 with a fused optimiser, in bf16 on a GPU, eager and compiled. `regard` runs what `regard train` runs: filled batches
@@ -458,7 +458,7 @@ def recurrent_race(kind: str, device: str, repeats: int) -> Iterator[Row]:
     yield from rows_of(jobs, device, repeats)
 
 
-def decoding_races(device: str, repeats: int) -> Iterator[Row]:
+def decoding_race(rows: int, device: str, repeats: int) -> Iterator[Row]:
     """All write exactly `length` tokens for each source, with random weights of the same size and precision. On a CPU
     everybody gets the sentences sorted by length: `regard` as `predict` cuts them, `generate` in batches of 32."""
     gpu = device == "cuda"
@@ -466,28 +466,23 @@ def decoding_races(device: str, repeats: int) -> Iterator[Row]:
     model = build_model(config, VOCABULARY, VOCABULARY).to(device, dtype).eval()
     peer = marian(config).to(device, dtype).eval()
     models = {"regard": model} if gpu else {"regard": model, "regard, int8": with_int8(copy.deepcopy(model))}
-    for rows, length in ((128, 64), (1, 64)) if gpu else ((64, 32), (1, 32)):
-        generator = torch.Generator().manual_seed(1)
-        source = ids(drawn(rows, generator), generator)
-        for beam in (1, 4):
-            settings = SearchConfig(beam=beam, min_length=length, max_length=length)
-            asked = {"num_beams": beam, "do_sample": False, "min_new_tokens": length, "max_new_tokens": length}
-            tokens = decode_tokens(settings, torch.device(device))
-            ours = (
-                [source] if gpu else [part(source, rows) for rows in by_length(source.host_lengths_B.tolist(), tokens)]
-            )
-            theirs = [source] if gpu else [part(source, rows) for rows in source.host_lengths_B.argsort().split(32)]
-            jobs: dict[str, Job] = {
-                name: partial(searched, one, ours, settings, device) for name, one in models.items()
+    length = 64 if gpu else 32
+    generator = torch.Generator().manual_seed(1)
+    source = ids(drawn(rows, generator), generator)
+    for beam in (1, 4):
+        settings = SearchConfig(beam=beam, min_length=length, max_length=length)
+        asked = {"num_beams": beam, "do_sample": False, "min_new_tokens": length, "max_new_tokens": length}
+        tokens = decode_tokens(settings, torch.device(device))
+        ours = [source] if gpu else [part(source, rows) for rows in by_length(source.host_lengths_B.tolist(), tokens)]
+        theirs = [source] if gpu else [part(source, rows) for rows in source.host_lengths_B.argsort().split(32)]
+        jobs: dict[str, Job] = {name: partial(searched, one, ours, settings, device) for name, one in models.items()}
+        jobs["generate"] = partial(generated, peer, theirs, asked, device)
+        if not gpu:
+            jobs |= {
+                f"CTranslate2, {kind}": ctranslate2(model, config, source, asked, kind) for kind in ("float32", "int8")
             }
-            jobs["generate"] = partial(generated, peer, theirs, asked, device)
-            if not gpu:
-                jobs |= {
-                    f"CTranslate2, {kind}": ctranslate2(model, config, source, asked, kind)
-                    for kind in ("float32", "int8")
-                }
-            print(f"  {rows} x {length}, beam {beam}")
-            yield from rows_of({name: (job, rows * length) for name, job in jobs.items()}, device, repeats)
+        print(f"  {rows} x {length}, beam {beam}")
+        yield from rows_of({name: (job, rows * length) for name, job in jobs.items()}, device, repeats)
 
 
 def inference_race(device: str, repeats: int) -> Iterator[Row]:
@@ -582,7 +577,8 @@ def main() -> None:
         "transformer": transformer_race, "bert": bert_race, "gpt": gpt_race,
         "bahdanau": lambda device, repeats: recurrent_race("bahdanau", device, repeats),
         "luong": lambda device, repeats: recurrent_race("luong", device, repeats),
-        "decoding": decoding_races, "inference": inference_race,
+        "decoding": lambda device, repeats: decoding_race(128 if device == "cuda" else 64, device, repeats),
+        "sentence": lambda device, repeats: decoding_race(1, device, repeats), "inference": inference_race,
     }  # fmt: skip
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")

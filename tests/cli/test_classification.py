@@ -434,21 +434,6 @@ def test_no_number_where_one_is_learned(project: Project) -> None:
     assert messages == ["train.tsv:6: the label 'four' is not a number", "train.tsv:7: the label 'inf' is not a number"]
 
 
-def test_vectors_begin_the_embeddings(project: Project) -> None:
-    write(
-        project.folder / "words.vec",
-        "2 16\n" + "".join(f"{word} {' '.join(['0.5'] * 16)}\n" for word in ("good", "bad")),
-    )
-    said = succeed(
-        "train", project.recipe, "model.vectors={text: words.vec}", "training.learning_rate=1e-9",
-        "--out", project.folder / "run",
-    ).err  # fmt: skip
-    assert "vectors: 2 of " in said
-    run = Run.open(project.folder / "run")
-    token = run.tokenizers["text"].token_ids(["▁good"])[0]
-    assert run.load_model().base.embedding.weight[token].tolist() == pytest.approx([0.5] * 16, abs=1e-6)
-
-
 def test_a_file_is_read_as_the_recipes_own_are(short_run: Path, tmp_path: Path) -> None:
     """Also where each column has a file of its own."""
     files = {

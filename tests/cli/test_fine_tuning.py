@@ -23,9 +23,7 @@ from regard.models.text_classifiers import CNN, CNNConfig
 from regard.objectives.labels import ClassCrossEntropy, SquaredError, by_choice, by_example
 from regard.recipes.recipe import TrainingConfig
 from regard.runs import Run
-from regard.tasks import TASKS
 from regard.tasks.task import Inputs
-from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.training.optimiser import parameter_groups
 from regard.training.train import train
 
@@ -273,41 +271,6 @@ def test_rows_of_an_example_are_averaged() -> None:
     assert SquaredError(model)(values).tolist() == [(2 - 1) ** 2 + (5 - 3) ** 2] * 2
     choices = batch_of([[5]] * 4, [0, 1], owners=[0, 0, 1, 1])
     assert by_choice(torch.tensor([[1.0], [2.0], [3.0], [4.0]]), choices).tolist() == [[1.0, 2.0], [3.0, 4.0]]
-
-
-def test_the_auxiliary_loss_is_added_by_hand() -> None:
-    """L_3 = L_2 + lambda L_1 (Radford et al. 2018, equation 5)."""
-    torch.manual_seed(0)
-    model, batch = headed("gpt"), batch_of([[3, 7, 8, 9, 3], [3, 10, 3]], [0, 2])
-    own_2 = ClassCrossEntropy(model)(batch)
-    both_2 = ClassCrossEntropy(model, auxiliary=0.5)(batch)
-    log_p_BLV = model.base.output(model.base.layers_of(batch)[-1]).log_softmax(-1)
-    rows = [(0, [7, 8, 9, 3]), (1, [10, 3])]
-    losses = [-log_p_BLV[row, place, token] for row, text in rows for place, token in enumerate(text)]
-    added = 0.5 * 2 * torch.stack(losses).mean()
-    torch.testing.assert_close(both_2[0], own_2[0] + added)
-    torch.testing.assert_close(both_2[1], own_2[1])
-    measured = ClassCrossEntropy(model, auxiliary=0.5).eval()
-    torch.testing.assert_close(measured(batch), own_2)
-
-
-@pytest.mark.parametrize("kind", ["lstm_lm", "elmo", "gpt", "bert", "bilstm", "cnn"])
-@pytest.mark.parametrize("features", ["last", "mix"])
-def test_every_weight_that_learns_has_a_gradient(kind: str, features: str) -> None:
-    """So that several processes, which wait for all gradients, can train together."""
-    if features == "mix" and kind in ("lstm_lm", "bilstm", "cnn"):
-        pytest.skip("their layers differ in width")
-    model = {"kind": kind, "preset": "tiny"} | ({"words": "tokens"} if kind == "elmo" else {})
-    head = {"freeze": 0, "bilstm": None, "features": features, "labels": ["a", "b"]}
-    head |= {"auxiliary": 0.5} if kind in ("lstm_lm", "gpt") and features == "last" else {}
-    recipe, _ = api.load_recipe(classification(head=head) | {"model": model})
-    tokenizers = Tokenizers({"text": Tokenizer.train(TokenizerConfig(kind="character"), ["abc"])})
-    task = TASKS["classification"](recipe, tokenizers)
-    built = task.model()
-    objective = task.objective(built).train()
-    objective(batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], [0, 1]))[0].backward()
-    without = [name for name, parameter in built.named_parameters() if parameter.grad is None]
-    assert without == []
 
 
 # Equations

@@ -5,8 +5,6 @@ import os
 import pickle
 import shutil
 import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from command_line import succeed
 from places import GOLDEN
 from regard.api import evaluate, predict, score
 from regard.errors import CheckpointError, ConfigError, DataError, RegardError
@@ -86,14 +85,15 @@ def test_paths_in_the_recipe_hold_from_anywhere(
     assert Run.open(tmp_path / "elsewhere" / "run").checkpoint("last").name == "step-00000004"
 
 
-def test_a_run_that_was_moved_predicts_the_same(tiny_run: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_moved_predicts_the_same(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts = ["a b c", "j i"]
     before = predict(tiny_run, texts)
     shutil.copytree(tiny_run, tmp_path / "a" / "b")
-    environment = os.environ | {"REGARD_CACHE": str(tmp_path / "empty"), "OMP_NUM_THREADS": "1"}
-    arguments = [sys.executable, "-m", "regard.cli", "predict", "b", *texts, "--json"]
-    done = subprocess.run(arguments, cwd=tmp_path / "a", env=environment, capture_output=True, text=True, check=True)
-    after = [json.loads(line) for line in done.stdout.splitlines()]
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "empty"))
+    monkeypatch.chdir(tmp_path / "a")
+    after = succeed("predict", "b", *texts, "--json").jsons
     assert [one["tokens"] for one in after] == [list(one.nbest[0].tokens) for one in before]
     assert [one["score"] for one in after] == pytest.approx([one.nbest[0].score for one in before], rel=1e-6)
 

@@ -12,7 +12,7 @@ from command_line import succeed, write
 from labelled_cases import MODELS, QUESTIONS, TAGGING, labelled_batch_of, pretraining, weights_of
 from regard.config import kinds_in
 from regard.data.dataset import Dataset
-from regard.objectives.labels import SpanCrossEntropy, TagCrossEntropy
+from regard.objectives.labels import ClassCrossEntropy, SpanCrossEntropy, TagCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.tasks import TASKS
@@ -127,11 +127,22 @@ def test_answers_are_learned_above_a_language_model(name: str, tmp_path: Path) -
     assert rates == {0.5, 1.0}
 
 
+CLASSES = {"task": "classification", "data": {"train": {"corpus": "reviews-en"}}, "training": {"steps": 1}}
+ROWS = [[3, 4, 5, 6, 3], [3, 5, 3]]
+LABELS: dict[str, Any] = {
+    "classification": [0, 1],
+    "question_answering": [[1, 2], [0, 0]],
+    "tagging": [[-100, 1, 2, 0, -100], [-100, 0, -100, -100, -100]],
+}
+"""By task: what the rows are."""
+
+
 def built(task: str, kind: str, **head: Any) -> tuple[Any, Any]:
     """A small model of the task under its objective."""
-    tree = {"question_answering": QUESTIONS, "tagging": TAGGING}[task]
+    tree = {"classification": CLASSES, "question_answering": QUESTIONS, "tagging": TAGGING}[task]
     model = {"kind": kind, "preset": "tiny"} | ({"words": "tokens"} if kind == "elmo" else {})
-    head |= {"labels": ["O", "B-X", "I-X"]} if task == "tagging" else {}
+    labels = {"classification": ["a", "b"], "tagging": ["O", "B-X", "I-X"]}
+    head |= {"labels": labels[task]} if task in labels else {}
     recipe = recipe_of({**tree, "model": model, "head": head})
     tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["abc"])
     torch.manual_seed(0)
@@ -140,27 +151,26 @@ def built(task: str, kind: str, **head: Any) -> tuple[Any, Any]:
     return built_model, built_task.objective(built_model)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("task", ["tagging", "question_answering"])
-def test_every_weight_that_learns_has_a_gradient(task: str, kind: str) -> None:
+@pytest.mark.parametrize(("task", "kind", "features"), [
+    *((task, kind, "last") for task in LABELS for kind in KINDS),
+    *(("classification", kind, "mix") for kind in ("elmo", "gpt", "bert")),
+])  # fmt: skip
+def test_every_weight_that_learns_has_a_gradient(task: str, kind: str, features: str) -> None:
     """So that several processes, which wait for all gradients, can train together."""
-    head = {"freeze": 0, "bilstm": None, "features": "last"}
-    model, objective = built(task, kind, **head, **({"auxiliary": 0.5} if kind in ("lstm_lm", "gpt") else {}))
-    labels = [[1, 2], [0, 0]] if task == "question_answering" else [[-100, 1, 2, 0, -100], [-100, 0, -100, -100, -100]]
-    objective.train()(labelled_batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], labels))[0].backward()
+    auxiliary = {"auxiliary": 0.5} if kind in ("lstm_lm", "gpt") and features == "last" else {}
+    model, objective = built(task, kind, freeze=0, bilstm=None, features=features, **auxiliary)
+    objective.train()(labelled_batch_of(ROWS, LABELS[task]))[0].backward()
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
 @pytest.mark.parametrize("kind", ["gpt", "lstm_lm"])
 def test_the_auxiliary_loss_is_that_of_a_classifier_for_each_answer(kind: str) -> None:
     """L_3 = L_2 + lambda L_1 (Radford et al. 2018, equation 5): a row is an answer of spans, a word one of tags."""
-    spans, tags = [[1, 2], [0, 0]], [[-100, 1, 2, 0, -100], [-100, 0, -100, -100, -100]]
-    for task, labels, answers, loss in (
-        ("question_answering", spans, 2, SpanCrossEntropy),
-        ("tagging", tags, 4, TagCrossEntropy),
-    ):
+    losses = {"classification": ClassCrossEntropy, "question_answering": SpanCrossEntropy, "tagging": TagCrossEntropy}
+    for task, loss in losses.items():
+        answers = 4 if task == "tagging" else 2
         model, _ = built(task, kind, auxiliary=0.5)
-        batch = labelled_batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], labels)
+        batch = labelled_batch_of(ROWS, LABELS[task])
         log_p_BLV = model.base.eval().readout(model.states(batch)).log_softmax(-1)
         log_p = [log_p_BLV[0, place, token] for place, token in enumerate([4, 5, 6, 3])]
         log_p += [log_p_BLV[1, place, token] for place, token in enumerate([5, 3])]
@@ -169,3 +179,4 @@ def test_the_auxiliary_loss_is_that_of_a_classifier_for_each_answer(kind: str) -
         both.training, own.training = True, True
         added = -0.5 * answers * torch.stack(log_p).mean()
         torch.testing.assert_close(both(batch) - own(batch), torch.stack([added, torch.zeros_like(added)]))
+        torch.testing.assert_close(both.eval()(batch), own.eval()(batch))

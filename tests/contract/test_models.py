@@ -13,7 +13,6 @@ from torch import Tensor
 import model_cases
 from contract_cases import CASES, ROWS, WRITERS, SourceCase, TextCase
 from model_cases import SOURCES, TARGETS, TIED_CASES, batch_of, close, logits_of
-from regard.errors import DecodeError
 from regard.layers.attention import recording
 from regard.models import MODELS
 from regard.models.base import count_parameters
@@ -411,11 +410,6 @@ def test_packed_equals_padded(name: str) -> None:
 
 
 # Positions beyond the table
-
-
-def test_more_tokens_than_learned_positions_are_an_error_of_the_user() -> None:
-    with pytest.raises(DecodeError, match="21 tokens, but the model learned 20 positions"):
-        logits_of(CASES["transformer-learned"].build(), batch_of([[5] * 20 + [END]], [TARGETS[0]]))
 
 
 def test_sinusoidal_positions_continue_beyond_the_table() -> None:

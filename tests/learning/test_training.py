@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from model_cases import IGNORED, labels_of
 from places import GOLDEN
 from regard.data.batches import START, Batch
-from regard.errors import ConfigError, RegardError
+from regard.errors import RegardError
 from regard.models import build_model
+from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.recipes.recipe import TrainingConfig, load_recipe
 from regard.runs import Run
 from regard.runs.run import load_facts, load_weights, read_metrics
@@ -117,41 +116,21 @@ def test_clipping_bounds_the_norm_and_keeps_the_direction(tiny_recipe: Tree, tmp
     torch.testing.assert_close(weights(loose), weights(free), rtol=0, atol=0)
 
 
-def test_label_smoothing_is_what_is_descended_and_the_plain_loss_what_is_reported(
+def test_smoothing_and_teacher_forcing_are_descended_and_the_plain_loss_is_reported(
     tiny_recipe: Tree, tmp_path: Path
 ) -> None:
-    trainer = make_trainer(tiny_recipe, tmp_path / "run", double=True, label_smoothing=0.3)
+    """What they do to the loss stands in test_objectives.py."""
+    trainer = make_trainer(tiny_recipe, tmp_path / "run", double=True, label_smoothing=0.3, teacher_forcing=0.0)
     one = batch(trainer, *range(5))
-    log_p = trainer.model.readout(trainer.model(one).hidden_BTD).log_softmax(-1)
-    smoothed = plain = 0.0
-    for row, length in enumerate(one.target.lengths_B.tolist()):
-        for position in range(length - 1):
-            p = log_p[row, position].tolist()
-            right = p[one.target.ids_BL[row, position + 1]]
-            plain -= right
-            smoothed -= 0.7 * right + 0.3 * sum(p) / len(p)
+    own, forced, plain = (
+        TokenCrossEntropy(trainer.model, smoothing, teacher_forcing=share).train()(one).tolist()
+        for smoothing, share in ((0.3, 0.0), (0.3, 1.0), (0.0, 0.0))
+    )
+    assert len({round(loss, 3) for loss, _ in (own, forced, plain)}) == 3
     update(trainer, one)
     line = trainer.log_line()
-    assert line["loss"] == pytest.approx(smoothed / one.tokens, rel=1e-9)
-    assert line["perplexity"] == pytest.approx(math.exp(plain / one.tokens), rel=1e-9)
-
-
-def test_without_teacher_forcing_the_decoder_reads_its_own_words(tiny_recipe: Tree, tmp_path: Path) -> None:
-    trainer = make_trainer(tiny_recipe, tmp_path / "run", teacher_forcing=0.0, label_smoothing=0.0)
-    one = batch(trainer, *range(5))
-    with torch.no_grad():
-        written = trainer.model.readout(trainer.model(one).hidden_BTD).argmax(-1)
-        read = one.target.ids_BL.clone()
-        for row, length in enumerate(one.target.lengths_B.tolist()):
-            read[row, 1 : length - 1] = written[row, : length - 2]
-        own = Batch(one.source, type(one.target)(read, one.target.lengths_B, one.target.host_lengths_B))
-        logits = trainer.model.readout(trainer.model(own).hidden_BTD)
-        expected = F.cross_entropy(logits.flatten(0, 1), labels_of(one).flatten(), ignore_index=IGNORED)
-        forced = trainer.model.readout(trainer.model(one).hidden_BTD)
-        taught = F.cross_entropy(forced.flatten(0, 1), labels_of(one).flatten(), ignore_index=IGNORED)
-    update(trainer, one)
-    assert trainer.log_line()["loss"] == pytest.approx(float(expected), rel=1e-5)
-    assert abs(float(expected) - float(taught)) > 1e-3
+    assert line["loss"] == pytest.approx(own[0] / one.tokens, rel=1e-9)
+    assert line["perplexity"] == pytest.approx(math.exp(own[1] / one.tokens), rel=1e-9)
 
 
 def test_moving_average_equals_a_plain_loop(tiny_recipe: Tree, tmp_path: Path) -> None:
@@ -514,21 +493,6 @@ def test_weights_that_validate_to_no_number_are_not_saved(tiny_recipe: Tree, tmp
     with pytest.raises(RegardError, match="step 1: the validation loss became NaN or infinite"):
         train(recipe, out=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "checkpoints").exists()
-
-
-def test_out_of_memory_says_what_to_try(tiny_recipe: Tree, tmp_path: Path) -> None:
-    def run_out(module: nn.Module, values: Any, output: Any) -> None:
-        if isinstance(module, nn.GRU):
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
-
-    handle = nn.modules.module.register_module_forward_hook(run_out)
-    try:
-        with pytest.raises(
-            ConfigError, match=r"training\.batch_tokens: out of memory.*128 with training\.accumulate=2"
-        ):
-            train(tiny_recipe, out=tmp_path / "run", quiet=True)
-    finally:
-        handle.remove()
 
 
 def test_a_warmup_that_takes_most_of_the_training_is_noted_and_an_early_end() -> None:

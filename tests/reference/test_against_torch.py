@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model_cases import CASES, SOURCES, TARGETS, batch_of, build, close, labels_of, logits_of
+from model_cases import CASES, SOURCES, TARGETS, batch_of, build, close, logits_of
 from regard.layers.recurrence import as_carry, as_torch
 from regard.models.rnn import RNN
-from regard.objectives.cross_entropy import TokenCrossEntropy
 
 
 def encoder_decoder(model: RNN, source: list[int], target: list[int]) -> Tensor:
@@ -41,12 +40,3 @@ def test_encoder_decoder_rnn(case: str) -> None:
     for source, target, logits_TV in zip(SOURCES, TARGETS, logits_BTV, strict=True):
         with torch.no_grad():
             close(logits_TV[: len(target) - 1], encoder_decoder(model, source, target))
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
-def test_label_smoothing(smoothing: float) -> None:
-    model, batch = build(CASES["transformer"]), batch_of(extra=2)
-    loss, plain_loss = TokenCrossEntropy(model, smoothing=smoothing).train()(batch)
-    logits_PV, labels_P = logits_of(model, batch).flatten(0, 1), labels_of(batch).flatten()
-    close(loss, nn.functional.cross_entropy(logits_PV, labels_P, label_smoothing=smoothing, reduction="sum"))
-    close(plain_loss, nn.functional.cross_entropy(logits_PV, labels_P, reduction="sum"))

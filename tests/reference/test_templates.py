@@ -3,6 +3,7 @@ exported. For every kind of tokenizer that is imported."""
 
 import json
 import pickle
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +142,12 @@ def imported(folder: Path, kind: str, architecture: str = CLASSIFIER, **changes:
     return regard.import_run(folder / "theirs", out=folder / "run"), model
 
 
+reader_of = cache(transformers.AutoTokenizer.from_pretrained)
+classifier_of = cache(transformers.BertForSequenceClassification.from_pretrained)
+
+
 def same_rows(run: Run, folder: Path) -> None:
-    reads = transformers.AutoTokenizer.from_pretrained(folder)
+    reads = reader_of(folder)
     tokenizer = run.tokenizers["text"]
     for longest in (12, 13, 40):
         framing = Framing(tokenizer, segments=True, longest=longest)
@@ -155,11 +160,9 @@ def same_rows(run: Run, folder: Path) -> None:
 
 
 def probabilities(folder: Path, texts: tuple[str, ...]) -> list[float]:
-    reads = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.BertForSequenceClassification.from_pretrained(folder)
     with torch.no_grad():
-        given = reads(*texts, return_tensors="pt", truncation=True, max_length=40)
-        found: list[float] = model(**given).logits.softmax(-1)[0].tolist()
+        given = reader_of(folder)(*texts, return_tensors="pt", truncation=True, max_length=40)
+        found: list[float] = classifier_of(folder)(**given).logits.softmax(-1)[0].tolist()
     return found
 
 

@@ -1,6 +1,5 @@
 """Language models write, score and tell how they searched, through the same verbs as everything that writes."""
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -9,25 +8,15 @@ import pytest
 import torch
 
 from command_line import fail, refusal, succeed
+from raw_cases import GPT, LSTM, raw_recipe
 from regard.data.batches import TextBatch, Tokens
 from regard.runs import Run
 from regard.training.train import train
 
-RECIPE: dict[str, Any] = {
-    "task": "language_modeling",
-    "data": {
-        "train": {"corpus": "tales-en", "size": 80}, "validation": {"corpus": "tales-en", "size": 8}, "max_length": 24,
-    },
-    "tokenizer": {"kind": "bpe", "vocabulary": 150},
-    "training": {
-        "steps": 10, "batch_tokens": 512, "seed": 1, "device": "cpu", "learning_rate": 0.01, "schedule": "constant",
-        "validate_every": 10, "decode": 0, "samples": 0,
-    },
-    "search": {"sample": True, "temperature": 0.9, "top_k": 40, "top_p": 0.9, "max_length": 8},
-}  # fmt: skip
+SEARCH = {"sample": True, "temperature": 0.9, "top_k": 40, "top_p": 0.9, "max_length": 8}
 MODELS: dict[str, dict[str, Any]] = {
-    "gpt": {"kind": "gpt", "width": 16, "heads": 2, "feed_forward": 32, "layers": 1, "max_positions": 24},
-    "lstm_lm": {"kind": "lstm_lm", "embedding": 16, "hidden": 16, "layers": 1},
+    "gpt": GPT | {"layers": 1, "max_positions": 24},
+    "lstm_lm": LSTM | {"layers": 1, "weight_dropout": 0.0},
 }
 every_model = pytest.mark.parametrize("name", MODELS)
 PROMPT = "The child was"
@@ -37,7 +26,8 @@ PROMPT = "The child was"
 def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("continuing")
     for name, model in MODELS.items():
-        train(copy.deepcopy(RECIPE) | {"model": model}, out=folder / name, quiet=True)
+        tree = raw_recipe(model, steps=10, validate_every=10, decode=0, samples=0)
+        train(tree | {"search": SEARCH}, out=folder / name, quiet=True)
     return {name: folder / name for name in MODELS}
 
 
@@ -76,16 +66,6 @@ def test_score_is_log_p_of_how_a_text_goes_on(runs: dict[str, Path], name: str) 
     assert whole["token_scores"] == pytest.approx(one_by_one(run, "", whole["tokens"]), abs=1e-4)
     assert whole["token_scores"][-len(found["tokens"]) :] == pytest.approx(found["token_scores"], abs=1e-5)
     assert f"{found['score']:10.4f}  log P of all" in succeed("score", run, PROMPT, "big.").out
-
-
-@every_model
-@pytest.mark.parametrize("options", [["--beam", "3"], ["--beam", "1"], []], ids=["beam", "greedy", "sample"])
-def test_the_score_that_is_predicted_is_the_one_that_is_scored(
-    runs: dict[str, Path], name: str, options: list[str]
-) -> None:
-    found = succeed("predict", runs[name], PROMPT, *options, "--json").json
-    again = succeed("score", runs[name], PROMPT, json.dumps(found["tokens"]), "--tokens", "--json").json
-    assert again["score"] == pytest.approx(found["score"], abs=1e-4)
 
 
 @every_model
@@ -134,8 +114,6 @@ def test_what_cannot_be_scored_is_refused(runs: dict[str, Path]) -> None:
     [message] = fail("score", run, PROMPT, "big " * 30)
     assert message.endswith("tokens with the special ones (the model reads at most 24)")
     assert "is not a token of this vocabulary" in refusal("score", run, PROMPT, "nonsense-token", "--tokens")
-    [message] = fail("predict", run, PROMPT, "--beam", "1000000")
-    assert message == "search.beam: should be less than or equal to 1000, not 1000000"
 
 
 @every_model

@@ -105,7 +105,7 @@ def test_sequences(name: str, solution: type[list[str]], part: Part) -> None:
 def test_generated_parts_sizes_and_seeds(name: str) -> None:
     """Parts share nothing, whatever the seed; the first rows do not depend on the size."""
     column = 1 if name == "dates" else 0
-    seen = {part: {pair[column] for seed in (1, 7) for pair in generate(name, 400, seed, part)} for part in PARTS}
+    seen = {part: {pair[column] for seed in (1, 7) for pair in generate(name, 120, seed, part)} for part in PARTS}
     assert not seen["train"] & seen["validation"] | seen["train"] & seen["test"] | seen["validation"] & seen["test"]
     assert list(generate(name, 50, 1, "train")) == list(generate(name, 90, 1, "train"))[:50]
     assert list(generate(name, 50, 1, "train")) != list(generate(name, 50, 2, "train"))

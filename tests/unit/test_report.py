@@ -302,26 +302,6 @@ def test_a_result_is_written_in_the_format_of_the_suffix(tmp_path: Path, suffix:
         write(tmp_path / "taken", [b"x"], option="--csv")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("report.pdf", r"report.pdf: cannot write a .pdf \(allowed: .html\)"),
-        ("report", r"cannot write a file without suffix"),
-        ("folder.html", r"folder.html: this is a folder \(give another --out\)"),
-        ("none/report.html", r"there is no folder .*none"),
-        ("taken.html", r"taken.html: the file exists already \(give another --out, or --overwrite\)"),
-    ],
-)
-def test_a_file_that_could_not_be_written_is_refused_before_any_work(tmp_path: Path, name: str, message: str) -> None:
-    (tmp_path / "folder.html").mkdir()
-    (tmp_path / "taken.html").touch()
-    check_output(tmp_path / "taken.html", overwrite=True)
-    check_output(tmp_path / "report.html")
-    check_output(None)
-    with pytest.raises(RegardError, match=message):
-        check_output(tmp_path / name)
-
-
 def test_a_missing_matplotlib_is_one_sentence_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(RegardError, match=r"needs the library 'matplotlib' \(pip install 'regard\[plots\]'\)"):

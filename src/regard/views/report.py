@@ -450,7 +450,8 @@ def json_parts(value: object) -> Iterator[str]:
     """A result as JSON, in parts that need little memory: an array is written row by row, with four digits a number."""
     if isinstance(value, np.ndarray) and value.ndim == 1:
         value = value.astype(int) if value.dtype == bool else value
-        yield f"[{', '.join(np.char.mod('%.4g' if value.dtype.kind == 'f' else '%d', value))}]"
+        number = "%.4g" if value.dtype.kind == "f" else "%d"
+        yield f"[{', '.join([number] * len(value))}]" % tuple(value.tolist())
     elif isinstance(value, Mapping):
         for place, (key, part) in enumerate(value.items()):
             yield f"{', ' if place else '{'}{json.dumps(str(key), ensure_ascii=False)}: "
