@@ -417,7 +417,7 @@ def vectors(
     inputs: Given | Iterable[Given],
     *,
     word: str,
-    others: Given | Iterable[Given] = (),
+    others: Given | Iterable[Given] | None = None,
     file: str | Path | None = None,
     layer: int = -1,
     checkpoint: str | None = None,
@@ -430,8 +430,8 @@ def vectors(
     """
     run = Run.open(run)
     given = _texts(_read_inputs(run.task, inputs, None))
-    more = _texts(_read_inputs(run.task, others, None) + ([] if file is None else _read_inputs(run.task, None, file)))
-    return word_vectors(run.task, _text_model(run, checkpoint, device), given, more, word, layer)
+    more = [one for own in ((others, None), (None, file)) if any(own) for one in _read_inputs(run.task, *own)]
+    return word_vectors(run.task, _text_model(run, checkpoint, device), given, _texts(more), word, layer)
 
 
 def score(
