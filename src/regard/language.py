@@ -27,9 +27,7 @@ Catalogue = tuple[dict[str, str], list[tuple[str, str, str]]]
 
 def default_language() -> str:
     """REGARD_LANG, or Korean where the locale is Korean, else English."""
-    given = os.environ.get("REGARD_LANG") or next(
-        filter(None, map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), ""
-    )
+    given = next(filter(None, map(os.environ.get, ("REGARD_LANG", "LC_ALL", "LC_MESSAGES", "LANG"))), "")
     return "ko" if (given or locale.getlocale()[0] or "").lower().startswith(("ko", "korean")) else "en"
 
 

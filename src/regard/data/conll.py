@@ -163,9 +163,7 @@ def _json(values: Sequence[str]) -> str:
     return json.dumps(values, ensure_ascii=False)
 
 
-def _in_columns(
-    file: TextFile, corpus: TaggedText, *, tagged: bool = True
-) -> Iterator[tuple[list[Word], list[Problem]]]:
+def _in_columns(file: TextFile, corpus: TaggedText, tagged: bool = True) -> Iterator[tuple[list[Word], list[Problem]]]:
     """The words of each sentence, and why it cannot be read, if so: a problem for each line that is to blame.
 
     A word a line. What begins with #, but has other columns than the rest or a space in its first, is a comment.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.data.batches import LabelledBatch, fixed_batches
 from regard.data.config import OBJECTS, Corpus, Recipe
-from regard.data.dataset import Columns, Dataset
+from regard.data.dataset import Columns, Dataset, Where
 from regard.data.file_inputs import (
     HeldFile,
     alike,
@@ -72,7 +72,7 @@ class TextLabelling(HeadedTask):
 
     # What a task of this kind says
 
-    def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> Targets:
+    def numbers(self, labels: Sequence[str], where: Where) -> Targets:
         """What each label stands for, or one DataError that names the labels that are not allowed."""
         raise NotImplementedError
 
@@ -100,7 +100,7 @@ class TextLabelling(HeadedTask):
         learned = train_tokenizers(recipe.tokenizer.model_copy(update={"joint": True}), texts, base)
         return Tokenizers({"text": next(iter(learned.values()))})
 
-    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         if "label" in texts:
             self.numbers(texts["label"], where)
         return {name: self.tokenizers["text"].encode_batch(rows) for name, rows in texts.items() if name != "label"}
@@ -342,9 +342,7 @@ class TextLabelling(HeadedTask):
         return [self.prediction(text, scores[number]) for number, text in enumerate(encoded.inputs.texts)]
 
 
-def refuse_labels(
-    labels: Sequence[str], bad: Callable[[str], str], where: Callable[[int], str], hint: str = ""
-) -> None:
+def refuse_labels(labels: Sequence[str], bad: Callable[[str], str], where: Where, hint: str = "") -> None:
     """One DataError with all labels of which `bad` says what is wrong, if there are any: each where it first stands."""
     problems = [
         Problem(where(labels.index(label)), f"the label {label!r} {what}", hint)

@@ -176,9 +176,8 @@ class LanguageModeling(RawTextTask):
         objective, text, sums, tokens = self.objective(model).eval(), examples.text, list[Tensor](), 0
         if isinstance(objective, SkipGram):
             batches = [examples.batch(rows).to(device_of(model)) for rows in examples.measured(READ_TOKENS)]
-            return {
-                "loss": float(sum(objective(batch)[1] for batch in batches)) / sum(batch.tokens for batch in batches)
-            }
+            total = float(sum(objective(batch)[1] for batch in batches))
+            return {"loss": total / sum(batch.tokens for batch in batches)}
         for _, predicted in predicted_by(objective, examples, READ_TOKENS):
             sums.append(torch.stack([objective.total(*direction)[1] for direction in predicted]))
             tokens += len(predicted[0][1])

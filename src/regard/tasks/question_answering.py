@@ -33,7 +33,7 @@ from pydantic import Field
 from regard.config import Config
 from regard.data.batches import LabelledBatch
 from regard.data.config import Recipe
-from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
+from regard.data.dataset import ColumnReport, Columns, Dataset, Where, token_report
 from regard.data.file_inputs import has_columns, is_table, table_rows
 from regard.data.formats import Key
 from regard.data.framing import Framed, labelled_batch, windows
@@ -52,6 +52,8 @@ AT_ONCE = 256
 """Questions whose windows are read together."""
 Logits = NDArray[np.float32]
 Script = Literal["squad", "korquad"]
+Line = dict[str, Any]
+"""A question in the file of predictions."""
 
 
 class AnswerEvaluation(Config):
@@ -121,12 +123,12 @@ class QuestionAnswering(HeadedTask):
         texts = [*dict.fromkeys(train["context"]), *train["question"]]
         return train_tokenizers(recipe.tokenizer, {"text": texts}, base)
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
         if self.recipe.head.no_answer is not None:
             return self
         return self.with_head(no_answer=any(not answers_in(answers) for answers in train["answers"]))
 
-    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         """`context` and `question` as tokens, `starts` and `ends` the characters of the context's tokens, `answer` the
         first and last token of the first answer."""
         contexts = list(dict.fromkeys(texts["context"]))
@@ -252,10 +254,10 @@ class QuestionAnswering(HeadedTask):
     def corpus_of(self, files: Sequence[str]) -> QuestionedText:
         return QuestionedText.of_files(files, self.corpora)
 
-    def computed(self, model: Headed, examples: Dataset, progress: Done) -> tuple[list[float], list[dict[str, Any]]]:
+    def computed(self, model: Headed, examples: Dataset, progress: Done) -> tuple[list[float], list[Line]]:
         return self.measured(model, examples, progress)
 
-    def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[float], list[dict[str, Any]]]]) -> dict[str, Any]:
+    def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[float], list[Line]]]) -> dict[str, Any]:
         """Exact match and F1; where no answer may be right, also apart, and what the best threshold would give."""
         losses, lines = ([*chain.from_iterable(part)] for part in zip(*parts, strict=True))
         metrics = {"questions": len(examples), "loss": float(np.mean(losses)), **_means(lines)}
@@ -270,11 +272,9 @@ class QuestionAnswering(HeadedTask):
             metrics |= {"best_threshold": threshold, "best_f1": best}
         return {**metrics, "predictions": lines}
 
-    def measured(
-        self, model: Headed, examples: Dataset, progress: Done = ignore
-    ) -> tuple[list[float], list[dict[str, Any]]]:
+    def measured(self, model: Headed, examples: Dataset, progress: Done = ignore) -> tuple[list[float], list[Line]]:
         """The loss of every row, and a line of the file of predictions for every question."""
-        losses, lines = list[float](), list[dict[str, Any]]()
+        losses, lines = list[float](), list[Line]()
         for row, best, read in self.answers_to(model, examples, 1, progress):
             tokens = self.answer_tokens(examples, row)
             for window, logits_2L in read:  # -(log P_start + log P_end) / 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
@@ -33,7 +33,7 @@ from regard.data.conll import (
     untagged_inputs,
 )
 from regard.data.corpora import Part
-from regard.data.dataset import Columns, Dataset
+from regard.data.dataset import Columns, Dataset, Where
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
@@ -86,7 +86,7 @@ class Tagging(HeadedTask):
         sentences = [" ".join(json.loads(words)) for words in train["tokens"]]
         return train_tokenizers(recipe.tokenizer, {"text": sentences}, base)
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
         """With all tags that the training sentences allow: those of their types in the scheme, or those that occur; and
         with `words: characters` where each word is one, since no typed text is split at signs like that."""
         if self.recipe.head.labels:
@@ -118,7 +118,7 @@ class Tagging(HeadedTask):
     def encoding(self) -> list[Any]:
         return [list(self.labels), self.recipe.data.learned, self.plain, self.recipe.data.words != "characters"]
 
-    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         """`tokens` has those of all words, `sizes` how many each word has, `labels` the numbers of the tags."""
         sentences = [json.loads(words) for words in texts["tokens"]]
         encoded = self.encode_words(sentences)
@@ -133,9 +133,7 @@ class Tagging(HeadedTask):
             columns["labels"] = [[numbers[tag] for tag in row] for row in tags]
         return columns
 
-    def _refuse_unknown(
-        self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], where: Callable[[int], str]
-    ) -> None:
+    def _refuse_unknown(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], where: Where) -> None:
         """Every tag that is not one of the labels, where it first stands."""
         first: dict[str, Problem] = {}
         types = sorted({label if self.plain else label[2:] for label in self.labels if self.plain or label != OUTSIDE})
@@ -319,9 +317,7 @@ class Tagging(HeadedTask):
             "expected_tags": expected,
         }
 
-    def _tagged(
-        self, text: str, spans: Sequence[Span], tags: Sequence[str], p_W: Sequence[float] | None = None
-    ) -> TaggedInput:
+    def _tagged(self, text: str, spans: Sequence[Span], tags: Sequence[str], p_W: Sequence[float] = ()) -> TaggedInput:
         words = zip(spans, tags, p_W or [1.0] * len(tags), strict=True)
         return TaggedInput(text, tuple(TaggedWord(*word) for word in words), finds_entities=not self.plain)
 

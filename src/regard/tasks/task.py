@@ -19,7 +19,7 @@ from regard.config import Config
 from regard.data.batches import AnyBatch, Examples, Spelling, Tokens
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
+from regard.data.dataset import ColumnReport, Columns, Dataset, Where, token_report
 from regard.data.file_inputs import HeldFile, TolerantFile, is_table
 from regard.data.formats import object_in
 from regard.data.prepare import Prepared, Progress, prepare, read
@@ -232,7 +232,7 @@ class Task:
         """The tokenizers of the columns, trained on the training texts or read from files."""
         return train_tokenizers(recipe.tokenizer, {name: train[name] for name in cls.columns}, base)
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
         """The task with what only the training texts can tell, such as the labels, in its recipe."""
         return self
 
@@ -240,7 +240,7 @@ class Task:
         """What decides the encoded columns besides texts and tokenizers, as plain values."""
         return []
 
-    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         """Rows of texts by column -> rows of numbers by column; `where` names a row in messages."""
         return {name: tokenizer.encode_batch(texts[name]) for name, tokenizer in self.tokenizers.items()}
 

@@ -56,6 +56,8 @@ LengthsOf = Literal["source", "reference"]
 """Which of the two texts of an example has the length that counts."""
 Source = list[int] | Picture
 """A source as a model reads it: its tokens up to `</s>`, or for captioning an image with its regions."""
+References = Sequence[Sequence[str]]
+"""The texts that each output may equal: one, or several."""
 SourceBatch = tuple[list[int], Tokens, SearchConfig]
 """Row numbers, their sources on the model's device, and the search for them."""
 
@@ -109,7 +111,7 @@ class TextToText(Task):
     """Which of the two texts has the length that quality is shown by."""
 
     @classmethod
-    def metrics(cls, outputs: Sequence[str], references: Sequence[Sequence[str]], config: Any) -> dict[str, Any]:
+    def metrics(cls, outputs: Sequence[str], references: References, config: Any) -> dict[str, Any]:
         """How good outputs are, measured against the references of each; `config` is of the class `evaluation`."""
         raise NotImplementedError
 

@@ -110,9 +110,7 @@ class Worked(Result):
         """The first numbers of each vector, and the keys with the largest weights."""
 
         def lines(values: Mapping[str, Tensor]) -> Table:
-            return Table(
-                ["", ""], [[Cell(equation, ours=True), _vector(value_D)] for equation, value_D in values.items()]
-            )
+            return Table(["", ""], [[Cell(name, ours=True), _vector(value_D)] for name, value_D in values.items()])
 
         after: list[Part] = [lines(self.after)]
         if self.step is not None:
@@ -120,10 +118,7 @@ class Worked(Result):
             after.append(Text(["Finally the softmax over the vocabulary; the likeliest tokens:", likeliest]))
         sections: dict[str, list[Part]] = {
             **({"The query": [lines(self.query)]} if self.query else {}),
-            "The keys, their scores, and the softmax of the scores": [
-                Text([self.score, self.softmax]),
-                self._table(),
-            ],
+            "The keys, their scores, and the softmax of the scores": [Text([self.score, self.softmax]), self._table()],
             "The context: the values, weighted and summed": [lines({self.context: self.context_D})],
             "What is done with the context": after,
         }
@@ -302,9 +297,7 @@ def _dot_product(
 
 
 @torch.inference_mode()
-def work_out_hop(
-    model: MemoryNetwork, batch: StoryBatch, sentences: Sequence[str], hop: int, given: Given = None
-) -> Worked:
+def work_out_hop(model: MemoryNetwork, batch: StoryBatch, sentences: Sequence[str], hop: int, given: Given) -> Worked:
     """A hop, from 1, over the sentences of a story.
 
     The model keeps nothing of its equations (models/memory_network.py), so they are computed again.
