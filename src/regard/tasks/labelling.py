@@ -206,7 +206,7 @@ class TextLabelling(HeadedTask):
         return TextHead(width, outputs, pooling=head.pooling, pooler=pooler, dropout=head.dropout)
 
     @torch.inference_mode()
-    def scores(self, model: Headed, examples: Dataset, progress: Done = ignore) -> Scores:
+    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> Scores:
         """What the head gives for all examples, in their order."""
         scores: dict[int, Scores] = {}
         for rows in fixed_batches(examples, READ_TOKENS):
@@ -217,13 +217,10 @@ class TextLabelling(HeadedTask):
         return np.stack([scores[row] for row in range(len(examples))])
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
-        metrics = self.measured(examples, self.scores(model, examples))
+        metrics = self.measured(examples, self.computed(model, examples))
         return {name: metrics[name] for name in self.higher_is_better}
 
     # Verbs
-
-    def computed(self, model: Headed, examples: Dataset, progress: Done) -> Scores:
-        return self.scores(model, examples, progress)
 
     def evaluated(self, examples: Dataset, parts: Sequence[Scores]) -> dict[str, Any]:
         scores_XY = np.concatenate(parts)
@@ -338,7 +335,7 @@ class TextLabelling(HeadedTask):
         """Inputs with the same number of texts are batched together."""
         scores: dict[int, Scores] = {}
         for numbers, examples in by_dataset(encoded.readable()):
-            scores |= dict(zip(numbers, self.scores(model, examples, progress), strict=True))
+            scores |= dict(zip(numbers, self.computed(model, examples, progress), strict=True))
         return [self.prediction(text, scores[number]) for number, text in enumerate(encoded.inputs.texts)]
 
 

@@ -229,7 +229,7 @@ class QuestionAnswering(HeadedTask):
         return SpanCrossEntropy(model, auxiliary=self.recipe.head.auxiliary)
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
-        losses, lines = self.measured(model, examples)
+        losses, lines = self.computed(model, examples)
         return {"loss": float(np.mean(losses)), **_means(lines)}
 
     # Verbs
@@ -254,9 +254,6 @@ class QuestionAnswering(HeadedTask):
     def corpus_of(self, files: Sequence[str]) -> QuestionedText:
         return QuestionedText.of_files(files, self.corpora)
 
-    def computed(self, model: Headed, examples: Dataset, progress: Done) -> tuple[list[float], list[Line]]:
-        return self.measured(model, examples, progress)
-
     def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[float], list[Line]]]) -> dict[str, Any]:
         """Exact match and F1; where no answer may be right, also apart, and what the best threshold would give."""
         losses, lines = ([*chain.from_iterable(part)] for part in zip(*parts, strict=True))
@@ -272,7 +269,7 @@ class QuestionAnswering(HeadedTask):
             metrics |= {"best_threshold": threshold, "best_f1": best}
         return {**metrics, "predictions": lines}
 
-    def measured(self, model: Headed, examples: Dataset, progress: Done = ignore) -> tuple[list[float], list[Line]]:
+    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> tuple[list[float], list[Line]]:
         """The loss of every row, and a line of the file of predictions for every question."""
         losses, lines = list[float](), list[Line]()
         for row, best, read in self.answers_to(model, examples, 1, progress):

@@ -249,10 +249,10 @@ class Tagging(HeadedTask):
         return TagCrossEntropy(model, smoothing=smoothing, auxiliary=auxiliary)
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
-        metrics = self.metrics(examples, self.tag_all(model, examples))
+        metrics = self.metrics(examples, self.computed(model, examples))
         return {name: metrics[name] for name in self.higher_is_better if name in metrics}
 
-    def tag_all(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[LogProbabilities]:
+    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[LogProbabilities]:
         """log P of every tag for each word of all sentences."""
         return self.tag_words(model, [self.words(examples, row) for row in range(len(examples))], progress)
 
@@ -289,9 +289,6 @@ class Tagging(HeadedTask):
 
     def corpus_of(self, files: Sequence[str]) -> TaggedText:
         return TaggedText.of_files(files, self.corpora)
-
-    def computed(self, model: Headed, examples: Dataset, progress: Done) -> list[LogProbabilities]:
-        return self.tag_all(model, examples, progress)
 
     def evaluated(self, examples: Dataset, parts: Sequence[list[LogProbabilities]]) -> dict[str, Any]:
         """Entities as conlleval counts them, type by type; the share of right tags; every sentence."""
@@ -352,7 +349,7 @@ class Tagging(HeadedTask):
         [(_, examples)] = by_dataset(encoded.readable())
         return [
             self._tagged(text, self.split(text), self._best_tags(log_p_WY), np.exp(log_p_WY.max(-1)).tolist())
-            for text, log_p_WY in zip(encoded.inputs.texts, self.tag_all(model, examples, progress), strict=True)
+            for text, log_p_WY in zip(encoded.inputs.texts, self.computed(model, examples, progress), strict=True)
         ]
 
 

@@ -343,7 +343,7 @@ class Task:
         """All metrics on some examples."""
         return self.evaluated(examples, [self.computed(model, examples, progress)])
 
-    def computed(self, model: Any, examples: Any, progress: Done) -> Any:
+    def computed(self, model: Any, examples: Any, progress: Done = ignore) -> Any:
         """What the model makes of some examples, as values that another process can hand over."""
         raise NotImplementedError
 

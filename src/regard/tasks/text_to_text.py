@@ -251,7 +251,7 @@ class TextToText(Task):
         ]
         return metrics
 
-    def computed(self, model: Generator, examples: Dataset, progress: Done) -> tuple[list[str], float, int]:
+    def computed(self, model: Generator, examples: Dataset, progress: Done = ignore) -> tuple[list[str], float, int]:
         """The outputs; cross-entropy and number of all tokens."""
         outputs = self.outputs(model, examples, self.by_input(examples), self.recipe.search, progress)
         return outputs, *self.summed_loss(model, examples)
