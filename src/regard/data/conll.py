@@ -283,9 +283,8 @@ def tags_of(entities: Iterable[Entity], words: int, scheme: Scheme) -> list[str]
     """The tags of a sentence whose entities these are, in their order."""
     tags, before = [OUTSIDE] * words, Entity("", 0, 0)
     for entity in entities:
-        prefixes = _WRITTEN[scheme](
-            entity.end - entity.start, before.type == entity.type and before.end == entity.start
-        )
+        adjoins = before.type == entity.type and before.end == entity.start
+        prefixes = _WRITTEN[scheme](entity.end - entity.start, adjoins)
         tags[entity.start : entity.end] = [f"{prefix}-{entity.type}" for prefix in prefixes]
         before = entity
     return tags

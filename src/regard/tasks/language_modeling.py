@@ -43,6 +43,7 @@ from regard.tasks.task import (
     READ_TOKENS,
     Done,
     EncodedInputs,
+    Ids,
     Inputs,
     Note,
     Unreadable,
@@ -254,18 +255,15 @@ class LanguageModeling(RawTextTask):
     def encode_inputs(self, model: Any, inputs: Inputs) -> EncodedInputs[list[int]]:
         self.refuse_to_continue(model, "predict")
         rows = self.encode_prompts(model, inputs.texts, inputs.places)
-        return EncodedInputs(
-            inputs, rows, wording_of(self.tokenizers["text"], self.recipe.search, inputs.prefixes, len(inputs))
-        )
+        wording = wording_of(self.tokenizers["text"], self.recipe.search, inputs.prefixes, len(inputs))
+        return EncodedInputs(inputs, rows, wording)
 
-    def encode_prompts(
-        self, model: LanguageModel, texts: Sequence[str], places: Sequence[str]
-    ) -> list[list[int] | Unreadable]:
+    def encode_prompts(self, model: LanguageModel, texts: Sequence[str], places: Sequence[str]) -> list[Ids]:
         """The ids of each prompt, after the `</s>` that a text begins with; that alone for an empty one."""
         tokenizer = self.tokenizers["text"]
         given = [row for row, text in enumerate(texts) if text.strip()]
         folded = [tokenizer.fold(texts[row]) for row in given]
-        prompts: list[list[int] | Unreadable] = [[tokenizer.end] for _ in texts]
+        prompts: list[Ids] = [[tokenizer.end] for _ in texts]
         for row, ids in zip(given, encode_each(tokenizer, folded, [places[row] for row in given]), strict=True):
             prompts[row] = ids if isinstance(ids, Unreadable) else [tokenizer.end, *ids]
         return not_longer(prompts, None if model.longest is None else model.longest - 1, places)

@@ -94,6 +94,10 @@ class Window(NamedTuple):
         return answer[0] - self.start + self.first, answer[1] - self.start + self.first
 
 
+Read = Sequence[tuple[Window, Logits]]
+"""The rows of a question, with what the head gives for each."""
+
+
 class Best(NamedTuple):
     """The best answers to a question, as first and last tokens of its text with log P."""
 
@@ -153,10 +157,8 @@ class QuestionAnswering(HeadedTask):
         firsts = {context: row for row, context in reversed(list(enumerate(examples.texts["context"])))}
         column, tokenizer = examples.columns["context"], self.tokenizers["text"]
         distinct = TokenColumn.of([column[row].tolist() for row in sorted(firsts.values())])
-        return {
-            "context": token_report(distinct, tokenizer),
-            "question": token_report(examples.columns["question"], tokenizer),
-        }
+        columns = {"context": distinct, "question": examples.columns["question"]}
+        return {name: token_report(column, tokenizer) for name, column in columns.items()}
 
     @property
     def longest_question(self) -> int:
@@ -347,7 +349,7 @@ class QuestionAnswering(HeadedTask):
         logits = dict(self.token_logits(model, [window.row for window in read]))
         return [logits[number].T.numpy() for number in range(len(read))]
 
-    def best_answers(self, read: Sequence[tuple[Window, Logits]], visible: NDArray[np.bool_], nbest: int) -> Best:
+    def best_answers(self, read: Read, visible: NDArray[np.bool_], nbest: int) -> Best:
         """The best answers over all windows; a token may begin one only in the window with the most text around it.
 
         `visible` are the tokens that stand for more than white space: an answer begins and ends with such.
@@ -376,9 +378,7 @@ class QuestionAnswering(HeadedTask):
         answers = tuple((first, last, score - log_z) for score, first, last in best)
         return Best(answers, null - best[0][0] if best else math.inf, null - log_z)
 
-    def answer_probability(
-        self, best: Best, read: Sequence[tuple[Window, Logits]], tokens: tuple[int, int] | None
-    ) -> float:
+    def answer_probability(self, best: Best, read: Read, tokens: tuple[int, int] | None) -> float:
         """P of the answer from one token to another, as `best_answers` has it for the best; of none, if it is None."""
         if tokens is None:
             return math.exp(best.log_p_none)
@@ -415,7 +415,7 @@ def _answer_tokens(context: str, answers: str, spans: Sequence[Span]) -> list[in
     return []
 
 
-def _null(read: Sequence[tuple[Window, Logits]]) -> float:
+def _null(read: Read) -> float:
     """s_null of the window that is least sure of holding no answer."""
     return min(float(logits_2L.sum(axis=0)[window.no_answer]) for window, logits_2L in read)
 

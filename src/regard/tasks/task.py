@@ -99,6 +99,10 @@ class Unreadable:
     problems: tuple[Problem, ...]
 
 
+Ids = list[int] | Unreadable
+"""The tokens of an input, or why it cannot be read."""
+
+
 @dataclass(frozen=True)
 class EncodedInputs(Generic[Row]):
     """Inputs, and what the model reads of each."""
@@ -483,13 +487,9 @@ class Task:
 
 
 def encode_each(
-    tokenizer: Tokenizer,
-    texts: Sequence[str],
-    places: Sequence[str],
-    longest: int | None = LONGEST,
-    letters: int | None = None,
-) -> list[list[int] | Unreadable]:
-    """Token ids of each text, or why it cannot be read.
+    tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str], limited: bool = True, letters: int | None = None
+) -> list[Ids]:
+    """Token ids of each text, or why it cannot be read: it may be too long if that is `limited`.
 
     With `letters`, unknown words keep so many of their characters, for a model that reads them.
     """
@@ -499,7 +499,7 @@ def encode_each(
     for row, ids in enumerate(encoded):
         if problems[row] is None and is_foreign(tokenizer, ids):
             problems[row] = nothing_known(texts[row], places[row])
-        elif problems[row] is None and longest is not None:
+        elif problems[row] is None and limited:
             problems[row] = _too_long(ids, places[row])
     return [Unreadable((problem,)) if problem else ids for problem, ids in zip(problems, encoded, strict=True)]
 
@@ -507,7 +507,7 @@ def encode_each(
 def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int]:
     """Token ids of a text with its `</s>`, or of exact tokens as they are."""
     if isinstance(target, str):
-        [text] = readable(encode_each(tokenizer, [target], ["target"], longest=None))
+        [text] = readable(encode_each(tokenizer, [target], ["target"], limited=False))
         ids = [*text, tokenizer.end]
     else:
         try:
@@ -522,9 +522,7 @@ def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int
     return ids
 
 
-def not_longer(
-    rows: Sequence[list[int] | Unreadable], longest: int | None, places: Sequence[str]
-) -> list[list[int] | Unreadable]:
+def not_longer(rows: Sequence[Ids], longest: int | None, places: Sequence[str]) -> list[Ids]:
     """Rows of tokens; those with more tokens than the model has positions are unreadable."""
     checked = list(rows)
     for number, (row, place) in enumerate(zip(rows, places, strict=True)):

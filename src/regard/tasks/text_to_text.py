@@ -50,6 +50,8 @@ from regard.tasks.task import (
 from regard.text.files import FileInput, TextFile
 from regard.text.tokenizers import Tokenizer
 
+Watch = Callable[[list[int]], Observer]
+"""Gives the observer of the search for a batch, by its row numbers."""
 DECODE_TOKENS = 16_384
 """Padded source tokens times beam that are decoded at once."""
 LengthsOf = Literal["source", "reference"]
@@ -242,7 +244,7 @@ class TextToText(Task):
         if not inputs or not math.isfinite(metrics["loss"]):
             return metrics
         greedy = self.recipe.search.model_copy(update={"beam": 1, "nbest": 1, "sample": False})
-        outputs = self.outputs(model, examples, inputs, greedy)
+        outputs = self.outputs(model, examples, inputs, greedy, ignore)
         scores = self.scored(examples, inputs, outputs)
         metrics |= {name: value for name, value in scores.items() if not name.endswith("_signature")}
         metrics["samples"] = [
@@ -264,12 +266,7 @@ class TextToText(Task):
         return {"sentences": len(examples), **scores, **loss, "beam": self.recipe.search.beam}
 
     def outputs(
-        self,
-        model: Generator,
-        examples: Dataset,
-        inputs: Sequence[Sequence[int]],
-        config: SearchConfig,
-        progress: Done = ignore,
+        self, model: Generator, examples: Dataset, inputs: Sequence[Sequence[int]], config: SearchConfig, progress: Done
     ) -> list[str]:
         """The best output for each input, given by its examples."""
         outputs = [""] * len(inputs)
@@ -336,13 +333,9 @@ class TextToText(Task):
         )
 
     def decode(
-        self,
-        model: Generator,
-        sources: Sequence[Source],
-        config: SearchConfig,
-        watch: Callable[[list[int]], Observer] | None = None,
+        self, model: Generator, sources: Sequence[Source], config: SearchConfig, watch: Watch | None = None
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
-        """Row numbers and their hypotheses, batch by batch; `watch` gives the observer of a batch's search."""
+        """Row numbers and their hypotheses, batch by batch."""
         target = self.tokenizers["target"]
         wording = wording_of(target, config, None, len(sources))
         for rows, batch, _ in self.batches(model, sources, config, wording):
