@@ -133,10 +133,8 @@ class Worked(Result):
         for j in kept:
             e_j, alpha_j = float(self.scores_K[j]), float(self.weights_K[j])
             score_j = f"{e_j:.4f}" if math.isfinite(e_j) else Cell("hidden", ours=True)
-            vectors = {name: _vector(vectors_KD[j]) for name, vectors_KD in self.vectors.items()}
-            rows.append(
-                [label(self.keys[j]), *(vectors[name] for name in others), score_j, f"{alpha_j:.4f}", vectors[value]]
-            )
+            *before, value_j = (_vector(vectors_KD[j]) for vectors_KD in self.vectors.values())
+            rows.append([label(self.keys[j]), *before, score_j, f"{alpha_j:.4f}", value_j])
         rest = float(self.weights_K.sum() - self.weights_K[kept].sum())
         left_out = len(self.keys) - len(kept)
         notes = [f"and {left_out} more, with {rest:.4f} of the weight"] if left_out else []
