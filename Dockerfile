@@ -1,13 +1,15 @@
 # An image of `regard serve`, built from this repository alone (docs/serving.md):
 #   docker build -t regard .
 #   docker run -p 8000:8000 -e REGARD_TOKEN=... -v "$PWD/runs/dates:/runs/dates:ro" regard /runs/dates
-FROM python:3.12-slim
+ARG BASE=python:3.12-slim
+FROM ${BASE}
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 
 WORKDIR /regard
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY src src
 RUN pip install --no-cache-dir --no-deps --constraint constraints.txt \
-        --index-url https://download.pytorch.org/whl/cpu torch \
+        --index-url ${TORCH_INDEX} torch \
     && pip install --no-cache-dir --constraint constraints.txt '.[images,studio]' \
     && useradd --create-home regard
 

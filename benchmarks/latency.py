@@ -1,6 +1,7 @@
 """One short sentence a request to a classifier of MiniLM's size that stays loaded, on the CPU.
 
     OMP_NUM_THREADS=1 python benchmarks/latency.py [--count 100]
+    python benchmarks/latency.py --loading        # the share of checksums in loading a BERT-base and a cached corpus
 
 `regard.load` and transformers' pipeline on the same model, exported, in the same process and in turn; medians.
 """
@@ -8,11 +9,19 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
+import random
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import regard
 
@@ -46,10 +55,67 @@ def requests(count: int) -> None:
         print(f"milli{measure} a request: regard {ours:.1f}, transformers {theirs:.1f}, ratio {theirs / ours:.2f}")
 
 
+def loading(count: int) -> None:
+    """The share of checksums in the time to load a run, the state of its training, and prepared data: each is loaded
+    with them and, in turn, with nothing in their place; in a process of its own, whose memory is fresh as a user's."""
+    from regard.data.store import VERIFIED
+    from regard.runs.run import load_training
+
+    with TemporaryDirectory() as name, mock.patch.dict(os.environ, {"REGARD_CACHE": f"{name}/cache"}):
+        folder, words = Path(name), random.Random(1).choices([*map(str, range(30_000))], k=5_000_000)
+        rows = zip(*[iter(words)] * 100, strict=False)
+        (folder / "texts.tsv").write_text("".join(f"{' '.join(row)}\t{row[0][0]}\n" for row in rows))
+        (folder / "recipe.yaml").write_text(
+            "{task: classification, data: {train: {file: texts.tsv, text: 0, label: 1}, validation: {split: 0.001}}, "
+            "tokenizer: {kind: word, vocabulary: 30000}, model: {kind: bert, preset: base}, "
+            "training: {steps: 1, batch_tokens: 512, device: cpu}}"
+        )
+        command = [sys.executable, "-m", "regard", "train", "recipe.yaml", "--out", "run"]
+        subprocess.run(command, cwd=folder, check=True, stderr=subprocess.DEVNULL)
+        run = regard.Run.open(folder / "run")
+
+        def prepare() -> None:
+            for verified in folder.glob(f"cache/*/{VERIFIED}"):
+                verified.unlink()
+            run.task.prepare(run.recipe, folder)
+
+        jobs: dict[str, tuple[str, Callable[[], Any]]] = {
+            "a run": ("runs.run._verify", lambda: regard.load(run, device="cpu")),
+            "the state of a training": ("runs.run._verify", lambda: load_training(run.checkpoint("last"))),
+            "prepared data, first use": ("data.store.is_whole", prepare),
+        }
+        for what, (verify, load) in jobs.items():
+            times: list[list[float]] = [[], []]
+            for turn in range(2 * count):
+                with mock.patch(f"regard.{verify}", return_value=True) if turn % 2 else nullcontext():
+                    times[turn % 2].append(in_fresh_process(load))
+            verified, believed = (1000 * statistics.median(side) for side in times)
+            share = 1 - believed / verified
+            print(f"{what}: {verified:.0f} ms, without checksums {believed:.0f} ms: they are {share:.1%} of it")
+
+
+def in_fresh_process(job: Callable[[], Any]) -> float:
+    """Seconds that a job takes in a fork of this process."""
+    fork = multiprocessing.get_context("fork")
+    seconds = fork.SimpleQueue()
+
+    def timed() -> None:
+        started = time.perf_counter()
+        job()
+        seconds.put(time.perf_counter() - started)
+
+    process = fork.Process(target=timed)
+    process.start()
+    process.join()
+    return float(seconds.get())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100)
-    requests(parser.parse_args().count)
+    parser.add_argument("--loading", action="store_true")
+    options = parser.parse_args()
+    (loading if options.loading else requests)(options.count)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
 """Memory and time of a large corpus: from 3 million generated pairs, or from raw text, to a model in training.
 
-    python benchmarks/memory.py [--pairs 3000000]
+    python benchmarks/memory.py [--pairs 3000000] [--curve memory.svg]
     python benchmarks/memory.py --text 10         # 10 and 60 MB of raw text instead, with BERT: memory should not grow
 
-A second process reads `regard train`'s anonymous memory (RssAnon: what the kernel cannot drop, unlike mapped files)
-ten times a second, for the first start, which reads, trains a tokenizer and tokenises, and for a second one, which
-finds all of it in the cache. Also how long `regard --help` takes. Linux only.
+A second process reads the anonymous memory of `regard train` and the processes that it starts (RssAnon: what the kernel
+cannot drop, unlike mapped files) ten times a second, for the first start, which reads, trains a tokenizer and
+tokenises, and for a second one, which finds all of it in the cache. A third is killed after its first checkpoint and
+resumed: its losses must be those of the second. Also how long `regard --help` takes. Linux only.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import statistics
@@ -57,15 +59,61 @@ def write_text(path: Path, megabytes: float) -> None:
             file.write("" if whole else "\n")
 
 
+def family(process: int) -> list[int]:
+    """A process and all that it has started."""
+    try:  # any thread may have started some
+        children = [
+            one for file in Path(f"/proc/{process}/task").glob("*/children") for one in file.read_text().split()
+        ]
+    except (FileNotFoundError, ProcessLookupError):
+        return [process]
+    return [process, *(one for child in children for one in family(int(child)))]
+
+
 def anonymous_memory(process: int) -> int:
     """Bytes of RssAnon of a process."""
     try:
         for line in Path(f"/proc/{process}/status").read_text().splitlines():
             if line.startswith("RssAnon"):
                 return int(line.split()[1]) * 1024
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         pass
     return 0
+
+
+Curve = list[tuple[float, float]]
+"""Anonymous memory in GB at points of time."""
+
+
+def run(command: Sequence[str], folder: Path, until: Path | None = None, **environment: str) -> tuple[Curve, str]:
+    """The memory of all processes of a command, and what it prints; it is killed once there is a file `until`."""
+    surroundings = os.environ | {"REGARD_CACHE": str(folder / "cache"), **environment}
+    curve: Curve = [(time.time(), 0)]
+    with subprocess.Popen(
+        [sys.executable, *command],
+        cwd=folder,
+        env=surroundings,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        while process.poll() is None:
+            if until is not None and until.exists():
+                process.kill()
+            time.sleep(0.1)
+            curve.append((time.time(), sum(map(anonymous_memory, family(process.pid))) / 1e9))
+        assert process.stdout is not None
+        printed = process.stdout.read()
+    assert process.returncode == 0 or until is not None, printed
+    return curve, printed
+
+
+def seconds(curve: Curve) -> float:
+    return curve[-1][0] - curve[0][0]
+
+
+def peak(curve: Curve) -> float:
+    return max(size for _, size in curve)
 
 
 PAIRS = [
@@ -77,20 +125,16 @@ TEXT = [
 ]  # fmt: skip
 
 
-def measured_training(folder: Path, run: str, recipe: Sequence[str]) -> tuple[float, float]:
-    """Peak anonymous memory in GB, and seconds until a few steps are done."""
-    environment = {**os.environ, "REGARD_CACHE": str(folder / "cache")}
-    command = [
-        sys.executable, "-m", "regard.cli", "train", *recipe, "training.steps=20", "model.preset=tiny",
-        "training.decode=0", "--out", run,
-    ]  # fmt: skip
-    started, peak = time.perf_counter(), 0
-    process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
-    while process.poll() is None:
-        peak = max(peak, anonymous_memory(process.pid))
-        time.sleep(0.1)
-    assert process.returncode == 0
-    return peak / 1e9, time.perf_counter() - started
+def train(folder: Path, name: str, recipe: Sequence[str], *options: str, until: Path | None = None) -> Curve:
+    """20 steps into a run folder."""
+    few = ["training.steps=20", "training.log_every=1", "training.checkpoint_every=5"]
+    command = ["-m", "regard", "train", *recipe, *few, "model.preset=tiny", "training.decode=0", "--out", name]
+    return run([*command, *options], folder, until)[0]
+
+
+def losses(folder: Path) -> list[float]:
+    lines = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
+    return [line["loss"] for line in lines if line["event"] == "train"]
 
 
 def help_seconds() -> float:
@@ -108,6 +152,7 @@ def main() -> None:
     parser.add_argument(
         "--text", type=float, metavar="MB", help="measure raw text of this many MB, and six times as much"
     )
+    parser.add_argument("--curve", type=Path, metavar="SVG", help="draw the memory of the first start over time")
     options = parser.parse_args()
     print(f"regard --help: {help_seconds():.2f} s (median of 9; at most 0.5)")
     print("\n| start | peak anonymous memory (GB) | share of the 2 GB allowed | seconds to 20 steps |")
@@ -116,7 +161,9 @@ def main() -> None:
         folder = Path(name)
         if options.text is None:
             write_corpus(folder, options.pairs)
-            measure(folder, f"{options.pairs:,} pairs", PAIRS)
+            curve = measure(folder, f"{options.pairs:,} pairs", PAIRS)
+            if options.curve is not None:
+                draw(curve, folder / "cache", options.curve)
             return
         write_text(folder / "held.txt", 0.2)
         for megabytes in (options.text, 6 * options.text):
@@ -124,11 +171,45 @@ def main() -> None:
             measure(folder, f"{megabytes:g} MB of text", [*TEXT, f"data.train={{text: {megabytes:g}.txt}}"])
 
 
-def measure(folder: Path, what: str, recipe: Sequence[str]) -> None:
-    """A line of the table for the first start, which prepares the data, and one for a second."""
+def measure(folder: Path, what: str, recipe: Sequence[str]) -> Curve:
+    """A line of the table for the first start, which prepares the data, and one for a second; the curve of the first.
+    Then a third start, killed and resumed."""
+    curves = []
     for start in ("first", "second"):
-        peak, seconds = measured_training(folder, f"{start} {what}", recipe)
-        print(f"| {start}, {what} | {peak:.2f} | {peak / LIMIT:.2f} | {seconds:.0f} |", flush=True)
+        curves.append(curve := train(folder, f"{start} {what}", recipe))
+        print(f"| {start}, {what} | {peak(curve):.2f} | {peak(curve) / LIMIT:.2f} | {seconds(curve):.0f} |", flush=True)
+    third = folder / f"third {what}"
+    train(folder, third.name, recipe, until=third / "last")
+    before = losses(third)
+    train(folder, third.name, recipe, "--resume")
+    same = losses(third) == losses(folder / f"second {what}")
+    print(f"killed after step {len(before)}, resumed: the losses of all 20 steps are {'' if same else 'NOT '}the same")
+    return curves[0]
+
+
+def draw(curve: Curve, cache: Path, file: Path) -> None:
+    """The curve, with the ends of the three steps of the preparation."""
+    import matplotlib.pyplot as plt
+
+    start = curve[0][0]
+    ends = {
+        "reading": "texts-*/report.json",
+        "tokenizer": "tokenizers-*/columns.json",
+        "tokenising": "encoded-*/report.json",
+    }
+    plt.rcParams["svg.hashsalt"] = "1"
+    figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
+    axes.plot([at - start for at, _ in curve], [size for _, size in curve], linewidth=1)
+    axes.axhline(LIMIT, color="gray", linestyle="--", linewidth=1)
+    before = 0.0
+    for name, pattern in ends.items():
+        [end] = (path.stat().st_mtime - start for path in cache.glob(pattern))
+        axes.axvline(end, color="lightgray", linewidth=1)
+        axes.text((before + end) / 2, 0.05, name, ha="center", size="small")
+        before = end
+    axes.text((before + curve[-1][0] - start) / 2, 0.05, "steps", ha="center", size="small")
+    axes.set(xlabel="seconds", ylabel="anonymous memory (GB)", ylim=(0, 1.1 * LIMIT), xlim=(0, None))
+    figure.savefig(file, metadata={"Date": None})
 
 
 if __name__ == "__main__":

@@ -19,47 +19,18 @@ import random
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from memory import anonymous_memory, write_corpus
+from memory import peak, run, seconds, write_corpus
 
 CORES = len(os.sched_getaffinity(0))
 TINY = ["model.preset=tiny", "training.average=1", "training.decode=0", "training.device=cpu"]
 
 
 # Measured here
-
-
-def family(process: int) -> list[int]:
-    """A process and all that it has started."""
-    try:  # any thread may have started some
-        children = [
-            one for file in Path(f"/proc/{process}/task").glob("*/children") for one in file.read_text().split()
-        ]
-    except (FileNotFoundError, ProcessLookupError):
-        return [process]
-    return [process, *(one for child in children for one in family(int(child)))]
-
-
-def run(command: Sequence[str], folder: Path, **environment: str) -> tuple[float, float, str]:
-    """Seconds, peak anonymous memory of all processes in GB, and what a command prints."""
-    surroundings = os.environ | {"REGARD_CACHE": str(folder / "cache"), **environment}
-    started, peak = time.perf_counter(), 0
-    with subprocess.Popen(
-        [sys.executable, *command], cwd=folder, env=surroundings, text=True, stdout=subprocess.PIPE
-    ) as process:
-        while process.poll() is None:
-            peak = max(peak, sum(map(anonymous_memory, family(process.pid))))
-            time.sleep(0.1)
-        assert process.stdout is not None
-        printed = process.stdout.read()
-    assert process.returncode == 0, printed
-    return time.perf_counter() - started, peak / 1e9, printed
 
 
 PREPARE = """
@@ -93,15 +64,16 @@ def tokenise(options: argparse.Namespace, folder: Path) -> None:
         f"1 process, {CORES} threads of tokenizers": ("1", "true"),
         f"{CORES} processes (data.workers)": (str(CORES), "false"),
     }
-    seconds, peak, _ = run(["prepare.py", "1"], folder)
-    print(f"first start, {options.pairs:,} pairs: {seconds:.0f} s, {peak:.2f} GB of anonymous memory", flush=True)
+    curve, _ = run(["prepare.py", "1"], folder)
+    print(f"first start, {options.pairs:,} pairs: {seconds(curve):.0f} s, {peak(curve):.2f} GB of anonymous memory")
     rates: dict[str, list[float]] = {name: [] for name in ways}
     peaks: dict[str, float] = {}
     for _ in range(options.repeat):
         for name, (workers, threads) in ways.items():
             for encoded in (folder / "cache").glob("encoded-*"):
                 shutil.rmtree(encoded)
-            _, peaks[name], printed = run(["prepare.py", workers], folder, TOKENIZERS_PARALLELISM=threads)
+            curve, printed = run(["prepare.py", workers], folder, TOKENIZERS_PARALLELISM=threads)
+            peaks[name] = peak(curve)
             rates[name].append(float(printed))
     table(["tokenising", "pairs/s", "ratio", "GB"], rates, peaks)
 
@@ -124,7 +96,7 @@ def predict(options: argparse.Namespace, folder: Path) -> None:
         for _ in range(options.lines)
     )
     (folder / "lines.txt").write_text("".join(f"{day}\n" for day in days))
-    workers = ["1", "4", "8"] if options.device == "cuda" else ["1", str(CORES)]
+    workers = options.workers or (["1", "4", "8"] if options.device == "cuda" else ["1", str(CORES)])
     rates: dict[str, list[float]] = {f"{count} workers": [] for count in workers}
     peaks: dict[str, float] = {}
     busy = list[float]()
@@ -135,8 +107,9 @@ def predict(options: argparse.Namespace, folder: Path) -> None:
                 "--beam", "1", "--workers", count, "--device", options.device,
             ]  # fmt: skip
             watch = watch_gpu() if options.device == "cuda" else None
-            seconds, peaks[f"{count} workers"], _ = run(command, folder, OMP_NUM_THREADS="1")
-            rates[f"{count} workers"].append(options.lines / seconds)
+            curve, _ = run(command, folder, OMP_NUM_THREADS="1")
+            peaks[f"{count} workers"] = peak(curve)
+            rates[f"{count} workers"].append(options.lines / seconds(curve))
             busy += [watch()] if watch else []
     table([f"predict --file, {options.lines:,} lines, {options.device}", "lines/s", "ratio", "GB"], rates, peaks)
     if busy:
@@ -166,7 +139,8 @@ def train(options: argparse.Namespace, folder: Path) -> None:
             out = f"run-{count}-{turn}"
             every = f"training.log_every={options.steps // 4}"
             command = [*launcher, "-m", "regard", "train", "dates", *TINY, f"training.steps={options.steps}", every]
-            _, peaks[f"{count} processes"], _ = run([*command, "--out", out], folder, OMP_NUM_THREADS="1")
+            curve, _ = run([*command, "--out", out], folder, OMP_NUM_THREADS="1")
+            peaks[f"{count} processes"] = peak(curve)
             lines = [json.loads(line) for line in (folder / out / "metrics.jsonl").read_text().splitlines()]
             found = [line["tokens_per_second"] for line in lines if line["event"] == "train"]
             rates[f"{count} processes"].append(statistics.median(found[1:]))
@@ -238,7 +212,7 @@ TRAININGS = [
     Training("Transformer big, DDP", 213e6, 707_214 * 0.361 / 1.25, 5 * 100e6 * 27, 400_000),
     # as many positions as the paper's million steps of 256 x 512; 32,768 x 512 a step as in You et al. 2020
     # (arXiv:1904.00962), with LAMB, which regard does not have: a fourth of it here
-    Training("BERT base, DDP", 110e6, 587_060, 1e6 * 256 * 512, 8_192 * 512),
+    Training("BERT base, DDP", 110e6, 588_455, 1e6 * 256 * 512, 8_192 * 512),
     # a model that needs FSDP: 6 x 1.5 G FLOP a token, at GPT base's 45 % of 790 TFLOP/s
     Training("GPT of 1.5 G, FSDP2", 1.5e9, 0.45 * 790e12 / 9e9, 1e6 * 256 * 512, 2_000_000, True, 16_384),
 ]
@@ -274,6 +248,7 @@ def main() -> None:
     parser.add_argument("what", choices=["tokenise", "predict", "train", "simulate"])
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--lines", type=int, default=1_000_000)
+    parser.add_argument("--workers", nargs="+", help="of predict. Default: 1 and one a core; on a GPU 1, 4 and 8")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--device", default="cpu")

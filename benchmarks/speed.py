@@ -1,6 +1,7 @@
 """Training and decoding speed beside peers, in one run on one machine: ratios of real tokens per second.
 
-    python benchmarks/speed.py [--device cuda|cpu] [--only transformer bert gpt bahdanau luong decoding] [--repeats 5]
+    python benchmarks/speed.py [--device cuda|cpu] [--repeats 5] [--vocabulary 32000]
+        [--only transformer bert gpt bahdanau luong decoding sentence inference]
 
 Everybody trains on the same sentences. The peers get them as their best users would: in batches bucketed by length,
 with a fused optimiser, in bf16 on a GPU, eager and compiled. `regard` runs what `regard train` runs: filled batches
@@ -13,11 +14,14 @@ from __future__ import annotations
 import argparse
 import copy
 import statistics
+import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -39,7 +43,7 @@ from regard.data.batches import (
 from regard.layers.attention import with_int8
 from regard.models import build_model
 from regard.models.bahdanau import BahdanauConfig
-from regard.models.bert import BERTConfig
+from regard.models.bert import BERT, BERTConfig
 from regard.models.gpt import GPTConfig
 from regard.models.luong import LuongConfig
 from regard.models.transformer import TransformerConfig
@@ -47,11 +51,15 @@ from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.objectives.language_model import MaskedTokens, NextToken
 from regard.search.config import SearchConfig
 from regard.search.decode import search
-from regard.text.vocabularies import BEGIN, END, PAD
+from regard.tasks.task import by_length, read_tokens
+from regard.tasks.text_to_text import decode_tokens
+from regard.text.vocabularies import BEGIN, END, PAD, UNK
 from regard.training.loop import CapturedLoss
 from regard.training.optimiser import HalfWeights
 
 VOCABULARY = 32_000
+CTRANSLATE2_ROWS = 32
+"""Sentences a batch of CTranslate2, at most; the library sorts them by length. 16 and 64 were slower."""
 Job = Callable[[], Any]
 Loss = Callable[[Any], Tensor]
 Row = tuple[str, float, float | None]
@@ -450,26 +458,110 @@ def recurrent_race(kind: str, device: str, repeats: int) -> Iterator[Row]:
     yield from rows_of(jobs, device, repeats)
 
 
-def decoding_races(device: str, repeats: int) -> Iterator[Row]:
-    """Both write exactly `length` tokens for each source, with random weights of the same size and precision."""
-    config, dtype = TransformerConfig(preset="base", tie="all"), torch.bfloat16 if device == "cuda" else torch.float32
+def decoding_race(rows: int, device: str, repeats: int) -> Iterator[Row]:
+    """All write exactly `length` tokens for each source, with random weights of the same size and precision. On a CPU
+    everybody gets the sentences sorted by length: `regard` as `predict` cuts them, `generate` in batches of 32."""
+    gpu = device == "cuda"
+    config, dtype = TransformerConfig(preset="base", tie="all"), torch.bfloat16 if gpu else torch.float32
     model = build_model(config, VOCABULARY, VOCABULARY).to(device, dtype).eval()
-    int8 = with_int8(copy.deepcopy(model)) if device == "cpu" else None
     peer = marian(config).to(device, dtype).eval()
-    for rows, length in ((128, 64), (1, 64)) if device == "cuda" else ((32, 32), (1, 32)):
-        generator = torch.Generator().manual_seed(1)
-        source = ids(drawn(rows, generator), generator).to(device)
-        for beam in (1, 4):
-            settings = SearchConfig(beam=beam, min_length=length, max_length=length)
-            inputs = {"input_ids": source.ids_BL, "attention_mask": seen(source).long()}
-            asked = {"num_beams": beam, "do_sample": False, "min_new_tokens": length, "max_new_tokens": length}
-            models = {"regard": model} if int8 is None else {"regard": model, "regard, int8": int8}
-            jobs: dict[str, tuple[Job, int]] = {
-                name: (partial(search, one, source, settings), rows * length) for name, one in models.items()
+    models = {"regard": model} if gpu else {"regard": model, "regard, int8": with_int8(copy.deepcopy(model))}
+    length = 64 if gpu else 32
+    generator = torch.Generator().manual_seed(1)
+    source = ids(drawn(rows, generator), generator)
+    for beam in (1, 4):
+        settings = SearchConfig(beam=beam, min_length=length, max_length=length)
+        asked = {"num_beams": beam, "do_sample": False, "min_new_tokens": length, "max_new_tokens": length}
+        tokens = decode_tokens(settings, torch.device(device))
+        ours = [source] if gpu else [part(source, rows) for rows in by_length(source.host_lengths_B.tolist(), tokens)]
+        theirs = [source] if gpu else [part(source, rows) for rows in source.host_lengths_B.argsort().split(32)]
+        jobs: dict[str, Job] = {name: partial(searched, one, ours, settings, device) for name, one in models.items()}
+        jobs["generate"] = partial(generated, peer, theirs, asked, device)
+        if not gpu:
+            jobs |= {
+                f"CTranslate2, {kind}": ctranslate2(model, config, source, asked, kind) for kind in ("float32", "int8")
             }
-            jobs["generate"] = partial(peer.generate, **inputs, **asked), rows * length
-            print(f"  {rows} x {length}, beam {beam}")
-            yield from rows_of(jobs, device, repeats)
+        print(f"  {rows} x {length}, beam {beam}")
+        yield from rows_of({name: (job, rows * length) for name, job in jobs.items()}, device, repeats)
+
+
+def inference_race(device: str, repeats: int) -> Iterator[Row]:
+    """States of 256 texts of mixed lengths by a BERT of MiniLM's size; `regard` batches them as `predict` does."""
+    from transformers import BertConfig, BertModel
+
+    config = BERTConfig(layers=6, width=384, heads=12, feed_forward=1536, next_sentence=False)
+    model = build_model(config, VOCABULARY).to(device).eval()
+    peer = BertModel(
+        BertConfig(
+            vocab_size=VOCABULARY, hidden_size=384, num_hidden_layers=6, intermediate_size=1536,
+            num_attention_heads=12, pad_token_id=PAD,
+        ), add_pooling_layer=False,
+    ).to(device).eval()  # fmt: skip
+    generator = torch.Generator().manual_seed(3)
+    text = ids(drawn(256, generator, 3.6, 0.6), generator)
+    lengths_B = text.host_lengths_B
+    batches = {
+        "regard": [part(text, rows) for rows in by_length(lengths_B.tolist(), read_tokens(model))],
+        "BertModel, random order": [part(text, rows) for rows in torch.arange(256).split(32)],
+        "BertModel, by length": [part(text, rows) for rows in lengths_B.argsort().split(32)],
+    }
+    jobs = {
+        name: (partial(read, model if name == "regard" else peer, made, device), int(lengths_B.sum()))
+        for name, made in batches.items()
+    }
+    yield from rows_of(jobs, device, repeats)
+
+
+@torch.inference_mode()
+def read(model: Any, batches: Sequence[Tokens], device: str) -> None:
+    for text in (batch.to(device) for batch in batches):
+        if isinstance(model, BERT):
+            none = text.lengths_B[:0]
+            model(MaskedBatch(text, torch.zeros_like(text.ids_BL), none, none))
+        else:
+            model(input_ids=text.ids_BL, attention_mask=seen(text).long())
+
+
+def part(source: Tokens, rows: Sequence[int] | Tensor) -> Tokens:
+    lengths_B = source.lengths_B[rows]
+    return Tokens.of(source.ids_BL[rows, : int(lengths_B.max())], lengths_B)
+
+
+def searched(model: Any, batches: Sequence[Tokens], settings: SearchConfig, device: str) -> None:
+    for batch in batches:
+        search(model, batch.to(device), settings)
+
+
+def generated(peer: Any, batches: Sequence[Tokens], asked: dict[str, Any], device: str) -> None:
+    for batch in batches:
+        peer.generate(input_ids=batch.ids_BL.to(device), attention_mask=seen(batch).long().to(device), **asked)
+
+
+def ctranslate2(model: Any, config: TransformerConfig, source: Tokens, asked: dict[str, Any], kind: str) -> Job:
+    """What `regard export --to ctranslate2` writes, as its best user runs it: sorted batches, a worker a core."""
+    import ctranslate2 as library
+
+    from regard.exchange.ctranslate2 import _fill_spec
+
+    vocabulary = SimpleNamespace(
+        size=VOCABULARY, unk=UNK, begin=BEGIN, end=END, tokens=lambda ids: [f"t{number}" for number in ids]
+    )
+    run = SimpleNamespace(
+        recipe=SimpleNamespace(model=config), load_model=lambda _: model, tokenizers=defaultdict(lambda: vocabulary)
+    )
+    spec, threads, rows = _fill_spec(library.specs, run, "best"), torch.get_num_threads(), len(source)  # type: ignore[arg-type]
+    spec.validate()
+    spec.optimize(quantization=None if kind == "float32" else kind)
+    with tempfile.TemporaryDirectory() as folder:
+        spec.save(folder)
+        workers = {"inter_threads": min(rows, threads), "intra_threads": 1 if rows > 1 else threads}
+        translator = library.Translator(folder, device="cpu", compute_type=kind, **workers)
+    torch.set_num_threads(threads)  # the library has set it to its own number
+    length, texts = asked["max_new_tokens"], [vocabulary.tokens(source.row(number)[:-1]) for number in range(rows)]
+    return lambda: translator.translate_batch(
+        texts, beam_size=asked["num_beams"], min_decoding_length=length, max_decoding_length=length,
+        max_batch_size=CTRANSLATE2_ROWS,
+    )  # fmt: skip
 
 
 def rows_of(
@@ -480,18 +572,22 @@ def rows_of(
 
 
 def main() -> None:
+    global VOCABULARY
     races: dict[str, Callable[[str, int], Iterator[Row]]] = {
         "transformer": transformer_race, "bert": bert_race, "gpt": gpt_race,
         "bahdanau": lambda device, repeats: recurrent_race("bahdanau", device, repeats),
         "luong": lambda device, repeats: recurrent_race("luong", device, repeats),
-        "decoding": decoding_races,
+        "decoding": lambda device, repeats: decoding_race(128 if device == "cuda" else 64, device, repeats),
+        "sentence": lambda device, repeats: decoding_race(1, device, repeats), "inference": inference_race,
     }  # fmt: skip
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", nargs="*", default=[*races], choices=[*races])
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--vocabulary", type=int, default=VOCABULARY)
     options = parser.parse_args()
-    torch.set_float32_matmul_precision("high")
+    VOCABULARY = options.vocabulary
+    torch.set_float32_matmul_precision("high" if options.device == "cuda" else "highest")
     torch._dynamo.config.recompile_limit = 64  # else a compiled peer falls back to eager code after eight shapes
     most = ceiling(options.device)
     print(f"ceiling {most / 1e12:.1f} TFLOP/s, torch {torch.__version__}", flush=True)

@@ -206,16 +206,16 @@ class _Placed:
     def on_cpu(self) -> bool:
         return device_of(self.run.load_model()).type == "cpu"
 
-    @property
-    def gpus(self) -> int:
-        """Those of this machine that may be used."""
-        return torch.cuda.device_count() if self.device in ("auto", "cuda") and not self.run.int8 else 0
-
     def start(self, number: int, workers: int) -> None:
         if workers > 1:
             torch.set_num_threads(max(1, processors() // workers))
-        if self.gpus and self.on_cpu:
-            self.run.move_to(f"cuda:{number % self.gpus}")
+        if (gpus := _gpus(self.device, self.run.precision)) and self.on_cpu:
+            self.run.move_to(f"cuda:{number % gpus}")
+
+
+def _gpus(device: str, precision: Precision) -> int:
+    """How many GPUs of this machine may be used."""
+    return torch.cuda.device_count() if device in ("auto", "cuda") and precision != "int8" else 0
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ def predict_file(
         "--precision": precision, "--json": as_json, "--skip-bad": skip_bad, "inputs at once": PIECE,
     }  # fmt: skip
     inputs = run.task.gather(run.task.file_inputs(file, skip_bad=skip_bad))
-    gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
+    gpus = _gpus(device, precision)
     anywhere = engine == "ray" or (gpus and (most or gpus) > 1)
     loaded = load(run.under(recipe), checkpoint=checkpoint, device="cpu" if anywhere else device, precision=precision)
     work = _Answering(loaded, device, skip_bad, as_json)
@@ -286,7 +286,7 @@ def predict_file(
         if engine == "ray":
             answers = over_cluster(work, pieces, address, most)
         else:  # a single GPU has the model already
-            answers = in_order(work, pieces, (most or work.gpus or processors()) if work.on_cpu else 1)
+            answers = in_order(work, pieces, (most or gpus or processors()) if work.on_cpu else 1)
         for answered in answers:
             if isinstance(answered, RegardError):
                 raise answered
@@ -417,6 +417,7 @@ def vectors(
     inputs: Given | Iterable[Given],
     *,
     word: str,
+    others: Given | Iterable[Given] = (),
     file: str | Path | None = None,
     layer: int = -1,
     checkpoint: str | None = None,
@@ -424,12 +425,12 @@ def vectors(
 ) -> WordVectors:
     """One word in several texts: the cosines of its vectors in each layer, and the nearest words in one `layer`.
 
-    Each text has the word, or a word that begins so, as 배 in 배를. Neighbours are words of the texts, and of the lines
-    of `file`.
+    Each text has the word, or a word that begins so, as 배 in 배를. Neighbours are words of the texts, of `others`, and
+    of the lines of `file`.
     """
     run = Run.open(run)
     given = _texts(_read_inputs(run.task, inputs, None))
-    more = _texts([] if file is None else _read_inputs(run.task, None, file))
+    more = _texts(_read_inputs(run.task, others, None) + ([] if file is None else _read_inputs(run.task, None, file)))
     return word_vectors(run.task, _text_model(run, checkpoint, device), given, more, word, layer)
 
 
@@ -592,7 +593,7 @@ class Loaded(Run):
             except (AttributeError, RuntimeError):
                 raise DecodeError("this build of torch has no 8 bits", where="precision", hint="give fp32") from None
         self._of = {"checkpoint": checkpoint, "device": device}
-        self.int8 = precision == "int8"
+        self.precision = precision
         vars(self).update(vars(run))
 
     def move_to(self, device: str) -> None:

@@ -11,6 +11,7 @@ import locale
 import os
 import re
 from collections.abc import Sequence
+from contextvars import ContextVar
 from functools import cache
 from importlib.resources import files
 
@@ -21,13 +22,16 @@ IN_REPORTS = ("reports", "composed reports")
 """Sections of the catalogue with the texts of reports, where a title may also be a sentence of the user's."""
 _SLOT = re.compile(r"\{(\d)(t?)([가-힣]*)\}")
 
+asked: ContextVar[str] = ContextVar("asked", default="")
+"""What a request over HTTP asks for; it counts before the environment."""
 Catalogue = tuple[dict[str, str], list[tuple[str, str, str]]]
 """Texts without values by their English; of others, the longest literal part, the whole as a pattern, the Korean."""
 
 
 def default_language() -> str:
-    """REGARD_LANG, or Korean where the locale is Korean, else English."""
-    given = next(filter(None, map(os.environ.get, ("REGARD_LANG", "LC_ALL", "LC_MESSAGES", "LANG"))), "")
+    """That of the request, REGARD_LANG, or Korean where the locale is Korean, else English."""
+    names = ("REGARD_LANG", "LC_ALL", "LC_MESSAGES", "LANG")
+    given = asked.get() or next(filter(None, map(os.environ.get, names)), "")
     return "ko" if (given or locale.getlocale()[0] or "").lower().startswith(("ko", "korean")) else "en"
 
 

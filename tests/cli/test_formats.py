@@ -162,6 +162,22 @@ def test_datasets_saved_to_disk_and_folders_of_files(saved: Path, folder: Path) 
     assert list(open_corpus(Parallel(dataset="alone", **NESTED), saved, "validation").rows()) == rows(PAIRS)
 
 
+def test_a_stream_of_the_hub(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library takes a name for a folder of the working directory first, so one stands for a name on the Hub."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", copies := tmp_path / "copies")
+    corpus = Parallel(dataset="files", stream=True, **NESTED)
+    reader = open_corpus(corpus, tmp_path / "elsewhere", "test")
+    assert reader.files == ()
+    assert list(reader.rows()) == rows(PAIRS[:2])
+    first = reader.fingerprint()
+    assert reader.fingerprint() == first != open_corpus(corpus, tmp_path / "elsewhere", "train").fingerprint()
+    write(folder / "files" / "test.jsonl", '{"translation": {"en": "x", "ko": "y"}}\n')
+    assert reader.fingerprint() != first
+    assert not list(copies.rglob("*.arrow"))
+    assert problem_of(folder, dataset="no/such", stream=True, **NESTED).what.startswith("cannot be loaded as a dataset")
+
+
 def test_classes_of_a_dataset_have_their_names(tmp_path: Path) -> None:
     """-1 stands for a label that is missing."""
     kinds = {"text": datasets.Value("string"), "one": {"label": datasets.ClassLabel(names=["no", "yes"])}}
@@ -213,6 +229,7 @@ def test_which_fields_go_together() -> None:
     for fields, message in (
         ({"dataset": "d", "file": "f", "source": "a", "target": "b"}, "give one of file and dataset, not both"),
         ({"source": "a", "target": "b", "split": "train"}, "'subset' and 'split' need 'dataset: ...' beside them"),
+        ({"source": "a", "target": "b", "stream": True}, "'stream' needs 'dataset: ...' beside it"),
         ({"dataset": "d", "source": 0, "target": 1}, "a column number needs 'file: ...' beside it"),
         ({"dataset": "d", "source": "a"}, "name the target"),
     ):

@@ -22,7 +22,7 @@ from regard import api, studio
 from regard.data.parallel import in_order, over_cluster
 from regard.errors import CheckpointError, DecodeError, RegardError
 from regard.text.files import GrowingFile
-from shared_work import Dying, Naming
+from shared_work import Dying
 
 SHORT = ["search.max_length=4"]
 
@@ -179,7 +179,7 @@ def test_where_there_is_no_cluster(address: str | None, message: str, monkeypatc
     else:
         pytest.importorskip("ray")
     with pytest.raises(RegardError, match=message):
-        list(over_cluster(Naming(), [1], address, None))
+        list(over_cluster(Dying(), [1], address, None))
 
 
 @pytest.fixture(scope="module")
@@ -207,11 +207,6 @@ def test_a_cluster_evaluates(tiny_run: Path, cluster: Any, monkeypatch: pytest.M
         assert there[name] == (pytest.approx(value, rel=1e-5) if isinstance(value, float) else value)
 
 
-def test_a_cluster_predicts(tiny_run: Path, big: Path, tmp_path: Path, cluster: Any) -> None:
-    here = written(tiny_run, big, tmp_path / "here.jsonl", workers=1)
-    assert written(tiny_run, big, tmp_path / "there.jsonl", engine="ray") == here
-
-
 def test_a_cluster_serves(tiny_run: Path, cluster: Any) -> None:
     """The same routes and answers as `regard serve`."""
     serve, httpx = pytest.importorskip("ray.serve"), pytest.importorskip("httpx2")
@@ -231,16 +226,34 @@ def test_a_cluster_serves(tiny_run: Path, cluster: Any) -> None:
         serve.shutdown()
 
 
-def test_a_lost_node_costs_nothing(cluster: Any) -> None:
-    """The pieces that it had are computed by the other, and all come in their order."""
-    results = list[tuple[int, str]]()
-    for result in over_cluster(Naming(), range(60), None, None):
-        results.append(result)
-        if cluster.other and len({node for _, node in results}) == 2:
+def test_a_node_that_cannot_load_the_work_is_named(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray alone would start it anew for ever."""
+    write(tmp_path / "only_here.py", "class Work:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    work, begun = importlib.import_module("only_here").Work(), time.monotonic()
+    with pytest.raises(RegardError, match=r"node .*: cannot load the model: .*No module named 'only_here'.* \(install"):
+        list(over_cluster(work, [1], None, None))
+    assert time.monotonic() - begun < 60
+
+
+def test_a_lost_node_costs_nothing(tiny_run: Path, big: Path, tmp_path: Path, cluster: Any) -> None:
+    """What it had is computed by the other: no line is missing or there twice, and all are in their order."""
+    ray, longer = pytest.importorskip("ray"), write(tmp_path / "longer.txt", big.read_text() * 6)
+    expected = written(tiny_run, longer, tmp_path / "here.jsonl", workers=1)
+    pieces, by_both = 0, 0
+
+    def each(answered: api.Answered) -> None:
+        nonlocal pieces, by_both
+        pieces += 1
+        by_both += not ray.available_resources().get("CPU")
+        if by_both == 3 and cluster.other:
             cluster.remove_node(cluster.other, allow_graceful=False)
-            cluster.other, lost = None, len(results)
-    assert [piece for piece, _ in results] == [*range(60)]
-    assert lost < 55
+            cluster.other, cluster.lost_after = None, pieces
+
+    assert written(tiny_run, longer, tmp_path / "there.jsonl", engine="ray", each=each) == expected
+    assert cluster.lost_after < pieces - 5
 
 
 def test_processes_can_import_the_program() -> None:

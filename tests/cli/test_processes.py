@@ -18,8 +18,9 @@ from torch import nn
 
 import regard
 from raw_cases import BERT, GPT, LSTM, raw_recipe
+from regard.errors import RegardError
 from regard.runs.run import Run, load_weights, read_metrics
-from regard.training.processes import recompute_blocks
+from regard.training.processes import recompute_blocks, refuse_unreachable
 from regard.training.train import train
 from tiny import TINY
 
@@ -196,6 +197,14 @@ def test_a_process_that_dies_is_named(tmp_path: Path) -> None:
     done = int((run / "last").read_text().removeprefix("step-"))
     train(file, [f"training.steps={done + 5}"], out=run, resume=True, quiet=True)
     assert (run / "last").read_text() == f"step-{done + 5:08d}\n"
+
+
+def test_a_first_process_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("regard.training.processes.JOINED", 1.0)
+    with pytest.raises(RegardError, match=r"process 1 \(.*\): process 0 cannot be reached at 127.0.0.1:1 \(has it"):
+        refuse_unreachable()
 
 
 def second_process(launcher: int) -> int:

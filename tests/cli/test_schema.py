@@ -23,20 +23,29 @@ QUICK = settings(
 )
 
 
+HIDDEN = {"/", "/page/{name:path}", "/openapi.json"}
+"""Routes that the schema does not have: files of the page, and itself."""
+
+
 @pytest.fixture(scope="module")
-def client(tiny_run: Path) -> Iterator[Any]:
+def client(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Of a studio, which has all routes."""
     run = regard.load(tiny_run, device="cpu")
-    served = app({"tiny": run, "other": run}, Settings(timeout=20))
+    served = app({"tiny": run, "other": run}, Settings(timeout=20), root=tmp_path_factory.mktemp("root"))
     with TestClient(served, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield client
 
 
 def test_no_request_makes_the_server_fail(client: Any) -> None:
     """Nor the jobs that some requests start."""
-    schema, jobs, statuses = schemathesis.openapi.from_dict(client.get("/openapi.json").json()), set[str](), set[int]()
+    tree = client.get("/openapi.json").json()
+    assert {route.path for route in client.app.routes} - set(tree["paths"]) == HIDDEN
+    schema, jobs, statuses = schemathesis.openapi.from_dict(tree), set[str](), set[int]()
 
     def answered(case: Any) -> None:
-        path = case.path.replace("{name}", "tiny")  # with another name it would end there
+        path = case.path
+        if not path.endswith("/resume"):  # which would train it
+            path = path.replace("{name}", "tiny")  # with another name it would end there
         for name, value in (case.path_parameters or {}).items():
             path = path.replace(f"{{{name}}}", quote(str(value), safe=""))
         body = None if isinstance(case.body, schemathesis.core.NotSet) else json.dumps(case.body, default=str).encode()

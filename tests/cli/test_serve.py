@@ -23,6 +23,7 @@ from regard.errors import RegardError
 TestClient = pytest.importorskip("fastapi.testclient").TestClient
 
 from regard.studio.batching import Batcher, FullError, Job  # noqa: E402
+from regard.studio.runs import examples_of  # noqa: E402
 from regard.studio.served import Settings  # noqa: E402
 from regard.studio.server import app  # noqa: E402
 
@@ -85,8 +86,6 @@ def test_what_is_there(client: Any, loaded: Any) -> None:
     recipe = json.loads(json.dumps(loaded.recipe.model_dump()))
     inputs = {"inputs": ["source"], "writes": "target", "examples": shown["examples"]}
     assert shown == {**listed, **inputs, "recipe": recipe}
-    last = json.loads((loaded.folder / "metrics.jsonl").read_text().splitlines()[-1])
-    assert shown["examples"] == [sample["source"] for sample in last["samples"]] != []
     assert (listed["task"], listed["model"], listed["metrics"][0].keys()) == (
         "translation",
         "bahdanau",
@@ -130,6 +129,11 @@ def test_other_tasks(runs: Runs, tmp_path: Path) -> None:
     with TestClient(app(loaded, Settings()), base_url=LOCAL) as client:
         vectors = client.post("/runs/bert/features", json={"inputs": ["the cat", "a dog"], "pooling": "mean"}).json()
         assert vectors["vectors"] == loaded["bert"].features(["the cat", "a dog"], pooling="mean").vectors.tolist()
+        image = client.get("/runs/captioner").json()["examples"][0]
+        assert client.post("/runs/captioner/predict", json={"inputs": [image]}).status_code == 200
+        words = {"inputs": ["the cat", "a cat"], "word": "cat", "others": ["the dog"]}
+        expected = loaded["bert"].vectors(words["inputs"], word="cat", others=["the dog"]).to_json()
+        assert client.post("/runs/bert/vectors", json=words).json() == json.loads(json.dumps(expected))
         [found] = client.post("/runs/captioner/predict", json={"inputs": [held]}).json()["predictions"]
         [expected] = loaded["captioner"].predict(str(tmp_path / "red.png"))
         assert {**found, "input": ""} == {**expected.to_json(), "input": ""}
@@ -170,6 +174,17 @@ def test_other_tasks(runs: Runs, tmp_path: Path) -> None:
         assert client.post("/predict", json={"inputs": ["a"]}).status_code == 404
 
 
+@pytest.mark.parametrize(
+    "name", ["translation", "gpt", "choices", "regression", "tagging", "questions", "stories", "bert"]
+)
+def test_examples_are_inputs_of_the_run(runs: Runs, name: str) -> None:
+    run = regard.load(runs[name], device="cpu")
+    examples = examples_of(run)
+    assert examples
+    given = [one.split("\t") if "\t" in one else one for one in examples]  # as the page does
+    assert [one.input for one in run.predict(given)] == examples
+
+
 # What is refused
 
 REFUSED: list[tuple[str, Any, int, str]] = [
@@ -201,6 +216,8 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/steps", {"input": "a b", "scores": ["x"]}, 422, "body.scores.0"),
     ("/steps", {"input": "a b", "step": 99}, 422, "there is no step 99"),
     ("/features", {"inputs": ["a"]}, 422, "has no vectors of a single text"),
+    ("/vectors", {"inputs": ["a"], "word": "a"}, 422, "has no vectors of a single text"),
+    ("/vectors", {"inputs": ["a"]}, 422, "body.word: Field required"),
     ("/runs/none/predict", {"inputs": ["a"]}, 404, "there is no run of this name"),
     ("/runs/..%2Ftiny/predict", {"inputs": ["a"]}, 404, "Not Found"),
     ("/runs/%2e%2e/predict", {"inputs": ["a"]}, 404, ""),

@@ -140,6 +140,64 @@ def test_attention_is_that_of_explain(client: Any, root: Path) -> None:
     )
 
 
+# What is refused
+
+
+MALFORMED: list[tuple[str, str, Any, int, str]] = [
+    ("POST", "/runs/tiny/attention", b"{", 422, "JSON decode error"),
+    ("POST", "/runs/tiny/attention", {"input": 1}, 422, "valid string"),
+    ("POST", "/runs/tiny/attention", {"input": "a", "layer": []}, 422, "body.layer"),
+    ("POST", "/runs/tiny/attention", {"input": "a " * 2_001}, 422, "at most 4,000"),
+    ("POST", "/runs/%2e%2e/attention", {"input": "a"}, 404, ""),
+    ("POST", "/runs/..%2Ftiny/steps", {"input": "a"}, 404, ""),
+    ("GET", "/runs/%2e%2e%2Ftiny", b"", 404, ""),
+    ("GET", "/show/..%2Fserver", b"", 404, ""),
+    ("GET", "/show/<script>", b"", 422, "there is no picture '<script>'"),
+    ("GET", "/recipes/..%2F..%2Fsetup", b"", 404, ""),
+    ("GET", "/recipes/<b>", b"", 404, "no recipe of this name ships"),
+    ("GET", "/trainings/%2e%2e", b"", 404, ""),
+    ("POST", "/trainings/none/stop", b"", 409, "not training this run"),
+    ("POST", "/trainings/..%2Ftiny/resume", b"", 404, ""),
+    ("POST", "/trainings", b"[", 422, "JSON decode error"),
+    ("POST", "/trainings", b'{"name": "\\ud800", "recipe": ""}', 422, "half of a surrogate pair"),
+    ("POST", "/trainings", {"name": "<b>x</b>", "recipe": RECIPE}, 422, "body.name"),
+    ("POST", "/trainings", {"name": "x", "recipe": RECIPE, "settings": {"training.steps": []}}, 422, "body.settings"),
+    ("POST", "/trainings", {"name": "x", "recipe": "task: <script>"}, 422, "<script>"),
+    ("POST", "/trainings", {"name": "x", "recipe": "x" * 8_000_001}, 413, "larger than 8,000,000 bytes"),
+    ("POST", "/form", {"recipe": "x" * 100_001}, 422, "at most 100000 characters"),
+    ("POST", "/form", {"recipe": ["task"]}, 422, "valid string"),
+    ("POST", "/form", {"recipe": "[" * 5_000}, 422, "recipe"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "route", "body", "status", "message"), MALFORMED)
+def test_what_the_routes_of_the_page_refuse(
+    client: Any, root: Path, method: str, route: str, body: Any, status: int, message: str
+) -> None:
+    before, content = sorted(root.rglob("*")), body if isinstance(body, bytes) else json.dumps(body)
+    answer = client.request(method, route, content=content, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
+    assert message in answer.json()["error"]
+    assert sorted(root.rglob("*")) == before
+
+
+def test_a_request_has_its_language(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of jobs, which end in another thread, and whatever the server's own is."""
+    monkeypatch.setenv("REGARD_LANG", "ko")
+    job = client.post("/runs/tiny/diagnose", json={"limit": 2, "split": "train"}).json()["id"]
+    while (client.get(f"/jobs/{job}").json())["state"] in ("waiting", "running"):
+        time.sleep(0.01)
+    for language, heading, title, mistake in (
+        ("ko-KR,ko;q=0.9", "탐색 오류와 모델 오류", "소프트맥스와 온도", "텍스트가 비어 있습니다"),
+        ("en-US", "Search errors and model errors", "Softmax and temperature", "the text is empty"),
+    ):
+        headers = {"accept-language": language}
+        assert client.get(f"/jobs/{job}", headers=headers).json()["report"]["sections"][0]["heading"] == heading
+        assert client.get("/show/softmax", headers=headers).json()["title"] == title
+        refused = client.post("/runs/tiny/predict", json={"inputs": [""]}, headers=headers)
+        assert mistake in refused.json()["error"]
+
+
 # Trainings
 
 

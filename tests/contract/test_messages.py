@@ -30,8 +30,8 @@ TEXTS: dict[str, dict[str, str]] = CATALOGUE["texts"]
 KOREAN = {english: found for section in TEXTS.values() for english, found in section.items()}
 FROM_CODE = ("commands", "messages", "reports", "recipes")
 """Sections whose English is found in the code; the code composes the others of parts, or libraries write them."""
-ELSEWHERE = ("course", "studio")
-"""Folders with texts of their own in both languages, or for HTTP, which stays English."""
+ELSEWHERE = ("course",)
+"""Folders with texts of their own in both languages."""
 DATA = ("data/corpora.py", "text/normalise.py")
 """Files with sentences to train on: only what they raise is read by people."""
 INTERNAL = {"re.compile", "re.sub", "re.search", "re.split", "re.findall", "cast", "logger.warning", "filterwarnings"}

@@ -1,6 +1,7 @@
 """The shared equations against the same equations in plain loops (tests/plain.py)."""
 
 import ast
+import copy
 import re
 from contextlib import nullcontext
 
@@ -9,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn import functional as F
 
 import plain
 from model_cases import CASES, SOURCES, batch_of, build, close, logits_of, randn, tokens_of
@@ -16,6 +18,7 @@ from places import ROOT
 from regard.data.dataset import Dataset
 from regard.errors import DecodeError
 from regard.layers.attention import (
+    ACTIVATIONS,
     FEW_ROWS,
     LARGE_WEIGHT,
     Linear,
@@ -334,7 +337,36 @@ def test_every_step_of_every_sentence_is_computed_once_and_in_order(lengths: lis
     assert len(places) <= 2 * len(real) + width, "little padding is computed"
 
 
-# Linear layers with few rows on a CPU
+# Linear layers on a CPU
+
+
+def test_packed_weights_give_what_torch_gives_and_follow_the_weight() -> None:
+    layer, x_BLD = Linear(256, 300).eval(), torch.randn(3, 14, 512)[:, ::2, :256]  # not contiguous
+    with torch.inference_mode():
+        for x in (x_BLD, x_BLD[0, 0], x_BLD[:0], x_BLD[:1, :1]):
+            torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias), rtol=1e-5, atol=1e-5)
+        for name, activation in ACTIVATIONS.items():
+            expected = activation(F.linear(x_BLD, layer.weight, layer.bias))
+            torch.testing.assert_close(layer(x_BLD, name), expected, rtol=1e-4, atol=1e-5)
+        assert layer._packed is not None
+    copied = copy.deepcopy(layer)
+    nn.init.ones_(layer.weight)
+    with torch.inference_mode():
+        torch.testing.assert_close(layer(x_BLD), x_BLD.sum(-1, keepdim=True) + layer.bias, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(copied(x_BLD), F.linear(x_BLD, copied.weight, layer.bias), rtol=1e-5, atol=1e-5)
+    assert layer.train()._packed is None
+    layer(x_BLD).sum().backward()
+    assert layer._packed is None
+    assert layer.weight.grad is not None
+
+
+@pytest.mark.parametrize("queries", [1, 4, 5])
+def test_few_queries_on_a_cpu_attend_as_written(queries: int) -> None:
+    q, k, v = torch.randn(16, 2, queries, 8), torch.randn(16, 2, 6, 8), torch.randn(16, 2, 6, 8)
+    visible, owner = Visibility(torch.tensor([6, 1, 3, 5] * 4)), nn.Identity()
+    found = attend(q, k, v, visible, owner=owner)
+    with recording():
+        torch.testing.assert_close(found, attend(q, k, v, visible, owner=owner))
 
 
 @pytest.mark.parametrize("rows", [*FEW_ROWS, FEW_ROWS.stop, 20])

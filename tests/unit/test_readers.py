@@ -190,6 +190,23 @@ def test_where_names_the_file_of_the_column(tmp_path: Path) -> None:
     assert open_corpus(Pairs(corpus="dates"), tmp_path).where(17, "target") == "corpus dates:17"
 
 
+def test_folders_of_parallel_files(tmp_path: Path) -> None:
+    """The first file of each by its name, then the second; a message names the very file."""
+    for name, text in {"en/01.gz": "c\n", "en/00.gz": "a\nb\n", "de/00": "A\nB\n", "de/01": "C\n"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        put(tmp_path, name, text)
+    reader = open_corpus(Pairs(source="en", target="de"), tmp_path)
+    rows = list(reader.rows())
+    assert [row.values for row in rows] == [("a", "A"), ("b", "B"), ("c", "C")]
+    assert [reader.where(row.line, "target") for row in rows] == ["de/00:1", "de/00:2", "de/01:1"]
+    put(tmp_path, "de/00", "A\n")
+    with pytest.raises(DataError, match=r"en/00.gz:2: en/00.gz has 2 lines, de/00 has 1 \(parallel files need"):
+        list(reader.rows())
+    put(tmp_path, "de/02", "")
+    with pytest.raises(DataError, match=r"en: files: 2 in en, 3 in de \(parallel folders need as many"):
+        open_corpus(Pairs(source="en", target="de"), tmp_path)
+
+
 def test_fingerprint_changes_with_what_is_read_and_only_with_it(tmp_path: Path) -> None:
     for name in ("a", "same", "p.tsv", "q.tsv"):
         put(tmp_path, name, "en\tde\n1\t2\n")

@@ -195,7 +195,7 @@ class Lesson(Result):
         """The text with the numbers in their places."""
         template = template_environment().from_string(WORDS.sub("", self.chapter.text))
         numbers = {name: translated(value, self.words) for name, value in self.findings.numbers.items()}
-        return template.render(numbers, full=self.lab.full)
+        return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", template.render(numbers, full=self.lab.full))
 
     def report(self) -> Report:
         """The text with the numbers and figures in their places; the terminal shows only what to look at."""

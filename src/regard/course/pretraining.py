@@ -14,6 +14,7 @@ from regard.course.lab import Findings, Found, Lab, Number, last_loss
 from regard.data.segments import OUTCOMES, Segments
 from regard.runs.examples import examples_of
 from regard.runs.run import read_metrics
+from regard.views.compare import trained
 from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
 
 TEXTS = {"reviews-en": 4000, "names-en": 3000, "portraits-en": 6000, "errands": 1500}
@@ -146,10 +147,8 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
     means = {name: [sum(one) / draws for one in by_size] for name, by_size in found.items()}
     rows: list[list[Value]] = []
     for kind, run in runs.items():
-        log = [line for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == "train"]
-        steps = [0, *(line["step"] for line in log)]
-        spent = sum((b - a) * line["seconds_per_step"] for a, b, line in zip(steps, steps[1:], log, strict=False))
-        known = [steps[-1], Cell(spent, ".0f"), Cell(last_loss(run, "validation"), ".2f")]
+        steps, spent = trained(read_metrics(run.folder / "metrics.jsonl"))
+        known: list[Value] = [steps, Cell(spent, ".0f"), Cell(last_loss(run, "validation"), ".2f")]
         rows.append([NAMES[kind], *known, *(Cell(mean, ".3f") for mean in means[NAMES[kind]])])
     rows.append([SCRATCH, None, None, None, *(Cell(mean, ".3f") for mean in means[SCRATCH])])
     ticks = [(float(place), f"{size:,}") for place, size in enumerate(labels)]

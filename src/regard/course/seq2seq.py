@@ -33,6 +33,7 @@ from regard.course.lab import (
 from regard.course.search import MODEL as PLAIN
 from regard.data.corpora import SYMBOLS, generate
 from regard.runs.run import read_metrics
+from regard.views.compare import trained
 from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
 
 READER: Tree = {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96}
@@ -203,8 +204,8 @@ def _teacher(lab: Lab) -> Found:
         numbers |= {f"{key}_exact": exact, f"{key}_half": half, f"{key}_last": float(losses[-1])}
         lines.append(Series(f"rate {rate:g}", steps, losses))
         cells = [Cell(float(value), ".2f") for value in (half, losses[-1], exact)]
-        rows.append([f"rate {rate:g}", *cells])
-    columns = ["teacher forcing", "loss after 120 steps", "after 240", "exact match"]
+        rows.append([f"rate {rate:g}", *cells, Cell(trained(log)[1], ".1f")])
+    columns = ["teacher forcing", "loss after 120 steps", "after 240", "exact match", "seconds"]
     curves = Curves(lines, "step", "validation loss", from_zero=True)
     return {"teacher": curves, "teacher_table": Table(columns, rows)}, numbers
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import time
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -73,36 +76,56 @@ def _pictures(run: Run) -> Found:
     return parts, {}
 
 
-def _stages(run: Run) -> dict[str, Part]:
-    """What every part of the model gives out for "a b c d": shape, mean and deviation; and the parts as a tree."""
-    model, rows, handles = run.load_model(), list[list[Value]](), []
+def _stages(run: Run) -> dict[str, Part | list[Part]]:
+    """What every part of the model gives out for "a b c d": shape, mean and deviation; and which part reads which."""
+    model, rows, made = run.load_model(), list[list[Value]](), dict[Any, str]()
 
-    def keep(name: str, module: nn.Module, _: object, out: object) -> None:
-        if isinstance(out, Tensor) and name:
-            shape = " x ".join(map(str, out.shape[1:]))
-            rows.append([name, type(module).__name__, shape, *(Cell(float(x), ".2f") for x in (out.mean(), out.std()))])
+    def keep(name: str, module: nn.Module, out: object) -> None:
+        if isinstance(out, Tensor):
+            shape, size = " x ".join(map(str, out.shape[1:])), (out.mean().item(), out.std().item())
+            rows.append([name, type(module).__name__, shape, *(Cell(x, ".2f") for x in size)])
+            if name.count(".") in (0, 2):  # embeddings, positions, output; of blocks, their sub-layers
+                made[out.grad_fn] = name
 
-    for name, module in model.named_modules():
-        if not isinstance(module, nn.Dropout | nn.Identity | nn.ModuleList):
-            handles.append(module.register_forward_hook(lambda m, i, o, name=name: keep(name, m, i, o)))
+    handles = [
+        module.register_forward_hook(lambda module, _, out, name=name: keep(name, module, out))
+        for name, module in model.named_modules()
+        if name and not isinstance(module, nn.Dropout | nn.Identity | nn.ModuleList)
+    ]
     source, target = (run.tokenizers[side].encode("a b c d") for side in ("source", "target"))
     marks = run.tokenizers["target"]
-    with torch.inference_mode():
-        batch = Batch(_tokens([[*source, marks.end]]), _tokens([[marks.begin, *target, marks.end]]))
-        model.readout(model(batch).hidden_BTD)
+    batch = Batch(_tokens([[*source, marks.end]]), _tokens([[marks.begin, *target, marks.end]]))
+    model.readout(model(batch).hidden_BTD)
     for handle in handles:
         handle.remove()
-    shapes = {str(row[0]): str(row[2]) for row in rows}
-    names = [
-        name for name, module in model.named_modules() if name and not isinstance(module, nn.Dropout | nn.Identity)
-    ]
-    branches = [
-        Branch(names.index(above) if above else None, name.count(".") + 1, own, shapes.get(name, ""),
-               note=type(model.get_submodule(name)).__name__)
-        for name in names for above, _, own in [name.rpartition(".")]
-    ]  # fmt: skip
+    encoded = next(node for node in reversed(made) if made[node].startswith("encoder"))
     return {"stages": Table(["part", "class", "shape", "mean", "deviation"], rows, folded=True),
-            "diagram": Drawn(branches)}  # fmt: skip
+            "diagram": [_flow(node, made, encoded) for node in (encoded, [*made][-1])]}  # fmt: skip
+
+
+def _flow(last: Any, made: Mapping[Any, str], encoded: Any) -> Drawn:
+    """What each part reads, from the last one back to the embeddings, by the graph that autograd keeps.
+
+    What several parts read is followed once, and muted where it is read again; the encoder is a drawing of its own.
+    """
+
+    def read_by(node: Any) -> Iterator[Any]:
+        for before, _ in node.next_functions:
+            if before in made:
+                yield before
+            elif before is not None:
+                yield from read_by(before)
+
+    branches, waiting, seen = list[Branch](), list[tuple[Any, int | None, int]]([(last, None, 1)]), set[Any]()
+    while waiting:
+        node, parent, depth = waiting.pop()
+        own = re.sub("^.*[.]|source_|target_", "", made[node])
+        label = "encoder" if node is encoded else "sum, norm" if own.startswith("around") else own
+        branches.append(Branch(parent, depth, label, tone="muted" if node in seen else ""))
+        if node not in seen and (node is not encoded or parent is None):
+            seen.add(node)
+            waiting += [(before, len(branches) - 1, depth + 1) for before in dict.fromkeys(read_by(node))]
+    return Drawn(branches)
 
 
 def _forward(run: Run) -> Found:

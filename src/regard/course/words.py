@@ -137,7 +137,7 @@ def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     same = np.array([[one.meaning == other.meaning for other in marks] for one in marks])
     cosine, pairs = unit @ unit.T, ~np.eye(len(marks), dtype=bool)
     return {
-        f"{language}_cosines": flat(shown.report())[1:3],
+        f"{language}_cosines": flat(shown.report())[1],
         f"{language}_neighbours": Table(["sentence", "nearest by word2vec", "nearest by BERT"], rows),
     }, {f"{language}_same": float(cosine[same & pairs].mean()), f"{language}_other": float(cosine[~same].mean())}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
@@ -12,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from regard.config import Config
 from regard.data.corpora import Part, generate
 from regard.errors import DataError
-from regard.text.files import COMPRESSIONS, TextFile
+from regard.text.files import COMPRESSIONS, TextFile, files_below
 from regard.text.tokenizers import TokenizerConfig
 
 BuiltIn = Literal[
@@ -29,7 +30,8 @@ TABLES = (".tsv", ".csv", *OBJECTS, ".parquet")
 class Corpus(Config):
     """One source of examples; a task's subclass adds the columns it reads as fields of their own.
 
-    Without `file`, `dataset` and `corpus` each column names a file of its own, parallel line by line.
+    Without `file`, `dataset` and `corpus` each column names a file of its own, parallel line by line, or a folder of
+    such files.
     """
 
     READ_AS: ClassVar[Mapping[str, str]] = {}
@@ -53,6 +55,9 @@ class Corpus(Config):
     """Which of the dataset's subsets (configurations), if it has several."""
     split: str | None = None
     """Which of the dataset's splits. Default: train, validation or test, as the corpus is used."""
+    stream: bool = False
+    """Whether a dataset of the Hub is read as it comes, without a copy of it on the disk. The prepared texts are kept
+    as always."""
     corpus: BuiltIn | None = None
     """A built-in corpus: dates as people write them -> ISO; letters to copy, reverse or sort; a hundred sentences,
     English -> Korean or French -> English; English sentences -> Korean or French, and the other way round; what one
@@ -97,11 +102,20 @@ class Corpus(Config):
         return False
 
     def files(self, base: Path) -> tuple[TextFile, ...]:
-        """The file with all columns, or a file for each column, or none."""
+        """The file with all columns, or a file for each column, or none; of folders, the first file of each column,
+        then the second of each."""
         if self.corpus is not None or self.dataset is not None:
             return ()
         names = self.columns.values() if self.file is None else [self.file]
-        return tuple(TextFile(str(name), base / str(name)) for name in names)
+        files = tuple(TextFile(str(name), base / str(name)) for name in names)
+        if self.file is not None or not all(file.path.is_dir() for file in files):
+            return files
+        folders = [files_below(file, empty=True) for file in files]
+        if len(set(map(len, folders))) > 1:
+            counts = (f"{len(below):,} in {file.name}" for file, below in zip(files, folders, strict=True))
+            what = f"files: {', '.join(counts)}"
+            raise DataError(what, where=files[0].name, hint="parallel folders need as many, in the same order by name")
+        return tuple(chain.from_iterable(zip(*folders, strict=True)))
 
     def format(self, file: TextFile) -> str:
         """How one file with all columns is read: a key of FORMATS (data/readers.py), or a DataError."""
@@ -121,7 +135,7 @@ class Corpus(Config):
     def settings(self) -> dict[str, Any]:
         """What decides the rows besides the content of the files, whose names do not matter."""
         named = set() if self.file is not None or self.dataset is not None else set(self.columns)
-        return self.model_dump(mode="json", exclude={"weight", "file", "dataset", *named})
+        return self.model_dump(mode="json", exclude={"weight", "file", "dataset", "stream", *named})
 
     def place(self, file: TextFile, line: int) -> str:
         """What messages call a row of a file."""
@@ -155,6 +169,8 @@ class Corpus(Config):
             raise ValueError(f"give one of {' and '.join(named)}, not both")
         if self.dataset is None and (self.subset is not None or self.split is not None):
             raise ValueError("'subset' and 'split' need 'dataset: ...' beside them")
+        if self.dataset is None and self.stream:
+            raise ValueError("'stream' needs 'dataset: ...' beside it; files are always read as they come")
         if self.header is not None and not re.search(r"\.[tc]sv(\.\w+)?$", self.file or "", re.IGNORECASE):
             raise ValueError("'header' needs 'file: ...' beside it, a .tsv or .csv")
         if self.min_words is not None or self.max_words is not None:

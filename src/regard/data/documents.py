@@ -15,7 +15,7 @@ from regard.data.corpora import Part
 from regard.data.dataset import NAMED
 from regard.data.formats import Row, table_rows
 from regard.errors import ColumnError, DataError
-from regard.text.files import BINARY_HINT, TextFile
+from regard.text.files import BINARY_HINT, TextFile, files_below
 
 Texts = Literal[
     "tales-en", "tales-ko", "errands", "meanings-en", "meanings-ko", "reviews-en", "reviews-ko", "names-en",
@@ -64,7 +64,7 @@ class RawText(Corpus):
                 what = "no file has such a name" + (", or only empty ones" if names else "")
                 raise DataError(what, where=name, hint="* stands for any name, ** for any folders")
             return files
-        return _files_below(root) if root.path.is_dir() else (root,)
+        return files_below(root) if root.path.is_dir() else (root,)
 
     def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
         return ((text,) for text, *_ in super().built_in(part))
@@ -114,19 +114,6 @@ class RawData(Splits[RawText]):
 
 def _has_text(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
-
-
-def _files_below(root: TextFile) -> tuple[TextFile, ...]:
-    """All files of a folder that hold something and are not hidden, by their names."""
-    below = [path for path in sorted(root.path.rglob("*")) if path.is_file()]
-    shown = [path for path in below if not any(part.startswith(".") for part in path.relative_to(root.path).parts)]
-    files = [TextFile(str(Path(root.name) / path.relative_to(root.path)), path) for path in shown if _has_text(path)]
-    if not files and below:
-        what = "the files in the folder are all empty, or hidden: their names, or their folder's, begin with a dot"
-        raise DataError(what, where=root.name, hint="put .txt files into it, or name one with text")
-    if not files:
-        raise DataError("there is no file in the folder", where=root.name, hint="put .txt files into it")
-    return tuple(files)
 
 
 def text_table_rows(file: TextFile, corpus: RawText) -> Iterator[Row]:

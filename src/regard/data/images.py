@@ -121,6 +121,13 @@ def read_picture(name: str, folder: Path, reading: Reading, where: str) -> Pictu
     return reading.picture(array, array.shape[1] if array.ndim == 3 else 1)
 
 
+def as_url(picture: Picture) -> str:
+    """The pixels of an image as a `data:` URL, as `read_picture` reads it."""
+    pillow = import_extra("PIL.Image", extra="images", where="images", doing="writing")
+    pillow.fromarray(picture.shown).save(content := io.BytesIO(), "PNG")
+    return f"{HELD}png;base64,{base64.b64encode(content.getvalue()).decode()}"
+
+
 def missing_image(name: str, folder: Path, where: str) -> Problem | None:
     """Why there is no file of this name in the folder; None if there is one."""
     if not name.strip():

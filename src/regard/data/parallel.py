@@ -27,6 +27,8 @@ Engine = Literal["local", "ray"]
 ENGINES = ("local", "ray")
 REACHED = 5.0
 """Seconds in which a cluster must answer."""
+LOADED = 45.0
+"""Seconds in which each node of it must have loaded the work."""
 WINDOW = 250
 """Pieces that a Ray data set has, so that a file of any length needs little memory. The models of the next are loaded
 anew."""
@@ -126,6 +128,7 @@ def over_cluster(work: Work[P, R], pieces: Iterable[P], address: str | None, wor
         gpus = int(ray.cluster_resources().get("GPU", 0))
         most = workers or gpus or int(ray.cluster_resources().get("CPU", 1))
         reference, pieces = ray.put(work), iter(pieces)
+        _refuse_broken(ray, reference)
         while window := [{"piece": pickle.dumps(piece)} for piece in islice(pieces, WINDOW)]:
             answers = data.from_items(window, override_num_blocks=len(window)).map_batches(
                 _Actor,
@@ -143,6 +146,30 @@ def over_cluster(work: Work[P, R], pieces: Iterable[P], address: str | None, wor
                 what = f"Ray has stopped: {str(error).strip().splitlines()[-1]}"
                 hint = "every node needs the same regard; what was written is kept"
                 raise RegardError(what, where="--engine ray", hint=hint) from None
+
+
+def _refuse_broken(ray: Any, reference: object) -> None:
+    """Refuse a cluster with a node that cannot load the work: Ray Data would start its actors there anew for ever."""
+    strategies = import_extra("ray.util.scheduling_strategies", extra="ray", where="--engine ray", doing="to use")
+
+    def load(work: object) -> None:  # in here, it is pickled as code: also a node without regard can run it
+        pass
+
+    tasks = {}
+    for node in (node for node in ray.nodes() if node["Alive"]):
+        there = strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        task = ray.remote(load).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote(reference)
+        tasks[task] = f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+    ray.wait(list(tasks), num_returns=len(tasks), timeout=LOADED)
+    for task, node in tasks.items():
+        try:
+            ray.get(task, timeout=0)
+        except ray.exceptions.GetTimeoutError:
+            what = f"has not loaded the model in {LOADED:.0f} seconds"
+            raise RegardError(what, where=node, hint="does Python start there? 'ray status' says more") from None
+        except ray.exceptions.RayError as error:
+            what = f"cannot load the model: {str(error).strip().splitlines()[-1]}"
+            raise RegardError(what, where=node, hint="install the same regard on every node") from None
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,8 @@ class Reader:
 
     @cached_property
     def parallel(self) -> bool:
-        """Whether each column has a file of its own."""
-        return self.corpus.file is None and len(self.corpus.columns) == len(self.files) > 1
+        """Whether each column has a file of its own, or a folder of them."""
+        return self.corpus.file is None and 1 < len(self.corpus.columns) <= len(self.files)
 
     def rows(self) -> Iterator[Row]:
         """All rows, also those that have a fault."""
@@ -117,7 +118,10 @@ class Reader:
     def _all_rows(self) -> Iterator[Row]:
         if self.corpus.corpus is not None:
             return (Row(line, cells) for line, cells in enumerate(self.corpus.built_in(self.part), 1))
-        return _parallel_rows(self.files) if self.parallel else self._rows_of_files()
+        if not self.parallel:
+            return self._rows_of_files()
+        shards = zip(*[iter(self.files)] * len(self.corpus.columns), strict=True)
+        return chain.from_iterable(_parallel_rows(files, number * FILES) for number, files in enumerate(shards))
 
     def _rows_of_files(self) -> Iterator[Row]:
         """The rows of one file after the other; all files that cannot be read are named at once."""
@@ -138,7 +142,8 @@ class Reader:
         if self.corpus.corpus is not None:
             return f"corpus {self.corpus.corpus}:{line}"
         if self.parallel:
-            return self.files[self.columns.index(column) if column else 0].where(line)
+            first = line // FILES * len(self.corpus.columns)
+            return self.files[first + (self.columns.index(column) if column else 0)].where(line % FILES)
         return self.corpus.place(self.files[line // FILES], line % FILES)
 
     def empty(self, row: Row, column: int) -> str:
@@ -165,12 +170,12 @@ class Reader:
         return [[file.suffixes, file.digest()] for file in self.files]
 
 
-def _parallel_rows(files: Sequence[TextFile]) -> Iterator[Row]:
-    """Line n of each file makes row n."""
+def _parallel_rows(files: Sequence[TextFile], first: int) -> Iterator[Row]:
+    """Line n of each file makes row `first` + n."""
     lines = zip(*(file.lines() for file in files), strict=True)
     try:
         for line, values in enumerate(lines, 1):
-            yield Row(line, values)
+            yield Row(first + line, values)
     except ValueError:  # zip: one file ended before another
         counts = {file: file.count_lines() for file in files}
         shorter, longer = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
@@ -231,6 +236,8 @@ class DatasetReader(Reader):
 
     def _content(self) -> list[Any]:
         folder = self.folder
+        if folder is None and self.corpus.stream:
+            return [self.part, self._revisions()]
         if folder is None:
             files = [Path(file["filename"]) for file in self._load().cache_files]
         else:
@@ -258,12 +265,12 @@ class DatasetReader(Reader):
         datasets = import_extra("datasets", extra="hf", where=self.name)
         folder, subset, split = self.folder, self.corpus.subset, self.corpus.split
         try:
-            if folder is None:
+            if folder is None and not self.corpus.stream:
                 return datasets.load_dataset(self.name, subset, split=split or self.part)
-            if is_saved(folder):
+            if folder is not None and is_saved(folder):
                 loaded = datasets.load_from_disk(str(folder))
             else:
-                loaded = datasets.load_dataset(str(folder), subset, streaming=True)  # no copy in its cache
+                loaded = datasets.load_dataset(str(folder or self.name), subset, streaming=True)  # no copy in its cache
         except Exception as error:  # no connection, no such name, no such subset, a broken file: one class each
             raise self._unreadable(error) from None
         splits = loaded if isinstance(loaded, Mapping) else {}
@@ -274,6 +281,15 @@ class DatasetReader(Reader):
             hint = did_you_mean(wanted, splits) if splits else "leave 'split' out"
             raise DataError(f"there is no split {wanted!r}", where=self.name, hint=hint)
         return splits[wanted]
+
+    def _revisions(self) -> list[object]:
+        """What tells one version of a dataset on the Hub from another: the revision of each of its files."""
+        datasets = import_extra("datasets", extra="hf", where=self.name)
+        try:
+            files = datasets.load_dataset_builder(self.name, self.corpus.subset).config.data_files
+        except Exception as error:  # as in _load
+            raise self._unreadable(error) from None
+        return [[str(split), list(listed), listed.origin_metadata] for split, listed in files.items()]
 
     def _unreadable(self, error: Exception) -> DataError:
         reason = (str(error).splitlines() or [type(error).__name__])[0]

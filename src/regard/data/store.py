@@ -22,8 +22,8 @@ from typing import Any, BinaryIO, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from regard.errors import CheckpointError, DataError
-from regard.text.files import checksum, checksums, lock_file, place_folder, write_file
+from regard.errors import DataError
+from regard.text.files import checksum, checksums, lock_file, place_folder
 
 Array = NDArray[Any]
 Integers = NDArray[np.integer[Any]]
@@ -115,8 +115,8 @@ def is_whole(folder: Path) -> bool:
         return False
     newest = max((file.st_ctime for file in found.values()), default=0)
     if time.time() - newest > 2:  # a change within a tick of the clock would keep the times
-        with suppress(CheckpointError):  # a cache that is only read
-            write_file(folder / VERIFIED, json.dumps(stamps))
+        with suppress(OSError):  # a cache that is only read; a part of the file says nothing
+            (folder / VERIFIED).write_text(json.dumps(stamps), encoding="utf-8")
     return True
 
 

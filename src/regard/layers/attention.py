@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -26,16 +26,64 @@ if TYPE_CHECKING:
 
 FEW_ROWS = range(1, 9)
 """Numbers of rows for which a CPU computes W x^T instead of x W^T."""
+PACKED_WEIGHT = 1 << 16
+"""Elements of W from which packing it pays."""
 LARGE_WEIGHT = 1 << 17
 """Elements of W from which this is faster for a single row too."""
+FEW_QUERIES, MANY_SENTENCES = 4, 16
+"""With at most so many queries for each of at least so many sentences, two products are faster on a CPU than its kernel
+for attention."""
 CPU_FACTS = Path("/proc/cpuinfo")
 
 
-class Linear(nn.Linear):
-    """torch's linear layer, with a faster product for the few rows of a search on a CPU."""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "relu": torch.relu,
+    "swish": F.silu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+}
+"""`model.activation` -> function. Hendrycks & Gimpel 2016, arXiv:1606.08415, with X standard normal:
+GELU(x) = x P(X <= x) ~ 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
+ONEDNN: dict[str, tuple[str, list[float], str]] = {
+    "none": ("none", [], ""), "relu": ("relu", [], ""), "swish": ("swish", [], ""), "gelu": ("gelu", [], "none"),
+    "gelu_tanh": ("gelu", [], "tanh"),
+}  # fmt: skip
+"""The same for oneDNN: name, numbers and kind."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
+
+class Linear(nn.Linear):
+    """torch's linear layer. On a CPU, without gradients, W is first brought into the layout that oneDNN reads fastest:
+    products of a few rows then take half the time, those of many a tenth less."""
+
+    _packed: tuple[tuple[int, int], Tensor] | None = None
+    """Which weight was packed (its address and version), and the result."""
+
+    def forward(self, x: Tensor, then: str = "none") -> Tensor:
+        """`then` is the activation of the result, which oneDNN computes at once."""
+        W, b = self.weight, self.bias
+        several, large = x.numel() > x.shape[-1], W.numel() >= PACKED_WEIGHT
+        if not (several and large and x.dtype == W.dtype == torch.float32 and _may_pack(x, W)):
+            return ACTIVATIONS[then](linear(x, W, b))
+        of = W.data_ptr(), W._version
+        if self._packed is None or self._packed[0] != of:
+            self._packed = of, torch.ops.mkldnn._reorder_linear_weight(W.detach(), None)
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed[1], b, *ONEDNN[then])
+        return y
+
+    def train(self, mode: bool = True) -> Self:
+        self._packed = None
+        return super().train(mode)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the packed weight, which cannot be copied."""
+        return {name: value for name, value in vars(self).items() if name != "_packed"}
+
+
+def _may_pack(x: Tensor, W: Tensor) -> bool:
+    if x.device.type != "cpu" or torch.is_grad_enabled() or W.is_inference() or torch.compiler.is_compiling():
+        return False
+    return torch._C._has_mkldnn and not torch.is_autocast_enabled("cpu")
 
 
 def linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
@@ -70,9 +118,9 @@ class Int8Linear(Linear):
             W_8 = torch.quantize_per_channel(W, scale_E, zeros_E, 0, torch.qint8)
             self.packed = torch.ops.quantized.linear_prepack(W_8, bias)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, then: str = "none") -> Tensor:
         y: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, True)
-        return y
+        return ACTIVATIONS[then](y)
 
 
 def with_int8(model: nn.Module) -> nn.Module:
@@ -183,6 +231,8 @@ class Visibility:
     """In compiled code, for rows of fixed size: the tiles of keys that each tile of queries looks at."""
     equal: int = 0
     """The number of packed sentences, if all their queries and all their keys have one length."""
+    rows_KR: Tensor | None = None
+    """On a GPU, for a step of a search: the row of the cache that has key k of row r (`TransformerState.rows_MR`)."""
 
     @staticmethod
     def between(queries: Packing, keys: Packing, *, causal: bool = False) -> Visibility:
@@ -343,6 +393,10 @@ def attend(
         Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V
     """
     scale = q_BHQE.shape[-1] ** -0.5 if scaled else 1.0
+    if visible.rows_KR is not None and visible.key_lengths_B is not None:
+        from regard.layers import kernels
+
+        return kernels.attend_to_cache(q_BHQE, k_BHKE, v_BHKE, visible.rows_KR, visible.key_lengths_B, scale)
     if visible.tiles is not None:
         from torch.nn.attention.flex_attention import flex_attention  # takes a second to import
 
@@ -373,6 +427,10 @@ def attend(
     mask = None if visible.causal else visible.bias_B11K(keys_length, q_BHQE.dtype)
     causal = visible.causal and length > 1
     assert not causal or length == keys_length, "the kernel aligns queries with the first keys, not with the last"
+    few = length <= FEW_QUERIES and len(q_BHQE) >= MANY_SENTENCES
+    if few and q_BHQE.device.type == "cpu" and not (causal or dropout):
+        scores_BHQK = (q_BHQE * scale) @ k_BHKE.transpose(-2, -1)
+        return (scores_BHQK if mask is None else scores_BHQK + mask).softmax(-1) @ v_BHKE
     return F.scaled_dot_product_attention(
         q_BHQE, k_BHKE, v_BHKE, attn_mask=mask, is_causal=causal, scale=scale, dropout_p=dropout
     )
@@ -439,8 +497,8 @@ class MultiHeadAttention(nn.Module):
         return split_heads(k_BKD, self.heads), split_heads(v_BKD, self.heads)
 
     def attend_to_self(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
-        """Self-attention over whole texts. For packed texts one product computes queries, keys and values."""
-        if visible.packed is None or isinstance(self.W_Q, Int8Linear):
+        """Self-attention over whole texts. In training, one product computes all of it for packed texts."""
+        if visible.packed is None or not torch.is_grad_enabled():
             return self(x_BLD, *self.keys_values(x_BLD), visible)
         W_QKV, b_QKV = torch.cat([self.W_Q.weight, self.W_KV.weight]), torch.cat([self.W_Q.bias, self.W_KV.bias])
         q_BHLE, k_BHLE, v_BHLE = (split_heads(y, self.heads) for y in F.linear(x_BLD, W_QKV, b_QKV).chunk(3, dim=-1))
@@ -455,16 +513,6 @@ class MultiHeadAttention(nn.Module):
         return self.W_O(context_BHQE.transpose(1, 2).flatten(2))
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "swish": F.silu,
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-}
-"""`model.activation` -> function. Hendrycks & Gimpel 2016, arXiv:1606.08415, with X standard normal:
-GELU(x) = x P(X <= x) ~ 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
-
-
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, or another activation instead of max.
 
@@ -474,11 +522,11 @@ class FeedForward(nn.Module):
     def __init__(self, width: int, inner: int, activation: str, dropout: float = 0.0) -> None:
         super().__init__()
         self.W_1, self.W_2 = Linear(width, inner), Linear(inner, width)
-        self.activation = ACTIVATIONS[activation]
+        self.activation = activation
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.W_2(self.dropout(self.activation(self.W_1(x))))
+        return self.W_2(self.dropout(self.W_1(x, self.activation)))
 
 
 # Decoding steps as CUDA graphs

@@ -1,7 +1,8 @@
 """Kernels for a GPU, in Triton, which torch has where there is a GPU. Each reads its largest input once.
 
-The cross-entropy over a vocabulary (`objectives/cross_entropy.py`), and the scores of an additive attention
-(`layers/scores.py`); the equations stand there.
+The cross-entropy over a vocabulary (`objectives/cross_entropy.py`), the scores of an additive attention
+(`layers/scores.py`) and the attention of a search step to the tokens before it (`layers/attention.py`); the equations
+stand there.
 """
 
 # mypy: disable-error-code="import-not-found, no-untyped-def, untyped-decorator"
@@ -13,8 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LOGITS, POSITIONS = 4096, 16
-"""Logits of a row, and positions of a source, that are computed at once."""
+LOGITS, POSITIONS, CACHED = 4096, 16, 32
+"""Logits of a row, positions of a source, and cached positions that are computed at once."""
 
 
 # Cross-entropy
@@ -142,3 +143,45 @@ def scores_gradient(
     tensors = q_BA, keys_BSA, v_A, de_BS, dq_BA, dkeys_BSA, dv_BA
     _scores_gradient[(rows,)](*tensors, length, width, rectified, block, POSITIONS)
     return dq_BA
+
+
+# Attention to cached keys and values, of which position m of row r is in row rows[m, r] of the cache
+
+
+@triton.jit
+def _cached(
+    q, k, v, rows, lengths, out, heads, count, by_position, by_row, by_head,
+    scale: tl.constexpr, width: tl.constexpr, E: tl.constexpr, K: tl.constexpr, exact: tl.constexpr,
+):  # fmt: skip
+    own, e = tl.program_id(0), tl.arange(0, E)
+    row, head, own = own // heads, own % heads, own.to(tl.int64) * width + e
+    q_E = tl.load(q + own, mask=e < width, other=0.0).to(exact) * scale
+    length, sum_E = tl.load(lengths), tl.zeros([E], exact)
+    largest, total = tl.full([], -float("inf"), exact), tl.full([], 0.0, exact)
+    for start in range(0, length, K):
+        m = start + tl.arange(0, K)
+        rows_K = tl.load(rows + m * count + row, mask=m < length, other=0).to(tl.int64)
+        place = (m.to(tl.int64) * by_position + rows_K * by_row + head * by_head)[:, None] + e[None]
+        there = (m < length)[:, None] & (e < width)[None]
+        scores_K = tl.sum(tl.load(k + place, mask=there, other=0.0).to(exact) * q_E[None], 1)
+        scores_K = tl.where(m < length, scores_K, -float("inf"))
+        larger = tl.maximum(largest, tl.max(scores_K, 0))
+        p_K, before = tl.exp(scores_K - larger), tl.exp(largest - larger)
+        total = total * before + tl.sum(p_K, 0)
+        sum_E = sum_E * before + tl.sum(tl.load(v + place, mask=there, other=0.0).to(exact) * p_K[:, None], 0)
+        largest = larger
+    tl.store(out + own, (sum_E / total).to(out.dtype.element_ty), mask=e < width)
+
+
+def attend_to_cache(
+    q_RH1E: Tensor, k_RHKE: Tensor, v_RHKE: Tensor, rows_KR: Tensor, length_1: Tensor, scale: float
+) -> Tensor:
+    """softmax(q k^T scale) v over the first `length_1` positions, [R, H, 1, E]."""
+    rows, heads, _, width = q_RH1E.shape
+    q_RH1E, exact = q_RH1E.contiguous(), tl.float64 if q_RH1E.dtype == torch.float64 else tl.float32
+    out_RH1E, (by_row, by_head, by_position, _) = torch.empty_like(q_RH1E), k_RHKE.stride()
+    _cached[(rows * heads,)](
+        q_RH1E, k_RHKE, v_RHKE, rows_KR, length_1, out_RH1E, heads, rows, by_position, by_row, by_head,
+        scale, width, triton.next_power_of_2(width), CACHED, exact, num_warps=2,
+    )  # fmt: skip
+    return out_RH1E

@@ -173,7 +173,7 @@ class TransformerState:
     source those of the source."""
 
     own_MN2RHE: Tensor
-    """Positions are the first axis: so the filled part is one block of memory, which `select` copies at once."""
+    """Positions are the first axis: so the filled part is one block of memory."""
     source_N2BHSE: Tensor
     visible: Visibility
     """Which source positions are not padding."""
@@ -182,26 +182,59 @@ class TransformerState:
     """Tokens per row so far."""
     written_1: Tensor
     """The same number on the device."""
+    rows_MR: Tensor | None
+    """On a GPU, the row of the cache that has position m of row r: hypotheses move, their keys and values stay."""
     graph: StepGraph | None = None
+    other_MN2RHE: Tensor | None = None
+    """A second cache, into which `select` copies on a CPU."""
 
     def select(self, rows_BW: Tensor) -> TransformerState:
-        sources, rows = self.source_N2BHSE.shape[2], self.own_MN2RHE.shape[3]
-        # Rows of memory by their numbers: on a GPU, index_select along the fourth axis is three times as slow
-        filled = self.own_MN2RHE[: self.written]
-        numbers = torch.arange(0, filled[..., 0, 0].numel(), rows, device=filled.device)[:, None] + rows_BW.flatten()
-        chosen_RD = filled.flatten(0, 3).flatten(1).index_select(0, numbers.flatten())
-        filled = chosen_RD.view(*filled.shape[:3], rows_BW.numel(), *filled.shape[4:])
-        if len(rows_BW) == sources and rows_BW.numel() == rows:
-            self.own_MN2RHE[: self.written] = filled
-            return self
+        sources, rows, rows_R = self.source_N2BHSE.shape[2], self.own_MN2RHE.shape[3], rows_BW.flatten()
+        same = len(rows_BW) == sources and len(rows_R) == rows
+        if self.rows_MR is None:
+            rows_MR = rows_R.expand(self.written, -1)
+            if same:  # from one cache into the other: new memory in every step would cost more
+                other_MN2RHE = torch.empty_like(self.own_MN2RHE) if self.other_MN2RHE is None else self.other_MN2RHE
+                self._rows_of(rows_MR, other_MN2RHE[: self.written])
+                return replace(self, own_MN2RHE=other_MN2RHE, other_MN2RHE=self.own_MN2RHE)
+        else:
+            rows_MR = self.rows_MR[: self.written].index_select(1, rows_R)
+            if same:
+                self.rows_MR[: self.written] = rows_MR
+                return self
+        filled = self._rows_of(rows_MR)
         own_MN2RHE = filled.new_zeros(len(self.own_MN2RHE), *filled.shape[1:])
         own_MN2RHE[: self.written] = filled
-        state = replace(self, own_MN2RHE=own_MN2RHE, graph=None)
+        state = replace(self, own_MN2RHE=own_MN2RHE, rows_MR=own_rows(own_MN2RHE), graph=None, other_MN2RHE=None)
         if len(rows_BW) == sources:
             return state
         kept_B = rows_BW[:, 0] // (rows // sources)
         source_N2BHSE = self.source_N2BHSE.index_select(2, kept_B)
         return replace(state, source_N2BHSE=source_N2BHSE, visible=self.visible.select(kept_B))
+
+    def in_order(self) -> None:
+        """Move keys and values to their own rows, where the equation expects them."""
+        if self.rows_MR is not None:
+            self.own_MN2RHE[: self.written] = self._rows_of(self.rows_MR[: self.written])
+            self.rows_MR.copy_(torch.arange(self.rows_MR.shape[1]))
+
+    def _rows_of(self, rows_MR: Tensor, out: Tensor | None = None) -> Tensor:
+        """The filled part of the cache with row rows_MR[m, r] in place of r, written to `out` if it is given."""
+        filled = self.own_MN2RHE[: self.written]
+        layers, rows = 2 * filled.shape[1], filled.shape[3]
+        # Rows of memory by their numbers: on a GPU, index_select along the fourth axis is three times as slow
+        first_MN1 = torch.arange(0, len(filled) * layers * rows, rows, device=filled.device).view(-1, layers, 1)
+        numbers_R = (first_MN1 + rows_MR[:, None]).flatten()
+        out_RD = None if out is None else out.flatten(0, 3).flatten(1)
+        chosen_RD = torch.index_select(filled.flatten(0, 3).flatten(1), 0, numbers_R, out=out_RD)
+        return chosen_RD.view(*filled.shape[:3], rows_MR.shape[1], *filled.shape[4:])
+
+
+def own_rows(own_MN2RHE: Tensor) -> Tensor | None:
+    """`TransformerState.rows_MR` while no hypothesis has moved."""
+    if own_MN2RHE.device.type != "cuda":
+        return None
+    return torch.arange(own_MN2RHE.shape[3], device="cuda", dtype=torch.int32).repeat(len(own_MN2RHE), 1)
 
 
 class TransformerDecoder(Generator):
@@ -228,16 +261,19 @@ class TransformerDecoder(Generator):
         """The first state, given the encoded source, padded or packed."""
         keys_values = [block.cross_attention.keys_values(memory_BSD) for block in self.decoder_blocks()]
         unpack = packing.unpack_heads if packing else lambda x_BHSE: x_BHSE
-        source_N2BHSE = torch.stack([torch.stack([unpack(k_BHSE), unpack(v_BHSE)]) for k_BHSE, v_BHSE in keys_values])
+        stacked = torch.stack([unpack(x_BHSE) for pair in keys_values for x_BHSE in pair])
+        source_N2BHSE = stacked.view(-1, 2, *stacked.shape[1:])
         layers, _, sources, heads, _, head_width = source_N2BHSE.shape
+        # Zeros: a captured step attends to the unfilled part too, with weight 0.
+        own_MN2RHE = source_N2BHSE.new_zeros(max_length, layers, 2, sources * rows, heads, head_width)
         return TransformerState(
-            # Zeros: a captured step attends to the unfilled part too, with weight 0.
-            own_MN2RHE=source_N2BHSE.new_zeros(max_length, layers, 2, sources * rows, heads, head_width),
+            own_MN2RHE=own_MN2RHE,
             source_N2BHSE=source_N2BHSE,
             visible=visible,
             positions_MD=self.positions.table(source_N2BHSE, max_length),
             written=0,
             written_1=torch.zeros(1, dtype=torch.long, device=source_N2BHSE.device),
+            rows_MR=own_rows(own_MN2RHE),
         )
 
     def step(self, tokens_R: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
@@ -252,7 +288,11 @@ class TransformerDecoder(Generator):
         if state.positions_MD is not None:
             x_RD = x_RD + state.positions_MD.index_select(0, state.written_1)
         x_R1D = self.dropout(x_RD)[:, None]
-        own = Visibility() if capacity == state.written + 1 else Visibility(state.written_1 + 1)
+        if state.rows_MR is not None and not is_recording():
+            own = Visibility(state.written_1 + 1, rows_KR=state.rows_MR[:capacity])
+        else:
+            state.in_order()
+            own = Visibility() if capacity == state.written + 1 else Visibility(state.written_1 + 1)
         own_N2RHKE = state.own_MN2RHE[:capacity].permute(1, 2, 3, 4, 0, 5)
         for number, block in enumerate(self.decoder_blocks()):
             keys_values = own_N2RHKE[number], state.source_N2BHSE[number]

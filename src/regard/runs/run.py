@@ -30,6 +30,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -467,14 +468,17 @@ def _verify(path: Path) -> None:
 
 
 def load_training(folder: Path) -> tuple[Weights, dict[str, Any]]:
-    """The weights to continue from, and everything else that resuming needs."""
+    """The weights to continue from, and everything else that resuming needs; a thread verifies what is read."""
     own = "training.safetensors"
     has_own = (folder / own).exists() or own in load_facts(folder).get("files", {})
-    weights = load_weights(folder, own if has_own else "model.safetensors")
-    with reading_state(folder) as path:
-        _verify(path)
-        training: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    return weights, training
+    with ThreadPoolExecutor(1) as pool, reading_state(folder) as path:
+        weights = pool.submit(load_weights, folder, own if has_own else "model.safetensors")
+        verified = pool.submit(_verify, path)
+        try:
+            training: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        finally:
+            verified.result()
+        return weights.result(), training
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pydantic import Field
 from regard.studio.served import EXPLAINED, Body, Input, Served
 from regard.views.explanation import MAPS, Explanation, Options, View
 from regard.views.recording import Attention
-from regard.views.report import HeatMap, Numbers
+from regard.views.report import HeatMap, Numbers, in_language
 
 SMALL = 48
 """Most rows and columns of a small picture."""
@@ -48,7 +48,7 @@ class AttentionBody(Body):
         if view in MAPS:
             attentions = shown.of_kind(view)  # type: ignore[arg-type]
         maps = _hops(shown) if view == "hops" else shown.heat_maps()
-        parts = [] if maps else shown.report().sections[0].parts
+        parts = [] if maps else in_language(shown.report()).sections[0].parts
         answer = {
             "input": shown.input,
             "output": shown.output,

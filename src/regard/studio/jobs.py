@@ -29,10 +29,11 @@ from pydantic import Field, model_validator
 from regard.api import check, compare, diagnose, measure
 from regard.config import parse_yaml
 from regard.errors import ConfigError, RegardError
+from regard.language import shown
 from regard.recipes.recipe import leaves
 from regard.runs.examples import Progress
 from regard.studio.served import Body, Served, event, told
-from regard.views.report import Result, plain
+from regard.views.report import Result, in_language, plain
 
 WAITING, KEPT, SECONDS, PAUSE = 8, 12, 1800.0, 0.2
 """Jobs that may wait; finished ones that are kept; seconds that one may take; seconds between two events of one."""
@@ -118,7 +119,7 @@ def without(folder: Path, text: str) -> str:
 
 
 def answer_of(found: Result, **others: Any) -> dict[str, Any]:
-    return {"result": found.to_json(), "report": found.report().to_json(), **others}
+    return {"result": found.to_json(), "report": found.report(), **others}
 
 
 def evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str, Any]:
@@ -188,6 +189,7 @@ class Work:
     total: int = 0
     answer: Mapping[str, Any] = field(default_factory=dict)
     """Of a job that is done or has failed."""
+    error: RegardError | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     started: float = 0.0
 
@@ -202,8 +204,12 @@ class Work:
         self.what, self.done, self.total = what, done, total
 
     def status(self) -> dict[str, Any]:
+        """With the report or the error in the language of the request."""
         names = ("id", "verb", "runs", "state", "what", "done", "total")
-        return {**{name: getattr(self, name) for name in names}, **self.answer}
+        error = told(self.error) if self.error else {}
+        status = {**{name: getattr(self, name) for name in names}, **self.answer, **error, "what": shown(self.what)}
+        report = self.answer.get("report")
+        return {**status, "report": in_language(report).to_json()} if report else status
 
     def run(self, compute: Callable[[Progress], Mapping[str, Any]]) -> None:
         self.started, state = time.monotonic(), "failed"
@@ -215,7 +221,7 @@ class Work:
             late = {"error": f"it was stopped after {SECONDS:g} seconds"}
             self.answer, state = ({}, "cancelled") if self.cancelled.is_set() else (late, "failed")
         except RegardError as error:
-            self.answer = told(error)
+            self.error = error
         except Exception:
             logging.getLogger("uvicorn.error").exception("%s of %s", self.verb, self.runs)
             self.answer = {"error": "the server failed; its log says why"}

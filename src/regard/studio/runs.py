@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
 from regard.api import Loaded, load
+from regard.data.corpora import Part
+from regard.data.readers import open_corpus
 from regard.errors import RegardError
 from regard.runs.run import Run, load_facts, read_metrics
 from regard.studio.served import Served, Settings
 
+EXAMPLES, APART = 4, 7
+"""Inputs that are offered, and how many rows apart: those beside each other may be alike."""
 KEPT = 6
 """Runs of a studio that are in memory at once."""
 
@@ -94,9 +100,21 @@ class Runs:
             return {"name": name, "error": str(error)}
 
     def details(self, name: str) -> dict[str, Any]:
-        """What inputs consist of, a few of them from the validation, and the recipe."""
+        """What inputs consist of, a few of them, and the recipe."""
         run = self.opened(name)
-        events = [event for event in read_metrics(run.folder / "metrics.jsonl") if event.get("samples")]
-        examples = [sample["source"] for sample in events[-1]["samples"] if "source" in sample] if events else []
-        parts = {"inputs": run.task.input_parts, "writes": run.task.writes, "examples": examples}
+        parts = {"inputs": run.task.input_parts, "writes": run.task.writes, "examples": examples_of(run)}
         return {**self.summary(name), **parts, "recipe": run.recipe.model_dump()}
+
+
+def examples_of(run: Run) -> list[str]:
+    """A few inputs of the run's data, or if that is not on this machine, those that the last validation shows."""
+    parts: list[Part] = ["test", "validation", "train"]
+    for part in parts:
+        corpora = getattr(run.recipe.data, part)
+        if isinstance(corpora, list) and corpora:
+            with suppress(RegardError, OSError):
+                reader = open_corpus(corpora[0], run.folder, part, reading=1)
+                rows = islice((row.values for row in reader.rows() if row.fault is None), 0, EXAMPLES * APART, APART)
+                return [run.task.typed(dict(zip(reader.columns, row, strict=True)), reader) for row in rows]
+    events = [event for event in read_metrics(run.folder / "metrics.jsonl") if event.get("samples")]
+    return [sample["source"] for sample in events[-1]["samples"] if "source" in sample] if events else []

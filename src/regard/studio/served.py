@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -17,7 +19,8 @@ from torch import Tensor
 from regard.api import Loaded, Skipped
 from regard.data import shapes
 from regard.data.images import HELD
-from regard.errors import DecodeError, InputError, RegardError
+from regard.errors import DecodeError, InputError, Problem, RegardError
+from regard.language import shown
 from regard.models.base import Pooling
 from regard.recipes.recipe import with_search
 from regard.search.decode import watching
@@ -26,7 +29,7 @@ from regard.search.rules import Rules
 from regard.studio.batching import Batcher, FullError, Job
 from regard.views.explanation import Explanation, Options, View
 from regard.views.files import json_line
-from regard.views.report import plain
+from regard.views.report import in_language, plain
 from regard.views.search_record import follow_reference
 
 TEXT, EXPLAINED, INPUTS = 20_000, 4_000, 256
@@ -149,6 +152,14 @@ class FeaturesBody(Body):
     normalize: bool = False
 
 
+class VectorsBody(Body):
+    inputs: list[Input] = Field(min_length=1, max_length=INPUTS)
+    word: str = Field(min_length=1, max_length=100)
+    others: list[Input] = Field([], max_length=INPUTS)
+    """More texts, whose words can be neighbours."""
+    layer: int = -1
+
+
 # A run and its queue
 
 
@@ -191,7 +202,8 @@ class Served:
             raise HTTPException(504, _late(self.timeout)) from None
 
     async def alone(self, compute: Callable[[], Any]) -> Any:
-        [answer] = await self.computed(Job([None], lambda _: [compute()]))
+        context = copy_context()  # which has the language of the request
+        [answer] = await self.computed(Job([None], lambda _: [context.run(compute)]))
         return answer
 
     def predict_job(self, body: PredictBody) -> Job:
@@ -237,7 +249,9 @@ class Served:
                 )
             text = record.inputs[0]["input"]
             record = replace(record, reference=follow_reference(run, run.load_model(), text, body.reference))
-        answer: dict[str, Any] = plain({**record.to_json(), "run": self.name, "report": record.report().to_json()})
+        answer: dict[str, Any] = plain(
+            {**record.to_json(), "run": self.name, "report": in_language(record.report()).to_json()}
+        )
         return answer
 
     def features(self, body: FeaturesBody) -> dict[str, Any]:
@@ -308,9 +322,11 @@ def event(kind: str, content: Mapping[str, Any]) -> str:
 
 
 def told(error: RegardError) -> dict[str, Any]:
-    """With the options of a command called by their names in a body."""
+    """In the language of the request, with the options of a command called by their names in a body."""
     problems = [
-        replace(one, where=one.where[2:].replace("-", "_")) if one.where.startswith("--") else one
+        Problem(
+            re.sub(r"^--([\w-]+)$", lambda name: name[1].replace("-", "_"), one.where), shown(one.what), shown(one.hint)
+        )
         for one in error.problems
     ]
     return {"error": str(problems[0]), "problems": [asdict(problem) for problem in problems]}

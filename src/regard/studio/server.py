@@ -34,7 +34,7 @@ import regard.views.files
 from regard import __version__
 from regard.api import Loaded, show
 from regard.errors import Problem, RegardError
-from regard.language import shown
+from regard.language import asked, shown
 from regard.studio.attention import AttentionBody
 from regard.studio.jobs import long_verbs
 from regard.studio.runs import Runs
@@ -49,11 +49,13 @@ from regard.studio.served import (
     Served,
     Settings,
     StepsBody,
+    VectorsBody,
     readable,
     streamed,
     told,
 )
 from regard.studio.trainings import Trainings, training_routes
+from regard.views.report import in_language
 
 PAGE, TEMPLATES = Path(__file__).parent / "page", Path(regard.views.files.__file__).parent / "templates"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -115,6 +117,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         started, status, size = time.perf_counter(), 500, 0
+        asked.set("ko" if dict(scope["headers"]).get(b"accept-language", b"").startswith(b"ko") else "en")
 
         async def limited() -> Message:
             nonlocal size
@@ -253,6 +256,12 @@ def _verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
         run.checked(body.inputs)
         return JSONResponse(await run.alone(lambda: run.features(body)))
 
+    @api.post(f"{prefix}/vectors")
+    async def vectors(body: VectorsBody, run: Served = Depends(chosen)) -> Response:
+        run.checked([*body.inputs, *body.others], EXPLAINED)
+        found = await run.alone(lambda: run.run.vectors(**body.model_dump()))
+        return JSONResponse(found.to_json())
+
 
 def _page_routes(api: FastAPI, named: Callable[..., Served]) -> None:
     """What only the page asks for."""
@@ -264,7 +273,7 @@ def _page_routes(api: FastAPI, named: Callable[..., Served]) -> None:
 
     @api.get("/show/{picture}")
     def show_picture(picture: str) -> dict[str, Any]:
-        return show(picture).report().to_json()
+        return in_language(show(picture).report()).to_json()
 
 
 def _files(api: FastAPI) -> None:
@@ -294,7 +303,7 @@ def _answer_errors(api: FastAPI) -> None:
 
     @api.exception_handler(AnyHTTPException)
     async def stated(_: object, error: AnyHTTPException) -> Response:
-        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+        return JSONResponse({"error": shown(error.detail)}, error.status_code, error.headers)
 
     @api.exception_handler(Exception)
     async def failed(_: object, error: Exception) -> Response:

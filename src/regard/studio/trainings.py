@@ -21,6 +21,7 @@ from pydantic import Field
 
 from regard.config import help_texts, parse_yaml
 from regard.errors import ConfigError, RegardError
+from regard.language import shown
 from regard.recipes.recipe import leaves, recipe_of
 from regard.recipes.shipped import shipped, shipped_recipes, shipped_text
 from regard.runs.run import read_metrics
@@ -74,6 +75,7 @@ class Trainings:
         refuse_paths(body.recipe, but="training.init")
         overrides = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in body.settings.items()]
         overrides += self._init(body.recipe)
+        recipe_of(parse_yaml(body.recipe, where="recipe"))  # what is wrong there is said at once
         folder = self.root / SENT / body.name
         folder.mkdir(parents=True, exist_ok=True)
         for file in body.files:
@@ -146,7 +148,7 @@ class Trainings:
         if facts["state"] == "failed":
             lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
             ours = [line for line in lines if line.startswith("regard: ")]
-            facts["message"] = (ours or lines or [""])[-1]
+            facts["message"] = shown((ours or lines or [""])[-1])
         if name not in self.runs:  # it has no folder yet
             return facts
         run = self.runs.opened(name)

@@ -27,13 +27,14 @@ from regard.data.images import (
     Picture,
     Pictures,
     Reading,
+    as_url,
     images_of,
     missing_image,
     prepare_pictures,
     read_picture,
 )
 from regard.data.prepare import Prepared, Progress, prepare
-from regard.data.readers import open_corpus
+from regard.data.readers import Reader, open_corpus
 from regard.data.store import Integers
 from regard.errors import DataError, Problem, first_of
 from regard.models import any_config
@@ -189,6 +190,11 @@ class Captioning(Translation):
     @property
     def input_parts(self) -> tuple[str, ...]:
         return ("image",)
+
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        """An image of the size that the model reads, as a `data:` URL."""
+        folder = folder_of(reader.corpus, reader.base)
+        return as_url(read_picture(row["source"], folder, self.recipe.model.reading, reader.corpus.corpus or ""))
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput]:
         """The images that a table names, captioned or not, or a list with one a line."""

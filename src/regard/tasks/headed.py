@@ -22,7 +22,6 @@ from regard.models.base import Contextual, device_of
 from regard.models.headed import HeadConfig, Headed, build_base
 from regard.tasks.raw import check_max_length, spelling_options
 from regard.tasks.task import (
-    READ_TOKENS,
     EncodedInputs,
     Inputs,
     Note,
@@ -32,6 +31,7 @@ from regard.tasks.task import (
     by_length,
     is_foreign,
     nothing_known,
+    read_tokens,
 )
 
 FINE_TUNING: dict[str, Any] = {
@@ -173,7 +173,7 @@ class HeadedTask(ExampleTask):
     @torch.inference_mode()
     def token_logits(self, model: Headed, rows: Sequence[Framed]) -> Iterator[tuple[int, Tensor]]:
         """The number of each row, and what the head gives for each of its tokens, [L, Y]."""
-        for numbers in by_length([len(row.ids) for row in rows], READ_TOKENS):
+        for numbers in by_length([len(row.ids) for row in rows], read_tokens(model)):
             examples = [[rows[number]] for number in numbers]
             batch = labelled_batch(examples, torch.zeros(len(numbers)), self.framing.tokenizer.pad)
             logits_BLY = model(batch.to(device_of(model))).float().cpu()

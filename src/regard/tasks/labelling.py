@@ -32,6 +32,7 @@ from regard.data.formats import Key, has_header, keys_of
 from regard.data.framing import Arrangement, Framed, arranged, labelled_batch
 from regard.data.labelled import Labelled, list_of
 from regard.data.prepare import Prepared
+from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.errors import ConfigError, DataError, InputError, Problem, first_of
 from regard.models import config_of
@@ -39,7 +40,7 @@ from regard.models.base import HeadPooling, device_of
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
 from regard.objectives.labels import by_example
 from regard.tasks.headed import Example, HeadedTask, by_dataset, section
-from regard.tasks.task import READ_TOKENS, Done, EncodedInputs, Prediction, ignore, problem_in_text
+from regard.tasks.task import Done, EncodedInputs, Prediction, ignore, problem_in_text, read_tokens
 from regard.text.files import FileInput, TextFile, open_text, parts_of
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
@@ -209,7 +210,7 @@ class TextLabelling(HeadedTask):
     def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> Scores:
         """What the head gives for all examples, in their order."""
         scores: dict[int, Scores] = {}
-        for rows in fixed_batches(examples, READ_TOKENS):
+        for rows in fixed_batches(examples, read_tokens(model)):
             batch = self.collate(examples, rows, 0, 0).to(device_of(model))
             scores_XY = self.head_scores(model, batch).float().cpu().numpy()
             scores |= dict(zip(rows.tolist(), scores_XY, strict=True))
@@ -299,6 +300,9 @@ class TextLabelling(HeadedTask):
         if self.arrangement == "choices":
             return ("text", "choices")
         return ("text",) if self.arrangement == "single" else ("first", "second")
+
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        return "\t".join(row[name] for name in self.text_columns)
 
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""

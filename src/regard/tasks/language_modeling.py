@@ -300,7 +300,7 @@ class LanguageModeling(RawTextTask):
                     what = f"a prompt of {length} tokens leaves room for {most} of the model's {model.longest}"
                     raise DecodeError(f"{what} positions", where="search.min_length", hint=f"at most {most}")
                 limited = config.model_copy(update={"max_length": most})
-            for numbers in by_length([len(prompts[row]) for row in members], decode_tokens(config)):
+            for numbers in by_length([len(prompts[row]) for row in members], decode_tokens(config, device_of(model))):
                 rows = [members[number] for number in numbers]
                 source = padded([prompts[row] for row in rows], self.tokenizers["text"].pad)
                 yield rows, source.to(device_of(model)), limited

@@ -19,6 +19,7 @@ from regard.data.documents import RawData, RawText
 from regard.data.framing import Framed, Framing
 from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens
+from regard.data.readers import Reader
 from regard.data.segments import MORE_DOCUMENTS, Masking, Segments, SentencePairs, SingleSegments, Whole
 from regard.errors import ConfigError, DataError, Problem
 from regard.models import any_config, build_model
@@ -41,7 +42,7 @@ from regard.tasks.task import (
     problem_in_text,
 )
 from regard.text.files import parts_of
-from regard.text.normalise import Sentences, fold_white_space
+from regard.text.normalise import Sentences, fold_white_space, split_sentences
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MASKING
 
@@ -209,6 +210,13 @@ class MaskedLanguageModeling(RawTextTask):
     def input_parts(self) -> tuple[str, ...]:
         return ("first", "second")  # `explain` shows two texts as they are read in pre-training
 
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        """A sentence with a gap, and the one after it."""
+        first, *others = split_sentences(row["text"][:LONG])
+        words = first.split()
+        words[len(words) // 2] = GAP
+        return "\t".join([" ".join(words), *others[: bool(self.recipe.model.next_sentence)]])
+
     def encode_inputs(self, model: BERT, inputs: Inputs) -> EncodedInputs[list[int]]:
         """The row of each text, or of two with a tab between them, with the mask token in its gaps."""
         rows = list[Ids]()
@@ -273,6 +281,8 @@ def _nothing_masked(where: str) -> DataError:
 
 GAP = "[MASK]"
 """How a gap is typed, whatever the vocabulary calls it."""
+LONG = 2000
+"""Characters of a document that are looked at for an example."""
 SHOWN = 5
 """Tokens that are listed for each gap when no number was asked for."""
 

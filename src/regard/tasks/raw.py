@@ -23,12 +23,12 @@ from regard.data.formats import Key, has_header
 from regard.data.framing import Framing
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.raw import RawTokens, encode_documents
+from regard.data.readers import Reader
 from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, first_of
 from regard.models.base import Contextual, ModelConfig, Pooling, device_of
 from regard.objectives.language_model import Predicted
 from regard.tasks.task import (
     LONGEST,
-    READ_TOKENS,
     EncodedInputs,
     Inputs,
     Note,
@@ -39,12 +39,15 @@ from regard.tasks.task import (
     nothing_known,
     padded,
     problem_in_text,
+    read_tokens,
 )
 from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 from regard.text.vocabularies import SPECIAL
 
+BEGUN = 5
+"""Words of an example."""
 LOGITS = 2**24
 """Logits that are in memory together."""
 NAMED, SHOWN = 3, 20
@@ -138,6 +141,10 @@ class RawTextTask(Task):
         return RawText(text=name, documents=like.documents)
 
     # Verbs
+
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        """A few words, to be continued."""
+        return " ".join(row["text"].split()[:BEGUN])
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The texts of a table, each in one line: its column is that of the recipe's corpora, or `text`. None: a line
@@ -328,7 +335,7 @@ def _states(
 ) -> list[NDArray[np.float32]]:
     """Of each row the vectors of its tokens and of padding after them, or with `pooling` one vector."""
     states = dict[int, NDArray[np.float32]]()
-    for numbers in by_length([len(row) for row in rows], READ_TOKENS):
+    for numbers in by_length([len(row) for row in rows], read_tokens(model)):
         text = padded([rows[number] for number in numbers], pad).to(device_of(model))
         batch: TextBatch | MaskedBatch = TextBatch(text)
         if model.config.segments:

@@ -20,6 +20,7 @@ from regard.data.config import OBJECTS, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, Where
 from regard.data.prepare import Prepared, Progress, prepare, read
+from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.data.stories import UNKNOWN, Stories, StoryData, object_inputs, questions_in, typed_questions
 from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, did_you_mean, first_of
@@ -252,6 +253,9 @@ class StoryAnswering(ExampleTask):
     @property
     def input_parts(self) -> tuple[str, ...]:
         return ("story", "question")
+
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        return f"{row['story']}\n{row['question']}"
 
     def gather(self, lines: Iterable[FileInput], story: Sequence[FileInput] = ()) -> Iterator[FileInput]:
         """Lines of stories and questions -> a text for each question, with the story before it.

@@ -19,7 +19,7 @@ class Summarized(Corpus):
     READ_AS: ClassVar[Mapping[str, str]] = {"document": "source", "summary": "target"}
 
     document: str | int | None = None
-    """What is read: a file of its own, or the column's name or number in `file`."""
+    """What is read: a file of its own, a folder of such files, or the column's name or number in `file`."""
     summary: str | int | None = None
     """What is to be written: likewise."""
 

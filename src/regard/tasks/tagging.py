@@ -36,6 +36,7 @@ from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset, Where
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.prepare import Prepared, read
+from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.errors import NAMED, ConfigError, DataError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, TokenHead
@@ -289,6 +290,9 @@ class Tagging(HeadedTask):
 
     def corpus_of(self, files: Sequence[str]) -> TaggedText:
         return TaggedText.of_files(files, self.corpora)
+
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        return ("" if self.recipe.data.words == "characters" else " ").join(json.loads(row["tokens"]))
 
     def evaluated(self, examples: Dataset, parts: Sequence[list[LogProbabilities]]) -> dict[str, Any]:
         """Entities as conlleval counts them, type by type; the share of right tags; every sentence."""

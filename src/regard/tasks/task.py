@@ -23,9 +23,10 @@ from regard.data.dataset import ColumnReport, Columns, Dataset, Where, token_rep
 from regard.data.file_inputs import HeldFile, TolerantFile, is_table
 from regard.data.formats import object_in
 from regard.data.prepare import Prepared, Progress, prepare, read
+from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of, short
-from regard.models.base import Contextual
+from regard.models.base import Contextual, device_of
 from regard.search.config import SearchConfig
 from regard.search.rules import Constraints
 from regard.text.files import FileInput, Parts, TextFile, open_text
@@ -38,6 +39,8 @@ Done = Callable[[int], None]
 """Called with how many more inputs or examples are finished."""
 READ_TOKENS = 8_192
 """Padded tokens that are read at once."""
+CPU_READ_TOKENS = 4_096
+"""Those that a model on a CPU reads for predictions: the memory of larger batches is requested anew in every layer."""
 LONGEST = 2048
 """Longest input in tokens: beyond it a line break is missing rather than a sentence long."""
 
@@ -401,6 +404,10 @@ class Task:
         """What an input consists of, in the order of its texts. Of `choices` there are several."""
         return ("text",)
 
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        """A row of the data as an input that a user could type: its texts with tabs between them."""
+        return "\t".join(row[name] for name in self.input_parts)
+
     @property
     def reads_several(self) -> bool:
         """Whether an input may be given as several texts; a story and its question are one."""
@@ -565,6 +572,10 @@ def padded(rows: Sequence[Sequence[int]], pad: int) -> Tokens:
     for number, row in enumerate(rows):
         ids_BL[number, : len(row)] = torch.tensor(row)
     return Tokens.of(ids_BL, lengths_B, Spelling.of_rows(rows))
+
+
+def read_tokens(model: nn.Module) -> int:
+    return CPU_READ_TOKENS if device_of(model).type == "cpu" else READ_TOKENS
 
 
 def by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:

@@ -16,7 +16,7 @@ class Parallel(Corpus):
     """Pairs of texts."""
 
     source: str | int | None = None
-    """What is read: a file of its own, or the column's name or number in `file`."""
+    """What is read: a file of its own, a folder of such files, or the column's name or number in `file`."""
     target: str | int | None = None
     """What is to be written: likewise."""
 

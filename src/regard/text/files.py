@@ -150,6 +150,20 @@ def open_text(name: str, base: Path) -> TextFile:
     return file
 
 
+def files_below(root: TextFile, empty: bool = False) -> tuple[TextFile, ...]:
+    """All files of a folder that are not hidden, by their names; only with `empty` also those that hold nothing."""
+    below = [path for path in sorted(root.path.rglob("*")) if path.is_file()]
+    shown = [path for path in below if not any(part.startswith(".") for part in path.relative_to(root.path).parts)]
+    chosen = [path for path in shown if empty or path.stat().st_size]
+    files = [TextFile(str(Path(root.name) / path.relative_to(root.path)), path) for path in chosen]
+    if not files and below:
+        what = "the files in the folder are all empty, or hidden: their names, or their folder's, begin with a dot"
+        raise DataError(what, where=root.name, hint="put .txt files into it, or name one with text")
+    if not files:
+        raise DataError("there is no file in the folder", where=root.name, hint="put .txt files into it")
+    return tuple(files)
+
+
 def problem_with(file: TextFile) -> Problem | None:
     """Why the file cannot be opened, or None."""
     try:
@@ -383,13 +397,15 @@ def key_of(settings: Any) -> str:
 
 def checksum(path: Path) -> str:
     """SHA-256 of the size and of the sums of 4,096 bytes each, as 64-bit numbers: any flipped bit changes it, and it is
-    several times faster than a hash of all bytes. The file is read in pieces, so none of it stays in memory."""
-    piece, size, digest = bytearray(1 << 20), 0, hashlib.sha256()
-    numbers = np.frombuffer(piece, dtype="<u8").reshape(-1, 512)
+    several times faster than a hash of all bytes. The file is read in pieces, so none of it stays in memory; they are
+    large, so that Python code in another thread seldom holds it up. Sums of zero fill up the last 1 MiB."""
+    piece, size, digest = np.empty(1 << 22, dtype=np.uint8), 0, hashlib.sha256()
+    numbers = piece.view("<u8").reshape(-1, 512)
     with path.open("rb") as file:
-        while count := file.readinto(piece):
-            piece[count:] = bytes(len(piece) - count)
-            digest.update(numbers.sum(axis=1).tobytes())
+        while count := file.readinto(piece.data):
+            rows = -(-count // 4096)
+            piece[count : rows * 4096] = 0
+            digest.update(numbers[:rows].sum(axis=1).tobytes().ljust(-(-count // (1 << 20)) * 2048, b"\0"))
             size += count
     digest.update(str(size).encode())
     return digest.hexdigest()

@@ -9,7 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,29 @@ LOST = re.compile(r"closed by peer|reset by peer|Broken pipe|Connection refused|
 TOLD = "regard/told"
 ROLL_CALL = 3.0
 """Seconds in which the processes that are left report."""
+JOINED = 60.0
+"""Seconds in which the first process must be reached."""
+
+
+def refuse_unreachable() -> None:
+    """Refuse to train where the first process cannot be reached; torch would wait for half an hour."""
+    number, host, port = (os.environ.get(name, "") for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"))
+    if number in ("", "0") or not host or not port or torch.distributed.is_initialized():
+        return
+    last = time.monotonic() + JOINED
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+            return
+        except OSError:
+            if time.monotonic() > last:
+                break
+        time.sleep(0.5)
+    what = f"process 0 cannot be reached at {host}:{port}"
+    hint = "has it started, on that machine (--main_process_ip), and does no firewall stand between?"
+    error = RegardError(what, where=f"process {number} ({socket.gethostname()})", hint=hint)
+    error.add_note(f"in process {number}")
+    raise error
 
 
 def refuse_unlike(accelerator: Accelerator, facts: Mapping[str, Any]) -> None:
@@ -55,22 +78,40 @@ def naming_lost_processes(accelerator: Accelerator) -> Iterator[None]:
         yield
     except RegardError:
         if accelerator.num_processes > 1:
-            torch.distributed.distributed_c10d._get_default_store().set(TOLD, "")
+            with suppress(RuntimeError):  # the machine that has the store may be gone
+                _store().set(TOLD, f"process {accelerator.process_index} ({socket.gethostname()})")
         raise
     except RuntimeError as error:
         if accelerator.num_processes == 1 or not LOST.search(str(error)):
             raise
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher ends those that are left
-        store = torch.distributed.distributed_c10d._get_default_store()
-        store.set(f"regard/alive/{accelerator.process_index}", socket.gethostname())
-        time.sleep(ROLL_CALL)
-        numbers = range(accelerator.num_processes)
-        alive = [number for number in numbers if store.check([f"regard/alive/{number}"])]
-        if store.check([TOLD]) or accelerator.process_index != min(alive):
-            os._exit(2)  # the first that is left speaks for all
-        lost = ", ".join(str(number) for number in numbers if number not in alive)
+        try:
+            where = _lost(accelerator)
+        except RuntimeError:  # the machine that has the store is gone
+            where = "process 0"
         hint = "it may have run out of memory; the same command with --resume continues from the last checkpoint"
-        raise RegardError("has ended, and with it the training", where=f"process {lost}", hint=hint) from None
+        if "(" in where:
+            hint = "its own message, on that machine, says why"
+        lost = RegardError("has ended, and with it the training", where=where, hint=hint)
+        lost.add_note(f"in process {accelerator.process_index}")
+        raise lost from None
+
+
+def _store() -> Any:
+    return torch.distributed.distributed_c10d._get_default_store()
+
+
+def _lost(accelerator: Accelerator) -> str:
+    """Which processes have ended; of all that are left the first returns, and none where a message was seen already."""
+    store, number = _store(), accelerator.process_index
+    store.set(f"regard/alive/{number}", socket.gethostname())
+    time.sleep(ROLL_CALL)
+    everyone = range(accelerator.num_processes)
+    alive = [one for one in everyone if store.check([f"regard/alive/{one}"])]
+    told = store.get(TOLD).decode() if store.check([TOLD]) else ""
+    if number != min(alive) or told.endswith(f"({socket.gethostname()})"):
+        os._exit(2)
+    return told or f"process {', '.join(str(one) for one in everyone if one not in alive)}"
 
 
 # Blocks

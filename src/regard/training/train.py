@@ -52,7 +52,7 @@ from regard.text.vectors import read_vectors
 from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import fitting_batch_tokens
 from regard.training.optimiser import length_notes, resume_notes
-from regard.training.processes import naming_lost_processes, refuse_unlike
+from regard.training.processes import naming_lost_processes, refuse_unlike, refuse_unreachable
 from regard.training.progress import Display
 
 
@@ -72,7 +72,8 @@ def train(
     if existing:
         given = _as_before(given, existing.recipe)
     accelerator = make_accelerator(given.training)
-    with Display(quiet=quiet or not accelerator.is_main_process) as display:
+    display = Display(quiet=quiet or not accelerator.is_main_process)
+    with naming_lost_processes(accelerator), display:
         with accelerator.local_main_process_first():
             tokenizers = existing.tokenizers if existing else None
             data = TASKS[given.task].prepare(given, base, tokenizers, display.doing)
@@ -128,8 +129,7 @@ def _train(
     if trainer.progress.stopped:
         display.say(f"it was stopped early: {trainer.stop_reason}; a larger training.patience continues it")
     try:
-        with naming_lost_processes(accelerator):
-            trainer.train()
+        trainer.train()
     except Interrupted:
         saved = f"interrupted and saved at step {trainer.progress.step:,}"
         display.say(f"{saved}; the same command with --resume continues it")
@@ -171,6 +171,7 @@ def make_accelerator(config: TrainingConfig) -> Accelerator:
     # An earlier training in this process may have used another precision or device
     AcceleratorState._reset_state(reset_partial_state=not torch.distributed.is_initialized())
     on_cpu = wanted == "cpu" or not (cuda or mps)
+    refuse_unreachable()
     return Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=on_cpu)
 
 

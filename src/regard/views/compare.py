@@ -223,13 +223,19 @@ def _tables(measured: Measured, groups: Groups) -> dict[str, Table]:
     return {name: tables[name] for name in TABLES if name in tables}
 
 
-def _system_row(system: System, log: Table | None, groups: Groups, measured: Measured) -> dict[str, Any]:
-    """What a system is, how good and how fast; steps and seconds of training by its log, without validations."""
-    recipe, step, seconds = system.recipe, 0, 0.0
-    for line in log or ():
+def trained(log: Iterable[Mapping[str, Any]]) -> tuple[int, float]:
+    """Steps and seconds of a training by its log, without validations."""
+    step, seconds = 0, 0.0
+    for line in log:
         if line["event"] == "train":
             seconds += line["seconds_per_step"] * (line["step"] - step)
             step = line["step"]
+    return step, seconds
+
+
+def _system_row(system: System, log: Table | None, groups: Groups, measured: Measured) -> dict[str, Any]:
+    """What a system is, how good and how fast."""
+    recipe, (step, seconds) = system.recipe, trained(log or ())
     return {
         "system": system.name,
         "group": next(group for group, names in groups.items() if system.name in names),

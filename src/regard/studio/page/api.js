@@ -1,7 +1,7 @@
 // Requests to the server that sent this page. An error is thrown with the server's sentence.
 
 import { current } from "./address.js";
-import { t } from "./text.js";
+import { language, t } from "./text.js";
 
 const TOKEN = "regard-token";
 const { view, params } = current();
@@ -12,7 +12,7 @@ if (params.token) { // `regard studio` puts it behind #, which no request contai
 export const keepToken = token => sessionStorage.setItem(TOKEN, token);
 
 async function send(method, path, body, signal) {
-  const headers = {}, token = sessionStorage.getItem(TOKEN);
+  const headers = { "Accept-Language": language() }, token = sessionStorage.getItem(TOKEN);
   if (token) headers.Authorization = `Bearer ${String.fromCharCode(...new TextEncoder().encode(token))}`;
     // headers are bytes
   if (body !== undefined) headers["Content-Type"] = "application/json";

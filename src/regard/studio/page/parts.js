@@ -29,6 +29,7 @@ export async function chooseRun(root, params, fits) {
 // separated as on the command line. { element, value(): the input of a request, text(): of an address, parts(): by name }.
 // An image is in no address: it stays in this page.
 const images = new Map();
+export const holdImage = (run, url) => images.set(run, url);
 export function inputFields(facts, text = "") {
   const separator = facts.inputs.includes("story") ? "\n" : "\t", names = facts.inputs;
   if (names[0] === "image") return imageField(facts, text);
@@ -52,7 +53,7 @@ function imageField(facts, text) {
   const show = () => { if (held.startsWith("data:")) { shown.src = held; shown.hidden = false; } };
   const field = h("input", { type: "file", accept: "image/*", onchange: () => {
     const reader = new FileReader();
-    reader.onload = () => { held = reader.result; images.set(facts.name, held); show(); };
+    reader.onload = () => { held = reader.result; holdImage(facts.name, held); show(); };
     reader.readAsDataURL(field.files[0]);
   } });
   show();

@@ -4,7 +4,7 @@
 import { address, keep } from "../address.js";
 import { get, runPath, stream } from "../api.js";
 import { choice, empty, h, labelled, problem } from "../dom.js";
-import { chooseRun, inputFields, untilLeft } from "../parts.js";
+import { chooseRun, holdImage, inputFields, untilLeft } from "../parts.js";
 import { table } from "../reports.js";
 import { t } from "../text.js";
 
@@ -58,9 +58,14 @@ export async function render(root, params) {
       } catch (error) { if (error.name !== "AbortError") result.replaceChildren(problem(error)); }
       button.disabled = false; stop.hidden = true;
     }
-    function use(text) { fields = inputFields(facts, text); holder.replaceChildren(fields.element); submit(); }
-    const examples = facts.examples.map(text =>
-      h("button", { type: "button", class: "example", onclick: () => use(text) }, text));
+    function use(text) {
+      if (facts.inputs[0] === "image") holdImage(facts.name, text);
+      fields = inputFields(facts, text);
+      holder.replaceChildren(fields.element);
+      submit();
+    }
+    const examples = facts.examples.map((text, n) => h("button", { type: "button", class: "example", onclick: () => use(text) },
+      text.startsWith("data:") ? h("img", { src: text, alt: t("example", { n: n + 1 }) }) : text.replace(/\t|\n/g, " · ")));
     place.replaceChildren(h("form", { class: "stack", onsubmit: submit }, holder,
       examples.length > 0 && h("div", { class: "buttons" }, h("span", { class: "muted" }, t("examples")), examples),
       options.element, h("div", { class: "buttons" }, button, stop)), result);
@@ -133,7 +138,7 @@ function searchOptions(facts, params) {
 // ------------------------------------------------------------------------------------------------------- the answer
 
 export function drawn(prediction, parts) {
-  const { output, probabilities, nbest, entities, masks, start, end } = prediction,
+  const { output, probabilities, nbest, entities, masks, next_sentence: next, start, end } = prediction,
     none = () => h("i", {}, t("no_answer"));
   const answer = entities ? marked(parts.text ?? prediction.input, entities) : String(prediction.choice ?? output)
     || none();
@@ -143,6 +148,7 @@ export function drawn(prediction, parts) {
   for (const mask of masks || []) {
     shown.push(bars(mask.words.map((word, n) => [word, mask.probabilities[n]]), t("probabilities")));
   }
+  if (next !== undefined) shown.push(bars([[t("follows"), next], [t("follows_not"), 1 - next]], t("next_sentence")));
   if (nbest?.length > 1) {
     const rows = nbest.map(one => [{ element: one.output || none() }, { text: one.score.toFixed(3) }]);
     const columns = [{ name: t("output") }, { name: t("log_p"), numeric: true }];
