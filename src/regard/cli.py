@@ -286,8 +286,7 @@ WorkersOption = Annotated[
 ]
 EngineOption = Annotated[str, Option("--engine", help="local (this machine), or ray: every node of a Ray cluster.")]
 AddressOption = Annotated[
-    str | None,
-    Option("--address", help="The cluster: HOST:PORT, or auto. Default: a new one on this machine."),
+    str | None, Option("--address", help="The cluster: HOST:PORT, or auto. Default: a new one on this machine.")
 ]
 JsonLinesOption = Annotated[bool, Option("--json", help="Print JSON Lines: one object per input.")]
 
@@ -718,8 +717,7 @@ def compare(
     split: SplitOption = None,
     file: PairsOption = None,
     hypotheses: Annotated[
-        list[str] | None,
-        Option("--hypotheses", metavar="NAME=FILE", help="Outputs of another system, one per line."),
+        list[str] | None, Option("--hypotheses", metavar="NAME=FILE", help="Outputs of another system, one per line.")
     ] = None,
     baseline: Annotated[str | None, Option("--baseline", help="Test the other runs against this one.")] = None,
     out: ReportOption = None,

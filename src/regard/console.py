@@ -144,23 +144,22 @@ def standard_input(*, needed: bool = True, skip_bad: bool = False) -> Iterator[l
         raise DecodeError("there is no input", where="standard input", hint="give texts as arguments, or --file")
 
 
-def arguments(texts: Iterable[str], told: Sequence[FileInput]) -> list[FileInput]:
-    """Texts as lines; a problem of a question about a story may be in either."""
-    from regard.text.files import FileInput
-
-    begin = f"{told[-1].place}, " if told else ""
-    return [FileInput(text, f"{begin}input {number}") for number, text in enumerate(texts, 1)]
-
-
 def typed_by(task: Task, lines: Iterable[FileInput]) -> Iterator[FileInput]:
     """Lines as the task reads them, of which some may be JSON objects."""
     return (task.typed_input(line.text, line.place) for line in lines)
 
 
 def gathered(task: Task, texts: Iterable[str] | None, told: Sequence[FileInput], skip_bad: bool) -> list[FileInput]:
-    """The inputs in texts as they were typed, or in all of standard input."""
-    parts = standard_input(needed=not told, skip_bad=skip_bad) if texts is None else [arguments(texts, told)]
-    return list(task.gather(typed_by(task, chain.from_iterable(parts)), told))
+    """The inputs in texts as they were typed, or in all of standard input.
+
+    A problem of a question about a story may be in either.
+    """
+    begin = f"{told[-1].place}, " if told else ""
+    if texts is None:
+        typed = typed_by(task, chain.from_iterable(standard_input(needed=not told, skip_bad=skip_bad)))
+    else:
+        typed = (task.typed_input(text, f"{begin}input {number}") for number, text in enumerate(texts, 1))
+    return list(task.gather(typed, told))
 
 
 def refuse_standard_input(file: Path | None, option: str, hint: str) -> None:

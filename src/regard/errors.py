@@ -139,11 +139,11 @@ def _words(problem: Problem) -> tuple[str, ...]:
     return problem.where.rpartition(":")[0], problem.what, problem.hint
 
 
-def first_of(problems: Sequence[Problem], most: int = NAMED) -> list[Problem]:
+def first_of(problems: Sequence[Problem]) -> list[Problem]:
     """The first problems, each named once, and how many more there are."""
     problems = list(dict.fromkeys(problems))
-    more = [Problem("", f"and {len(problems) - most:,} more such problems")] if len(problems) > most else []
-    return [*problems[:most], *more]
+    more = [Problem("", f"and {len(problems) - NAMED:,} more such problems")] if len(problems) > NAMED else []
+    return [*problems[:NAMED], *more]
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:

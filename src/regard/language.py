@@ -30,11 +30,8 @@ Catalogue = tuple[dict[str, str], list[tuple[str, str, str]]]
 
 def default_language() -> str:
     """That of the request, REGARD_LANG, or Korean where the locale is Korean, else English."""
-    given = (
-        asked.get()
-        or os.environ.get("REGARD_LANG")
-        or next(filter(None, map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), "")
-    )
+    names = ("REGARD_LANG", "LC_ALL", "LC_MESSAGES", "LANG")
+    given = asked.get() or next(filter(None, map(os.environ.get, names)), "")
     return "ko" if (given or locale.getlocale()[0] or "").lower().startswith(("ko", "korean")) else "en"
 
 

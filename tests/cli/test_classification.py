@@ -254,7 +254,7 @@ def test_windows_are_averaged(project: Project) -> None:
     with torch.inference_mode():
         alone = [model(labelled_batch([[row]], torch.zeros(1), 0)) for row in rows]
     [(examples, _)] = task.encode_inputs(model, Inputs.of([text])).readable()
-    [found] = task.scores(model, examples)
+    [found] = task.computed(model, examples)
     assert found.tolist() == pytest.approx(torch.stack(alone).mean(0)[0].tolist(), abs=1e-6)
     assert succeed("evaluate", run, "--json").json["examples"] == 4
 

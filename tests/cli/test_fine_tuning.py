@@ -359,7 +359,7 @@ def test_neither_neighbours_nor_padding_change_an_answer(
         "Although the music was never really weak, the ending was quite superb, too.",
         "Fine",
     ]
-    together = task.scores(model, task.encode_inputs(model, Inputs.of(texts)).readable()[0].examples)
+    together = task.computed(model, task.encode_inputs(model, Inputs.of(texts)).readable()[0].examples)
     for text, expected in zip(texts, together, strict=True):
         framing = task.framing
         rows = [framing.rows(framing.spelled(framing.tokenizer.encode(text), [text], 0))]

@@ -281,7 +281,7 @@ def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
     batch = examples.batch(np.array([0, 1]))
     assert len(batch.text) > 2  # the first sentence is read in several rows
     assert batch.tokens == 10
-    log_p = task.tag_all(model, examples)
+    log_p = task.computed(model, examples)
     expected = -sum(
         float(one[word, task.labels.index(tag)])
         for one, own in zip(log_p, tags, strict=True) for word, tag in enumerate(own)

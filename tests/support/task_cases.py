@@ -50,12 +50,12 @@ def prepare_pairs(
     *,
     seed: int = 1,
     tokenizers: Tokenizers | None = None,
-    **more: Any,
+    progress: Any = None,
 ) -> Prepared[Any]:
     """The pipeline for pairs of texts, from the sections that it reads."""
     training = SimpleNamespace(seed=seed)
     recipe: Any = SimpleNamespace(task="translation", data=data, tokenizer=tokenizer, training=training)
-    return prepare(Translation, recipe, base, tokenizers, **more)
+    return prepare(Translation, recipe, base, tokenizers, progress)
 
 
 def raw_case(

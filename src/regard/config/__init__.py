@@ -21,13 +21,7 @@ class Config(BaseModel):
     field is its help text in docs/recipes.md and in the studio's form.
     """
 
-    model_config = ConfigDict(
-        strict=True,
-        frozen=True,
-        extra="forbid",
-        allow_inf_nan=False,
-        protected_namespaces=(),
-    )
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
 
 def written(kind: type[BaseModel]) -> type[BaseModel]:

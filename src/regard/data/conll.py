@@ -163,9 +163,7 @@ def _json(values: Sequence[str]) -> str:
     return json.dumps(values, ensure_ascii=False)
 
 
-def _in_columns(
-    file: TextFile, corpus: TaggedText, *, tagged: bool = True
-) -> Iterator[tuple[list[Word], list[Problem]]]:
+def _in_columns(file: TextFile, corpus: TaggedText, tagged: bool = True) -> Iterator[tuple[list[Word], list[Problem]]]:
     """The words of each sentence, and why it cannot be read, if so: a problem for each line that is to blame.
 
     A word a line. What begins with #, but has other columns than the rest or a space in its first, is a comment.
@@ -285,9 +283,8 @@ def tags_of(entities: Iterable[Entity], words: int, scheme: Scheme) -> list[str]
     """The tags of a sentence whose entities these are, in their order."""
     tags, before = [OUTSIDE] * words, Entity("", 0, 0)
     for entity in entities:
-        prefixes = _WRITTEN[scheme](
-            entity.end - entity.start, before.type == entity.type and before.end == entity.start
-        )
+        adjoins = before.type == entity.type and before.end == entity.start
+        prefixes = _WRITTEN[scheme](entity.end - entity.start, adjoins)
         tags[entity.start : entity.end] = [f"{prefix}-{entity.type}" for prefix in prefixes]
         before = entity
     return tags

@@ -77,11 +77,7 @@ class Prepared(Generic[E]):
 
 
 def prepare(
-    kind: type[Encoder],
-    recipe: Recipe,
-    base: Path,
-    tokenizers: Tokenizers | None = None,
-    progress: Progress | None = None,
+    kind: type[Encoder], recipe: Recipe, base: Path, tokenizers: Tokenizers | None, progress: Progress | None
 ) -> Prepared[Dataset]:
     """Read, check, split and encode the data, or open what an earlier call prepared from the same content.
 

@@ -21,11 +21,7 @@ from regard.text.tokenizers import Letters, Tokenizer, letters_of, unknown_in
 
 
 def encode_documents(
-    texts: Sequence[str],
-    parts: Sequence[str],
-    tokenizer: Tokenizer,
-    sentences: Sentences | None = None,
-    letters: int | None = None,
+    texts: Sequence[str], parts: Sequence[str], tokenizer: Tokenizer, sentences: Sentences | None, letters: int | None
 ) -> Columns:
     """Pieces of documents as tokens; `parts` says which of them end their document and so get `</s>`.
 

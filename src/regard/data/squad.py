@@ -206,9 +206,8 @@ def _placed_answers(answers: Any, context: str, clusters: Clusters, where: str) 
     if bad:
         hint = 'expected is a list such as [{"text": "1853", "answer_start": 154}]'
         raise DataError(f"the answers are {json.dumps(bad[0], default=str)[:80]}", where=where, hint=hint)
-    placed = [
-        _placed({"text": answer} if isinstance(answer, str) else answer, context, clusters, where) for answer in answers
-    ]
+    objects = ({"text": one} if isinstance(one, str) else one for one in answers)
+    placed = [_placed(one, context, clusters, where) for one in objects]
     return json.dumps(placed, ensure_ascii=False)
 
 

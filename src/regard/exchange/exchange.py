@@ -164,9 +164,8 @@ def export_run(
     if to == "word2vec":
         embeddings = getattr(run.load_model(checkpoint, "cpu"), "embeddings", {})
         if not embeddings:
-            raise CheckpointError(
-                "this model has no word embeddings", where=str(run.folder), hint="it cannot be exported"
-            )
+            what, hint = "this model has no word embeddings", "it cannot be exported"
+            raise CheckpointError(what, where=str(run.folder), hint=hint)
         write_folder(target, lambda partial: _write_vectors(partial, run, embeddings))
         return target
     if (task, kind) not in TOOLS[to]:

@@ -329,9 +329,8 @@ def with_search(
         return recipe
     paths = {override.partition("=")[0] for override in overrides}
     searched = {path: path for path in sorted(paths) if path.startswith("search.") and path != "search.nbest"}
-    refuse_search(
-        TASKS[recipe.task], {"--beam": beam, "--length-penalty": length_penalty, "--prefix": prefix, **searched}
-    )
+    asked = {"--beam": beam, "--length-penalty": length_penalty, "--prefix": prefix, **searched}
+    refuse_search(TASKS[recipe.task], asked)
     changeable = [*AFTERWARDS, *TASKS[recipe.task].changeable]
     for override in overrides:
         path = override.partition("=")[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from regard.data.dataset import Dataset
+from regard.data.dataset import Dataset, Where
 from regard.data.labelled import Labelled, LabelledData
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.models.headed import Headed
@@ -61,7 +61,7 @@ class Classification(TextLabelling):
     }  # fmt: skip
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "accuracy"}}
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
         """With the labels, and with the weights that `balanced` stands for."""
         labels, head = list(train["label"]), self.recipe.head
         names = list(head.labels or self._classes_in(train, where))
@@ -75,7 +75,7 @@ class Classification(TextLabelling):
                 raise ConfigError(f"there is no label {label!r}", where="head.class_weights", hint=hint)
         return self.with_head(labels=names, class_weights=weights)
 
-    def _classes_in(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> list[str]:
+    def _classes_in(self, train: Mapping[str, Sequence[str]], where: Where) -> list[str]:
         """The labels of the training data as they are written there, sorted as people would."""
         labels = list(train["label"])
         classes = list(dict.fromkeys(labels))
@@ -106,7 +106,7 @@ class Classification(TextLabelling):
                 raise DataError(what, where=where(labels.index(label)), hint=hint)
         return sorted(classes, key=natural)
 
-    def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> NDArray[np.int64]:
+    def numbers(self, labels: Sequence[str], where: Where) -> NDArray[np.int64]:
         hint = "the training data has " + listed(self.labels)
         return class_numbers(labels, self.labels, where, "is not in the training data", hint)
 
@@ -168,9 +168,7 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join([*names[:SHOWN], *([f"and {len(names) - SHOWN:,} more"] if len(names) > SHOWN else [])])
 
 
-def class_numbers(
-    labels: Sequence[str], names: Sequence[str], where: Callable[[int], str], what: str, hint: str
-) -> NDArray[np.int64]:
+def class_numbers(labels: Sequence[str], names: Sequence[str], where: Where, what: str, hint: str) -> NDArray[np.int64]:
     """The number of each label among `names`; one DataError with `what` for those that are not among them."""
     known = {name: number for number, name in enumerate(names)}
     classes = [class_of(label, known) for label in labels]

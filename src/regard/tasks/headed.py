@@ -174,9 +174,8 @@ class HeadedTask(ExampleTask):
     def token_logits(self, model: Headed, rows: Sequence[Framed]) -> Iterator[tuple[int, Tensor]]:
         """The number of each row, and what the head gives for each of its tokens, [L, Y]."""
         for numbers in by_length([len(row.ids) for row in rows], read_tokens(model)):
-            batch = labelled_batch(
-                [[rows[number]] for number in numbers], torch.zeros(len(numbers)), self.framing.tokenizer.pad
-            )
+            examples = [[rows[number]] for number in numbers]
+            batch = labelled_batch(examples, torch.zeros(len(numbers)), self.framing.tokenizer.pad)
             logits_BLY = model(batch.to(device_of(model))).float().cpu()
             for number, logits_LY in zip(numbers, logits_BLY, strict=True):
                 yield number, logits_LY[: len(rows[number].ids)]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.data.batches import LabelledBatch, fixed_batches
 from regard.data.config import OBJECTS, Corpus, Recipe
-from regard.data.dataset import Columns, Dataset
+from regard.data.dataset import Columns, Dataset, Where
 from regard.data.file_inputs import (
     HeldFile,
     alike,
@@ -73,7 +73,7 @@ class TextLabelling(HeadedTask):
 
     # What a task of this kind says
 
-    def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> Targets:
+    def numbers(self, labels: Sequence[str], where: Where) -> Targets:
         """What each label stands for, or one DataError that names the labels that are not allowed."""
         raise NotImplementedError
 
@@ -101,7 +101,7 @@ class TextLabelling(HeadedTask):
         learned = train_tokenizers(recipe.tokenizer.model_copy(update={"joint": True}), texts, base)
         return Tokenizers({"text": next(iter(learned.values()))})
 
-    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         if "label" in texts:
             self.numbers(texts["label"], where)
         return {name: self.tokenizers["text"].encode_batch(rows) for name, rows in texts.items() if name != "label"}
@@ -207,7 +207,7 @@ class TextLabelling(HeadedTask):
         return TextHead(width, outputs, pooling=head.pooling, pooler=pooler, dropout=head.dropout)
 
     @torch.inference_mode()
-    def scores(self, model: Headed, examples: Dataset, progress: Done = ignore) -> Scores:
+    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> Scores:
         """What the head gives for all examples, in their order."""
         scores: dict[int, Scores] = {}
         for rows in fixed_batches(examples, read_tokens(model)):
@@ -218,13 +218,10 @@ class TextLabelling(HeadedTask):
         return np.stack([scores[row] for row in range(len(examples))])
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
-        metrics = self.measured(examples, self.scores(model, examples))
+        metrics = self.measured(examples, self.computed(model, examples))
         return {name: metrics[name] for name in self.higher_is_better}
 
     # Verbs
-
-    def computed(self, model: Headed, examples: Dataset, progress: Done) -> Scores:
-        return self.scores(model, examples, progress)
 
     def evaluated(self, examples: Dataset, parts: Sequence[Scores]) -> dict[str, Any]:
         scores_XY = np.concatenate(parts)
@@ -342,13 +339,11 @@ class TextLabelling(HeadedTask):
         """Inputs with the same number of texts are batched together."""
         scores: dict[int, Scores] = {}
         for numbers, examples in by_dataset(encoded.readable()):
-            scores |= dict(zip(numbers, self.scores(model, examples, progress), strict=True))
+            scores |= dict(zip(numbers, self.computed(model, examples, progress), strict=True))
         return [self.prediction(text, scores[number]) for number, text in enumerate(encoded.inputs.texts)]
 
 
-def refuse_labels(
-    labels: Sequence[str], bad: Callable[[str], str], where: Callable[[int], str], hint: str = ""
-) -> None:
+def refuse_labels(labels: Sequence[str], bad: Callable[[str], str], where: Where, hint: str = "") -> None:
     """One DataError with all labels of which `bad` says what is wrong, if there are any: each where it first stands."""
     problems = [
         Problem(where(labels.index(label)), f"the label {label!r} {what}", hint)

@@ -43,6 +43,7 @@ from regard.tasks.task import (
     READ_TOKENS,
     Done,
     EncodedInputs,
+    Ids,
     Inputs,
     Note,
     Unreadable,
@@ -176,9 +177,8 @@ class LanguageModeling(RawTextTask):
         objective, text, sums, tokens = self.objective(model).eval(), examples.text, list[Tensor](), 0
         if isinstance(objective, SkipGram):
             batches = [examples.batch(rows).to(device_of(model)) for rows in examples.measured(READ_TOKENS)]
-            return {
-                "loss": float(sum(objective(batch)[1] for batch in batches)) / sum(batch.tokens for batch in batches)
-            }
+            total = float(sum(objective(batch)[1] for batch in batches))
+            return {"loss": total / sum(batch.tokens for batch in batches)}
         for _, predicted in predicted_by(objective, examples, READ_TOKENS):
             sums.append(torch.stack([objective.total(*direction)[1] for direction in predicted]))
             tokens += len(predicted[0][1])
@@ -255,18 +255,15 @@ class LanguageModeling(RawTextTask):
     def encode_inputs(self, model: Any, inputs: Inputs) -> EncodedInputs[list[int]]:
         self.refuse_to_continue(model, "predict")
         rows = self.encode_prompts(model, inputs.texts, inputs.places)
-        return EncodedInputs(
-            inputs, rows, wording_of(self.tokenizers["text"], self.recipe.search, inputs.prefixes, len(inputs))
-        )
+        wording = wording_of(self.tokenizers["text"], self.recipe.search, inputs.prefixes, len(inputs))
+        return EncodedInputs(inputs, rows, wording)
 
-    def encode_prompts(
-        self, model: LanguageModel, texts: Sequence[str], places: Sequence[str]
-    ) -> list[list[int] | Unreadable]:
+    def encode_prompts(self, model: LanguageModel, texts: Sequence[str], places: Sequence[str]) -> list[Ids]:
         """The ids of each prompt, after the `</s>` that a text begins with; that alone for an empty one."""
         tokenizer = self.tokenizers["text"]
         given = [row for row, text in enumerate(texts) if text.strip()]
         folded = [tokenizer.fold(texts[row]) for row in given]
-        prompts: list[list[int] | Unreadable] = [[tokenizer.end] for _ in texts]
+        prompts: list[Ids] = [[tokenizer.end] for _ in texts]
         for row, ids in zip(given, encode_each(tokenizer, folded, [places[row] for row in given]), strict=True):
             prompts[row] = ids if isinstance(ids, Unreadable) else [tokenizer.end, *ids]
         return not_longer(prompts, None if model.longest is None else model.longest - 1, places)

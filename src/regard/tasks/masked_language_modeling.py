@@ -32,6 +32,7 @@ from regard.tasks.task import (
     READ_TOKENS,
     Done,
     EncodedInputs,
+    Ids,
     Inputs,
     Unreadable,
     by_length,
@@ -218,7 +219,7 @@ class MaskedLanguageModeling(RawTextTask):
 
     def encode_inputs(self, model: BERT, inputs: Inputs) -> EncodedInputs[list[int]]:
         """The row of each text, or of two with a tab between them, with the mask token in its gaps."""
-        rows = list[list[int] | Unreadable]()
+        rows = list[Ids]()
         for text, place in zip(inputs.texts, inputs.places, strict=True):
             problem, asks_next = problem_in_text(text, place), len(texts_in(text)) == 2
             if GAP not in text and not (asks_next and model.next_sentence is not None):

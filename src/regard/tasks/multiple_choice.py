@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.data.batches import LabelledBatch
 from regard.data.config import Corpus
-from regard.data.dataset import Dataset
+from regard.data.dataset import Dataset, Where
 from regard.data.file_inputs import column_problem, has_columns, only_file
 from regard.data.framing import Arrangement
 from regard.data.labelled import Choices, LabelledData
@@ -93,13 +93,13 @@ class MultipleChoice(Classification):
             what = "a choice is read with its text at once"
             raise ConfigError(what, where="data.long", hint="allowed: head, tail, head_tail")
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
         names, choices = self.labels, len(self.text_columns) - 1
         if len(names) != choices:
             raise ConfigError(f"{len(names)} names for {choices} choices", where="head.labels", hint="one for each")
         return self.with_head(labels=list(names))
 
-    def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> NDArray[np.int64]:
+    def numbers(self, labels: Sequence[str], where: Where) -> NDArray[np.int64]:
         names = self.labels or tuple(map(str, range(MOST)))
         hint = f"the choices are {listed(names)}; head.labels names them otherwise"
         return class_numbers(labels, names, where, "is not one of the choices", hint)

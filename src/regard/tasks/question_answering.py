@@ -33,7 +33,7 @@ from pydantic import Field
 from regard.config import Config
 from regard.data.batches import LabelledBatch
 from regard.data.config import Recipe
-from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
+from regard.data.dataset import ColumnReport, Columns, Dataset, Where, token_report
 from regard.data.file_inputs import has_columns, is_table, table_rows
 from regard.data.formats import Key
 from regard.data.framing import Framed, labelled_batch, windows
@@ -52,6 +52,8 @@ AT_ONCE = 256
 """Questions whose windows are read together."""
 Logits = NDArray[np.float32]
 Script = Literal["squad", "korquad"]
+Line = dict[str, Any]
+"""A question in the file of predictions."""
 
 
 class AnswerEvaluation(Config):
@@ -92,6 +94,10 @@ class Window(NamedTuple):
         return answer[0] - self.start + self.first, answer[1] - self.start + self.first
 
 
+Read = Sequence[tuple[Window, Logits]]
+"""The rows of a question, with what the head gives for each."""
+
+
 class Best(NamedTuple):
     """The best answers to a question, as first and last tokens of its text with log P."""
 
@@ -121,12 +127,12 @@ class QuestionAnswering(HeadedTask):
         texts = [*dict.fromkeys(train["context"]), *train["question"]]
         return train_tokenizers(recipe.tokenizer, {"text": texts}, base)
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
         if self.recipe.head.no_answer is not None:
             return self
         return self.with_head(no_answer=any(not answers_in(answers) for answers in train["answers"]))
 
-    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         """`context` and `question` as tokens, `starts` and `ends` the characters of the context's tokens, `answer` the
         first and last token of the first answer."""
         contexts = list(dict.fromkeys(texts["context"]))
@@ -151,10 +157,8 @@ class QuestionAnswering(HeadedTask):
         firsts = {context: row for row, context in reversed(list(enumerate(examples.texts["context"])))}
         column, tokenizer = examples.columns["context"], self.tokenizers["text"]
         distinct = TokenColumn.of([column[row].tolist() for row in sorted(firsts.values())])
-        return {
-            "context": token_report(distinct, tokenizer),
-            "question": token_report(examples.columns["question"], tokenizer),
-        }
+        columns = {"context": distinct, "question": examples.columns["question"]}
+        return {name: token_report(column, tokenizer) for name, column in columns.items()}
 
     @property
     def longest_question(self) -> int:
@@ -227,7 +231,7 @@ class QuestionAnswering(HeadedTask):
         return SpanCrossEntropy(model, auxiliary=self.recipe.head.auxiliary)
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
-        losses, lines = self.measured(model, examples)
+        losses, lines = self.computed(model, examples)
         return {"loss": float(np.mean(losses)), **_means(lines)}
 
     # Verbs
@@ -252,10 +256,7 @@ class QuestionAnswering(HeadedTask):
     def corpus_of(self, files: Sequence[str]) -> QuestionedText:
         return QuestionedText.of_files(files, self.corpora)
 
-    def computed(self, model: Headed, examples: Dataset, progress: Done) -> tuple[list[float], list[dict[str, Any]]]:
-        return self.measured(model, examples, progress)
-
-    def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[float], list[dict[str, Any]]]]) -> dict[str, Any]:
+    def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[float], list[Line]]]) -> dict[str, Any]:
         """Exact match and F1; where no answer may be right, also apart, and what the best threshold would give."""
         losses, lines = ([*chain.from_iterable(part)] for part in zip(*parts, strict=True))
         metrics = {"questions": len(examples), "loss": float(np.mean(losses)), **_means(lines)}
@@ -270,11 +271,9 @@ class QuestionAnswering(HeadedTask):
             metrics |= {"best_threshold": threshold, "best_f1": best}
         return {**metrics, "predictions": lines}
 
-    def measured(
-        self, model: Headed, examples: Dataset, progress: Done = ignore
-    ) -> tuple[list[float], list[dict[str, Any]]]:
+    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> tuple[list[float], list[Line]]:
         """The loss of every row, and a line of the file of predictions for every question."""
-        losses, lines = list[float](), list[dict[str, Any]]()
+        losses, lines = list[float](), list[Line]()
         for row, best, read in self.answers_to(model, examples, 1, progress):
             tokens = self.answer_tokens(examples, row)
             for window, logits_2L in read:  # -(log P_start + log P_end) / 2
@@ -350,7 +349,7 @@ class QuestionAnswering(HeadedTask):
         logits = dict(self.token_logits(model, [window.row for window in read]))
         return [logits[number].T.numpy() for number in range(len(read))]
 
-    def best_answers(self, read: Sequence[tuple[Window, Logits]], visible: NDArray[np.bool_], nbest: int) -> Best:
+    def best_answers(self, read: Read, visible: NDArray[np.bool_], nbest: int) -> Best:
         """The best answers over all windows; a token may begin one only in the window with the most text around it.
 
         `visible` are the tokens that stand for more than white space: an answer begins and ends with such.
@@ -379,9 +378,7 @@ class QuestionAnswering(HeadedTask):
         answers = tuple((first, last, score - log_z) for score, first, last in best)
         return Best(answers, null - best[0][0] if best else math.inf, null - log_z)
 
-    def answer_probability(
-        self, best: Best, read: Sequence[tuple[Window, Logits]], tokens: tuple[int, int] | None
-    ) -> float:
+    def answer_probability(self, best: Best, read: Read, tokens: tuple[int, int] | None) -> float:
         """P of the answer from one token to another, as `best_answers` has it for the best; of none, if it is None."""
         if tokens is None:
             return math.exp(best.log_p_none)
@@ -418,7 +415,7 @@ def _answer_tokens(context: str, answers: str, spans: Sequence[Span]) -> list[in
     return []
 
 
-def _null(read: Sequence[tuple[Window, Logits]]) -> float:
+def _null(read: Read) -> float:
     """s_null of the window that is least sure of holding no answer."""
     return min(float(logits_2L.sum(axis=0)[window.no_answer]) for window, logits_2L in read)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from regard.data.batches import MaskedBatch, TextBatch, spelled
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram
+from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram, Where
 from regard.data.documents import RawText
 from regard.data.file_inputs import alike, has_columns, is_table, only_file, read_like, table_rows
 from regard.data.formats import Key, has_header
@@ -101,7 +101,7 @@ class RawTextTask(Task):
     def encoding(self) -> list[Any]:
         return [self.sentences, self.recipe.model.letters is not None]
 
-    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         letters = self.recipe.model.letters
         return encode_documents(texts["text"], texts["part"], self.tokenizers["text"], self.sentences, letters)
 

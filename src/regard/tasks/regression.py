@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.config import as_list
-from regard.data.dataset import Dataset
+from regard.data.dataset import Dataset, Where
 from regard.data.labelled import Labelled, LabelledData
 from regard.models import config_of
 from regard.models.headed import ApartHead, Headed, TextHead
@@ -57,7 +57,7 @@ class Regression(TextLabelling):
         both_orders = causal and has_pairs and not tree["head"].get("apart")
         return tree | {"head": {"both_orders": both_orders} | tree["head"]}
 
-    def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> NDArray[np.float32]:
+    def numbers(self, labels: Sequence[str], where: Where) -> NDArray[np.float32]:
         refuse_labels(labels, lambda label: "" if math.isfinite(_number(label)) else "is not a number", where)
         return np.array([_number(label) for label in labels], dtype=np.float32)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.data.batches import StoryBatch, fixed_batches
 from regard.data.config import OBJECTS, Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import ColumnReport, Columns, Dataset
+from regard.data.dataset import ColumnReport, Columns, Dataset, Where
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.readers import Reader
 from regard.data.store import Integers
@@ -91,7 +91,7 @@ class StoryAnswering(ExampleTask):
     def encoding(self) -> list[Any]:
         return [self.recipe.model.sentences]
 
-    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         """`story` has the words of the last sentences, as many as the memory holds, `sizes` how many words each has; an
         answer that is no word of the training stories is `<unk>`."""
         tokenizer = self.tokenizers["text"]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from regard.config import Config
 from regard.data.config import Corpus, Data
-from regard.tasks.text_to_text import TextToText
+from regard.tasks.text_to_text import References, TextToText
 from regard.text.normalise import comparable
 
 
@@ -48,9 +48,7 @@ class Summarization(TextToText):
     }
 
     @classmethod
-    def metrics(
-        cls, outputs: Sequence[str], references: Sequence[Sequence[str]], config: RougeConfig
-    ) -> dict[str, Any]:
+    def metrics(cls, outputs: Sequence[str], references: References, config: RougeConfig) -> dict[str, Any]:
         """The means of ROUGE-1, ROUGE-2 and ROUGE-L F1 over the documents, from 0 to 100."""
         scores = []
         for texts in zip(outputs, (first for first, *_ in references), strict=True):

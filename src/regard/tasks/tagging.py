@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
@@ -33,7 +33,7 @@ from regard.data.conll import (
     untagged_inputs,
 )
 from regard.data.corpora import Part
-from regard.data.dataset import Columns, Dataset
+from regard.data.dataset import Columns, Dataset, Where
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.prepare import Prepared, read
 from regard.data.readers import Reader
@@ -87,7 +87,7 @@ class Tagging(HeadedTask):
         sentences = [" ".join(json.loads(words)) for words in train["tokens"]]
         return train_tokenizers(recipe.tokenizer, {"text": sentences}, base)
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
         """With all tags that the training sentences allow: those of their types in the scheme, or those that occur; and
         with `words: characters` where each word is one, since no typed text is split at signs like that."""
         if self.recipe.head.labels:
@@ -119,7 +119,7 @@ class Tagging(HeadedTask):
     def encoding(self) -> list[Any]:
         return [list(self.labels), self.recipe.data.learned, self.plain, self.recipe.data.words != "characters"]
 
-    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         """`tokens` has those of all words, `sizes` how many each word has, `labels` the numbers of the tags."""
         sentences = [json.loads(words) for words in texts["tokens"]]
         encoded = self.encode_words(sentences)
@@ -134,9 +134,7 @@ class Tagging(HeadedTask):
             columns["labels"] = [[numbers[tag] for tag in row] for row in tags]
         return columns
 
-    def _refuse_unknown(
-        self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], where: Callable[[int], str]
-    ) -> None:
+    def _refuse_unknown(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], where: Where) -> None:
         """Every tag that is not one of the labels, where it first stands."""
         first: dict[str, Problem] = {}
         types = sorted({label if self.plain else label[2:] for label in self.labels if self.plain or label != OUTSIDE})
@@ -252,10 +250,10 @@ class Tagging(HeadedTask):
         return TagCrossEntropy(model, smoothing=smoothing, auxiliary=auxiliary)
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
-        metrics = self.metrics(examples, self.tag_all(model, examples))
+        metrics = self.metrics(examples, self.computed(model, examples))
         return {name: metrics[name] for name in self.higher_is_better if name in metrics}
 
-    def tag_all(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[LogProbabilities]:
+    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[LogProbabilities]:
         """log P of every tag for each word of all sentences."""
         return self.tag_words(model, [self.words(examples, row) for row in range(len(examples))], progress)
 
@@ -296,9 +294,6 @@ class Tagging(HeadedTask):
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         return ("" if self.recipe.data.words == "characters" else " ").join(json.loads(row["tokens"]))
 
-    def computed(self, model: Headed, examples: Dataset, progress: Done) -> list[LogProbabilities]:
-        return self.tag_all(model, examples, progress)
-
     def evaluated(self, examples: Dataset, parts: Sequence[list[LogProbabilities]]) -> dict[str, Any]:
         """Entities as conlleval counts them, type by type; the share of right tags; every sentence."""
         log_p = [*chain.from_iterable(parts)]
@@ -323,9 +318,7 @@ class Tagging(HeadedTask):
             "expected_tags": expected,
         }
 
-    def _tagged(
-        self, text: str, spans: Sequence[Span], tags: Sequence[str], p_W: Sequence[float] | None = None
-    ) -> TaggedInput:
+    def _tagged(self, text: str, spans: Sequence[Span], tags: Sequence[str], p_W: Sequence[float] = ()) -> TaggedInput:
         words = zip(spans, tags, p_W or [1.0] * len(tags), strict=True)
         return TaggedInput(text, tuple(TaggedWord(*word) for word in words), finds_entities=not self.plain)
 
@@ -360,7 +353,7 @@ class Tagging(HeadedTask):
         [(_, examples)] = by_dataset(encoded.readable())
         return [
             self._tagged(text, self.split(text), self._best_tags(log_p_WY), np.exp(log_p_WY.max(-1)).tolist())
-            for text, log_p_WY in zip(encoded.inputs.texts, self.tag_all(model, examples, progress), strict=True)
+            for text, log_p_WY in zip(encoded.inputs.texts, self.computed(model, examples, progress), strict=True)
         ]
 
 

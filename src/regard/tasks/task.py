@@ -19,7 +19,7 @@ from regard.config import Config
 from regard.data.batches import AnyBatch, Examples, Spelling, Tokens
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
+from regard.data.dataset import ColumnReport, Columns, Dataset, Where, token_report
 from regard.data.file_inputs import HeldFile, TolerantFile, is_table
 from regard.data.formats import object_in
 from regard.data.prepare import Prepared, Progress, prepare, read
@@ -100,6 +100,10 @@ class Unreadable:
     """Stands for an input that cannot be read."""
 
     problems: tuple[Problem, ...]
+
+
+Ids = list[int] | Unreadable
+"""The tokens of an input, or why it cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +239,7 @@ class Task:
         """The tokenizers of the columns, trained on the training texts or read from files."""
         return train_tokenizers(recipe.tokenizer, {name: train[name] for name in cls.columns}, base)
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
         """The task with what only the training texts can tell, such as the labels, in its recipe."""
         return self
 
@@ -243,7 +247,7 @@ class Task:
         """What decides the encoded columns besides texts and tokenizers, as plain values."""
         return []
 
-    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         """Rows of texts by column -> rows of numbers by column; `where` names a row in messages."""
         return {name: tokenizer.encode_batch(texts[name]) for name, tokenizer in self.tokenizers.items()}
 
@@ -346,7 +350,7 @@ class Task:
         """All metrics on some examples."""
         return self.evaluated(examples, [self.computed(model, examples, progress)])
 
-    def computed(self, model: Any, examples: Any, progress: Done) -> Any:
+    def computed(self, model: Any, examples: Any, progress: Done = ignore) -> Any:
         """What the model makes of some examples, as values that another process can hand over."""
         raise NotImplementedError
 
@@ -490,13 +494,9 @@ class Task:
 
 
 def encode_each(
-    tokenizer: Tokenizer,
-    texts: Sequence[str],
-    places: Sequence[str],
-    longest: int | None = LONGEST,
-    letters: int | None = None,
-) -> list[list[int] | Unreadable]:
-    """Token ids of each text, or why it cannot be read.
+    tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str], limited: bool = True, letters: int | None = None
+) -> list[Ids]:
+    """Token ids of each text, or why it cannot be read: it may be too long if that is `limited`.
 
     With `letters`, unknown words keep so many of their characters, for a model that reads them.
     """
@@ -506,7 +506,7 @@ def encode_each(
     for row, ids in enumerate(encoded):
         if problems[row] is None and is_foreign(tokenizer, ids):
             problems[row] = nothing_known(texts[row], places[row])
-        elif problems[row] is None and longest is not None:
+        elif problems[row] is None and limited:
             problems[row] = _too_long(ids, places[row])
     return [Unreadable((problem,)) if problem else ids for problem, ids in zip(problems, encoded, strict=True)]
 
@@ -514,7 +514,7 @@ def encode_each(
 def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int]:
     """Token ids of a text with its `</s>`, or of exact tokens as they are."""
     if isinstance(target, str):
-        [text] = readable(encode_each(tokenizer, [target], ["target"], longest=None))
+        [text] = readable(encode_each(tokenizer, [target], ["target"], limited=False))
         ids = [*text, tokenizer.end]
     else:
         try:
@@ -529,9 +529,7 @@ def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int
     return ids
 
 
-def not_longer(
-    rows: Sequence[list[int] | Unreadable], longest: int | None, places: Sequence[str]
-) -> list[list[int] | Unreadable]:
+def not_longer(rows: Sequence[Ids], longest: int | None, places: Sequence[str]) -> list[Ids]:
     """Rows of tokens; those with more tokens than the model has positions are unreadable."""
     checked = list(rows)
     for number, (row, place) in enumerate(zip(rows, places, strict=True)):

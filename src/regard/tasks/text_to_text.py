@@ -50,6 +50,8 @@ from regard.tasks.task import (
 from regard.text.files import FileInput, TextFile
 from regard.text.tokenizers import Tokenizer
 
+Watch = Callable[[list[int]], Observer]
+"""Gives the observer of the search for a batch, by its row numbers."""
 DECODE_TOKENS, GPU_DECODE_TOKENS = 4_096, 16_384
 """Padded source tokens times beam that are decoded at once. More of them do not fit into the caches of a CPU, and it
 writes up to a third fewer tokens a second."""
@@ -57,6 +59,8 @@ LengthsOf = Literal["source", "reference"]
 """Which of the two texts of an example has the length that counts."""
 Source = list[int] | Picture
 """A source as a model reads it: its tokens up to `</s>`, or for captioning an image with its regions."""
+References = Sequence[Sequence[str]]
+"""The texts that each output may equal: one, or several."""
 SourceBatch = tuple[list[int], Tokens, SearchConfig]
 """Row numbers, their sources on the model's device, and the search for them."""
 
@@ -110,7 +114,7 @@ class TextToText(Task):
     """Which of the two texts has the length that quality is shown by."""
 
     @classmethod
-    def metrics(cls, outputs: Sequence[str], references: Sequence[Sequence[str]], config: Any) -> dict[str, Any]:
+    def metrics(cls, outputs: Sequence[str], references: References, config: Any) -> dict[str, Any]:
         """How good outputs are, measured against the references of each; `config` is of the class `evaluation`."""
         raise NotImplementedError
 
@@ -241,7 +245,7 @@ class TextToText(Task):
         if not inputs or not math.isfinite(metrics["loss"]):
             return metrics
         greedy = self.recipe.search.model_copy(update={"beam": 1, "nbest": 1, "sample": False})
-        outputs = self.outputs(model, examples, inputs, greedy)
+        outputs = self.outputs(model, examples, inputs, greedy, ignore)
         scores = self.scored(examples, inputs, outputs)
         metrics |= {name: value for name, value in scores.items() if not name.endswith("_signature")}
         metrics["samples"] = [
@@ -250,7 +254,7 @@ class TextToText(Task):
         ]
         return metrics
 
-    def computed(self, model: Generator, examples: Dataset, progress: Done) -> tuple[list[str], float, int]:
+    def computed(self, model: Generator, examples: Dataset, progress: Done = ignore) -> tuple[list[str], float, int]:
         """The outputs; cross-entropy and number of all tokens."""
         outputs = self.outputs(model, examples, self.by_input(examples), self.recipe.search, progress)
         return outputs, *self.summed_loss(model, examples)
@@ -263,12 +267,7 @@ class TextToText(Task):
         return {"sentences": len(examples), **scores, **loss, "beam": self.recipe.search.beam}
 
     def outputs(
-        self,
-        model: Generator,
-        examples: Dataset,
-        inputs: Sequence[Sequence[int]],
-        config: SearchConfig,
-        progress: Done = ignore,
+        self, model: Generator, examples: Dataset, inputs: Sequence[Sequence[int]], config: SearchConfig, progress: Done
     ) -> list[str]:
         """The best output for each input, given by its examples."""
         outputs = [""] * len(inputs)
@@ -335,13 +334,9 @@ class TextToText(Task):
         )
 
     def decode(
-        self,
-        model: Generator,
-        sources: Sequence[Source],
-        config: SearchConfig,
-        watch: Callable[[list[int]], Observer] | None = None,
+        self, model: Generator, sources: Sequence[Source], config: SearchConfig, watch: Watch | None = None
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
-        """Row numbers and their hypotheses, batch by batch; `watch` gives the observer of a batch's search."""
+        """Row numbers and their hypotheses, batch by batch."""
         target = self.tokenizers["target"]
         wording = wording_of(target, config, None, len(sources))
         for rows, batch, _ in self.batches(model, sources, config, wording):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from regard.config import Config
 from regard.data.config import Corpus, Data
-from regard.tasks.text_to_text import TextToText
+from regard.tasks.text_to_text import References, TextToText
 from regard.text.normalise import comparable
 
 
@@ -48,9 +48,7 @@ class Translation(TextToText):
     """The longest n-gram of each BLEU."""
 
     @classmethod
-    def metrics(
-        cls, outputs: Sequence[str], references: Sequence[Sequence[str]], config: EvaluationConfig
-    ) -> dict[str, Any]:
+    def metrics(cls, outputs: Sequence[str], references: References, config: EvaluationConfig) -> dict[str, Any]:
         """sacreBLEU's BLEU and chrF with their signatures, and the share of outputs that equal a reference exactly."""
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF

@@ -48,9 +48,7 @@ _SPLITS = {
 """The words of a vocabulary of words; subwords never cross the words of _SUBWORDS."""
 
 
-def train_vocabulary(
-    kind: str, size: int, lowercase: bool, texts: Iterable[str], special: Sequence[str] = SPECIAL
-) -> Tokenizer:
+def train_vocabulary(kind: str, size: int, lowercase: bool, texts: Iterable[str], special: Sequence[str]) -> Tokenizer:
     """Learn at most `size` tokens (`byte`: always 256 and the special ones) from texts that can be iterated twice.
 
     `kind` is one of TokenizerConfig, or `spaces`: words split at spaces only, where `<unk>` is the unknown token.

@@ -38,21 +38,14 @@ from regard.views.report import (
 from regard.views.report import Table as TablePart
 from regard.views.search_errors import VERDICTS
 from regard.views.significance import LEVEL
-from regard.views.systems import (
-    Measured,
-    System,
-    Table,
-    differences,
-    groups_of,
-    measure_texts,
-    measure_units,
-    names_of,
-)
+from regard.views.systems import Measured, System, Table, differences, groups_of, measure_texts, measure_units, names_of
 
 TABLES = (
     "systems", "groups", "recipes", "significance", "lengths", "mcnemar", "curves", "errors", "examples", "differ_most",
 )  # fmt: skip
 """The tables of all comparisons, in their order; each comparison has some of them."""
+Groups = Mapping[str, Sequence[str]]
+"""The names of systems that differ only in the seed, by the group's."""
 LONGEST = 300
 """Characters of a document that are shown."""
 NOTES = {
@@ -83,7 +76,7 @@ class Comparison(Result, Measured):
     """The system that the others are tested against."""
     metrics: Mapping[str, bool]
     """Whether more is better, the metric that decides first."""
-    groups: Mapping[str, Sequence[str]]
+    groups: Groups
     """Systems that differ only in the seed, by the group's name; a system of its own is a group of one."""
     measured_on: Mapping[str, Any]
     """Which split or files the units are of (runs/examples.py)."""
@@ -170,10 +163,8 @@ def compare(
         if value and not texts:
             what = f"runs of the task {first.recipe.task} are compared by what they predict, nothing is searched for"
             raise DecodeError(what, where=option, hint="leave it out")
-    nbest = 1 if texts else None
-    named = {
-        name: run.under(with_search(run.recipe, beam, nbest, length_penalty, overrides)) for name, run in named.items()
-    }
+    search = beam, 1 if texts else None, length_penalty, overrides
+    named = {name: run.under(with_search(run.recipe, *search)) for name, run in named.items()}
     examples = [examples_of(run, split, files) for run in named.values()]
 
     def load(run: Run) -> Any:
@@ -207,7 +198,7 @@ def _named(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: 
     return dict(zip(names, runs, strict=True))
 
 
-def _tables(measured: Measured, groups: Mapping[str, Sequence[str]]) -> dict[str, Table]:
+def _tables(measured: Measured, groups: Groups) -> dict[str, Table]:
     runs = {system.name: system.run for system in measured.systems if system.run is not None}
     logs = {name: list(read_metrics(run.folder / "metrics.jsonl")) for name, run in runs.items()}
     tables = {
@@ -242,9 +233,7 @@ def trained(log: Iterable[Mapping[str, Any]]) -> tuple[int, float]:
     return step, seconds
 
 
-def _system_row(
-    system: System, log: Table | None, groups: Mapping[str, Sequence[str]], measured: Measured
-) -> dict[str, Any]:
+def _system_row(system: System, log: Table | None, groups: Groups, measured: Measured) -> dict[str, Any]:
     """What a system is, how good and how fast."""
     recipe, (step, seconds) = system.recipe, trained(log or ())
     return {
@@ -334,11 +323,8 @@ def _quality(comparison: Comparison) -> list[Part]:
     tests, differing = list[list[Value]](), set[tuple[str, str]]()
     tones: dict[str, Tone] = {"better": "good", "worse": "bad"}
     for row in comparison.tables["significance"]:
-        name, metric, against = (
-            row["system"],
-            row["metric"],
-            list[Value]([None, None, None, Cell("baseline", ours=True)]),
-        )
+        name, metric = row["system"], row["metric"]
+        against: list[Value] = [None, None, None, Cell("baseline", ours=True)]
         if name != baseline:
             result = verdict(comparison, row)
             differing |= {(name, metric)} if result in tones else set()

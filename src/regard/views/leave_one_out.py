@@ -72,9 +72,8 @@ def leave_one_out(task: Task, model: Headed, text: str) -> Occlusion:
 
 def _label(task: Any, model: Headed, text: str) -> Occlusion:
     """A label, a choice or a number."""
-    inputs = _shortened(
-        task, model, [text] if task.arrangement == "single" else parts_of(text), lambda texts: Parts(*texts)
-    )
+    fields = [text] if task.arrangement == "single" else parts_of(text)
+    inputs = _shortened(task, model, fields, lambda texts: Parts(*texts))
     [whole], others = (task.predict(model, Inputs.of(texts)) for texts in ([text], [one.text for one in inputs]))
     if hasattr(whole, "probabilities"):
         values = [one.probabilities[whole.output] for one in (whole, *others)]

@@ -6,7 +6,7 @@ and references followed through the search.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -24,7 +24,7 @@ from regard.runs import Run
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import NEVER, Choice, Hypothesis, Live, penalise_repetition
 from regard.search.rules import Rules
-from regard.tasks.task import by_length, padded
+from regard.tasks.task import Done, by_length, ignore, padded
 from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc
 from regard.views.labels import count_text, percent, title
@@ -135,11 +135,7 @@ def verdict_of(reference: float, output: float) -> Verdict:
 
 
 def decode_best(
-    run: Run,
-    model: Generator,
-    sources: Sequence[Source],
-    config: SearchConfig,
-    progress: Callable[[int], None] = lambda done: None,
+    run: Run, model: Generator, sources: Sequence[Source], config: SearchConfig, progress: Done = ignore
 ) -> list[Hypothesis]:
     """The best hypothesis for each source."""
     best: dict[int, Hypothesis] = {}

@@ -143,9 +143,8 @@ def dot_products(seed: int = 1) -> Shown:
     draw = partial(Curves, x_label="d_k", from_zero=True, x_ticks=ticks)
 
     def pair(name: str) -> list[Series]:
-        return [
-            Series(title, x, columns[key]) for title, key in (("q . k", name), ("q . k / sqrt(d_k)", f"{name}, scaled"))
-        ]
+        lines = {"q . k": name, "q . k / sqrt(d_k)": f"{name}, scaled"}
+        return [Series(title, x, columns[key]) for title, key in lines.items()]
 
     most = f"at most log {KEYS} = {math.log(KEYS):.2f}"
     parts: list[Part] = [

@@ -32,6 +32,7 @@ from regard.config import Config
 from regard.data.conll import entities_in, is_chunk_tag
 from regard.objectives.cross_entropy import perplexity
 from regard.tasks import TextToText
+from regard.tasks.task import Done, ignore
 from regard.text.normalise import fold_white_space
 from regard.views.labels import number_text
 
@@ -55,41 +56,32 @@ Statistics = Callable[[Sequence[str], Sequence[Sequence[str]]], Rows]
 """Outputs and all references of each -> [sentences, K]."""
 Row = dict[str, Any]
 """Of the table of tests."""
-PValues = tuple[float | None, float | None]
-"""By bootstrap and by randomisation."""
-NO_TEST: PValues = (None, None)
 
 
-def _row(metric: str, system: str, score: float, interval: float, difference: float, p_values: PValues) -> Row:
-    """One system's score under one metric, against the baseline's.
+def paired_tests_of_sums(metrics: Mapping[str, Metric], rows: Mapping[str, Rows], baseline: str) -> list[Row]:
+    """Every metric of every system against the baseline's, by bootstrap and by randomisation.
 
     `interval` is half the width of the score's 95 % interval, by bootstrap. There are no p-values for the baseline, and
     none by bootstrap for a single unit, of which all draws are equal. Significant is what both tests call so. Five
     units never are: of the 32 ways to swap them 2 differ as much.
     """
-    p_bootstrap, p_randomisation = p_values
-    significant = all(p is not None and p < LEVEL for p in p_values)
-    return {
-        "metric": metric, "system": system, "score": score, "interval": interval, "difference": difference,
-        "p_bootstrap": p_bootstrap, "p_randomisation": p_randomisation, "significant": significant,
-    }  # fmt: skip
-
-
-def paired_tests_of_sums(metrics: Mapping[str, Metric], rows: Mapping[str, Rows], baseline: str) -> list[Row]:
-    """Every metric of every system against the baseline's, by bootstrap and by randomisation."""
     base, tests = rows[baseline], []
     drawn = {name: np.concatenate([weights @ own for weights in resamples(len(base))]) for name, own in rows.items()}
     for metric, value in metrics.items():
         base_score, base_draws = float(value(base.sum(0))), value(drawn[baseline])
         for name, own in rows.items():
-            score, draws, p_values = float(value(own.sum(0))), value(drawn[name]), NO_TEST
+            score, draws, by_draws, by_swaps = float(value(own.sum(0))), value(drawn[name]), None, None
             difference = score - base_score
             if name != baseline:
                 # The mean of the draws would be off by chance, and break ties where counts are few.
-                p_bootstrap = _p(draws - base_draws - difference, difference) if len(base) > 1 else None
-                p_values = p_bootstrap, _p_of_swaps(value, base, own)
+                by_draws = _p(draws - base_draws - difference, difference) if len(base) > 1 else None
+                by_swaps = _p_of_swaps(value, base, own)
             low, high = np.percentile(draws, [2.5, 97.5])
-            tests.append(_row(metric, name, score, float(high - low) / 2, difference, p_values))
+            tests.append({
+                "metric": metric, "system": name, "score": score, "interval": float(high - low) / 2,
+                "difference": difference, "p_bootstrap": by_draws, "p_randomisation": by_swaps,
+                "significant": all(p is not None and p < LEVEL for p in (by_draws, by_swaps)),
+            })  # fmt: skip
     return tests
 
 
@@ -146,7 +138,7 @@ def paired_tests_of_texts(
     references: Sequence[Sequence[str]],
     metrics: Mapping[str, tuple[Statistics, Metric]],
     baseline: str,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Done = ignore,
 ) -> list[Row]:
     """Every one of `text_metrics` of every system against the baseline's; `references` are all of a sentence."""
     tests = []

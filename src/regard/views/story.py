@@ -70,13 +70,10 @@ class Story:
         table = [[row, *weights] for row, weights in zip(rows, shaded, strict=True)]
         notes = [f"{FACT} marks a supporting fact."] if self.facts else []
         heat_map = HeatMap(rows, hops, values, title, label_width=min(60, max(map(cell_len, rows))))
-        looked = [Table([title, *hops], table, notes=notes), HeatMaps([heat_map])]
+        maps = [Table([title, *hops], table, notes=notes), HeatMaps([heat_map])]
         answers = Table(["answer", "probability"], [[token, f"{p:.3f}"] for token, p in answered.candidates])
         forgotten = f"{self.forgotten:,} earlier sentences are forgotten: the memory holds {len(self.sentences)}."
-        sections = [
-            Section("Where each hop looked", looked, in_terminal=1),
-            Section("The likeliest answers", [answers]),
-        ]
+        sections = [Section("Where each hop looked", maps, in_terminal=1), Section("The likeliest answers", [answers])]
         return Report(title, sections, forgotten if self.forgotten else "", [self.conclusion()])
 
     def conclusion(self) -> str:

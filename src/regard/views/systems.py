@@ -31,7 +31,7 @@ from regard.recipes.recipe import AnyRecipe, leaves
 from regard.runs import Run
 from regard.runs.examples import Progress
 from regard.tasks.language_modeling import RECONSTRUCTION, UNKNOWN_NOTE
-from regard.tasks.task import padded, summed
+from regard.tasks.task import Done, padded, summed
 from regard.tasks.text_to_text import Source
 from regard.text.files import open_text
 from regard.text.normalise import nfc
@@ -263,9 +263,7 @@ def read_hypotheses(name: str, file: str | Path, references: Sequence[Sequence[s
     return System(name, lines, speed=dict.fromkeys(SPEED))
 
 
-def decode_run(
-    name: str, run: Run, model: Generator, dataset: Dataset, shown: Sequence[int], moved: Callable[[int], None]
-) -> System:
+def decode_run(name: str, run: Run, model: Generator, dataset: Dataset, shown: Sequence[int], moved: Done) -> System:
     """The run's outputs, the time they took, its search and model errors, and some alignments."""
     inputs, search = run.task.by_input(dataset), run.recipe.search
     encoded = [run.task.source(dataset, rows[0]) for rows in inputs]

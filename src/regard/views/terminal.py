@@ -60,10 +60,8 @@ def show(report: Report, console: Console | None = None) -> None:
 def as_text(report: Report, width: int = 100) -> str:
     """What `show` prints on a terminal of this width, without colours."""
     stream = io.StringIO()
-    show(
-        report,
-        Console(file=stream, width=width, color_system=None, force_jupyter=False, highlight=False, soft_wrap=True),
-    )
+    console = Console(file=stream, width=width, color_system=None, force_jupyter=False, highlight=False, soft_wrap=True)
+    show(report, console)
     return stream.getvalue().rstrip("\n")
 
 
@@ -137,9 +135,7 @@ def _rich_tree(tree: Tree) -> RichTree:
     drawn: dict[int | None, RichTree] = {None: RichTree(RichText(tree.title or "·"))}
     styles = {"good": "bold", "muted": "dim"}
     for place, branch in enumerate(tree.branches):
-        left = (
-            "  ×" if branch.tone == "muted" else "  ✓" if branch.tone == "good" and place not in tree.children else ""
-        )
+        left = {"muted": "  ×", "good": "" if place in tree.children else "  ✓"}.get(branch.tone, "")
         text = f"{branch.label} {branch.value}{left}{shown('  ← reference') if branch.marked else ''}"
         drawn[place] = drawn[branch.parent].add(RichText(printable(text), style=styles.get(branch.tone, "")))
     return drawn[None]

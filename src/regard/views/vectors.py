@@ -100,12 +100,9 @@ class WordVectors(Result):
         by_pair = {f"{one + 1} and {other + 1}": [float(values[one, other]) for values in self.cosines.values()]
                    for one, other in pairs}  # fmt: skip
         if len(self.occurrences) > PAIRS:
-            stacked = np.array([*by_pair.values()])
-            by_pair = {
-                "mean": stacked.mean(0).tolist(),
-                "least": stacked.min(0).tolist(),
-                "most": stacked.max(0).tolist(),
-            }
+            values_PN = np.array([*by_pair.values()])
+            kinds = {"mean": values_PN.mean(0), "least": values_PN.min(0), "most": values_PN.max(0)}
+            by_pair = {kind: values_N.tolist() for kind, values_N in kinds.items()}
         table: list[list[Value]] = [
             [name, *(Cell(values[row], ".3f") for values in by_pair.values())] for row, name in enumerate(names)
         ]
@@ -131,9 +128,7 @@ class _Word:
     rows: list[int]
 
 
-def word_vectors(
-    task: Task, model: Contextual, inputs: Inputs, more: Inputs, word: str, layer: int = -1
-) -> WordVectors:
+def word_vectors(task: Task, model: Contextual, inputs: Inputs, more: Inputs, word: str, layer: int) -> WordVectors:
     """Compare a word that stands in every input; words of `more` texts can be neighbours, too."""
     tokenizer, word = task.tokenizers[task.columns[0]], word.strip()
     if not word:
@@ -150,10 +145,8 @@ def word_vectors(
         static = model.embeddings["text"].weight.detach().float().cpu().numpy()[ids]
         layers = layers if model.depth else {}
     else:  # from the letters of each word
-        static, layers = (
-            features(task, model, every, layer=0).vectors,
-            {n: v for n, v in layers.items() if n != "layer 0"},
-        )
+        static = features(task, model, every, layer=0).vectors
+        del layers["layer 0"]
     found = [*_words(spans, read, texts, rf"(?<!\w)({re.escape(word)})\w*")]
     missing = [
         Problem(

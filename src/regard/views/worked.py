@@ -110,9 +110,7 @@ class Worked(Result):
         """The first numbers of each vector, and the keys with the largest weights."""
 
         def lines(values: Mapping[str, Tensor]) -> Table:
-            return Table(
-                ["", ""], [[Cell(equation, ours=True), _vector(value_D)] for equation, value_D in values.items()]
-            )
+            return Table(["", ""], [[Cell(name, ours=True), _vector(value_D)] for name, value_D in values.items()])
 
         after: list[Part] = [lines(self.after)]
         if self.step is not None:
@@ -120,10 +118,7 @@ class Worked(Result):
             after.append(Text(["Finally the softmax over the vocabulary; the likeliest tokens:", likeliest]))
         sections: dict[str, list[Part]] = {
             **({"The query": [lines(self.query)]} if self.query else {}),
-            "The keys, their scores, and the softmax of the scores": [
-                Text([self.score, self.softmax]),
-                self._table(),
-            ],
+            "The keys, their scores, and the softmax of the scores": [Text([self.score, self.softmax]), self._table()],
             "The context: the values, weighted and summed": [lines({self.context: self.context_D})],
             "What is done with the context": after,
         }
@@ -138,10 +133,8 @@ class Worked(Result):
         for j in kept:
             e_j, alpha_j = float(self.scores_K[j]), float(self.weights_K[j])
             score_j = f"{e_j:.4f}" if math.isfinite(e_j) else Cell("hidden", ours=True)
-            vectors = {name: _vector(vectors_KD[j]) for name, vectors_KD in self.vectors.items()}
-            rows.append(
-                [label(self.keys[j]), *(vectors[name] for name in others), score_j, f"{alpha_j:.4f}", vectors[value]]
-            )
+            *before, value_j = (_vector(vectors_KD[j]) for vectors_KD in self.vectors.values())
+            rows.append([label(self.keys[j]), *before, score_j, f"{alpha_j:.4f}", value_j])
         rest = float(self.weights_K.sum() - self.weights_K[kept].sum())
         left_out = len(self.keys) - len(kept)
         notes = [f"and {left_out} more, with {rest:.4f} of the weight"] if left_out else []
@@ -302,9 +295,7 @@ def _dot_product(
 
 
 @torch.inference_mode()
-def work_out_hop(
-    model: MemoryNetwork, batch: StoryBatch, sentences: Sequence[str], hop: int, given: Given = None
-) -> Worked:
+def work_out_hop(model: MemoryNetwork, batch: StoryBatch, sentences: Sequence[str], hop: int, given: Given) -> Worked:
     """A hop, from 1, over the sentences of a story.
 
     The model keeps nothing of its equations (models/memory_network.py), so they are computed again.
