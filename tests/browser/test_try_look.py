@@ -55,6 +55,14 @@ def test_what_is_drawn_follows_the_answer(page: Any) -> None:
     assert answer.locator(".answer").count() == 1
     story = ask(page, "stories", Story="Mary went to the kitchen.", Question="Where is Mary?")
     assert story.locator("figure svg").count() == 1
+    page.open("#/try?run=portraits")
+    page.locator("button.example").first.click()
+    expect(page.get_by_role("link", name="See its attention")).to_be_visible()
+    expect(page.get_by_role("textbox", name="Question")).to_have_value(re.compile(r".+\?"))
+    page.open("#/try?run=shapes")
+    page.get_by_role("button", name="Example 2").click()
+    expect(page.locator("img.given")).to_be_visible()
+    ask(page, "stories", Story="Mary went to the kitchen.", Question="Where is Mary?")
     page.get_by_role("link", name="See its attention").click()
     expect(page.get_by_role("img", name="Queries: words that look: hop 1 hop 2 hop 3")).to_be_visible()
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import regard as api
-from command_line import contents, fail, refusal, regard, succeed, write
+from command_line import contents, fail, regard, succeed, write
 from regard.config import write_yaml
 from regard.errors import CheckpointError, ConfigError
 
@@ -45,10 +45,10 @@ def copied(tiny_run: Path, project: Path) -> Path:
 
 def test_without_a_mistake_it_works(project: Path) -> None:
     """What is refused below is refused for the mistake that is made there."""
-    succeed("check", "recipe.yaml")
-    succeed("train", "recipe.yaml", "--out", "run", "--json")
-    succeed("predict", "run", "a b c")
-    succeed("check", "recipe.yaml", LOCAL.format("local_m"), "model.window=4")
+    for overrides in ([], [LOCAL.format("local_m"), "model.window=4"]):
+        assert succeed("check", "recipe.yaml", *overrides, "--json").json["ok"]
+    assert succeed("train", "recipe.yaml", "--out", "run", "--json").json["best"]
+    assert succeed("predict", "run", "a b c").out.endswith("\n")
 
 
 class Mistake(NamedTuple):
@@ -432,16 +432,6 @@ def test_a_folder_named_like_a_recipe_that_ships_is_its_data(project: Path) -> N
 # Runs that were changed
 
 
-def test_a_run_whose_recipe_was_edited(copied: Path) -> None:
-    text = (copied / "recipe.yaml").read_text(encoding="utf-8")
-    write(copied / "recipe.yaml", text.replace("hidden: 16", "hidden: 24"))
-    assert refusal("predict", "copied", "a b").startswith("copied/recipe.yaml: model.hidden is 24, but step-")
-    write(copied / "recipe.yaml", text.replace("hidden: 16", "hiden: 16"))
-    assert fail("predict", "copied", "a b") == [
-        "copied/recipe.yaml: model.hiden: unknown key 'hiden' (did you mean 'hidden'?)"
-    ]
-
-
 def test_a_tokenizer_of_another_run(copied: Path) -> None:
     succeed("train", "recipe.yaml", "--out", "run", "--json")
     shutil.copy("run/tokenizer.json", copied / "tokenizer.json")
@@ -493,5 +483,5 @@ def test_skipping_keeps_prefixes_beside_their_inputs(tiny_run: Path, project: Pa
 
 
 def test_unknown_words_among_others_are_read(tiny_run: Path) -> None:
-    succeed("score", tiny_run, "a", "<unk> </s>", "--tokens")
-    succeed("predict", tiny_run, "a 안녕하세요 b")
+    assert succeed("score", tiny_run, "a", "<unk> </s>", "--tokens", "--json").json["tokens"] == ["<unk>", "</s>"]
+    assert succeed("predict", tiny_run, "a 안녕하세요 b").out != succeed("predict", tiny_run, "a b").out

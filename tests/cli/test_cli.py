@@ -268,12 +268,6 @@ def test_settings_change_the_search_of_a_run(run: Path) -> None:
     assert all(len(one["tokens"]) <= 3 for one in short)
 
 
-def test_a_checkpoint_is_chosen_by_name_or_step(run: Path) -> None:
-    last = predictions(run, INPUTS[0], "--checkpoint", "last")
-    assert predictions(run, INPUTS[0], "--checkpoint", "90") == last
-    assert predictions(run, INPUTS[0], "--checkpoint", "step-00000090") == last
-
-
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))
 def test_work_is_batched_by_length(lengths: list[int], batch_tokens: int) -> None:
     batches = list(by_length(lengths, batch_tokens))
@@ -384,14 +378,6 @@ def test_evaluation_settings_reach_the_metrics(run: Path) -> None:
     found = succeed("evaluate", run, "--set", "evaluation.lowercase=true", "--set", "search.beam=1", "--json").json
     assert "case:lc" in found["bleu_signature"]
     assert found["beam"] == 1
-
-
-def test_evaluate_speaks_to_people(run: Path, evaluated: dict[str, Any]) -> None:
-    lines = dict(line.split(maxsplit=1) for line in succeed("evaluate", run).out.splitlines())
-    assert lines["bleu"] == f"{evaluated['bleu']:.4f}"
-    assert lines["sentences"] == "40"
-    assert lines["split"] == "test"
-    assert lines["bleu_signature"] == evaluated["bleu_signature"]
 
 
 def test_korean_in_either_unicode_form_is_the_same_text() -> None:

@@ -83,6 +83,8 @@ def test_another_number_of_heads_is_refused(run: Run) -> None:
         assert fail(*verb) == [said]
     with pytest.raises(CheckpointError, match=r"model\.heads is 4"):
         train(path, out=run.folder, resume=True, quiet=True)
+    path.write_text(text.replace("heads: 2", "haeds: 2"), encoding="utf-8")
+    assert fail("predict", run.folder, "a") == [f"{path}: model.haeds: unknown key 'haeds' (did you mean 'heads'?)"]
     path.write_text(text.replace("beam: 2", "beam: 3"), encoding="utf-8")
     succeed("predict", run.folder, "a")
 

@@ -5,6 +5,7 @@ import json
 import lzma
 import tracemalloc
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -292,11 +293,15 @@ def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
     assert float(smoothed(batch)[0].detach()) == pytest.approx(0.9 * expected + 0.1 * uniform, rel=1e-5)
 
 
+@cache
+def tagger_of_bytes(kind: str, words: str) -> tuple[Tagging, Headed]:
+    return tagger(Tokenizer.train(TokenizerConfig(kind="byte", lowercase=True), ["a"]), kind, words)
+
+
 @pytest.mark.parametrize("kind", ["bert", "gpt", "lstm_lm", "cnn"])
 @given(TEXTS.filter(lambda text: text.strip()), st.sampled_from(["punctuation", "whitespace", "characters"]))
 def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(kind: str, text: str, words: str) -> None:
-    tokenizer = Tokenizer.train(TokenizerConfig(kind="byte", lowercase=True), ["a"])
-    task, model = tagger(tokenizer, kind, words)
+    task, model = tagger_of_bytes(kind, words)
     [found] = task.predict(model, Inputs.of([text]))
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", text))}

@@ -278,14 +278,6 @@ def test_a_wrong_value_is_named_with_what_is_allowed(override: str, where: str, 
     assert f"{found_what} ({hint})".startswith(what)
 
 
-def test_a_missing_section_is_named() -> None:
-    assert problems_of({"task": "translation"}) == [
-        ("data", "this key is required", ""),
-        ("model", "this key is required", "kind: bahdanau, luong, rnn, self_attention, transformer"),
-        ("training", "this key is required", ""),
-    ]
-
-
 def test_two_kinds_of_value_leave_no_trace_in_the_path() -> None:
     """Pydantic puts the branches of a union into the path; a user has not written them."""
     wheres = {where for where, _, _ in problems_of(RECIPE, "training.batch_tokens={}", "data.train.source={a: 1}")}

@@ -1,6 +1,5 @@
 """Language models write, score and tell how they searched, through the same verbs as everything that writes."""
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -9,25 +8,15 @@ import pytest
 import torch
 
 from command_line import fail, refusal, succeed
+from raw_cases import GPT, LSTM, raw_recipe
 from regard.data.batches import TextBatch, Tokens
 from regard.runs import Run
 from regard.training.train import train
 
-RECIPE: dict[str, Any] = {
-    "task": "language_modeling",
-    "data": {
-        "train": {"corpus": "tales-en", "size": 80}, "validation": {"corpus": "tales-en", "size": 8}, "max_length": 24,
-    },
-    "tokenizer": {"kind": "bpe", "vocabulary": 150},
-    "training": {
-        "steps": 10, "batch_tokens": 512, "seed": 1, "device": "cpu", "learning_rate": 0.01, "schedule": "constant",
-        "validate_every": 10, "decode": 0, "samples": 0,
-    },
-    "search": {"sample": True, "temperature": 0.9, "top_k": 40, "top_p": 0.9, "max_length": 8},
-}  # fmt: skip
+SEARCH = {"sample": True, "temperature": 0.9, "top_k": 40, "top_p": 0.9, "max_length": 8}
 MODELS: dict[str, dict[str, Any]] = {
-    "gpt": {"kind": "gpt", "width": 16, "heads": 2, "feed_forward": 32, "layers": 1, "max_positions": 24},
-    "lstm_lm": {"kind": "lstm_lm", "embedding": 16, "hidden": 16, "layers": 1},
+    "gpt": GPT | {"layers": 1, "max_positions": 24},
+    "lstm_lm": LSTM | {"layers": 1, "weight_dropout": 0.0},
 }
 every_model = pytest.mark.parametrize("name", MODELS)
 PROMPT = "The child was"
@@ -37,7 +26,8 @@ PROMPT = "The child was"
 def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("continuing")
     for name, model in MODELS.items():
-        train(copy.deepcopy(RECIPE) | {"model": model}, out=folder / name, quiet=True)
+        tree = raw_recipe(model, steps=10, validate_every=10, decode=0, samples=0)
+        train(tree | {"search": SEARCH}, out=folder / name, quiet=True)
     return {name: folder / name for name in MODELS}
 
 

@@ -18,7 +18,7 @@ from regard.layers.embeddings import sinusoidal_positions
 from regard.runs import Run
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.views.explanation import Explanation, Options
-from regard.views.recording import Attention, Kind, Pieces, merge_pieces, module_calls, roll_out
+from regard.views.recording import Attention, Kind, Pieces, merge_pieces, roll_out
 from regard.views.report import HeatMap
 from tiny import TINY
 
@@ -74,15 +74,6 @@ def test_a_window_is_a_mask() -> None:
     _, visible = recorded_in("luong-local-m-plain")
     for t, row in enumerate(visible["attention"].tolist()):
         assert row == [abs(s - t) <= 1 and s < 5 for s in range(7)]
-
-
-def test_calls_are_kept_while_asked_for() -> None:
-    model, name = build(CASES["transformer"]), "decoder.1.cross_attention"
-    with module_calls(model, [name]) as calls:
-        model(batch_of())
-    model(batch_of())
-    assert {called: len(of) for called, of in calls.items()} == {name: 1}
-    assert all(not module._forward_hooks for module in model.modules())
 
 
 def test_weights_are_kept_once(transformer: Explanation) -> None:

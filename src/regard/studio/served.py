@@ -232,7 +232,8 @@ class Served:
         chosen, worked = explanation.worked_choice(body.scores)
         texts = {"input": explanation.input, "output": explanation.output}
         answer: dict[str, Any] = plain({**texts, **chosen, **worked.to_json(), **worked.details()})
-        return answer
+        named = {part: {shown(name): values for name, values in answer[part].items()} for part in ("query", "after")}
+        return answer | named
 
     def search(self, body: SearchBody) -> dict[str, Any]:
         """The record of the search (docs/search-record.md), its report, and what became of the reference."""

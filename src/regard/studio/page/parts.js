@@ -78,7 +78,7 @@ export const figures = value => value.toLocaleString("en");
 export async function explainedInput(root, params) {
   const run = await chooseRun(root, params);
   if (!run) return null;
-  const facts = await get(runPath(run.name)), fields = inputFields(facts, params.text || facts.examples?.[0] || "");
+  const facts = await get(runPath(run.name)), fields = inputFields(facts, params.text || (facts.writes && facts.inputs[0] !== "image" && facts.examples[0]) || "");
   const target = h("input", { value: params.target || "", spellcheck: "false" });
   const form = (action, submit) => h("form", { class: "stack", onsubmit: event => { event.preventDefault(); submit(); } },
     fields.element, facts.writes === "target" && labelled(t("look_target"), target), h("button", { class: "primary" }, action));
