@@ -57,6 +57,8 @@ CHUNK = 4_000
 """Inputs that are decoded before their outputs are handed on."""
 PIECE = 1_000
 """Inputs of a file of any length that one process is given at once, and that a crash may cost."""
+CHARACTERS = 1 << 24
+"""Longest input: a tokenizer needs some 50 bytes of memory for each character."""
 SHARE = 250
 """Examples of an evaluation that a node of a cluster is given at once."""
 
@@ -350,8 +352,15 @@ def _read_inputs(
             lines = list(task.file_inputs(file, skip_bad=skip_bad))
         elif told:  # a problem of a question about a story may be in either
             lines = [line._replace(place=f"{told[-1].place}, {line.place}") for line in lines]
-        given = list(task.gather(lines, told))
+        given = [_bounded(one) for one in task.gather(lines, told)]
     return given if skip_bad else without_faults(given)
+
+
+def _bounded(given: FileInput) -> FileInput:
+    if len(given.text) <= CHARACTERS:
+        return given
+    fault = Problem(given.place, f"it has {len(given.text):,} characters", f"at most {CHARACTERS:,}")
+    return given._replace(text="", fault=fault)
 
 
 def _texts(given: Sequence[FileInput], prefixes: Sequence[str] | None = None) -> Inputs:

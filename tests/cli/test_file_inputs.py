@@ -1,6 +1,7 @@
 """`predict --file`: a table is read by the run's own columns, as `evaluate --file` reads it; a .txt line by line."""
 
 import csv
+import gzip
 import io
 import json
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import pytest
 import regard
 from command_line import fail, succeed, write, write_table
 from raw_cases import Runs
+from regard.api import CHARACTERS
 from regard.config import write_yaml
 from regard.errors import DecodeError
 from regard.text.tokenizers import Tokenizer
@@ -125,6 +127,13 @@ def test_bad_rows_are_named_or_skipped(runs: Runs, tmp_path: Path) -> None:
     assert [one["output"] is None for one in found] == [False, True, True, False]
     assert found[1]["problem"]["where"] == f"{cells}:3"
     assert succeed("predict", runs["reviews"], "--file", cells, "--skip-bad").out.count("\n") == 4
+
+
+def test_a_line_without_end_is_refused_before_it_is_tokenised(runs: Runs, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.txt.gz", gzip.compress(b"good\n" + b"a" * (CHARACTERS + 1) + b"\nbad\n"))
+    assert fail("predict", runs["reviews"], "--file", file)[0].startswith(f"{file}:2: it has 16,777,217 characters")
+    found = succeed("predict", runs["reviews"], "--file", file, "--skip-bad", "--json").jsons
+    assert [one["output"] is None for one in found] == [False, True, False]
 
 
 # Tags and answers

@@ -17,8 +17,8 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 37268,  # raised: shards, streams, CPU decoding, routes (issues 17, 18, 20)
-    "lines in .": 2378,  # raised: chapters 7 to 9, Korean, word2vec, vectors (issue 19)
+    "lines": 37277,  # raised: inputs without end (issue 16)
+    "lines in .": 2387,  # raised: inputs without end (issue 16)
     "lines in config": 343,  # raised: studio (issue 18), course (19), scale (20)
     "lines in course": 2383,  # raised: nine chapters of the course (issue 19)
     "lines in data": 6432,  # raised: corpora of the course (issue 19), tokenising in parallel (20)
@@ -39,7 +39,7 @@ LIMITS = {
     "modules with one importer": 28,  # raised: chapters 7 to 9, Korean, word2vec, vectors (issue 19)
     "Any in signatures": 536,  # raised: shards, streams, CPU decoding, routes (issues 17, 18, 20)
     "recipe: Any": 0,
-    "public names": 2854,  # raised: shards, streams, CPU decoding, routes (issues 17, 18, 20)
+    "public names": 2855,  # raised: inputs without end (issue 16)
     "class checks outside models and tasks": 0,
 }
 
