@@ -355,6 +355,15 @@ def test_a_file_is_sampled_as_a_whole_however_it_is_sorted(folder: Path, kind: s
     assert recognise(["labels.tsv"]).task == "classification"
 
 
+def test_texts_that_are_parts_of_others_are_stopped_by_their_loss(folder: Path) -> None:
+    """The part set aside shares their words, so its accuracy goes on rising while the model overfits."""
+    sentences = [" ".join(f"w{7 * row + place}" for place in range(8)) for row in range(3000)]
+    phrases = [text for whole in sentences for text in (whole, " ".join(whole.split()[2:6]))]
+    for name, texts, best in (("phrases.tsv", phrases, "loss"), ("whole.tsv", sentences * 1, "accuracy")):
+        write(Path(name), table(["text", "label"], texts, [str(row % 2) for row in range(len(texts))]))
+        assert tree_for(name)["training"]["best"] == best
+
+
 def test_sizes_follow_the_amount_of_data(folder: Path) -> None:
     write(Path("large.tsv"), table(None, EN * 1000, EN * 1000))
     tree = tree_for("large.tsv")

@@ -617,12 +617,23 @@ def _labels(table: _Table) -> DataProfile | None:
     if "text" in inputs and len(table.sentences) > 1 and not _is_label(label):
         return None
     line = {**table.data, **inputs, "label": label}
-    size = Size.of([*map(" ".join, zip(*(table.columns[key] for key in inputs.values()), strict=True))])
+    texts = [*map(" ".join, zip(*(table.columns[key] for key in inputs.values()), strict=True))]
+    size = Size.of(texts)
     if table.kinds[label] == "number":
         return DataProfile("regression", line, table.rows, (size,))
     counts = Counter(table.columns[label]).values()
-    best = {"training.best": "f1_macro"} if max(counts) > 3 * min(counts) else {}  # so that rare labels count
-    return DataProfile("classification", line, table.rows, (size,), best)
+    settings: dict[str, Any] = {"training.best": "f1_macro"} if max(counts) > 3 * min(counts) else {}  # rare ones count
+    if table.rows >= 5_000 and _overlap(
+        texts
+    ):  # what is set aside is like the training part: there, only the loss shows that it overfits
+        settings = {"training.best": "loss", "model.dropout": 0.5, "tokenizer.vocabulary": 16_000}
+    return DataProfile("classification", line, table.rows, (size,), settings)
+
+
+def _overlap(texts: Sequence[str]) -> bool:
+    """Whether texts are often parts of others, as the phrases of one sentence are: one in 20 of a sample."""
+    whole = "\n".join(texts)
+    return 20 * sum(whole.count(text) > 1 for text in texts if " " in text) > len(texts)
 
 
 # Images, tagged words, questions, stories
