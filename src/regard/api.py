@@ -352,7 +352,8 @@ def _read_inputs(
             lines = list(task.file_inputs(file, skip_bad=skip_bad))
         elif told:  # a problem of a question about a story may be in either
             lines = [line._replace(place=f"{told[-1].place}, {line.place}") for line in lines]
-        given = [_bounded(one) for one in task.gather(lines, told)]
+        given = list(task.gather(lines, told))
+    given = [_bounded(one) for one in given]
     return given if skip_bad else without_faults(given)
 
 

@@ -134,6 +134,8 @@ def test_a_line_without_end_is_refused_before_it_is_tokenised(runs: Runs, tmp_pa
     assert fail("predict", runs["reviews"], "--file", file)[0].startswith(f"{file}:2: it has 16,777,217 characters")
     found = succeed("predict", runs["reviews"], "--file", file, "--skip-bad", "--json").jsons
     assert [one["output"] is None for one in found] == [False, True, False]
+    streamed = fail("predict", runs["reviews"], "--file", file, "--out", tmp_path / "out.txt")
+    assert streamed[0].startswith(f"{file}:2: it has 16,777,217 characters")
 
 
 # Tags and answers

@@ -18,13 +18,13 @@ from pathlib import Path
 
 LIMITS = {
     "lines": 37288,  # raised: overlapping texts in proposals, inputs without end (issue 16)
-    "lines in .": 2387,  # raised: inputs without end (issue 16)
+    "lines in .": 2388,  # raised: inputs without end, however they come (issue 16)
     "lines in config": 343,  # raised: studio (issue 18), course (19), scale (20)
     "lines in course": 2383,  # raised: nine chapters of the course (issue 19)
     "lines in data": 6432,  # raised: corpora of the course (issue 19), tokenising in parallel (20)
     "lines in exchange": 1570,  # raised: chapters 7 to 9, Korean, word2vec, vectors (issue 19)
     "lines in layers": 1497,  # raised: packed weights on a CPU, cached keys by row on a GPU (issue 17)
-    "lines in models": 3111,  # raised: rows of the cache (issue 17)
+    "lines in models": 3110,  # raised: rows of the cache (issue 17)
     "lines in objectives": 596,  # raised: kernels for a GPU (issue 17)
     "lines in recipes": 1242,  # raised: overlapping texts in proposals, inputs without end (issue 16)
     "lines in runs": 723,  # raised: damage and edits that are noticed (issue 16)
