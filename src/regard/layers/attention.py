@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 FEW_ROWS = range(1, 9)
 """Numbers of rows for which a CPU computes W x^T instead of x W^T."""
-PACKED_WEIGHT = 1 << 16
-"""Elements of W from which packing it pays."""
 LARGE_WEIGHT = 1 << 17
 """Elements of W from which this is faster for a single row too."""
+PACKED_WEIGHT = 1 << 16
+"""Elements of W from which packing it pays."""
 FEW_QUERIES, MANY_SENTENCES = 4, 16
 """With at most so many queries for each of at least so many sentences, two products are faster on a CPU than its kernel
 for attention."""

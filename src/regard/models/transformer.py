@@ -264,7 +264,6 @@ class TransformerDecoder(Generator):
         stacked = torch.stack([unpack(x_BHSE) for pair in keys_values for x_BHSE in pair])
         source_N2BHSE = stacked.view(-1, 2, *stacked.shape[1:])
         layers, _, sources, heads, _, head_width = source_N2BHSE.shape
-        # Zeros: a captured step attends to the unfilled part too, with weight 0.
         own_MN2RHE = source_N2BHSE.new_zeros(max_length, layers, 2, sources * rows, heads, head_width)
         return TransformerState(
             own_MN2RHE=own_MN2RHE,
@@ -283,7 +282,7 @@ class TransformerDecoder(Generator):
         return logits_RV, replace(state, written=state.written + 1, graph=graph)
 
     def advance(self, state: TransformerState, tokens_R: Tensor, capacity: int) -> Tensor:
-        """One step in place. It attends to the first `capacity` positions of the cache, filled or not."""
+        """One step in place. It attends to what is filled of the cache: on a CPU its first `capacity` positions."""
         x_RD = self.target_embedding(tokens_R) * math.sqrt(self.target_embedding.embedding_dim)
         if state.positions_MD is not None:
             x_RD = x_RD + state.positions_MD.index_select(0, state.written_1)
@@ -292,7 +291,7 @@ class TransformerDecoder(Generator):
             own = Visibility(state.written_1 + 1, rows_KR=state.rows_MR[:capacity])
         else:
             state.in_order()
-            own = Visibility() if capacity == state.written + 1 else Visibility(state.written_1 + 1)
+            own = Visibility()
         own_N2RHKE = state.own_MN2RHE[:capacity].permute(1, 2, 3, 4, 0, 5)
         for number, block in enumerate(self.decoder_blocks()):
             keys_values = own_N2RHKE[number], state.source_N2BHSE[number]
