@@ -38,6 +38,11 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
             n["copy_backwards_loss"] < n["copy_forwards_loss"]
             and n["reverse_forwards_loss"] < n["reverse_backwards_loss"]
         ),
+        "teacher forcing learns faster": lambda n: n["faster"] == n["seeds"] == 3,
+        "and writes better, though": lambda n: n["rate_1_exact"] > n["rate_0_exact"] + 0.2,
+        "a mistake misleads it more": lambda n: (
+            n["exposed"] == 3 and n["rate_1_after_own"] < min(n["rate_0_after_own"], n["rate_1_after_right"]) - 0.1
+        ),
         "gradients vanish": lambda n: n["rnn_gradient"] < 1e-6,
         "but not through attention": lambda n: n["attention_gradient"] > 1e6 * n["rnn_gradient"],
         "the vector holds what was read last": lambda n: n["probe_last"] > n["probe_first"],
