@@ -14,7 +14,7 @@ from typing import get_args
 import pytest
 
 from command_line import fail, succeed
-from regard.config.load import validate
+from regard.config import validate
 from regard.data import corpora
 from regard.data.config import BuiltIn
 from regard.data.corpora import (

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.api import Run, explain, load, predict
-from regard.config.load import Tree
+from regard.config import Tree
 from regard.course.lab import Findings, Found, Lab, Number
 from regard.course.pretraining import MODELS, fine_tune, measured, names, pretrained
 from regard.data.corpora import as_object, generate

@@ -28,8 +28,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple, TypeVar, cast
 
-from regard.config import parse_yaml
-from regard.config.load import Tree
+from regard.config import Tree, parse_yaml
 from regard.data.shapes import COLOURS, OUTLINES, RADIUS, Language, Scene, Thing, draw, in_order, parse
 from regard.errors import DataError, did_you_mean, import_extra
 from regard.language import particle_after
