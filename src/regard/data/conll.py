@@ -27,8 +27,7 @@ from regard.text.normalise import Words
 
 DOCUMENT = "-DOCSTART-"
 COMMENT = "#"
-Word = tuple[int, str, str]
-"""The line of a word, the word and its tag."""
+Word = tuple[int, str, str]  # the line of a word, the word and its tag
 COLUMNS = (".conll", ".conllu", ".bio", ".iob", ".tsv")
 """Suffixes by which CoNLL's columns are known where there need be no tags; a .txt then has one text a line."""
 

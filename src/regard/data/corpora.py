@@ -36,20 +36,16 @@ from regard.text.files import write_file
 
 T = TypeVar("T")
 Part = Literal["train", "validation", "test"]
-Cells = tuple[str, ...]
-"""The columns of a row."""
+Cells = tuple[str, ...]  # the columns of a row
 Generator = Callable[[Random, Part], Iterator[Cells]]
 
 SIZES: dict[Part, int] = {"train": 20_000, "validation": 500, "test": 1_000}
 """How many examples are generated when the recipe does not say."""
-VERSION = 3
-"""Counts up when a built-in corpus changes, so that no cache goes on with the old text."""
-WORDS = range(3, 13)
-"""How many words the English sentences of the phrases have."""
+VERSION = 3  # counts up when a built-in corpus changes, so that no cache goes on with the old text
+WORDS = range(3, 13)  # how many words the English sentences of the phrases have
 TURNED = {"phrases-ko-en": "phrases-en-ko", "phrases-fr-en": "phrases-en-fr"}
 """Pairs the other way round. Held-out parts then lack the few sentences that the training part has in other words."""
-FIRST_PIECE = 14
-"""The character that stands for the first piece of text in a file."""
+FIRST_PIECE = 14  # the character that stands for the first piece of text in a file
 PACKAGED = files("regard.data").joinpath("packaged")
 
 
@@ -190,12 +186,9 @@ class DateLanguage:
     styles: list[str]
     months: str
     weekdays: str
-    days: list[str]
-    """The days of a month as words."""
-    short: str = ""
-    """Months in short. Default: their first three letters."""
-    short_weekday: int = 3
-    """Letters of a weekday in short."""
+    days: list[str]  # the days of a month as words
+    short: str = ""  # Months in short. Default: their first three letters.
+    short_weekday: int = 3  # letters of a weekday in short
 
     def words(self, day: date) -> dict[str, str]:
         """What the styles may contain, for one day."""
@@ -245,11 +238,9 @@ class Meant(NamedTuple):
     """A sentence with such a word. Positions count words between spaces."""
 
     text: str
-    kind: str
-    """homonym, noun (with one meaning only) or pronoun."""
+    kind: str  # homonym, noun (with one meaning only) or pronoun
     position: int
-    decided_by: int
-    """The word that tells the meaning; of a pronoun, the noun that it stands for."""
+    decided_by: int  # the word that tells the meaning; of a pronoun, the noun that it stands for
     meaning: str
 
 

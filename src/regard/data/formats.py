@@ -15,17 +15,14 @@ from regard.errors import ColumnError, DataError, Problem, import_extra
 from regard.text.files import LINE, TextFile
 from regard.text.normalise import same_name
 
-SEPARATORS = (",", ";", "\t")
-"""What may separate the cells of a .csv."""
+SEPARATORS = (",", ";", "\t")  # what may separate the cells of a .csv
 EXPECTED = (
     "expected is an array of objects, [{...}, {...}], or an object a line; or SQuAD's JSON: data, in it paragraphs, in "
     "them a context and qas"
 )
 """What a .json may hold."""
-Records = Iterator[tuple[int, list[str]]]
-"""The cells of each record, and the line where it begins."""
-Key = str | int
-"""A column of a file: its name, or its number from 0."""
+Records = Iterator[tuple[int, list[str]]]  # the cells of each record, and the line where it begins
+Key = str | int  # a column of a file: its name, or its number from 0
 
 
 class Row(NamedTuple):
@@ -33,8 +30,7 @@ class Row(NamedTuple):
 
     line: int
     values: tuple[str, ...]
-    fault: Problem | None = None
-    """Why the columns cannot be read, if so; the values are then empty."""
+    fault: Problem | None = None  # why the columns cannot be read, if so; the values are then empty
     continues: bool = False
     """Whether it goes on with the document of the row before, which is too long to be held at once."""
 

@@ -149,8 +149,7 @@ def _starts(sizes: Array) -> Integers:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
-EVALUATED_STREAMS = 10
-"""Streams that a text is measured in; each begins without memory, so more would cost quality."""
+EVALUATED_STREAMS = 10  # streams that a text is measured in; each begins without memory, so more would cost quality
 
 
 class Pieces(Examples):

@@ -39,8 +39,7 @@ FORMATS: dict[str, Callable[[TextFile, Any], Iterator[Row]]] = {
 }
 """How a file becomes rows with the columns of its corpus; tables are in TABLE_ROWS of data/formats.py. `Corpus.format`
 chooses one of these by the file's suffix."""
-FILES = 1 << 40
-"""Times the number of a file, plus the line: the place of a row of several files, in one number."""
+FILES = 1 << 40  # times the number of a file, plus the line: the place of a row of several files, in one number
 
 
 def open_corpus(corpus: Corpus, base: Path, part: Part = "train", reading: int = 2) -> Reader:

@@ -41,12 +41,10 @@ from regard.text.normalise import nfc
 
 R = TypeVar("R")
 SECTIONS = ("task", "data", "tokenizer", "model", "head", "training", "search", "evaluation")
-IDEOGRAPHIC = ("Cjk", "Hiragana", "Katakana")
-"""Scripts of thousands of characters."""
+IDEOGRAPHIC = ("Cjk", "Hiragana", "Katakana")  # scripts of thousands of characters
 TOKENIZE = {"translation": "char", "captioning": "char", "summarization": "characters"}
 """`evaluation.tokenize` where words say little, as in Korean, Chinese and Japanese."""
-ENDS = ("steps", "epochs", "validate_every", "patience")
-"""Keys of `training` that come first."""
+ENDS = ("steps", "epochs", "validate_every", "patience")  # keys of `training` that come first
 
 
 class Sizes(NamedTuple):
