@@ -19,7 +19,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache, partial
 from importlib.resources import files
@@ -86,7 +85,7 @@ def part_of(text: str) -> Part:
 
 
 @cache
-def _words() -> Tree:
+def generator_words() -> Tree:
     """The words of the corpora that are generated."""
     return parse_yaml(PACKAGED.joinpath("words.yaml").read_text(encoding="utf-8"), "words.yaml")
 
@@ -179,31 +178,21 @@ FIRST_DAY, LAST_DAY = date(1950, 1, 1), date(2049, 12, 31)
 """One hundred years, so that a year of two digits still means one year: '50 to '99 and '00 to '49."""
 
 
-@dataclass(frozen=True)
-class DateLanguage:
-    """How dates are written in one language; names stand between blanks."""
-
-    styles: list[str]
-    months: str
-    weekdays: str
-    days: list[str]  # the days of a month as words
-    short: str = ""  # Months in short. Default: their first three letters.
-    short_weekday: int = 3  # letters of a weekday in short
-
-    def words(self, day: date) -> dict[str, str]:
-        """What the styles may contain, for one day."""
-        year, month, weekday = f"{day.year}", self.months.split()[day.month - 1], self.weekdays.split()[day.weekday()]
-        ending = {1: "st", 2: "nd", 3: "rd"}.get(0 if day.day in (11, 12, 13) else day.day % 10, "th")
-        return {
-            "year": year, "yy": year[2:], "year_word": korean_number(day.year),
-            "m": f"{day.month}", "mm": f"{day.month:02}", "month": month,
-            "mon": self.short.split()[day.month - 1] if self.short else month[:3],
-            # June and October lose a sound: 유월 and 시월, not 육월 and 십월
-            "month_word": {6: "유", 10: "시"}.get(day.month, korean_number(day.month)),
-            "day": f"{day.day}", "dd": f"{day.day:02}", "ordinal": f"{day.day}{ending}",
-            "jour": "1er" if day.day == 1 else f"{day.day}", "word": self.days[day.day - 1],
-            "weekday": weekday, "wd": weekday[: self.short_weekday],
-        }  # fmt: skip
+def date_words(language: Tree, day: date) -> dict[str, str]:
+    """What the styles of a language may contain, for one day."""
+    year, month = f"{day.year}", language["months"].split()[day.month - 1]
+    weekday, short_months = language["weekdays"].split()[day.weekday()], language.get("short", "").split()
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(0 if day.day in (11, 12, 13) else day.day % 10, "th")
+    return {
+        "year": year, "yy": year[2:], "year_word": korean_number(day.year),
+        "m": f"{day.month}", "mm": f"{day.month:02}", "month": month,
+        "mon": short_months[day.month - 1] if short_months else month[:3],
+        # June and October lose a sound: 유월 and 시월, not 육월 and 십월
+        "month_word": {6: "유", 10: "시"}.get(day.month, korean_number(day.month)),
+        "day": f"{day.day}", "dd": f"{day.day:02}", "ordinal": f"{day.day}{ending}",
+        "jour": "1er" if day.day == 1 else f"{day.day}", "word": language["days"][day.day - 1],
+        "weekday": weekday, "wd": weekday[: language.get("short_weekday", 3)],
+    }  # fmt: skip
 
 
 def korean_number(number: int) -> str:
@@ -216,17 +205,13 @@ def korean_number(number: int) -> str:
     return text
 
 
-def date_languages() -> list[DateLanguage]:
-    return [DateLanguage(**language) for language in _words()["dates"]]
-
-
 def _dates(random: Random, part: Part) -> Iterator[Cells]:
     """Most dates are written as they should be, some in small letters or in capitals."""
     days = [FIRST_DAY + timedelta(number) for number in range((LAST_DAY - FIRST_DAY).days + 1)]
-    days, languages = [day for day in days if part_of(day.isoformat()) == part], date_languages()
+    days = [day for day in days if part_of(day.isoformat()) == part]
     while True:
-        day, language = pick(random, days), pick(random, languages)
-        text = pick(random, language.styles).format_map(language.words(day))
+        day, language = pick(random, days), pick(random, generator_words()["dates"])
+        text = pick(random, language["styles"]).format_map(date_words(language, day))
         share = random.random()
         yield text.lower() if share < 0.08 else text.upper() if share < 0.12 else text, day.isoformat()
 
@@ -246,7 +231,7 @@ class Meant(NamedTuple):
 
 def meanings(name: str, random: Random, part: Part) -> Iterator[Meant]:
     """Sentences of a part without end: two in three are about a noun, the others have a pronoun."""
-    grammar = _words()[name]
+    grammar = generator_words()[name]
     while True:
         words = {slot: pick(random, choices) for slot, choices in grammar["others"].items()}
         if random.random() < 1 / 3:
@@ -283,7 +268,7 @@ def _order(random: Random, part: Part) -> Iterator[Cells]:
 
     None to three events stand between the two, one or two before and one or two after. So nothing near a name tells.
     """
-    words = _words()["order"]
+    words = generator_words()["order"]
     while True:
         people = ["Anna", "Ben"] if random.random() < 0.5 else ["Ben", "Anna"]
         before, between, after = (
@@ -301,7 +286,7 @@ def _order(random: Random, part: Part) -> Iterator[Cells]:
 
 def _errands(random: Random, part: Part) -> Iterator[Cells]:
     """ "the man went to the store. he bought a gallon of milk." and "my dog is hairy. it barks at the postman."."""
-    words = _words()["errands"]
+    words = generator_words()["errands"]
     while True:
         if random.random() < 0.7:
             (person, pronoun), (place, acts) = (pick(random, [*words[what].items()]) for what in ("people", "places"))

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from regard.data.config import TABLES, Corpus
 from regard.data.conll import conll_rows, tagged_rows
 from regard.data.corpora import VERSION, Part
-from regard.data.documents import document_rows, text_table_rows
 from regard.data.formats import TABLE_ROWS, Row, keys_of, numeric_keys, table_rows, texts_in
+from regard.data.raw import document_rows, text_table_rows
 from regard.data.squad import question_rows, squad_rows
 from regard.data.stories import babi_rows, story_rows
 from regard.errors import DataError, Problem, did_you_mean, first_of, import_extra
