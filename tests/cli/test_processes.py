@@ -116,6 +116,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
         assert launch(2, folder, {name: new(name, 2) for name in RECIPES}) == ""
     full = new("gpt", 4) | {"out": str(folder / "full"), "largest file": {"0": 20_000}}
     full["recipe"]["training"]["checkpoint_every"] = 5
+    (bf16 := new("gpt", 0, 3) | {"out": str(folder / "bf16")})["recipe"]["training"]["precision"] = "bf16"
     jobs = {
         **{name: new(name, 4) for name in RECIPES},
         **{f"half {name}": half(name, 4) for name in ("gpt", "lstm")},
@@ -123,6 +124,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
         "sharded": new("gpt", 0),
         "half sharded": half("gpt", 0),
         "resumed sharded": resumed("gpt", 4, 0),
+        "bf16": bf16,
         "unlike": {"recipe": recipe("gpt", 4), "out": str(folder / "unlike"), "own": {"1": ["data.train.size=50"]}},
         "uneven": single | {"resume": True},
         "command": {"command": ["train", str(file), "--out", str(folder / "command"), "--json"]},
@@ -160,6 +162,12 @@ def test_predict_reads_what_was_sharded(folder: Path) -> None:
     outputs = [regard.predict(folder / f"gpt{name}", "the cat", device="cpu")[0].to_json() for name in (0, 1)]
     assert outputs[0]["output"] == outputs[1]["output"]
     assert outputs[0]["score"] == pytest.approx(outputs[1]["score"])
+
+
+def test_sharded_losses_are_summed_in_full_precision(folder: Path) -> None:
+    lines = [line for line in read_metrics(folder / "bf16" / "metrics.jsonl") if line["event"] == "train"]
+    sums = [line["loss"] * line["tokens"] for line in lines]
+    assert sums != pytest.approx([torch.tensor(one).bfloat16().item() for one in sums], rel=1e-6)
 
 
 def test_what_several_processes_print(folder: Path) -> None:
