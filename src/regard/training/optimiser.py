@@ -12,7 +12,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from regard.recipes.recipe import TrainingConfig
+from regard.data.config import TrainingConfig
 
 
 def build_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
