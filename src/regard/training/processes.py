@@ -46,7 +46,8 @@ def all_joined() -> Iterator[None]:
         unreachable.add_note(f"in process {number}")
         raise unreachable
     try:
-        store = torch.distributed.TCPStore(host, int(port), is_master=own, wait_for_workers=False, multi_tenant=True)
+        kind = torch.distributed.TCPStore  # type: ignore[attr-defined]
+        store = kind(host, int(port), is_master=own, wait_for_workers=False, multi_tenant=True)
     except RuntimeError as error:
         hint = "MASTER_ADDR must be the machine of process 0, and MASTER_PORT free there"
         raise RegardError(f"cannot use {host}:{port}", where=here, hint=hint) from error
