@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ import regard
 from raw_cases import BERT, GPT, LSTM, raw_recipe
 from regard.errors import RegardError
 from regard.runs.run import Run, load_weights, read_metrics
-from regard.training.processes import recompute_blocks, refuse_unreachable
+from regard.training.processes import all_joined, recompute_blocks
 from regard.training.train import train
 from tiny import TINY
 
@@ -208,12 +209,24 @@ def test_a_process_that_dies_is_named(tmp_path: Path) -> None:
     assert (run / "last").read_text() == f"step-{done + 5:08d}\n"
 
 
-def test_a_first_process_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+@pytest.mark.parametrize(
+    ("number", "timeout", "message"),
+    [
+        ("1", "1", r"process 1 \(.*\): process 0 cannot be reached at 127.0.0.1:\d+ \(has it started"),
+        ("0", "1", r"process 0 \(.*\): process 1, 2 of 3 has not come in 1 seconds \(its own message"),
+        ("0", "soon", "REGARD_JOIN_TIMEOUT: 'soon' is not a number of seconds"),
+    ],
+)
+def test_processes_that_do_not_come_are_named(
+    monkeypatch: pytest.MonkeyPatch, number: str, timeout: str, message: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    given = {"RANK": number, "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for name, value in (given | {"REGARD_JOIN_TIMEOUT": timeout}).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("regard.training.processes.JOINED", 1.0)
-    with pytest.raises(RegardError, match=r"process 1 \(.*\): process 0 cannot be reached at 127.0.0.1:1 \(has it"):
-        refuse_unreachable()
+    with pytest.raises(RegardError, match=message), all_joined():
+        pass
 
 
 def second_process(launcher: int) -> int:
