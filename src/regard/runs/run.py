@@ -46,8 +46,9 @@ from torch import Tensor
 
 from regard import __version__
 from regard.config import read_yaml, write_yaml
+from regard.data.config import TrainingConfig
 from regard.errors import CheckpointError, ConfigError, DecodeError, Problem, RegardError, RunWarning, did_you_mean
-from regard.recipes.recipe import AnyRecipe, TrainingConfig, leaves, recipe_of
+from regard.recipes.recipe import AnyRecipe, leaves, recipe_of
 from regard.tasks import TASKS
 from regard.text.files import checksum, checksums, key_of, why_unreadable, write_file, write_folder, writing
 from regard.text.tokenizers import Tokenizers
@@ -60,11 +61,9 @@ BEFORE: dict[str, dict[str, Any]] = {
     "training": {"decay_biases": True, "fill": False, "checkpoint_activations": False},
 }
 """Fields that runs of older versions do not have, with what these did."""
-LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")
-"""What a killed process may leave in a folder; it is never removed."""
+LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")  # what a killed process may leave in a folder; it is never removed
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
-MEANING = ("task", "model", "head")
-"""The sections of a recipe that say what the weights mean."""
+MEANING = ("task", "model", "head")  # the sections of a recipe that say what the weights mean
 CHANGEABLE = (
     "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
     "decode", "samples", "average", "checkpoint_activations", "data.workers",
@@ -379,8 +378,7 @@ class Checkpoint:
     """One checkpoint, to be written."""
 
     weights: Mapping[str, Tensor]
-    facts: Mapping[str, Any]
-    """Step, metrics and fingerprints, as JSON."""
+    facts: Mapping[str, Any]  # step, metrics and fingerprints, as JSON
     training_weights: Mapping[str, Tensor] | None = None
     training: Mapping[str, Any] | None = None
     """What resuming needs besides the weights; None in a checkpoint that cannot be resumed."""

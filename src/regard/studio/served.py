@@ -25,8 +25,7 @@ from regard.language import shown
 from regard.models.base import Pooling
 from regard.recipes.recipe import with_search
 from regard.search.decode import watching
-from regard.search.hypotheses import Choice, Live
-from regard.search.rules import Rules
+from regard.search.hypotheses import Choice, Live, Rules
 from regard.views.explanation import Explanation, Options, View
 from regard.views.files import json_line
 from regard.views.report import in_language, plain

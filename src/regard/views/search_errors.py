@@ -22,8 +22,7 @@ from regard.data.dataset import Dataset
 from regard.models.base import Generator
 from regard.runs import Run
 from regard.search.config import SearchConfig
-from regard.search.hypotheses import NEVER, Choice, Hypothesis, Live, penalise_repetition
-from regard.search.rules import Rules
+from regard.search.hypotheses import NEVER, Choice, Hypothesis, Live, Rules, penalise_repetition
 from regard.tasks.task import Done, by_length, ignore, padded
 from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc
@@ -491,7 +490,7 @@ class Sweep:
 
 def sweep_metric(task: TextToText) -> str:
     """What the widths of a beam are compared by: chrF, which is fair to short outputs, or the task's first metric."""
-    better = [name for name, higher in task.higher_is_better.items() if higher]
+    better = task.higher_is_better
     return "chrf" if "chrf" in better else better[0]
 
 
