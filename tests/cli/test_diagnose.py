@@ -23,10 +23,10 @@ from regard.runs import Run
 from regard.runs.examples import examples_of
 from regard.tasks.summarization import Summarization
 from regard.tasks.translation import Translation
-from regard.views.diagnose import Diagnosis, advice
+from regard.views.diagnose import Behind, Diagnosis, Sweep, Width, advice, resampled
 from regard.views.files import page
 from regard.views.report import Bars, Curves
-from regard.views.search_errors import Behind, Share, Sweep, Tally, Width, resampled, score_references, verdict_of
+from regard.views.search_errors import Share, Tally, score_references, verdict_of
 
 END = {"</s>": 1.0}
 GARDEN: Table = {

@@ -81,17 +81,14 @@ def check_output(
         _module("", path)
 
 
-def write_result(result: Result, path: Path) -> None:
-    """Write a result in the format that the suffix names."""
-    suffix = path.suffix.lower()
-    if suffix in PICTURES:
-        content = draw(in_language(result.report()).figures, path)
-    elif suffix in PAGE:
-        content = page(result.report()).encode()
-    else:
-        write(path, map(str.encode, json_line(result)))
-        return
-    write(path, [content])
+def write_result(result: Result, path: Path, *, option: str = "--out") -> None:
+    """Write a result as the picture or page that the suffix names, else as JSON."""
+    content: Iterable[bytes] = map(str.encode, json_line(result))
+    if path.suffix.lower() in PICTURES:
+        content = [draw(in_language(result.report()).figures, path)]
+    elif path.suffix.lower() in PAGE:
+        content = [page(result.report()).encode()]
+    write(path, content, option=option)
 
 
 def json_line(result: Result) -> Iterator[str]:
