@@ -129,6 +129,13 @@ def show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
         say(f"written: {out}")
 
 
+def check_output(out: Path | None, *given: Any, **options: Any) -> None:
+    """Refuse, before any work is done, a file that could or may not be written."""
+    from regard.views.files import check_output as check
+
+    check(out, *given, **options)
+
+
 # What is typed
 
 
