@@ -15,15 +15,15 @@ from command_line import refusal, regard, succeed, write
 from labelled_cases import MODELS, SIZES, TRAINING, pretraining, weights_of
 from labelled_cases import labelled_batch_of as batch_of
 from regard.config import write_yaml
+from regard.data.config import TrainingConfig
 from regard.data.framing import labelled_batch
 from regard.models.bert import BERTConfig
 from regard.models.gpt import GPTConfig
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TextHead, build_base, pool
 from regard.models.text_classifiers import CNN, CNNConfig
 from regard.objectives.labels import ClassCrossEntropy, SquaredError, by_choice, by_example
-from regard.recipes.recipe import TrainingConfig
 from regard.runs import Run
-from regard.tasks.task import Inputs
+from regard.tasks.task import inputs_of
 from regard.training.optimiser import parameter_groups
 from regard.training.train import train
 
@@ -359,7 +359,7 @@ def test_neither_neighbours_nor_padding_change_an_answer(
         "Although the music was never really weak, the ending was quite superb, too.",
         "Fine",
     ]
-    together = task.computed(model, task.encode_inputs(model, Inputs.of(texts)).readable()[0].examples)
+    together = task.computed(model, task.encode_inputs(model, inputs_of(texts)).readable()[0].examples)
     for text, expected in zip(texts, together, strict=True):
         framing = task.framing
         rows = [framing.rows(framing.spelled(framing.tokenizer.encode(text), [text], 0))]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.api import Run, evaluate, explain, load, predict
-from regard.config.load import Tree
+from regard.config import Tree
 from regard.course.lab import LANGUAGE_MODELS, Findings, Found, Lab, Number
 from regard.data.corpora import as_object, generate
 from regard.tasks.regression import spearman

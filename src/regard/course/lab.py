@@ -22,7 +22,7 @@ from jinja2 import Environment, StrictUndefined
 
 from regard import __version__
 from regard.api import Run, train
-from regard.config.load import Tree
+from regard.config import Tree
 from regard.course import Chapter, find_chapter
 from regard.data.batches import Tokens
 from regard.errors import RegardError

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 
 from regard.api import Run, evaluate, predict
-from regard.config.load import Tree
+from regard.config import Tree
 from regard.course.lab import FROZEN, LANGUAGE_MODELS, TEXTS, UPDATES, Findings, Found, Lab, Number, last_loss
 from regard.data.segments import OUTCOMES, Segments
 from regard.runs.examples import examples_of

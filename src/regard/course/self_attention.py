@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from regard.api import Loaded, Run, evaluate, explain, load, predict
-from regard.config.load import Tree
+from regard.config import Tree
 from regard.course.lab import TRANSFORMER, Findings, Found, Lab, Number, last_loss, reverse_recipe, reverse_transformer
 from regard.data.corpora import generate
 from regard.layers.attention import MultiHeadAttention

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.api import Run, compare, evaluate, predict
-from regard.config.load import Tree
+from regard.config import Tree
 from regard.course.lab import (
     BAHDANAU,
     LARGER,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.api import Run, evaluate, explain
-from regard.config.load import Tree
+from regard.config import Tree
 from regard.course.lab import (
     TRANSFORMER,
     Findings,
