@@ -11,9 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
 
-# ruff: noqa: F403, F405
 if TYPE_CHECKING:
-    from regard.api import *
+    from regard.api import (
+        Run,
+        check,
+        compare,
+        diagnose,
+        evaluate,
+        explain,
+        export_run,
+        features,
+        import_run,
+        load,
+        load_recipe,
+        predict,
+        predict_file,
+        score,
+        shipped_recipes,
+        show,
+        train,
+        vectors,
+    )
 
 __version__ = "0.1.0"
 
