@@ -99,7 +99,7 @@ def predict(options: argparse.Namespace, folder: Path) -> None:
     workers = options.workers or (["1", "4", "8"] if options.device == "cuda" else ["1", str(CORES)])
     rates: dict[str, list[float]] = {f"{count} workers": [] for count in workers}
     peaks: dict[str, float] = {}
-    busy = list[float]()
+    busy: dict[str, list[float]] = {name: [] for name in rates}
     for _ in range(options.repeat):
         for count in workers:
             command = [
@@ -110,10 +110,11 @@ def predict(options: argparse.Namespace, folder: Path) -> None:
             curve, _ = run(command, folder, OMP_NUM_THREADS="1")
             peaks[f"{count} workers"] = peak(curve)
             rates[f"{count} workers"].append(options.lines / seconds(curve))
-            busy += [watch()] if watch else []
+            busy[f"{count} workers"] += [watch()] if watch else []
     table([f"predict --file, {options.lines:,} lines, {options.device}", "lines/s", "ratio", "GB"], rates, peaks)
-    if busy:
-        print(f"the GPU was busy for {statistics.median(busy):.0%} of the wall time")
+    for name, shares in busy.items():
+        if shares:
+            print(f"{name}: the GPU was busy for {statistics.median(shares):.0%} of the wall time")
 
 
 def watch_gpu() -> Callable[[], float]:

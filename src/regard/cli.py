@@ -10,13 +10,14 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
+from inspect import Parameter, Signature
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer import Argument, Option
@@ -42,7 +43,7 @@ from regard.console import (
     warnings_as_notes,
     written_out,
 )
-from regard.errors import TEXT, DecodeError, InputError, Problem, RegardError, import_extra, printable, short
+from regard.errors import TEXT, DecodeError, InputError, Problem, RegardError, import_extra, printable, refuse, short
 from regard.language import default_language, shown, shown_comments
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ PATIENCE = 20.0
 """Seconds that other processes give the first one to report an error: once one ends, a launcher kills the others."""
 STANDARD_INPUT = (None, "-")
 """The values of an INPUT that read standard input."""
-
-
+DRAWN = (".svg", ".png", ".html", ".json")
+"""What a result can be written as."""
 HELP = ["-h", "--help"]
 
 
@@ -106,29 +107,55 @@ app = typer.Typer(
     context_settings={"help_option_names": HELP},
 )
 
+
+def argument(name: str, kind: object, metavar: str, help: str, default: object = ...) -> Parameter:
+    """An argument, which a command gets as `name`; it is needed unless there is a default."""
+    default = Argument(default, metavar=metavar, help=help)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def option(name: str, kind: object, help: str, *flags: str, default: object = None, **more: Any) -> Parameter:
+    """An option, which a command gets as `name`; that is its flag, too, unless `flags` are given."""
+    flags = flags or (f"--{name.replace('_', '-')}",)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=Option(default, *flags, help=help, **more), annotation=kind)
+
+
+def switch(name: str, help: str, *flags: str, default: bool = False) -> Parameter:
+    return option(name, bool, help, *flags, default=default)
+
+
+Command = Callable[..., None]
+
+
+def command(*parameters: Parameter, name: str | None = None) -> Callable[[Command], Command]:
+    """Make a function a command with these arguments and options; those that it only hands on are its `**options`."""
+
+    def registered(function: Command) -> Command:
+        function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        return app.command(name)(function)
+
+    return registered
+
+
 # ------------------------------------------------------------------------ arguments and options that commands share
 
-RecipeArgument = Annotated[str, Argument(metavar="RECIPE", help="A .yaml file, or a recipe that ships.")]
-OverridesArgument = Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Settings to change.")]
-RunArgument = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
-NewRunOption = Annotated[Path, Option("--out", metavar="RUN", help="The run folder to make.")]
-ReportOption = Annotated[Path | None, Option("--out", help="A .html file to write the report to.")]
-SplitOption = Annotated[str | None, Option("--split", help="train, validation or test. Default: test.")]
-PairsOption = Annotated[list[str] | None, Option("--file", help="One file; or twice: source and target.")]
-StoryOption = Annotated[
-    Path | None, Option("--story", metavar="FILE", help="The story that the questions are about, line by line.")
-]
-OverwriteOption = Annotated[bool, Option("--overwrite", help="Replace output files that exist; never an input.")]
-BeamOption = Annotated[int | None, Option("--beam", help="Beam size; 1 is greedy search.")]
-PenaltyOption = Annotated[
-    float | None,
-    Option("--length-penalty", help="alpha in log P / length^alpha; search.normalisation has other formulas."),
-]
-SetOption = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change the run's recipe.")]
-CheckpointOption = Annotated[str, Option("--checkpoint", help="best, last, average, or a step.")]
-DeviceOption = Annotated[str, Option("--device", help="auto, cpu, cuda or mps.")]
-PrecisionOption = Annotated[str, Option("--precision", help="fp32, bf16 or fp16; int8 on a CPU.")]
-JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
+RUN = argument("run", Path, "RUN", "A run folder.")
+OVERRIDES = argument("overrides", list[str], "[KEY=VALUE]...", "Settings to change.", [])
+NEW_RUN = option("out", Path, "The run folder to make.", default=..., metavar="RUN")
+REPORT = option("out", Path, "A .html file to write the report to.")
+SPLIT = option("split", str, "train, validation or test. Default: test.")
+PAIRS = option("files", list[str], "One file; or twice: source and target.", "--file", default=[])
+STORY = option("story", Path, "The story that the questions are about, line by line.", metavar="FILE")
+OVERWRITE = switch("overwrite", "Replace output files that exist; never an input.")
+BEAM = option("beam", int, "Beam size; 1 is greedy search.")
+PENALTY = option("length_penalty", float, "alpha in log P / length^alpha; search.normalisation has other formulas.")
+SETTINGS = option("overrides", list[str], "Change the run's recipe.", "--set", default=[], metavar="KEY=VALUE")
+CHECKPOINT = option("checkpoint", str, "best, last, average, or a step.", default="best")
+DEVICE = option("device", str, "auto, cpu, cuda or mps.", default="auto")
+PRECISION = option("precision", str, "fp32, bf16 or fp16; int8 on a CPU.", default="fp32")
+ENGINE = option("engine", str, "local (this machine), or ray: every node of a Ray cluster.", default="local")
+ADDRESS = option("address", str, "The cluster: HOST:PORT, or auto. Default: a new one on this machine.")
+JSON = switch("as_json", "Print JSON.", "--json")
 
 
 def _show_version(wanted: bool) -> None:
@@ -138,30 +165,25 @@ def _show_version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
-    version: Annotated[bool, Option("--version", is_eager=True, callback=_show_version, help="Show it.")] = False,
-) -> None:
+def options(version: bool = Option(False, "--version", is_eager=True, callback=_show_version, help="Show it.")) -> None:
     """Your data -> a trained, measured, explained attention model."""
 
 
 # -------------------------------------------------------------------------------------------------------- check, train
 
 
-@app.command()
-def check(
-    recipe: Annotated[str, Argument(metavar="RECIPE", help="A .yaml file, a recipe that ships, or data.")],
-    overrides: Annotated[
-        list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Changes; or a second, parallel file.")
-    ] = None,
-    *,
-    out: Annotated[Path | None, Option("--out", help="Write the proposed recipe to this file.")] = None,
-    as_json: JsonOption = False,
-) -> None:
+@command(
+    argument("recipe", str, "RECIPE", "A .yaml file, a recipe that ships, or data."),
+    argument("overrides", list[str], "[KEY=VALUE]...", "Changes; or a second, parallel file.", []),
+    option("out", Path, "Write the proposed recipe to this file."),
+    JSON,
+)
+def check(recipe: str, overrides: list[str], out: Path | None, as_json: bool) -> None:
     """Validate a recipe and its data: all problems at once, sizes, samples, memory and time.
 
     If data is given instead (a file, two parallel files or a folder of texts), a recipe is proposed and checked.
     """
-    result = regard.check(recipe, overrides or [], out=out, quiet=as_json)
+    result = regard.check(recipe, overrides, out=out, quiet=as_json)
     if as_json:
         show_json(result.to_json())
     else:
@@ -175,19 +197,18 @@ def check(
         raise typer.Exit(2)
 
 
-@app.command()
-def train(
-    recipe: RecipeArgument,
-    overrides: OverridesArgument = None,
-    *,
-    out: NewRunOption,
-    resume: Annotated[bool, Option("--resume", help="Continue a training that was interrupted.")] = False,
-    as_json: JsonOption = False,
-) -> None:
+@command(
+    argument("recipe", str, "RECIPE", "A .yaml file, or a recipe that ships."),
+    OVERRIDES,
+    NEW_RUN,
+    switch("resume", "Continue a training that was interrupted."),
+    JSON,
+)
+def train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: bool) -> None:
     """Train the model of a recipe into a run folder."""
     first_process = os.environ.get("RANK", "0") == "0"  # as torchrun and accelerate number them
     try:
-        _train(recipe, overrides or [], out, resume, as_json)
+        _train(recipe, overrides, out, resume, as_json)
     except KeyboardInterrupt:  # before the first step, or for the second time
         if first_process:
             kept = "the checkpoints are complete, and the same command with --resume continues from the last"
@@ -219,146 +240,85 @@ def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: 
 
 # ------------------------------------------------------------------------------------------------------------- predict
 
-InputsArgument = Annotated[
-    list[str] | None,
-    Argument(metavar="[INPUT]...", help="Texts. Default: standard input, unless the file of --story has questions."),
-]
-InputFileOption = Annotated[
-    Path | None,
-    Option(
-        "--file",
-        help="A file with one input per line; or a table (.csv, .tsv, .jsonl, .json, .parquet) with the columns that "
-        "the run was trained on, with or without what is predicted, such as the label.",
-    ),
-]
-NBestOption = Annotated[
-    int | None,
-    Option(
-        "--nbest",
-        help="Number of outputs per input, sorted by the objective of the search. Their log P may be in another "
-        "order, since the objective also counts the length.",
-    ),
-]
-PrefixOption = Annotated[list[str] | None, Option("--prefix", help="Text that every output begins with.")]
-PrefixesOption = Annotated[
-    Path | None, Option("--prefixes", metavar="FILE", help="The same, with one line for each input.")
-]
-RecordOption = Annotated[
-    Path | None,
-    Option(
-        "--record",
-        metavar="FILE",
-        help="Write every step of the search, what was kept and why: .json; a tree: .html, .svg, .png; - prints it.",
-    ),
-]
-SkipBadOption = Annotated[
-    bool,
-    Option(
-        "--skip-bad",
-        help="Skip lines of --file or standard input that cannot be read: the output of each is an empty line, in "
-        "JSON null with the reason.",
-    ),
-]
-FeaturesOption = Annotated[
-    Path | None,
-    Option(
-        "--features", metavar="FILE", help="Write the hidden states of the inputs as .npz instead (pre-trained models)."
-    ),
-]
-LayerOption = Annotated[
-    int | None, Option("--layer", help="The layer that --features writes: 0 is the embeddings, -1 the last (default).")
-]
-PoolingOption = Annotated[
-    str | None, Option("--pooling", help="One vector per text for --features: mean, first or last. Default: per token.")
-]
-NormalizeOption = Annotated[bool, Option("--normalize", help="Scale each vector of --features to length 1.")]
-OutputOption = Annotated[
-    Path | None,
-    Option(
-        "--out",
-        help="Write the outputs for --file to this file, in their order: JSON Lines if it ends in .jsonl, or with "
-        "--json. For files of any length; while it grows it is called NAME.partial.",
-    ),
-]
-ResumeOption = Annotated[bool, Option("--resume", help="Continue an --out that was interrupted.")]
-WorkersOption = Annotated[
-    str, Option("--workers", help="Processes that predict for --out: auto (one a core or GPU) or a number.")
-]
-EngineOption = Annotated[str, Option("--engine", help="local (this machine), or ray: every node of a Ray cluster.")]
-AddressOption = Annotated[
-    str | None, Option("--address", help="The cluster: HOST:PORT, or auto. Default: a new one on this machine.")
-]
-JsonLinesOption = Annotated[bool, Option("--json", help="Print JSON Lines: one object per input.")]
 
-
+@command(
+    RUN,
+    argument("inputs", list[str], "[INPUT]...",
+             "Texts. Default: standard input, unless the file of --story has questions.", []),
+    option("file", Path,
+           "A file with one input per line; or a table (.csv, .tsv, .jsonl, .json, .parquet) with the columns that the "
+           "run was trained on, with or without what is predicted, such as the label."),
+    STORY, BEAM,
+    option("nbest", int,
+           "Number of outputs per input, sorted by the objective of the search. Their log P may be in another order, "
+           "since the objective also counts the length."),
+    PENALTY,
+    option("prefix", list[str], "Text that every output begins with.", default=[]),
+    option("prefixes", Path, "The same, with one line for each input.", metavar="FILE"),
+    option("record", Path,
+           "Write every step of the search, what was kept and why: .json; a tree: .html, .svg, .png; - prints it.",
+           metavar="FILE"),
+    OVERWRITE,
+    switch("skip_bad",
+           "Skip lines of --file or standard input that cannot be read: the output of each is an empty line, in JSON "
+           "null with the reason."),
+    option("features", Path, "Write the hidden states of the inputs as .npz instead (pre-trained models).",
+           metavar="FILE"),
+    option("layer", int, "The layer that --features writes: 0 is the embeddings, -1 the last (default)."),
+    option("pooling", str, "One vector per text for --features: mean, first or last. Default: per token."),
+    switch("normalize", "Scale each vector of --features to length 1."),
+    SETTINGS, CHECKPOINT, DEVICE, PRECISION,
+    option("out", Path,
+           "Write the outputs for --file to this file, in their order: JSON Lines if it ends in .jsonl, or with "
+           "--json. For files of any length; while it grows it is called NAME.partial."),
+    switch("resume", "Continue an --out that was interrupted."),
+    option("workers", str, "Processes that predict for --out: auto (one a core or GPU) or a number.", default="auto"),
+    ENGINE, ADDRESS,
+    switch("as_json", "Print JSON Lines: one object per input.", "--json"),
+)  # fmt: skip
 def predict(
-    run: RunArgument,
-    inputs: InputsArgument = None,
-    *,
-    file: InputFileOption = None,
-    story: StoryOption = None,
-    beam: BeamOption = None,
-    nbest: NBestOption = None,
-    length_penalty: PenaltyOption = None,
-    prefix: PrefixOption = None,
-    prefixes: PrefixesOption = None,
-    record: RecordOption = None,
-    overwrite: OverwriteOption = False,
-    skip_bad: SkipBadOption = False,
-    features: FeaturesOption = None,
-    layer: LayerOption = None,
-    pooling: PoolingOption = None,
-    normalize: NormalizeOption = False,
-    settings: SetOption = None,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "fp32",
-    out: OutputOption = None,
-    resume: ResumeOption = False,
-    workers: WorkersOption = "auto",
-    engine: EngineOption = "local",
-    address: AddressOption = None,
-    as_json: JsonLinesOption = False,
-) -> None:
+    run: Path, inputs: list[str], file: Path | None, story: Path | None, prefix: list[str], prefixes: Path | None,
+    record: Path | None, features: Path | None, skip_bad: bool, precision: str, out: Path | None, as_json: bool,
+    **options: Any,
+) -> None:  # fmt: skip
     """Apply a run to texts: given as arguments, in a file, or on standard input. The order is kept.
 
     The run's task decides what is done: translate, summarise, caption (inputs are paths of images), continue a text,
     fill each [MASK], answer questions about a story or a text, predict a label or a number, or tag words. Two texts, a
     text and its choices, or a question and its text are separated by tabs.
     """
+    parallel = {name: options.pop(name) for name in ("resume", "workers", "engine", "address")}
+    vectors = {name: options.pop(name) for name in ("layer", "pooling", "normalize")}
     typed = bool(inputs) and inputs != ["-"]
     _check_inputs(typed, file, story, prefix, skip_bad)
-    vectors = {"layer": layer, "pooling": pooling, "normalize": normalize or None}
-    chosen: dict[str, Any] = {name: value for name, value in vectors.items() if value is not None}
-    _check_features(features, chosen, story)
-    source = dict[str, Any](file=file, overwrite=overwrite, skip_bad=skip_bad, checkpoint=checkpoint, device=device)
-    search = dict[str, Any](beam=beam, nbest=nbest, length_penalty=length_penalty, overrides=settings or [])
+    _check_features(features, vectors, story)
+    at_once = {"--features": features, "--record": record, "--prefixes": prefixes, "--story": story}
+    _check_out(out, file, at_once, {f"--{name}": value for name, value in parallel.items()})
+    search = {name: options.pop(name) for name in ("beam", "nbest", "length_penalty", "overrides")}
     search["prefix"] = prefix[0] if prefix else None
-    parallel = {"resume": resume, "workers": workers, "engine": engine, "address": address}
-    _check_out(out, file, {"features": features, "record": record, "prefixes": prefixes, "story": story}, parallel)
+    source = {"file": file, "skip_bad": skip_bad, **options}
     if out is not None:
         _predict_file(run, out, as_json, precision=precision, **source, **search, **parallel)
         return
-    opened, answers = _opened(run, checkpoint, device, precision), Answers(as_json)
+    opened, answers = _opened(run, precision, options), Answers(as_json)
     told, asks = ([], True) if file else read_story(opened.task, story, skip_bad=skip_bad)
     reads, whole = not typed and (bool(inputs) or not asks), any((features, prefixes, record))
     given = gathered(opened.task, inputs if typed else None, told, skip_bad) if typed or (reads and whole) else None
     with answers.explaining(typed), bar("writing", visible=file is not None and not sys.stdout.isatty()) as move:
         if features is not None:
+            chosen = {name: value for name, value in vectors.items() if value is not None}
             answers.show_features(regard.features(opened, given, out=features, **source, **chosen), features)
         elif reads and not whole:
-            answer_lines(_loaded(opened, checkpoint, device, search), answers, told, skip_bad=skip_bad)
+            answer_lines(_loaded(opened, search, options), answers, told, skip_bad=skip_bad)
         else:
-            moved, told_of = partial(move, "writing"), {"story": story, "prefixes": prefixes}
-            _predict(opened, given, record, progress=moved, each=answers.show, **told_of, **source, **search)
+            source |= {"story": story, "prefixes": prefixes, "progress": partial(move, "writing"), "each": answers.show}
+            printed = str(record) == "-"
+            found = regard.predict(opened, given, record=printed or record or False, **source, **search)
+            if printed and found.record is not None:
+                show_report(found.record, None, as_json=False)
 
 
-def _predict(run: Run, given: list[FileInput] | None, record: Path | None, **options: Any) -> None:
-    """Write predictions as they come, and show the search where it is asked for with -."""
-    shown = str(record) == "-"
-    found = regard.predict(run, given, record=shown or record or False, **options)
-    if shown and found.record is not None:
-        show_report(found.record, None, as_json=False)
+app.command("translate", help="The same as predict.")(predict)
 
 
 def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
@@ -385,117 +345,79 @@ def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
     say(f"written: {out}, {inputs:,} outputs")
 
 
-def _check_out(
-    out: Path | None, file: Path | None, at_once: Mapping[str, object], parallel: Mapping[str, object]
-) -> None:
+def _check_out(out: Path | None, file: Path | None, at_once: dict[str, Any], parallel: dict[str, Any]) -> None:
     """Refuse options that do not go together with --out, or only with it."""
     if out is None:
-        for option in (option for option, value in parallel.items() if value not in (None, False, "auto", "local")):
-            what, hint = "it is for the outputs of a file", "give --file and --out, too"
-            raise DecodeError(what, where=f"--{option}", hint=hint)
+        refuse(parallel, "it is for the outputs of a file", "give --file and --out, too")
         return
     if file is None:
         raise DecodeError("it holds the outputs of a file", where="--out", hint="give --file; or use > FILE")
-    for option in (option for option, value in at_once.items() if value is not None):
-        raise DecodeError("it needs all inputs at once", where=f"--{option}", hint="leave out it or --out")
+    refuse(at_once, "it needs all inputs at once", "leave out it or --out")
 
 
-app.command("predict")(predict)
-app.command("translate", help="The same as predict.")(predict)
-
-
-@app.command()
-def chat(
-    run: RunArgument,
-    *,
-    beam: BeamOption = None,
-    settings: SetOption = None,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
-) -> None:
+@command(RUN, BEAM, SETTINGS, CHECKPOINT, DEVICE)
+def chat(run: Path, beam: int | None, overrides: list[str], **options: Any) -> None:
     """Talk to a run at a prompt: each line is answered by itself, as the run was trained. Ctrl-D ends."""
-    search = {"beam": beam, "nbest": None, "length_penalty": None, "overrides": settings or []}
+    search = {"beam": beam, "nbest": None, "length_penalty": None, "overrides": overrides}
     with (answers := Answers(False, "you: ", "run: ")).explaining(False):
-        answer_lines(_loaded(regard.Run.open(run), checkpoint, device, search), answers)
+        answer_lines(_loaded(regard.Run.open(run), search, options), answers)
 
 
-def _opened(run: Path, checkpoint: str, device: str, precision: str) -> Run:
+def _opened(run: Path, precision: Any, options: dict[str, Any]) -> Run:
     """A run, with its model where the precision is not that of the training."""
     if precision == "fp32":
         return regard.Run.open(run)
-    return regard.load(run, checkpoint=checkpoint, device=device, precision=cast("Any", precision))
+    return regard.load(run, checkpoint=options["checkpoint"], device=options["device"], precision=precision)
 
 
-def _loaded(run: Run, checkpoint: str, device: str, search: dict[str, Any]) -> Loaded:
+def _loaded(run: Run, search: dict[str, Any], options: dict[str, Any]) -> Loaded:
     """A run with its model, under the search that is asked for."""
     from regard.recipes.recipe import with_search
 
-    return regard.load(run.under(with_search(run.recipe, **search)), checkpoint=checkpoint, device=device)
+    searched = run.under(with_search(run.recipe, **search))
+    return regard.load(searched, checkpoint=options["checkpoint"], device=options["device"])
 
 
-def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: list[str] | None, skip_bad: bool) -> None:
+def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: list[str], skip_bad: bool) -> None:
     """Refuse options that do not go together with the inputs."""
     refuse_standard_input(file, "--file", "it is where neither texts nor --file are given")
     refuse_standard_input(story, "--story", STORY_HINT)
-    if skip_bad and typed:
-        raise DecodeError("it is for the lines of --file or standard input", where="--skip-bad", hint="leave it out")
-    if prefix and len(prefix) > 1:
+    refuse({"--skip-bad": skip_bad and typed}, "it is for the lines of --file or standard input")
+    if len(prefix) > 1:
         hint = "give one, or --prefixes with a line for each input"
         raise DecodeError(f"{len(prefix)} prefixes are given for every output", where="--prefix", hint=hint)
 
 
-def _check_features(features: Path | None, chosen: Mapping[str, object], story: Path | None) -> None:
+def _check_features(features: Path | None, chosen: dict[str, Any], story: Path | None) -> None:
     """Refuse options that do not go together with --features, or only with it."""
     if features is None:
-        for option in chosen:
-            what = "it chooses the vectors that --features writes"
-            raise DecodeError(what, where=f"--{option}", hint="give --features FILE, too")
+        given = {f"--{name}": value for name, value in chosen.items()}
+        refuse(given, "it chooses the vectors that --features writes", "give --features FILE, too")
         return
-    if story is not None:
-        raise DecodeError("a story has no vectors", where="--story", hint="leave it out")
-    if chosen.get("pooling") not in (None, "mean", "first", "last"):
+    refuse({"--story": story}, "a story has no vectors")
+    if chosen["pooling"] not in (None, "mean", "first", "last"):
         what = f"there is no pooling {chosen['pooling']!r}"
         raise DecodeError(what, where="--pooling", hint="allowed: mean, first, last")
 
 
 # ----------------------------------------------------------------------------------------------------- evaluate, score
 
+PREDICTIONS = option(
+    "predictions", Path,
+    "Write the labels or answers of all examples to this file, as JSON Lines, and the wrong ones to another file "
+    "beside it. Default: predictions.jsonl and errors.jsonl in the run folder, or with --file NAME.csv "
+    "predictions.NAME.jsonl and predictions.NAME.errors.jsonl.", metavar="FILE",
+)  # fmt: skip
 
-@app.command()
-def evaluate(
-    run: RunArgument,
-    *,
-    split: SplitOption = None,
-    file: PairsOption = None,
-    beam: BeamOption = None,
-    length_penalty: PenaltyOption = None,
-    predictions: Annotated[
-        Path | None,
-        Option(
-            "--predictions",
-            metavar="FILE",
-            help="Write the labels or answers of all examples to this file, as JSON Lines, and the wrong ones to "
-            "another file beside it. Default: predictions.jsonl and errors.jsonl in the run folder, or with --file "
-            "NAME.csv predictions.NAME.jsonl and predictions.NAME.errors.jsonl.",
-        ),
-    ] = None,
-    overwrite: OverwriteOption = False,
-    settings: SetOption = None,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "fp32",
-    engine: EngineOption = "local",
-    address: AddressOption = None,
-    as_json: JsonOption = False,
-) -> None:
+
+@command(
+    RUN, SPLIT, PAIRS, BEAM, PENALTY, PREDICTIONS, OVERWRITE, SETTINGS, CHECKPOINT, DEVICE, PRECISION, ENGINE, ADDRESS,
+    JSON,
+)  # fmt: skip
+def evaluate(run: Path, precision: str, as_json: bool, **options: Any) -> None:
     """Compute the task's metrics on a split or a file: BLEU, ROUGE, perplexity, accuracy, F1, correlations."""
     with bar("writing", visible=not as_json) as move:
-        metrics = regard.evaluate(
-            _opened(run, checkpoint, device, precision), split=split, files=file or [], beam=beam,
-            length_penalty=length_penalty, overrides=settings or [], checkpoint=checkpoint, device=device,
-            predictions=predictions, overwrite=overwrite, engine=cast("Any", engine), address=address,
-            progress=partial(move, "writing"),
-        )  # fmt: skip
+        metrics = regard.evaluate(_opened(run, precision, options), progress=partial(move, "writing"), **options)
     if as_json:
         show_json(metrics)
         return
@@ -504,26 +426,22 @@ def evaluate(
     print(printable("\n".join(metric_lines(metrics))))
 
 
-@app.command()
-def score(
-    run: RunArgument,
-    source: Annotated[str, Argument(metavar="SOURCE", help="The input; for a language model the beginning of a text.")],
-    target: Annotated[str, Argument(metavar="TARGET", help="The output to score; or the continuation of the text.")],
-    *,
-    tokens: Annotated[
-        bool, Option("--tokens", help="TARGET is a list of tokens: JSON, or separated by spaces.")
-    ] = False,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
-    as_json: JsonOption = False,
-) -> None:
+@command(
+    RUN,
+    argument("source", str, "SOURCE", "The input; for a language model the beginning of a text."),
+    argument("target", str, "TARGET", "The output to score; or the continuation of the text."),
+    switch("tokens", "TARGET is a list of tokens: JSON, or separated by spaces."),
+    CHECKPOINT,
+    DEVICE,
+    JSON,
+)
+def score(run: Path, source: str, target: str, tokens: bool, as_json: bool, **options: Any) -> None:
     """Compute log P(target | source), in total and token by token.
 
     For a language model: log P of the continuation of a text, given its beginning. A space is put between the two,
     except with --tokens.
     """
-    exact = _tokens_in(target) if tokens else target
-    result = regard.score(run, source, exact, checkpoint=checkpoint, device=device)
+    result = regard.score(run, source, _tokens_in(target) if tokens else target, **options)
     if as_json:
         show_json(result)
         return
@@ -546,99 +464,51 @@ def _tokens_in(target: str) -> list[str]:
 
 # ------------------------------------------------------------------------------------------------------------- explain
 
-ExplainedArgument = Annotated[
-    str | None, Argument(metavar="INPUT", help="Default, or -: standard input. Not needed if --story has questions.")
-]
-QuestionOption = Annotated[
-    int | None, Option("--question", help="The number of the question about a story, from 1. Default: the last.")
-]
-TargetOption = Annotated[str | None, Option("--target", help="Explain this output instead of the model's own.")]
-DrawingOption = Annotated[
-    Path | None,
-    Option(
-        "--out", help="A file to write: .svg, .png, .html (all views) or .json (all numbers, or those of --numbers)."
-    ),
-]
-ViewOption = Annotated[
-    str | None,
-    Option(
-        "--view",
-        help="alignment (attention over the source), encoder or decoder (self-attention), heads (of one token, "
-        "--step), hops (over a story), mix (of layers), probabilities, masks or positions; occlusion (how much the "
-        "label, tag or answer depends on each word). Default: the first that the model has.",
-    ),
-]
-LayersOption = Annotated[
-    str, Option("--layer", help="A layer (from 1), mean, or all: one figure each. With --numbers also a hop.")
-]
-HeadsOption = Annotated[str, Option("--head", help="A head (from 1), mean, or all: one figure each.")]
-RolloutOption = Annotated[bool, Option("--rollout", help="Attention rollout through all layers, or up to --layer.")]
-WordsOption = Annotated[
-    bool,
-    Option(
-        "--words", help="Merge tokens into words: the sum over the tokens of a key, the mean over those of a query."
-    ),
-]
-NumbersOption = Annotated[
-    bool, Option("--numbers", help="Show how one attention is computed, with the numbers of the run.")
-]
-StepOption = Annotated[
-    int | None,
-    Option(
-        "--step",
-        help="The token that --numbers or --view heads shows, from 1. Default: the first; for heads, the one that "
-        "represents the whole text ([CLS], or the last token of a language model).",
-    ),
-]
-PaddingOption = Annotated[
-    int | None,
-    Option("--padding", help="Add this many <pad> to both texts, as in a batch. Default: 3 for --view masks, else 0."),
-]
 
-
-@app.command()
+@command(
+    RUN,
+    argument("text", str, "INPUT", "Default, or -: standard input. Not needed if --story has questions.", None),
+    STORY,
+    option("question", int, "The number of the question about a story, from 1. Default: the last."),
+    option("target", str, "Explain this output instead of the model's own."),
+    option("out", Path,
+           "A file to write: .svg, .png, .html (all views) or .json (all numbers, or those of --numbers)."),
+    OVERWRITE,
+    option("view", str,
+           "alignment (attention over the source), encoder or decoder (self-attention), heads (of one token, --step), "
+           "hops (over a story), mix (of layers), probabilities, masks or positions; occlusion (how much the label, "
+           "tag or answer depends on each word). Default: the first that the model has."),
+    option("layer", str, "A layer (from 1), mean, or all: one figure each. With --numbers also a hop.", default="mean"),
+    option("head", str, "A head (from 1), mean, or all: one figure each.", default="mean"),
+    switch("rollout", "Attention rollout through all layers, or up to --layer."),
+    switch("words", "Merge tokens into words: the sum over the tokens of a key, the mean over those of a query."),
+    switch("numbers", "Show how one attention is computed, with the numbers of the run."),
+    option("step", int,
+           "The token that --numbers or --view heads shows, from 1. Default: the first; for heads, the one that "
+           "represents the whole text ([CLS], or the last token of a language model)."),
+    option("padding", int, "Add this many <pad> to both texts, as in a batch. Default: 3 for --view masks, else 0."),
+    BEAM, SETTINGS, CHECKPOINT, DEVICE, JSON,
+)  # fmt: skip
 def explain(
-    run: RunArgument,
-    text: ExplainedArgument = None,
-    *,
-    story: StoryOption = None,
-    question: QuestionOption = None,
-    target: TargetOption = None,
-    out: DrawingOption = None,
-    overwrite: OverwriteOption = False,
-    view: ViewOption = None,
-    layer: LayersOption = "mean",
-    head: HeadsOption = "mean",
-    rollout: RolloutOption = False,
-    words: WordsOption = False,
-    numbers: NumbersOption = False,
-    step: StepOption = None,
-    padding: PaddingOption = None,
-    beam: BeamOption = None,
-    settings: SetOption = None,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
-    as_json: JsonOption = False,
-) -> None:
+    run: Path, text: str | None, story: Path | None, question: int | None, out: Path | None, overwrite: bool,
+    numbers: bool, as_json: bool, **options: Any,
+) -> None:  # fmt: skip
     """Show what the model attended to, and which other tokens were probable.
 
     In the terminal, or with --out as a figure, as a page with all views, or as JSON. For a question about a story: the
     sentences that each hop attended to.
     """
-    from regard.views.explanation import Options, View
+    from regard.views.explanation import Options
     from regard.views.files import check_output, json_line, write_result
     from regard.views.terminal import show
 
-    options = Options(cast("View | None", view), layer, head, rollout, words, step)
+    chosen = {name: options.pop(name) for name in ("layer", "head", "rollout", "words", "step")}
     opened = regard.Run.open(run)
-    read = [text, story, *opened.recipe_values]
-    check_output(out, (".svg", ".png", ".html", ".json"), read, overwrite=overwrite)
-    explanation = regard.explain(
-        opened, _explained(opened.task, text, story, question), target=target, beam=beam, view=options.view,
-        padding=padding, question=question, overrides=settings or [], checkpoint=checkpoint, device=device,
-    )  # fmt: skip
-    explanation = explanation.select(options)
-    explanation.refuse_without_effect(padding=padding, numbers=numbers)
+    check_output(out, DRAWN, [text, story, *opened.recipe_values], overwrite=overwrite)
+    given = _explained(opened.task, text, story, question)
+    explanation = regard.explain(opened, given, question=question, **options)
+    explanation = explanation.select(Options(options["view"], **chosen))
+    explanation.refuse_without_effect(padding=options["padding"], numbers=numbers)
     count = explanation.story.questions if explanation.story else 1
     if question is None and count > 1 and (text in STANDARD_INPUT or story is None):
         note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")
@@ -680,56 +550,34 @@ def _explained(task: Task, text: str | None, story: Path | None, question: int |
 # --------------------------------------------------------------------------------------------------- diagnose, compare
 
 
-@app.command()
-def diagnose(
-    run: RunArgument,
-    *,
-    split: SplitOption = None,
-    file: PairsOption = None,
-    out: ReportOption = None,
-    overwrite: OverwriteOption = False,
-    beam: BeamOption = None,
-    length_penalty: PenaltyOption = None,
-    limit: Annotated[int | None, Option("--limit", help="Use only the first N sentences.")] = None,
-    sweep: Annotated[bool, Option("--sweep/--no-sweep", help="Also try beams of 1, 2, 3, 5, 10 and 20.")] = True,
-    settings: SetOption = None,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
-    as_json: JsonOption = False,
-) -> None:
+@command(
+    RUN, SPLIT, PAIRS, REPORT, OVERWRITE, BEAM, PENALTY,
+    option("limit", int, "Use only the first N sentences."),
+    switch("sweep", "Also try beams of 1, 2, 3, 5, 10 and 20.", "--sweep/--no-sweep", default=True),
+    SETTINGS, CHECKPOINT, DEVICE, JSON,
+)  # fmt: skip
+def diagnose(run: Path, out: Path | None, overwrite: bool, sweep: bool, as_json: bool, **options: Any) -> None:
     """Tell search errors from model errors: by source length and beam size, with advice."""
     from regard.views.diagnose import BEAMS
     from regard.views.files import check_output
 
-    check_output(out, inputs=[*(file or []), *regard.Run.open(run).recipe_values], overwrite=overwrite)
+    check_output(out, inputs=[*options["files"], *regard.Run.open(run).recipe_values], overwrite=overwrite)
     with bar("scoring the references", visible=not as_json) as move:
-        diagnosis = regard.diagnose(
-            run, split=split, files=file or [], beam=beam, length_penalty=length_penalty, overrides=settings or [],
-            checkpoint=checkpoint, device=device, limit=limit, sweep=BEAMS if sweep else (), progress=move,
-        )  # fmt: skip
+        diagnosis = regard.diagnose(run, sweep=BEAMS if sweep else (), progress=move, **options)
     show_report(diagnosis, out, as_json=as_json)
 
 
-@app.command()
+@command(
+    argument("runs", list[Path], "RUN...", "Run folders; the first is the baseline."), SPLIT, PAIRS,
+    option("hypotheses", list[str], "Outputs of another system, one per line.", default=[], metavar="NAME=FILE"),
+    option("baseline", str, "Test the other runs against this one."), REPORT,
+    option("tables", Path, "Write the tables as CSV.", "--csv", metavar="FOLDER"),
+    OVERWRITE, BEAM, PENALTY, SETTINGS, CHECKPOINT, DEVICE, JSON,
+)  # fmt: skip
 def compare(
-    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders; the first is the baseline.")],
-    *,
-    split: SplitOption = None,
-    file: PairsOption = None,
-    hypotheses: Annotated[
-        list[str] | None, Option("--hypotheses", metavar="NAME=FILE", help="Outputs of another system, one per line.")
-    ] = None,
-    baseline: Annotated[str | None, Option("--baseline", help="Test the other runs against this one.")] = None,
-    out: ReportOption = None,
-    tables: Annotated[Path | None, Option("--csv", metavar="FOLDER", help="Write the tables as CSV.")] = None,
-    overwrite: OverwriteOption = False,
-    beam: BeamOption = None,
-    length_penalty: PenaltyOption = None,
-    settings: SetOption = None,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
-    as_json: JsonOption = False,
-) -> None:
+    runs: list[Path], files: list[str], hypotheses: list[str], out: Path | None, tables: Path | None, overwrite: bool,
+    as_json: bool, **options: Any,
+) -> None:  # fmt: skip
     """Compare runs of one task: significance tests, quality by length, speed, errors, attention on one page.
 
     Language models are compared by perplexity per word and bits per character, masked language models by their
@@ -739,17 +587,13 @@ def compare(
     from regard.views.files import check_output
     from regard.views.systems import named_files
 
-    outputs = named_files(hypotheses or [])
-    read = [*(file or []), *outputs.values(), *(value for run in runs for value in regard.Run.open(run).recipe_values)]
+    outputs = named_files(hypotheses)
+    read = [*files, *outputs.values(), *(value for run in runs for value in regard.Run.open(run).recipe_values)]
     check_output(out, inputs=read, overwrite=overwrite)
     if tables is not None:
         check_csv(tables, read, overwrite=overwrite)
     with bar("reading", visible=not as_json) as move:
-        comparison = regard.compare(
-            runs, split=split, files=file or [], hypotheses=outputs, baseline=baseline, beam=beam,
-            length_penalty=length_penalty, overrides=settings or [], checkpoint=checkpoint, device=device,
-            progress=move,
-        )  # fmt: skip
+        comparison = regard.compare(runs, files=files, hypotheses=outputs, progress=move, **options)
     if tables is not None:
         comparison.write_csv(tables, overwrite=overwrite)
     show_report(comparison, out, as_json=as_json)
@@ -757,23 +601,17 @@ def compare(
         say(f"written: {tables}")
 
 
-@app.command()
+@command(
+    RUN,
+    argument("texts", list[str], "TEXT...", "Sentences with the word."),
+    option("word", str, "The word, or its beginning: 배 is found in 배를.", default=...),
+    option("file", Path, "More sentences, one per line, whose words can be neighbours."),
+    option("layer", int, "The layer of the neighbours: 0 is the embeddings, -1 the last.", default=-1),
+    option("out", Path, "A .svg, .png, .html or .json file to write."),
+    OVERWRITE, CHECKPOINT, DEVICE, JSON,
+)  # fmt: skip
 def vectors(
-    run: RunArgument,
-    texts: Annotated[list[str], Argument(metavar="TEXT...", help="Sentences with the word.")],
-    *,
-    word: Annotated[str, Option("--word", help="The word, or its beginning: 배 is found in 배를.")],
-    file: Annotated[
-        Path | None, Option("--file", help="More sentences, one per line, whose words can be neighbours.")
-    ] = None,
-    layer: Annotated[
-        int, Option("--layer", help="The layer of the neighbours: 0 is the embeddings, -1 the last.")
-    ] = -1,
-    out: Annotated[Path | None, Option("--out", help="A .svg, .png, .html or .json file to write.")] = None,
-    overwrite: OverwriteOption = False,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
-    as_json: JsonOption = False,
+    run: Path, texts: list[str], file: Path | None, out: Path | None, overwrite: bool, as_json: bool, **options: Any
 ) -> None:
     """Compare the vectors of one word in several sentences, layer by layer, and show the nearest words.
 
@@ -781,25 +619,21 @@ def vectors(
     """
     from regard.views.files import check_output
 
-    check_output(
-        out, (".svg", ".png", ".html", ".json"), [file, *regard.Run.open(run).recipe_values], overwrite=overwrite
-    )
-    found = regard.vectors(run, texts, word=word, file=file, layer=layer, checkpoint=checkpoint, device=device)
-    show_report(found, out, as_json=as_json)
+    check_output(out, DRAWN, [file, *regard.Run.open(run).recipe_values], overwrite=overwrite)
+    show_report(regard.vectors(run, texts, file=file, **options), out, as_json=as_json)
 
 
 # ------------------------------------------------------------------------------------------------ corpora, show, course
 
 
-@app.command()
-def corpora(
-    name: Annotated[str | None, Argument(metavar="[NAME]", help="The corpus. Default: list them.")] = None,
-    *,
-    out: Annotated[Path | None, Option("--out", help="A .jsonl file. Default: print a few lines.")] = None,
-    size: Annotated[int | None, Option("--size", min=1, help="How many rows. Default: all, or 20,000.")] = None,
-    part: Annotated[str, Option("--part", help="train, validation or test.")] = "train",
-    overwrite: OverwriteOption = False,
-) -> None:
+@command(
+    argument("name", str, "[NAME]", "The corpus. Default: list them.", None),
+    option("out", Path, "A .jsonl file. Default: print a few lines."),
+    option("size", int, "How many rows. Default: all, or 20,000.", min=1),
+    option("part", str, "train, validation or test.", default="train"),
+    OVERWRITE,
+)
+def corpora(name: str | None, out: Path | None, size: int | None, part: str, overwrite: bool) -> None:
     """Write a built-in corpus as a file, as your own could look; images go into a folder beside it."""
     from regard.data.corpora import names, objects, write_corpus
     from regard.views.files import check_output
@@ -814,15 +648,14 @@ def corpora(
         say(f"written: {out}, {write_corpus(name, out, size, part):,} rows")
 
 
-@app.command()
-def show(
-    name: Annotated[str | None, Argument(metavar="[NAME]", help="The picture. Default: list them.")] = None,
-    overrides: OverridesArgument = None,
-    *,
-    out: Annotated[Path | None, Option("--out", help="A .svg, .png, .html or .json file to write.")] = None,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-) -> None:
+@command(
+    argument("name", str, "[NAME]", "The picture. Default: list them.", None),
+    OVERRIDES,
+    option("out", Path, "A .svg, .png, .html or .json file to write."),
+    OVERWRITE,
+    JSON,
+)
+def show(name: str | None, overrides: list[str], out: Path | None, overwrite: bool, as_json: bool) -> None:
     """Show an equation at work, without training: positions, masks, softmax, schedules and others."""
     from regard.views.files import check_output
     from regard.views.show import PICTURES
@@ -834,27 +667,22 @@ def show(
         else:
             print("\n".join(f"{key:16}  {shown(summary)}" for key, summary in summaries.items()))
         return
-    check_output(out, (".svg", ".png", ".html", ".json"), overwrite=overwrite)
-    show_report(regard.show(name, overrides or []), out, as_json=as_json)
+    check_output(out, DRAWN, overwrite=overwrite)
+    show_report(regard.show(name, overrides), out, as_json=as_json)
 
 
-@app.command()
+@command(
+    argument("chapter", str, "[CHAPTER]", "Number or name. Default: list them.", None),
+    option("out", Path, "The page or notebook (.ipynb) to write. Default: course/CHAPTER.html."),
+    OVERWRITE,
+    option("language", str, "en or ko. Default: REGARD_LANG, or the locale's language.", "--lang"),
+    option("full", Path, "A folder with real data, for a GPU; see docs/course.md.", metavar="DATA"),
+    switch("quick", "A few steps only, to see that it works."),
+    option("seed", int, "Seed of all trainings.", default=1, min=0),
+    JSON,
+)
 def course(
-    chapter: Annotated[str | None, Argument(metavar="[CHAPTER]", help="Number or name. Default: list them.")] = None,
-    *,
-    out: Annotated[
-        Path | None, Option("--out", help="The page or notebook (.ipynb) to write. Default: course/CHAPTER.html.")
-    ] = None,
-    overwrite: OverwriteOption = False,
-    language: Annotated[
-        str | None, Option("--lang", help="en or ko. Default: REGARD_LANG, or the locale's language.")
-    ] = None,
-    full: Annotated[
-        Path | None, Option("--full", metavar="DATA", help="A folder with real data, for a GPU; see docs/course.md.")
-    ] = None,
-    quick: Annotated[bool, Option("--quick", help="A few steps only, to see that it works.")] = False,
-    seed: Annotated[int, Option("--seed", min=0, help="Seed of all trainings.")] = 1,
-    as_json: JsonOption = False,
+    chapter: str | None, out: Path | None, overwrite: bool, language: str | None, as_json: bool, **options: Any
 ) -> None:
     """Run a chapter of the course: its experiments, and a page with text, figures and questions.
 
@@ -880,10 +708,8 @@ def course(
         page.parent.mkdir(exist_ok=True)
     check_output(page, (".html", ".ipynb"), overwrite=overwrite or out is None)
     try:
-        lesson = run_chapter(
-            chosen.number, runs=page.parent / "runs", language=language, seed=seed, quick=quick, full=full,
-            say=lambda text: say(text, sys.stderr),
-        )  # fmt: skip
+        runs, told = page.parent / "runs", partial(say, file=sys.stderr)
+        lesson = run_chapter(chosen.number, runs=runs, language=language, say=told, **options)
     except (Interrupted, KeyboardInterrupt):
         say("interrupted; the same command continues, with the runs that are trained already", sys.stderr)
         raise typer.Exit(130) from None
@@ -898,54 +724,37 @@ def course(
 
 # --------------------------------------------------------------------------------------------------------------- serve
 
-
-HostOption = Annotated[str, Option("--host", help="The address to listen on; others than this need a token.")]
-PortOption = Annotated[int, Option("--port", min=0, max=65535, help="0: a free one.")]
-TokenOption = Annotated[
-    str | None, Option("--token", envvar="REGARD_TOKEN", help="Requests need it: Authorization: Bearer TOKEN.")
-]
+HOST = option("host", str, "The address to listen on; others than this need a token.", default="127.0.0.1")
+PORT = option("port", int, "0: a free one.", default=8000, min=0, max=65535)
+TOKEN = option("token", str, "Requests need it: Authorization: Bearer TOKEN.", envvar="REGARD_TOKEN")
 
 
-@app.command()
+@command(
+    argument("runs", list[Path], "RUN...", "Run folders, called by their names."), HOST, PORT, TOKEN,
+    option("window", float, "Milliseconds that a request waits for others.", default=3, min=0),
+    option("batch", int, "Most inputs that are computed at once.", default=64, min=1),
+    option("queue", int, "Most inputs that may wait; then the answer is 503.", default=1024, min=1),
+    option("timeout", float, "Seconds until a request is given up.", default=60, min=0.01),
+    SETTINGS, CHECKPOINT, DEVICE,
+)  # fmt: skip
 def serve(
-    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders, called by their names.")],
-    *,
-    host: HostOption = "127.0.0.1",
-    port: PortOption = 8000,
-    token: TokenOption = None,
-    window: Annotated[float, Option("--window", min=0, help="Milliseconds that a request waits for others.")] = 3,
-    batch: Annotated[int, Option("--batch", min=1, help="Most inputs that are computed at once.")] = 64,
-    queue: Annotated[int, Option("--queue", min=1, help="Most inputs that may wait; then the answer is 503.")] = 1024,
-    timeout: Annotated[float, Option("--timeout", min=0.01, help="Seconds until a request is given up.")] = 60,
-    settings: SetOption = None,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
-) -> None:
+    runs: list[Path], host: str, port: int, token: str | None, window: float, batch: int, queue: int, timeout: float,
+    **options: Any,
+) -> None:  # fmt: skip
     """Serve runs over HTTP: one route for each verb, requests of all clients computed together."""
     _expect_server("regard serve")
     from regard.studio.served import Settings
     from regard.studio.server import serve as answer
 
     how = Settings(host, port, token or None, window / 1000, batch, queue, timeout)
-    loaded = {
-        name: regard.load(folder, settings or [], checkpoint=checkpoint, device=device)
-        for name, folder in _named(runs).items()
-    }
-    answer(loaded, how)
+    answer({name: regard.load(folder, **options) for name, folder in _named(runs).items()}, how)
 
 
-@app.command()
-def studio(
-    runs: Annotated[
-        list[Path] | None, Argument(metavar="[RUN]...", help="Run folders, or a folder of runs. Default: runs.")
-    ] = None,
-    *,
-    host: HostOption = "127.0.0.1",
-    port: PortOption = 8000,
-    token: TokenOption = None,
-    browser: Annotated[bool, Option("--browser/--no-browser", help="Whether to open the page.")] = True,
-    device: DeviceOption = "auto",
-) -> None:
+@command(
+    argument("runs", list[Path], "[RUN]...", "Run folders, or a folder of runs. Default: runs.", []), HOST, PORT, TOKEN,
+    switch("browser", "Whether to open the page.", "--browser/--no-browser", default=True), DEVICE,
+)  # fmt: skip
+def studio(runs: list[Path], host: str, port: int, token: str | None, browser: bool, device: str) -> None:
     """See, try, compare and train runs in the browser; the HTTP API of `serve` beside it."""
     _expect_server("regard studio")
     from regard.studio.runs import Runs
@@ -953,9 +762,9 @@ def studio(
     from regard.studio.server import serve as answer
 
     how, root = Settings(host, port, token or None), Path("runs")
-    if runs and len(runs) == 1 and _run_folders(runs[0]):
-        root, runs = runs[0], None
-    given = _named([regard.Run.open(run).folder for run in runs or []])
+    if len(runs) == 1 and _run_folders(runs[0]):
+        root, runs = runs[0], []
+    given = _named([regard.Run.open(run).folder for run in runs])
     folders = partial(dict, given) if runs else partial(_run_folders, root)
     if not folders():
         note(f"there is no run in the folder {root} yet: train one in the page, or with 'regard train'")
@@ -984,17 +793,17 @@ def _run_folders(root: Path) -> dict[str, Path]:
 # -------------------------------------------------------------------------------------- import, export, recipes, cache
 
 
-@app.command("import")
-def import_(
-    source: Annotated[str, Argument(metavar="PATH_OR_NAME", help="A transformers folder, or a name on the Hub.")],
-    *,
-    out: NewRunOption,
-    settings: Annotated[
-        list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="What the folder does not contain, such as head.no_answer=true."),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
+@command(
+    argument("source", str, "PATH_OR_NAME", "A transformers folder, or a name on the Hub."),
+    NEW_RUN,
+    option(
+        "overrides", list[str], "What the folder does not contain, such as head.no_answer=true.", "--set", default=[],
+        metavar="KEY=VALUE",
+    ),
+    JSON,
+    name="import",
+)  # fmt: skip
+def import_(source: str, out: Path, overrides: list[str], as_json: bool) -> None:
     """Import a model of transformers as a run: BERT, GPT-2, Marian or Pegasus."""
     from regard.exchange.folder import open_folder
 
@@ -1002,28 +811,24 @@ def import_(
         open_folder(source)  # reports a wrong folder before torch is loaded
     from regard.exchange.exchange import import_note
 
-    run = regard.import_run(source, out=out, overrides=settings or [])
+    run = regard.import_run(source, out=out, overrides=overrides)
     result = {"run": str(out), "task": run.recipe.task, "model": run.recipe.model.model_dump()}
     _report(result, f"imported: {out}, a {run.recipe.model.kind} for {run.recipe.task}", import_note(run), as_json)
 
 
-@app.command()
-def export(
-    run: RunArgument,
-    *,
-    to: Annotated[str, Option("--to", help="huggingface, ctranslate2, or word2vec (word vectors as text).")],
-    out: Annotated[Path, Option("--out", metavar="FOLDER", help="The folder to make.")],
-    quantize: Annotated[
-        str | None,
-        Option("--quantize", help="For ctranslate2: int8, int8_float32, int8_float16, int16, float16 and others."),
-    ] = None,
-    checkpoint: CheckpointOption = "best",
-    as_json: JsonOption = False,
-) -> None:
+@command(
+    RUN,
+    option("to", str, "huggingface, ctranslate2, or word2vec (word vectors as text).", default=...),
+    option("out", Path, "The folder to make.", default=..., metavar="FOLDER"),
+    option("quantize", str, "For ctranslate2: int8, int8_float32, int8_float16, int16, float16 and others."),
+    CHECKPOINT,
+    JSON,
+)
+def export(run: Path, to: str, out: Path, as_json: bool, **options: Any) -> None:
     """Write a run in the format of transformers or CTranslate2, or its word vectors in that of word2vec."""
     from regard.exchange.exchange import export_note
 
-    regard.export_run(run, to=to, out=out, quantize=quantize, checkpoint=checkpoint)
+    regard.export_run(run, to=to, out=out, **options)
     _report({"run": str(run), "to": to, "out": str(out)}, f"exported: {out}", export_note(out), as_json)
 
 
@@ -1034,13 +839,12 @@ def _report(result: dict[str, object], sentence: str, note: str | None, as_json:
         say("\n".join(filter(None, (sentence, note))))
 
 
-@app.command()
-def recipes(
-    name: Annotated[str | None, Argument(metavar="[NAME]", help="The recipe to show.")] = None,
-    *,
-    out: Annotated[Path | None, Option("--out", help="Copy the recipe to a new file.")] = None,
-    as_json: JsonOption = False,
-) -> None:
+@command(
+    argument("name", str, "[NAME]", "The recipe to show.", None),
+    option("out", Path, "Copy the recipe to a new file."),
+    JSON,
+)
+def recipes(name: str | None, out: Path | None, as_json: bool) -> None:
     """List the recipes that ship, show one, or copy one to start from."""
     from regard.recipes.shipped import shipped_recipes
 
@@ -1054,12 +858,8 @@ def recipes(
         print("\n".join(f"{recipe:{width}}  {shown(summary)}" for recipe, summary in texts.items()))
 
 
-@app.command()
-def cache(
-    *,
-    clear: Annotated[bool, Option("--clear", help="Remove everything that no process is using.")] = False,
-    as_json: JsonOption = False,
-) -> None:
+@command(switch("clear", "Remove everything that no process is using."), JSON)
+def cache(clear: bool, as_json: bool) -> None:
     """Show the cache of prepared data: where it is, how large, and when each entry was last used."""
     from regard.data.store import cache_entries, cache_folder, cache_limit, trim_cache
 

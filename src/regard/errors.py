@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
@@ -151,6 +151,13 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     words = sorted(allowed)
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(words)}"
+
+
+def refuse(options: Mapping[str, object], what: str, hint: str = "leave it out") -> None:
+    """Refuse the first of these options that is given, and not at its default."""
+    for option, value in options.items():
+        if value is not None and value is not False and value not in ("auto", "local"):
+            raise DecodeError(what, where=option, hint=hint)
 
 
 def import_extra(module: str, *, extra: str, where: str, doing: str = "reading") -> Any:

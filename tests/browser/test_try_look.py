@@ -77,6 +77,7 @@ def test_an_image_is_sent(page: Any) -> None:
     page.get_by_role("button", name="Look").click()
     expect(page.get_by_label("Show")).to_contain_text("regions of the image")
     expect(page.locator("canvas[aria-label=Image]")).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^r.png → "))).to_be_visible()
 
 
 @pytest.mark.options(locale="ko-KR")

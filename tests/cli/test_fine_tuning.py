@@ -15,13 +15,13 @@ from command_line import refusal, regard, succeed, write
 from labelled_cases import MODELS, SIZES, TRAINING, pretraining, weights_of
 from labelled_cases import labelled_batch_of as batch_of
 from regard.config import write_yaml
+from regard.data.config import TrainingConfig
 from regard.data.framing import labelled_batch
 from regard.models.bert import BERTConfig
 from regard.models.gpt import GPTConfig
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TextHead, build_base, pool
 from regard.models.text_classifiers import CNN, CNNConfig
 from regard.objectives.labels import ClassCrossEntropy, SquaredError, by_choice, by_example
-from regard.recipes.recipe import TrainingConfig
 from regard.runs import Run
 from regard.tasks.task import Inputs
 from regard.training.optimiser import parameter_groups

@@ -127,7 +127,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
         "full": full,
     }
     (folder / "printed").write_text(launch(4, folder, jobs))
-    assert launch(0, folder, {"gpt": new("gpt", 0), "half": half("gpt", 0), "resumed": resumed("gpt", 4, 0)}) == ""
+    (bf16 := new("gpt", 0, 3) | {"out": str(folder / "bf16")})["recipe"]["training"]["precision"] = "bf16"
+    sharded = {"gpt": new("gpt", 0), "half": half("gpt", 0), "resumed": resumed("gpt", 4, 0), "bf16": bf16}
+    assert launch(0, folder, sharded) == ""
     train_alone(resumed("gpt", 4, 1), resumed("gpt", 0, 1), resumed("lstm", 4, 1))
     return folder
 
@@ -159,6 +161,12 @@ def test_predict_reads_what_was_sharded(folder: Path) -> None:
     outputs = [regard.predict(folder / f"gpt{name}", "the cat", device="cpu")[0].to_json() for name in (0, 1)]
     assert outputs[0]["output"] == outputs[1]["output"]
     assert outputs[0]["score"] == pytest.approx(outputs[1]["score"])
+
+
+def test_sharded_losses_are_summed_in_full_precision(folder: Path) -> None:
+    lines = [line for line in read_metrics(folder / "bf16" / "metrics.jsonl") if line["event"] == "train"]
+    sums = [line["loss"] * line["tokens"] for line in lines]
+    assert sums != pytest.approx([torch.tensor(one).bfloat16().item() for one in sums], rel=1e-6)
 
 
 def test_what_several_processes_print(folder: Path) -> None:

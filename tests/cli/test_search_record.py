@@ -16,12 +16,11 @@ from places import ROOT
 from regard import load, predict
 from regard.search.config import SearchConfig
 from regard.search.decode import BEYOND, NOT_DRAWN, SETTLED, Recorder, search
-from regard.search.hypotheses import Hypothesis
-from regard.search.rules import BannedTexts, Constraints
+from regard.search.hypotheses import Constraints, Hypothesis
 from regard.text.vocabularies import END
 from regard.views.search_errors import Outcome
 from regard.views.search_record import Reference, follow_reference, ranking, search_tree
-from toy_models import Toy, table_toy
+from toy_models import Toy, ban_tokens, table_toy
 
 A, B, C, D = 4, 5, 6, 7
 
@@ -76,7 +75,7 @@ def test_what_could_not_win_any_more_is_said_to_be_so() -> None:
 def test_what_the_rules_forbade_stands_where_it_would_have_stood() -> None:
     model = table_toy(7, {A: 0.4, B: 0.3, END: 0.2, C: 0.1})
     config = SearchConfig(beam=1, no_repeat_ngram=2, min_length=3, max_length=6)
-    constraints = Constraints(prefixes=[(A,)], banned=BannedTexts.of_tokens([(A, B)]))
+    constraints = Constraints(prefixes=[(A,)], banned=ban_tokens([(A, B)]))
     _, [record] = recorded(model, [[A, END]], config, constraints)
     first, second, third = (short(step["candidates"]) for step in record["steps"][:3])
     assert first == [(0, "A", 1, "kept", None, 1), (0, "B", None, "ruled out", "prefix", None)]

@@ -22,9 +22,9 @@ from regard.errors import RegardError
 
 TestClient = pytest.importorskip("fastapi.testclient").TestClient
 
-from regard.studio.batching import Batcher, FullError, Job  # noqa: E402
+
 from regard.studio.runs import examples_of  # noqa: E402
-from regard.studio.served import Settings  # noqa: E402
+from regard.studio.served import Batcher, FullError, Job, Settings  # noqa: E402
 from regard.studio.server import app  # noqa: E402
 
 LOCAL = "http://127.0.0.1"

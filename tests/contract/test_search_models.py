@@ -17,8 +17,7 @@ from regard.errors import DecodeError
 from regard.models.transformer import TransformerConfig
 from regard.search.config import SearchConfig
 from regard.search.decode import search
-from regard.search.hypotheses import Hypothesis, as_hypotheses
-from regard.search.rules import BannedTexts, Constraints
+from regard.search.hypotheses import Constraints, Hypothesis, as_hypotheses
 from regard.text.vocabularies import END
 from search_cases import (
     EVERY_CASE,
@@ -30,6 +29,7 @@ from search_cases import (
     plain_objective,
     writer,
 )
+from toy_models import ban_tokens
 
 A, B, C, D = 4, 5, 6, 7
 LIMIT = 3
@@ -65,7 +65,7 @@ RULES: dict[str, tuple[dict[str, Any], list[Ids], list[Ids]]] = {
 
 
 def wording(prefixes: Sequence[Ids], banned: Sequence[Ids]) -> Constraints:
-    return Constraints(prefixes, BannedTexts.of_tokens(banned) if banned else None)
+    return Constraints(prefixes, ban_tokens(banned) if banned else None)
 
 
 def check_exhaustive(case: str, options: dict[str, Any], prefixes: list[Ids], banned: list[Ids]) -> None:

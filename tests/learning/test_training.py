@@ -15,10 +15,11 @@ from torch import Tensor, nn
 
 from places import GOLDEN
 from regard.data.batches import START, Batch
+from regard.data.config import TrainingConfig
 from regard.errors import RegardError
 from regard.models import build_model
 from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.recipes.recipe import TrainingConfig, load_recipe
+from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_facts, load_weights, read_metrics
 from regard.tasks import TASKS

@@ -20,9 +20,9 @@ from regard.models.transformer import Transformer
 from regard.runs import Run
 from regard.search.config import SearchConfig
 from regard.search.decode import search
-from regard.search.hypotheses import Hypothesis, score
-from regard.search.rules import BannedTexts, Constraints
+from regard.search.hypotheses import Constraints, Hypothesis, score
 from regard.text.vocabularies import BEGIN, END
+from toy_models import ban_tokens
 
 transformers = pytest.importorskip("transformers")
 
@@ -71,7 +71,7 @@ def written(
     ours: Transformer, *, limit: int = LIMIT, prefixes: Any = (), banned: Any = (), **options: Any
 ) -> list[list[Hypothesis]]:
     """What we write for each source, of the same words."""
-    wording = Constraints(prefixes, BannedTexts.of_tokens([*((token,) for token in OTHERS), *banned]))
+    wording = Constraints(prefixes, ban_tokens([*((token,) for token in OTHERS), *banned]))
     return search(ours, tokens_of(SOURCES), SearchConfig(max_length=limit, **options), constraints=wording)
 
 

@@ -11,8 +11,7 @@ import torch
 from contract_cases import WRITERS, SourceCase
 from regard.layers.attention import recording
 from regard.search.config import SearchConfig
-from regard.search.hypotheses import MIN_COVERAGE, Hypothesis, score
-from regard.search.rules import SPECIAL, Limits, Special
+from regard.search.hypotheses import MIN_COVERAGE, SPECIAL, Hypothesis, Limits, Special, score
 
 Ids = tuple[int, ...]
 EVERY_CASE = list(WRITERS)

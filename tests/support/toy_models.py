@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from regard.data.batches import Batch, Tokens
 from regard.models.base import Generator, Output
+from regard.search.hypotheses import BannedTexts
 
 
 class ToyState:
@@ -102,3 +105,8 @@ def table_toy(vocabulary: int, first: dict[int, float], *later: tuple[int, dict[
     for before, row in later:
         p_VV[before] = torch.tensor([row.get(token, 0.0) for token in range(vocabulary)], dtype=torch.float64)
     return TableToy(p_VV.log())
+
+
+def ban_tokens(sequences: Sequence[Sequence[int]]) -> BannedTexts:
+    """Ban sequences of tokens: each token is a symbol."""
+    return BannedTexts(sequences, {token: (token,) for tokens in sequences for token in tokens})

@@ -14,23 +14,22 @@ from typing import get_args
 import pytest
 
 from command_line import fail, succeed
-from regard.config.load import validate
+from regard.config import validate
 from regard.data import corpora
 from regard.data.config import BuiltIn
 from regard.data.corpora import (
     GENERATORS,
-    LANGUAGES,
     SIZES,
     TURNED,
     Cells,
     Part,
+    date_languages,
     first_rows,
     generate,
     korean_number,
     meanings,
     packaged_rows,
     part_of,
-    phenomena,
 )  # fmt: skip
 from regard.data.readers import open_corpus
 from regard.errors import ConfigError, DataError
@@ -46,8 +45,8 @@ def test_no_two_dates_look_the_same() -> None:
     meanings: dict[str, date] = {}
     days = [date(*day) for day in product((1950, 1999, 2000, 2011, 2049), range(1, 13), range(1, 29))]
     days += [date(2024, month, day) for month in (1, 3, 5, 7, 8, 10, 12) for day in (29, 30, 31)]
-    for day, language in product(days, LANGUAGES):
-        for text in (style.format_map(language.words(day)) for style in language.styles.split("|")):
+    for day, language in product(days, date_languages()):
+        for text in (style.format_map(language.words(day)) for style in language.styles):
             for source in (text, text.lower(), text.upper()):
                 assert meanings.setdefault(source, day) == day, source
 
@@ -75,7 +74,7 @@ def test_no_two_dates_look_the_same() -> None:
     ],
 )
 def test_dates_are_written_as_people_write_them(day: date, expected: set[str]) -> None:
-    assert expected <= {style.format_map(one.words(day)) for one in LANGUAGES for style in one.styles.split("|")}
+    assert expected <= {style.format_map(one.words(day)) for one in date_languages() for style in one.styles}
 
 
 @pytest.mark.parametrize(
@@ -187,8 +186,6 @@ WRITTEN = {
     "stories-ko count": "371fdf491f917c402b7dbe4474c31e248f9feafa7c4292a26c54650ea51c60ae",
     "stories-ko yes_no": "dc17b66358f34027b5e959f6bd1702949a0023bf7546c87ef8e38b59b2071e25",
     "chat-ko": "f2abbcea52e7cb84b1069e02264e341150fb0dcd7dba346f78302337adb17369",
-    "phenomena-en-ko": "40df1ac757cc430e34d65db9c240fc677a26750e1f969675089785abcaebbf60",
-    "phenomena-en-fr": "11326d141e7c1247ec75c1f67cec125a94ea63fc1c6396a89ad1526f30529ab2",
 }
 """SHA-256 of all rows that the generators of commit 6733b05 (greetings: 152aba7) wrote with seed 1, by corpus and what
 stories are about."""
@@ -209,7 +206,7 @@ def test_files_hold_what_the_generators_wrote(key: str) -> None:
 def test_files_are_small_and_each_is_known() -> None:
     found = {path.stem: path.stat().st_size for path in Path(corpora.__file__).parent.glob("packaged/*.bz2")}
     assert sorted(found) == FILES
-    assert sum(found.values()) < 1_010_000
+    assert sum(found.values()) < 980_000
     assert set(get_args(BuiltIn)) <= {*GENERATORS, *TURNED, *FILES}
 
 
@@ -316,36 +313,6 @@ def test_default_lengths_and_the_cache(tmp_path: Path) -> None:
     assert {len(row.values[0].split()) for row in long.rows()} <= set(range(20, 26))
     short = open_corpus(Parallel(corpus="phrases-en-ko", size=30), tmp_path)
     assert long.fingerprint() != short.fingerprint()
-
-
-# Marked sentences
-
-
-MEANINGS = {
-    "배": {"pear", "ship", "belly"},
-    "사과": {"apple", "apology"},
-    "눈": {"eye", "snow"},
-    "말": {"horse", "word"},
-    "밤": {"night", "chestnut"},
-}
-
-
-def test_pronouns_and_homonyms_are_marked() -> None:
-    meanings: dict[str, set[str]] = {}
-    for mark in phenomena("phrases-en-ko", None, 1, "test"):
-        source, target = mark.source.split(), mark.target.split()
-        if mark.phenomenon == "pronoun":
-            assert (source[mark.position - 1], source[mark.position]) == ("because", "it")
-            assert source[mark.refers_to] == mark.meaning
-        else:
-            assert source[mark.refers_to].strip(".,") in (mark.meaning, mark.meaning + "s")
-            meanings.setdefault(target[mark.position][:-1], set()).add(mark.meaning)
-    assert meanings == MEANINGS
-    for mark in phenomena("phrases-en-fr", 50, 1, "test"):
-        assert mark.phenomenon == "pronoun"
-        assert re.search(r"parce qu'(il|elle) ", mark.target)
-    with pytest.raises(ConfigError, match="'dates' has no marked sentences"):
-        phenomena("dates", 10, 1, "train")
 
 
 @pytest.mark.parametrize(

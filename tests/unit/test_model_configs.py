@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from model_cases import CASES
-from regard.config.load import validate
+from regard.config import validate
 from regard.errors import ConfigError
 from regard.models import MODELS, build_model
 from regard.models.base import ModelConfig, count_parameters

@@ -21,13 +21,25 @@ from regard.data.batches import Tokens
 from regard.errors import ConfigError, DecodeError
 from regard.search.config import SearchConfig
 from regard.search.decode import best, draw, search, truncated
-from regard.search.hypotheses import MIN_COVERAGE, NEVER, Hypothesis, coverage, log_probabilities, objective_of, score
-from regard.search.rules import SPECIAL, BannedTexts, Constraints, Limits, Rules, Special
+from regard.search.hypotheses import (
+    MIN_COVERAGE,
+    NEVER,
+    SPECIAL,
+    Constraints,
+    Hypothesis,
+    Limits,
+    Rules,
+    Special,
+    coverage,
+    log_probabilities,
+    objective_of,
+    score,
+)
 from regard.tasks.text_to_text import special_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import BEGIN, END, PAD
 from search_cases import Ids, allowed, assert_same, may_follow, plain_objective
-from toy_models import TableToy, Toy, table_toy
+from toy_models import TableToy, Toy, ban_tokens, table_toy
 
 torch.set_num_threads(1)
 A, B, C, D = 4, 5, 6, 7
@@ -107,7 +119,7 @@ def test_any_beam_with_any_options_against_plain_loops(
     nbest = data.draw(st.integers(1, beam))
     config = SearchConfig(beam=beam, nbest=nbest, max_length_ratio=1.0, **options)
     model = Toy(9, seed, sharpness=sharpness)
-    wording = Constraints(prefixes[: len(sources)], BannedTexts.of_tokens(banned) if banned else None)
+    wording = Constraints(prefixes[: len(sources)], ban_tokens(banned) if banned else None)
     pairs = zip(sources, wording.prefixes, strict=True)
     expected = [plain_beam(model, source, config, tuple(prefix), banned) for source, prefix in pairs]
     if not all(expected):
@@ -394,7 +406,7 @@ def test_samples_obey_the_rules_and_keep_their_true_score() -> None:
     config = SearchConfig(
         sample=True, nbest=40, repetition_penalty=1.5, no_repeat_ngram=2, min_length=3, max_length=7, banned=["x"]
     )
-    wording = Constraints([(B,), ()], BannedTexts.of_tokens([(A,), (C, D)]))
+    wording = Constraints([(B,), ()], ban_tokens([(A,), (C, D)]))
     sources = [[A, B, END], [C, END]]
     for source, prefix, found in zip(
         sources, wording.prefixes, search(model, tokens_of(sources), config, constraints=wording), strict=True
@@ -475,7 +487,7 @@ def test_limits_that_leave_nothing_for_a_source_are_named() -> None:
 def test_the_tables_of_the_rules_go_with_their_search() -> None:
     """Not when the garbage is collected: they may be on a GPU."""
     config = SearchConfig(min_length=2, no_repeat_ngram=2)
-    rules = Rules(ONE, config, Constraints(banned=BannedTexts.of_tokens([[A]])))
+    rules = Rules(ONE, config, Constraints(banned=ban_tokens([[A]])))
     kept = weakref.ref(rules)
     gc.disable()
     del rules

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, processors, trainers
 
-from regard.config import load
+from regard.config import validate
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
 from regard.text.vocabularies import SPECIAL, train_unigram
@@ -423,4 +423,4 @@ def test_existing_files_are_used(tmp_path: Path) -> None:
 )
 def test_config_mistakes(tree: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        load.validate(TokenizerConfig, tree)
+        validate(TokenizerConfig, tree)

@@ -1,15 +1,32 @@
-"""The base class of every config, and YAML + overrides -> typed config. Knows no component."""
+"""The base class of every config; YAML and `key=value` overrides -> a typed config. Knows no component.
+
+An error lists every problem at once.
+"""
+
+from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
+from pathlib import Path
 from threading import Lock
+from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from regard.config.load import apply_overrides, kinds_in, parse_yaml, read_yaml, validate, write_yaml
+from regard.errors import ConfigError, Problem, did_you_mean, short
 
+Tree = dict[str, Any]
+C = TypeVar("C", bound=BaseModel)
+MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
+"""pydantic's types of error for what should be a mapping."""
+CHARACTERS, LEVELS, VALUES, DIGITS = 1 << 20, 50, 100_000, 100
+"""The most that a YAML text may have; levels and values are counted with every alias expanded."""
+TOO_DEEP = f"more than {LEVELS} levels"
 PARSING = Lock()
 """Two threads that parse at once fail with a SystemError (Python 3.11)."""
 
@@ -42,7 +59,274 @@ def help_texts(kind: type[Config]) -> dict[str, str]:
     return texts
 
 
-__all__ = [
-    "Config", "apply_overrides", "help_texts", "kinds_in", "parse_yaml", "read_yaml", "validate", "write_yaml",
-    "written",
-]  # fmt: skip
+class _Loader(yaml.SafeLoader):
+    """Scalars of YAML 1.2: `1e-4` is a number, `no` and `on` are strings (`no` is a language too). Keys are unique."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            key = str(key_node.value)
+            if key in seen:
+                problem = f"the key {key!r} occurs twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+    def get_single_node(self) -> yaml.Node | None:
+        root = super().get_single_node()
+        left, values = [(root, 1)] if root else [], 0
+        while left:
+            node, level = left.pop()
+            values += 1
+            if level > LEVELS or values > VALUES:
+                problem = TOO_DEEP if level > LEVELS else f"more than {VALUES:,} values"
+                raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+            if isinstance(node, yaml.CollectionNode):
+                below = chain(*node.value) if isinstance(node, yaml.MappingNode) else node.value
+                left += [(child, level + 1) for child in below]
+        return root
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+        try:
+            return super().construct_object(node, deep)
+        except yaml.YAMLError:
+            raise
+        except Exception:  # PyYAML lets pass what int, float and others raise
+            problem = f"{str(node.value)!r} cannot be read as {node.tag.rpartition(':')[2]}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+
+    def construct_int(self, node: yaml.ScalarNode) -> int:
+        if len(node.value) > DIGITS:
+            raise ValueError("Python cannot print a number of thousands of digits")
+        return int(node.value, {"0o": 8, "0x": 16}.get(node.value[:2], 10))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every string that YAML 1.1 or 1.2 would read as something else: other tools read our files too."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        style = '"' if any(sign in text for sign in "\x85\u2028\u2029") else None  # otherwise these are read as spaces
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_SCALARS = {
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    "int": (r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    "float": (r"[-+]?(?:[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?)",
+              "-+.0123456789"),
+}  # fmt: skip
+"""Scalars that are not strings (YAML 1.2.2, section 10.3.2): pattern, and possible first characters."""
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if tag.endswith((":null", ":merge"))]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _name, (_pattern, _first) in _SCALARS.items():
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(rf"^(?:{_pattern})$"), list(_first))
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_int)
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def read_yaml(path: Path) -> Tree:
+    """The mapping in a YAML file."""
+    try:
+        if path.exists() and not path.is_file():
+            raise ConfigError("is not a regular file", where=str(path), hint="give a .yaml file")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(CHARACTERS + 1)
+    except FileNotFoundError:
+        raise ConfigError("there is no such recipe", where=str(path)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read as a recipe: {error}", where=str(path)) from None
+    return parse_yaml(text, where=str(path))
+
+
+def parse_yaml(text: str, where: str) -> Tree:
+    """The mapping in a YAML text; `where` names it in messages."""
+    try:
+        tree = _load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{where}:{mark.line + 1}" if mark else where
+        parts = (getattr(error, "context", None), getattr(error, "problem", None))
+        reason = ", ".join(filter(None, parts)) or str(error).splitlines()[0]
+        raise ConfigError(f"not valid YAML: {reason}", where=place) from None
+    if not isinstance(tree, dict):
+        raise ConfigError(
+            "a recipe is a mapping of keys to values", where=where, hint="for example 'task: translation'"
+        )
+    return tree
+
+
+def _load(text: str) -> object:
+    """What a YAML text stands for. Whatever the parser raises becomes a YAMLError."""
+    if len(text) > CHARACTERS:
+        raise yaml.YAMLError(f"more than {CHARACTERS:,} characters")
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except RecursionError:
+        raise yaml.YAMLError(TOO_DEEP) from None
+    except (ValueError, OverflowError) as error:  # an escape such as "\\UFFFFFFFF"
+        raise yaml.YAMLError(str(error)) from None
+
+
+def write_yaml(tree: Tree) -> str:
+    """A tree as YAML text, which `parse_yaml` reads back unchanged."""
+    text: str = yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return text
+
+
+def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Tree:
+    """A copy of the tree with each `path.to.key=value` set; values are YAML."""
+    tree = _copy(tree)
+    for override in overrides:
+        path, equals, text = override.partition("=")
+        if not equals or not path:
+            raise ConfigError("an override is key=value", where=override, hint="for example training.steps=500")
+        try:
+            value = _load(text)
+        except yaml.YAMLError:
+            raise ConfigError(f"the value {text!r} is not valid YAML", where=path) from None
+        if path.count(".") >= LEVELS:
+            raise ConfigError(f"the key has {TOO_DEEP}", where=path)
+        _put(tree, path.split("."), value, path)
+    return tree
+
+
+def _copy(node: Any) -> Any:
+    """Without what is shared within it: `*alias` of YAML is the very object of `&alias`."""
+    if isinstance(node, dict):
+        return {key: _copy(value) for key, value in node.items()}
+    return [_copy(value) for value in node] if isinstance(node, list) else node
+
+
+def _put(tree: Tree, keys: list[str], value: Any, path: str) -> None:
+    node: Any = tree
+    for key in keys[:-1]:
+        if isinstance(node, list):
+            node = node[_index(node, key, path)]
+        else:
+            if node.get(key) is None:
+                node[key] = {}
+            node = node[key]
+        if not isinstance(node, (dict, list)):
+            raise ConfigError(f"{key!r} is a single value without keys of its own", where=path)
+    if isinstance(node, list):
+        node[_index(node, keys[-1], path)] = value
+    else:
+        node[keys[-1]] = value
+
+
+def _index(items: list[Any], key: str, path: str) -> int:
+    if key.isdecimal() and len(key) <= DIGITS and int(key) < len(items):
+        return int(key)
+    hint = f"allowed: 0 to {len(items) - 1}" if items else "the list is empty"
+    if items and not key.isdecimal():
+        before, _, after = f".{path}".partition(f".{key}")
+        hint += f", for example {before[1:]}.0.{key}{after}"
+    raise ConfigError(f"{key!r} is not a valid list index", where=path, hint=hint)
+
+
+def validate(kind: type[C], tree: Tree) -> C:
+    """The typed config, or one ConfigError that lists every problem by its config path."""
+    try:
+        return kind.model_validate(tree)
+    except ValidationError as error:
+        problems: dict[tuple[str, str], Problem] = {}
+        for details in error.errors(include_url=False):
+            keys = _keys_in(tree, details["loc"], missing=details["type"] == "missing")
+            where = ".".join(map(str, keys))
+            what, hint = _message(dict(details), keys, kind, tree)
+            problems.setdefault((where, what), Problem(where, what, hint))
+        raise ConfigError(problems=[*problems.values()]) from None
+
+
+def _keys_in(tree: Any, loc: tuple[int | str, ...], missing: bool) -> list[int | str]:
+    """The location without the union tags that pydantic inserts between keys; the last key may be a missing one."""
+    keys: list[int | str] = []
+    node = tree
+    for position, part in enumerate(loc):
+        if isinstance(node, dict) and part in node:  # noqa: SIM114 (the types differ)
+            node = node[part]
+        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+            node = node[part]
+        elif not (missing and position == len(loc) - 1):
+            continue
+        keys.append(part)
+    return keys
+
+
+def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel], tree: Any) -> tuple[str, str]:
+    """One of pydantic's errors in plain words: what is wrong, and what is allowed."""
+    context, given, shown = error.get("ctx", {}), error["input"], short(repr(error["input"]))
+    expected = str(context.get("expected", "")).replace("True", "'true'").replace("False", "'false'")
+    literals = re.findall(r"'([^']*)'", expected) or [expected]
+    is_literal, is_mapping = error["type"] in ("literal_error", "enum"), error["type"] in MAPPINGS
+    if given is None and error["type"] not in ("missing", "value_error"):
+        hint = str(error["msg"]).removeprefix("Input ")
+        if is_literal:
+            hint = f"allowed: {', '.join(sorted(literals))}"
+        return "may not be null", "should be a mapping of keys to values" if is_mapping else hint
+    if is_literal:
+        return f"{shown} is not allowed", did_you_mean(str(given), literals)
+    if is_mapping:
+        return f"should be a mapping of keys to values, not {shown}", ""
+    match error["type"]:
+        case "extra_forbidden":
+            allowed = {name for config in _configs_at(kind, keys[:-1], tree) for name in config.model_fields}
+            return f"unknown key {keys[-1]!r}", did_you_mean(str(keys[-1]), allowed)
+        case "missing":
+            tags = {tag for config in _configs_at(kind, keys, tree) for tag in _tags(config)}
+            return "this key is required", f"kind: {', '.join(sorted(tags))}" if tags else ""
+        case "union_tag_invalid" if context["tag"] != "None":
+            allowed = set(re.findall(r"'([^']*)'", context["expected_tags"]))
+            discriminator = context["discriminator"].strip("'")
+            return f"unknown {discriminator} {context['tag']!r}", did_you_mean(str(context["tag"]), allowed)
+        case "union_tag_not_found" | "union_tag_invalid":
+            tags = {tag for config in _configs_at(kind, keys, tree) for tag in _tags(config)}
+            return f"the key {context['discriminator']} is required", did_you_mean("", tags)
+        case "value_error":
+            return str(context["error"]), ""
+        case "too_short" | "too_long":
+            return "should have" + error["msg"].partition("should have")[2].replace(" after validation", ""), ""
+        case "bool_type":
+            return f"should be true or false, not {shown}", ""
+        case "int_type" if isinstance(given, float) and given.is_integer():
+            return f"should be a whole number, not {shown}", f"write {int(given)}"
+    message = error["msg"][:1].lower() + error["msg"][1:]
+    return f"{message.replace('input should', 'should')}, not {shown}", ""
+
+
+def _configs_at(kind: type[BaseModel], keys: list[Any], tree: Any) -> set[type[BaseModel]]:
+    """The configs that may stand under a config path: those of the tree's `kind`, where it names a valid one."""
+    configs = {kind}
+    for key in keys:
+        if isinstance(key, str):
+            fields = [config.model_fields[key] for config in configs if key in config.model_fields]
+            configs = {below for field in fields for below in _configs_in(field.annotation)}
+            tree = tree.get(key) if isinstance(tree, dict) else None
+        else:
+            tree = tree[key] if isinstance(tree, list) else None
+        tag = tree.get("kind") if isinstance(tree, dict) else None
+        of_tag = {config for config in configs if "kind" not in config.model_fields or tag in _tags(config)}
+        configs = configs if tag is None else of_tag or configs
+    return configs
+
+
+def _configs_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    else:
+        for argument in get_args(annotation):
+            yield from _configs_in(argument)
+
+
+def _tags(config: type[BaseModel]) -> tuple[str, ...]:
+    """The values of `kind` that a config allows."""
+    return get_args(config.model_fields["kind"].annotation) if "kind" in config.model_fields else ()
+
+
+def kinds_in(annotation: Any) -> set[str]:
+    """The values of `kind` allowed in a config of this type, which may be a union."""
+    return {tag for config in _configs_in(annotation) for tag in _tags(config)}

@@ -13,7 +13,7 @@ import yaml
 from torch import Tensor
 
 from regard.api import Run, evaluate, explain
-from regard.course.lab import Findings, Found, Lab, Number, flat, phrases_recipe, reverse_recipe
+from regard.course.lab import BAHDANAU, LARGER, Findings, Found, Lab, Number, flat, phrases_recipe, reverse_recipe
 from regard.data.corpora import generate
 from regard.layers.scores import (
     AdditiveAttention,
@@ -27,9 +27,6 @@ from regard.recipes.shipped import shipped_text
 from regard.views.explanation import Options
 from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
 
-BAHDANAU = {"kind": "bahdanau", "embedding": 32, "hidden": 64, "attention": 64}
-LARGER = {"embedding": 64, "hidden": 128}
-"""For sentences."""
 LUONG = {"kind": "luong", "embedding": 32, "hidden": 64, "attention": 64, "input_feeding": False}
 SCORES: dict[str, dict[str, Any]] = {
     "additive": BAHDANAU,

@@ -8,10 +8,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.api import Run, explain, load, predict
-from regard.config.load import Tree
-from regard.course.lab import Findings, Found, Lab, Number
-from regard.course.pretraining import MODELS, fine_tune, measured, names, pretrained
+from regard.api import Run, evaluate, explain, load, predict
+from regard.config import Tree
+from regard.course.lab import LANGUAGE_MODELS, Findings, Found, Lab, Number
 from regard.data.corpora import as_object, generate
 from regard.tasks.regression import spearman
 from regard.text.files import write_file
@@ -23,7 +22,7 @@ CNN: Tree = {"kind": "cnn", "preset": "tiny"}
 
 def experiment(lab: Lab) -> Findings:
     """One BERT of chapter 8, fine-tuned four times; then the words of a sentence weighed in two ways; then order."""
-    bert = pretrained(lab, ["bert"])["bert"]
+    bert = lab.pretrained(["bert"])["bert"]
     tasks, numbers, single = _tasks(lab, bert)
     return Findings.of((tasks, numbers), _explained(lab, single), _order(lab))
 
@@ -42,7 +41,7 @@ def _tasks(lab: Lab, bert: Run) -> tuple[dict[str, Part | list[Part]], dict[str,
                         _line("reviews-en"), "{file: own.jsonl, text: text, label: label}"),
         "pair of texts": ("classification", _pairs(lab, 3000), "accuracy", pair,
                           "{file: own.jsonl, first: question, second: text, label: answered}"),
-        "tags": ("tagging", names(lab, 30), "f1", _line("names-en"), "{file: own.jsonl}"),
+        "tags": ("tagging", lab.tagged_names(30), "f1", _line("names-en"), "{file: own.jsonl}"),
         "questions": ("question_answering", built_in("portraits-en", 1000), "f1", _line("portraits-en"),
                       "{file: own.jsonl}"),
     }  # fmt: skip
@@ -53,9 +52,9 @@ def _tasks(lab: Lab, bert: Run) -> tuple[dict[str, Part | list[Part]], dict[str,
     for name, (task, data, metric, line, corpus) in settings.items():
         word = name.split()[0]
         steps, rate = (1200, 1e-3) if word == "single" else (300, None)
-        runs[name] = fine_tune(lab, word, data, bert, task, steps, rate=rate)
-        scratch = fine_tune(lab, f"{word}-scratch", data, {"model": MODELS["bert"]}, task, steps, rate=rate)
-        found = [measured(run, metric) for run in (scratch, runs[name])]
+        runs[name] = lab.fine_tune(word, data, bert, task, steps, rate=rate)
+        scratch = lab.fine_tune(f"{word}-scratch", data, {"model": LANGUAGE_MODELS["bert"]}, task, steps, rate=rate)
+        found = [float(evaluate(run, overwrite=True)[metric]) for run in (scratch, runs[name])]
         numbers |= dict(zip((f"{word}_scratch", f"{word}_tuned"), found, strict=True))
         rows.append([name, task, data["train"].get("size", 3000), metric, *(Cell(value, ".3f") for value in found)])
         files.append([name, corpus, json.dumps(line)])
@@ -123,14 +122,14 @@ def _order(lab: Lab) -> Found:
     """Which of two people acts first, further and further apart, for filters and for attention."""
     data = {part: {"corpus": "order", "size": size}
             for part, size in {"train": 6000, "validation": 100, "test": 600}.items()}  # fmt: skip
-    models = {"short": CNN, "long": CNN | {"widths": [3, 4, 5, 20]}, "attention": MODELS["bert"]}
+    models = {"short": CNN, "long": CNN | {"widths": [3, 4, 5, 20]}, "attention": LANGUAGE_MODELS["bert"]}
     names = {"short": "CNN, filters of 3 to 5", "long": "CNN, filters of 3 to 20", "attention": "BERT"}
     rows = list(generate("order", lab.few(600), 1, "test"))
     between = np.array([_between(text) for text, _ in rows])
     series, table = list[Series](), list[list[Value]]()
     numbers: dict[str, Number] = {}
     for word, model in models.items():
-        run = fine_tune(lab, "order", data, {"model": model}, steps=900)
+        run = lab.fine_tune("order", data, {"model": model}, steps=900)
         found = [one.to_json()["output"] for one in predict(run, [text for text, _ in rows])]
         right = np.array([label == output for (_, label), output in zip(rows, found, strict=True)])
         shares = [float(right[between == count].mean()) for count in range(4)]

@@ -7,7 +7,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -22,7 +22,7 @@ from jinja2 import Environment, StrictUndefined
 
 from regard import __version__
 from regard.api import Run, train
-from regard.config.load import Tree
+from regard.config import Tree
 from regard.course import Chapter, find_chapter
 from regard.data.batches import Tokens
 from regard.errors import RegardError
@@ -60,6 +60,32 @@ lesson.findings.numbers
 """
 WORDS = re.compile(r"^```words\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
+
+# What several chapters train
+
+BAHDANAU: Tree = {"kind": "bahdanau", "embedding": 32, "hidden": 64, "attention": 64}
+LARGER = {"embedding": 64, "hidden": 128}
+"""For sentences."""
+ONE_VECTOR: Tree = {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96, "context": "every_step"}
+"""An RNN without attention."""
+TRANSFORMER: Tree = {
+    "kind": "transformer", "width": 96, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 192,
+}  # fmt: skip
+TEXTS = {"reviews-en": 4000, "names-en": 3000, "portraits-en": 6000, "errands": 1500}
+"""What all models read without labels, and what they are asked about later."""
+BLOCKS = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0, "max_positions": 96}
+LANGUAGE_MODELS: dict[str, Tree] = {
+    "lstm_lm": {"kind": "lstm_lm", "embedding": 64, "hidden": 96, "layers": 1, "tie": False},
+    "elmo": {"kind": "elmo", "words": "tokens", "width": 32, "hidden": 64, "layers": 2, "dropout": 0.0},
+    "gpt": {"kind": "gpt", **BLOCKS, "norm": "pre"},
+    "bert": {"kind": "bert", **BLOCKS, "next_sentence": False},
+}
+UPDATES = {"lstm_lm": 1500, "elmo": 640, "gpt": 1150, "bert": 1000}
+"""As many updates as take about the same time on one core; the page shows what they took."""
+RATES = {"lstm_lm": 5e-3, "elmo": 5e-3, "gpt": 3e-3, "bert": 2e-3}
+FROZEN: Tree = {"freeze": "all"}
+
+# An experiment
 
 Found = tuple[dict[str, Part | list[Part]], dict[str, Number]]
 """What a part of an experiment found: some of the parts and numbers of its `Findings`."""
@@ -123,6 +149,56 @@ class Lab:
         """A number of examples, fewer in a quick run."""
         return min(count, least) if self.quick else count
 
+    # Pre-training and what follows it: chapters 8 and 9
+
+    def texts(self, sizes: dict[str, int]) -> Tree:
+        """The parts of some raw text."""
+        train = [{"corpus": name, "size": 100 if self.quick else size} for name, size in sizes.items()]
+        return {"train": train, "validation": [{"corpus": name, "size": 60} for name in sizes], "max_length": 64}
+
+    def pretrain(self, name: str, data: Tree, model: Tree, steps: int, vocabulary: int = 1000, **training: Any) -> Run:
+        """A model that has read raw text."""
+        kind = str(model["kind"])
+        recipe = {
+            "task": "masked_language_modeling" if kind == "bert" else "language_modeling",
+            "data": data, "tokenizer": {"kind": "word", "vocabulary": vocabulary}, "model": model,
+            "training": {
+                "steps": steps, "learning_rate": RATES[kind], "warmup": 50, "schedule": "linear", "batch_tokens": 1024,
+                "validate_every": steps, **training,
+            } | ({} if kind == "bert" else {"decode": 0}),
+        }  # fmt: skip
+        return self.train(name, recipe)
+
+    def pretrained(self, kinds: Iterable[str] = tuple(LANGUAGE_MODELS)) -> dict[str, Run]:
+        """Models that have read the built-in texts; chapter 9 uses BERT again."""
+        data = self.texts(TEXTS)
+        return {kind: self.pretrain(f"pretrained-{kind}", data, LANGUAGE_MODELS[kind], UPDATES[kind]) for kind in kinds}
+
+    def fine_tune(
+        self, name: str, data: Tree, start: Run | Tree, task: str = "classification", steps: int = 100,
+        head: Tree | None = None, rate: float | None = None,
+    ) -> Run:  # fmt: skip
+        """A run of few labels: from a pre-trained run, or from scratch with the model and tokenizer that are given."""
+        scratch = {"tokenizer": {"kind": "word", "vocabulary": 1000}, **start} if isinstance(start, dict) else {}
+        began = {} if isinstance(start, dict) else {"init": str(start.folder.resolve())}
+        best = {"classification": "accuracy", "tagging": "f1", "question_answering": "f1"}[task]
+        recipe = {
+            "task": task, "data": data, "head": head or {}, **scratch,
+            "training": {
+                "steps": steps, "learning_rate": rate or (1e-2 if head == FROZEN else 2e-3), "warmup": 20,
+                "schedule": "linear", "batch_tokens": 512, "validate_every": steps, "best": best, **began,
+            },
+        }  # fmt: skip
+        return self.train(name, recipe)
+
+    def tagged_names(self, size: int, draw: int = 0) -> Tree:
+        """So many sentences whose names are tagged; each draw has others."""
+        corpus = {"corpus": "names-en"}
+        return {
+            "train": {**corpus, "size": size, "seed": 10 * self.seed + draw + 2},
+            "validation": {**corpus, "size": 100}, "test": {**corpus, "size": 500},
+        }  # fmt: skip
+
 
 def reverse_recipe(model: Tree, steps: int, rate: float, *, warmup: int = 50, corpus: str = "reverse") -> Tree:
     """Letters to be written backwards, or another built-in corpus: about ten seconds for 300 steps on one core."""
@@ -138,6 +214,11 @@ def reverse_recipe(model: Tree, steps: int, rate: float, *, warmup: int = 50, co
         },
         "search": {"beam": 1},
     }  # fmt: skip
+
+
+def reverse_transformer(changes: Tree | None = None, corpus: str = "reverse") -> Tree:
+    """The Transformer of chapters 4 and 5, which writes letters backwards."""
+    return reverse_recipe(TRANSFORMER | (changes or {}), 450, 4e-3, warmup=60, corpus=corpus)
 
 
 def phrases_recipe(language: str, model: Tree, steps: int, rate: float) -> Tree:

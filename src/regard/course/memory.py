@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from regard.api import Run, evaluate, explain
-from regard.config.load import Tree
+from regard.config import Tree
 from regard.course.lab import Findings, Found, Lab, Number, flat
 from regard.data.corpora import Cells, generate
 from regard.data.shapes import Scene, parse

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
 from regard.api import Run, evaluate, predict
-from regard.config.load import Tree
-from regard.course.lab import Findings, Found, Lab, Number, last_loss
+from regard.config import Tree
+from regard.course.lab import FROZEN, LANGUAGE_MODELS, TEXTS, UPDATES, Findings, Found, Lab, Number, last_loss
 from regard.data.segments import OUTCOMES, Segments
 from regard.runs.examples import examples_of
 from regard.runs.run import read_metrics
 from regard.views.compare import trained
 from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
 
-TEXTS = {"reviews-en": 4000, "names-en": 3000, "portraits-en": 6000, "errands": 1500}
-"""What all models read without labels, and what they are asked about later."""
 PAIRED = {"errands": 3000}
 """Texts of two sentences, of which the second depends on the first: for next-sentence prediction."""
-BLOCKS = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0, "max_positions": 96}
-MODELS: dict[str, Tree] = {
-    "lstm_lm": {"kind": "lstm_lm", "embedding": 64, "hidden": 96, "layers": 1, "tie": False},
-    "elmo": {"kind": "elmo", "words": "tokens", "width": 32, "hidden": 64, "layers": 2, "dropout": 0.0},
-    "gpt": {"kind": "gpt", **BLOCKS, "norm": "pre"},
-    "bert": {"kind": "bert", **BLOCKS, "next_sentence": False},
-}
 NAMES = {"lstm_lm": "LSTM", "elmo": "ELMo", "gpt": "GPT", "bert": "BERT"}
-STEPS = {"lstm_lm": 1500, "elmo": 640, "gpt": 1150, "bert": 1000}
-"""As many updates as take about the same time on one core; the page shows what they took."""
-RATES = {"lstm_lm": 5e-3, "elmo": 5e-3, "gpt": 3e-3, "bert": 2e-3}
-FROZEN: Tree = {"freeze": "all"}
 SCRATCH = "BERT from scratch"
 MANY = 1000
 """Sentences for the probe."""
@@ -50,74 +36,17 @@ FULL_MODELS: dict[str, Tree] = {
 FULL_RATES = {"lstm_lm": 2e-3, "elmo": 2e-3, "gpt": 7e-4, "bert": 7e-4}
 
 
-def texts_of(lab: Lab, sizes: dict[str, int]) -> Tree:
-    """The parts of some raw text."""
-    train = [{"corpus": name, "size": 100 if lab.quick else size} for name, size in sizes.items()]
-    return {"train": train, "validation": [{"corpus": name, "size": 60} for name in sizes], "max_length": 64}
-
-
-def pretrain(lab: Lab, name: str, data: Tree, model: Tree, steps: int, vocabulary: int = 1000, **training: Any) -> Run:
-    """A model that has read raw text."""
-    kind = str(model["kind"])
-    recipe = {
-        "task": "masked_language_modeling" if kind == "bert" else "language_modeling",
-        "data": data, "tokenizer": {"kind": "word", "vocabulary": vocabulary}, "model": model,
-        "training": {
-            "steps": steps, "learning_rate": RATES[kind], "warmup": 50, "schedule": "linear", "batch_tokens": 1024,
-            "validate_every": steps, **training,
-        } | ({} if kind == "bert" else {"decode": 0}),
-    }  # fmt: skip
-    return lab.train(name, recipe)
-
-
-def pretrained(lab: Lab, kinds: Iterable[str] = tuple(MODELS)) -> dict[str, Run]:
-    """Models that have read the built-in texts; chapter 9 uses BERT again."""
-    data = texts_of(lab, TEXTS)
-    return {kind: pretrain(lab, f"pretrained-{kind}", data, MODELS[kind], STEPS[kind]) for kind in kinds}
-
-
-def fine_tune(
-    lab: Lab, name: str, data: Tree, start: Run | Tree, task: str = "classification", steps: int = 100,
-    head: Tree | None = None, rate: float | None = None,
-) -> Run:  # fmt: skip
-    """A run of few labels: from a pre-trained run, or from scratch with the model and tokenizer that are given."""
-    scratch = {"tokenizer": {"kind": "word", "vocabulary": 1000}, **start} if isinstance(start, dict) else {}
-    began = {} if isinstance(start, dict) else {"init": str(start.folder.resolve())}
-    best = {"classification": "accuracy", "tagging": "f1", "question_answering": "f1"}[task]
-    recipe = {
-        "task": task, "data": data, "head": head or {}, **scratch,
-        "training": {
-            "steps": steps, "learning_rate": rate or (1e-2 if head == FROZEN else 2e-3), "warmup": 20,
-            "schedule": "linear", "batch_tokens": 512, "validate_every": steps, "best": best, **began,
-        },
-    }  # fmt: skip
-    return lab.train(name, recipe)
-
-
-def names(lab: Lab, size: int, draw: int = 0) -> Tree:
-    """So many sentences whose names are tagged; each draw has others."""
-    corpus = {"corpus": "names-en"}
-    return {
-        "train": {**corpus, "size": size, "seed": 10 * lab.seed + draw + 2},
-        "validation": {**corpus, "size": 100}, "test": {**corpus, "size": 500},
-    }  # fmt: skip
-
-
 def tag(
     lab: Lab, name: str, size: int, start: Run | Tree, draw: int = 0, head: Tree | None = None, steps: int = 100
 ) -> float:
     """F1 of the names, learned from so many sentences."""
-    run = fine_tune(lab, name, names(lab, size, draw), start, "tagging", steps, head)
-    return measured(run, "f1")
-
-
-def measured(run: Run, metric: str = "accuracy") -> float:
-    return float(evaluate(run, overwrite=True)[metric])
+    run = lab.fine_tune(name, lab.tagged_names(size, draw), start, "tagging", steps, head)
+    return float(evaluate(run, overwrite=True)["f1"])
 
 
 def experiment(lab: Lab) -> Findings:
     """All parts: each trains what it needs and gives figures and numbers."""
-    runs = pretrained(lab)
+    runs = lab.pretrained()
     return Findings.of(
         _few_labels(lab, runs), _directions(lab, runs), _masking(lab, runs), _objectives(lab),
         _look_ahead(lab, runs["gpt"]),
@@ -126,7 +55,7 @@ def experiment(lab: Lab) -> Findings:
 
 def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
     """Equal time of pre-training, then a few labels: from those runs, and from scratch."""
-    models, labels, draws = MODELS, LABELS, 1 if lab.quick else DRAWS
+    models, labels, draws = LANGUAGE_MODELS, LABELS, 1 if lab.quick else DRAWS
     if lab.full:
         models, labels, draws, folder = FULL_MODELS, FULL_LABELS, 2, lab.full.resolve() / "nsmc"
         runs = _full_runs(lab, folder)
@@ -135,7 +64,8 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
         if not lab.full:
             return tag(lab, f"{size}-labels", size, start, draw, steps=300 if isinstance(start, dict) else 100)
         steps = 200 if size < 10_000 else 600
-        return measured(fine_tune(lab, f"{size}-labels", _nsmc(lab, folder, size, draw), start, steps=steps, rate=2e-4))
+        run = lab.fine_tune(f"{size}-labels", _nsmc(lab, folder, size, draw), start, steps=steps, rate=2e-4)
+        return float(evaluate(run, overwrite=True)["accuracy"])
 
     starts: dict[str, Run | Tree] = {NAMES[kind]: run for kind, run in runs.items()}
     own = {"tokenizer": {"file": str((runs["bert"].folder / "tokenizer.json").resolve())}}
@@ -186,7 +116,7 @@ def _full_runs(lab: Lab, folder: Path) -> dict[str, Run]:
             {"task": "masked_language_modeling" if kind == "bert" else "language_modeling", "data": data,
              "tokenizer": vocabulary, "model": FULL_MODELS[kind], "training": training},
         )  # fmt: skip
-    return {kind: runs[kind] for kind in MODELS}
+    return {kind: runs[kind] for kind in LANGUAGE_MODELS}
 
 
 def _nsmc(lab: Lab, folder: Path, size: int, draw: int) -> Tree:
@@ -214,8 +144,8 @@ def _masking(lab: Lab, runs: dict[str, Run]) -> Found:
     rows: list[list[Value]] = []
     numbers: dict[str, Number] = {}
     for name, (hidden, replaced) in MASKINGS.items():
-        data = texts_of(lab, TEXTS) | {"mask_share": hidden, "random_share": replaced}
-        run = runs["bert"] if hidden == 0.8 else pretrain(lab, "masking", data, MODELS["bert"], STEPS["bert"])
+        data = lab.texts(TEXTS) | {"mask_share": hidden, "random_share": replaced}
+        run = runs["bert"] if hidden == 0.8 else lab.pretrain("masking", data, LANGUAGE_MODELS["bert"], UPDATES["bert"])
         frozen, tuned = (tag(lab, "after-masking", LABELS[1], run, head=head) for head in (FROZEN, None))
         rows.append([name, Cell(last_loss(run, "validation"), ".3f"), Cell(frozen, ".3f"), Cell(tuned, ".3f")])
         word = {0.8: "paper", 1.0: "all_masked", 0.0: "all_kept"}[hidden]
@@ -239,14 +169,14 @@ def _masking(lab: Lab, runs: dict[str, Run]) -> Found:
 
 def _objectives(lab: Lab) -> Found:
     """Masked tokens, next sentences, or both; and the examples of the paper."""
-    data, size = texts_of(lab, PAIRED), dict[str, Any](steps=2000)
+    data, size = lab.texts(PAIRED), dict[str, Any](steps=2000)
     if lab.full:
         size = dict[str, Any](steps=3000, vocabulary=20_000, batch_tokens=8192)
         file = {"text": str(lab.full.resolve() / "wikitext2" / "wiki.train.tokens.xz"), "documents": "lines"}
         data = {"train": [*data["train"], file], "validation": {"split": 0.02}, "max_length": 64}
-    both = {**MODELS["bert"], "next_sentence": True}
+    both = {**LANGUAGE_MODELS["bert"], "next_sentence": True}
     ways = {
-        "both": (both, data), "masked tokens alone": (MODELS["bert"], data),
+        "both": (both, data), "masked tokens alone": (LANGUAGE_MODELS["bert"], data),
         "next sentences alone": (both, data | {"masked_weight": 0.0}),
     }  # fmt: skip
     rows: list[list[Value]] = []
@@ -254,7 +184,7 @@ def _objectives(lab: Lab) -> Found:
     runs = dict[str, Run]()
     for name, (model, texts) in ways.items():
         best: dict[str, Any] = {"best": "next_sentence_loss"} if "masked_weight" in texts else {}
-        run = runs[name] = pretrain(lab, "objective", texts, model, **size, **best)
+        run = runs[name] = lab.pretrain("objective", texts, model, **size, **best)
         log = [line for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == "validation"][-1]
         word = {"both": "both", "masked tokens alone": "masked", "next sentences alone": "next"}[name]
         follows = log.get("next_sentence_accuracy")
@@ -304,8 +234,8 @@ def _paper(run: Run) -> Found:
 
 def _look_ahead(lab: Lab, masked: Run) -> Found:
     """A language model whose tokens see what they are to predict."""
-    model = MODELS["gpt"] | {"look_ahead": True}
-    sees = pretrain(lab, "gpt-look-ahead", texts_of(lab, TEXTS), model, STEPS["gpt"])
+    model = LANGUAGE_MODELS["gpt"] | {"look_ahead": True}
+    sees = lab.pretrain("gpt-look-ahead", lab.texts(TEXTS), model, UPDATES["gpt"])
     rows: list[list[Value]] = []
     numbers: dict[str, Number] = {}
     for name, run in (("hidden", masked), ("seen", sees)):

@@ -10,14 +10,13 @@ from tempfile import TemporaryDirectory
 import torch
 
 from regard.api import Run, compare, diagnose, predict
-from regard.course.lab import Findings, Found, Lab, Number, captions_recipe, reverse_recipe
+from regard.course.lab import ONE_VECTOR, Findings, Found, Lab, Number, captions_recipe, reverse_recipe
 from regard.views.diagnose import Diagnosis
 from regard.views.report import Cell, Curves, Part, Series, Table, Value
 from regard.views.search_record import ranking, search_tree
 
 ALPHAS = (0.0, 0.5, 1.0, 1.5)
 BEAMS = (1, 2, 3, 5, 10, 20)
-MODEL = {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96, "context": "every_step"}
 
 
 def experiment(lab: Lab) -> Findings:
@@ -27,8 +26,8 @@ def experiment(lab: Lab) -> Findings:
         early = lab.train("multi30k-early", recipe, steps=250, warmup=100, validate_every=250)
         late = lab.train("multi30k-late", recipe)
     else:
-        early = lab.train("reverse-early", reverse_recipe(MODEL, 150, 6e-3))
-        late = lab.train("reverse-late", reverse_recipe(MODEL, 450, 6e-3))
+        early = lab.train("reverse-early", reverse_recipe(ONE_VECTOR, 150, 6e-3))
+        late = lab.train("reverse-late", reverse_recipe(ONE_VECTOR, 450, 6e-3))
     lab.say("searching with beams of 1 to 20 and four length penalties")
     limit = lab.few(300)
     greedy = diagnose(early, beam=1, limit=limit, sweep=BEAMS)

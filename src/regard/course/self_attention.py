@@ -11,16 +11,15 @@ import numpy as np
 import torch
 
 from regard.api import Loaded, Run, evaluate, explain, load, predict
-from regard.config.load import Tree
-from regard.course.lab import Findings, Found, Lab, Number, last_loss, reverse_recipe
-from regard.course.transformer import MODEL
+from regard.config import Tree
+from regard.course.lab import TRANSFORMER, Findings, Found, Lab, Number, last_loss, reverse_recipe, reverse_transformer
 from regard.data.corpora import generate
 from regard.layers.attention import MultiHeadAttention
 from regard.views.report import Cell, HeatMap, HeatMaps, Part, Table, Value
 from regard.views.show import dot_products
 
 STEPS: Tree = {"kind": "self_attention", "width": 64, "heads": 2, "decoder_layers": 1, "feed_forward": 128}
-ONE_HEAD: Tree = MODEL | {"width": 256, "heads": 1, "feed_forward": 256}
+ONE_HEAD: Tree = TRANSFORMER | {"width": 256, "heads": 1, "feed_forward": 256}
 ATTENTIONS = {
     "encoder": "encoder.0.self_attention",
     "decoder": "decoder.0.self_attention",
@@ -45,7 +44,7 @@ ANIMAL, PLACE, IT, ADJECTIVE = 1, 6, 8, 11
 
 
 def experiment(lab: Lab) -> Findings:
-    whole = lab.train("reverse-transformer", reverse_recipe(MODEL, 450, 4e-3, warmup=60))
+    whole = lab.train("reverse-transformer", reverse_transformer())
     heads = _heads(lab, whole), _pruned(lab, whole), _pronouns(lab)
     return Findings.of(_steps(lab), _scaling(lab), _matrices(whole), *heads)
 
@@ -124,8 +123,8 @@ def _heads(lab: Lab, whole: Run) -> Found:
     ]
     counts, exact = (1, 4, 8), dict[int, float]()
     for heads in counts:
-        same = heads == MODEL["heads"]
-        recipe = reverse_recipe(MODEL | {"heads": heads}, 450, 4e-3, warmup=60)
+        same = heads == TRANSFORMER["heads"]
+        recipe = reverse_transformer({"heads": heads})
         run = whole if same else lab.train(f"reverse-{heads}-heads", recipe)
         exact[heads] = float(evaluate(run)["exact_match"])
     several = Table(["heads", "exact match"], [[heads, Cell(share, ".2f")] for heads, share in exact.items()])
@@ -162,10 +161,10 @@ def _pruned(lab: Lab, whole: Run) -> Found:
     before = float(run.evaluate()["exact_match"])
     rows, costs = list[list[Value]](), dict[str, list[float]]()
     for place, name in ATTENTIONS.items():
-        costs[place] = [before - _without_head(run, name, head) for head in range(MODEL["heads"])]
+        costs[place] = [before - _without_head(run, name, head) for head in range(TRANSFORMER["heads"])]
         rows.append([place, *(Cell(before - cost, ".2f") for cost in costs[place])])
     every = [cost for of_place in costs.values() for cost in of_place]
-    table = Table(["without", *(f"head {head + 1}" for head in range(MODEL["heads"]))], rows)
+    table = Table(["without", *(f"head {head + 1}" for head in range(TRANSFORMER["heads"]))], rows)
     return {"pruned": table}, {
         "before": before, "cheap_heads": sum(cost < 0.1 for cost in every), "all_heads": len(every),
         "dearest": before - max(every), "dearest_place": max(costs, key=lambda place: max(costs[place])),
@@ -199,7 +198,7 @@ def _pronouns(lab: Lab) -> Found:
     rows = [_sentence(*words) for words in product(ANIMALS, VERBS, PLACES, ADVERBS, [*TIRED, *WIDE])
             if (numbers_of[words[0]] + numbers_of[words[2]]) % 8]  # fmt: skip
     Random(1).shuffle(rows)
-    recipe = reverse_recipe(MODEL | {"encoder_layers": 2}, 300, 3e-3, warmup=60)
+    recipe = reverse_recipe(TRANSFORMER | {"encoder_layers": 2}, 300, 3e-3, warmup=60)
     recipe["data"] = {"train": lab.pairs("pronouns", rows[100:]), "validation": lab.pairs("pronouns-seen", rows[:100])}
     run = lab.train("pronouns", recipe)
     unseen = [(animal, [*PLACES][-number % 8]) for number, animal in enumerate(ANIMALS)]
@@ -208,7 +207,7 @@ def _pronouns(lab: Lab) -> Found:
     outputs = [one.to_json()["output"] for one in predict(run, [source for source, _ in tests], beam=1)]
     right = [("elle" in output.split()) == ("elle" in target.split())
              for output, (_, target) in zip(outputs, tests, strict=True)]  # fmt: skip
-    heads = [f"layer {layer + 1}, head {head + 1}" for layer in range(2) for head in range(MODEL["heads"])]
+    heads = [f"layer {layer + 1}, head {head + 1}" for layer in range(2) for head in range(TRANSFORMER["heads"])]
     found = [_looks(run, *test) for test in tests]
     looks = np.array([look for look, _ in found]).reshape(-1, 2, len(heads), len(found[0][1]))
     # of a pair, an adjective, a head and a word of the source
@@ -228,7 +227,7 @@ def _pronouns(lab: Lab) -> Found:
     sources = np.mean([written for _, written in found], axis=0)
     return {"pronouns": Table(columns, table), "it": maps}, {
         "it_tired": outputs[0], "it_wide": outputs[1], "pronoun_right": float(np.mean(right)), "pairs": len(looks),
-        "first_layer_follows": float(follows[: MODEL["heads"]].max()), "follows": float(follows[best]),
+        "first_layer_follows": float(follows[: TRANSFORMER["heads"]].max()), "follows": float(follows[best]),
         "follower": heads[best], "from_it": float(sources[IT]), "from_nouns": float(sources[[ANIMAL, PLACE]].sum()),
         "from_adjective": float(sources[ADJECTIVE]),
     }  # fmt: skip

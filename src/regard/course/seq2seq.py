@@ -17,9 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from regard.api import Run, compare, evaluate, predict
-from regard.config.load import Tree
-from regard.course.attention import BAHDANAU, LARGER
+from regard.config import Tree
 from regard.course.lab import (
+    BAHDANAU,
+    LARGER,
+    ONE_VECTOR,
     Findings,
     Found,
     Lab,
@@ -30,7 +32,6 @@ from regard.course.lab import (
     shipped_on,
     source_tokens,
 )
-from regard.course.search import MODEL as PLAIN
 from regard.data.corpora import SYMBOLS, generate
 from regard.runs.run import read_metrics
 from regard.views.compare import trained
@@ -43,7 +44,10 @@ RATES = (1.0, 0.5, 0.0)
 DISTRACTORS = (0, 5, 10, 20, 40)
 """How many there are in the tests; in training, up to MOST."""
 MOST = 20
-TRAINED: dict[str, tuple[Tree, int, float]] = {"one vector": (PLAIN, 450, 6e-3), "attention": (BAHDANAU, 300, 8e-3)}
+TRAINED: dict[str, tuple[Tree, int, float]] = {
+    "one vector": (ONE_VECTOR, 450, 6e-3),
+    "attention": (BAHDANAU, 300, 8e-3),
+}
 """Model, steps and learning rate."""
 
 
@@ -216,7 +220,7 @@ def _word_by_word(lab: Lab) -> Found:
     for language in ("fr", "ko"):
         corpus = f"phrases-en-{language}"
         runs = {
-            "one vector": lab.train(f"{corpus}-plain", phrases_recipe(language, PLAIN | LARGER, 450, 5e-3)),
+            "one vector": lab.train(f"{corpus}-plain", phrases_recipe(language, ONE_VECTOR | LARGER, 450, 5e-3)),
             "attention": lab.train(corpus, phrases_recipe(language, BAHDANAU | LARGER, 450, 5e-3)),
         }
         pairs = list(generate(corpus, lab.few(1500), 1, "train", range(3, 8)))

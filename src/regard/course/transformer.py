@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.api import Run, evaluate, explain
-from regard.config.load import Tree
+from regard.config import Tree
 from regard.course.lab import (
+    TRANSFORMER,
     Findings,
     Found,
     Lab,
@@ -22,6 +23,7 @@ from regard.course.lab import (
     last_loss,
     phrases_recipe,
     reverse_recipe,
+    reverse_transformer,
     source_tokens,
 )
 from regard.data.batches import Batch, Tokens
@@ -36,15 +38,7 @@ from regard.views.report import Branch, Cell, Curves, HeatMap, HeatMaps, Part, S
 from regard.views.report import Tree as Drawn
 from regard.views.show import positions
 
-MODEL: Tree = {
-    "kind": "transformer",
-    "width": 96,
-    "heads": 4,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "feed_forward": 192,
-}
-NARROW = MODEL | {"width": 48, "feed_forward": 96, "norm": "pre"}
+NARROW = TRANSFORMER | {"width": 48, "feed_forward": 96, "norm": "pre"}
 DEPTHS = (2, 6, 12)
 VARIANTS: dict[str, Tree] = {
     "whole, norm first": {},
@@ -58,7 +52,7 @@ SHOWN = 6
 
 
 def experiment(lab: Lab) -> Findings:
-    whole = lab.train("reverse-transformer", reverse_recipe(MODEL, 450, 4e-3, warmup=60))
+    whole = lab.train("reverse-transformer", reverse_transformer())
     drawn, left_out = (_pictures(whole), _forward(whole)), (_order(lab, whole), _look_ahead(lab, whole), _depth(lab))
     return Findings.of(*drawn, *left_out, _normed(), _times(lab))
 
@@ -132,7 +126,7 @@ def _forward(run: Run) -> Found:
     """The encoder's first block for "a b c d", computed here from its weights, a matrix for each stage."""
     text, model = "a b c d", run.load_model()
     source, block = source_tokens(run, [text]), model.encoder[0]
-    attention, width, labels = block.self_attention, MODEL["width"], [*text.split(), "⏎"]
+    attention, width, labels = block.self_attention, TRANSFORMER["width"], [*text.split(), "⏎"]
     vocabulary = run.tokenizers["source"].tokens(range(model.source_embedding.num_embeddings))
     with torch.inference_mode():
         one_hot = nn.functional.one_hot(source.ids_BL[0], len(vocabulary)).float()
@@ -190,7 +184,7 @@ def _order(lab: Lab, whole: Run) -> Found:
     for corpus in ("reverse", "copy", "sort"):
         shares = []
         for kind in ("sinusoidal", "none"):
-            recipe = reverse_recipe(MODEL | {"positions": kind}, 450, 4e-3, warmup=60, corpus=corpus)
+            recipe = reverse_transformer({"positions": kind}, corpus)
             same = corpus == "reverse" and kind == "sinusoidal"
             run = whole if same else lab.train(f"{corpus}-positions-{kind}", recipe)
             shares.append(float(evaluate(run)["exact_match"]))
@@ -198,7 +192,7 @@ def _order(lab: Lab, whole: Run) -> Found:
         rows.append([corpus, *(Cell(share, ".2f") for share in shares)])
     chrf = list[float]()
     for kind in ("sinusoidal", "none"):
-        name, recipe = f"phrases-positions-{kind}", phrases_recipe("fr", MODEL | {"positions": kind}, 450, 3e-3)
+        name, recipe = f"phrases-positions-{kind}", phrases_recipe("fr", TRANSFORMER | {"positions": kind}, 450, 3e-3)
         if lab.full:
             name, recipe = "multi30k-late", captions_recipe(lab.full)
             if kind == "none":
@@ -216,7 +210,7 @@ def _look_ahead(lab: Lab, whole: Run) -> Found:
         recipe = captions_recipe(lab.full)
         whole = lab.train("multi30k-late", recipe)
     else:
-        recipe = reverse_recipe(MODEL, 450, 4e-3, warmup=60)
+        recipe = reverse_transformer()
     cheat = lab.train("look-ahead", recipe | {"model": recipe["model"] | {"look_ahead": True}})
     rows, numbers = list[list[Value]](), dict[str, Number]()
     for name, run in (("masked", whole), ("look_ahead", cheat)):

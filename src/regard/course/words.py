@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from regard.api import Run, explain, features, load, vectors
-from regard.config.load import Tree
+from regard.config import Tree
 from regard.course.lab import Findings, Found, Lab, Number, flat
 from regard.data.corpora import Meant, Part, meanings
 from regard.views.report import Cell, Curves, Numbers, Series, Table, Value

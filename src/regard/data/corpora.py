@@ -1,8 +1,8 @@
 """The built-in corpora: the same on every machine, and with nothing in common between their parts.
 
-Dates, sequences, sentences with ambiguous words and pictures of shapes are generated. A stable hash of what
-must be unseen (the date, or the source text) decides which part an example belongs to, so that a test set holds no date
-and no source of the training set, whatever the seeds and sizes.
+Dates, sequences, sentences with ambiguous words and pictures of shapes are generated, from the words in
+packaged/words.yaml. A stable hash of what must be unseen (the date, or the source text) decides which part an example
+belongs to, so that a test set holds no date and no source of the training set, whatever the seeds and sizes.
 
 All others come as files in packaged/: greetings, phrases, headlines, tales, names, reviews, portraits, stories, and
 chat-ko, which was written by hand. The generators of commit 6733b05 wrote the others with seed 1;
@@ -18,7 +18,7 @@ import bz2
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache, partial
@@ -28,8 +28,9 @@ from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple, TypeVar, cast
 
+from regard.config import Tree, parse_yaml
 from regard.data.shapes import COLOURS, OUTLINES, RADIUS, Language, Scene, Thing, draw, in_order, parse
-from regard.errors import ConfigError, DataError, did_you_mean, import_extra
+from regard.errors import DataError, did_you_mean, import_extra
 from regard.language import particle_after
 from regard.text.files import write_file
 
@@ -49,6 +50,7 @@ TURNED = {"phrases-ko-en": "phrases-en-ko", "phrases-fr-en": "phrases-en-fr"}
 """Pairs the other way round. Held-out parts then lack the few sentences that the training part has in other words."""
 FIRST_PIECE = 14
 """The character that stands for the first piece of text in a file."""
+PACKAGED = files("regard.data").joinpath("packaged")
 
 
 def generate(
@@ -87,13 +89,19 @@ def part_of(text: str) -> Part:
     return "validation" if bucket == 18 else "test" if bucket == 19 else "train"
 
 
+@cache
+def _words() -> Tree:
+    """The words of the corpora that are generated."""
+    return parse_yaml(PACKAGED.joinpath("words.yaml").read_text(encoding="utf-8"), "words.yaml")
+
+
 # Corpora that come as files
 
 
 @cache
 def _table(name: str) -> tuple[Cells, ...]:
     """All rows of a file, the part first."""
-    compressed = files("regard.data").joinpath("packaged", f"{name}.bz2").read_bytes()
+    compressed = PACKAGED.joinpath(f"{name}.bz2").read_bytes()
     columns = []
     for column in bz2.decompress(compressed).decode().split("\f"):
         pieces, _, coded = column.partition("\n")
@@ -156,35 +164,6 @@ def _longer(random: Random, by_words: dict[int, list[Cells]], words: range) -> I
         yield tuple(" ".join(column) for column in zip(*chosen, strict=True))
 
 
-PHENOMENA = {"phrases-en-ko": "phenomena-en-ko", "phrases-en-fr": "phenomena-en-fr"}
-
-
-class Marked(NamedTuple):
-    """A pair with a word whose meaning the rest of the sentence decides. Positions count words between spaces."""
-
-    source: str
-    target: str
-    phenomenon: str
-    """pronoun or homonym."""
-    position: int
-    """Of the pronoun in the source, or of the homonym in the target."""
-    refers_to: int
-    """In the source: the pronoun's antecedent, or the English word of the homonym."""
-    meaning: str
-    """That word, in the singular."""
-
-
-def phenomena(name: str, size: int | None, seed: int, part: Part) -> Iterator[Marked]:
-    """Sentences like the phrases with a pronoun whose antecedent is known or (in Korean) a homonym that is explained.
-
-    They belong to the same part as in the corpus itself, so that a model is tested on what it has not seen.
-    """
-    if name not in PHENOMENA:
-        raise ConfigError(f"the corpus {name!r} has no marked sentences", hint=did_you_mean(name, PHENOMENA))
-    rows = first_rows(packaged_rows(PHENOMENA[name], part, seed), size, PHENOMENA[name], part)
-    return (Marked(row[0], row[1], row[2], int(row[3]), int(row[4]), row[5]) for row in rows)
-
-
 # Sequences: copy, reverse, sort
 
 SYMBOLS = tuple("abcdefghij")
@@ -203,43 +182,16 @@ def _sequences(answer: Callable[[list[str]], list[str]], random: Random, part: P
 FIRST_DAY, LAST_DAY = date(1950, 1, 1), date(2049, 12, 31)
 """One hundred years, so that a year of two digits still means one year: '50 to '99 and '00 to '49."""
 
-ENGLISH = (
-    "{month} {day}, {year}|{month} {day} {year}|{month} {ordinal}, {year}|{day} {month} {year}|"
-    "{ordinal} {month} {year}|{ordinal} of {month} {year}|the {ordinal} of {month}, {year}|"
-    "the {word} of {month}, {year}|{month} the {word}, {year}|{weekday}, {month} {day}, {year}|"
-    "{weekday}, {day} {month} {year}|{weekday}, the {ordinal} of {month} {year}|{mon} {day}, {year}|"
-    "{day} {mon} {year}|{day}-{mon}-{year}|{mon} {day}, '{yy}|{wd}, {day} {mon} {year}|{wd}, {mon} {day}, {year}"
-)
-KOREAN = (
-    "{year}년 {month}월 {day}일|{year}년 {mm}월 {dd}일|{year}년{month}월{day}일|{year}년 {month}월 {day}일 {weekday}|"
-    "{year}년 {month}월 {day}일 ({wd})|{weekday}, {year}년 {month}월 {day}일|서기 {year}년 {month}월 {day}일|"
-    "{yy}년 {month}월 {day}일|'{yy}. {month}. {day}.|{year}. {month}. {day}.|{year}. {mm}. {dd}. ({wd})|"
-    "{year}.{mm}.{dd}.|{year}/{mm}/{dd}|{year_word}년 {month_word}월 {word}일"
-)
-GERMAN = (
-    "{day}. {month} {year}|{dd}. {month} {year}|{day}. {mon} {year}|{dd}.{mm}.{year}|{day}.{m}.{year}|"
-    "{day}. {m}. {year}|am {day}. {month} {year}|den {day}. {month} {year}|der {word} {month} {year}|"
-    "{weekday}, {day}. {month} {year}|{weekday}, den {day}. {month} {year}|"
-    "am {weekday}, dem {day}. {month} {year}|{weekday}, {dd}.{mm}.{year}|{wd}., {day}. {mon} {year}|"
-    "{wd}, {dd}.{mm}.{year}"
-)
-FRENCH = (
-    "{jour} {month} {year}|le {jour} {month} {year}|le {word} {month} {year}|{jour} {mon} {year}|"
-    "{weekday} {jour} {month} {year}|{weekday}, {jour} {month} {year}|le {weekday} {jour} {month} {year}|"
-    "{wd}. {jour} {mon} {year}"
-)
-
 
 @dataclass(frozen=True)
 class DateLanguage:
-    """The words of one language that dates are written with, names between blanks."""
+    """How dates are written in one language; names stand between blanks."""
 
-    styles: str
-    """Ways to write a date, with | between them."""
+    styles: list[str]
     months: str
     weekdays: str
-    days: str
-    """The days of a month as words, with | between them."""
+    days: list[str]
+    """The days of a month as words."""
     short: str = ""
     """Months in short. Default: their first three letters."""
     short_weekday: int = 3
@@ -256,7 +208,7 @@ class DateLanguage:
             # June and October lose a sound: 유월 and 시월, not 육월 and 십월
             "month_word": {6: "유", 10: "시"}.get(day.month, korean_number(day.month)),
             "day": f"{day.day}", "dd": f"{day.day:02}", "ordinal": f"{day.day}{ending}",
-            "jour": "1er" if day.day == 1 else f"{day.day}", "word": self.days.split("|")[day.day - 1],
+            "jour": "1er" if day.day == 1 else f"{day.day}", "word": self.days[day.day - 1],
             "weekday": weekday, "wd": weekday[: self.short_weekday],
         }  # fmt: skip
 
@@ -271,54 +223,17 @@ def korean_number(number: int) -> str:
     return text
 
 
-LANGUAGES = (
-    DateLanguage(
-        ENGLISH,
-        "January February March April May June July August September October November December",
-        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
-        "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|thirteenth|fourteenth|"
-        "fifteenth|sixteenth|seventeenth|eighteenth|nineteenth|twentieth|twenty-first|twenty-second|twenty-third|"
-        "twenty-fourth|twenty-fifth|twenty-sixth|twenty-seventh|twenty-eighth|twenty-ninth|thirtieth|thirty-first",
-    ),
-    DateLanguage(
-        KOREAN,
-        "1 2 3 4 5 6 7 8 9 10 11 12",
-        "월요일 화요일 수요일 목요일 금요일 토요일 일요일",
-        "|".join(map(korean_number, range(1, 32))),
-        short_weekday=1,
-    ),
-    DateLanguage(
-        GERMAN,
-        "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
-        "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
-        "erste|zweite|dritte|vierte|fünfte|sechste|siebte|achte|neunte|zehnte|elfte|zwölfte|dreizehnte|vierzehnte|"
-        "fünfzehnte|sechzehnte|siebzehnte|achtzehnte|neunzehnte|zwanzigste|einundzwanzigste|zweiundzwanzigste|"
-        "dreiundzwanzigste|vierundzwanzigste|fünfundzwanzigste|sechsundzwanzigste|siebenundzwanzigste|"
-        "achtundzwanzigste|neunundzwanzigste|dreißigste|einunddreißigste",
-        "Jan. Feb. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez.",
-        short_weekday=2,
-    ),
-    DateLanguage(
-        FRENCH,
-        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
-        "lundi mardi mercredi jeudi vendredi samedi dimanche",
-        "premier|deux|trois|quatre|cinq|six|sept|huit|neuf|dix|onze|douze|treize|quatorze|quinze|seize|dix-sept|"
-        "dix-huit|dix-neuf|vingt|vingt et un|vingt-deux|vingt-trois|vingt-quatre|vingt-cinq|vingt-six|vingt-sept|"
-        "vingt-huit|vingt-neuf|trente|trente et un",
-        "janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc.",
-    ),
-)
-"""None puts numbers in an order that another language reads differently: a date in digits begins with the year, marks
-the year ('24), or has German dots."""
+def date_languages() -> list[DateLanguage]:
+    return [DateLanguage(**language) for language in _words()["dates"]]
 
 
 def _dates(random: Random, part: Part) -> Iterator[Cells]:
     """Most dates are written as they should be, some in small letters or in capitals."""
     days = [FIRST_DAY + timedelta(number) for number in range((LAST_DAY - FIRST_DAY).days + 1)]
-    days = [day for day in days if part_of(day.isoformat()) == part]
+    days, languages = [day for day in days if part_of(day.isoformat()) == part], date_languages()
     while True:
-        day, language = pick(random, days), pick(random, LANGUAGES)
-        text = pick(random, language.styles.split("|")).format_map(language.words(day))
+        day, language = pick(random, days), pick(random, languages)
+        text = pick(random, language.styles).format_map(language.words(day))
         share = random.random()
         yield text.lower() if share < 0.08 else text.upper() if share < 0.12 else text, day.isoformat()
 
@@ -338,101 +253,31 @@ class Meant(NamedTuple):
     meaning: str
 
 
-@dataclass(frozen=True)
-class Ambiguous:
-    """The words of one language, with blanks between them, and sentences in which * marks the word whose meaning is
-    decided and + the word that decides it."""
-
-    before: str
-    after: str
-    """A sentence whose noun is decided by a word before it, and by one after it; all else fits every noun."""
-    nouns: Mapping[str, tuple[str, ...]]
-    """Meaning -> nouns that have it, and words that tell it: before the noun, and after it where these are others."""
-    pronoun: str
-    things: Mapping[str, tuple[str, str]]
-    """What an animal does not do -> with which things, and how these are."""
-    animals: tuple[str, str]
-    """Animals, and how they are."""
-    others: Mapping[str, str]
-    """What else stands in the sentences."""
-
-    def sentence(self, random: Random) -> Meant:
-        """Two in three are about a noun, the others have a pronoun."""
-        words = {name: pick(random, choices.split("|")) for name, choices in self.others.items()}
+def meanings(name: str, random: Random, part: Part) -> Iterator[Meant]:
+    """Sentences of a part without end: two in three are about a noun, the others have a pronoun."""
+    grammar = _words()[name]
+    while True:
+        words = {slot: pick(random, choices) for slot, choices in grammar["others"].items()}
         if random.random() < 1 / 3:
-            kind, frame, words["act"] = "pronoun", self.pronoun, pick(random, tuple(self.things))
-            nouns = {"animal": self.animals, "thing": self.things[words["act"]]}
-            words |= {name: pick(random, own.split()) for name, (own, _) in nouns.items()}
-            meant = pick(random, tuple(nouns))
+            kind, frame, words["act"] = "pronoun", grammar["pronoun"], pick(random, [*grammar["things"]])
+            nouns = {"animal": grammar["animals"], "thing": grammar["things"][words["act"]]}
+            words |= {slot: pick(random, own.split()) for slot, (own, _) in nouns.items()}
+            meant = pick(random, [*nouns])
             meaning, words["state"] = words[meant], pick(random, nouns[meant][1].split())
             words[meant] = f"+{meaning}"
         else:
-            meaning, frame = pick(random, tuple(self.nouns)), pick(random, (self.before, self.after))
-            own, *tell = self.nouns[meaning]
-            words["noun"] = pick(random, own.split())
-            words["tells"] = pick(random, tell[0 if frame == self.before else -1].split())
-            kind = "homonym" if sum(words["noun"] in row[0].split() for row in self.nouns.values()) > 1 else "noun"
+            meaning, (frame, tells) = pick(random, [*grammar["nouns"]]), pick(random, [("before", 1), ("after", 2)])
+            frame, own = grammar[frame], grammar["nouns"][meaning]
+            words["noun"], words["tells"] = pick(random, own[0].split()), pick(random, own[tells].split())
+            alike = sum(words["noun"] in row[0].split() for row in grammar["nouns"].values())
+            kind = "homonym" if alike > 1 else "noun"
         # 배을/를 -> 배를
         text = re.sub(r"(.)(.)/.", lambda at: at[1] + particle_after(at[1], at[2]), frame.format_map(words))
         marked = text.split(" ")
         position, decided_by = ([word[0] for word in marked].index(mark) for mark in "*+")
-        return Meant(" ".join(word.lstrip("*+") for word in marked), kind, position, decided_by, meaning)
-
-
-AMBIGUOUS = {
-    "meanings-en": Ambiguous(
-        "{subject} {verb} the +{tells} *{noun} {time}.",
-        "{subject} said the *{noun} +{tells} {time}.",
-        {
-            "money": ("bank shop office hotel", "expensive rented insured private", "paid hired charged advertised"),
-            "river": ("bank shore beach coast", "sandy rocky windy steep", "flooded eroded crumbled sloped"),
-            "season": ("spring summer autumn winter", "early late rainy warm", "arrived passed returned lasted"),
-            "water": ("spring well fountain pond", "deep clear salty hidden", "bubbled overflowed trickled dried"),
-            "game": ("match race contest tournament", "final friendly unfair local", "started ended stopped paused"),
-            "fire": ("match candle torch lamp", "lit smoking hot bright", "burned glowed flickered smoked"),
-        },
-        "The {animal} did not {act} the {thing} {time} because *it was {state}.",
-        {
-            "cross": ("street river field road", "wide long muddy icy"),
-            "carry": ("box chair bag table", "heavy large full broken"),
-        },
-        ("dog cat fox bear mouse horse", "tired hungry sick lazy afraid weak"),
-        {
-            "subject": "Anna|Paul|Minsu|Jiwon|Marie|Junho", "verb": "liked|saw|remembered|visited|mentioned|chose",
-            "time": "yesterday|today|again|last week|this morning",
-        },
-    ),
-    "meanings-ko": Ambiguous(
-        "{subject} {time} +{tells}에서 *{noun}을/를 {verb}.",
-        "{subject} {time} *{noun}을/를 +{tells}.",
-        {
-            "vehicle": ("배 버스 기차 택시", "선착장 터미널 매표소 정류장", "탔어요 몰았어요 놓쳤어요 세웠어요"),
-            "fruit": ("배 사과 복숭아 포도", "시장 과수원 냉장고 식탁", "먹었어요 깎았어요 씻었어요 땄어요"),
-            "body": ("배 눈 다리 어깨", "병원 수술실 거울 체육관", "다쳤어요 만졌어요 주물렀어요 치료했어요"),
-            "weather": ("눈 비 우박 소나기", "하늘 산꼭대기 창밖 들판", "맞았어요 피했어요 예보했어요 걱정했어요"),
-            "way": ("다리 길 터널 도로", "강가 마을 섬 도시", "건넜어요 고쳤어요 막았어요 지나갔어요"),
-            "words": ("사과 칭찬 초대 부탁", "편지 회의 방송 모임", "받았어요 거절했어요 들었어요 전했어요"),
-        },
-        "{animal}은/는 {time} {thing}을/를 {act}지 못했어요. *그것은 너무 {state}.",
-        {
-            "건너": ("길 강 들판 도로", "넓었어요 길었어요 미끄러웠어요"),
-            "옮기": ("상자 의자 가방 책상", "무거웠어요 컸어요 낡았어요"),
-        },
-        ("개 고양이 여우 곰 말 소", "피곤했어요 배고팠어요 아팠어요 게을렀어요"),
-        {
-            "subject": "민수는|지원은|안나는|폴은|준호는|수민은", "verb": "봤어요|떠올렸어요|기억했어요|생각했어요",
-            "time": "어제|오늘|지난주에|어젯밤에|다시",
-        },
-    ),
-}  # fmt: skip
-
-
-def meanings(name: str, random: Random, part: Part) -> Iterator[Meant]:
-    """Sentences of a part without end."""
-    while True:
-        sentence = AMBIGUOUS[name].sentence(random)
-        if part_of(sentence.text) == part:
-            yield sentence
+        text = " ".join(word.lstrip("*+") for word in marked)
+        if part_of(text) == part:
+            yield Meant(text, kind, position, decided_by, meaning)
 
 
 def _meanings(name: str, random: Random, part: Part) -> Iterator[Cells]:
@@ -441,23 +286,20 @@ def _meanings(name: str, random: Random, part: Part) -> Iterator[Cells]:
 
 # Order: two people act, and other things happen before, between and after
 
-ACTS = ("sang", "left", "slept", "laughed", "waved", "smiled")
-EVENTS = (
-    "the car stopped", "a bird flew", "the rain fell", "a train came", "the music began", "a dog barked",
-    "the sun rose", "the door opened",
-)  # fmt: skip
-
 
 def _order(random: Random, part: Part) -> Iterator[Cells]:
     """ "First the rain fell, then Ben left, then a dog barked, then Anna sang, then the sun rose.": Ben was first.
 
     None to three events stand between the two, one or two before and one or two after. So nothing near a name tells.
     """
+    words = _words()["order"]
     while True:
         people = ["Anna", "Ben"] if random.random() < 0.5 else ["Ben", "Anna"]
-        before, between, after = ([pick(random, EVENTS) for _ in range(pick(random, counts))]
-                                  for counts in (range(1, 3), range(4), range(1, 3)))  # fmt: skip
-        acts = [f"{person} {pick(random, ACTS)}" for person in people]
+        before, between, after = (
+            [pick(random, words["events"]) for _ in range(pick(random, counts))]
+            for counts in (range(1, 3), range(4), range(1, 3))
+        )
+        acts = [f"{person} {pick(random, words['acts'])}" for person in people]
         text = f"First {', then '.join([*before, acts[0], *between, acts[1], *after])}."
         if part_of(text) == part:
             yield text, people[0]
@@ -465,36 +307,17 @@ def _order(random: Random, part: Part) -> Iterator[Cells]:
 
 # Errands and pets: two sentences, of which the second depends on the first
 
-ERRANDS = {
-    "store": ("bought a gallon of milk", "bought a pound of sugar", "paid for a bag of rice"),
-    "bakery": ("bought a loaf of bread", "tasted a fresh cake"),
-    "zoo": ("saw the penguins", "took a picture of the tiger", "fed the monkeys"),
-    "library": ("borrowed a novel", "read the newspaper"),
-    "station": ("bought a ticket", "waited for the train"),
-    "bank": ("opened an account", "borrowed some money"),
-    "beach": ("swam in the sea", "lay in the sand"),
-    "school": ("taught a class", "learned a poem"),
-}  # fmt: skip
-PEOPLE = {"man": "he", "boy": "he", "king": "he", "woman": "she", "girl": "she", "queen": "she"}
-PETS = {
-    "dog": ("hairy", "it barks at the postman"), "cat": ("soft", "it sleeps on the sofa"),
-    "fish": ("wet", "it swims in a bowl"), "bird": ("feathered", "it sings in a cage"),
-    "snake": ("scaly", "it hides under a stone"), "horse": ("tall", "it runs in the field"),
-}  # fmt: skip
-TIMES = ("", " yesterday", " this morning", " last week", " on monday", " at noon")
-HABITS = ("", " all day", " every morning", " at night")
-
 
 def _errands(random: Random, part: Part) -> Iterator[Cells]:
     """ "the man went to the store. he bought a gallon of milk." and "my dog is hairy. it barks at the postman."."""
+    words = _words()["errands"]
     while True:
         if random.random() < 0.7:
-            (person, pronoun), place = pick(random, (*PEOPLE.items(),)), pick(random, (*ERRANDS,))
-            did = pick(random, ERRANDS[place]) + pick(random, TIMES)
-            text = f"the {person} went to the {place}. {pronoun} {did}."
+            (person, pronoun), (place, acts) = (pick(random, [*words[what].items()]) for what in ("people", "places"))
+            text = f"the {person} went to the {place}. {pronoun} {pick(random, acts)}{pick(random, words['times'])}."
         else:
-            pet, owner = pick(random, (*PETS,)), pick(random, ("my", "your", "our", "her", "his"))
-            text = f"{owner} {pet} is {PETS[pet][0]}. {PETS[pet][1]}{pick(random, HABITS)}."
+            pet, (like, does) = pick(random, [*words["pets"].items()])
+            text = f"{pick(random, words['owners'])} {pet} is {like}. {does}{pick(random, words['habits'])}."
         if part_of(text) == part:
             yield (text,)
 
@@ -531,7 +354,7 @@ GENERATORS: dict[str, Generator] = {
     "copy": partial(_sequences, list),
     "reverse": partial(_sequences, lambda symbols: symbols[::-1]),
     "sort": partial(_sequences, sorted),
-    **{name: partial(_meanings, name) for name in AMBIGUOUS},
+    **{name: partial(_meanings, name) for name in ("meanings-en", "meanings-ko")},
     "order": _order,
     "errands": _errands,
     "shapes": partial(_shapes, "english"),
@@ -545,8 +368,8 @@ GENERATORS: dict[str, Generator] = {
 
 def names() -> list[str]:
     """All built-in corpora."""
-    packaged = (file.name.removesuffix(".bz2") for file in files("regard.data").joinpath("packaged").iterdir())
-    return sorted({*GENERATORS, *TURNED, *packaged} - {*PHENOMENA.values()})
+    packaged = (file.name.removesuffix(".bz2") for file in PACKAGED.iterdir() if file.name.endswith(".bz2"))
+    return sorted({*GENERATORS, *TURNED, *packaged})
 
 
 def as_object(name: str, row: Cells) -> dict[str, object]:

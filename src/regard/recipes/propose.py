@@ -23,8 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from regard.config import parse_yaml
-from regard.config.load import Tree
+from regard.config import Tree, parse_yaml
 from regard.data.config import OBJECTS, TABLES, Corpus
 from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_tag
 from regard.data.documents import RawText

@@ -46,8 +46,9 @@ from torch import Tensor
 
 from regard import __version__
 from regard.config import read_yaml, write_yaml
+from regard.data.config import TrainingConfig
 from regard.errors import CheckpointError, ConfigError, DecodeError, Problem, RegardError, RunWarning, did_you_mean
-from regard.recipes.recipe import AnyRecipe, TrainingConfig, leaves, recipe_of
+from regard.recipes.recipe import AnyRecipe, leaves, recipe_of
 from regard.tasks import TASKS
 from regard.text.files import checksum, checksums, key_of, why_unreadable, write_file, write_folder, writing
 from regard.text.tokenizers import Tokenizers

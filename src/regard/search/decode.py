@@ -19,16 +19,21 @@ from regard.models.base import Generator
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import (
     NEVER,
+    SPECIAL,
+    UNCONSTRAINED,
     Choice,
+    Constraints,
     Finished,
     Hypothesis,
+    Limits,
     Live,
+    Rules,
+    Special,
     log_probabilities,
     objective_of,
     penalise_repetition,
     source_attention,
 )
-from regard.search.rules import SPECIAL, UNCONSTRAINED, Constraints, Limits, Rules, Special
 from regard.text.tokenizers import Tokenizer
 
 FEW = 8

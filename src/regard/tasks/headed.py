@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -110,11 +110,10 @@ def by_dataset(rows: Sequence[Example]) -> Iterator[tuple[list[int], Dataset]]:
         yield numbers, examples if chosen == [*range(len(examples))] else examples.select(np.array(chosen))
 
 
-class HeadedRecipe(Recipe, Protocol):
+class HeadedRecipe(Recipe):
     """A recipe with the section `head`."""
 
-    @property
-    def head(self) -> Any: ...
+    head: Any
 
 
 class HeadedTask(ExampleTask):

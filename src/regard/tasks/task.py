@@ -28,7 +28,7 @@ from regard.data.store import Integers
 from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of, short
 from regard.models.base import Contextual, device_of
 from regard.search.config import SearchConfig
-from regard.search.rules import Constraints
+from regard.search.hypotheses import Constraints
 from regard.text.files import FileInput, Parts, TextFile, open_text
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 

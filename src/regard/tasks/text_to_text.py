@@ -30,8 +30,7 @@ from regard.models.transformer import SourceStates, Transformer
 from regard.objectives.cross_entropy import TokenCrossEntropy, perplexity
 from regard.search.config import SearchConfig
 from regard.search.decode import Observer, Recorder, search
-from regard.search.hypotheses import Hypothesis, as_hypotheses, score
-from regard.search.rules import BannedTexts, Constraints, Limits, Special
+from regard.search.hypotheses import BannedTexts, Constraints, Hypothesis, Limits, Special, as_hypotheses, score
 from regard.tasks.task import (
     LONGEST,
     READ_TOKENS,

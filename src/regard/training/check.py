@@ -13,8 +13,7 @@ import torch
 from torch import nn
 from torch.nn import Parameter
 
-from regard.config import parse_yaml, validate
-from regard.config.load import Tree
+from regard.config import Tree, parse_yaml, validate
 from regard.data.batches import Stream
 from regard.data.prepare import Prepared, prepare_texts
 from regard.errors import ConfigError, Problem, RegardError

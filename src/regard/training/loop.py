@@ -36,7 +36,7 @@ from regard.runs.run import (
 )
 from regard.tasks import TASKS
 from regard.training.optimiser import HalfWeights, Plateau, build_optimiser, move_average, schedule_factor
-from regard.training.processes import blocks_of, put_parts, recompute_blocks, restore_optimiser, whole
+from regard.training.processes import blocks_of, put_parts, recompute_blocks, restore_optimiser, sum_precisely, whole
 from regard.training.progress import (
     Display,
     Progress,
@@ -138,6 +138,8 @@ class Trainer:
             objective.compile(dynamic=self.sizes is None)
         at_once = {type(block).__name__ for block in blocks_of(self.model) or [self.model]}
         vars(objective)["_no_split_modules"] = sorted(at_once)  # what FSDP gathers at once
+        if accelerator.is_fsdp2 and accelerator.mixed_precision != "no":
+            sum_precisely(accelerator)
         self.objective, self.optimiser = accelerator.prepare(objective, build_optimiser(self.model, self.config))
         capturing = halves is not None and not accelerator.scaler  # one GPU, bf16
         self.rounds = capturing and not self.config.compile and recipe.model.loops
@@ -238,7 +240,8 @@ class Trainer:
 
     def loss(self, batch: AnyBatch, factor: float | Tensor) -> Tensor:
         """The objective's two sums; the gradient of the first, times `factor`, is added to the gradients."""
-        with self.halves.in_place() if self.halves else nullcontext():
+        half = self.accelerator.autocast() if self.accelerator.is_fsdp2 else nullcontext()  # else accelerate does it
+        with self.halves.in_place() if self.halves else half:
             sums_2 = self.sums(batch)
         self.accelerator.backward(sums_2[0] * factor)
         return sums_2.detach()

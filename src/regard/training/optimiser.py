@@ -12,7 +12,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from regard.recipes.recipe import TrainingConfig
+from regard.data.config import TrainingConfig
 
 
 def build_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -160,7 +160,8 @@ class HalfWeights:
     def if_faster(cls, module: nn.Module, accelerator: Accelerator) -> HalfWeights | None:
         """On one GPU in half precision. Several processes exchange gradients while others are still computed."""
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(accelerator.mixed_precision)
-        if dtype is None or accelerator.device.type != "cuda" or accelerator.num_processes > 1:
+        alone = accelerator.num_processes == 1 and not accelerator.is_fsdp2
+        if dtype is None or accelerator.device.type != "cuda" or not alone:
             return None
         return cls(module, dtype)
 

@@ -142,6 +142,15 @@ def recompute_blocks(model: nn.Module) -> None:
 # Tensors of which each process has a part: `DTensor`, known by its methods, since the import takes a second
 
 
+def sum_precisely(accelerator: Accelerator) -> None:
+    """Gather weights in half precision, but sum gradients and losses in full: accelerate would round these too."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    plugin = accelerator.state.fsdp_plugin
+    half = plugin.mixed_precision_policy.param_dtype
+    plugin.mixed_precision_policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32)
+
+
 def whole(tree: Any) -> Any:
     """The same values with whole tensors, in every process; all processes must call it."""
     return tree_map_only(Tensor, lambda one: one.full_tensor() if hasattr(one, "full_tensor") else one, tree)

@@ -17,22 +17,15 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
-from regard.config.load import Tree
+from regard.config import Tree
 from regard.data.batches import Examples, auto_batch_tokens
+from regard.data.config import TrainingConfig
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, ConfigError, Problem, RegardError, did_you_mean
 from regard.layers.embeddings import Embedding
 from regard.models.base import ModelConfig, count_parameters
 from regard.models.headed import Headed, weights_for
-from regard.recipes.recipe import (
-    AnyRecipe,
-    TrainingConfig,
-    leaves,
-    load_recipe,
-    other_fields,
-    recipe_of,
-    with_absolute_paths,
-)
+from regard.recipes.recipe import AnyRecipe, leaves, load_recipe, other_fields, recipe_of, with_absolute_paths
 from regard.runs import Run
 from regard.runs.run import (
     BEFORE,

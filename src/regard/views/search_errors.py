@@ -22,8 +22,7 @@ from regard.data.dataset import Dataset
 from regard.models.base import Generator
 from regard.runs import Run
 from regard.search.config import SearchConfig
-from regard.search.hypotheses import NEVER, Choice, Hypothesis, Live, penalise_repetition
-from regard.search.rules import Rules
+from regard.search.hypotheses import NEVER, Choice, Hypothesis, Live, Rules, penalise_repetition
 from regard.tasks.task import Done, by_length, ignore, padded
 from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.data.config import TrainingConfig
 from regard.errors import Problem, RegardError, did_you_mean
 from regard.layers.attention import Visibility
 from regard.layers.embeddings import sinusoidal_positions
 from regard.objectives.cross_entropy import smoothed_loss
-from regard.recipes.recipe import TrainingConfig
 from regard.training.optimiser import schedule_factor
 from regard.views.report import Bars, Curves, HeatMap, HeatMaps, Part, Report, Result, Section, Series, Table, muted
 

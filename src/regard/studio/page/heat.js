@@ -21,11 +21,12 @@ export function decode(text) {
   for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
   return bytes;
 }
-export function unpacked(map) {
+// `image` is the name of an image that was sent; the server knows its content only.
+export function unpacked(map, image) {
   const values = new Float32Array(decode(map.values).buffer);
   const [rows, columns] = [map.rows, map.columns].map(texts => texts.map(text => text.replaceAll("▁", "_")));
   return { rows, columns, values, widest: 40, peak: map.peak, signed: values.some(value => value < 0),
-    title: map.title };
+    title: map.title.replace(/data:image\S+/, image) };
 }
 export const rowOf = (map, row) => map.values.subarray(row * map.columns.length, (row + 1) * map.columns.length);
 const columnOf = (map, column) => map.rows.map((_, row) => map.values[row * map.columns.length + column]);

@@ -26,10 +26,10 @@ export async function chooseRun(root, params, fits) {
 }
 
 // What an input consists of, as fields. `facts` are those of GET /runs/NAME; `text` is the input as in an address, its parts
-// separated as on the command line. { element, value(): the input of a request, text(): of an address, parts(): by name }.
-// An image is in no address: it stays in this page.
+// separated as on the command line. { element, value(): the input of a request, "" if there is none, text(): of an address,
+// parts(): by name }. An image is in no address: it stays in this page; its part is the name of its file.
 const images = new Map();
-export const holdImage = (run, url) => images.set(run, url);
+export const holdImage = (run, url, name = t("part_image")) => images.set(run, { url, name });
 export function inputFields(facts, text = "") {
   const separator = facts.inputs.includes("story") ? "\n" : "\t", names = facts.inputs;
   if (names[0] === "image") return imageField(facts, text);
@@ -44,21 +44,24 @@ export function inputFields(facts, text = "") {
   const joined = () => texts().join(separator);
   return { element: h("div", { class: "stack" }, names.map((name, n) => labelled(t(`part_${name}`), fields[n]))),
     text: joined,
-    value: () => names.length > 1 && separator === "\t" ? texts() : joined(),
-      parts: () => Object.fromEntries(names.map((name, n) => [name, fields[n].value])) };
+    value: () => names.length > 1 && separator === "\t" && texts().length ? texts() : joined(),
+    parts: () => Object.fromEntries(names.map((name, n) => [name, fields[n].value])) };
 }
 function imageField(facts, text) {
-  let held = images.get(facts.name) || text;
-  const shown = h("img", { class: "given", alt: t("part_image"), hidden: true });
-  const show = () => { if (held.startsWith("data:")) { shown.src = held; shown.hidden = false; } };
+  const held = () => images.get(facts.name) || { url: text, name: t("part_image") };
+  const shown = h("img", { class: "given", hidden: true });
+  const show = () => {
+    const { url, name } = held();
+    if (url.startsWith("data:")) Object.assign(shown, { src: url, alt: name, hidden: false });
+  };
   const field = h("input", { type: "file", accept: "image/*", onchange: () => {
-    const reader = new FileReader();
-    reader.onload = () => { held = reader.result; holdImage(facts.name, held); show(); };
-    reader.readAsDataURL(field.files[0]);
+    const reader = new FileReader(), [file] = field.files;
+    reader.onload = () => { holdImage(facts.name, reader.result, file.name); show(); };
+    reader.readAsDataURL(file);
   } });
   show();
-  return { element: h("div", { class: "stack" }, labelled(t("part_image"), field), shown), value: () => held,
-    text: () => held.startsWith("data:") ? "" : held, parts: () => ({}) };
+  return { element: h("div", { class: "stack" }, labelled(t("part_image"), field), shown), value: () => held().url,
+    text: () => held().url.startsWith("data:") ? "" : held().url, parts: () => ({ image: held().name }) };
 }
 
 // Call `work` every `seconds` until the view is left; if the server does not answer, the next time may be better.

@@ -74,7 +74,7 @@ export async function render(root, params) {
   function drawn(answer) {
     const output = answer.output && h("p", {}, h("span", { class: "muted" }, `${t("output")}: `), answer.output);
     if (!answer.map) return [controls(answer), output, ...answer.figures.map(figureOf)].filter(Boolean);
-    const map = unpacked(answer.map), width = Math.min(1240, root.clientWidth || 800);
+    const map = unpacked(answer.map, fields.parts().image), width = Math.min(1240, root.clientWidth || 800);
     const worded = WORDED.includes(answer.view), asLines = worded && state.draw === "lines", parts = [];
     let chosen = {}, waiting = false;
     function pick(choice) { // at most once a frame
