@@ -32,7 +32,7 @@ from regard.runs.examples import examples_of, measured_on, noted
 from regard.runs.run import Run, load_facts
 from regard.tasks.raw import Features
 from regard.tasks.raw import features as vectors_of
-from regard.tasks.task import Done, EncodedInputs, Given, Inputs, Note, Prediction, Task, ignore, summed, without_faults
+from regard.tasks.task import Done, EncodedInputs, Given, Note, Prediction, Task, ignore, summed, without_faults
 from regard.text.files import FileInput, GrowingFile, atomic_file, check_writable, key_of, open_text, write_file
 from regard.training.check import check
 from regard.training.train import train
@@ -64,12 +64,10 @@ SHARE = 250
 
 
 @dataclass(frozen=True)
-class Skipped:
+class Skipped(Prediction):
     """Stands among the predictions for an input that cannot be read."""
 
-    input: str
     problem: Problem
-    search: None = None
 
     def to_json(self) -> dict[str, Any]:
         return {"input": self.input, "output": None, "problem": asdict(self.problem)}
@@ -149,7 +147,7 @@ def predict(
         check_writable(Path(record), "--record", read, overwrite=overwrite)
     run = run.under(recipe)
     model = run.load_model(checkpoint, device)
-    encoded = run.task.encode_inputs(model, _texts(given, prefixes))
+    encoded = run.task.encode_inputs(model, given, prefixes)
     if not skip_bad:
         encoded.readable()
     result = Predictions([], recipe.search.nbest)
@@ -168,7 +166,7 @@ def _chunks(
     run: Run, model: Any, given: Sequence[FileInput], encoded: EncodedInputs[Any], record: bool, progress: Done
 ) -> Iterator[Predictions]:
     """The predictions, a few thousand at once; what cannot be read is skipped."""
-    bad = encoded.unreadable | {row: one.fault for row, one in enumerate(given) if one.fault is not None}
+    bad = encoded.unreadable
     for first in range(0, max(1, len(given)), CHUNK):
         rows = range(first, min(first + CHUNK, len(given)))
         readable = encoded.take([row for row in rows if row not in bad])
@@ -364,10 +362,6 @@ def _bounded(given: FileInput) -> FileInput:
     return given._replace(text="", fault=fault)
 
 
-def _texts(given: Sequence[FileInput], prefixes: Sequence[str] | None = None) -> Inputs:
-    return Inputs([one.text for one in given], [one.place for one in given], prefixes)
-
-
 def _read_prefixes(file: Path, inputs: int, prefix: str | None) -> list[str]:
     """The lines of a file of prefixes, as many as there are inputs."""
     if prefix is not None:
@@ -404,10 +398,7 @@ def features(
     if out is not None:
         check_writable(Path(out), "--features", [file, *run.recipe_values], overwrite=overwrite)
     model = _text_model(run, checkpoint, device)
-    faults = {row: one.fault for row, one in enumerate(given) if one.fault is not None} if skip_bad else None
-    vectors = vectors_of(
-        run.task, model, _texts(given), layer=layer, pooling=pooling, normalize=normalize, faults=faults
-    )
+    vectors = vectors_of(run.task, model, given, layer=layer, pooling=pooling, normalize=normalize, skip_bad=skip_bad)
     if out is not None:
         with atomic_file(Path(out)) as stream:
             np.savez(stream, **vectors.arrays())  # type: ignore[arg-type]
@@ -439,9 +430,9 @@ def vectors(
     of the lines of `file`.
     """
     run = Run.open(run)
-    given = _texts(_read_inputs(run.task, inputs, None))
+    given = _read_inputs(run.task, inputs, None)
     more = [one for own in ((others, None), (None, file)) if any(own) for one in _read_inputs(run.task, *own)]
-    return word_vectors(run.task, _text_model(run, checkpoint, device), given, _texts(more), word, layer)
+    return word_vectors(run.task, _text_model(run, checkpoint, device), given, more, word, layer)
 
 
 def score(

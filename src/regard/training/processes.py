@@ -8,7 +8,7 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -28,29 +28,62 @@ LOST = re.compile(r"closed by peer|reset by peer|Broken pipe|Connection refused|
 TOLD = "regard/told"
 ROLL_CALL = 3.0
 """Seconds in which the processes that are left report."""
-JOINED = 60.0
-"""Seconds in which the first process must be reached."""
 
 
-def refuse_unreachable() -> None:
-    """Refuse to train where the first process cannot be reached; torch would wait for half an hour."""
-    number, host, port = (os.environ.get(name, "") for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"))
-    if number in ("", "0") or not host or not port or torch.distributed.is_initialized():
+@contextmanager
+def all_joined() -> Iterator[None]:
+    """Refuse to train where the first process cannot be reached or another does not come: torch would wait for half an
+    hour. Each reports in the store of the first process, or of its launcher; inside, that store stays."""
+    number, count, host, port = (os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+    if torch.distributed.is_initialized() or not (number and count and host and port) or count == "1":
+        yield
         return
-    last = time.monotonic() + JOINED
-    while True:
-        try:
-            socket.create_connection((host, int(port)), timeout=5).close()
-            return
-        except OSError:
-            if time.monotonic() > last:
-                break
-        time.sleep(0.5)
-    what = f"process 0 cannot be reached at {host}:{port}"
-    hint = "has it started, on that machine (--main_process_ip), and does no firewall stand between?"
-    error = RegardError(what, where=f"process {number} ({socket.gethostname()})", hint=hint)
-    error.add_note(f"in process {number}")
-    raise error
+    here, seconds = f"process {number} ({socket.gethostname()})", _patience()
+    own = number == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    if not own and not _within(seconds, lambda: _answers(host, int(port))):
+        hint = "has it started, on that machine (--main_process_ip), and does no firewall stand between?"
+        unreachable = RegardError(f"process 0 cannot be reached at {host}:{port}", where=here, hint=hint)
+        unreachable.add_note(f"in process {number}")
+        raise unreachable
+    try:
+        kind = torch.distributed.TCPStore  # type: ignore[attr-defined]
+        store = kind(host, int(port), is_master=own, wait_for_workers=False, multi_tenant=True)
+    except RuntimeError as error:
+        hint = "MASTER_ADDR must be the machine of process 0, and MASTER_PORT free there"
+        raise RegardError(f"cannot use {host}:{port}", where=here, hint=hint) from error
+    store.set(f"regard/joined/{number}", "")
+    everyone = [f"regard/joined/{one}" for one in range(int(count))]
+    if not _within(seconds, lambda: store.check(everyone)):
+        missing = ", ".join(str(one) for one, key in enumerate(everyone) if not store.check([key]))
+        what = f"process {missing} of {count} has not come in {seconds:g} seconds"
+        hint = "its own message, on its machine, may say why; REGARD_JOIN_TIMEOUT gives it more seconds"
+        raise RegardError(what, where=here, hint=hint)
+    yield
+
+
+def _within(seconds: float, done: Callable[[], bool]) -> bool:
+    last = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > last:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+def _patience() -> float:
+    """Seconds in which all processes must have come: REGARD_JOIN_TIMEOUT."""
+    given = os.environ.get("REGARD_JOIN_TIMEOUT") or "300"
+    if not re.fullmatch(r"\d{1,6}", given):
+        raise ConfigError(f"{given!r} is not a number of seconds", where="REGARD_JOIN_TIMEOUT")
+    return float(given)
 
 
 def refuse_unlike(accelerator: Accelerator, facts: Mapping[str, Any]) -> None:

@@ -45,7 +45,7 @@ from regard.text.vectors import read_vectors
 from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import fitting_batch_tokens
 from regard.training.optimiser import length_notes, resume_notes
-from regard.training.processes import naming_lost_processes, refuse_unlike, refuse_unreachable
+from regard.training.processes import all_joined, naming_lost_processes, refuse_unlike
 from regard.training.progress import Display
 
 
@@ -164,8 +164,8 @@ def make_accelerator(config: TrainingConfig) -> Accelerator:
     # An earlier training in this process may have used another precision or device
     AcceleratorState._reset_state(reset_partial_state=not torch.distributed.is_initialized())
     on_cpu = wanted == "cpu" or not (cuda or mps)
-    refuse_unreachable()
-    return Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=on_cpu)
+    with all_joined():
+        return Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=on_cpu)
 
 
 def mixed_precision(config: TrainingConfig, *, on_gpu: bool) -> str:
@@ -207,11 +207,11 @@ def pays_to_compile(training: Tree, train: Examples) -> bool:
 
 def check_metric(recipe: AnyRecipe) -> None:
     """`training.best` must be a metric that the task's validation computes."""
-    metrics = TASKS[recipe.task].higher_is_better
-    name = recipe.training.best
+    task, name = TASKS[recipe.task], recipe.training.best
+    metrics = (*task.lower_is_better, *task.higher_is_better)
     if name not in metrics:
         raise ConfigError(f"unknown metric {name!r}", where="training.best", hint=did_you_mean(name, metrics))
-    needs_decoding = TASKS[recipe.task].writes == "target" and name not in ("loss", "perplexity")
+    needs_decoding = task.writes == "target" and name in task.higher_is_better
     if recipe.training.decode == 0 and needs_decoding:
         raise ConfigError(f"{name} needs decoded examples", where="training.decode", hint="set it above 0")
 

@@ -174,7 +174,7 @@ def compare(
         measured = measure_texts(named, examples, hypotheses, baseline, load, progress)
     else:
         measured = measure_units(named, examples, baseline, load, progress)
-    metrics = {metric: first.task.higher_is_better.get(metric, True) for metric in measured.scores[baseline]}
+    metrics = {metric: metric not in first.task.lower_is_better for metric in measured.scores[baseline]}
     groups = groups_of({system.name: system.recipe for system in measured.systems})
     own = {"task": first.recipe.task, "baseline": baseline, "metrics": metrics, "groups": groups}
     tables, on = _tables(measured, groups), measured_on(first, split, files)

@@ -490,7 +490,7 @@ class Sweep:
 
 def sweep_metric(task: TextToText) -> str:
     """What the widths of a beam are compared by: chrF, which is fair to short outputs, or the task's first metric."""
-    better = [name for name, higher in task.higher_is_better.items() if higher]
+    better = task.higher_is_better
     return "chrf" if "chrf" in better else better[0]
 
 

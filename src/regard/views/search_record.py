@@ -12,6 +12,7 @@ from regard.runs import Run
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import score
 from regard.tasks.task import encode_target, readable
+from regard.text.files import FileInput
 from regard.views.labels import label
 from regard.views.report import Branch, Cell, Report, Result, Section, Table, Tone, Tree, Value, muted
 from regard.views.search_errors import Outcome, ReferenceWatch
@@ -117,7 +118,7 @@ def ranking(record: Json) -> Table:
 def follow_reference(run: Run, model: Any, text: str, reference: str) -> Reference:
     """What becomes of a text in the search for an input of a run that writes texts."""
     task, target, config = run.task, run.tokenizers["target"], run.recipe.search
-    [source] = readable(task.encode_sources([text], ["input"]))
+    [source] = readable(task.encode_sources([FileInput(text, "input")]))
     ids = [token for token in encode_target(target, reference) if token != target.end]
     [hypothesis] = task.hypotheses(model, [source], [ids], config)
     [scores] = score(model, task.pairs(model, [source], [ids]))

@@ -13,7 +13,8 @@ import numpy as np
 from regard.errors import DecodeError, InputError, Problem, first_of, short
 from regard.models.base import Contextual
 from regard.tasks.raw import Features, features
-from regard.tasks.task import Inputs, Task
+from regard.tasks.task import Task
+from regard.text.files import FileInput
 from regard.text.normalise import Span
 from regard.views.report import (
     Cell,
@@ -128,16 +129,18 @@ class _Word:
     rows: list[int]
 
 
-def word_vectors(task: Task, model: Contextual, inputs: Inputs, more: Inputs, word: str, layer: int) -> WordVectors:
+def word_vectors(
+    task: Task, model: Contextual, inputs: Sequence[FileInput], more: Sequence[FileInput], word: str, layer: int
+) -> WordVectors:
     """Compare a word that stands in every input; words of `more` texts can be neighbours, too."""
     tokenizer, word = task.tokenizers[task.columns[0]], word.strip()
     if not word:
         raise DecodeError("there is no word", where="--word", hint="give a word of the sentences")
-    texts = [tokenizer.fold(text) for text in (*inputs.texts, *more.texts)]
-    every = Inputs(texts, [*inputs.places, *more.places])
+    every = [given._replace(text=tokenizer.fold(given.text)) for given in (*inputs, *more)]
+    texts = [given.text for given in every]
     read = features(task, model, every, layer=layer)
     layer = layer % (model.depth + 1)
-    own = Inputs(texts[: len(inputs)], inputs.places)
+    own = every[: len(inputs)]
     layers = {f"layer {n}": features(task, model, own, layer=n).vectors for n in range(model.depth + 1)}
     spans = tokenizer.token_spans(texts)
     if "text" in model.embeddings:
@@ -152,7 +155,7 @@ def word_vectors(task: Task, model: Contextual, inputs: Inputs, more: Inputs, wo
         Problem(
             place, f"no word of {short(texts[row])!r} is {word!r} or begins so", "--word is a word of every sentence"
         )
-        for row, place in enumerate(inputs.places)
+        for row, (_, place, _) in enumerate(own)
         if row not in {one.text for one in found}
     ]
     if missing:
