@@ -84,6 +84,13 @@ def test_a_packed_batch_has_the_loss_and_gradients_of_a_padded_one(kind: str, le
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("kind", ["transformer", "gpt", "bert"])
+def test_packed_batches_have_one_shape_whatever_they_hold(kind: str) -> None:
+    """Else each number of sentences would be captured, or compiled, anew."""
+    one, few = (case(kind, lengths)[1].packed(RowSizes(256, 384, 256, 8)) for lengths in (ONE, FEW))
+    assert one.signature() == few.signature()
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_tiles_cover_what_is_visible(causal: bool) -> None:
     """Compiled by tiles, attention is that of the whole matrix; and the tiles of each key hold all its queries."""
