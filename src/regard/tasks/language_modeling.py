@@ -17,9 +17,8 @@ from torch import Tensor
 
 from regard.data.batches import TextBatch
 from regard.data.corpora import Part
-from regard.data.documents import RawData, RawText
 from regard.data.prepare import Prepared
-from regard.data.raw import Pieces, RawTokens, Streams, contiguous_pieces, document_pieces
+from regard.data.raw import Pieces, RawData, RawText, RawTokens, Streams, contiguous_pieces, document_pieces
 from regard.errors import ConfigError, DataError, DecodeError
 from regard.models import any_config, build_model
 from regard.models.base import LanguageModel, device_of

@@ -15,10 +15,9 @@ from pydantic import Field, model_validator
 from regard.data.batches import MaskedBatch, fixed_batches
 from regard.data.config import Split
 from regard.data.corpora import Part
-from regard.data.documents import RawData, RawText
 from regard.data.framing import Framed, Framing
 from regard.data.prepare import Prepared
-from regard.data.raw import RawTokens
+from regard.data.raw import RawData, RawText, RawTokens
 from regard.data.readers import Reader
 from regard.data.segments import MORE_DOCUMENTS, Masking, Segments, SentencePairs, SingleSegments, Whole
 from regard.errors import ConfigError, DataError, Problem

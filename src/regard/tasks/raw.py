@@ -17,12 +17,11 @@ from regard.data.batches import MaskedBatch, TextBatch, spelled
 from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram, Where
-from regard.data.documents import RawText
 from regard.data.file_inputs import alike, has_columns, is_table, only_file, read_like, table_rows
 from regard.data.formats import Key, has_header
 from regard.data.framing import Framing
 from regard.data.prepare import Prepared, Progress, prepare, read
-from regard.data.raw import RawTokens, encode_documents
+from regard.data.raw import RawText, RawTokens, encode_documents
 from regard.data.readers import Reader
 from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, first_of
 from regard.models.base import Contextual, ModelConfig, Pooling, device_of
