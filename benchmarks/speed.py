@@ -54,7 +54,7 @@ from regard.objectives.language_model import MaskedTokens, NextToken
 from regard.search.config import SearchConfig
 from regard.search.decode import search
 from regard.tasks.task import by_length, read_tokens
-from regard.tasks.text_to_text import decode_tokens
+from regard.tasks.translation import decode_tokens
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
 from regard.training.loop import CapturedLoss
 from regard.training.optimiser import HalfWeights

@@ -49,11 +49,6 @@ from regard.training.progress import (
     total_steps,
 )
 
-AHEAD = 8
-"""Batches that are prepared in advance."""
-COLLECT_EVERY = 10
-"""Steps between two transfers of losses from a GPU; on a CPU they are available at once."""
-
 
 class Interrupted(Exception):  # noqa: N818 (not an error)
     """The user pressed Ctrl-C, and the run has been saved."""
@@ -191,13 +186,13 @@ class Trainer:
         """Update until the last step; log, validate and save when due."""
         progress = self.progress
         log = MetricsLog(self.run.folder / "metrics.jsonl", progress.log_length) if self.is_main else None
-        batches = ahead(self.stream(), AHEAD, self.packed, lambda batch: batch.to(self.accelerator.device))
+        batches = ahead(self.stream(), 8, self.packed, lambda batch: batch.to(self.accelerator.device))
         with closing(batches), stop_requests() as stop, metrics_writer(self.run, progress.step, log) as write:
             while progress.step < self.steps and not progress.stopped:
                 started = time.perf_counter()
                 self.update([next(batches) for _ in range(self.accumulate)])
                 log_due = progress.step % self.config.log_every == 0 or progress.step == self.steps
-                self.collect_losses(log_due or progress.step % COLLECT_EVERY == 0)
+                self.collect_losses(log_due or progress.step % 10 == 0)
                 progress.seconds += time.perf_counter() - started
                 if log_due and progress.tokens:
                     write(self.log_line())

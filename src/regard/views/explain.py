@@ -16,7 +16,7 @@ from regard.data.batches import Batch, MaskedBatch, Spelling, Tokens
 from regard.data.framing import Framed
 from regard.data.images import Picture, images_of
 from regard.data.stories import questions_in
-from regard.errors import DecodeError
+from regard.errors import DecodeError, refuse
 from regard.models.base import ModelConfig, device_of
 from regard.models.headed import LayerMix
 from regard.recipes.recipe import with_search
@@ -25,10 +25,9 @@ from regard.tasks.masked_language_modeling import GAP, MaskedLanguageModeling, t
 from regard.tasks.task import Given, Task, encode_each, encode_target, inputs_of, not_longer, readable, without_faults
 from regard.text.files import FileInput
 from regard.text.tokenizers import Tokenizer
-from regard.views.explanation import Explanation, Options, View
+from regard.views.explanation import Explanation, Options, Story, View
 from regard.views.leave_one_out import leave_one_out
 from regard.views.recording import Pieces, Predicted, Step, module_calls, positions_of, record, roll_out, steps_of
-from regard.views.story import Story
 
 MASK_PADDING = 3
 """Padding tokens for a view of the masks, which otherwise would have nothing to hide."""
@@ -94,14 +93,12 @@ def explain(
 def _check_options(task: Task, target: str | None, beam: int | None, padding: int | None, question: int | None) -> None:
     if padding is not None and padding < 0:
         raise DecodeError(f"{padding} padding tokens are not possible", where="--padding", hint="0 or more")
-    if target is not None and beam is not None:
-        raise DecodeError("with --target there is no search", where="--beam", hint="leave it out")
-    if question is not None and not task.reads_stories:
-        what = f"a run of {task.name} reads no story"
-        raise DecodeError(what, where="--question", hint="runs of story_answering do")
-    for option, value in {"--target": target, "--beam": beam}.items():
-        if value is not None and (task.writes is None or not task.recipe.model.generates):
-            raise DecodeError(f"a run of the task {task.name} writes no text", where=option, hint="leave it out")
+    if target is not None:
+        refuse({"--beam": beam}, "with --target there is no search")
+    if not task.reads_stories:
+        refuse({"--question": question}, f"a run of {task.name} reads no story", "runs of story_answering do")
+    if task.writes is None or not task.recipe.model.generates:
+        refuse({"--target": target, "--beam": beam}, f"a run of the task {task.name} writes no text")
 
 
 def _follow(run: Run, model: Any, reading: Explanation, predicted: Predicted) -> Callable[[Tensor], tuple[Step, ...]]:
