@@ -141,8 +141,8 @@ def _filled(values: Tensor, size: int, filler: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Tokens(Tensors):
-    """Sentences of unequal length, padded on the right; or packed into a row of fixed size: then `ids_BL` is [1, P], and
-    only `fixed` knows the lengths."""
+    """Sentences of unequal length, padded on the right; or packed into a row of fixed size: then `ids_BL` is [1, P],
+    and only `fixed` knows the lengths."""
 
     HOST: ClassVar[frozenset[str]] = frozenset({"host_lengths_B"})
 
