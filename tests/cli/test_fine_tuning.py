@@ -23,7 +23,7 @@ from regard.models.headed import HeadConfig, Headed, QuestionHead, TextHead, bui
 from regard.models.text_classifiers import CNN, CNNConfig
 from regard.objectives.labels import ClassCrossEntropy, SquaredError, by_choice, by_example
 from regard.runs import Run
-from regard.tasks.task import Inputs
+from regard.tasks.task import inputs_of
 from regard.training.optimiser import parameter_groups
 from regard.training.train import train
 
@@ -359,7 +359,7 @@ def test_neither_neighbours_nor_padding_change_an_answer(
         "Although the music was never really weak, the ending was quite superb, too.",
         "Fine",
     ]
-    together = task.computed(model, task.encode_inputs(model, Inputs.of(texts)).readable()[0].examples)
+    together = task.computed(model, task.encode_inputs(model, inputs_of(texts)).readable()[0].examples)
     for text, expected in zip(texts, together, strict=True):
         framing = task.framing
         rows = [framing.rows(framing.spelled(framing.tokenizer.encode(text), [text], 0))]

@@ -1,9 +1,9 @@
 """The worked examples of ARCHITECTURE.md: a format, a task and a model are each one entry in a literal dict."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -48,7 +48,7 @@ class Titles(TextToText):
 
     name = "titles"
     data = Data[Parallel]
-    higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "perplexity": False, "exact_match": True}
+    higher_is_better = ("exact_match",)
 
     @classmethod
     def metrics(cls, outputs: Sequence[str], references: Sequence[Sequence[str]], config: Any) -> dict[str, Any]:

@@ -23,9 +23,10 @@ from regard.data.corpora import (
     TURNED,
     Cells,
     Part,
-    date_languages,
+    date_words,
     first_rows,
     generate,
+    generator_words,
     korean_number,
     meanings,
     packaged_rows,
@@ -45,8 +46,8 @@ def test_no_two_dates_look_the_same() -> None:
     meanings: dict[str, date] = {}
     days = [date(*day) for day in product((1950, 1999, 2000, 2011, 2049), range(1, 13), range(1, 29))]
     days += [date(2024, month, day) for month in (1, 3, 5, 7, 8, 10, 12) for day in (29, 30, 31)]
-    for day, language in product(days, date_languages()):
-        for text in (style.format_map(language.words(day)) for style in language.styles):
+    for day, language in product(days, generator_words()["dates"]):
+        for text in (style.format_map(date_words(language, day)) for style in language["styles"]):
             for source in (text, text.lower(), text.upper()):
                 assert meanings.setdefault(source, day) == day, source
 
@@ -74,7 +75,11 @@ def test_no_two_dates_look_the_same() -> None:
     ],
 )
 def test_dates_are_written_as_people_write_them(day: date, expected: set[str]) -> None:
-    assert expected <= {style.format_map(one.words(day)) for one in date_languages() for style in one.styles}
+    assert expected <= {
+        style.format_map(date_words(language, day))
+        for language in generator_words()["dates"]
+        for style in language["styles"]
+    }
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,7 @@ MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 CHARACTERS, LEVELS, VALUES, DIGITS = 1 << 20, 50, 100_000, 100
 """The most that a YAML text may have; levels and values are counted with every alias expanded."""
 TOO_DEEP = f"more than {LEVELS} levels"
-PARSING = Lock()
-"""Two threads that parse at once fail with a SystemError (Python 3.11)."""
+PARSING = Lock()  # two threads that parse at once fail with a SystemError (Python 3.11)
 
 
 class Config(BaseModel):

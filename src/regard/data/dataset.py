@@ -20,10 +20,8 @@ from regard.text.tokenizers import Tokenizer, Tokenizers
 
 Columns = Mapping[str, Sequence[Sequence[int]]]
 """Rows of numbers by the name of their column: tokens, labels, positions."""
-Where = Callable[[int], str]
-"""The place of a row in the user's files: `train.en:17`."""
-NAMED = 3
-"""How many places a report names for each finding; the rest are counted."""
+Where = Callable[[int], str]  # the place of a row in the user's files: `train.en:17`
+NAMED = 3  # how many places a report names for each finding; the rest are counted
 SPLITS: dict[Part, str] = {"train": "training", "validation": "validation", "test": "test"}
 """The splits and their names in sentences."""
 
@@ -139,8 +137,7 @@ class ColumnReport:
     """The tokens of one column."""
 
     tokens: int
-    unknown: float
-    """The share of the tokens that are `<unk>`."""
+    unknown: float  # the share of the tokens that are `<unk>`
     lengths: Histogram
 
 
@@ -157,12 +154,10 @@ class SplitReport:
 
     read: int
     kept: int
-    set_aside: int = 0
-    """How many of those read were set aside for validation and test."""
+    set_aside: int = 0  # how many of those read were set aside for validation and test
     dropped: dict[str, Finding] = field(default_factory=dict)
     """By reason: empty, over_long_line, cells, duplicate, max_length, max_ratio, image."""
-    leaks: Finding = Finding()
-    """Held-out examples whose source also stands in the training data."""
+    leaks: Finding = Finding()  # held-out examples whose source also stands in the training data
     columns: dict[str, ColumnReport] = field(default_factory=dict)
 
 
@@ -171,10 +166,8 @@ class Report:
     """What was kept of the data, what was dropped and why, and what the tokens look like, split by split."""
 
     splits: dict[Part, SplitReport]
-    limits: dict[str, int | float]
-    """The limits that examples were dropped by, by the reason's name."""
-    unit: str = "pairs"
-    """What messages call the examples."""
+    limits: dict[str, int | float]  # the limits that examples were dropped by, by the reason's name
+    unit: str = "pairs"  # what messages call the examples
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

@@ -26,10 +26,10 @@ import numpy as np
 from regard.config import Tree, parse_yaml
 from regard.data.config import OBJECTS, TABLES, Corpus
 from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_tag
-from regard.data.documents import RawText
 from regard.data.file_inputs import SAMPLE, are_images, is_header, is_named, last_name, table_records
 from regard.data.formats import Key, is_array, leaves_in, object_in, objects_of, plain_columns, read_parquet
 from regard.data.prepare import NANS
+from regard.data.raw import RawText
 from regard.data.readers import DatasetReader, is_saved
 from regard.data.squad import QuestionedText, squad_rows
 from regard.data.stories import NUMBERED
@@ -41,12 +41,10 @@ from regard.text.normalise import nfc
 
 R = TypeVar("R")
 SECTIONS = ("task", "data", "tokenizer", "model", "head", "training", "search", "evaluation")
-IDEOGRAPHIC = ("Cjk", "Hiragana", "Katakana")
-"""Scripts of thousands of characters."""
+IDEOGRAPHIC = ("Cjk", "Hiragana", "Katakana")  # scripts of thousands of characters
 TOKENIZE = {"translation": "char", "captioning": "char", "summarization": "characters"}
 """`evaluation.tokenize` where words say little, as in Korean, Chinese and Japanese."""
-ENDS = ("steps", "epochs", "validate_every", "patience")
-"""Keys of `training` that come first."""
+ENDS = ("steps", "epochs", "validate_every", "patience")  # keys of `training` that come first
 
 
 class Sizes(NamedTuple):

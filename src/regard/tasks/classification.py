@@ -20,6 +20,7 @@ from regard.models.headed import Headed
 from regard.objectives.labels import ClassCrossEntropy
 from regard.tasks.headed import Labels, as_texts
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels
+from regard.tasks.task import Prediction
 from regard.text.normalise import fold_white_space, natural, nfc
 
 FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
@@ -56,9 +57,7 @@ class Classification(TextLabelling):
     data: ClassVar[type[Any]] = LabelledData[Labelled]
     head: ClassVar[type[TextHeadConfig]] = ClassHeadConfig
     outputs: ClassVar[int | None] = None
-    higher_is_better: ClassVar[Mapping[str, bool]] = {
-        "loss": False, "accuracy": True, "f1_macro": True, "f1_micro": True, "matthews": True,
-    }  # fmt: skip
+    higher_is_better: ClassVar[tuple[str, ...]] = ("accuracy", "f1_macro", "f1_micro", "matthews")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "accuracy"}}
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
@@ -144,12 +143,10 @@ class Classification(TextLabelling):
 
 
 @dataclass(frozen=True)
-class Classified:
+class Classified(Prediction):
     """A text and how probable each label is for it, best first."""
 
-    input: str
     probabilities: dict[str, float]
-    search: None = None
 
     @property
     def output(self) -> str:

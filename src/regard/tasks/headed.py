@@ -16,14 +16,13 @@ from regard.data.config import Recipe
 from regard.data.dataset import Dataset
 from regard.data.framing import Framed, Framing, Long, labelled_batch
 from regard.data.prepare import Prepared
-from regard.errors import ConfigError, DecodeError, Problem
+from regard.errors import ConfigError, DecodeError, InputError, Problem
 from regard.models import MODELS, any_config, config_of
 from regard.models.base import Contextual, device_of
 from regard.models.headed import HeadConfig, Headed, build_base
 from regard.tasks.raw import check_max_length, spelling_options
 from regard.tasks.task import (
     EncodedInputs,
-    Inputs,
     Note,
     Prediction,
     Task,
@@ -33,6 +32,7 @@ from regard.tasks.task import (
     nothing_known,
     read_tokens,
 )
+from regard.text.files import FileInput
 
 FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01,
@@ -73,19 +73,23 @@ class Example(NamedTuple):
 class ExampleTask(Task):
     """A task whose inputs are encoded as the examples of its data are."""
 
-    def encode_inputs(self, model: Any, inputs: Inputs) -> EncodedInputs[Example]:
+    def encode_inputs(
+        self, model: Any, inputs: Sequence[FileInput], prefixes: Sequence[str] | None = None
+    ) -> EncodedInputs[Example]:
         """Inputs with the same columns are encoded in one dataset."""
         rows: dict[int, Example | Unreadable] = {}
         alike: dict[tuple[str, ...], dict[int, Mapping[str, str]]] = defaultdict(dict)
-        for number, (text, place) in enumerate(zip(inputs.texts, inputs.places, strict=True)):
+        for number, (text, place, fault) in enumerate(inputs):
             try:
+                if fault is not None:
+                    raise InputError(problems=[fault])
                 texts = self.input_columns(text, place)
                 alike[tuple(texts)][number] = texts
             except DecodeError as error:
                 rows[number] = Unreadable(error.problems)
         for names, by_number in alike.items():
             columns = {name: [texts[name] for texts in by_number.values()] for name in names}
-            examples = Dataset.of(self, columns, [inputs.places[number] for number in by_number].__getitem__)
+            examples = Dataset.of(self, columns, [inputs[number].place for number in by_number].__getitem__)
             for row, number in enumerate(by_number):
                 problems = self.encoded_problems(examples, row)
                 rows[number] = Unreadable(tuple(problems)) if problems else Example(examples, row)
@@ -192,7 +196,7 @@ class HeadedTask(ExampleTask):
         tokenizer = self.framing.tokenizer
         return [
             Note("unknown", str(nothing_known(text, place)))
-            for row, place in zip(encoded.readable(), encoded.inputs.places, strict=True)
+            for row, (_, place, _) in zip(encoded.readable(), encoded.inputs, strict=True)
             for text, ids in self.fields_of(*row)
             if tokenizer.all_unknown(ids) and is_foreign(tokenizer, self.framing.spelled(ids, [text], 0))
         ]

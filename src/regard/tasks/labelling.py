@@ -219,7 +219,7 @@ class TextLabelling(HeadedTask):
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         metrics = self.measured(examples, self.computed(model, examples))
-        return {name: metrics[name] for name in self.higher_is_better}
+        return {name: metrics[name] for name in ("loss", *self.higher_is_better)}
 
     # Verbs
 
@@ -340,7 +340,7 @@ class TextLabelling(HeadedTask):
         scores: dict[int, Scores] = {}
         for numbers, examples in by_dataset(encoded.readable()):
             scores |= dict(zip(numbers, self.computed(model, examples, progress), strict=True))
-        return [self.prediction(text, scores[number]) for number, text in enumerate(encoded.inputs.texts)]
+        return [self.prediction(text, scores[number]) for number, (text, *_) in enumerate(encoded.inputs)]
 
 
 def refuse_labels(labels: Sequence[str], bad: Callable[[str], str], where: Where, hint: str = "") -> None:

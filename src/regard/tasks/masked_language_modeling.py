@@ -15,10 +15,9 @@ from pydantic import Field, model_validator
 from regard.data.batches import MaskedBatch, fixed_batches
 from regard.data.config import Split
 from regard.data.corpora import Part
-from regard.data.documents import RawData, RawText
 from regard.data.framing import Framed, Framing
 from regard.data.prepare import Prepared
-from regard.data.raw import RawTokens
+from regard.data.raw import RawData, RawText, RawTokens
 from regard.data.readers import Reader
 from regard.data.segments import MORE_DOCUMENTS, Masking, Segments, SentencePairs, SingleSegments, Whole
 from regard.errors import ConfigError, DataError, Problem
@@ -33,15 +32,15 @@ from regard.tasks.task import (
     Done,
     EncodedInputs,
     Ids,
-    Inputs,
+    Prediction,
     Unreadable,
     by_length,
     ignore,
     not_longer,
     padded,
-    problem_in_text,
+    problem_in,
 )
-from regard.text.files import parts_of
+from regard.text.files import FileInput, parts_of
 from regard.text.normalise import Sentences, fold_white_space, split_sentences
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MASKING
@@ -88,13 +87,8 @@ class MaskedLanguageModeling(RawTextTask):
     data = MaskedData
     models = any_config(lambda config: config.pretraining == "masked")
     init_model: ClassVar[Mapping[str, Any]] = {"masked_head": True}  # which an imported model may have come without
-    higher_is_better: ClassVar[Mapping[str, bool]] = {
-        "loss": False,
-        "perplexity": False,
-        "masked_accuracy": True,
-        "next_sentence_loss": False,
-        "next_sentence_accuracy": True,
-    }
+    lower_is_better = ("loss", "perplexity", "next_sentence_loss")
+    higher_is_better = ("masked_accuracy", "next_sentence_accuracy")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "training": {"label_smoothing": 0.0},
         "tokenizer": {"kind": "wordpiece"},
@@ -217,15 +211,18 @@ class MaskedLanguageModeling(RawTextTask):
         words[len(words) // 2] = GAP
         return "\t".join([" ".join(words), *others[: bool(self.recipe.model.next_sentence)]])
 
-    def encode_inputs(self, model: BERT, inputs: Inputs) -> EncodedInputs[list[int]]:
+    def encode_inputs(
+        self, model: BERT, inputs: Sequence[FileInput], prefixes: Sequence[str] | None = None
+    ) -> EncodedInputs[list[int]]:
         """The row of each text, or of two with a tab between them, with the mask token in its gaps."""
         rows = list[Ids]()
-        for text, place in zip(inputs.texts, inputs.places, strict=True):
-            problem, asks_next = problem_in_text(text, place), len(texts_in(text)) == 2
-            if GAP not in text and not (asks_next and model.next_sentence is not None):
+        for given in inputs:
+            text, place, fault = given
+            problem, asks_next = problem_in(given), len(texts_in(text)) == 2
+            if fault is None and GAP not in text and not (asks_next and model.next_sentence is not None):
                 problem = Problem(place, f"there is no {GAP} in the text", f"write {GAP} where a word is to be found")
             rows.append(self.framed(model, text).ids if problem is None else Unreadable((problem,)))
-        return EncodedInputs(inputs, not_longer(rows, model.longest, inputs.places))
+        return EncodedInputs(inputs, not_longer(rows, model.longest, inputs))
 
     def framed(self, model: BERT, text: str) -> Framed:
         """What the model reads of a text, or of two with a tab between them."""
@@ -252,7 +249,7 @@ class MaskedLanguageModeling(RawTextTask):
         predictions: dict[int, Filled] = {}
         for numbers in by_length([len(row) for row in rows], READ_TOKENS):
             text = padded([rows[number] for number in numbers], tokenizer.pad)
-            segments = [self.framed(model, encoded.inputs.texts[number]).segments for number in numbers]
+            segments = [self.framed(model, encoded.inputs[number].text).segments for number in numbers]
             places_P = text.ids_BL.flatten().eq(torch.tensor(tokenizer.mask)).nonzero()[:, 0]
             batch = MaskedBatch(text, padded(segments, 0).ids_BL, places_P, torch.zeros_like(places_P))
             batch = batch.to(device_of(model))
@@ -263,7 +260,7 @@ class MaskedLanguageModeling(RawTextTask):
             values_PK, tokens_PK = log_p_PV.exp().topk(offered)
             gaps = iter(zip(values_PK.tolist(), tokens_PK.tolist(), strict=True))
             for place, number in enumerate(numbers):
-                typed = encoded.inputs.texts[number]
+                typed = encoded.inputs[number].text
                 own = [next(gaps) for token in rows[number] if token == tokenizer.mask]
                 follows = None if next_B is None or len(texts_in(typed)) == 1 else float(next_B[place])
                 predictions[number] = replace(_filled(tokenizer, typed, own), next_sentence=follows)
@@ -304,14 +301,12 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Filled:
+class Filled(Prediction):
     """A text, and what the model puts into its gaps."""
 
-    input: str
     output: str
     """The text as it was typed, with a word in each gap."""
     gaps: tuple[Gap, ...]
-    search: dict[str, Any] | None = None
     next_sentence: float | None = None
     """Of two texts: the probability that the second follows the first."""
 

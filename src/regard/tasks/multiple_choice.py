@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +51,7 @@ class MultipleChoice(Classification):
     data = LabelledData[Choices]
     head = ChoiceHeadConfig
     outputs = 1
-    higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "accuracy": True}
+    higher_is_better = ("accuracy",)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ class MultipleChoice(Classification):
 
     def measured(self, examples: Dataset, scores_XY: Scores) -> dict[str, Any]:
         metrics = super().measured(examples, scores_XY)
-        return {name: metrics[name] for name in self.higher_is_better}
+        return {name: metrics[name] for name in ("loss", *self.higher_is_better)}
 
     def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
         hint = "a text and two choices or more, tabs between them; or an object with the run's columns"

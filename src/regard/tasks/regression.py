@@ -19,6 +19,7 @@ from regard.models.headed import ApartHead, Headed, TextHead
 from regard.objectives.labels import SquaredError
 from regard.tasks.headed import section
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels
+from regard.tasks.task import Prediction
 
 WORST = 0.1
 """The share of the predictions that are listed as errors: those that are farthest off."""
@@ -41,7 +42,7 @@ class Regression(TextLabelling):
     name = "regression"
     data = LabelledData[Labelled]
     head = NumberHeadConfig
-    higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "pearson": True, "spearman": True}
+    higher_is_better = ("pearson", "spearman")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "data": {"stratify": False},
         "training": {"label_smoothing": 0.0, "best": "pearson"},
@@ -97,12 +98,10 @@ class Regression(TextLabelling):
 
 
 @dataclass(frozen=True)
-class Estimated:
+class Estimated(Prediction):
     """A text and the number that the model has for it."""
 
-    input: str
     output: float
-    search: None = None
 
     def to_json(self) -> dict[str, Any]:
         return {"input": self.input, "output": self.output}

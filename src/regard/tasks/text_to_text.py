@@ -36,7 +36,7 @@ from regard.tasks.task import (
     READ_TOKENS,
     Done,
     EncodedInputs,
-    Inputs,
+    Prediction,
     Task,
     Unreadable,
     by_length,
@@ -77,13 +77,10 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Written(Prediction):
     """One input and what the model writes for it."""
 
-    input: str
     nbest: tuple[Output, ...]
-    search: dict[str, Any] | None = None
-    """The record of the search, if one was asked for."""
 
     @property
     def output(self) -> str:
@@ -107,6 +104,7 @@ class TextToText(Task):
     columns: ClassVar[tuple[str, ...]] = ("source", "target")
     """What the model reads and writes; a task's corpus may have other words for them (`Corpus.READ_AS`)."""
     models: ClassVar[Any] = any_config(lambda config: config.reads == "source")
+    lower_is_better = ("loss", "perplexity")
     writes = "target"
     shares_examples = True
     lengths_of: ClassVar[LengthsOf] = "source"
@@ -199,10 +197,10 @@ class TextToText(Task):
         """The source of an example."""
         return [*examples.columns["source"][row].tolist(), self.tokenizers["source"].end]
 
-    def encode_sources(self, texts: Sequence[str], places: Sequence[str]) -> Sequence[Source | Unreadable]:
+    def encode_sources(self, inputs: Sequence[FileInput]) -> Sequence[Source | Unreadable]:
         """The source that each input stands for, or why it cannot be read."""
         tokenizer = self.tokenizers["source"]
-        encoded = encode_each(tokenizer, texts, places)
+        encoded = encode_each(tokenizer, inputs)
         return [ids if isinstance(ids, Unreadable) else [*ids, tokenizer.end] for ids in encoded]
 
     def source_batch(self, sources: Sequence[Source]) -> Tokens:
@@ -309,17 +307,19 @@ class TextToText(Task):
         rows = table_rows(file, {"source": keys[0]}, has_header(like))
         return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
 
-    def encode_inputs(self, model: Generator, inputs: Inputs) -> EncodedInputs[Source]:
+    def encode_inputs(
+        self, model: Generator, inputs: Sequence[FileInput], prefixes: Sequence[str] | None = None
+    ) -> EncodedInputs[Source]:
         """The sources and the wording; a search whose limits leave no output is refused."""
-        rows = self.encode_sources(inputs.texts, inputs.places)
-        wording = wording_of(self.tokenizers["target"], self.recipe.search, inputs.prefixes, len(inputs))
+        rows = self.encode_sources(inputs)
+        wording = wording_of(self.tokenizers["target"], self.recipe.search, prefixes, len(inputs))
         sources = {number: row for number, row in enumerate(rows) if not isinstance(row, Unreadable)}
         Limits.of([*map(len, sources.values())], self.recipe.search, wording.of([*sources]))
         return EncodedInputs(inputs, rows, wording)
 
     def predict_encoded(
         self, model: Generator, encoded: EncodedInputs[Source], *, record: bool = False, progress: Done = ignore
-    ) -> list[Prediction]:
+    ) -> list[Written]:
         target, sources = self.tokenizers["target"], encoded.readable()
         return predictions(
             model,
@@ -355,7 +355,7 @@ class TextToText(Task):
         return SourceStates(model) if isinstance(model, Transformer) else None
 
     def score_text(self, model: Generator, source: str, target: str | Sequence[str]) -> tuple[list[int], list[float]]:
-        sources: list[Source] = readable(self.encode_sources([source], ["source"]))
+        sources: list[Source] = readable(self.encode_sources([FileInput(source, "source")]))
         ids = encode_target(self.tokenizers["target"], target)
         written = ids[:-1] if ids[-1] == self.tokenizers["target"].end else ids
         [scores] = score(model, self.pairs(model, sources, [written]))
@@ -407,19 +407,19 @@ def predictions(
     text_of: Callable[[int, Hypothesis], str],
     recorded: Callable[[int], list[str]] | None,
     progress: Done,
-) -> list[Prediction]:
+) -> list[Written]:
     """What the search writes for each input; `text_of` is the text of a hypothesis for a row.
 
     The search is recorded where `recorded` gives the tokens of a row's source.
     """
-    special, predicted = special_of(tokenizer, begin), dict[int, Prediction]()
+    special, predicted = special_of(tokenizer, begin), dict[int, Written]()
     for rows, source, config in batches:
         recorder = None if recorded is None else Recorder(source, config, tokenizer, special.end)
         wording = encoded.wording.of(rows)
         hypotheses = search(model, source, config, constraints=wording, special=special, observer=recorder)
         for row, nbest in zip(rows, hypotheses, strict=True):
             outputs = [Output(text_of(row, best), best.score, tuple(tokenizer.tokens(best.tokens))) for best in nbest]
-            predicted[row] = Prediction(encoded.inputs.texts[row], tuple(outputs))
+            predicted[row] = Written(encoded.inputs[row].text, tuple(outputs))
         if recorder is not None and recorded is not None:
             for row, record in zip(rows, recorder.records(), strict=True):
                 predicted[row] = replace(predicted[row], search={"source": recorded(row), **record})

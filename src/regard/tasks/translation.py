@@ -36,13 +36,7 @@ class Translation(TextToText):
     name = "translation"
     data = Data[Parallel]
     evaluation = EvaluationConfig
-    higher_is_better: ClassVar[Mapping[str, bool]] = {
-        "loss": False,
-        "perplexity": False,
-        "bleu": True,
-        "chrf": True,
-        "exact_match": True,
-    }
+    higher_is_better: ClassVar[tuple[str, ...]] = ("bleu", "chrf", "exact_match")
 
     orders: ClassVar[Mapping[str, int]] = {"bleu": 4}
     """The longest n-gram of each BLEU."""

@@ -387,7 +387,7 @@ class Trainer:
 
     def order(self, entry: Ranked) -> tuple[float, float]:
         """The sort key of checkpoints, best first: the metric, then the loss; then the earlier one comes first."""
-        return -entry.value if self.task.higher_is_better[self.config.best] else entry.value, entry.loss
+        return -entry.value if self.config.best in self.task.higher_is_better else entry.value, entry.loss
 
     def ranks(self, entry: Ranked) -> bool:
         """Add a checkpoint to the best ones; whether it is the best of all."""

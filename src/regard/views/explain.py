@@ -16,19 +16,18 @@ from regard.data.batches import Batch, MaskedBatch, Spelling, Tokens
 from regard.data.framing import Framed
 from regard.data.images import Picture, images_of
 from regard.data.stories import questions_in
-from regard.errors import DecodeError
+from regard.errors import DecodeError, refuse
 from regard.models.base import ModelConfig, device_of
 from regard.models.headed import LayerMix
 from regard.recipes.recipe import with_search
 from regard.runs import Run
 from regard.tasks.masked_language_modeling import GAP, MaskedLanguageModeling, texts_in
-from regard.tasks.task import Given, Inputs, Task, encode_each, encode_target, not_longer, readable, without_faults
+from regard.tasks.task import Given, Task, encode_each, encode_target, inputs_of, not_longer, readable, without_faults
 from regard.text.files import FileInput
 from regard.text.tokenizers import Tokenizer
-from regard.views.explanation import Explanation, Options, View
+from regard.views.explanation import Explanation, Options, Story, View
 from regard.views.leave_one_out import leave_one_out
 from regard.views.recording import Pieces, Predicted, Step, module_calls, positions_of, record, roll_out, steps_of
-from regard.views.story import Story
 
 MASK_PADDING = 3
 """Padding tokens for a view of the masks, which otherwise would have nothing to hide."""
@@ -94,14 +93,12 @@ def explain(
 def _check_options(task: Task, target: str | None, beam: int | None, padding: int | None, question: int | None) -> None:
     if padding is not None and padding < 0:
         raise DecodeError(f"{padding} padding tokens are not possible", where="--padding", hint="0 or more")
-    if target is not None and beam is not None:
-        raise DecodeError("with --target there is no search", where="--beam", hint="leave it out")
-    if question is not None and not task.reads_stories:
-        what = f"a run of {task.name} reads no story"
-        raise DecodeError(what, where="--question", hint="runs of story_answering do")
-    for option, value in {"--target": target, "--beam": beam}.items():
-        if value is not None and (task.writes is None or not task.recipe.model.generates):
-            raise DecodeError(f"a run of the task {task.name} writes no text", where=option, hint="leave it out")
+    if target is not None:
+        refuse({"--beam": beam}, "with --target there is no search")
+    if not task.reads_stories:
+        refuse({"--question": question}, f"a run of {task.name} reads no story", "runs of story_answering do")
+    if task.writes is None or not task.recipe.model.generates:
+        refuse({"--target": target, "--beam": beam}, f"a run of the task {task.name} writes no text")
 
 
 def _follow(run: Run, model: Any, reading: Explanation, predicted: Predicted) -> Callable[[Tensor], tuple[Step, ...]]:
@@ -111,7 +108,7 @@ def _follow(run: Run, model: Any, reading: Explanation, predicted: Predicted) ->
         return lambda hidden_BTD: steps_of(model, hidden_BTD[0], predicted)
 
     def answer(_: Tensor) -> tuple[Step, ...]:
-        [found] = run.task.predict(model, Inputs([reading.input], ["input"]))
+        [found] = run.task.predict(model, [FileInput(reading.input, "input")])
         return _answered(found.to_json()["probabilities"])
 
     return answer
@@ -141,10 +138,10 @@ def _read_pair(
 ) -> tuple[Explanation, Predicted]:
     """A source, and the target that was given or the best that the search finds."""
     task, vocabulary, picture = run.task, run.tokenizers["target"], None
-    [encoded] = readable(task.encode_sources([text], ["input"]))
+    [encoded] = readable(task.encode_sources([FileInput(text, "input")]))
     if target is None:
         search = with_search(run.recipe, beam, 1, None, []).search
-        best = task.with_search(search).predict(model, Inputs.of([text]))[0].nbest[0]
+        best = task.with_search(search).predict(model, inputs_of([text]))[0].nbest[0]
         output, ids = best.output, vocabulary.token_ids(best.tokens)
     else:
         output, ids = target, encode_target(vocabulary, target)
@@ -212,7 +209,7 @@ def _read_text(
 def _read_headed(run: Run, model: Any, text: str) -> tuple[Framed, str, dict[str, Any]]:
     """What the model reads for a task, the first row where there are several (windows, choices), and its answer."""
     with module_calls(model, [""]) as calls:
-        [predicted] = run.task.predict(model, Inputs([text], ["input"]))
+        [predicted] = run.task.predict(model, [FileInput(text, "input")])
     batch, prediction = calls[""][0].inputs[0], predicted.to_json()
     ids, answer = batch.text.row(0), prediction["output"]
     others = {name: value for name, value in prediction.items() if name not in ("input", "output")}
@@ -223,11 +220,11 @@ def _read_headed(run: Run, model: Any, text: str) -> tuple[Framed, str, dict[str
 def _read_masked(run: Run, model: Any, text: str) -> tuple[Framed, str]:
     """[CLS] text [SEP], or two texts with a tab between them; the output has the gaps filled, or P(next)."""
     row = cast(MaskedLanguageModeling, run.task).framed(model, text)
-    readable(not_longer([row.ids], model.longest, ["input"]))
+    readable(not_longer([row.ids], model.longest, [FileInput(text, "input")]))
     asks_next = len(texts_in(text)) == 2 and model.next_sentence is not None
     if model.output is None or not (GAP in text or asks_next):
         return row, ""
-    [filled] = run.task.predict(model, Inputs([text], ["input"]))
+    [filled] = run.task.predict(model, [FileInput(text, "input")])
     return row, filled.output if filled.next_sentence is None else f"P(next) = {filled.next_sentence:.4f}"
 
 
@@ -237,13 +234,14 @@ def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | 
     text = text if target is None else f"{text} {target}"
     if not text.strip():
         raise DecodeError("there is no text", where="input")
-    [ids] = readable(encode_each(tokenizer, [tokenizer.fold(text)], ["input"], letters=model.config.letters))
+    given = FileInput(tokenizer.fold(text), "input")
+    [ids] = readable(encode_each(tokenizer, [given], letters=model.config.letters))
     prompt = [tokenizer.end, *ids]
-    readable(not_longer([prompt], None if longest is None else longest - 1, ["input"]))
+    readable(not_longer([prompt], None if longest is None else longest - 1, [given]))
     if beam is None:
         return prompt
     search = with_search(run.recipe, beam, 1, None, ["search.sample=false"]).search
-    best = run.task.with_search(search).predict(model, Inputs([text], ["input"]))[0].nbest[0]
+    best = run.task.with_search(search).predict(model, [FileInput(text, "input")])[0].nbest[0]
     written = tokenizer.token_ids(best.tokens)
     return [*prompt, *(written[:-1] if written[-1:] == [tokenizer.end] else written)]
 
@@ -256,7 +254,7 @@ def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: i
     if not 1 <= number <= len(questions):
         raise DecodeError(f"there is no question {number}", where="--question", hint=f"allowed: 1 to {len(questions)}")
     typed = questions[number - 1]
-    [example] = task.encode_inputs(model, Inputs([typed.text], [typed.place])).readable()
+    [example] = task.encode_inputs(model, [FileInput(typed.text, typed.place)]).readable()
     examples, row = example.examples, np.array([example.row])
     batch = task.batch(examples, row).to(device_of(model))
     with torch.inference_mode():

@@ -6,7 +6,6 @@ Pictures are drawn by matplotlib, with fonts that have every letter.
 
 from __future__ import annotations
 
-import html
 import io
 import json
 import math
@@ -42,7 +41,7 @@ from regard.views.report import (
 )
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment
 
 PAGE = (".html", ".htm")
 PICTURES = (".svg", ".png")
@@ -81,17 +80,14 @@ def check_output(
         _module("", path)
 
 
-def write_result(result: Result, path: Path) -> None:
-    """Write a result in the format that the suffix names."""
-    suffix = path.suffix.lower()
-    if suffix in PICTURES:
-        content = draw(in_language(result.report()).figures, path)
-    elif suffix in PAGE:
-        content = page(result.report()).encode()
-    else:
-        write(path, map(str.encode, json_line(result)))
-        return
-    write(path, [content])
+def write_result(result: Result, path: Path, *, option: str = "--out") -> None:
+    """Write a result as the picture or page that the suffix names, else as JSON."""
+    content: Iterable[bytes] = map(str.encode, json_line(result))
+    if path.suffix.lower() in PICTURES:
+        content = [draw(in_language(result.report()).figures, path)]
+    elif path.suffix.lower() in PAGE:
+        content = [page(result.report()).encode()]
+    write(path, content, option=option)
 
 
 def json_line(result: Result) -> Iterator[str]:
@@ -111,8 +107,8 @@ def write(path: Path, content: Iterable[bytes], *, option: str = "--out") -> Non
 
 
 @cache
-def _template() -> Template:
-    """templates/page.html, which writes report.css and report.js into the page as they are."""
+def _templates() -> Environment:
+    """templates/page.html, which writes report.css and report.js into the page as they are, and its frame."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markdown_it import MarkdownIt
     from markupsafe import Markup
@@ -125,26 +121,17 @@ def _template() -> Template:
     environment.filters["markdown"] = lambda text: Markup(markdown.render(text))
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     environment.globals |= {name: Markup(loader.get_source(environment, f"report.{name}")[0]) for name in ("css", "js")}
-    return environment.get_template("page.html")
+    return environment
 
 
 def page(report: Report) -> str:
     """The whole page; three sections and more get a table of contents."""
-    return _template().render(report=in_language(report))
-
-
-NOTEBOOK = """<style>
-iframe.regard { width: 100%; height: 30rem; border: 0; }
-[data-jp-theme-light=true] iframe.regard, .vscode-light iframe.regard { color-scheme: light; }
-[data-jp-theme-light=false] iframe.regard, .vscode-dark iframe.regard { color-scheme: dark; }
-</style>"""
-HEIGHT = "this.style.height = this.contentDocument.documentElement.offsetHeight + 'px'"
+    return _templates().get_template("page.html").render(report=in_language(report))
 
 
 def framed(report: Report) -> str:
     """The page for a notebook, in a frame, which keeps their styles apart; light or dark as the notebook is."""
-    title, content = html.escape(report.title), html.escape(page(report))
-    return f'{NOTEBOOK}<iframe class="regard" title="{title}" onload="{HEIGHT}" srcdoc="{content}"></iframe>'
+    return _templates().get_template("notebook.html").render(title=report.title, page=page(report))
 
 
 def draw(figures: Sequence[Figure], path: Path) -> bytes:

@@ -13,7 +13,7 @@ from regard.data.dataset import Dataset
 from regard.errors import DecodeError
 from regard.models.headed import Headed
 from regard.tasks.question_answering import question_in
-from regard.tasks.task import Inputs, Task
+from regard.tasks.task import Task, inputs_of
 from regard.text.files import Parts, parts_of
 from regard.text.normalise import Span, one_line, word_spans
 from regard.views.report import Bars, Cell, HeatMap, HeatMaps, Numbers, Part, Table
@@ -74,7 +74,7 @@ def _label(task: Any, model: Headed, text: str) -> Occlusion:
     """A label, a choice or a number."""
     fields = [text] if task.arrangement == "single" else parts_of(text)
     inputs = _shortened(task, model, fields, lambda texts: Parts(*texts))
-    [whole], others = (task.predict(model, Inputs.of(texts)) for texts in ([text], [one.text for one in inputs]))
+    [whole], others = (task.predict(model, inputs_of(texts)) for texts in ([text], [one.text for one in inputs]))
     if hasattr(whole, "probabilities"):
         values = [one.probabilities[whole.output] for one in (whole, *others)]
         return _occlusion(f"P({whole.output})", values, inputs)
@@ -83,7 +83,7 @@ def _label(task: Any, model: Headed, text: str) -> Occlusion:
 
 def _span(task: Any, model: Headed, text: str) -> Occlusion:
     """The answer to a question, or that there is none. The words of the answer itself stay in the text."""
-    [whole] = task.predict(model, Inputs.of([text]))
+    [whole] = task.predict(model, inputs_of([text]))
     fields, start = question_in(text, "input"), 0 if whole.span is None else whole.span.start
     names = "question", "context"
     inputs = _shortened(task, model, fields, lambda texts: json.dumps(dict(zip(names, texts, strict=True))), whole.span)
@@ -132,7 +132,7 @@ def _shortened(
         if number == 0 or answer is None or span.start >= answer.end or span.end <= answer.start:
             texts = [*fields[:number], without(fields[number], span), *fields[number + 1 :]]
             inputs.append(Shortened(texts, typed(texts), fields[number][slice(*span)], span))
-    unreadable = task.encode_inputs(model, Inputs.of([one.text for one in inputs])).unreadable
+    unreadable = task.encode_inputs(model, inputs_of([one.text for one in inputs])).unreadable
     kept = [one for row, one in enumerate(inputs) if row not in unreadable]
     _check_count(1 + bool(kept))
     return kept
