@@ -85,6 +85,13 @@ def test_a_packed_batch_has_the_loss_and_gradients_of_a_padded_one(kind: str) ->
                 torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("kind", ["transformer", "gpt", "bert"])
+def test_packed_batches_have_one_shape_whatever_they_hold(kind: str) -> None:
+    """Else each number of sentences would be captured, or compiled, anew."""
+    one, few = (case(kind, lengths)[1].packed(RowSizes(256, 384, 256, 8)) for lengths in (ONE, FEW))
+    assert one.signature() == few.signature()
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_tiles_cover_what_is_visible(causal: bool) -> None:
     """Compiled by tiles, attention is that of the whole matrix; and the tiles of each key hold all its queries."""
@@ -146,8 +153,8 @@ def test_the_kernels_of_a_gpu_are_within_bf16_of_the_equation(kind: str) -> None
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("name", ["transformer", "bahdanau-gru"])
-def test_a_captured_step_has_the_gradients_of_a_plain_one(name: str) -> None:
+@pytest.mark.parametrize(("name", "adds"), [("transformer", False), ("transformer", True), ("bahdanau-gru", True)])
+def test_a_captured_step_has_the_gradients_of_a_plain_one(name: str, adds: bool) -> None:
     objective = TokenCrossEntropy(build(CASES[name], dtype=torch.float32), 0.1).cuda().train()
     batches = [
         pairs(lengths, min(SOURCE_SIZE, TARGET_SIZE)) for lengths in ([5, 1, 12, 7], [3, 12, 2, 9], [12, 4, 1, 1])
@@ -160,12 +167,12 @@ def test_a_captured_step_has_the_gradients_of_a_plain_one(name: str) -> None:
         (sums_2[0] * factor).backward()
         return sums_2.detach()
 
-    captured = CapturedLoss(loss)
-    for number, batch in enumerate(shaped):
-        objective.zero_grad(set_to_none=number == 0)
+    captured = CapturedLoss(loss, objective.parameters())
+    for batch in shaped:
+        objective.zero_grad(set_to_none=not adds)
         found = captured(batch.to("cuda"), 0.5)
         gradients = [weight.grad.clone() for weight in objective.parameters() if weight.grad is not None]
-        objective.zero_grad(set_to_none=False)
+        objective.zero_grad(set_to_none=not adds)
         expected = loss(batch.to("cuda"), 0.5)
         torch.testing.assert_close(found, expected)
         for weight, gradient in zip(objective.parameters(), gradients, strict=True):
