@@ -191,7 +191,11 @@ def cluster() -> Iterator[Any]:
     small = {"num_cpus": 1, "object_store_memory": 80_000_000}
     with pytest.MonkeyPatch.context() as patch:  # what the nodes import
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-        noticed = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 2}
+        noticed = {
+            "health_check_initial_delay_ms": 0,
+            "health_check_period_ms": 500,
+            "health_check_failure_threshold": 2,
+        }
         head = small | {"include_dashboard": False, "_system_config": noticed}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         cluster.other = cluster.add_node(**small)
