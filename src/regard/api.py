@@ -32,15 +32,15 @@ from regard.runs.examples import examples_of, measured_on, noted
 from regard.runs.run import Run, load_facts
 from regard.tasks.raw import Features
 from regard.tasks.raw import features as vectors_of
-from regard.tasks.task import Done, EncodedInputs, Given, Inputs, Note, Prediction, Task, ignore, summed, without_faults
+from regard.tasks.task import Done, EncodedInputs, Given, Note, Prediction, Task, ignore, summed, without_faults
 from regard.text.files import FileInput, GrowingFile, atomic_file, check_writable, key_of, open_text, write_file
 from regard.training.check import check
 from regard.training.train import train
 from regard.views.compare import compare
 from regard.views.diagnose import diagnose
 from regard.views.explain import explain
-from regard.views.files import PAGE, PICTURES, write_result
 from regard.views.labels import Metrics
+from regard.views.render import write_result
 from regard.views.search_record import SearchRecord
 from regard.views.show import show
 from regard.views.vectors import WordVectors, word_vectors
@@ -64,12 +64,10 @@ SHARE = 250
 
 
 @dataclass(frozen=True)
-class Skipped:
+class Skipped(Prediction):
     """Stands among the predictions for an input that cannot be read."""
 
-    input: str
     problem: Problem
-    search: None = None
 
     def to_json(self) -> dict[str, Any]:
         return {"input": self.input, "output": None, "problem": asdict(self.problem)}
@@ -149,7 +147,7 @@ def predict(
         check_writable(Path(record), "--record", read, overwrite=overwrite)
     run = run.under(recipe)
     model = run.load_model(checkpoint, device)
-    encoded = run.task.encode_inputs(model, _texts(given, prefixes))
+    encoded = run.task.encode_inputs(model, given, prefixes)
     if not skip_bad:
         encoded.readable()
     result = Predictions([], recipe.search.nbest)
@@ -160,7 +158,7 @@ def predict(
     if record is not False:
         result.record = SearchRecord(str(run.folder), recipe.search, searches)
         if not isinstance(record, bool):
-            _write_record(Path(record), result.record)
+            write_result(result.record, Path(record), option="--record")
     return result
 
 
@@ -168,7 +166,7 @@ def _chunks(
     run: Run, model: Any, given: Sequence[FileInput], encoded: EncodedInputs[Any], record: bool, progress: Done
 ) -> Iterator[Predictions]:
     """The predictions, a few thousand at once; what cannot be read is skipped."""
-    bad = encoded.unreadable | {row: one.fault for row, one in enumerate(given) if one.fault is not None}
+    bad = encoded.unreadable
     for first in range(0, max(1, len(given)), CHUNK):
         rows = range(first, min(first + CHUNK, len(given)))
         readable = encoded.take([row for row in rows if row not in bad])
@@ -305,29 +303,19 @@ def _pieces(inputs: Iterable[FileInput], grown: GrowingFile, digests: list[int])
     Where the first ones, whose outputs are there already, are others than they were, nothing can be continued.
     """
     before, inputs = grown.done.get("inputs", 0), iter(inputs)
-    digest = 0
-    for one in islice(inputs, before):
-        digest = _digest(one, digest)
+    digest = _digest(islice(inputs, before), 0)
     if digest != grown.done.get("digest", 0):
         what = f"its first {before:,} inputs have changed"
         raise DecodeError(what, where="--file", hint=f"put the file back, or --overwrite {grown.partial}")
     while piece := list(islice(inputs, PIECE)):
-        for one in piece:
-            digest = _digest(one, digest)
-        digests.append(digest)
+        digests.append(digest := _digest(piece, digest))
         yield piece
 
 
-def _digest(one: FileInput, before: int) -> int:
-    return zlib.crc32(f"{one.text}\n".encode(errors="surrogateescape"), before)
-
-
-def _write_record(path: Path, record: SearchRecord) -> None:
-    """As a page or a picture if the suffix says so, else as JSON."""
-    if path.suffix.lower() in (*PAGE, *PICTURES):
-        write_result(record, path)
-    else:
-        write_file(path, json.dumps(record.to_json(), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+def _digest(inputs: Iterable[FileInput], digest: int) -> int:
+    for one in inputs:
+        digest = zlib.crc32(f"{one.text}\n".encode(errors="surrogateescape"), digest)
+    return digest
 
 
 def _read_inputs(
@@ -362,10 +350,6 @@ def _bounded(given: FileInput) -> FileInput:
         return given
     fault = Problem(given.place, f"it has {len(given.text):,} characters", f"at most {CHARACTERS:,}")
     return given._replace(text="", fault=fault)
-
-
-def _texts(given: Sequence[FileInput], prefixes: Sequence[str] | None = None) -> Inputs:
-    return Inputs([one.text for one in given], [one.place for one in given], prefixes)
 
 
 def _read_prefixes(file: Path, inputs: int, prefix: str | None) -> list[str]:
@@ -404,10 +388,7 @@ def features(
     if out is not None:
         check_writable(Path(out), "--features", [file, *run.recipe_values], overwrite=overwrite)
     model = _text_model(run, checkpoint, device)
-    faults = {row: one.fault for row, one in enumerate(given) if one.fault is not None} if skip_bad else None
-    vectors = vectors_of(
-        run.task, model, _texts(given), layer=layer, pooling=pooling, normalize=normalize, faults=faults
-    )
+    vectors = vectors_of(run.task, model, given, layer=layer, pooling=pooling, normalize=normalize, skip_bad=skip_bad)
     if out is not None:
         with atomic_file(Path(out)) as stream:
             np.savez(stream, **vectors.arrays())  # type: ignore[arg-type]
@@ -439,9 +420,9 @@ def vectors(
     of the lines of `file`.
     """
     run = Run.open(run)
-    given = _texts(_read_inputs(run.task, inputs, None))
+    given = _read_inputs(run.task, inputs, None)
     more = [one for own in ((others, None), (None, file)) if any(own) for one in _read_inputs(run.task, *own)]
-    return word_vectors(run.task, _text_model(run, checkpoint, device), given, _texts(more), word, layer)
+    return word_vectors(run.task, _text_model(run, checkpoint, device), given, more, word, layer)
 
 
 def score(
@@ -485,7 +466,7 @@ def evaluate(
     overrides: Sequence[str] = (),
     checkpoint: str | None = None,
     device: str | None = None,
-    predictions: str | Path | None = None,
+    predictions: str | Path | Literal[False] | None = None,
     overwrite: bool = False,
     engine: Engine = "local",
     address: str | None = None,
@@ -495,7 +476,8 @@ def evaluate(
 
     Where the task has an answer for each example, all are written to the file `predictions`, and the wrong ones to
     another file beside it. Default: in the run folder, predictions.jsonl or, on files or another split than `evaluate`
-    chooses by itself, predictions.NAME.jsonl. Files that were named and exist need `overwrite`.
+    chooses by itself, predictions.NAME.jsonl. Files that were named and exist need `overwrite`; where it is False, none
+    is written and the result has the predictions themselves.
     The engine `ray` shares the examples out to a Ray cluster: that at `address`, or one on this machine.
     """
     chosen_workers("auto", engine, address)
@@ -506,42 +488,26 @@ def evaluate(
     named = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
     usual = (None, "validation" if run.recipe.data.test is None else "test")
     name = f".{Path(named[0]).name.partition('.')[0]}" if named else "" if split in usual else f".{split}"
-    file = run.folder / f"predictions{name}.jsonl" if predictions is None else Path(predictions)
-    for path in (file, _errors_beside(file)):
+    file = Path(predictions or run.folder / f"predictions{name}.jsonl")
+    for path in (file, _errors_beside(file)) if predictions is not False else ():
         check_writable(path, "--predictions", [*named, *run.recipe_values], overwrite=overwrite or predictions is None)
-    found = measure(
-        run, split=split, files=named, beam=beam, length_penalty=length_penalty, overrides=overrides,
-        checkpoint=checkpoint, device=device, engine=engine, address=address, progress=progress,
-    )  # fmt: skip
-    return Metrics(with_predictions_written(found, file, named=predictions is not None))
-
-
-def measure(
-    run: Run,
-    *,
-    split: str | None = None,
-    files: Sequence[str] = (),
-    beam: int | None = None,
-    length_penalty: float | None = None,
-    overrides: Sequence[str] = (),
-    checkpoint: str | None = None,
-    device: str | None = None,
-    engine: Engine = "local",
-    address: str | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[str, Any]:
-    """The same, with the predictions themselves instead of the files that they are written to."""
     run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
-    examples = examples_of(run, split, files)
+    examples = examples_of(run, split, named)
     done = summed(progress, len(examples))
     if engine == "ray":
         loaded = run if isinstance(run, Loaded) else load(run, checkpoint=checkpoint or "best", device="cpu")
-        work = _Measuring(loaded, device or "auto")
         pieces = (examples.apart(range(len(examples))[row : row + SHARE]) for row in range(0, len(examples), SHARE))
-        metrics = run.task.evaluated(examples, [*_counted(over_cluster(work, pieces, address, None), done)])
+        parts = []
+        for count, part in over_cluster(_Measuring(loaded, device or "auto"), pieces, address, None):
+            parts.append(part)
+            done(count)
+        metrics = run.task.evaluated(examples, parts)
     else:
         metrics = run.task.evaluate(run.load_model(checkpoint, device), examples, done)
-    return noted(measured_on(run, split, files), metrics)
+    metrics = noted(measured_on(run, split, named), metrics)
+    if predictions is not False:
+        metrics = with_predictions_written(metrics, file, named=predictions is not None)
+    return Metrics(metrics)
 
 
 @dataclass(frozen=True)
@@ -550,12 +516,6 @@ class _Measuring(_Placed):
 
     def __call__(self, piece: Dataset) -> tuple[int, Any]:
         return len(piece), self.run.task.computed(self.run.load_model(), piece, ignore)
-
-
-def _counted(parts: Iterable[tuple[int, Any]], progress: Done) -> Iterator[Any]:
-    for count, part in parts:
-        progress(count)
-        yield part
 
 
 def _errors_beside(file: Path) -> Path:

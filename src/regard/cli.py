@@ -29,6 +29,7 @@ from regard.console import (
     Answers,
     answer_lines,
     bar,
+    check_output,
     complain,
     gathered,
     note,
@@ -499,8 +500,7 @@ def explain(
     sentences that each hop attended to.
     """
     from regard.views.explanation import Options
-    from regard.views.files import check_output, json_line, write_result
-    from regard.views.terminal import show
+    from regard.views.render import json_line, show, write_result
 
     chosen = {name: options.pop(name) for name in ("layer", "head", "rollout", "words", "step")}
     opened = regard.Run.open(run)
@@ -559,7 +559,6 @@ def _explained(task: Task, text: str | None, story: Path | None, question: int |
 def diagnose(run: Path, out: Path | None, overwrite: bool, sweep: bool, as_json: bool, **options: Any) -> None:
     """Tell search errors from model errors: by source length and beam size, with advice."""
     from regard.views.diagnose import BEAMS
-    from regard.views.files import check_output
 
     check_output(out, inputs=[*options["files"], *regard.Run.open(run).recipe_values], overwrite=overwrite)
     with bar("scoring the references", visible=not as_json) as move:
@@ -584,7 +583,6 @@ def compare(
     accuracy, classifiers by accuracy, F1 and McNemar's test.
     """
     from regard.views.compare import check_csv
-    from regard.views.files import check_output
     from regard.views.systems import named_files
 
     outputs = named_files(hypotheses)
@@ -617,8 +615,6 @@ def vectors(
 
     Static vectors are the same in every sentence, contextual ones are not.
     """
-    from regard.views.files import check_output
-
     check_output(out, DRAWN, [file, *regard.Run.open(run).recipe_values], overwrite=overwrite)
     show_report(regard.vectors(run, texts, file=file, **options), out, as_json=as_json)
 
@@ -636,7 +632,6 @@ def vectors(
 def corpora(name: str | None, out: Path | None, size: int | None, part: str, overwrite: bool) -> None:
     """Write a built-in corpus as a file, as your own could look; images go into a folder beside it."""
     from regard.data.corpora import names, objects, write_corpus
-    from regard.views.files import check_output
 
     if name is None:
         say("\n".join(names()))
@@ -657,7 +652,6 @@ def corpora(name: str | None, out: Path | None, size: int | None, part: str, ove
 )
 def show(name: str | None, overrides: list[str], out: Path | None, overwrite: bool, as_json: bool) -> None:
     """Show an equation at work, without training: positions, masks, softmax, schedules and others."""
-    from regard.views.files import check_output
     from regard.views.show import PICTURES
 
     if name is None:
@@ -702,7 +696,7 @@ def course(
     page = out or Path("course") / f"{chosen.number}.html"
     from regard.course.lab import run as run_chapter
     from regard.training.loop import Interrupted
-    from regard.views.files import check_output, write
+    from regard.views.render import write
 
     if out is None:
         page.parent.mkdir(exist_ok=True)

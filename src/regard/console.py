@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BufferedIOBase, TextIOWrapper
@@ -115,8 +116,7 @@ def bar(what: str, *, visible: bool) -> Iterator[Progress]:
 
 def show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
     """A result as JSON or for people; and as a file, if one is asked for."""
-    from regard.views.files import write_result
-    from regard.views.terminal import show
+    from regard.views.render import show, write_result
 
     if out is not None:
         write_result(result, out)
@@ -126,6 +126,13 @@ def show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
     show(result.report())
     if out is not None:
         say(f"written: {out}")
+
+
+def check_output(out: Path | None, *given: Any, **options: Any) -> None:
+    """Refuse, before any work is done, a file that could or may not be written."""
+    from regard.views.render import check_output as check
+
+    check(out, *given, **options)
 
 
 # What is typed
@@ -197,28 +204,14 @@ def typed_lines(prompt: str) -> Iterator[str]:
 # Predictions
 
 
-class First:
-    """The first of very many, and how many there were."""
-
-    def __init__(self) -> None:
-        self.first: Any = None
-        self.count = 0
-
-    def add(self, one: object) -> None:
-        self.first = self.first if self.count else one
-        self.count += 1
-
-
 class Answers:
     """Prints predictions as they come, then how many inputs were skipped, and the notes."""
 
     def __init__(self, as_json: bool, prompt: str = "> ", begin: str = "") -> None:
         self.prompt, self._begin, self._as_json = prompt, begin, as_json
         self._count = 0
-        self._reset()
-
-    def _reset(self) -> None:
-        self._skipped, self._notes = First(), {"unknown": First(), "length": First()}
+        self._counts, self._first = Counter[str](), dict[str, Any]()
+        """How many of each kind there were, and the first: "skipped", or the kind of a note."""
 
     def show(self, chunk: Predictions) -> None:
         for line in chunk.lines(as_json=self._as_json):
@@ -230,10 +223,9 @@ class Answers:
         self._remember(chunk.skipped, chunk.notes)
 
     def _remember(self, skipped: Sequence[Problem], notes: Sequence[Note]) -> None:
-        for problem in skipped:
-            self._skipped.add(problem)
-        for note in notes:
-            self._notes[note.kind].add(note)
+        for kind, one in (*(("skipped", problem) for problem in skipped), *((note.kind, note) for note in notes)):
+            self._counts[kind] += 1
+            self._first.setdefault(kind, one)
 
     def show_features(self, vectors: Features, out: Path) -> None:
         rows, width = vectors.vectors.shape
@@ -258,13 +250,14 @@ class Answers:
         self.conclude()
 
     def conclude(self) -> None:
-        if self._skipped.count:
-            first, skipped = self._skipped.first, self._skipped.count
-            say(f"skipped {skipped:,} of {self._count:,} inputs; the first: {shown_problem(first)}", sys.stderr)
-        for tally in self._notes.values():
-            if tally.count:
-                note(f"{tally.first}" + (f", and so for {tally.count - 1:,} more" if tally.count > 1 else ""))
-        self._reset()
+        if skipped := self._counts["skipped"]:
+            first = shown_problem(self._first["skipped"])
+            say(f"skipped {skipped:,} of {self._count:,} inputs; the first: {first}", sys.stderr)
+        for kind in ("unknown", "length"):
+            if count := self._counts[kind]:
+                note(f"{self._first[kind]}" + (f", and so for {count - 1:,} more" if count > 1 else ""))
+        self._counts.clear()
+        self._first.clear()
 
 
 def answer_lines(run: Loaded, answers: Answers, told: Sequence[FileInput] = (), *, skip_bad: bool = False) -> None:

@@ -18,7 +18,7 @@ from regard.data.readers import open_corpus
 from regard.errors import CheckpointError
 from regard.runs import Run
 from regard.tasks import TASKS
-from regard.tasks.task import Inputs
+from regard.tasks.task import inputs_of
 from task_cases import rows_of
 
 Tree = dict[str, Any]
@@ -253,7 +253,7 @@ def test_windows_are_averaged(project: Project) -> None:
     assert [len(row.ids) for row in rows] == [8, 8, 6]
     with torch.inference_mode():
         alone = [model(labelled_batch([[row]], torch.zeros(1), 0)) for row in rows]
-    [(examples, _)] = task.encode_inputs(model, Inputs.of([text])).readable()
+    [(examples, _)] = task.encode_inputs(model, inputs_of([text])).readable()
     [found] = task.computed(model, examples)
     assert found.tolist() == pytest.approx(torch.stack(alone).mean(0)[0].tolist(), abs=1e-6)
     assert succeed("evaluate", run, "--json").json["examples"] == 4

@@ -23,10 +23,10 @@ from regard.runs import Run
 from regard.runs.examples import examples_of
 from regard.tasks.summarization import Summarization
 from regard.tasks.translation import Translation
-from regard.views.diagnose import Diagnosis, advice
-from regard.views.files import page
+from regard.views.diagnose import Behind, Diagnosis, Sweep, Width, advice, resampled
+from regard.views.render import page
 from regard.views.report import Bars, Curves
-from regard.views.search_errors import Behind, Share, Sweep, Tally, Width, resampled, score_references, verdict_of
+from regard.views.search_errors import Share, Tally, score_references, verdict_of
 
 END = {"</s>": 1.0}
 GARDEN: Table = {
@@ -94,7 +94,7 @@ def test_a_model_that_prefers_the_wrong_answer_shows_model_errors(diagnosed: Dia
     )
     example, _ = diagnosis.examples["model"][0]
     assert (example.output, example.scored.reference) == ("bg", "ad")
-    assert (example.scored.log_p, example.written.score) == pytest.approx((math.log(0.15), math.log(0.27)))
+    assert (example.scored.best.score, example.written.score) == pytest.approx((math.log(0.15), math.log(0.27)))
     assert len(diagnosis.examples["model"]) == 20
 
 
@@ -114,7 +114,9 @@ def test_the_verdict_follows_the_objective_and_the_raw_one_stands_beside_it(diag
     normalised = diagnosed("c", "b", table=table, beam=1, penalty=1.0)
     short = normalised.judged[0]
     assert (short.verdict, short.raw_verdict) == ("model", "search")
-    assert (short.scored.objective, short.written.objective) == pytest.approx((math.log(0.22) / 2, math.log(0.2) / 3))
+    assert (short.scored.best.objective, short.written.objective) == pytest.approx(
+        (math.log(0.22) / 2, math.log(0.2) / 3)
+    )
     assert normalised.to_json()["raw"] == {"search_errors": 1, "model_errors": 1}
     assert normalised.advice[0].startswith("100 % model errors: more data or a larger model.")
     assert normalised.advice[1] == (
@@ -152,8 +154,8 @@ def test_what_the_vocabulary_cannot_write_is_the_models_fault(diagnosed: Diagnos
     """`한` is `<unk>`, which is likelier than all that may be written: no search error for all that."""
     diagnosis = diagnosed(*["한"] * 40, table=UNKNOWN_FIRST, beam=5, sweep=(1, 5))
     sentence = diagnosis.judged[0]
-    assert sentence.scored.log_p == pytest.approx(math.log(0.5))
-    assert sentence.scored.log_p > sentence.written.score
+    assert sentence.scored.best.score == pytest.approx(math.log(0.5))
+    assert sentence.scored.best.score > sentence.written.score
     assert counts(diagnosis) == (40, 40, 0, 40)
     assert diagnosis.raw_search_errors == 0
     assert diagnosis.unreachable == {"search": {}, "model": {"unknown token": 40}}
@@ -275,8 +277,8 @@ def test_verdicts_and_falls_against_plain_loops(
     objective = {text: log_p / (len(text) + 1) ** alpha for text, log_p in everything.items()}
     for sentence in diagnosis.judged:
         wanted, output = sentence.scored.reference, sentence.output
-        assert sentence.scored.log_p == pytest.approx(everything[wanted], abs=1e-4)
-        assert sentence.scored.objective == pytest.approx(objective[wanted], abs=1e-4)
+        assert sentence.scored.best.score == pytest.approx(everything[wanted], abs=1e-4)
+        assert sentence.scored.best.objective == pytest.approx(objective[wanted], abs=1e-4)
         assert sentence.written.objective == pytest.approx(objective[output], abs=1e-4)
         assert sentence.error == (wanted != output)
         if abs(objective[wanted] - objective[output]) > 1e-4:
@@ -316,11 +318,11 @@ def test_a_reference_is_scored_as_the_search_scores_it(tiny_run: Path, tmp_path:
     lines = [f"{prediction.input}\t{prediction.output}\n" for prediction in predicted]
     file = write(tmp_path / "own.tsv", "".join(lines))
     diagnosis = regard.diagnose(tiny_run, files=[str(file)], overrides=overrides, sweep=())
-    own = [sentence for sentence in diagnosis.judged if sentence.scored.tokens == sentence.written.tokens]
+    own = [sentence for sentence in diagnosis.judged if sentence.scored.best.tokens == sentence.written.tokens]
     assert len(own) >= 3
     for sentence in own:
         scores = (sentence.written.objective, sentence.written.score)
-        assert (sentence.scored.objective, sentence.scored.log_p) == pytest.approx(scores, rel=1e-4)
+        assert (sentence.scored.best.objective, sentence.scored.best.score) == pytest.approx(scores, rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import regard as api
 from command_line import fail, succeed
 from raw_cases import Runs, Tree
 from regard.runs import Run
-from regard.tasks.task import Inputs
+from regard.tasks.task import inputs_of
 from regard.text.normalise import word_spans
-from regard.views.leave_one_out import MOST_WORDS, Occlusion, without
+from regard.views.explain import MOST_WORDS, Occlusion, without
 from regard.views.report import Bars, Table
 from texts import TEXTS
 
@@ -98,7 +98,7 @@ def test_an_answer_to_a_question_without_each_word(runs: Runs, threshold: float)
     assert found is not None
     model = run.load_model()
     task = run.task.with_search(run.recipe.search.model_copy(update={"nbest": 10_000}))
-    [whole] = task.predict(model, Inputs.of([text]))
+    [whole] = task.predict(model, inputs_of([text]))
     silent = threshold < 0
     assert whole.none is silent
     start, end = (0, 0) if silent else whole.answers[0][0]
@@ -109,7 +109,7 @@ def test_an_answer_to_a_question_without_each_word(runs: Runs, threshold: float)
     for row, span in enumerate(about, len(asked)):
         left = without(CONTEXT, span)
         moved = len(CONTEXT) - len(left) if span.start < start else 0
-        [other] = task.predict(model, Inputs.of([f"Where does Ben live?\t{left}"]))
+        [other] = task.predict(model, inputs_of([f"Where does Ben live?\t{left}"]))
         scores = {tuple(place): score for place, score in other.answers}
         score = other.log_p_none if silent else scores.get((start - moved, end - moved), -math.inf)
         assert found.values[0] - found.falls_WA[row, 0] == pytest.approx(math.exp(score), abs=1e-6)

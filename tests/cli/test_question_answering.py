@@ -29,7 +29,7 @@ from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.search.config import SearchConfig
 from regard.tasks.question_answering import QuestionAnswering, best_threshold, exact_match, f1, normalised
-from regard.tasks.task import Inputs
+from regard.tasks.task import inputs_of
 from regard.text.normalise import trimmed
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from task_cases import rows_of
@@ -312,10 +312,10 @@ def test_every_model_answers_the_same_alone_and_among_others(characters: Tokeniz
     examples = examples_of(task, contexts, questions)
     rows = [[task.windows(examples, row)[0].row] for row in range(3)]
     assert worth_packing(labelled_batch(rows, torch.zeros(3), 0).text)
-    together = [one.to_json() for one in task.predict(model, Inputs.of(typed))]
+    together = [one.to_json() for one in task.predict(model, inputs_of(typed))]
     assert len({one["score"] for one in together}) == 3
     for text, among in zip(typed, together, strict=True):
-        alone = task.predict(model, Inputs.of([text]))[0].to_json()
+        alone = task.predict(model, inputs_of([text]))[0].to_json()
         assert alone["output"] == among["output"]
         assert [alone["score"], alone["no_answer"]] == pytest.approx([among["score"], among["no_answer"]], abs=1e-4)
 
@@ -379,7 +379,7 @@ def test_every_answer_is_a_slice_of_whole_characters_of_the_context_as_typed(
     talkative: tuple[QuestionAnswering, Headed], context: str, question: str
 ) -> None:
     task, model = talkative
-    [found] = task.predict(model, Inputs.of([json.dumps({"question": question, "context": context})]))
+    [found] = task.predict(model, inputs_of([json.dumps({"question": question, "context": context})]))
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", context))}
     for answer in [told, *told.get("nbest", [])]:

@@ -32,7 +32,7 @@ from regard.objectives.labels import TagCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.tasks.tagging import TaggedInput, TaggedWord, Tagging, accuracy, entity_scores
-from regard.tasks.task import Inputs
+from regard.tasks.task import inputs_of
 from regard.text.normalise import Span
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from task_cases import rows_of
@@ -302,7 +302,7 @@ def tagger_of_bytes(kind: str, words: str) -> tuple[Tagging, Headed]:
 @given(TEXTS.filter(lambda text: text.strip()), st.sampled_from(["punctuation", "whitespace", "characters"]))
 def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(kind: str, text: str, words: str) -> None:
     task, model = tagger_of_bytes(kind, words)
-    [found] = task.predict(model, Inputs.of([text]))
+    [found] = task.predict(model, inputs_of([text]))
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", text))}
     for part in [*told["entities"], *told["words"]]:

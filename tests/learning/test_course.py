@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from command_line import fail, succeed
 from regard.course import LANGUAGES, chapters
 from regard.course.lab import PLACED, QUICK, Lab, Lesson, run, template_environment
 from regard.course.seq2seq import word_by_word
-from regard.views.files import page
+from regard.views.render import page
 
 slow = pytest.mark.skipif(not os.environ.get("REGARD_SLOW"), reason="minutes: set REGARD_SLOW=1")
 NAMES = [chapter.name for chapter in chapters("en")]
@@ -36,6 +37,11 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "the distance counts": lambda n: (
             n["copy_backwards_loss"] < n["copy_forwards_loss"]
             and n["reverse_forwards_loss"] < n["reverse_backwards_loss"]
+        ),
+        "teacher forcing learns faster": lambda n: n["faster"] == n["seeds"] == 3,
+        "and writes better, though": lambda n: n["rate_1_exact"] > n["rate_0_exact"] + 0.2,
+        "a mistake misleads it more": lambda n: (
+            n["exposed"] == 3 and n["rate_1_after_own"] < min(n["rate_0_after_own"], n["rate_1_after_right"]) - 0.1
         ),
         "gradients vanish": lambda n: n["rnn_gradient"] < 1e-6,
         "but not through attention": lambda n: n["attention_gradient"] > 1e6 * n["rnn_gradient"],
@@ -134,34 +140,39 @@ def used(text: str) -> tuple[list[str], set[str], int]:
 
 
 @pytest.fixture(scope="module")
-def quick_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Hardly trained runs, which chapters share."""
-    return tmp_path_factory.mktemp("runs")
+def lesson_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Lesson]:
+    """A chapter by its name, hardly trained, in English; chapters share runs."""
+    runs = tmp_path_factory.mktemp("runs")
+    return cache(lambda name: run(name, runs=runs, language="en", quick=True))
 
 
-@pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
-def test_a_chapter_fits_its_experiment_in_both_languages(number: int, quick_runs: Path) -> None:
-    english, korean = chapters("en")[number], chapters("ko")[number]
-    assert used(english.text) == used(korean.text)
-    lesson = run(english.number, runs=quick_runs, language="en", quick=True)
-    shown = {name for name in used(english.text)[0] if ":" not in name and not name.startswith("full_")}
+def in_korean(lesson: Lesson) -> Lesson:
+    return replace(lesson, chapter=chapters("ko")[lesson.chapter.number - 1], language="ko")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_chapter_fits_its_experiment_in_both_languages(name: str, lesson_of: Callable[[str], Lesson]) -> None:
+    lesson = lesson_of(name)
+    english, korean = used(lesson.chapter.text), used(in_korean(lesson).chapter.text)
+    assert english == korean
+    shown = {figure for figure in english[0] if ":" not in figure and not figure.startswith("full_")}
     assert shown == {*lesson.findings.parts}
     worked_again = [value for name, value in lesson.findings.numbers.items() if name.endswith("_error")]
     assert all(isinstance(value, float) and value < 1e-4 for value in worked_again), lesson.findings.numbers
-    for chapter, language in ((english, "en"), (korean, "ko")):
-        html = page(replace(lesson, chapter=chapter, language=language).report())
-        assert f'<html lang="{language}">' in html
+    for one in (lesson, in_korean(lesson)):
+        html = page(one.report())
+        assert f'<html lang="{one.language}">' in html
         assert "<summary>" in html
-    words = Lesson(korean, "ko", lesson.lab, lesson.findings).words
-    assert {*words} <= labels(lesson.findings.parts) | ONLY_FULL
+    assert {*in_korean(lesson).words} <= labels(lesson.findings.parts) | ONLY_FULL
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "memory" else slow) for name in NAMES])
-def test_the_cells_of_a_notebook_run_in_order(name: str, quick_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lesson = run(name, runs=quick_runs, language="ko", quick=True)
-    (quick_runs / f"{name}.ipynb").write_text(lesson.notebook(quick_runs), encoding="utf-8")
-    monkeypatch.chdir(quick_runs)
-    notebook = json.loads(Path(f"{name}.ipynb").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("name", NAMES)
+def test_the_cells_of_a_notebook_run_in_order(
+    name: str, lesson_of: Callable[[str], Lesson], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lesson = in_korean(lesson_of(name))
+    monkeypatch.chdir(lesson.lab.runs)
+    notebook = json.loads(lesson.notebook(lesson.lab.runs))
     variables: dict[str, Any] = {"__name__": "__main__"}
     shown = []
     for code in (one["source"] for one in notebook["cells"] if one["cell_type"] == "code"):

@@ -8,7 +8,7 @@ import pytest
 from command_line import refusal, succeed, write
 from places import SHARED
 from regard.config import write_yaml
-from regard.data.documents import PIECE, RawText
+from regard.data.raw import PIECE, RawText
 from regard.data.readers import open_corpus
 from regard.tasks.translation import Parallel
 from task_cases import rows_of

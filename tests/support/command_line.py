@@ -1,6 +1,7 @@
 """The command line, run in this process: what a shell would see of it, without the seconds that a new Python takes."""
 
 import csv
+import functools
 import gzip
 import io
 import json
@@ -12,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.main import get_command
 
 from regard import cli
+from regard.language import default_language
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,18 @@ class Result:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+@functools.cache
+def built(app: typer.Typer, language: str) -> Any:
+    """typer's commands and options, which take longer to make than many a command to run."""
+    return get_command(app)
+
+
 def regard(*arguments: object, stdin: bytes | str = b"") -> Result:
     """`regard ARGUMENTS < stdin`. An exception that a shell would show as a traceback is raised."""
     out, err = io.StringIO(), io.StringIO()
     given = stdin.encode() if isinstance(stdin, str) else stdin
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr("typer.main.get_command", lambda app: built(app, default_language()))
         patch.setattr(sys, "argv", ["regard", *map(str, arguments)])
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="ascii"))
         with pytest.raises(SystemExit) as ended:

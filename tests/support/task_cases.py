@@ -7,9 +7,10 @@ from typing import Any
 
 from regard.data.dataset import Dataset
 from regard.data.formats import Row
-from regard.data.prepare import END, Prepared, prepare
+from regard.data.prepare import Prepared, prepare
 from regard.data.raw import RawTokens, encode_documents
 from regard.data.readers import Reader
+from regard.data.store import END
 from regard.errors import DataError
 from regard.recipes.recipe import recipe_of
 from regard.tasks import TASKS

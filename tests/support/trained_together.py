@@ -1,14 +1,15 @@
-"""Train the recipes of a JSON file in this process, one of several, in float64: `torchrun THIS FILE JOBS [fsdp]`."""
+"""Train the recipes of a JSON file in this process, one of several, in float64: `accelerate launch ... THIS FILE`."""
 
 import json
 import os
 import resource
+import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import torch
-from accelerate.state import DistributedType, PartialState
+from accelerate.state import AcceleratorState, DistributedType, PartialState
 
 from regard import cli
 from regard.errors import RegardError
@@ -16,13 +17,16 @@ from regard.training.train import train
 
 
 def main() -> None:
-    recipes, *options = sys.argv[1:]
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
-    for name, job in json.loads(Path(recipes).read_text()).items():
-        if "fsdp" in options:  # accelerate shards only on what it takes for GPUs
-            PartialState(cpu=True)
-            PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+    for name, job in json.loads(Path(sys.argv[1]).read_text()).items():
+        os.environ["ACCELERATE_USE_FSDP"] = str("fsdp" in job)
+        state = PartialState(cpu=True)  # accelerate shards only on what it takes for GPUs
+        kind = DistributedType.MULTI_GPU if "fsdp" in job else DistributedType.MULTI_CPU
+        PartialState._shared_state["distributed_type"] = kind
+        if "copy of" in job and state.is_main_process:
+            shutil.copytree(job["copy of"], job["out"])
+        torch.distributed.barrier()
         try:
             if limit := job.get("largest file", {}).get(os.environ["RANK"]):  # stands for a full disk
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -33,6 +37,7 @@ def main() -> None:
                 continue
             own = job.get("own", {}).get(os.environ["RANK"], [])
             train(job["recipe"], own, out=job["out"], resume=job.get("resume", False), quiet=True)
+            assert (AcceleratorState().distributed_type == DistributedType.FSDP) == ("fsdp" in job)
         except RegardError as error:
             if os.environ["RANK"] == "0":
                 print(f"{name}: {error}")

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.documents import PIECE, RawData, RawText
-from regard.data.raw import RawTokens, Streams, contiguous_pieces, document_pieces
+from regard.data.raw import PIECE, RawData, RawText, RawTokens, Streams, contiguous_pieces, document_pieces
 from regard.data.readers import open_corpus
 from regard.data.segments import Masking, SentencePairs
 from regard.errors import DataError
@@ -118,7 +117,7 @@ def test_a_long_document_has_one_end_and_one_owner(
     config = TokenizerConfig(kind=kind)
 
     def prepared(piece: int) -> Any:
-        monkeypatch.setattr("regard.data.documents.PIECE", piece)
+        monkeypatch.setattr("regard.data.raw.PIECE", piece)
         monkeypatch.setenv("REGARD_CACHE", str(tmp_path / f"cache-{piece}"))
         return prepare_raw(data, config, tmp_path, sentences=sentences)
 
@@ -142,7 +141,7 @@ def test_a_long_document_has_one_end_and_one_owner(
 def test_a_piece_that_is_dropped_does_not_give_the_rest_to_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.data.documents.PIECE", 60)
+    monkeypatch.setattr("regard.data.raw.PIECE", 60)
     lines = [f"a line with a number, {number}, in it" for number in range(6)]
     text = "\n".join(["a document before", "", "x" * 300, *lines])
     (tmp_path / "t.txt").write_text(text, encoding="utf-8")

@@ -17,8 +17,7 @@ from raw_cases import ELMO, raw_recipe
 from regard.api import features
 from regard.data.batches import TextBatch, Tokens
 from regard.data.dataset import Dataset
-from regard.data.documents import RawData
-from regard.data.raw import document_pieces
+from regard.data.raw import RawData, document_pieces
 from regard.objectives.language_model import BothDirections
 from regard.runs import Run
 from regard.tasks.task import padded

@@ -6,10 +6,12 @@ An error lists every problem at once.
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
 from threading import Lock
@@ -27,8 +29,7 @@ MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 CHARACTERS, LEVELS, VALUES, DIGITS = 1 << 20, 50, 100_000, 100
 """The most that a YAML text may have; levels and values are counted with every alias expanded."""
 TOO_DEEP = f"more than {LEVELS} levels"
-PARSING = Lock()
-"""Two threads that parse at once fail with a SystemError (Python 3.11)."""
+PARSING = Lock()  # two threads that parse at once fail with a SystemError (Python 3.11)
 
 
 class Config(BaseModel):
@@ -145,7 +146,7 @@ def read_yaml(path: Path) -> Tree:
 def parse_yaml(text: str, where: str) -> Tree:
     """The mapping in a YAML text; `where` names it in messages."""
     try:
-        tree = _load(text)
+        tree = copy.deepcopy(_load(text))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{where}:{mark.line + 1}" if mark else where
@@ -159,6 +160,7 @@ def parse_yaml(text: str, where: str) -> Tree:
     return tree
 
 
+@lru_cache(maxsize=32)  # PyYAML takes some 10 ms for a recipe, and a command reads that of its run several times
 def _load(text: str) -> object:
     """What a YAML text stands for. Whatever the parser raises becomes a YAMLError."""
     if len(text) > CHARACTERS:
@@ -185,7 +187,7 @@ def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Tree:
         if not equals or not path:
             raise ConfigError("an override is key=value", where=override, hint="for example training.steps=500")
         try:
-            value = _load(text)
+            value = copy.deepcopy(_load(text))
         except yaml.YAMLError:
             raise ConfigError(f"the value {text!r} is not valid YAML", where=path) from None
         if path.count(".") >= LEVELS:

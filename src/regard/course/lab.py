@@ -24,7 +24,7 @@ from regard import __version__
 from regard.api import Run, train
 from regard.config import Tree
 from regard.course import Chapter, find_chapter
-from regard.data.batches import Tokens
+from regard.data.batches import Batch, Tokens
 from regard.errors import RegardError
 from regard.language import default_language
 from regard.recipes.shipped import shipped_text
@@ -80,8 +80,8 @@ LANGUAGE_MODELS: dict[str, Tree] = {
     "gpt": {"kind": "gpt", **BLOCKS, "norm": "pre"},
     "bert": {"kind": "bert", **BLOCKS, "next_sentence": False},
 }
-UPDATES = {"lstm_lm": 1500, "elmo": 640, "gpt": 1150, "bert": 1000}
-"""As many updates as take about the same time on one core; the page shows what they took."""
+UPDATES = {"lstm_lm": 1500, "elmo": 640, "gpt": 1150, "bert": 1250}
+"""As many updates as take about 18 s of one core (17.7 to 18.6 s); the page shows what they took."""
 RATES = {"lstm_lm": 5e-3, "elmo": 5e-3, "gpt": 3e-3, "bert": 2e-3}
 FROZEN: Tree = {"freeze": "all"}
 
@@ -233,8 +233,18 @@ def phrases_recipe(language: str, model: Tree, steps: int, rate: float) -> Tree:
 def source_tokens(run: Run, texts: Sequence[str]) -> Tokens:
     """Texts of equal length, as the encoder of a translation run reads them."""
     tokenizer = run.tokenizers["source"]
-    ids_BS = torch.tensor([[*tokenizer.encode(text), tokenizer.end] for text in texts])
-    return Tokens.of(ids_BS, torch.full((len(texts),), ids_BS.shape[1]))
+    return _tokens([[*tokenizer.encode(text), tokenizer.end] for text in texts])
+
+
+def pair_batch(run: Run, sources: Sequence[str], targets: Sequence[str]) -> Batch:
+    """Texts of equal length and their translations, as a translation run reads them in training."""
+    tokenizer = run.tokenizers["target"]
+    read = _tokens([[tokenizer.begin, *tokenizer.encode(text), tokenizer.end] for text in targets])
+    return Batch(source_tokens(run, sources), read)
+
+
+def _tokens(rows: Sequence[Sequence[int]]) -> Tokens:
+    return Tokens.of(torch.tensor(rows), torch.tensor([len(row) for row in rows]))
 
 
 def last_loss(run: Run, event: str) -> float:
@@ -286,8 +296,10 @@ class Lesson(Result):
             Section(heading.strip(), list(self._parts(body)), in_terminal=0)
             for heading, _, body in (body.partition("\n") for body in bodies)
         ]
-        conclusions = [QUICK[self.language]] * self.lab.quick + [" ".join(look.split()) for look in looks]
-        return Report(self.chapter.title, sections, " ".join(opening.split()), conclusions, self.language)
+        opening, *looks = (re.sub("[ \n]+", " ", text).strip() for text in (opening, *looks))  # not no-break spaces
+        return Report(
+            self.chapter.title, sections, opening, [*[QUICK[self.language]] * self.lab.quick, *looks], self.language
+        )
 
     def _parts(self, body: str) -> Iterator[Part]:
         for piece in _pieces(body):

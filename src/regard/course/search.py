@@ -139,7 +139,7 @@ def _errors(greedy: Diagnosis, early: Run, late: Run) -> Found:
         "errors": greedy.tally.errors, "search_errors": greedy.tally.search_errors,
         "model_errors": greedy.tally.model_errors, "search_share": shares["search_errors"].share,
         "model_share": shares["model_errors"].share, "wider_bleu": wider.metrics["bleu"],
-        "wider_search_errors": wider.tally.search_errors,
+        "wider_search_errors": wider.tally.search_errors, "wider_model_errors": wider.tally.model_errors,
         "late_bleu": trained["score"], "late_beam_bleu": longer.metrics["bleu"],
         "late_p": trained["p_randomisation"],
     }  # fmt: skip

@@ -9,6 +9,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import chain, groupby
 from pathlib import Path
 from random import Random
 
@@ -27,6 +28,7 @@ from regard.course.lab import (
     Lab,
     Number,
     last_loss,
+    pair_batch,
     phrases_recipe,
     reverse_recipe,
     shipped_on,
@@ -193,25 +195,59 @@ def _gradients() -> Found:
 
 
 def _teacher(lab: Lab) -> Found:
-    """How often the decoder reads the right word instead of its own, at equal steps."""
-    rows, numbers, lines = list[list[Value]](), dict[str, Number](), list[Series]()
-    for rate in RATES:
-        run = lab.train(
-            f"teacher-{rate:g}", reverse_recipe(BAHDANAU, 240, 8e-3), teacher_forcing=rate, validate_every=40
+    """How often the decoder reads the right letter instead of its own, at equal steps: some seeds of each rate."""
+    seeds, pairs = lab.few(3, 1), sorted(generate("reverse", lab.few(600), 7, "test"), key=lambda pair: len(pair[0]))
+    rows, exposure, lines = list[list[Value]](), list[list[Value]](), list[Series]()
+    found = {rate: [_taught(lab, rate, lab.seed + n, pairs) for n in range(seeds)] for rate in RATES}
+    numbers: dict[str, Number] = {"seeds": seeds}
+    for rate, runs in found.items():
+        name, key = f"rate {rate:g}", f"rate_{rate:g}".replace(".", "_")
+        steps, losses = runs[0][0], np.array([values for _, values, _ in runs])
+        lines.append(
+            Series(name, steps, *(losses_T.tolist() for losses_T in (losses.mean(0), losses.min(0), losses.max(0))))
         )
-        log = list(read_metrics(run.folder / "metrics.jsonl"))
-        steps, losses = zip(
-            *((line["step"], line["loss"]) for line in log if line["event"] == "validation"), strict=True
-        )
-        exact, half = float(evaluate(run)["exact_match"]), float(losses[(len(losses) - 1) // 2])
-        key = f"rate_{rate:g}".replace(".", "_")
-        numbers |= {f"{key}_exact": exact, f"{key}_half": half, f"{key}_last": float(losses[-1])}
-        lines.append(Series(f"rate {rate:g}", steps, losses))
-        cells = [Cell(float(value), ".2f") for value in (half, losses[-1], exact)]
-        rows.append([f"rate {rate:g}", *cells, Cell(trained(log)[1], ".1f")])
-    columns = ["teacher forcing", "loss after 120 steps", "after 240", "exact match", "seconds"]
-    curves = Curves(lines, "step", "validation loss", from_zero=True)
-    return {"teacher": curves, "teacher_table": Table(columns, rows)}, numbers
+        measured = {word: [one[word] for *_, one in runs] for word in runs[0][2]}
+        means = {word: float(np.mean(values)) for word, values in measured.items()}
+        numbers |= {f"{key}_{word}": mean for word, mean in means.items()}
+        spans = {word: f"{means[word]:.2f} ({min(x):.2f}-{max(x):.2f})" for word, x in measured.items()}
+        rows.append([name, *(spans[word] for word in ("half", "last", "exact")), Cell(means["seconds"], ".1f")])
+        exposure.append([name, *(spans[word] for word in ("right", "own", "after_right", "after_own"))])
+    taught, alone = ([one for *_, one in found[rate]] for rate in (RATES[0], RATES[-1]))
+    numbers["faster"] = sum(one["half"] < other["half"] for one, other in zip(taught, alone, strict=True))
+    numbers["exposed"] = sum(one["right"] - one["own"] > other["right"] - other["own"]
+                             for one, other in zip(taught, alone, strict=True))  # fmt: skip
+    columns = ["right letters before", "own letters before"]
+    return {
+        "teacher": Curves(lines, "step", "validation loss", from_zero=True),
+        "teacher_table": Table(
+            ["teacher forcing", "loss after 150 steps", "after 300", "exact match", "seconds"], rows
+        ),
+        "exposure": Table(["teacher forcing", *columns, *(f"after a mistake, {what}" for what in columns)], exposure),
+    }, numbers
+
+
+def _taught(
+    lab: Lab, rate: float, seed: int, pairs: Sequence[tuple[str, ...]]
+) -> tuple[list[int], list[float], dict[str, float]]:
+    """The steps and losses of a run, and what it writes: with its own letters before, and with the right ones."""
+    recipe = reverse_recipe(ONE_VECTOR, 300, 6e-3)
+    run = lab.train(f"teacher-{rate:g}", recipe, teacher_forcing=rate, validate_every=50, seed=seed)
+    log = list(read_metrics(run.folder / "metrics.jsonl"))
+    steps, losses = zip(*((line["step"], line["loss"]) for line in log if line["event"] == "validation"), strict=True)
+    own, right, model = _right(run, pairs), list[list[bool]](), run.load_model()
+    for _, group in groupby(pairs, key=lambda pair: len(pair[0])):
+        batch = pair_batch(run, *zip(*group, strict=True))
+        with torch.inference_mode():
+            best_BT = model.readout(model(batch).hidden_BTD).argmax(-1)
+        right += (best_BT == batch.target.ids_BL[:, 1:])[:, :-1].tolist()
+    first = [row.index(False) + 1 if False in row else len(row) for row in own]  # the place after the first mistake
+    shares = {"right": right, "own": own}
+    later = {name: [row[place:] for row, place in zip(rows, first, strict=True)] for name, rows in shares.items()}
+    every = shares | {f"after_{name}": rows for name, rows in later.items()}
+    return [*steps], [*losses], {
+        "half": losses[(len(losses) - 1) // 2], "last": losses[-1], "exact": float(np.mean([all(row) for row in own])),
+        "seconds": trained(log)[1], **{name: float(np.mean([*chain(*rows)] or [True])) for name, rows in every.items()},
+    }  # fmt: skip
 
 
 def _word_by_word(lab: Lab) -> Found:

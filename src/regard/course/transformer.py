@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.api import Run, evaluate, explain
+from regard.api import Run, evaluate
 from regard.config import Tree
 from regard.course.lab import (
     TRANSFORMER,
@@ -21,6 +22,7 @@ from regard.course.lab import (
     Number,
     captions_recipe,
     last_loss,
+    pair_batch,
     phrases_recipe,
     reverse_recipe,
     reverse_transformer,
@@ -28,12 +30,13 @@ from regard.course.lab import (
 )
 from regard.data.batches import Batch, Tokens
 from regard.errors import RegardError
-from regard.layers.attention import Visibility
+from regard.layers.attention import Visibility, recording
 from regard.models import build_model
 from regard.models.rnn import RNNConfig
 from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.views.recording import NAMES
+from regard.runs.examples import examples_of
+from regard.views.recording import Pieces
 from regard.views.report import Branch, Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
 from regard.views.report import Tree as Drawn
 from regard.views.show import positions
@@ -58,16 +61,30 @@ def experiment(lab: Lab) -> Findings:
 
 
 def _pictures(run: Run) -> Found:
-    """Positions, the masks of a padded sentence, and the shapes of one forward pass."""
+    """Positions, the masks of a batch, and the shapes of one forward pass."""
     matrix, waves, shifts, _ = positions().parts
-    attentions = explain(run, "a b c d", view="masks", padding=3).attentions.values()
-    masks = [HeatMap(one.queries.texts, one.keys.texts, one.visible.astype(float), choice=(NAMES[one.kind],))
-             for one in attentions]  # fmt: skip
-    parts: dict[str, Part | list[Part]] = {
-        "positions": matrix, "waves": waves, "shifts": shifts, "masks": HeatMaps(masks, ["shown"]),
-        **_stages(run),
-    }  # fmt: skip
-    return parts, {}
+    return {"positions": matrix, "waves": waves, "shifts": shifts, **_masks(run), **_stages(run)}, {}
+
+
+def _masks(run: Run) -> dict[str, Part | list[Part]]:
+    """Who may look at whom in a batch of test sentences of unequal lengths, as the model itself has it."""
+    test, model, parts = examples_of(run, "test"), run.load_model(), dict[str, Part | list[Part]]()
+    by_length = np.argsort(test.lengths, kind="stable")
+    batch = test.batch(by_length[[0, len(by_length) // 4, len(by_length) // 2]])
+    with recording() as recorded, torch.inference_mode():
+        model(batch)
+    visible = recorded.by_name(model, visible=True)
+    read, written = (
+        [Pieces.of(run.tokenizers[side], row).texts for row in ids_BL.tolist()]
+        for side, ids_BL in (("source", batch.source.ids_BL), ("target", batch.target.inputs_BT))
+    )
+    for name, attention, looking, seen in (
+        ("encoder", "encoder.0.self_attention", read, read), ("decoder", "decoder.0.self_attention", written, written),
+        ("cross", "decoder.0.cross_attention", written, read),
+    ):  # fmt: skip
+        maps_BQK = visible[attention][:, 0].double().numpy()
+        parts[f"masks_{name}"] = [HeatMaps([HeatMap(*one)]) for one in zip(looking, seen, maps_BQK, strict=True)]
+    return parts
 
 
 def _stages(run: Run) -> dict[str, Part | list[Part]]:
@@ -86,10 +103,7 @@ def _stages(run: Run) -> dict[str, Part | list[Part]]:
         for name, module in model.named_modules()
         if name and not isinstance(module, nn.Dropout | nn.Identity | nn.ModuleList)
     ]
-    source, target = (run.tokenizers[side].encode("a b c d") for side in ("source", "target"))
-    marks = run.tokenizers["target"]
-    batch = Batch(_tokens([[*source, marks.end]]), _tokens([[marks.begin, *target, marks.end]]))
-    model.readout(model(batch).hidden_BTD)
+    model.readout(model(pair_batch(run, ["a b c d"], ["a b c d"])).hidden_BTD)
     for handle in handles:
         handle.remove()
     encoded = next(node for node in reversed(made) if made[node].startswith("encoder"))
@@ -172,10 +186,6 @@ def _layer_norm(norm: nn.LayerNorm, x_D: Tensor) -> Table:
         rows.append([place, *(Cell(n, ".3f") for n in (x, mean, deviation, even, gain, bias, even * gain + bias))])
     columns = ["dimension", "x", "mean", "deviation", "(x - mean) / deviation", "gain", "bias", "LayerNorm(x)"]
     return Table(columns, rows)
-
-
-def _tokens(rows: list[list[int]]) -> Tokens:
-    return Tokens.of(torch.tensor(rows), torch.tensor([len(row) for row in rows]))
 
 
 def _order(lab: Lab, whole: Run) -> Found:
@@ -308,7 +318,7 @@ def _times(lab: Lab) -> Found:
 def _step_seconds(model: nn.Module, length: int) -> float:
     """The least of five forward and backward passes: the one that other programs disturbed least."""
     device = next(model.parameters()).device
-    side = _tokens(torch.randint(4, 100, (16, length)).tolist()).to(device)
+    side = Tokens.of(torch.randint(4, 100, (16, length)), torch.full((16,), length)).to(device)
     objective, batch, seconds = TokenCrossEntropy(model), Batch(side, side), []  # type: ignore[arg-type]
     for _ in range(6):
         started = time.perf_counter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from itertools import islice
 from random import Random
 from typing import Any
@@ -24,6 +25,7 @@ MODELS: dict[str, tuple[Tree, int, float]] = {
     "bert": ({"kind": "bert", **BLOCKS, "next_sentence": False}, 800, 2e-3),
 }
 """Model, steps and learning rate."""
+NAMES = {"word2vec": "word2vec", "elmo": "ELMo", "gpt": "GPT", "bert": "BERT"}
 SENTENCES = {
     "ko": ("배", [f"민수는 어제 배를 {verb}." for verb in ("탔어요", "놓쳤어요", "깎았어요", "주물렀어요")]),
     "en": ("bank", [f"Anna said the bank {verb} today." for verb in ("paid", "hired", "flooded")]),
@@ -50,6 +52,7 @@ def _run(lab: Lab, language: str, name: str) -> Run:
     return lab.train(corpus + f"-{name}", recipe)
 
 
+@cache
 def _marked(language: str, part: Part, kind: str, count: int) -> list[Meant]:
     """Sentences of one kind; those of the test were not seen in training."""
     every = meanings(f"meanings-{language}", Random(f"{part} {kind}"), part)
@@ -109,9 +112,9 @@ def _meanings(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
         depth = run.load_model().depth
         by_layer = [_probed(run, language, layer, lab) for layer in range(depth + 1)]
         for layer, found in enumerate(by_layer):
-            rows.append([name, layer, *(Cell(value, ".2f") for value in found.values())])
+            rows.append([NAMES[name], layer, *(Cell(value, ".2f") for value in found.values())])
         for side in ("before", "after") if depth else ():
-            lines.append(Series(f"{name}, {side}", [*range(depth + 1)], [found[side] for found in by_layer]))
+            lines.append(Series(f"{NAMES[name]}, {side}", [*range(depth + 1)], [found[side] for found in by_layer]))
         numbers |= {f"{language}_{name}_{key}": value for key, value in by_layer[-1].items()}
     table = Table(["model", "layer", "told before", "told after", "nearest word"], rows)
     curves = Curves(lines, "layer", "share of right meanings", x_ticks=[(n, str(n)) for n in range(3)])

@@ -19,14 +19,10 @@ from torch.nn import functional
 from regard.data.store import Integers
 from regard.text.tokenizers import Letters, UnknownWord, letters_of, unknown_in
 
-NO_TAG = -100
-"""Stands in the labels of a batch where a token carries no tag."""
-Rows = NDArray[np.int64]
-"""Numbers of examples."""
-MASKED_STEP = 1024
-"""The number of masked tokens of a packed batch is rounded up to a multiple of this."""
-TILE = 128
-"""The size of a packed row is a multiple of this: an attention kernel works on tiles of so many tokens."""
+NO_TAG = -100  # stands in the labels of a batch where a token carries no tag
+Rows = NDArray[np.int64]  # numbers of examples
+MASKED_STEP = 1024  # the number of masked tokens of a packed batch is rounded up to a multiple of this
+TILE = 128  # the size of a packed row is a multiple of this: an attention kernel works on tiles of so many tokens
 T = TypeVar("T")
 
 
@@ -34,8 +30,7 @@ T = TypeVar("T")
 class Tensors:
     """Tensors that move together."""
 
-    HOST: ClassVar[frozenset[str]] = frozenset()
-    """Fields that always stay in main memory."""
+    HOST: ClassVar[frozenset[str]] = frozenset()  # fields that always stay in main memory
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
         """The same with a function applied to every tensor."""
@@ -66,10 +61,8 @@ class Tensors:
 class Spelling(Tensors):
     """The characters of the unknown words of a batch."""
 
-    numbers_BL: Tensor
-    """The number of the unknown word at each position, from 1; 0 for a token of the vocabulary."""
-    characters_PC: Tensor
-    """The characters of word 1, word 2 and so on, without duplicates."""
+    numbers_BL: Tensor  # the number of the unknown word at each position, from 1; 0 for a token of the vocabulary
+    characters_PC: Tensor  # the characters of word 1, word 2 and so on, without duplicates
 
     @staticmethod
     def of(places: Sequence[tuple[int, int]], words: Sequence[Letters], shape: tuple[int, int]) -> Spelling | None:
@@ -115,11 +108,9 @@ def _padded(rows: Sequence[Letters]) -> Tensor:
 class RowSizes:
     """The fixed sizes of packed batches, so that compiled code meets one shape. A batch that needs more has more."""
 
-    first: int
-    """Tokens of the first column, and of the second if there are two."""
+    first: int  # tokens of the first column, and of the second if there are two
     second: int
-    longest: int
-    """Tokens of the longest sentence."""
+    longest: int  # tokens of the longest sentence
     sentences: int
 
 
@@ -127,17 +118,12 @@ class RowSizes:
 class Row(Tensors):
     """Where the tokens of a packed row are: sentence after sentence, then filler, in sentences of a tile each."""
 
-    sentences_P: Tensor
-    """The sentence of each token, ascending."""
-    places_P: Tensor
-    """The position of each token in its sentence."""
-    next_P: Tensor
-    """The token after each; NO_TAG in the filler."""
-    bounds: Tensor
-    """The start of each sentence, then the end of the row, int32 for a kernel: [more than B]."""
+    sentences_P: Tensor  # the sentence of each token, ascending
+    places_P: Tensor  # the position of each token in its sentence
+    next_P: Tensor  # the token after each; NO_TAG in the filler
+    bounds: Tensor  # the start of each sentence, then the end of the row, int32 for a kernel: [more than B]
     longest: int
-    equal: int = 0
-    """How many sentences there are, if all have the same length and nothing else is in the row."""
+    equal: int = 0  # how many sentences there are, if all have the same length and nothing else is in the row
 
 
 def rounded_up(number: int, multiple: int) -> int:
@@ -155,7 +141,8 @@ def _filled(values: Tensor, size: int, filler: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Tokens(Tensors):
-    """Sentences of unequal length, padded on the right; or packed into a row of fixed size, then `ids_BL` is [1, P]."""
+    """Sentences of unequal length, padded on the right; or packed into a row of fixed size: then `ids_BL` is [1, P],
+    and only `fixed` knows the lengths."""
 
     HOST: ClassVar[frozenset[str]] = frozenset({"host_lengths_B"})
 
@@ -165,8 +152,7 @@ class Tokens(Tensors):
     """The lengths once more, always in main memory: packing reads them there without waiting for a device."""
     spelling: Spelling | None = field(default=None, kw_only=True)
     """The letters of words outside the vocabulary, for a model that reads them."""
-    fixed: Row | None = field(default=None, kw_only=True)
-    """Where the tokens are, if they are packed."""
+    fixed: Row | None = field(default=None, kw_only=True)  # where the tokens are, if they are packed
     full: bool = field(default=False, kw_only=True)
     """Whether a model is to compute padding like words, so that its steps depend on the shape alone."""
 
@@ -223,7 +209,8 @@ class Tokens(Tensors):
         following_P = _filled(ids[from_P + without], size, NO_TAG)
         equal = len(self) if total == size and int(lengths_B.min()) == int(lengths_B.max()) else 0
         row = Row(sentences_P, _filled(places_P, size, 0), following_P, bounds, longest, equal)
-        return replace(self, ids_BL=_filled(ids[from_P], size, 0)[None], fixed=row)
+        none = torch.zeros(0, dtype=torch.long)  # lengths would make a shape of each number of sentences
+        return replace(self, ids_BL=_filled(ids[from_P], size, 0)[None], lengths_B=none, host_lengths_B=none, fixed=row)
 
     def __len__(self) -> int:
         return self.ids_BL.shape[0]
@@ -236,10 +223,8 @@ class Images(Tokens):
     `ids_BL` holds one number for all regions of an image, made from what it shows: it seeds a sample's noise.
     """
 
-    shown: Tensor
-    """Pixels [B, height, width, 3] as bytes; or what another network made of them, [B, S, D]."""
-    columns_B: Tensor
-    """How many regions stand side by side; the next ones stand below."""
+    shown: Tensor  # pixels [B, height, width, 3] as bytes; or what another network made of them, [B, S, D]
+    columns_B: Tensor  # how many regions stand side by side; the next ones stand below
 
 
 @dataclass(frozen=True)
@@ -301,14 +286,10 @@ class TextBatch(AnyBatch):
 class MaskedBatch(AnyBatch):
     """Texts of one or two segments, some of whose tokens are masked and to be predicted."""
 
-    text: Tokens
-    """What is read, after masking."""
-    segments_BL: Tensor
-    """0 in the first segment, 1 in the second."""
-    places_P: Tensor
-    """Where tokens are to be predicted: b * L + l, the padded positions read row by row."""
-    labels_P: Tensor
-    """The tokens that stood there."""
+    text: Tokens  # what is read, after masking
+    segments_BL: Tensor  # 0 in the first segment, 1 in the second
+    places_P: Tensor  # where tokens are to be predicted: b * L + l, the padded positions read row by row
+    labels_P: Tensor  # the tokens that stood there
     follows_B: Tensor | None = None
     """1 where the second segment truly follows the first, 0 where it does not; None without this objective."""
 
@@ -335,12 +316,10 @@ class StoryBatch(AnyBatch):
 
     story_BSL: Tensor
     """The words of each sentence, the oldest sentence first; padded on the right, sentences and words."""
-    times_BS: Tensor
-    """How long ago each sentence was: 1 for the newest; 0 where there is none."""
+    times_BS: Tensor  # how long ago each sentence was: 1 for the newest; 0 where there is none
     question_BL: Tensor
     answers_B: Tensor
-    linear: bool = False
-    """Whether the hops go without their softmax: at the linear start of a training."""
+    linear: bool = False  # whether the hops go without their softmax: at the linear start of a training
 
     def shapes(self) -> dict[str, list[int]]:
         """The sizes of the padded stories, in sentences, and questions, in words."""
@@ -352,21 +331,17 @@ class LabelledBatch(AnyBatch):
     """Texts with what a head is to predict. An example is one row, or several: windows, choices, both orders."""
 
     text: Tokens
-    segments_BL: Tensor
-    """0 in the first segment, 1 in the second."""
+    segments_BL: Tensor  # 0 in the first segment, 1 in the second
     owners_B: Tensor
     """The number of the example that each row belongs to, from 0; the rows of an example stand side by side."""
-    labels: Tensor
-    """The class or the number of each example [X], the class of each token [B, L], ..."""
+    labels: Tensor  # the class or the number of each example [X], the class of each token [B, L], ...
 
 
 class Measured(ABC):
     """What the plan of an epoch depends on."""
 
-    corpora: Integers
-    """The number of the corpus that each example came from."""
-    weights: tuple[float, ...]
-    """How often an epoch shows the examples of each corpus."""
+    corpora: Integers  # the number of the corpus that each example came from
+    weights: tuple[float, ...]  # how often an epoch shows the examples of each corpus
 
     def __len__(self) -> int:
         return len(self.corpora)
@@ -385,8 +360,7 @@ class Measured(ABC):
 class Examples(Measured):
     """The examples of one split, as training uses them."""
 
-    where: Callable[[int], str]
-    """The place of an example in the user's files: `train.en:17`."""
+    where: Callable[[int], str]  # the place of an example in the user's files: `train.en:17`
 
     def plan(self, batch_tokens: int, seed: int, epoch: int, *, fill: bool = False) -> list[Rows]:
         """The batches of an epoch, in order; the same for the same seed and epoch on every machine."""

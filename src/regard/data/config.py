@@ -21,10 +21,8 @@ BuiltIn = Literal[
     "phrases-ko-en", "phrases-fr-en", "chat-ko", "headlines", "shapes", "shapes-ko"
 ]  # fmt: skip
 """The built-in corpora of pairs (data/corpora.py)."""
-OBJECTS = (".jsonl", ".json")
-"""Suffixes of files of JSON objects: one a line, or an array of them."""
-TABLES = (".tsv", ".csv", *OBJECTS, ".parquet")
-"""Suffixes of files that hold all columns."""
+OBJECTS = (".jsonl", ".json")  # suffixes of files of JSON objects: one a line, or an array of them
+TABLES = (".tsv", ".csv", *OBJECTS, ".parquet")  # suffixes of files that hold all columns
 
 
 class Corpus(Config):

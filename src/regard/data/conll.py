@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from regard.data.config import OBJECTS
 from regard.data.corpora import Part
 from regard.data.file_inputs import is_table, table_rows
-from regard.data.formats import Row, object_rows, rows_or_one_error, text_of, value_in
+from regard.data.formats import Row, object_rows, or_one_error, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import ColumnError, DataError, Problem, Recurring
 from regard.text.files import FileInput, TextFile
@@ -27,8 +27,7 @@ from regard.text.normalise import Words
 
 DOCUMENT = "-DOCSTART-"
 COMMENT = "#"
-Word = tuple[int, str, str]
-"""The line of a word, the word and its tag."""
+Word = tuple[int, str, str]  # the line of a word, the word and its tag
 COLUMNS = (".conll", ".conllu", ".bio", ".iob", ".tsv")
 """Suffixes by which CoNLL's columns are known where there need be no tags; a .txt then has one text a line."""
 
@@ -99,22 +98,20 @@ class TaggingData(LabelledSplits[TaggedText]):
         return self
 
 
+@or_one_error
 def conll_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
     """CoNLL's columns: a word a line. A sentence that cannot be read has a row for each of its faults."""
-
-    def rows() -> Iterator[Row]:
-        for words, faults in _in_columns(file, corpus):
-            lines, tokens, tags = zip(*words, strict=True)
-            fault = None if faults else _tag_fault(tags, [file.where(line) for line in lines], corpus.scheme)
-            for problem in [fault] if fault else faults:
-                yield Row(lines[0], ("", ""), problem)
-            if not faults and not fault and (cells := _cells(tokens, tags)):
-                first = next(line for line, token in zip(lines, tokens, strict=True) if token.strip())
-                yield Row(first, cells)
-
-    return rows_or_one_error(rows)
+    for words, faults in _in_columns(file, corpus):
+        lines, tokens, tags = zip(*words, strict=True)
+        fault = None if faults else _tag_fault(tags, [file.where(line) for line in lines], corpus.scheme)
+        for problem in [fault] if fault else faults:
+            yield Row(lines[0], ("", ""), problem)
+        if not faults and not fault and (cells := _cells(tokens, tags)):
+            first = next(line for line, token in zip(lines, tokens, strict=True) if token.strip())
+            yield Row(first, cells)
 
 
+@or_one_error
 def tagged_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
     """An object a line with a list of words and a list of tags."""
     keys = ("tokens" if corpus.tokens is None else corpus.tokens, "tags" if corpus.tags is None else corpus.tags)
@@ -135,7 +132,7 @@ def tagged_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
         row = _cells(tokens, tags)
         return [row] if row else []
 
-    return rows_or_one_error(lambda: object_rows(file, keys, cells, ("", "")))
+    return object_rows(file, keys, cells, ("", ""))
 
 
 def _cells(tokens: Sequence[str], tags: Sequence[str]) -> tuple[str, str] | None:

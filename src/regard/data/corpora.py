@@ -19,7 +19,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache, partial
 from importlib.resources import files
@@ -36,20 +35,16 @@ from regard.text.files import write_file
 
 T = TypeVar("T")
 Part = Literal["train", "validation", "test"]
-Cells = tuple[str, ...]
-"""The columns of a row."""
+Cells = tuple[str, ...]  # the columns of a row
 Generator = Callable[[Random, Part], Iterator[Cells]]
 
 SIZES: dict[Part, int] = {"train": 20_000, "validation": 500, "test": 1_000}
 """How many examples are generated when the recipe does not say."""
-VERSION = 3
-"""Counts up when a built-in corpus changes, so that no cache goes on with the old text."""
-WORDS = range(3, 13)
-"""How many words the English sentences of the phrases have."""
+VERSION = 3  # counts up when a built-in corpus changes, so that no cache goes on with the old text
+WORDS = range(3, 13)  # how many words the English sentences of the phrases have
 TURNED = {"phrases-ko-en": "phrases-en-ko", "phrases-fr-en": "phrases-en-fr"}
 """Pairs the other way round. Held-out parts then lack the few sentences that the training part has in other words."""
-FIRST_PIECE = 14
-"""The character that stands for the first piece of text in a file."""
+FIRST_PIECE = 14  # the character that stands for the first piece of text in a file
 PACKAGED = files("regard.data").joinpath("packaged")
 
 
@@ -90,7 +85,7 @@ def part_of(text: str) -> Part:
 
 
 @cache
-def _words() -> Tree:
+def generator_words() -> Tree:
     """The words of the corpora that are generated."""
     return parse_yaml(PACKAGED.joinpath("words.yaml").read_text(encoding="utf-8"), "words.yaml")
 
@@ -114,6 +109,8 @@ def packaged_rows(name: str, part: Part, seed: int = 1, about: str | None = None
 
     phrases: English, translation   headlines: report, headline   tales: text   chat: what one says, the answer
     greetings: source, target, shuffled with every seed
+    phenomena: phrases with a pronoun or, in the Korean target, a homonym; which; its position (words are counted from
+    0, a homonym's in the target); the position in the source of what it refers to; that word
     names: words, tags   reviews: text, label   portraits: text, question, answer ("" if there is none)
     stories: how the story begins, the story so far (a sentence a line), question, answer, numbers of the supporting
     sentences from 0; `about` selects one kind of question, otherwise the kinds take turns, a story each
@@ -183,34 +180,21 @@ FIRST_DAY, LAST_DAY = date(1950, 1, 1), date(2049, 12, 31)
 """One hundred years, so that a year of two digits still means one year: '50 to '99 and '00 to '49."""
 
 
-@dataclass(frozen=True)
-class DateLanguage:
-    """How dates are written in one language; names stand between blanks."""
-
-    styles: list[str]
-    months: str
-    weekdays: str
-    days: list[str]
-    """The days of a month as words."""
-    short: str = ""
-    """Months in short. Default: their first three letters."""
-    short_weekday: int = 3
-    """Letters of a weekday in short."""
-
-    def words(self, day: date) -> dict[str, str]:
-        """What the styles may contain, for one day."""
-        year, month, weekday = f"{day.year}", self.months.split()[day.month - 1], self.weekdays.split()[day.weekday()]
-        ending = {1: "st", 2: "nd", 3: "rd"}.get(0 if day.day in (11, 12, 13) else day.day % 10, "th")
-        return {
-            "year": year, "yy": year[2:], "year_word": korean_number(day.year),
-            "m": f"{day.month}", "mm": f"{day.month:02}", "month": month,
-            "mon": self.short.split()[day.month - 1] if self.short else month[:3],
-            # June and October lose a sound: 유월 and 시월, not 육월 and 십월
-            "month_word": {6: "유", 10: "시"}.get(day.month, korean_number(day.month)),
-            "day": f"{day.day}", "dd": f"{day.day:02}", "ordinal": f"{day.day}{ending}",
-            "jour": "1er" if day.day == 1 else f"{day.day}", "word": self.days[day.day - 1],
-            "weekday": weekday, "wd": weekday[: self.short_weekday],
-        }  # fmt: skip
+def date_words(language: Tree, day: date) -> dict[str, str]:
+    """What the styles of a language may contain, for one day."""
+    year, month = f"{day.year}", language["months"].split()[day.month - 1]
+    weekday, short_months = language["weekdays"].split()[day.weekday()], language.get("short", "").split()
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(0 if day.day in (11, 12, 13) else day.day % 10, "th")
+    return {
+        "year": year, "yy": year[2:], "year_word": korean_number(day.year),
+        "m": f"{day.month}", "mm": f"{day.month:02}", "month": month,
+        "mon": short_months[day.month - 1] if short_months else month[:3],
+        # June and October lose a sound: 유월 and 시월, not 육월 and 십월
+        "month_word": {6: "유", 10: "시"}.get(day.month, korean_number(day.month)),
+        "day": f"{day.day}", "dd": f"{day.day:02}", "ordinal": f"{day.day}{ending}",
+        "jour": "1er" if day.day == 1 else f"{day.day}", "word": language["days"][day.day - 1],
+        "weekday": weekday, "wd": weekday[: language.get("short_weekday", 3)],
+    }  # fmt: skip
 
 
 def korean_number(number: int) -> str:
@@ -223,17 +207,13 @@ def korean_number(number: int) -> str:
     return text
 
 
-def date_languages() -> list[DateLanguage]:
-    return [DateLanguage(**language) for language in _words()["dates"]]
-
-
 def _dates(random: Random, part: Part) -> Iterator[Cells]:
     """Most dates are written as they should be, some in small letters or in capitals."""
     days = [FIRST_DAY + timedelta(number) for number in range((LAST_DAY - FIRST_DAY).days + 1)]
-    days, languages = [day for day in days if part_of(day.isoformat()) == part], date_languages()
+    days = [day for day in days if part_of(day.isoformat()) == part]
     while True:
-        day, language = pick(random, days), pick(random, languages)
-        text = pick(random, language.styles).format_map(language.words(day))
+        day, language = pick(random, days), pick(random, generator_words()["dates"])
+        text = pick(random, language["styles"]).format_map(date_words(language, day))
         share = random.random()
         yield text.lower() if share < 0.08 else text.upper() if share < 0.12 else text, day.isoformat()
 
@@ -245,17 +225,15 @@ class Meant(NamedTuple):
     """A sentence with such a word. Positions count words between spaces."""
 
     text: str
-    kind: str
-    """homonym, noun (with one meaning only) or pronoun."""
+    kind: str  # homonym, noun (with one meaning only) or pronoun
     position: int
-    decided_by: int
-    """The word that tells the meaning; of a pronoun, the noun that it stands for."""
+    decided_by: int  # the word that tells the meaning; of a pronoun, the noun that it stands for
     meaning: str
 
 
 def meanings(name: str, random: Random, part: Part) -> Iterator[Meant]:
     """Sentences of a part without end: two in three are about a noun, the others have a pronoun."""
-    grammar = _words()[name]
+    grammar = generator_words()[name]
     while True:
         words = {slot: pick(random, choices) for slot, choices in grammar["others"].items()}
         if random.random() < 1 / 3:
@@ -292,7 +270,7 @@ def _order(random: Random, part: Part) -> Iterator[Cells]:
 
     None to three events stand between the two, one or two before and one or two after. So nothing near a name tells.
     """
-    words = _words()["order"]
+    words = generator_words()["order"]
     while True:
         people = ["Anna", "Ben"] if random.random() < 0.5 else ["Ben", "Anna"]
         before, between, after = (
@@ -310,7 +288,7 @@ def _order(random: Random, part: Part) -> Iterator[Cells]:
 
 def _errands(random: Random, part: Part) -> Iterator[Cells]:
     """ "the man went to the store. he bought a gallon of milk." and "my dog is hairy. it barks at the postman."."""
-    words = _words()["errands"]
+    words = generator_words()["errands"]
     while True:
         if random.random() < 0.7:
             (person, pronoun), (place, acts) = (pick(random, [*words[what].items()]) for what in ("people", "places"))
@@ -379,6 +357,10 @@ def as_object(name: str, row: Cells) -> dict[str, object]:
             return {"tokens": row[0].split(), "tags": row[1].split()}
         case "portraits":
             return {"context": row[0], "question": row[1], "answers": [row[2]] if row[2] else []}
+        case "phenomena":
+            source, target, phenomenon, position, refers_to, meaning = row
+            places = {"position": int(position), "refers_to": int(refers_to)}
+            return {"source": source, "target": target, "phenomenon": phenomenon, **places, "meaning": meaning}
         case "meanings":
             text, kind, position, decided_by, meaning = row
             return Meant(text, kind, int(position), int(decided_by), meaning)._asdict()

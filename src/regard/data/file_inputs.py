@@ -31,10 +31,8 @@ from regard.data.formats import (
 from regard.errors import DataError, Problem
 from regard.text.files import LINE, FileInput, TextFile, problem_with
 
-PIPE = 1 << 16
-"""Bytes of a pipe that are read at once."""
-SAMPLE = 2000
-"""Rows that are looked at."""
+PIPE = 1 << 16  # bytes of a pipe that are read at once
+SAMPLE = 2000  # rows that are looked at
 NAMES = {
     "source": ("source", "src", "input", "question", "q", "document", "article", "body", "content", "text", "dialogue"),
     "target": ("target", "tgt", "output", "answer", "a"),
@@ -63,8 +61,7 @@ class HeldFile(TextFile):
 
     path: Path = Path()
     content: bytes = b""
-    before: int = 0
-    """Lines that came earlier."""
+    before: int = 0  # lines that came earlier
 
     def where(self, line: int) -> str:
         return super().where(self.before + line)

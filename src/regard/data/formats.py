@@ -10,24 +10,19 @@ from contextlib import contextmanager
 from itertools import chain, islice, product
 from typing import Any, NamedTuple
 
-from regard.data.config import OBJECTS, Corpus
+from regard.data.config import OBJECTS, C, Corpus
 from regard.errors import ColumnError, DataError, Problem, import_extra
 from regard.text.files import LINE, TextFile
 from regard.text.normalise import same_name
 
-SEPARATORS = (",", ";", "\t")
-"""What may separate the cells of a .csv."""
+SEPARATORS = (",", ";", "\t")  # what may separate the cells of a .csv
 EXPECTED = (
     "expected is an array of objects, [{...}, {...}], or an object a line; or SQuAD's JSON: data, in it paragraphs, in "
     "them a context and qas"
 )
 """What a .json may hold."""
-LOOKED_AT = 100
-"""Records that the separator is chosen by."""
-Records = Iterator[tuple[int, list[str]]]
-"""The cells of each record, and the line where it begins."""
-Key = str | int
-"""A column of a file: its name, or its number from 0."""
+Records = Iterator[tuple[int, list[str]]]  # the cells of each record, and the line where it begins
+Key = str | int  # a column of a file: its name, or its number from 0
 
 
 class Row(NamedTuple):
@@ -35,8 +30,7 @@ class Row(NamedTuple):
 
     line: int
     values: tuple[str, ...]
-    fault: Problem | None = None
-    """Why the columns cannot be read, if so; the values are then empty."""
+    fault: Problem | None = None  # why the columns cannot be read, if so; the values are then empty
     continues: bool = False
     """Whether it goes on with the document of the row before, which is too long to be held at once."""
 
@@ -56,21 +50,26 @@ def numeric_keys(corpus: Corpus) -> frozenset[Key]:
     return frozenset(key for name, key in keys_of(corpus).items() if name in corpus.NUMBERS)
 
 
-def table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
-    """The rows of a table of any of these formats."""
-    return rows_or_one_error(lambda: TABLE_ROWS[file.suffixes[0]](file, corpus))
-
-
-def rows_or_one_error(read: Callable[[], Iterator[Row]]) -> Iterator[Row]:
-    """The rows of a file, also those with a fault; but one error where all rows have one.
+def or_one_error(read: Callable[[TextFile, C], Iterator[Row]]) -> Callable[[TextFile, C], Iterator[Row]]:
+    """Reads rows, also those with a fault; but raises one error where all rows of a file have one.
 
     The recipe then asks for what is not in the file: that is one mistake, and nothing is left if they are dropped.
     """
-    filled = (row for row in read() if row.fault is not None or any(row.values))
-    first = next(filled, None)
-    if first is not None and first.fault is not None and all(row.fault is not None for row in filled):
-        raise ColumnError(problems=[first.fault])
-    yield from read()
+
+    def rows(file: TextFile, corpus: C) -> Iterator[Row]:
+        filled = (row for row in read(file, corpus) if row.fault is not None or any(row.values))
+        first = next(filled, None)
+        if first is not None and first.fault is not None and all(row.fault is not None for row in filled):
+            raise ColumnError(problems=[first.fault])
+        yield from read(file, corpus)
+
+    return rows
+
+
+@or_one_error
+def table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
+    """The rows of a table of any of these formats."""
+    return TABLE_ROWS[file.suffixes[0]](file, corpus)
 
 
 # ------------------------------------------------------------------------------------------------------- .tsv, .csv
@@ -99,7 +98,7 @@ def _csv_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
 def first_records(file: TextFile, separator: str) -> list[list[str]]:
     """The first records of a .csv with this separator; none where it is not valid so."""
     try:
-        return [fields for _, fields in islice(csv_records(file, separator), LOOKED_AT) if fields]
+        return [fields for _, fields in islice(csv_records(file, separator), 100) if fields]
     except DataError:
         return []
 
@@ -224,19 +223,14 @@ def _object_table(file: TextFile, corpus: Corpus) -> Iterator[Row]:
 
     def cells(example: dict[str, Any], where: str) -> Iterable[tuple[str, ...]]:
         texts = [texts_in(example, key, where, number=key in numeric, several=key in lists) for key in columns.values()]
-        _refuse_more(example, corpus.listed, columns.values(), where)
+        items = None if corpus.listed is None else value_in(example, corpus.listed, where)
+        read = sum(str(key).startswith(f"{corpus.listed}.") for key in columns.values())
+        if isinstance(items, list) and len(items) > read:
+            what = f"there are {len(items)} items in {corpus.listed!r}, of which {read} would be read"
+            raise DataError(what, where=where, hint="all rows have as many")
         return product(*texts)
 
     return object_rows(file, columns.values(), cells, ("",) * len(columns), blank_lines=True)
-
-
-def _refuse_more(example: dict[str, Any], listed: str | None, keys: Iterable[Key], where: str) -> None:
-    """Refuse a list that has more items than the columns that are read."""
-    items = None if listed is None else value_in(example, listed, where)
-    read = sum(str(key).startswith(f"{listed}.") for key in keys)
-    if isinstance(items, list) and len(items) > read:
-        what = f"there are {len(items)} items in {listed!r}, of which {read} would be read"
-        raise DataError(what, where=where, hint="all rows have as many")
 
 
 def object_rows(
@@ -341,11 +335,6 @@ def _no_column(key: Key, there: Iterable[str], where: str) -> ColumnError:
 
 # --------------------------------------------------------------------------------------------------------- .parquet
 
-BATCH = 4096
-"""Rows that are held at once."""
-BUFFER = 1 << 20
-"""Bytes of a column that are read at once; a row group as a whole may be larger than the memory."""
-
 
 def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = frozenset()) -> Iterator[Row]:
     """The texts of some columns; those of the `numeric` ones may be numbers.
@@ -363,7 +352,7 @@ def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = 
             if not (_is_text(kinds[name]) or (key in numeric and _is_number(kinds[name]))):
                 raise DataError(f"the column {name!r} holds {kinds[name]}, not text", where=file.name)
             paths.append([name] if name in names else name.split("."))
-        for batch in table.iter_batches(BATCH, columns=[".".join(path) for path in paths]):
+        for batch in table.iter_batches(4096, columns=[".".join(path) for path in paths]):
             cells = [(batch.column(name), below) for name, *below in paths]
             columns = [(compute.struct_field(cell, below) if below else cell).to_pylist() for cell, below in cells]
             for row, values in enumerate(zip(*columns, strict=True), read + 1):
@@ -386,7 +375,8 @@ def _opened(file: TextFile) -> Iterator[Any]:
     arrow = import_extra("pyarrow", extra="formats", where=file.name)
     parquet = import_extra("pyarrow.parquet", extra="formats", where=file.name)
     try:
-        with parquet.ParquetFile(file.path, buffer_size=BUFFER, pre_buffer=False) as table:
+        # 1 MiB of a column at once: a row group as a whole may be larger than the memory
+        with parquet.ParquetFile(file.path, buffer_size=1 << 20, pre_buffer=False) as table:
             yield table
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -12,8 +12,7 @@ import torch
 from regard.data.batches import LabelledBatch, Spelling, Tokens
 from regard.text.tokenizers import Slot, Templates, Tokenizer
 
-Long = Literal["head", "tail", "head_tail", "windows"]
-"""What is read of a text that is too long."""
+Long = Literal["head", "tail", "head_tail", "windows"]  # what is read of a text that is too long
 Arrangement = Literal["single", "pair", "both_orders", "apart", "choices"]
 """What makes a row: a text; two of them; two of them, and once more the other way round; each of two by itself; a text
 and one of its choices."""
@@ -43,11 +42,9 @@ class Framing:
 
     tokenizer: Tokenizer
     segments: bool
-    longest: int
-    """Most tokens of a row, special ones included."""
+    longest: int  # most tokens of a row, special ones included
     long: Long = "head"
-    stride: int | None = None
-    """From the beginning of one window to that of the next; None is half a window."""
+    stride: int | None = None  # from the beginning of one window to that of the next; None is half a window
     letters: int | None = None
     """Characters of a word outside the vocabulary that the model reads; None where it reads `<unk>`."""
 

@@ -30,12 +30,10 @@ from regard.data.store import Array, ColumnWriter, Integers, TokenColumn, stored
 from regard.errors import DataError, Problem, first_of, import_extra
 from regard.text.files import key_of
 
-FORMAT = 4
-"""Counts up when stored images change their form, so that no old cache is read as a new one."""
+FORMAT = 4  # counts up when stored images change their form, so that no old cache is read as a new one
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 """What is read, whatever a file is called. Others run programs (EPS) or unpack images within them on opening (ICO)."""
-LIMIT = "model.images.max_pixels"
-"""Where the largest number of pixels is set."""
+LIMIT = "model.images.max_pixels"  # where the largest number of pixels is set
 HELD = "data:image/"
 """What the name of an image begins with that is held in the name itself: data:image/png;base64,iVBOR..."""
 
@@ -55,11 +53,9 @@ class Reading:
     """What a model reads of an image: pixels, or features of a width."""
 
     images: ImagesConfig
-    rows: int
-    """Regions that the model makes of the pixels, from top to bottom and from left to right."""
+    rows: int  # regions that the model makes of the pixels, from top to bottom and from left to right
     columns: int
-    feature_width: int | None = None
-    """Of the features that are read instead, from .npy files."""
+    feature_width: int | None = None  # of the features that are read instead, from .npy files
 
     def picture(self, shown: Array, columns: int = 1) -> Picture:
         """Pixels or features as one image; `columns` is for features."""
@@ -74,11 +70,9 @@ class Reading:
 class Picture:
     """One image as a source; its length is the number of its regions."""
 
-    shown: Array
-    """Pixels [size, size, 3] as bytes, or features [S, D]."""
+    shown: Array  # pixels [size, size, 3] as bytes, or features [S, D]
     regions: int
-    columns: int
-    """Regions that stand side by side."""
+    columns: int  # regions that stand side by side
 
     def __len__(self) -> int:
         return self.regions
@@ -238,12 +232,9 @@ def _without_limit(pillow: Any) -> Iterator[None]:
 class Pictures:
     """Pictures in memory-mapped arrays, one after the other."""
 
-    shown: TokenColumn
-    """The numbers of each."""
-    columns: Integers
-    """Regions that stand side by side in the features of each."""
-    kept: Integers
-    """Which of the pictures that were asked for these are: all, or those that could be read."""
+    shown: TokenColumn  # the numbers of each
+    columns: Integers  # regions that stand side by side in the features of each
+    kept: Integers  # which of the pictures that were asked for these are: all, or those that could be read
     reading: Reading
 
     def __len__(self) -> int:

@@ -25,10 +25,8 @@ P = TypeVar("P", contravariant=True)
 R = TypeVar("R", covariant=True)
 Engine = Literal["local", "ray"]
 ENGINES = ("local", "ray")
-REACHED = 5.0
-"""Seconds in which a cluster must answer."""
-LOADED = 45.0
-"""Seconds in which each node of it must have loaded the work."""
+REACHED = 5.0  # seconds in which a cluster must answer
+LOADED = 45.0  # seconds in which each node of it must have loaded the work
 WINDOW = 250
 """Pieces that a Ray data set has, so that a file of any length needs little memory. The models of the next are loaded
 anew."""
@@ -82,8 +80,7 @@ def _can_be_imported() -> bool:
     return main is None or not Path(main).is_file() or "__name__" in Path(main).read_text(errors="replace")
 
 
-_work: Any = None
-"""The work of this process, if it is one of several."""
+_work: Any = None  # the work of this process, if it is one of several
 
 
 def _start(work: Work[P, R], numbers: Any, workers: int) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -26,35 +26,22 @@ from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Finding, Report
 from regard.data.formats import Row
 from regard.data.parallel import in_order, processors
 from regard.data.readers import Reader, open_corpus
-from regard.data.store import ColumnWriter, Integers, TextColumn, TokenColumn, stored, token_type
+from regard.data.store import ColumnWriter, Integers, TextColumn, TokenColumn, in_chunks, parts, stored, token_type
 from regard.errors import DataError, Faults, Problem
 from regard.text.files import key_of
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
-FORMAT = 5
-"""Counts up when stored texts or tokens change their form, so that no old cache is read as a new one."""
-END, GOES_ON = ".", "+"
-"""The column `part` of rows that may be pieces of an example: whether it ends with this row or goes on in the next."""
-SHOWN = 10
-"""Labels that a note names."""
-NANS = ("nan", "NaN", "NAN")
-"""What programs write for a number that is missing."""
-CHUNK = 4096
-"""Rows that are read at once,"""
-CHARACTERS = 1 << 22
-"""and characters, about: documents may be long."""
-PARALLEL = 100_000
-"""Rows from which `data.workers: auto` starts processes, which takes seconds."""
+FORMAT = 5  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
+SHOWN = 10  # labels that a note names
+NANS = ("nan", "NaN", "NAN")  # what programs write for a number that is missing
+PARALLEL = 100_000  # rows from which `data.workers: auto` starts processes, which takes seconds
 
 Readers = dict[Part, list[Reader]]
-Place = tuple[int, int, int]
-"""Of a row: the numbers of its corpus, its line and its example."""
+Place = tuple[int, int, int]  # of a row: the numbers of its corpus, its line and its example
 Hashes = NDArray[np.uint64]
-Progress = Callable[[str, int], None]
-"""Called with what is being done and the number of examples so far."""
+Progress = Callable[[str, int], None]  # called with what is being done and the number of examples so far
 E = TypeVar("E", bound=Examples)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -148,8 +135,7 @@ class Texts:
     corpora: Integers
     lines: Integers
     readers: list[Reader]
-    owners: Integers
-    """The number of the example that each row read belongs to: a long document is several rows."""
+    owners: Integers  # the number of the example that each row read belongs to: a long document is several rows
     rows: Integers
 
     @classmethod
@@ -287,16 +273,11 @@ class _Copy:
     texts: Texts
     read: int
     dropped: dict[str, Finding]
-    firsts: Integers
-    """The first row of each example, and the number of rows."""
-    sources: Hashes
-    """A hash of the first column, which a split goes by."""
-    inputs: Hashes
-    """A hash of all columns that a model reads, which leaks are found by."""
-    examples: Hashes
-    """A hash of all columns."""
-    labels: Hashes | None
-    """A hash of the label, of which each split has its share."""
+    firsts: Integers  # the first row of each example, and the number of rows
+    sources: Hashes  # a hash of the first column, which a split goes by
+    inputs: Hashes  # a hash of all columns that a model reads, which leaks are found by
+    examples: Hashes  # a hash of all columns
+    labels: Hashes | None  # a hash of the label, of which each split has its share
 
     def rows_of(self, examples: Integers) -> Integers:
         """All rows of these examples, in order."""
@@ -330,26 +311,6 @@ def _copy(
     by_inputs, by_all = _combined(by_column[: readers[0].corpus.inputs]), _combined(by_column)
     labels = by_column[columns.index("label")] if by_label else None
     return _Copy(copied, checks.read, checks.dropped, firsts, by_column[0], by_inputs, by_all, labels)
-
-
-def in_chunks(items: Iterable[T], characters: Callable[[T], int]) -> Iterator[list[T]]:
-    """Some at a time, so that neither many nor long ones fill the memory."""
-    chunk: list[T] = []
-    size = 0
-    for item in items:
-        chunk.append(item)
-        size += characters(item)
-        if len(chunk) == CHUNK or size >= CHARACTERS:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
-
-
-def parts(owners: Integers) -> TextColumn:
-    """For each row END, or GOES_ON where the next row belongs to the same example."""
-    ends = np.diff(owners, append=-1) != 0
-    return TextColumn(np.where(ends, ord(END), ord(GOES_ON)).astype(np.uint8), np.arange(len(owners) + 1))
 
 
 def _split(train: _Copy, data: Splits[Any], seed: int) -> dict[Part, Integers]:
@@ -508,8 +469,7 @@ class _Encoding:
     """Encodes chunks, maybe in a process of its own."""
 
     task: Encoder
-    training: bool
-    """Whether examples may be left out."""
+    training: bool  # whether examples may be left out
 
     def start(self, number: int, workers: int) -> None:
         if workers > 1:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -18,8 +19,8 @@ from numpy.typing import NDArray
 from regard.data.config import TABLES, Corpus
 from regard.data.conll import conll_rows, tagged_rows
 from regard.data.corpora import VERSION, Part
-from regard.data.documents import document_rows, text_table_rows
 from regard.data.formats import TABLE_ROWS, Row, keys_of, numeric_keys, table_rows, texts_in
+from regard.data.raw import document_rows, text_table_rows
 from regard.data.squad import question_rows, squad_rows
 from regard.data.stories import babi_rows, story_rows
 from regard.errors import DataError, Problem, did_you_mean, first_of, import_extra
@@ -38,8 +39,7 @@ FORMATS: dict[str, Callable[[TextFile, Any], Iterator[Row]]] = {
 }
 """How a file becomes rows with the columns of its corpus; tables are in TABLE_ROWS of data/formats.py. `Corpus.format`
 chooses one of these by the file's suffix."""
-FILES = 1 << 40
-"""Times the number of a file, plus the line: the place of a row of several files, in one number."""
+FILES = 1 << 40  # times the number of a file, plus the line: the place of a row of several files, in one number
 
 
 def open_corpus(corpus: Corpus, base: Path, part: Part = "train", reading: int = 2) -> Reader:
@@ -253,26 +253,22 @@ class DatasetReader(Reader):
         """The rows as they are, with all columns."""
         dataset = self._load()
         kinds = (dataset.features or {}) if self.reading > 1 else {}
-        try:
+        with self._loading():
             for batch in dataset.iter(1000):
                 for values in zip(*batch.values(), strict=True):
                     yield {name: named(value, kinds.get(name)) for name, value in zip(batch, values, strict=True)}
-        except Exception as error:  # the library raises what its readers of files raise
-            raise self._unreadable(error) from None
 
     def _load(self) -> Any:
         """The split, not read yet."""
         datasets = import_extra("datasets", extra="hf", where=self.name)
         folder, subset, split = self.folder, self.corpus.subset, self.corpus.split
-        try:
+        with self._loading():
             if folder is None and not self.corpus.stream:
                 return datasets.load_dataset(self.name, subset, split=split or self.part)
             if folder is not None and is_saved(folder):
                 loaded = datasets.load_from_disk(str(folder))
             else:
                 loaded = datasets.load_dataset(str(folder or self.name), subset, streaming=True)  # no copy in its cache
-        except Exception as error:  # no connection, no such name, no such subset, a broken file: one class each
-            raise self._unreadable(error) from None
         splits = loaded if isinstance(loaded, Mapping) else {}
         if not splits and split is None:
             return loaded
@@ -285,13 +281,15 @@ class DatasetReader(Reader):
     def _revisions(self) -> list[object]:
         """What tells one version of a dataset on the Hub from another: the revision of each of its files."""
         datasets = import_extra("datasets", extra="hf", where=self.name)
-        try:
+        with self._loading():
             files = datasets.load_dataset_builder(self.name, self.corpus.subset).config.data_files
-        except Exception as error:  # as in _load
-            raise self._unreadable(error) from None
         return [[str(split), list(listed), listed.origin_metadata] for split, listed in files.items()]
 
-    def _unreadable(self, error: Exception) -> DataError:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        hint = "a folder, or a name on the Hugging Face Hub, which needs a connection the first time"
-        return DataError(f"cannot be loaded as a dataset: {reason}", where=self.name, hint=hint)
+    @contextmanager
+    def _loading(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # no connection, no such name, no such subset, a broken file: one class each
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            hint = "a folder, or a name on the Hugging Face Hub, which needs a connection the first time"
+            raise DataError(f"cannot be loaded as a dataset: {reason}", where=self.name, hint=hint) from None

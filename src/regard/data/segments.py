@@ -25,10 +25,8 @@ from regard.text.normalise import Sentences
 from regard.text.tokenizers import Slot, Tokenizer
 from regard.text.vocabularies import MARK
 
-PAIRS, MASKS = 1, 2
-"""What numbers are drawn for, so that the one leaves the other as it is."""
-NEAR, TRIES = 32, 64
-"""How far a negative may stand in the order of lengths, and how many there are tried."""
+PAIRS, MASKS = 1, 2  # what numbers are drawn for, so that the one leaves the other as it is
+NEAR, TRIES = 32, 64  # how far a negative may stand in the order of lengths, and how many there are tried
 MORE_DOCUMENTS = "end documents with blank lines, or say documents: lines"
 MORE_SENTENCES: dict[Sentences, str] = {
     "punctuation": "sentences are found by . ! and ?, data.sentences=lines takes every line for one",
@@ -44,12 +42,10 @@ class Shown(Measured):
     a_stops: Integers
     b_starts: Integers
     b_stops: Integers
-    follows: NDArray[np.bool_] | None
-    """Whether B follows A; None where there is no B."""
+    follows: NDArray[np.bool_] | None  # whether B follows A; None where there is no B
     corpora: Integers
     weights: tuple[float, ...]
-    template: tuple[Slot, ...]
-    """What stands around the segments."""
+    template: tuple[Slot, ...]  # what stands around the segments
 
     @property
     def lengths(self) -> NDArray[np.int32]:
@@ -253,8 +249,7 @@ def sentence_spans(text: RawTokens, room: int) -> tuple[Integers, Integers, Inte
 HIDDEN, REPLACED = 0.8, 0.1
 CONTINUES = "##"
 """What a piece begins with that continues a word, in the vocabularies of other tools."""
-SPACES = (MARK, "Ġ", " ")
-"""What a piece begins with that has a space before it, in the vocabularies that say so."""
+SPACES = (MARK, "Ġ", " ")  # what a piece begins with that has a space before it, in the vocabularies that say so
 
 Whole = Literal["off", "words", "eojeol"]
 Ids = NDArray[np.int64]

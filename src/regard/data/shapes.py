@@ -26,14 +26,12 @@ Language = Literal["english", "korean"]
 Relation = Literal["left", "right", "above", "below"]
 
 PREFIX = "shapes:"
-RADIUS = {"small": 11, "large": 20}
-"""Half the side of the box around a thing, in hundredths of the picture's."""
+RADIUS = {"small": 11, "large": 20}  # half the side of the box around a thing, in hundredths of the picture's
 COLOURS = {
     "red": (214, 40, 40), "green": (34, 150, 70), "blue": (45, 90, 215),
     "yellow": (240, 205, 45), "black": (30, 30, 30), "purple": (140, 60, 170),
 }  # fmt: skip
-INK = 2
-"""Each pixel is drawn as so many by so many points, for smooth edges."""
+INK = 2  # each pixel is drawn as so many by so many points, for smooth edges
 
 KOREAN = {
     "small": "작은", "large": "큰",

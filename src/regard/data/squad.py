@@ -25,8 +25,7 @@ from regard.errors import DataError
 from regard.text.files import LINE, TextFile
 from regard.text.normalise import Clusters
 
-_FAULTY = ("",) * 4
-"""The cells of a question that cannot be read."""
+_FAULTY = ("",) * 4  # the cells of a question that cannot be read
 
 
 class QuestionedText(OneFile):

@@ -11,13 +11,13 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, overload
+from typing import Any, BinaryIO, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -34,6 +34,11 @@ ENTRY = re.compile(r"[a-z]+-[0-9a-f]{32}")
 """Names of the folders in the cache. Nothing else there is ever removed, except leftovers."""
 LEFTOVER = re.compile(rf"{ENTRY.pattern}\.[0-9a-f]{{32}}\.(partial|old)")
 """Names of folders that are being written, replaced or removed; and of those whose process was killed meanwhile."""
+END, GOES_ON = ".", "+"
+"""The column `part` of rows that may be pieces of an example: whether it ends with this row or goes on in the next."""
+CHUNK = 4096  # rows that are read at once,
+CHARACTERS = 1 << 22  # and characters, about: documents may be long
+T = TypeVar("T")
 _held: dict[Path, BinaryIO] = {}
 """Manifests that this process keeps open and locked until its end, when no column is mapped any more: no other process
 removes their folders. At most 64, those used last."""
@@ -207,6 +212,20 @@ def _remove(folder: Path) -> bool:
 # Columns
 
 
+def in_chunks(items: Iterable[T], characters: Callable[[T], int]) -> Iterator[list[T]]:
+    """Some at a time, so that neither many nor long ones fill the memory."""
+    chunk: list[T] = []
+    size = 0
+    for item in items:
+        chunk.append(item)
+        size += characters(item)
+        if len(chunk) == CHUNK or size >= CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
 class ColumnWriter:
     """Appends rows of unequal length: their values to one file; where each row ends is written in the end."""
 
@@ -225,19 +244,12 @@ class ColumnWriter:
 
     def close(self) -> None:
         self._file.close()
-        np.save(self._offsets, _offsets_of(np.concatenate(self._lengths)))
+        np.save(self._offsets, offsets_of(np.concatenate(self._lengths)))
 
 
-def _offsets_of(lengths: Array) -> Array:
+def offsets_of(lengths: Array) -> Integers:
+    """Where rows of these lengths begin that stand end to end, and where the last one ends."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
-
-
-def _open_column(folder: Path, name: str, dtype: DTypeLike) -> tuple[Array, Array]:
-    """Values and offsets, mapped and read-only; an empty file cannot be mapped."""
-    path, values = folder / f"{name}.values", np.empty(0, dtype=dtype)
-    if path.stat().st_size:
-        values = np.asarray(np.memmap(path, dtype=dtype, mode="r"))
-    return values, np.load(folder / f"{name}.offsets.npy", mmap_mode="r")
 
 
 def token_type(vocabulary: int) -> np.dtype[Any]:
@@ -254,14 +266,15 @@ class TextColumn(Sequence[str]):
 
     @classmethod
     def open(cls, folder: Path, name: str) -> TextColumn:
-        return cls(*_open_column(folder, name, np.uint8))
+        column = TokenColumn.open(folder, name, np.uint8)
+        return cls(column.values, column.offsets)
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> TextColumn:
         """A column in memory."""
         encoded = [text.encode("utf-8") for text in texts]
         values = np.frombuffer(b"".join(encoded), dtype=np.uint8)
-        return cls(values, _offsets_of(np.array([len(text) for text in encoded])))
+        return cls(values, offsets_of(np.array([len(text) for text in encoded])))
 
     def select(self, rows: Integers) -> TextColumn:
         """The same texts, only these rows, in this order."""
@@ -296,6 +309,12 @@ class TextColumn(Sequence[str]):
                 yield str(view[start:end], "utf-8")
 
 
+def parts(owners: Integers) -> TextColumn:
+    """For each row END, or GOES_ON where the next row belongs to the same example."""
+    ends = np.diff(owners, append=-1) != 0
+    return TextColumn(np.where(ends, ord(END), ord(GOES_ON)).astype(np.uint8), np.arange(len(owners) + 1))
+
+
 class TokenColumn:
     """Sentences as token ids, one after the other, and where each one ends."""
 
@@ -304,13 +323,17 @@ class TokenColumn:
 
     @classmethod
     def open(cls, folder: Path, name: str, dtype: DTypeLike) -> TokenColumn:
-        return cls(*_open_column(folder, name, dtype))
+        """Mapped and read-only; an empty file cannot be mapped."""
+        path, values = folder / f"{name}.values", np.empty(0, dtype=dtype)
+        if path.stat().st_size:
+            values = np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+        return cls(values, np.load(folder / f"{name}.offsets.npy", mmap_mode="r"))
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> TokenColumn:
         """A column in memory."""
         values = np.fromiter(chain.from_iterable(rows), dtype=np.int32)
-        return cls(values, _offsets_of(np.array([len(row) for row in rows])))
+        return cls(values, offsets_of(np.array([len(row) for row in rows])))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

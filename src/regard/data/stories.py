@@ -27,19 +27,14 @@ from regard.errors import DataError, DecodeError, Problem
 from regard.text.files import FileInput, Parts, TextFile
 from regard.text.normalise import fold_white_space, natural, split_sentences
 
-KEPT = 1000
-"""Sentences of a story that are kept for a question: the last ones, as many as the largest memory holds."""
-OPENING = 20
-"""Sentences of a story that tell it from others."""
+KEPT = 1000  # sentences of a story that are kept for a question: the last ones, as many as the largest memory holds
+OPENING = 20  # sentences of a story that tell it from others
 COLUMNS = ("opening", "story", "question", "answer", "facts", "sentences", "task")
 """Of a row: how the story begins, its sentences one a line, how many these were before only the last were kept, and the
 name of the task (each file is one)."""
-FAULTY = ("",) * len(COLUMNS)
-"""The cells of a question that cannot be read."""
-UNKNOWN = "-"
-"""Stands for supporting facts that are not given."""
-NUMBERED = re.compile(r"\s*(\d{1,9})\s+(\S.*)")
-"""A line of bAbI's: its number, and what it says."""
+FAULTY = ("",) * len(COLUMNS)  # the cells of a question that cannot be read
+UNKNOWN = "-"  # stands for supporting facts that are not given
+NUMBERED = re.compile(r"\s*(\d{1,9})\s+(\S.*)")  # a line of bAbI's: its number, and what it says
 QUESTION_MARKS = ("?", "？")
 _EXAMPLE = "3 Where is Mary?\tbathroom\t1"
 _ONE_WORD = "an answer is one word; several go with commas and no spaces: apple,milk"
@@ -124,10 +119,8 @@ class Question:
     facts: tuple[int, ...] | None
     """The numbers, from 0, of the sentences that the answer rests on; None where that is not given."""
     place: str
-    numbers: tuple[int, ...] = ()
-    """What the user calls each sentence: the number of its line, or its own, both from 1."""
-    is_object: bool = False
-    """Whether it was given as a JSON object."""
+    numbers: tuple[int, ...] = ()  # what the user calls each sentence: the number of its line, or its own, both from 1
+    is_object: bool = False  # whether it was given as a JSON object
 
     @property
     def text(self) -> str:
@@ -151,20 +144,16 @@ class Question:
 class _Story:
     """A story so far, from a file or as it is typed."""
 
-    line: int = 0
-    """Where it begins in a file."""
+    line: int = 0  # where it begins in a file
     place: str = ""
     sentences: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     """What each sentence is called: the number of its line, or its own."""
-    last: int = 0
-    """The number of the line before, where lines are numbered."""
+    last: int = 0  # the number of the line before, where lines are numbered
     has_question: bool = False
     opening: str = ""
-    fault: Problem | None = None
-    """Of a line in a file: what is asked after it is not about the story that was meant."""
-    typed: list[str] = field(default_factory=list)
-    """The lines as they were typed."""
+    fault: Problem | None = None  # of a line in a file: what is asked after it is not about the story that was meant
+    typed: list[str] = field(default_factory=list)  # the lines as they were typed
 
     def add(self, sentence: str, number: int | None = None) -> None:
         self.sentences.append(sentence)

@@ -203,8 +203,7 @@ def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
 
 # What a verb changes in the recipe of a trained run
 
-AFTERWARDS = ("search", "evaluation")
-"""The sections of a trained run's recipe that may be changed."""
+AFTERWARDS = ("search", "evaluation")  # the sections of a trained run's recipe that may be changed
 
 
 def with_search(

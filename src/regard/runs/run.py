@@ -61,11 +61,9 @@ BEFORE: dict[str, dict[str, Any]] = {
     "training": {"decay_biases": True, "fill": False, "checkpoint_activations": False},
 }
 """Fields that runs of older versions do not have, with what these did."""
-LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")
-"""What a killed process may leave in a folder; it is never removed."""
+LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")  # what a killed process may leave in a folder; it is never removed
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
-MEANING = ("task", "model", "head")
-"""The sections of a recipe that say what the weights mean."""
+MEANING = ("task", "model", "head")  # the sections of a recipe that say what the weights mean
 CHANGEABLE = (
     "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
     "decode", "samples", "average", "checkpoint_activations", "data.workers",
@@ -380,8 +378,7 @@ class Checkpoint:
     """One checkpoint, to be written."""
 
     weights: Mapping[str, Tensor]
-    facts: Mapping[str, Any]
-    """Step, metrics and fingerprints, as JSON."""
+    facts: Mapping[str, Any]  # step, metrics and fingerprints, as JSON
     training_weights: Mapping[str, Tensor] | None = None
     training: Mapping[str, Any] | None = None
     """What resuming needs besides the weights; None in a checkpoint that cannot be resumed."""

@@ -26,7 +26,7 @@ from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import Field, model_validator
 
-from regard.api import check, compare, diagnose, measure
+from regard.api import check, compare, diagnose, evaluate
 from regard.config import parse_yaml
 from regard.errors import ConfigError, RegardError
 from regard.language import shown
@@ -126,7 +126,7 @@ def evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str, 
     """The metrics, and `predictions` for each example where the task has them; nothing is left in the run folder."""
     with body.options() as options:
         moved: Callable[[int, int], None] = partial(progress, "examples")
-        metrics = measure(run.run.copy(), progress=moved, **options)
+        metrics = evaluate(run.run.copy(), predictions=False, progress=moved, **options)
     predictions = metrics.pop("predictions", None)
     others = {name: value for name, value in metrics.items() if name not in ("errors", "files")}
     return {"result": others, "report": None, "predictions": predictions}

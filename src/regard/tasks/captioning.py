@@ -90,13 +90,7 @@ class Captioning(Translation):
     models = any_config(lambda config: config.reads == "image")
     lengths_of = "reference"
     orders: ClassVar[Mapping[str, int]] = {"bleu1": 1, "bleu2": 2, "bleu3": 3, "bleu": 4}
-    higher_is_better: ClassVar[Mapping[str, bool]] = {
-        "loss": False,
-        "perplexity": False,
-        **dict.fromkeys(orders, True),
-        "chrf": True,
-        "exact_match": True,
-    }
+    higher_is_better = (*orders, "chrf", "exact_match")
 
     # Data
 
@@ -157,12 +151,13 @@ class Captioning(Translation):
     def source(self, examples: Dataset, row: int) -> Picture:
         return _images(examples).pictures[int(_images(examples).numbers[row])]
 
-    def encode_sources(self, texts: Sequence[str], places: Sequence[str]) -> list[Picture | Unreadable]:
+    def encode_sources(self, inputs: Sequence[FileInput]) -> list[Picture | Unreadable]:
         """The images whose files are named, relative to where the command runs, or scenes of shapes."""
         pictures: list[Picture | Unreadable] = []
-        for name, place in zip(texts, places, strict=True):
+        for name, place, fault in inputs:
             try:
-                pictures.append(read_picture(name, Path(), self.recipe.model.reading, place))
+                reading = self.recipe.model.reading
+                pictures.append(Unreadable((fault,)) if fault else read_picture(name, Path(), reading, place))
             except DataError as error:
                 pictures.append(Unreadable(error.problems))
         return pictures

@@ -17,9 +17,8 @@ from torch import Tensor
 
 from regard.data.batches import TextBatch
 from regard.data.corpora import Part
-from regard.data.documents import RawData, RawText
 from regard.data.prepare import Prepared
-from regard.data.raw import Pieces, RawTokens, Streams, contiguous_pieces, document_pieces
+from regard.data.raw import Pieces, RawData, RawText, RawTokens, Streams, contiguous_pieces, document_pieces
 from regard.errors import ConfigError, DataError, DecodeError
 from regard.models import any_config, build_model
 from regard.models.base import LanguageModel, device_of
@@ -44,18 +43,19 @@ from regard.tasks.task import (
     Done,
     EncodedInputs,
     Ids,
-    Inputs,
     Note,
     Unreadable,
     by_length,
     encode_each,
     encode_target,
     ignore,
+    inputs_of,
     not_longer,
     padded,
     readable,
 )
-from regard.tasks.text_to_text import Prediction, SourceBatch, decode_tokens, predictions, wording_of
+from regard.tasks.translation import SourceBatch, Written, decode_tokens, predictions, wording_of
+from regard.text.files import FileInput
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer
 
@@ -90,15 +90,10 @@ class LanguageModeling(RawTextTask):
     writes = "text"
     data = LanguageData
     models = any_config(lambda config: config.pretraining in ("next_token", "both_directions", "surrounding"))
-    higher_is_better: ClassVar[Mapping[str, bool]] = {
-        "loss": False,
-        "perplexity": False,
-        "word_perplexity": False,
-        "bits_per_character": False,
-        "reconstruction_perplexity": False,
-        "reconstruction_word_perplexity": False,
-        "reconstruction_bits_per_character": False,
-    }
+    lower_is_better = (
+        "loss", "perplexity", "word_perplexity", "bits_per_character", "reconstruction_perplexity",
+        "reconstruction_word_perplexity", "reconstruction_bits_per_character",
+    )  # fmt: skip
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
 
     # Data
@@ -158,7 +153,7 @@ class LanguageModeling(RawTextTask):
             split = [*islice(documents, self.recipe.training.samples)]
             prompts = [" ".join(words[:PROMPT]) for words in split]
             greedy = self.with_search(SearchConfig(beam=1, max_length=CONTINUATION))
-            encoded = greedy.encode_inputs(model, Inputs.of(prompts))
+            encoded = greedy.encode_inputs(model, inputs_of(prompts))
             metrics["samples"] = [
                 {"source": sample.input, "output": sample.output, "target": " ".join(words[: PROMPT + CONTINUATION])}
                 for words, sample in zip(split, greedy.predict_encoded(model, encoded), strict=True)
@@ -239,7 +234,7 @@ class LanguageModeling(RawTextTask):
         tokenizer = self.tokenizers["text"]
         prompt = tokenizer.fold(source).rstrip()
         target = tokenizer.fold(target).strip() if isinstance(target, str) else target
-        [before] = readable(self.encode_prompts(model, [prompt], ["source"]))
+        [before] = readable(self.encode_prompts(model, [FileInput(prompt, "source")]))
         after = encode_target(tokenizer, target)
         if isinstance(target, str) and prompt:
             whole = [tokenizer.end, *encode_target(tokenizer, f"{prompt} {target}")]
@@ -248,38 +243,40 @@ class LanguageModeling(RawTextTask):
                 hint = "end it where a word ends, or give exact tokens with --tokens"
                 raise DecodeError(what, where="source", hint=hint)
             after = whole[len(before) :]
-        rows = readable(not_longer([[*before, *after]], model.longest, ["target"]))
+        rows = readable(not_longer([[*before, *after]], model.longest, [FileInput("", "target")]))
         [scores] = score(model, TextBatch(padded(rows, tokenizer.pad)).to(device_of(model)))
         return after, scores[-len(after) :]
 
-    def encode_inputs(self, model: Any, inputs: Inputs) -> EncodedInputs[list[int]]:
+    def encode_inputs(
+        self, model: Any, inputs: Sequence[FileInput], prefixes: Sequence[str] | None = None
+    ) -> EncodedInputs[list[int]]:
         self.refuse_to_continue(model, "predict")
-        rows = self.encode_prompts(model, inputs.texts, inputs.places)
-        wording = wording_of(self.tokenizers["text"], self.recipe.search, inputs.prefixes, len(inputs))
+        rows = self.encode_prompts(model, inputs)
+        wording = wording_of(self.tokenizers["text"], self.recipe.search, prefixes, len(inputs))
         return EncodedInputs(inputs, rows, wording)
 
-    def encode_prompts(self, model: LanguageModel, texts: Sequence[str], places: Sequence[str]) -> list[Ids]:
+    def encode_prompts(self, model: LanguageModel, inputs: Sequence[FileInput]) -> list[Ids]:
         """The ids of each prompt, after the `</s>` that a text begins with; that alone for an empty one."""
         tokenizer = self.tokenizers["text"]
-        given = [row for row, text in enumerate(texts) if text.strip()]
-        folded = [tokenizer.fold(texts[row]) for row in given]
-        prompts: list[Ids] = [[tokenizer.end] for _ in texts]
-        for row, ids in zip(given, encode_each(tokenizer, folded, [places[row] for row in given]), strict=True):
+        rows = [row for row, given in enumerate(inputs) if given.text.strip() or given.fault]
+        folded = [inputs[row]._replace(text=tokenizer.fold(inputs[row].text)) for row in rows]
+        prompts: list[Ids] = [[tokenizer.end] for _ in inputs]
+        for row, ids in zip(rows, encode_each(tokenizer, folded), strict=True):
             prompts[row] = ids if isinstance(ids, Unreadable) else [tokenizer.end, *ids]
-        return not_longer(prompts, None if model.longest is None else model.longest - 1, places)
+        return not_longer(prompts, None if model.longest is None else model.longest - 1, inputs)
 
     def predict_encoded(
         self, model: Any, encoded: EncodedInputs[list[int]], *, record: bool = False, progress: Done = ignore
-    ) -> list[Prediction]:
+    ) -> list[Written]:
         """The texts as they were typed with their continuations; scores and tokens are of what the model adds."""
-        tokenizer, prompts, texts = self.tokenizers["text"], encoded.readable(), encoded.inputs.texts
+        tokenizer, prompts, inputs = self.tokenizers["text"], encoded.readable(), encoded.inputs
         return predictions(
             model,
             tokenizer,
             replace(encoded, wording=replace(encoded.wording, contexts=prompts)),
             self._batches(model, prompts),
             tokenizer.end,
-            lambda row, hypothesis: continued(tokenizer, texts[row], prompts[row], hypothesis),
+            lambda row, hypothesis: continued(tokenizer, inputs[row].text, prompts[row], hypothesis),
             (lambda row: tokenizer.tokens(prompts[row])) if record else None,
             progress,
         )

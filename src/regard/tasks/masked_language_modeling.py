@@ -15,10 +15,9 @@ from pydantic import Field, model_validator
 from regard.data.batches import MaskedBatch, fixed_batches
 from regard.data.config import Split
 from regard.data.corpora import Part
-from regard.data.documents import RawData, RawText
 from regard.data.framing import Framed, Framing
 from regard.data.prepare import Prepared
-from regard.data.raw import RawTokens
+from regard.data.raw import RawData, RawText, RawTokens
 from regard.data.readers import Reader
 from regard.data.segments import MORE_DOCUMENTS, Masking, Segments, SentencePairs, SingleSegments, Whole
 from regard.errors import ConfigError, DataError, Problem
@@ -33,22 +32,18 @@ from regard.tasks.task import (
     Done,
     EncodedInputs,
     Ids,
-    Inputs,
+    Prediction,
     Unreadable,
     by_length,
     ignore,
     not_longer,
     padded,
-    problem_in_text,
+    problem_in,
 )
-from regard.text.files import parts_of
+from regard.text.files import FileInput, parts_of
 from regard.text.normalise import Sentences, fold_white_space, split_sentences
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MASKING
-
-COUNTED = 100
-"""Batches in which `check` counts what is masked."""
-NO_PAIRS = "masked tokens alone were measured: next sentences need two documents of two sentences or more"
 
 
 class MaskedData(RawData):
@@ -88,13 +83,8 @@ class MaskedLanguageModeling(RawTextTask):
     data = MaskedData
     models = any_config(lambda config: config.pretraining == "masked")
     init_model: ClassVar[Mapping[str, Any]] = {"masked_head": True}  # which an imported model may have come without
-    higher_is_better: ClassVar[Mapping[str, bool]] = {
-        "loss": False,
-        "perplexity": False,
-        "masked_accuracy": True,
-        "next_sentence_loss": False,
-        "next_sentence_accuracy": True,
-    }
+    lower_is_better = ("loss", "perplexity", "next_sentence_loss")
+    higher_is_better = ("masked_accuracy", "next_sentence_accuracy")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "training": {"label_smoothing": 0.0},
         "tokenizer": {"kind": "wordpiece"},
@@ -131,8 +121,8 @@ class MaskedLanguageModeling(RawTextTask):
         return Masking(self.tokenizers["text"], data.mask_rate, data.whole_words, data.mask_share, data.random_share)
 
     def label_counts(self, examples: Segments) -> dict[str, int]:  # type: ignore[override]  # they have masks already
-        """What is masked, and how."""
-        return examples.outcomes(COUNTED, READ_TOKENS)
+        """What is masked in a hundred batches, and how."""
+        return examples.outcomes(100, READ_TOKENS)
 
     def read(self, corpora: Sequence[RawText], part: Part, base: Path) -> Segments:
         text = self.read_documents(corpora, part, base)
@@ -186,7 +176,8 @@ class MaskedLanguageModeling(RawTextTask):
     def evaluate(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
         metrics = {"documents": len(examples.text), "examples": len(examples), **self.loss(model, examples, progress)}
         if self.recipe.model.next_sentence and "next_sentence_loss" not in metrics:
-            metrics["note"] = NO_PAIRS
+            what = "masked tokens alone were measured: next sentences need two documents of two sentences or more"
+            metrics["note"] = what
         return metrics
 
     @torch.inference_mode()
@@ -212,20 +203,23 @@ class MaskedLanguageModeling(RawTextTask):
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         """A sentence with a gap, and the one after it."""
-        first, *others = split_sentences(row["text"][:LONG])
+        first, *others = split_sentences(row["text"][:2000])
         words = first.split()
         words[len(words) // 2] = GAP
         return "\t".join([" ".join(words), *others[: bool(self.recipe.model.next_sentence)]])
 
-    def encode_inputs(self, model: BERT, inputs: Inputs) -> EncodedInputs[list[int]]:
+    def encode_inputs(
+        self, model: BERT, inputs: Sequence[FileInput], prefixes: Sequence[str] | None = None
+    ) -> EncodedInputs[list[int]]:
         """The row of each text, or of two with a tab between them, with the mask token in its gaps."""
         rows = list[Ids]()
-        for text, place in zip(inputs.texts, inputs.places, strict=True):
-            problem, asks_next = problem_in_text(text, place), len(texts_in(text)) == 2
-            if GAP not in text and not (asks_next and model.next_sentence is not None):
+        for given in inputs:
+            text, place, fault = given
+            problem, asks_next = problem_in(given), len(texts_in(text)) == 2
+            if fault is None and GAP not in text and not (asks_next and model.next_sentence is not None):
                 problem = Problem(place, f"there is no {GAP} in the text", f"write {GAP} where a word is to be found")
             rows.append(self.framed(model, text).ids if problem is None else Unreadable((problem,)))
-        return EncodedInputs(inputs, not_longer(rows, model.longest, inputs.places))
+        return EncodedInputs(inputs, not_longer(rows, model.longest, inputs))
 
     def framed(self, model: BERT, text: str) -> Framed:
         """What the model reads of a text, or of two with a tab between them."""
@@ -248,11 +242,11 @@ class MaskedLanguageModeling(RawTextTask):
         pieces = enumerate(tokenizer.pieces(range(tokenizer.size)))
         blank = {token for token, piece in pieces if len(piece) <= 2 and not _written(tokenizer, token).strip()}
         not_offered = sorted(tokenizer.special | blank)
-        offered = min(nbest if nbest > 1 else SHOWN, tokenizer.size - len(not_offered))
+        offered = min(nbest if nbest > 1 else 5, tokenizer.size - len(not_offered))
         predictions: dict[int, Filled] = {}
         for numbers in by_length([len(row) for row in rows], READ_TOKENS):
             text = padded([rows[number] for number in numbers], tokenizer.pad)
-            segments = [self.framed(model, encoded.inputs.texts[number]).segments for number in numbers]
+            segments = [self.framed(model, encoded.inputs[number].text).segments for number in numbers]
             places_P = text.ids_BL.flatten().eq(torch.tensor(tokenizer.mask)).nonzero()[:, 0]
             batch = MaskedBatch(text, padded(segments, 0).ids_BL, places_P, torch.zeros_like(places_P))
             batch = batch.to(device_of(model))
@@ -263,7 +257,7 @@ class MaskedLanguageModeling(RawTextTask):
             values_PK, tokens_PK = log_p_PV.exp().topk(offered)
             gaps = iter(zip(values_PK.tolist(), tokens_PK.tolist(), strict=True))
             for place, number in enumerate(numbers):
-                typed = encoded.inputs.texts[number]
+                typed = encoded.inputs[number].text
                 own = [next(gaps) for token in rows[number] if token == tokenizer.mask]
                 follows = None if next_B is None or len(texts_in(typed)) == 1 else float(next_B[place])
                 predictions[number] = replace(_filled(tokenizer, typed, own), next_sentence=follows)
@@ -281,10 +275,6 @@ def _nothing_masked(where: str) -> DataError:
 
 GAP = "[MASK]"
 """How a gap is typed, whatever the vocabulary calls it."""
-LONG = 2000
-"""Characters of a document that are looked at for an example."""
-SHOWN = 5
-"""Tokens that are listed for each gap when no number was asked for."""
 
 
 @dataclass(frozen=True)
@@ -304,14 +294,12 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Filled:
+class Filled(Prediction):
     """A text, and what the model puts into its gaps."""
 
-    input: str
     output: str
     """The text as it was typed, with a word in each gap."""
     gaps: tuple[Gap, ...]
-    search: dict[str, Any] | None = None
     next_sentence: float | None = None
     """Of two texts: the probability that the second follows the first."""
 

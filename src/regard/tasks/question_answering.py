@@ -43,7 +43,7 @@ from regard.errors import DecodeError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
 from regard.objectives.labels import SpanCrossEntropy
 from regard.tasks.headed import Example, HeadedTask, by_dataset
-from regard.tasks.task import Done, EncodedInputs, ignore, nothing_known, problem_in_text
+from regard.tasks.task import Done, EncodedInputs, Prediction, ignore, nothing_known, problem_in_text
 from regard.text.files import FileInput, Parts, TextFile, parts_of
 from regard.text.normalise import Span, fold_white_space, trimmed
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
@@ -117,7 +117,7 @@ class QuestionAnswering(HeadedTask):
     head = SpanHeadConfig
     by_token = True
     evaluation = AnswerEvaluation
-    higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "exact_match": True, "f1": True}
+    higher_is_better = ("exact_match", "f1")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "f1"}}
 
     # Data
@@ -202,11 +202,6 @@ class QuestionAnswering(HeadedTask):
         framed = [[window.row for window in own] for own in read]
         batch = labelled_batch(framed, torch.tensor(labels), self.framing.tokenizer.pad, tuple(rows.tolist()))
         return replace(batch, tokens=len(labels))
-
-    def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
-        """How many questions have no answer, and how many have one."""
-        answered = np.array([bool(answers_in(answers)) for answers in examples.texts["answers"]])
-        return np.bincount(answered, minlength=2)
 
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
         tokenizer, answer = self.framing.tokenizer, self.answer_tokens(examples, row)
@@ -326,7 +321,7 @@ class QuestionAnswering(HeadedTask):
     ) -> list[Answered]:
         [(_, examples)] = by_dataset(encoded.readable())
         return [
-            self.answered(encoded.inputs.texts[row], examples, row, best)
+            self.answered(encoded.inputs[row].text, examples, row, best)
             for row, best, _ in self.answers_to(model, examples, self.recipe.search.nbest, progress)
         ]
 
@@ -425,10 +420,9 @@ def _means(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Answered:
+class Answered(Prediction):
     """A question, its text, and what the model answers; none where there is no answer."""
 
-    input: str
     context: str
     answers: tuple[tuple[Span, float], ...]
     """The best ones with their log P; the places are in the context as it was typed."""
@@ -438,7 +432,6 @@ class Answered:
     """Log-odds of no answer against the best answer; None for a model that always answers."""
     log_p_none: float
     """log P of no answer."""
-    search: None = None
 
     @property
     def span(self) -> Span | None:

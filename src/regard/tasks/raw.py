@@ -17,12 +17,11 @@ from regard.data.batches import MaskedBatch, TextBatch, spelled
 from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram, Where
-from regard.data.documents import RawText
 from regard.data.file_inputs import alike, has_columns, is_table, only_file, read_like, table_rows
 from regard.data.formats import Key, has_header
 from regard.data.framing import Framing
 from regard.data.prepare import Prepared, Progress, prepare, read
-from regard.data.raw import RawTokens, encode_documents
+from regard.data.raw import RawText, RawTokens, encode_documents
 from regard.data.readers import Reader
 from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, first_of
 from regard.models.base import Contextual, ModelConfig, Pooling, device_of
@@ -30,7 +29,6 @@ from regard.objectives.language_model import Predicted
 from regard.tasks.task import (
     LONGEST,
     EncodedInputs,
-    Inputs,
     Note,
     Prediction,
     Task,
@@ -38,7 +36,7 @@ from regard.tasks.task import (
     is_foreign,
     nothing_known,
     padded,
-    problem_in_text,
+    problem_in,
     read_tokens,
 )
 from regard.text.files import FileInput, TextFile
@@ -46,10 +44,6 @@ from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 from regard.text.vocabularies import SPECIAL
 
-BEGUN = 5
-"""Words of an example."""
-LOGITS = 2**24
-"""Logits that are in memory together."""
 NAMED, SHOWN = 3, 20
 """How many unknown words a note names, and how many characters of each it shows."""
 
@@ -144,7 +138,7 @@ class RawTextTask(Task):
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         """A few words, to be continued."""
-        return " ".join(row["text"].split()[:BEGUN])
+        return " ".join(row["text"].split()[:5])
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The texts of a table, each in one line: its column is that of the recipe's corpora, or `text`. None: a line
@@ -170,7 +164,7 @@ class RawTextTask(Task):
         return self.tokenizers["text"].fold(text)
 
     def text_notes(
-        self, inputs: Inputs, rows: Sequence[Sequence[int]], written: Sequence[int] | None = None
+        self, inputs: Sequence[FileInput], rows: Sequence[Sequence[int]], written: Sequence[int] | None = None
     ) -> list[Note]:
         """Which texts have tokens outside the vocabulary, and which reach positions that the model has embeddings for,
         but did not see in training; `written` has the number of tokens that were then written after each.
@@ -181,7 +175,7 @@ class RawTextTask(Task):
         notes, tokenizer, model = list[Note](), self.tokenizers["text"], self.recipe.model
         if model.letters is None:
             [symbol] = tokenizer.tokens([tokenizer.unk])
-            for text, place, row in zip(inputs.texts, inputs.places, rows, strict=True):
+            for (text, place, _), row in zip(inputs, rows, strict=True):
                 if count := row.count(tokenizer.unk):
                     tokens = "1 token that is" if count == 1 else f"{count:,} tokens that are"
                     words = _unknown_words(tokenizer, self.plain_text(text))
@@ -189,7 +183,7 @@ class RawTextTask(Task):
                     notes.append(Note("unknown", what))
         longest = self.recipe.data.max_length
         if longest < getattr(model, "max_positions", 0) and self.recipe.training.init is None:
-            for place, row, more in zip(inputs.places, rows, written or [0] * len(rows), strict=True):
+            for (_, place, _), row, more in zip(inputs, rows, written or [0] * len(rows), strict=True):
                 if (length := len(row) + more) > longest:
                     what = f"{place} has {length:,} tokens with the special ones; the model was trained on at most"
                     what += f" {longest:,} (data.max_length), and never learned the positions after them"
@@ -226,7 +220,7 @@ def check_max_length(recipe: Recipe, *, imported: bool = False) -> None:
 
 def token_losses(model: Any, predicted: Predicted) -> tuple[Tensor, Tensor]:
     """The cross-entropy of each token [P] in double precision, and whether it is the likeliest of all."""
-    rows = max(1, LOGITS // max(parameter.shape[0] for parameter in model.output.parameters()))
+    rows = max(1, 2**24 // max(parameter.shape[0] for parameter in model.output.parameters()))
     losses, right = [], []
     for hidden_PD, labels_P in zip(*(torch.split(part, rows) for part in predicted), strict=True):
         logits_PV = model.readout(hidden_PD).float()
@@ -264,29 +258,27 @@ class Features:
 def features(
     task: Task,
     model: Contextual,
-    inputs: Inputs,
+    inputs: Sequence[FileInput],
     *,
     layer: int = -1,
     pooling: Pooling | None = None,
     normalize: bool = False,
-    faults: Mapping[int, Problem] | None = None,
+    skip_bad: bool = False,
 ) -> Features:
     """A vector for each token of each text, or with `pooling` one for each text, from one of the model's layers; with
     `normalize` each of length 1.
 
     Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no vectors here: BERT
     reads [CLS] before it, a language model the `</s>` of the text before. A long text is cut. One that cannot be read
-    is an InputError; where `faults` of some are given, it is skipped like these.
+    is an InputError; with `skip_bad` it is skipped.
     """
-    texts = tuple(inputs.texts)
-    checked = ((number, problem_in_text(text, inputs.places[number])) for number, text in enumerate(texts))
-    bad = {number: problem for number, problem in checked if problem is not None} | dict(faults or {})
-    read, skipped = [number for number in range(len(texts)) if number not in bad], [bad[row] for row in sorted(bad)]
-    if not read or (bad and faults is None):
+    texts, problems = tuple(given.text for given in inputs), [problem_in(given) for given in inputs]
+    read, skipped = [row for row, problem in enumerate(problems) if problem is None], [*filter(None, problems)]
+    if not read or (skipped and not skip_bad):
         raise InputError(problems=first_of(skipped) or [Problem("--features", "there is no text")])
-    inputs, tokenizer = inputs.take(read), task.tokenizers[task.columns[0]]
+    inputs, tokenizer = [inputs[row] for row in read], task.tokenizers[task.columns[0]]
     folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
-    folded = [tokenizer.fold(text) if folds else text for text in inputs.texts]
+    folded = [tokenizer.fold(text) if folds else text for text, *_ in inputs]
     encoded = [ids or [tokenizer.unk] for ids in tokenizer.encode_batch(folded, model.config.letters)]
     longest = getattr(model, "longest", None) or LONGEST
     longest = longest if task.reads_raw_text else task.recipe.data.max_length  # what a head has read
@@ -313,10 +305,12 @@ def features(
     return Features(texts, vectors, tuple(tokens), (0, *np.cumsum(sizes).tolist()), notes, tuple(skipped))
 
 
-def _features_notes(task: Task, inputs: Inputs, encoded: Sequence[Sequence[int]], framing: Framing) -> tuple[Note, ...]:
+def _features_notes(
+    task: Task, inputs: Sequence[FileInput], encoded: Sequence[Sequence[int]], framing: Framing
+) -> tuple[Note, ...]:
     """Which texts are cut, and which have nothing that is known; then what the task says of the others."""
     notes, others = list[Note](), list[int]()
-    for number, (text, place, ids) in enumerate(zip(inputs.texts, inputs.places, encoded, strict=True)):
+    for number, ((text, place, _), ids) in enumerate(zip(inputs, encoded, strict=True)):
         if len(ids) > framing.room:
             length = len(ids) + framing.special(1)
             what = f"{place} has {length:,} tokens with the special ones: the model reads the first {framing.longest:,}"
@@ -326,7 +320,7 @@ def _features_notes(task: Task, inputs: Inputs, encoded: Sequence[Sequence[int]]
         else:
             others.append(number)
     rows = [framing.frame(encoded[number]).ids for number in others]
-    return (*notes, *task.text_notes(inputs.take(others), rows))
+    return (*notes, *task.text_notes([inputs[number] for number in others], rows))
 
 
 @torch.inference_mode()

@@ -17,11 +17,8 @@ from regard.data.labelled import Labelled, LabelledData
 from regard.models import config_of
 from regard.models.headed import ApartHead, Headed, TextHead
 from regard.objectives.labels import SquaredError
-from regard.tasks.headed import section
-from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels
-
-WORST = 0.1
-"""The share of the predictions that are listed as errors: those that are farthest off."""
+from regard.tasks.headed import Scores, TextHeadConfig, TextLabelling, refuse_labels, section
+from regard.tasks.task import Prediction
 
 
 class NumberHeadConfig(TextHeadConfig):
@@ -41,7 +38,7 @@ class Regression(TextLabelling):
     name = "regression"
     data = LabelledData[Labelled]
     head = NumberHeadConfig
-    higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "pearson": True, "spearman": True}
+    higher_is_better = ("pearson", "spearman")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "data": {"stratify": False},
         "training": {"label_smoothing": 0.0, "best": "pearson"},
@@ -78,7 +75,7 @@ class Regression(TextLabelling):
     def evaluated(self, examples: Dataset, parts: Sequence[Scores]) -> dict[str, Any]:
         metrics = super().evaluated(examples, parts)
         worst = sorted(metrics["predictions"], key=lambda line: -line["error"])
-        return metrics | {"errors": worst[: math.ceil(WORST * len(worst))]}
+        return metrics | {"errors": worst[: math.ceil(0.1 * len(worst))]}
 
     def measured(self, examples: Dataset, scores_XY: Scores) -> dict[str, Any]:
         true_X, output_X = self.targets(examples).astype(np.float64), scores_XY[:, 0].astype(np.float64)
@@ -97,12 +94,10 @@ class Regression(TextLabelling):
 
 
 @dataclass(frozen=True)
-class Estimated:
+class Estimated(Prediction):
     """A text and the number that the model has for it."""
 
-    input: str
     output: float
-    search: None = None
 
     def to_json(self) -> dict[str, Any]:
         return {"input": self.input, "output": self.output}

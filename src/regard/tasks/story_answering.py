@@ -52,7 +52,7 @@ class StoryAnswering(ExampleTask):
     columns = ("text",)
     data = StoryData
     models = any_config(lambda config: config.reads == "story")
-    higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "perplexity": False, "error": False}
+    lower_is_better = ("loss", "perplexity", "error")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "tokenizer": {"kind": "word", "lowercase": True},
         "training": {
@@ -339,7 +339,7 @@ class StoryAnswering(ExampleTask):
             rows = np.arange(start, min(start + AT_ONCE, len(examples)))
             likeliest = self.likeliest_answers(model, examples, rows, self.recipe.search.nbest)
             for row, probabilities in zip(rows.tolist(), likeliest, strict=True):
-                text, sentences = encoded.inputs.texts[row], examples.texts["story"][row].count("\n") + 1
+                text, sentences = encoded.inputs[row].text, examples.texts["story"][row].count("\n") + 1
                 kept = int(examples.columns["sizes"].lengths[row])
                 answers.append(Answer(text, probabilities, sentences=sentences, remembered=kept))
             progress(len(rows))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from regard.config import Config
 from regard.data.config import Corpus, Data
-from regard.tasks.text_to_text import References, TextToText
+from regard.tasks.translation import References, TextToText
 from regard.text.normalise import comparable
 
 
@@ -39,13 +39,7 @@ class Summarization(TextToText):
     name = "summarization"
     data = Data[Summarized]
     evaluation = RougeConfig
-    higher_is_better: ClassVar[Mapping[str, bool]] = {
-        "loss": False,
-        "perplexity": False,
-        "rouge1": True,
-        "rouge2": True,
-        "rougeL": True,
-    }
+    higher_is_better = ("rouge1", "rouge2", "rougeL")
 
     @classmethod
     def metrics(cls, outputs: Sequence[str], references: References, config: RougeConfig) -> dict[str, Any]:

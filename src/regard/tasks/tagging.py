@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ from regard.errors import NAMED, ConfigError, DataError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.objectives.labels import TagCrossEntropy
 from regard.tasks.headed import Example, HeadedTask, Labels, by_dataset, section
-from regard.tasks.task import Done, EncodedInputs, ignore, nothing_known, problem_in_text
+from regard.tasks.task import Done, EncodedInputs, Prediction, ignore, nothing_known, problem_in_text
 from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Span, word_spans
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
@@ -65,9 +65,7 @@ class Tagging(HeadedTask):
     data = TaggingData
     head = TagHeadConfig
     by_token = True
-    higher_is_better: ClassVar[Mapping[str, bool]] = {
-        "loss": False, "accuracy": True, "precision": True, "recall": True, "f1": True,
-    }  # fmt: skip
+    higher_is_better = ("accuracy", "precision", "recall", "f1")
 
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
@@ -251,7 +249,7 @@ class Tagging(HeadedTask):
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         metrics = self.metrics(examples, self.computed(model, examples))
-        return {name: metrics[name] for name in self.higher_is_better if name in metrics}
+        return {name: metrics[name] for name in ("loss", *self.higher_is_better) if name in metrics}
 
     def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[LogProbabilities]:
         """log P of every tag for each word of all sentences."""
@@ -353,7 +351,7 @@ class Tagging(HeadedTask):
         [(_, examples)] = by_dataset(encoded.readable())
         return [
             self._tagged(text, self.split(text), self._best_tags(log_p_WY), np.exp(log_p_WY.max(-1)).tolist())
-            for text, log_p_WY in zip(encoded.inputs.texts, self.computed(model, examples, progress), strict=True)
+            for (text, *_), log_p_WY in zip(encoded.inputs, self.computed(model, examples, progress), strict=True)
         ]
 
 
@@ -374,13 +372,11 @@ class TaggedWord(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TaggedInput:
+class TaggedInput(Prediction):
     """A text, the tags of its words, and the entities that these make."""
 
-    input: str
     words: tuple[TaggedWord, ...]
     finds_entities: bool
-    search: None = None
 
     @property
     def entities(self) -> list[dict[str, Any]]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, cast, get_args
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast, get_args
 
 import numpy as np
 import torch
@@ -16,21 +15,20 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.config import Config
-from regard.data.batches import AnyBatch, Examples, Spelling, Tokens
+from regard.data.batches import Examples, Spelling, Tokens
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import ColumnReport, Columns, Dataset, Where, token_report
+from regard.data.dataset import Dataset, Encoder
 from regard.data.file_inputs import HeldFile, TolerantFile, is_table
 from regard.data.formats import object_in
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.readers import Reader
-from regard.data.store import Integers
 from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of, short
 from regard.models.base import Contextual, device_of
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Constraints
 from regard.text.files import FileInput, Parts, TextFile, open_text
-from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
+from regard.text.tokenizers import Tokenizer, Tokenizers, unknown_in
 
 Row = TypeVar("Row")
 Given = str | tuple[str, ...] | list[str] | Mapping[str, object] | FileInput
@@ -61,31 +59,9 @@ def summed(progress: Callable[[int, int], None], total: int) -> Done:
     return add
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """What is predicted for."""
-
-    texts: Sequence[str]
-    places: Sequence[str]
-    """Where each stands, or what to call it."""
-    prefixes: Sequence[str] | None = None
-    """What each output is to begin with, instead of `search.prefix`."""
-
-    @classmethod
-    def of(cls, texts: Sequence[str]) -> Inputs:
-        return cls(texts, numbered(texts))
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def take(self, rows: Sequence[int]) -> Inputs:
-        prefixes = None if self.prefixes is None else [self.prefixes[row] for row in rows]
-        return Inputs([self.texts[row] for row in rows], [self.places[row] for row in rows], prefixes)
-
-
-def numbered(texts: Sequence[str]) -> list[str]:
-    """The names of texts in messages, where they do not come from a file."""
-    return [f"input {number}" for number in range(1, len(texts) + 1)]
+def inputs_of(texts: Iterable[str]) -> list[FileInput]:
+    """Texts that do not come from a file, with their names in messages."""
+    return [FileInput(text, f"input {number}") for number, text in enumerate(texts, 1)]
 
 
 def without_faults(given: list[FileInput]) -> list[FileInput]:
@@ -110,7 +86,7 @@ Ids = list[int] | Unreadable
 class EncodedInputs(Generic[Row]):
     """Inputs, and what the model reads of each."""
 
-    inputs: Inputs
+    inputs: Sequence[FileInput]
     rows: Sequence[Row | Unreadable]
     wording: Constraints = field(default_factory=Constraints)
     """What the outputs begin with and must not contain, for tasks that search."""
@@ -124,8 +100,8 @@ class EncodedInputs(Generic[Row]):
         return {number: row.problems[0] for number, row in enumerate(self.rows) if isinstance(row, Unreadable)}
 
     def take(self, numbers: Sequence[int]) -> EncodedInputs[Row]:
-        rows = [self.rows[number] for number in numbers]
-        return EncodedInputs(self.inputs.take(numbers), rows, self.wording.of(numbers))
+        inputs, rows = [self.inputs[number] for number in numbers], [self.rows[number] for number in numbers]
+        return EncodedInputs(inputs, rows, self.wording.of(numbers))
 
     def readable(self) -> list[Row]:
         return readable(self.rows)
@@ -139,20 +115,20 @@ def readable(rows: Sequence[Row | Unreadable]) -> list[Row]:
     return [row for row in rows if not isinstance(row, Unreadable)]
 
 
-class Prediction(Protocol):
+@dataclass(frozen=True)
+class Prediction:
     """One input and what the model predicts for it."""
 
-    @property
-    def search(self) -> dict[str, Any] | None:
-        """The record of the search, if one was asked for."""
-        ...
+    input: str
+    search: dict[str, Any] | None = field(default=None, kw_only=True)
+    """The record of the search, if one was asked for."""
 
-    @property
-    def input(self) -> str: ...
-    def to_json(self) -> dict[str, Any]: ...
+    def to_json(self) -> dict[str, Any]:
+        raise NotImplementedError
+
     def lines(self, nbest: int) -> Iterator[str]:
         """What the command line prints."""
-        ...
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -171,7 +147,7 @@ class NoSettings(Config):
     """The metrics of the task have no settings."""
 
 
-class Task:
+class Task(Encoder):
     """What a run is for: its columns, its models, its objective, its metrics, its predictions.
 
     `task = TASKS[recipe.task](recipe, tokenizers)` is made once. The class attributes say what a recipe of the task may
@@ -179,16 +155,16 @@ class Task:
     """
 
     name: ClassVar[str]
-    columns: ClassVar[tuple[str, ...]]
-    """The columns that have a tokenizer."""
+    recipe: Recipe
     data: ClassVar[type[Any]]
     """The recipe's section `data`."""
     evaluation: ClassVar[type[Config]] = NoSettings
     """The recipe's section `evaluation`."""
     models: ClassVar[Any]
     """The configs of the models that it trains: a union told apart by `kind`."""
-    higher_is_better: ClassVar[Mapping[str, bool]]
-    """The metrics of a validation, and whether more is better."""
+    lower_is_better: ClassVar[tuple[str, ...]] = ("loss",)
+    higher_is_better: ClassVar[tuple[str, ...]] = ()
+    """The metrics of a validation."""
     unit: ClassVar[str] = "tokens"
     """What the loss is a mean over; `tokens` in the training log counts them."""
     writes: ClassVar[Literal["target", "text"] | None] = None
@@ -209,9 +185,6 @@ class Task:
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Values of a recipe's sections that suit the task better than the sections' own defaults."""
 
-    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
-        self.recipe, self.tokenizers = recipe, tokenizers
-
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         """A recipe's tree with defaults that depend on other values in it; called before the recipe is validated."""
@@ -221,7 +194,7 @@ class Task:
         """The same task with other settings of the search."""
         return type(self)(self.recipe.model_copy(update={"search": search}), self.tokenizers)
 
-    # Data: the pipeline of data/prepare.py calls these
+    # Data: see also Encoder (data/dataset.py)
 
     @classmethod
     def prepare(
@@ -234,76 +207,11 @@ class Task:
         """Corpora as they are, to measure a run on."""
         return read(self, self.recipe, corpora, part, base)
 
-    @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
-        """The tokenizers of the columns, trained on the training texts or read from files."""
-        return train_tokenizers(recipe.tokenizer, {name: train[name] for name in cls.columns}, base)
-
-    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
-        """The task with what only the training texts can tell, such as the labels, in its recipe."""
-        return self
-
-    def encoding(self) -> list[Any]:
-        """What decides the encoded columns besides texts and tokenizers, as plain values."""
-        return []
-
-    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
-        """Rows of texts by column -> rows of numbers by column; `where` names a row in messages."""
-        return {name: tokenizer.encode_batch(texts[name]) for name, tokenizer in self.tokenizers.items()}
-
-    def tokenizer_of(self, column: str) -> Tokenizer | None:
-        """The tokenizer of an encoded column; None where the column does not hold tokens."""
-        return self.tokenizers.get(column)
-
-    def dropped(self, columns: Columns) -> Mapping[str, NDArray[np.bool_]]:
-        """Training examples that are left out, by reason; no row has two reasons."""
-        return {}
-
-    def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]:
-        """What `check` reports of the columns of tokens."""
-        return {
-            name: token_report(column, tokenizer)
-            for name, column in examples.columns.items()
-            if (tokenizer := self.tokenizer_of(name)) is not None
-        }
-
-    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
-        """The most positions that each example takes up in a model."""
-        raise NotImplementedError
-
-    def length_differences(self, examples: Dataset) -> NDArray[np.int32] | None:
-        """How much longer the first of two columns is than the second, where there are two."""
-        return None
-
-    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> AnyBatch:
-        """These examples as tensors; random choices depend on the seed and the epoch alone."""
-        raise NotImplementedError
+    # Training
 
     def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
         """How often each token or class is a target."""
         raise NotImplementedError
-
-    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
-        """An example token by token, as a model reads it."""
-        return {
-            name: tokenizer.pieces(column[row].tolist())
-            for name, column in examples.columns.items()
-            if (tokenizer := self.tokenizer_of(name)) is not None
-        }
-
-    def label_counts(self, examples: Dataset) -> dict[str, int]:
-        """How often each label occurs, for tasks with labels."""
-        return {}
-
-    def longest_example(self, examples: Dataset) -> int:
-        """The example that needs the most memory."""
-        return int(np.argmax(examples.lengths))
-
-    def fingerprint(self, examples: Dataset) -> int:
-        """A checksum of what the order of the batches depends on: the data of a resumed run must have the same."""
-        return zlib.crc32(examples.lengths.tobytes())
-
-    # Training
 
     @property
     def packs(self) -> bool:
@@ -461,7 +369,7 @@ class Task:
         """The model that has vectors for the tokens of a single text; None where there is none."""
         return None
 
-    def text_notes(self, inputs: Inputs, rows: Sequence[Sequence[int]]) -> list[Note]:
+    def text_notes(self, inputs: Sequence[FileInput], rows: Sequence[Sequence[int]]) -> list[Note]:
         """What a user should know about texts whose vectors were asked for; `rows` are their tokens."""
         return []
 
@@ -469,8 +377,11 @@ class Task:
         """The tokens of a target, `</s>` last where it is a text, and log P of each; for tasks that write."""
         raise NotImplementedError
 
-    def encode_inputs(self, model: Any, inputs: Inputs) -> EncodedInputs[Any]:
-        """What the model reads of each input, or why it cannot be read."""
+    def encode_inputs(
+        self, model: Any, inputs: Sequence[FileInput], prefixes: Sequence[str] | None = None
+    ) -> EncodedInputs[Any]:
+        """What the model reads of each input, or why it cannot be read; `prefixes` has what each output is to begin
+        with, instead of `search.prefix`."""
         raise NotImplementedError
 
     def predict_encoded(
@@ -480,7 +391,7 @@ class Task:
         raise NotImplementedError
 
     def predict(
-        self, model: Any, inputs: Inputs, *, record: bool = False, progress: Done = ignore
+        self, model: Any, inputs: Sequence[FileInput], *, record: bool = False, progress: Done = ignore
     ) -> Sequence[Prediction]:
         """The same for inputs that are not encoded yet; one error names all that cannot be read."""
         return self.predict_encoded(model, self.encode_inputs(model, inputs), record=record, progress=progress)
@@ -494,27 +405,27 @@ class Task:
 
 
 def encode_each(
-    tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str], limited: bool = True, letters: int | None = None
+    tokenizer: Tokenizer, inputs: Sequence[FileInput], limited: bool = True, letters: int | None = None
 ) -> list[Ids]:
     """Token ids of each text, or why it cannot be read: it may be too long if that is `limited`.
 
     With `letters`, unknown words keep so many of their characters, for a model that reads them.
     """
-    problems = [problem_in_text(text, place) for text, place in zip(texts, places, strict=True)]
-    plain = ["" if problem else text for text, problem in zip(texts, problems, strict=True)]
+    problems = [problem_in(given) for given in inputs]
+    plain = ["" if problem else given.text for given, problem in zip(inputs, problems, strict=True)]
     encoded = tokenizer.encode_batch(plain, letters)
     for row, ids in enumerate(encoded):
         if problems[row] is None and is_foreign(tokenizer, ids):
-            problems[row] = nothing_known(texts[row], places[row])
+            problems[row] = nothing_known(*inputs[row][:2])
         elif problems[row] is None and limited:
-            problems[row] = _too_long(ids, places[row])
+            problems[row] = _too_long(ids, inputs[row].place)
     return [Unreadable((problem,)) if problem else ids for problem, ids in zip(problems, encoded, strict=True)]
 
 
 def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int]:
     """Token ids of a text with its `</s>`, or of exact tokens as they are."""
     if isinstance(target, str):
-        [text] = readable(encode_each(tokenizer, [target], ["target"], limited=False))
+        [text] = readable(encode_each(tokenizer, [FileInput(target, "target")], limited=False))
         ids = [*text, tokenizer.end]
     else:
         try:
@@ -529,14 +440,20 @@ def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int
     return ids
 
 
-def not_longer(rows: Sequence[Ids], longest: int | None, places: Sequence[str]) -> list[Ids]:
+def not_longer(rows: Sequence[Ids], longest: int | None, inputs: Sequence[FileInput]) -> list[Ids]:
     """Rows of tokens; those with more tokens than the model has positions are unreadable."""
     checked = list(rows)
-    for number, (row, place) in enumerate(zip(rows, places, strict=True)):
+    for number, row in enumerate(rows):
         if longest is not None and not isinstance(row, Unreadable) and len(row) > longest:
             what = f"the text has {len(row):,} tokens with the special ones"
-            checked[number] = Unreadable((Problem(place, what, f"the model reads at most {longest:,}"),))
+            hint = f"the model reads at most {longest:,}"
+            checked[number] = Unreadable((Problem(inputs[number].place, what, hint),))
     return checked
+
+
+def problem_in(given: FileInput) -> Problem | None:
+    """Why an input cannot be read, whatever the vocabulary."""
+    return given.fault or problem_in_text(given.text, given.place)
 
 
 def problem_in_text(text: str, place: str) -> Problem | None:

@@ -28,8 +28,7 @@ from regard.errors import CheckpointError, DataError, DecodeError, Problem, did_
 
 LINE = 1 << 28
 """Most bytes of a line: a small compressed file may unpack to one of any length. SQuAD's JSON is a line of 30 MB."""
-COMPRESSIONS = (".gz", ".xz", ".zst")
-"""Supported compressions, by the last suffix."""
+COMPRESSIONS = (".gz", ".xz", ".zst")  # supported compressions, by the last suffix
 BINARY_HINT = (
     "take it out of what is read, or convert it if it is a text in UTF-16; "
     f"read are texts in UTF-8, plain or as {', '.join(COMPRESSIONS)}"
@@ -48,8 +47,7 @@ _KINDS = {
 class TextFile:
     """A UTF-8 text file, plain or compressed."""
 
-    name: str
-    """The path as the user wrote it."""
+    name: str  # the path as the user wrote it
     path: Path
 
     @property
@@ -199,8 +197,7 @@ class _Frames(io.RawIOBase):
     The reader of zstandard ignores a truncated frame, that of lzma has no limit of the memory.
     """
 
-    BLOCK = 1 << 12
-    """Bytes that are unpacked at once, to at most 32,768 times as many."""
+    BLOCK = 1 << 12  # bytes that are unpacked at once, to at most 32,768 times as many
 
     def __init__(
         self, stream: io.BufferedReader, new: Callable[[], Any], error: type[Exception] = lzma.LZMAError
@@ -452,8 +449,7 @@ class FileInput(NamedTuple):
 
     text: str
     place: str
-    fault: Problem | None = None
-    """Why there is no text, if so."""
+    fault: Problem | None = None  # why there is no text, if so
 
 
 class Parts(str):

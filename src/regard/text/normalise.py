@@ -62,8 +62,7 @@ def one_line(text: str) -> str:
     return shown
 
 
-Sentences = Literal["punctuation", "lines"]
-"""How the sentences of a text are found."""
+Sentences = Literal["punctuation", "lines"]  # how the sentences of a text are found
 
 _ABBREVIATIONS = """
     dr mr mrs ms prof rev hon gen capt lt sgt sen gov st mt ft jr sr vs viz cf ca approx dept univ inc ltd corp nos vol
@@ -112,8 +111,7 @@ def _is_abbreviation(before: str, uncased: bool) -> bool:
 # Spans count the code points of the text as it was typed. None begins or ends within an extended grapheme cluster
 # (Unicode Standard Annex 29): a letter and its accents, the jamo of a Korean syllable, an emoji of several code points.
 
-Words = Literal["punctuation", "whitespace", "characters"]
-"""How a text is split into words."""
+Words = Literal["punctuation", "whitespace", "characters"]  # how a text is split into words
 _CLUSTERS = Split(Regex(r"\X"), "isolated")
 
 

@@ -35,15 +35,13 @@ _ALIASES = (
     ("</s>", "[SEP]", "<eos>", "[EOS]", "<EOS>", "<|end_of_text|>", "<|endoftext|>"),
 )
 """Names of padding, unknown, begin and end in the vocabularies of other tools."""
-_MASKS = ("[MASK]", "<mask>", "<|mask|>")
-"""Names of the mask token in the vocabularies of other tools."""
+_MASKS = ("[MASK]", "<mask>", "<|mask|>")  # names of the mask token in the vocabularies of other tools
 _EXPECTED = "expected is a tokenizer.json of the tokenizers library, or a .model of SentencePiece"
 WORD_BEGINS, WORD_ENDS = 257, 258
 CHARACTERS = 259
 """Of models that build word vectors from characters (ELMo): 0 pads short words, then come the 256 bytes of UTF-8, then
 the begin and the end of a word."""
-Letters = tuple[int, ...]
-"""The characters of a word."""
+Letters = tuple[int, ...]  # the characters of a word
 
 
 class TokenizerConfig(Config):
@@ -125,8 +123,7 @@ class Slot(NamedTuple):
     segment: int
 
 
-Templates = tuple[tuple[Slot, ...], tuple[Slot, ...]]
-"""The row of one text, and that of two."""
+Templates = tuple[tuple[Slot, ...], tuple[Slot, ...]]  # the row of one text, and that of two
 
 
 def without_first_mark(tree: dict[str, Any]) -> dict[str, Any]:

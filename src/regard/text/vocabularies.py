@@ -21,19 +21,15 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from regard.errors import ConfigError, DataError, import_extra
 
-PAD, UNK, BEGIN, END = 0, 1, 2, 3
-"""Ids of the special tokens in every vocabulary that is trained here."""
-SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
-"""The special tokens, in the order of their ids."""
+PAD, UNK, BEGIN, END = 0, 1, 2, 3  # ids of the special tokens in every vocabulary that is trained here
+SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # the special tokens, in the order of their ids
 MASKING = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """The special tokens of BERT, in the same order, and the mask token."""
 MARK = "▁"
-CONTINUED = "‿"
-"""Shown for a token that holds only the last bytes of a character."""
+CONTINUED = "‿"  # shown for a token that holds only the last bytes of a character
 PUNCTUATION = """.,;:?!…。．，、；：？！"“”"""
 """What may end a word of a story and is no part of it, in ASCII and in East Asian width."""
-COVERAGE = 0.9995
-"""Share of the text whose characters a small vocabulary must have (SentencePiece's default)."""
+COVERAGE = 0.9995  # share of the text whose characters a small vocabulary must have (SentencePiece's default)
 
 _ASIDE = "\u2000"
 """Placeholder while space and mark are swapped. NFC turns it into U+2002, so no composed text holds it."""
@@ -182,10 +178,8 @@ def _alphabet(characters: Counter[str], size: int, special: int) -> list[str]:
 LONGEST_PIECE = 16
 MOST_WORDS = 200_000
 """The vocabulary is estimated on this many words, the most frequent ones, to bound time and memory."""
-SEEDS = 10
-"""Candidates at the start, for each piece of the vocabulary."""
-KEPT = 0.75
-"""Share of the pieces that a round of pruning keeps, as in SentencePiece."""
+SEEDS = 10  # candidates at the start, for each piece of the vocabulary
+KEPT = 0.75  # share of the pieces that a round of pruning keeps, as in SentencePiece
 
 Scores = dict[str, float]
 
@@ -296,14 +290,11 @@ def characters_of_bytes(tokens: Sequence[str], special: Sequence[bool]) -> list[
 # normalisation. A BPE model has no list of merges: any two neighbours whose union is a piece may merge, the piece with
 # the best score first.
 
-_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
-"""Types of pieces other than normal ones (ModelProto.SentencePiece.Type)."""
+_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # types of pieces other than normal ones (ModelProto.SentencePiece.Type)
 _UNIGRAM, _BPE, _CHARACTERS = 1, 2, 4
 """Types of models that can be converted (TrainerSpec.ModelType); 3 is a model of whole words."""
-_NEVER = -1e5
-"""The score of a piece of the other model: below that of any segmentation into the model's own pieces."""
-_UNSEEN = "\uf8ff"
-"""A private-use character that replaces those that the model does not know."""
+_NEVER = -1e5  # the score of a piece of the other model: below that of any segmentation into the model's own pieces
+_UNSEEN = "\uf8ff"  # a private-use character that replaces those that the model does not know
 
 
 def convert_sentencepiece(data: bytes, where: str, ids: Mapping[str, int] | None = None) -> Tokenizer:

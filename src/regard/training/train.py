@@ -207,11 +207,11 @@ def pays_to_compile(training: Tree, train: Examples) -> bool:
 
 def check_metric(recipe: AnyRecipe) -> None:
     """`training.best` must be a metric that the task's validation computes."""
-    metrics = TASKS[recipe.task].higher_is_better
-    name = recipe.training.best
+    task, name = TASKS[recipe.task], recipe.training.best
+    metrics = (*task.lower_is_better, *task.higher_is_better)
     if name not in metrics:
         raise ConfigError(f"unknown metric {name!r}", where="training.best", hint=did_you_mean(name, metrics))
-    needs_decoding = TASKS[recipe.task].writes == "target" and name not in ("loss", "perplexity")
+    needs_decoding = task.writes == "target" and name in task.higher_is_better
     if recipe.training.decode == 0 and needs_decoding:
         raise ConfigError(f"{name} needs decoded examples", where="training.decode", hint="set it above 0")
 

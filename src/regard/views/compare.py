@@ -12,14 +12,14 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from regard.errors import DataError, DecodeError, RegardError, did_you_mean
+from regard.errors import DataError, RegardError, did_you_mean, refuse
 from regard.recipes.recipe import with_search
 from regard.runs import Run
 from regard.runs.examples import Progress, examples_of, measured_on, measured_text, noted
 from regard.runs.run import read_metrics
 from regard.text.files import check_writable
-from regard.views.files import write
 from regard.views.labels import count_text, main_metric, rounds_to_zero, score_text, title
+from regard.views.render import write
 from regard.views.report import (
     Bars,
     Cell,
@@ -159,10 +159,10 @@ def compare(
     baseline = baseline or next(iter(named))
     first = named[next(iter(named))]
     texts = first.task.writes == "target"
-    for option, value in {"--hypotheses": hypotheses, "--beam": beam, "--length-penalty": length_penalty}.items():
-        if value and not texts:
-            what = f"runs of the task {first.recipe.task} are compared by what they predict, nothing is searched for"
-            raise DecodeError(what, where=option, hint="leave it out")
+    if not texts:
+        options = {"--hypotheses": hypotheses or None, "--beam": beam, "--length-penalty": length_penalty}
+        what = f"runs of the task {first.recipe.task} are compared by what they predict, nothing is searched for"
+        refuse(options, what)
     search = beam, 1 if texts else None, length_penalty, overrides
     named = {name: run.under(with_search(run.recipe, *search)) for name, run in named.items()}
     examples = [examples_of(run, split, files) for run in named.values()]
@@ -174,7 +174,7 @@ def compare(
         measured = measure_texts(named, examples, hypotheses, baseline, load, progress)
     else:
         measured = measure_units(named, examples, baseline, load, progress)
-    metrics = {metric: first.task.higher_is_better.get(metric, True) for metric in measured.scores[baseline]}
+    metrics = {metric: metric not in first.task.lower_is_better for metric in measured.scores[baseline]}
     groups = groups_of({system.name: system.recipe for system in measured.systems})
     own = {"task": first.recipe.task, "baseline": baseline, "metrics": metrics, "groups": groups}
     tables, on = _tables(measured, groups), measured_on(first, split, files)

@@ -9,41 +9,41 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.config import Config
 from regard.errors import CheckpointError, ConfigError, DataError
-from regard.models.base import Generator, device_of
+from regard.models.base import Generator
 from regard.recipes.recipe import with_search
 from regard.runs import Run
 from regard.runs.examples import Progress, examples_of, measured_on, measured_text
 from regard.search.config import SearchConfig
 from regard.tasks.task import summed
-from regard.tasks.text_to_text import LengthsOf
+from regard.tasks.translation import LengthsOf, TextToText
+from regard.text.normalise import nfc
 from regard.views.labels import count_text, percent, title
-from regard.views.report import Bars, Cell, Report, Result, Section, Table, Value, muted
+from regard.views.report import Bars, Cell, Curves, Report, Result, Section, Series, Table, Value, muted
 from regard.views.search_errors import (
-    MARGIN,
     SAME_TOKENS,
     UNKNOWN_NOTE,
     VERDICTS,
     Bucket,
     Judged,
-    Outcome,
-    ReferenceWatch,
     Scored,
-    Sweep,
     Tally,
     Verdict,
-    Width,
     decode_best,
     judge,
     length_buckets,
     lengths_of,
     metrics_of,
-    resampled,
     score_references,
-    sweep_metric,
 )
+from regard.views.search_record import Outcome, outcomes_of
+from regard.views.significance import resamples, text_metrics
 
 BEAMS = (1, 2, 3, 5, 10, 20)
 """The widths that a diagnosis tries."""
@@ -55,6 +55,9 @@ FEW = 30
 """Errors below which shares say little."""
 NOTEWORTHY = 0.1
 """The share of the errors from which on a cause is worth a sentence."""
+
+MARGIN = 0.1
+"""Points of a metric from 0 to 100 that nobody would notice."""
 
 KINDS: dict[Verdict, str] = {"search": "search errors", "model": "model errors"}
 EXPLAINED = (
@@ -77,6 +80,112 @@ BECAUSE = {
     PENALTY: "only by the length normalisation, since the model gives the reference the higher log P",
 }
 """Why each of these helps."""
+
+
+@dataclass(frozen=True, eq=False)
+class Width:
+    """What one width of the beam gives."""
+
+    beam: int
+    seconds: float
+    """To decode all sentences."""
+    metrics: Mapping[str, float]
+    """The task's own, over all outputs."""
+    resampled: NDArray[np.float64]
+    """The metric that the widths are compared by, on resamples of the sentences."""
+    tally: Tally
+
+
+class Behind(NamedTuple):
+    """How many points a width is behind another, with the 95 % interval."""
+
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def matters(self) -> bool:
+        """Significant, and large enough to be noticed."""
+        return self.difference > MARGIN and self.low > 0
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Several widths, narrowest first."""
+
+    metric: str
+    """What they are compared by."""
+    widths: Sequence[Width]
+    beam: int
+    """The width in use."""
+
+    def quality(self, width: Width) -> float:
+        return width.metrics[self.metric]
+
+    @cached_property
+    def now(self) -> Width:
+        return next(width for width in self.widths if width.beam == self.beam)
+
+    def best_above(self, beam: int) -> Width:
+        """The highest quality of wider beams; among equals the narrowest."""
+        wider = [width for width in self.widths if width.beam > beam]
+        return max(wider, key=lambda width: (self.quality(width), -width.beam))
+
+    @cached_property
+    def best(self) -> Width:
+        return self.best_above(0)
+
+    @cached_property
+    def enough(self) -> Width:
+        """The narrowest that is not behind the best in a way that matters: wider ones do not improve quality."""
+        return next(width for width in self.widths if not self.behind(width).matters)
+
+    def behind(self, width: Width, other: Width | None = None) -> Behind:
+        """A width against another or the best one: all are measured on the same draws, so this is a paired test."""
+        other = other or self.best
+        low, high = np.quantile(other.resampled - width.resampled, [0.025, 0.975])
+        return Behind(self.quality(other) - self.quality(width), float(low), float(high))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "beam": width.beam,
+                **width.metrics,
+                "behind_best": self.behind(width)._asdict(),
+                "enough": width is self.enough,
+                **{name: width.tally.counts[name] for name in width.tally.shares},
+                "seconds": width.seconds,
+            }
+            for width in self.widths
+        ]
+
+    def section(self) -> Section:
+        """What the widths are compared by comes first, so that a narrow terminal has room for it."""
+        main, rows = title(self.metric), list[list[Value]]()
+        names = sorted(self.widths[0].metrics, key=lambda name: name != self.metric)
+        for width in self.widths:
+            mark = "*" * (width is self.enough) + "<" * (width is self.now)
+            first, *others = (Cell(width.metrics[name], ".2f") for name in names)
+            behind = "{:.2f} ({:.2f}–{:.2f})".format(*self.behind(width))
+            seconds = Cell(width.seconds, ".2f")
+            rows.append([f"{mark} {width.beam}", first, width.tally.search_errors, seconds, *others, behind])
+        columns = ["beam", main, "search errors", "seconds", *map(title, names[1:]), f"{main} behind the best"]
+        sentences = count_text(self.now.tally.sentences, "sentences")
+        note = f"< in use; * wider beams do not improve {main}, as far as {sentences} can show"
+        why = (
+            f"* is the narrowest beam that is not behind the best one, {self.best.beam}, by more than {MARGIN} points "
+            f"of {main}, with an interval above 0 (paired bootstrap, 95 %)."
+        )
+        places = [float(place) for place in range(len(rows))]  # evenly, since each beam is about twice the one before
+        ticks = [(place, str(width.beam)) for place, width in zip(places, self.widths, strict=True)]
+        curves = [
+            Curves([Series(name, places, values)], "beam", name, from_zero=name == "seconds", x_ticks=ticks)
+            for name, values in (
+                (main, [self.quality(width) for width in self.widths]),
+                ("seconds", [width.seconds for width in self.widths]),
+            )
+        ]
+        return Section("Other beams", [Table(columns, rows, notes=[note]), muted(why), *curves], in_terminal=1)
 
 
 def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | None) -> Iterator[str]:
@@ -163,7 +272,7 @@ def _width(sweep: Sweep) -> Iterator[str]:
 
 def _example(judged: Judged, outcome: Outcome) -> Table:
     """An error, and what became of its reference in the search."""
-    scored, written = judged.scored, judged.written
+    scored = judged.scored
     at, slots = f"at step {outcome.step}, {outcome.token!r}", count_text(outcome.slots, "open slots")
     became = {
         "fell": f"fell off the beam {at}: rank {outcome.rank or 0:,} for {slots}",
@@ -171,11 +280,9 @@ def _example(judged: Judged, outcome: Outcome) -> Table:
         "finished": f"was written to its end, step {outcome.step}, and another one won",
         "left": f"was still in the beam at step {outcome.step}, without a chance to win",
     }[outcome.kind]
-    rows: list[list[Value]] = [
-        [Cell("source", ours=True), "", "", scored.source],
-        [Cell("reference", ours=True), Cell(scored.objective, ".3f"), Cell(scored.log_p, ".1f"), scored.reference],
-        [Cell("output", ours=True), Cell(written.objective, ".3f"), Cell(written.score, ".1f"), judged.output],
-    ]
+    rows: list[list[Value]] = [[Cell("source", ours=True), "", "", scored.source]]
+    for name, one, text in (("reference", scored.best, scored.reference), ("output", judged.written, judged.output)):
+        rows.append([Cell(name, ours=True), Cell(one.objective, ".3f"), Cell(one.score, ".1f"), text])
     heading = f"{scored.where}, chrF {judged.chrf:.1f}: the reference {became}"
     notes = [f"note: {UNKNOWN_NOTE}"] if scored.unknown else []
     return Table(["", "objective", "log P", ""], rows, title=heading, notes=notes)
@@ -375,18 +482,27 @@ def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Ver
     The search runs once more for these, to follow their references.
     """
     errors = [sentence for sentence in judged if sentence.error and sentence.verdict == verdict]
-    errors.sort(key=lambda error: (error.chrf, -abs(error.scored.objective - error.written.objective)))
-    worst, search, target = errors[:EXAMPLES], run.recipe.search, run.tokenizers["target"]
-    watches: list[tuple[list[int], ReferenceWatch]] = []
+    errors.sort(key=lambda error: (error.chrf, -abs(error.scored.best.objective - error.written.objective)))
+    worst = errors[:EXAMPLES]
+    sources, references = [one.scored.source_ids for one in worst], [one.scored.best.tokens for one in worst]
+    outcomes = outcomes_of(run, model, sources, references, run.recipe.search)
+    tokens = [ids[outcome.step - 1] for ids, outcome in zip(references, outcomes, strict=True)]
+    names = [run.tokenizers["target"].pieces([token])[0] for token in tokens]
+    followed = zip(worst, outcomes, names, strict=True)
+    return [(error, replace(outcome, token=name)) for error, outcome, name in followed]
 
-    def watch(rows: list[int]) -> ReferenceWatch:
-        references = [worst[row].scored.tokens for row in rows]
-        watches.append((rows, ReferenceWatch(references, device_of(model), search.repetition_penalty)))
-        return watches[-1][1]
 
-    for _ in run.task.decode(model, [error.scored.source_ids for error in worst], search, watch=watch):
-        pass
-    outcomes = {row: outcome for rows, own in watches for row, outcome in zip(rows, own.outcomes, strict=True)}
-    tokens = [error.scored.tokens[outcomes[row].step - 1] for row, error in enumerate(worst)]
-    shown = [target.pieces([token])[0] for token in tokens]
-    return [(error, replace(outcomes[row], token=shown[row])) for row, error in enumerate(worst)]
+def sweep_metric(task: TextToText) -> str:
+    """What the widths of a beam are compared by: chrF, which is fair to short outputs, or the task's first metric."""
+    better = task.higher_is_better
+    return "chrf" if "chrf" in better else better[0]
+
+
+def resampled(
+    outputs: Sequence[str], references: Sequence[Sequence[str]], task: TextToText, config: Config
+) -> NDArray[np.float64]:
+    """The metric on so many sentences drawn with replacement, 1,000 times (Koehn 2004). The seed is fixed, so the same
+    rows are drawn of all outputs for the same references."""
+    [(statistics, value)] = text_metrics([sweep_metric(task)], task, config).values()
+    rows = statistics([*map(nfc, outputs)], [[*map(nfc, texts)] for texts in references])
+    return value(np.concatenate([weights @ rows for weights in resamples(len(rows), seed=1)]))

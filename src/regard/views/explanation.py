@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice, product
 from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from rich.cells import cell_len
+from torch import Tensor
 
-from regard.data.batches import AnyBatch, StoryBatch
 from regard.data.images import Picture
 from regard.errors import DecodeError
 from regard.layers.attention import recording
-from regard.models.memory_network import MemoryNetwork
+from regard.tasks.story_answering import facts_found
+from regard.text.normalise import one_line
 from regard.views.labels import label, shorten
-from regard.views.leave_one_out import Occlusion
 from regard.views.recording import NAMES, Attention, Kind, Pieces, Step
+from regard.views.render import SHADES
 from regard.views.report import (
     Bars,
+    Cell,
     HeatMap,
     HeatMaps,
     ImageMap,
@@ -36,7 +38,6 @@ from regard.views.report import (
     json_parts,
     muted,
 )
-from regard.views.story import Story
 from regard.views.worked import Given, Worked, mixed, replaced, work_out, work_out_hop, work_out_mix
 
 View = Literal[
@@ -57,8 +58,128 @@ CHANGES = {
 """What each option changes: views, or the numbers of one attention."""
 WIDEST = 128
 """Dimensions of the position encodings that are drawn."""
+FACT = "•"
+"""Marks a supporting fact of a story."""
+NAMED = 3
+"""Words that are named for each tag."""
 LIKELIEST = 10
 """Labels whose probabilities are shown."""
+
+
+@dataclass(frozen=True, eq=False)
+class Story:
+    """A question about a story, how much each hop looked at each sentence, and whether that is where the answer is."""
+
+    sentences: tuple[str, ...]
+    """Those in the memory, the oldest first."""
+    numbers: tuple[int, ...]
+    """What the user calls each of them."""
+    forgotten: int
+    """How many came before them."""
+    question: str
+    asked: int
+    """Which of the `questions` of the input this is, from 1."""
+    questions: int
+    weights_NS: Numbers
+    """What is missing to 1, a hop looked at empty memories."""
+    answer: str | None
+    """The right answer, where it was given."""
+    facts: tuple[int, ...] | None
+    """The indices of the sentences that the answer rests on, where they were given."""
+
+    @property
+    def looked(self) -> list[int]:
+        """The index of the sentence at which each hop looked most."""
+        return [int(place) for place in self.weights_NS.argmax(axis=1)]
+
+    @property
+    def nothing(self) -> list[float]:
+        """How much each hop looked at empty memories."""
+        return [max(0.0, float(1 - weights.sum())) for weights in self.weights_NS]
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("sentences", "numbers", "forgotten", "question", "asked", "questions")
+        return {name: getattr(self, name) for name in names} | {
+            "hops": self.weights_NS.tolist(),
+            "nothing": self.nothing,
+            "looked": [self.numbers[place] for place in self.looked],
+            "answer": self.answer,
+            "facts": None if self.facts is None else [self.numbers[fact] for fact in self.facts],
+            "facts_found": facts_found(self.looked, self.facts) if self.facts else None,
+        }
+
+    def report(self, title: str, answered: Step) -> Report:
+        """The weights as a table and as a map: a row for each sentence, a column for each hop."""
+        marks = [FACT if place in (self.facts or ()) else " " for place in range(len(self.sentences))]
+        lines = zip(self.numbers, marks, self.sentences, strict=True)
+        rows = [*(f"{number:3}{mark} {text}" for number, mark, text in lines), "     (nothing)"]
+        hops = [f"hop {hop}" for hop in range(1, len(self.weights_NS) + 1)]
+        values = np.concatenate([self.weights_NS, np.array(self.nothing)[:, None]], axis=1).T
+        shaded = [[f"{weight:.3f} {SHADES[round(weight * (len(SHADES) - 1))]}" for weight in row] for row in values]
+        table = [[row, *weights] for row, weights in zip(rows, shaded, strict=True)]
+        notes = [f"{FACT} marks a supporting fact."] if self.facts else []
+        heat_map = HeatMap(rows, hops, values, title, label_width=min(60, max(map(cell_len, rows))))
+        maps = [Table([title, *hops], table, notes=notes), HeatMaps([heat_map])]
+        answers = Table(["answer", "probability"], [[token, f"{p:.3f}"] for token, p in answered.candidates])
+        forgotten = f"{self.forgotten:,} earlier sentences are forgotten: the memory holds {len(self.sentences)}."
+        sections = [Section("Where each hop looked", maps, in_terminal=1), Section("The likeliest answers", [answers])]
+        return Report(title, sections, forgotten if self.forgotten else "", [self.conclusion()])
+
+    def conclusion(self) -> str:
+        """Where the hops looked most, and whether these are the supporting facts."""
+        most = []
+        for hop, (place, nothing) in enumerate(zip(self.looked, self.nothing, strict=True), 1):
+            sentence = f"sentence {self.numbers[place]}"
+            empty = nothing > self.weights_NS[hop - 1, place]
+            where = f"nothing ({nothing:.3f}), then at {sentence}" if empty else sentence
+            most.append(f"hop {hop} looked most at {where}")
+        if not self.facts:
+            return f"{'; '.join(most)}. The supporting facts are not known."
+        named = ", ".join(str(self.numbers[fact]) for fact in sorted(self.facts))
+        share = facts_found(self.looked, self.facts)
+        agrees = {1.0: "it agrees with", 0.0: "it does not agree with"}.get(share, "it agrees in part with")
+        return f"{'; '.join(most)}: {agrees} the supporting facts ({named})."
+
+
+@dataclass(frozen=True, eq=False)
+class Occlusion:
+    """The model's answers for a text, and how much the value of each falls without each of its words.
+
+    Erasure of a word (Li et al. 2016, arXiv:1612.08220, section 3.1), as a difference of probabilities:
+
+        fall(w) = S(x) - S(x without w)             S: the probability of the answer to x, or the number
+    """
+
+    answers: tuple[str, ...]
+    """What is explained: a label, an answer, a number; for a tagger, every word with its tag."""
+    values: tuple[float, ...]
+    """S(x) of each."""
+    words: tuple[str, ...]
+    """The words that were left out, one at a time."""
+    falls_WA: Numbers
+    """Below 0 where a value rises. The fall of a word's own tag is 0."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"answers": self.answers, "values": self.values, "words": self.words, "falls": self.falls_WA.tolist()}
+
+    def parts(self, about: str) -> list[Part]:
+        """A bar for each word; for a tagger, the words that each tag depends on most, and a map of all."""
+        words = [one_line(word) for word in self.words]
+        if len(self.answers) == 1:
+            [name], [value] = self.answers, self.values
+            title = f"how much {name} = {value:.3f} falls without each word · {about}"
+            falls = [round(float(fall), 3) + 0.0 for fall in self.falls_WA[:, 0]]  # + 0.0: no negative zero
+            # An axis of at least a tenth of the value keeps noise from looking like a reason.
+            return [Bars(words, {"fall": falls}, "fall; below 0 it rises", title, span=abs(value) / 10)]
+        rows = []
+        for answer, value, falls_W in zip(self.answers, self.values, self.falls_WA.T, strict=True):
+            most = [w for w in np.argsort(-falls_W, kind="stable")[:NAMED] if falls_W[w] >= 0.0005]
+            named = "  ".join(f"{words[w]} {falls_W[w]:+.3f}" for w in most)
+            rows.append([one_line(answer), f"{value:.3f}", named or Cell("no single word", ours=True)])
+        table = Table(["word/tag", "probability", "falls most without"], rows)
+        title = "how much the probability of each tag falls without each word"
+        heat_map = HeatMap(words, [*map(one_line, self.answers)], self.falls_WA, f"{title} · {about}")
+        return [table, HeatMaps([heat_map], title=title)]
 
 
 @dataclass(frozen=True)
@@ -83,8 +204,8 @@ class Explanation(Result):
     input: str
     output: str
     model_kind: str
-    model: nn.Module = field(repr=False)
-    batch: AnyBatch = field(repr=False)
+    model: Any = field(repr=False)
+    batch: Any = field(repr=False)
     forward: Callable[[], Tensor] = field(repr=False)
     """Runs the model on the batch again: the hidden states [1, T, D] that its readout or head reads."""
     source: Pieces = field(default_factory=Pieces)
@@ -225,34 +346,30 @@ class Explanation(Result):
             "views": self.workable, "view": view, "layers": layers, "layer": layer, "heads": heads, "head": head,
             "queries": list(queries), "step": step,
         }  # fmt: skip
+        token: Step | None = None
+        change: AbstractContextManager[object] = nullcontext()
         if attentions:
             attention = attentions[layer - 1]
             worked = work_out(self.model, self.forward, attention, layers, head - 1, step - 1, scores)
-            written = self.steps if view != "encoder" else ()
-            worked = replace(worked, step=written[step - 1] if written else None)
-            changed = replaced(self.model.get_submodule(attention.name), head - 1, step - 1, worked.weights_K)
-            return chosen, replace(worked, outcome=self._outcome(None if scores is None else recording(changed)))
-        if self.story is None:
+            token = self.steps[step - 1] if self.steps and view != "encoder" else None
+            module = self.model.get_submodule(attention.name)
+            change = recording(replaced(module, head - 1, step - 1, worked.weights_K))
+        elif self.story is None:
             learned = bool(self.mix and self.mix["learned"])
             worked = work_out_mix(self.model, self.batch, queries, step - 1, scores, learned)
-            change = mixed(self.model.mix, worked.weights_K) if learned and scores is not None else None  # type: ignore[arg-type]
-            return chosen, replace(worked, outcome=self._outcome(change))
-        named = zip(self.story.numbers, self.story.sentences, strict=True)
-        sentences = [f"{number} {text}" for number, text in named]
-        model, batch = cast("MemoryNetwork", self.model), cast("StoryBatch", self.batch)
-        worked = work_out_hop(model, batch, sentences, layer, scores)
-        changed = replaced(model, int(model.winner), layer - 1, worked.weights_K)
-        title = f"{NAMES['hops']}, hop {layer} of {layers}: {self.story.question}"
-        outcome = self._outcome(None if scores is None else recording(changed))
-        return chosen, replace(worked, title=title, step=self.steps[0], outcome=outcome)
-
-    @torch.inference_mode()
-    def _outcome(self, change: AbstractContextManager[object] | None) -> tuple[Step, ...]:
-        """What the model predicts, while its computation is changed."""
-        if change is None:
-            return self.steps or self.follow(self.forward())
-        with change:
-            return self.follow(self.forward())
+            if learned:
+                change = mixed(self.model.mix, worked.weights_K)
+        else:
+            named = zip(self.story.numbers, self.story.sentences, strict=True)
+            numbered = [f"{number} {text}" for number, text in named]
+            worked, token = work_out_hop(self.model, self.batch, numbered, layer, scores), self.steps[0]
+            worked = replace(worked, title=f"{NAMES['hops']}, hop {layer} of {layers}: {self.story.question}")
+            change = recording(replaced(self.model, int(self.model.winner), layer - 1, worked.weights_K))
+        outcome = self.steps
+        if scores is not None or not outcome:
+            with torch.inference_mode(), nullcontext() if scores is None else change:
+                outcome = self.follow(self.forward())
+        return chosen, replace(worked, step=token, outcome=outcome)
 
     # Heat maps
 

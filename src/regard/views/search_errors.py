@@ -1,34 +1,27 @@
 """Search errors and model errors: did the search miss a reference that the model prefers, or does the model prefer
-what was written? References are scored, outputs judged, errors counted by length and for several widths of the beam,
-and references followed through the search.
+what was written? References are scored, outputs judged, and errors counted.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import count
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from regard.config import Config
 from regard.data.dataset import Dataset
 from regard.models.base import Generator
 from regard.runs import Run
 from regard.search.config import SearchConfig
-from regard.search.hypotheses import NEVER, Choice, Hypothesis, Live, Rules, penalise_repetition
+from regard.search.hypotheses import Hypothesis, Live, Rules
 from regard.tasks.task import Done, by_length, ignore, padded
-from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
+from regard.tasks.translation import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc
-from regard.views.labels import count_text, percent, title
-from regard.views.report import Cell, Curves, Section, Series, Table, Value, muted
-from regard.views.significance import resamples, text_metrics
+from regard.views.labels import percent
 
 Verdict = Literal["search", "model"]
 VERDICTS: tuple[Verdict, ...] = ("search", "model")
@@ -46,8 +39,6 @@ BUCKETS = 8
 """Most groups of sentences by length."""
 OUTER = 0.01
 """The share of sentences at either end that get no group of their own: they join the first and the last one."""
-MARGIN = 0.1
-"""Points of a metric from 0 to 100 that nobody would notice."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +51,12 @@ class Scored:
     references: tuple[str, ...]
     """All that there are."""
     source_ids: Source
-    tokens: tuple[int, ...]
-    """Of the reference, its `</s>` included."""
-    log_p: float
-    objective: float
-    """What the search maximises, for these tokens."""
+    best: Hypothesis
+    """The reference as if the search had written it, its `</s>` included."""
     forbidden: str | None
-    """The rule that keeps the search from writing them, if any."""
+    """The rule that keeps the search from writing it, if any."""
     unknown: bool
-    """Whether some of them are unknown: the scores are those of `<unk>` in their place, not of the reference."""
+    """Whether some tokens are unknown: the scores are those of `<unk>` in their place, not of the reference."""
 
 
 @dataclass(frozen=True)
@@ -94,19 +82,19 @@ class Judged:
     @property
     def verdict(self) -> Verdict:
         """By the objective that the search maximised; `model` where its vocabulary cannot write the reference."""
-        return "model" if self.scored.unknown else verdict_of(self.scored.objective, self.written.objective)
+        return "model" if self.scored.unknown else verdict_of(self.scored.best.objective, self.written.objective)
 
     @property
     def raw_verdict(self) -> Verdict:
         """The same by log P alone."""
-        return "model" if self.scored.unknown else verdict_of(self.scored.log_p, self.written.score)
+        return "model" if self.scored.unknown else verdict_of(self.scored.best.score, self.written.score)
 
     @property
     def unreachable(self) -> str | None:
         """Why no search could have given the reference, if so."""
         if self.scored.unknown:
             return UNKNOWN
-        return SAME_TOKENS if self.written.tokens == self.scored.tokens else self.scored.forbidden
+        return SAME_TOKENS if self.written.tokens == self.scored.best.tokens else self.scored.forbidden
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -119,9 +107,9 @@ class Judged:
             "exact_match": self.exact,
             "verdict": self.verdict,
             "raw_verdict": self.raw_verdict,
-            "reference_log_p": self.scored.log_p,
+            "reference_log_p": self.scored.best.score,
             "output_log_p": self.written.score,
-            "reference_objective": self.scored.objective,
+            "reference_objective": self.scored.best.objective,
             "output_objective": self.written.objective,
             "unreachable": self.unreachable,
             **({"note": UNKNOWN_NOTE} if self.scored.unknown else {}),
@@ -182,7 +170,7 @@ def score_references(run: Run, model: Generator, dataset: Dataset, inputs: Seque
     return [
         Scored(
             dataset.where(row), dataset.texts["source"][row], texts[row], tuple(texts[example] for example in examples),
-            source, hypotheses[row].tokens, hypotheses[row].score, hypotheses[row].objective, reason, row in unknown,
+            source, hypotheses[row], reason, row in unknown,
         )
         for row, examples, source, reason in zip(best, inputs, sources, forbidden, strict=True)
     ]  # fmt: skip
@@ -207,73 +195,6 @@ def why_forbidden(
                 if reason and step < len(targets[row]) and row not in reasons_of:
                     reasons_of[row] = UNKNOWN if targets[row][step] == target.unk else rules.names[reason - 1]
     return [reasons_of.get(row) for row in range(len(targets))]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a reference in the search.
-
-    `fell`: at this step it ranked behind the open slots; `forbidden`: at this step its token may not be written;
-    `finished`: it was written to its end, and another one won; `left`: it was still in the beam when the search was
-    over, with no chance to win.
-    """
-
-    kind: Literal["fell", "forbidden", "finished", "left"]
-    step: int
-    """From 1: the number of the token in the reference, `</s>` included."""
-    rank: int | None = None
-    """Its rank among all candidates of the step, from 1; None where it may not be written."""
-    slots: int = 0
-    """How many candidates the step took."""
-    token: str = ""
-    """The reference's token at that step, as it is shown."""
-
-
-class ReferenceWatch:
-    """Observer of the search of a batch that finds the outcome of each sentence's reference."""
-
-    def __init__(self, references: Sequence[Sequence[int]], device: torch.device, theta: float) -> None:
-        """`references` end in `</s>`; `theta` is the search's repetition penalty."""
-        self._theta = theta
-        self._lengths = [len(ids) for ids in references]
-        rows = [[*ids, *[-1] * (max(self._lengths) - len(ids))] for ids in references]
-        self._reference_BT = torch.tensor(rows, device=device)
-        self._decided: dict[int, Outcome] = {}
-        self._reached = [0] * len(references)
-
-    @property
-    def outcomes(self) -> list[Outcome]:
-        """Of each sentence, once the search is over."""
-        return [self._decided.get(b, Outcome("left", reached)) for b, reached in enumerate(self._reached)]
-
-    def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
-        written = live.history_BWT.shape[-1]
-        if written >= self._reference_BT.shape[1]:
-            return
-        allowed_BWV = rules.reasons(log_p_BWV, live) == 0
-        reference_BT = self._reference_BT[live.sentences_B, : written + 1]
-        follows_BW = (live.history_BWT == reference_BT[:, None, :written]).all(-1) & (live.total_BW > NEVER)
-        slot_B, token_B = follows_BW.int().argmax(-1), reference_BT[:, written]
-        ranks_BWV = penalise_repetition(log_p_BWV.clone(), live.history_BWT, self._theta) + live.total_BW[..., None]
-        candidates_BM = ranks_BWV.masked_fill(~allowed_BWV, NEVER).flatten(1)
-        place_B1 = (slot_B * log_p_BWV.shape[-1] + token_B.clamp(min=0))[:, None]
-        allowed_B = allowed_BWV.flatten(1).gather(1, place_B1)[:, 0]
-        taken_BW = choice.total_BW > NEVER
-        kept_B = (taken_BW & (choice.parents_BW == slot_B[:, None]) & (choice.tokens_BW == token_B[:, None])).any(-1)
-        # Among equals the first comes first.
-        total_B1 = candidates_BM.gather(1, place_B1)
-        before_BM = torch.arange(candidates_BM.shape[1], device=place_B1.device) < place_B1
-        ranks_B = 1 + ((candidates_BM > total_B1) | ((candidates_BM == total_B1) & before_BM)).sum(-1)
-        columns = (live.sentences_B, follows_BW.any(-1), kept_B, allowed_B, ranks_B, taken_BW.sum(-1))
-        step = written + 1
-        for b, followed, kept, allowed, rank, slots in zip(*(column.tolist() for column in columns), strict=True):
-            if not followed or b in self._decided or step > self._lengths[b]:
-                continue
-            self._reached[b] = step
-            if not allowed:
-                self._decided[b] = Outcome("forbidden", step, None, slots)
-            elif not kept or step == self._lengths[b]:
-                self._decided[b] = Outcome("finished" if kept else "fell", step, rank, slots)
 
 
 class Share(NamedTuple):
@@ -380,125 +301,3 @@ def length_buckets(lengths: Sequence[int]) -> list[Bucket]:
         shortest, longest = min(number * width + 1, *own), max((number + 1) * width, *own)
         buckets.append(Bucket(shortest, longest, rows[number], float(np.mean(own))))
     return buckets
-
-
-@dataclass(frozen=True, eq=False)
-class Width:
-    """What one width of the beam gives."""
-
-    beam: int
-    seconds: float
-    """To decode all sentences."""
-    metrics: Mapping[str, float]
-    """The task's own, over all outputs."""
-    resampled: NDArray[np.float64]
-    """The metric that the widths are compared by, on resamples of the sentences."""
-    tally: Tally
-
-
-class Behind(NamedTuple):
-    """How many points a width is behind another, with the 95 % interval."""
-
-    difference: float
-    low: float
-    high: float
-
-    @property
-    def matters(self) -> bool:
-        """Significant, and large enough to be noticed."""
-        return self.difference > MARGIN and self.low > 0
-
-
-@dataclass(frozen=True, eq=False)
-class Sweep:
-    """Several widths, narrowest first."""
-
-    metric: str
-    """What they are compared by."""
-    widths: Sequence[Width]
-    beam: int
-    """The width in use."""
-
-    def quality(self, width: Width) -> float:
-        return width.metrics[self.metric]
-
-    @cached_property
-    def now(self) -> Width:
-        return next(width for width in self.widths if width.beam == self.beam)
-
-    def best_above(self, beam: int) -> Width:
-        """The highest quality of wider beams; among equals the narrowest."""
-        wider = [width for width in self.widths if width.beam > beam]
-        return max(wider, key=lambda width: (self.quality(width), -width.beam))
-
-    @cached_property
-    def best(self) -> Width:
-        return self.best_above(0)
-
-    @cached_property
-    def enough(self) -> Width:
-        """The narrowest that is not behind the best in a way that matters: wider ones do not improve quality."""
-        return next(width for width in self.widths if not self.behind(width).matters)
-
-    def behind(self, width: Width, other: Width | None = None) -> Behind:
-        """A width against another or the best one: all are measured on the same draws, so this is a paired test."""
-        other = other or self.best
-        low, high = np.quantile(other.resampled - width.resampled, [0.025, 0.975])
-        return Behind(self.quality(other) - self.quality(width), float(low), float(high))
-
-    def to_json(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "beam": width.beam,
-                **width.metrics,
-                "behind_best": self.behind(width)._asdict(),
-                "enough": width is self.enough,
-                **{name: width.tally.counts[name] for name in width.tally.shares},
-                "seconds": width.seconds,
-            }
-            for width in self.widths
-        ]
-
-    def section(self) -> Section:
-        """What the widths are compared by comes first, so that a narrow terminal has room for it."""
-        main, rows = title(self.metric), list[list[Value]]()
-        names = sorted(self.widths[0].metrics, key=lambda name: name != self.metric)
-        for width in self.widths:
-            mark = "*" * (width is self.enough) + "<" * (width is self.now)
-            first, *others = (Cell(width.metrics[name], ".2f") for name in names)
-            behind = "{:.2f} ({:.2f}–{:.2f})".format(*self.behind(width))
-            seconds = Cell(width.seconds, ".2f")
-            rows.append([f"{mark} {width.beam}", first, width.tally.search_errors, seconds, *others, behind])
-        columns = ["beam", main, "search errors", "seconds", *map(title, names[1:]), f"{main} behind the best"]
-        sentences = count_text(self.now.tally.sentences, "sentences")
-        note = f"< in use; * wider beams do not improve {main}, as far as {sentences} can show"
-        why = (
-            f"* is the narrowest beam that is not behind the best one, {self.best.beam}, by more than {MARGIN} points "
-            f"of {main}, with an interval above 0 (paired bootstrap, 95 %)."
-        )
-        places = [float(place) for place in range(len(rows))]  # evenly, since each beam is about twice the one before
-        ticks = [(place, str(width.beam)) for place, width in zip(places, self.widths, strict=True)]
-        curves = [
-            Curves([Series(name, places, values)], "beam", name, from_zero=name == "seconds", x_ticks=ticks)
-            for name, values in (
-                (main, [self.quality(width) for width in self.widths]),
-                ("seconds", [width.seconds for width in self.widths]),
-            )
-        ]
-        return Section("Other beams", [Table(columns, rows, notes=[note]), muted(why), *curves], in_terminal=1)
-
-
-def sweep_metric(task: TextToText) -> str:
-    """What the widths of a beam are compared by: chrF, which is fair to short outputs, or the task's first metric."""
-    better = [name for name, higher in task.higher_is_better.items() if higher]
-    return "chrf" if "chrf" in better else better[0]
-
-
-def resampled(
-    outputs: Sequence[str], references: Sequence[Sequence[str]], task: TextToText, config: Config
-) -> NDArray[np.float64]:
-    """The metric on so many sentences drawn with replacement, 1,000 times (Koehn 2004). The seed is fixed, so the same
-    rows are drawn of all outputs for the same references."""
-    [(statistics, value)] = text_metrics([sweep_metric(task)], task, config).values()
-    rows = statistics([*map(nfc, outputs)], [[*map(nfc, texts)] for texts in references])
-    return value(np.concatenate([weights @ rows for weights in resamples(len(rows), seed=1)]))

@@ -1,26 +1,100 @@
-"""Whole searches as one value: JSON (docs/search-record.md), and for people a tree and the ranking of what it found."""
+"""Whole searches as one value: JSON (docs/search-record.md), and for people a tree and the ranking of what it found.
+
+And what becomes of a reference in a search.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Literal
 
-from regard.models.base import device_of
+import torch
+from torch import Tensor
+
+from regard.models.base import Generator, device_of
 from regard.runs import Run
 from regard.search.config import SearchConfig
-from regard.search.hypotheses import score
+from regard.search.hypotheses import NEVER, Choice, Live, Rules, penalise_repetition, score
 from regard.tasks.task import encode_target, readable
+from regard.tasks.translation import Source
+from regard.text.files import FileInput
 from regard.views.labels import label
 from regard.views.report import Branch, Cell, Report, Result, Section, Table, Tone, Tree, Value, muted
-from regard.views.search_errors import Outcome, ReferenceWatch
 
 HINT = (
     "Each token stands after the one that it continues, with log P of all tokens up to it. A dashed line leads to a "
     "candidate that was not kept, a thick one to the best output."
 )
 Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a reference in the search.
+
+    `fell`: at this step it ranked behind the open slots; `forbidden`: at this step its token may not be written;
+    `finished`: it was written to its end, and another one won; `left`: it was still in the beam when the search was
+    over, with no chance to win.
+    """
+
+    kind: Literal["fell", "forbidden", "finished", "left"]
+    step: int
+    """From 1: the number of the token in the reference, `</s>` included."""
+    rank: int | None = None
+    """Its rank among all candidates of the step, from 1; None where it may not be written."""
+    slots: int = 0
+    """How many candidates the step took."""
+    token: str = ""
+    """The reference's token at that step, as it is shown."""
+
+
+class ReferenceWatch:
+    """Observer of the search of a batch that finds the outcome of each sentence's reference."""
+
+    def __init__(self, references: Sequence[Sequence[int]], device: torch.device, theta: float) -> None:
+        """`references` end in `</s>`; `theta` is the search's repetition penalty."""
+        self._theta = theta
+        self._lengths = [len(ids) for ids in references]
+        rows = [[*ids, *[-1] * (max(self._lengths) - len(ids))] for ids in references]
+        self._reference_BT = torch.tensor(rows, device=device)
+        self._decided: dict[int, Outcome] = {}
+        self._reached = [0] * len(references)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """Of each sentence, once the search is over."""
+        return [self._decided.get(b, Outcome("left", reached)) for b, reached in enumerate(self._reached)]
+
+    def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
+        written = live.history_BWT.shape[-1]
+        if written >= self._reference_BT.shape[1]:
+            return
+        allowed_BWV = rules.reasons(log_p_BWV, live) == 0
+        reference_BT = self._reference_BT[live.sentences_B, : written + 1]
+        follows_BW = (live.history_BWT == reference_BT[:, None, :written]).all(-1) & (live.total_BW > NEVER)
+        slot_B, token_B = follows_BW.int().argmax(-1), reference_BT[:, written]
+        ranks_BWV = penalise_repetition(log_p_BWV.clone(), live.history_BWT, self._theta) + live.total_BW[..., None]
+        candidates_BM = ranks_BWV.masked_fill(~allowed_BWV, NEVER).flatten(1)
+        place_B1 = (slot_B * log_p_BWV.shape[-1] + token_B.clamp(min=0))[:, None]
+        allowed_B = allowed_BWV.flatten(1).gather(1, place_B1)[:, 0]
+        taken_BW = choice.total_BW > NEVER
+        kept_B = (taken_BW & (choice.parents_BW == slot_B[:, None]) & (choice.tokens_BW == token_B[:, None])).any(-1)
+        # Among equals the first comes first.
+        total_B1 = candidates_BM.gather(1, place_B1)
+        before_BM = torch.arange(candidates_BM.shape[1], device=place_B1.device) < place_B1
+        ranks_B = 1 + ((candidates_BM > total_B1) | ((candidates_BM == total_B1) & before_BM)).sum(-1)
+        columns = (live.sentences_B, follows_BW.any(-1), kept_B, allowed_B, ranks_B, taken_BW.sum(-1))
+        step = written + 1
+        for b, followed, kept, allowed, rank, slots in zip(*(column.tolist() for column in columns), strict=True):
+            if not followed or b in self._decided or step > self._lengths[b]:
+                continue
+            self._reached[b] = step
+            if not allowed:
+                self._decided[b] = Outcome("forbidden", step, None, slots)
+            elif not kept or step == self._lengths[b]:
+                self._decided[b] = Outcome("finished" if kept else "fell", step, rank, slots)
 
 
 @dataclass(frozen=True)
@@ -114,17 +188,33 @@ def ranking(record: Json) -> Table:
     return Table(columns, rows, title="Outputs, after length normalisation and before it")
 
 
+def outcomes_of(
+    run: Run, model: Generator, sources: Sequence[Source], references: Sequence[Sequence[int]], search: SearchConfig
+) -> list[Outcome]:
+    """What becomes of each reference, tokens that end in `</s>`, in the search for its source."""
+    found: dict[int, Outcome] = {}
+    watches = list[tuple[list[int], ReferenceWatch]]()
+
+    def watch(rows: list[int]) -> ReferenceWatch:
+        own = ReferenceWatch([references[row] for row in rows], device_of(model), search.repetition_penalty)
+        watches.append((rows, own))
+        return own
+
+    for _ in run.task.decode(model, sources, search, watch=watch):
+        pass
+    for rows, own in watches:
+        found.update(zip(rows, own.outcomes, strict=True))
+    return [found[row] for row in range(len(sources))]
+
+
 def follow_reference(run: Run, model: Any, text: str, reference: str) -> Reference:
     """What becomes of a text in the search for an input of a run that writes texts."""
     task, target, config = run.task, run.tokenizers["target"], run.recipe.search
-    [source] = readable(task.encode_sources([text], ["input"]))
+    [source] = readable(task.encode_sources([FileInput(text, "input")]))
     ids = [token for token in encode_target(target, reference) if token != target.end]
     [hypothesis] = task.hypotheses(model, [source], [ids], config)
     [scores] = score(model, task.pairs(model, [source], [ids]))
-    watch = ReferenceWatch([hypothesis.tokens], device_of(model), config.repetition_penalty)
-    for _ in task.decode(model, [source], config, watch=lambda rows: watch):
-        pass
-    [outcome] = watch.outcomes
+    [outcome] = outcomes_of(run, model, [source], [hypothesis.tokens], config)
     tokens = target.tokens(hypothesis.tokens)
     shown = replace(outcome, token=tokens[outcome.step - 1] if outcome.step else "")
     return Reference(tokens, scores, hypothesis.score, hypothesis.objective, shown)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from regard.errors import DecodeError, InputError, Problem, first_of, short
 from regard.models.base import Contextual
 from regard.tasks.raw import Features, features
-from regard.tasks.task import Inputs, Task
+from regard.tasks.task import Task
+from regard.text.files import FileInput
 from regard.text.normalise import Span
 from regard.views.report import (
     Cell,
@@ -39,21 +40,12 @@ PAIRS = 4
 STATIC = "static"
 
 
-@dataclass(frozen=True)
-class Occurrence:
-    """A word in one of the sentences, which count from 1."""
+class Word(NamedTuple):
+    """A word, the number of its sentence, from 1, and the rows of its tokens among those of all sentences."""
 
     sentence: int
     word: str
-
-
-@dataclass(frozen=True)
-class Neighbour:
-    """A word near an occurrence, and in which sentence it is so."""
-
-    word: str
-    sentence: int
-    cosine: float
+    rows: list[int]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,21 +54,20 @@ class WordVectors(Result):
 
     word: str
     texts: Sequence[str]
-    occurrences: Sequence[Occurrence]
+    occurrences: Sequence[Word]
     cosines: dict[str, Numbers]
     """Static, then each layer -> [occurrences, occurrences]."""
     layer: str
     """The layer of the neighbours."""
-    neighbours: dict[str, list[list[Neighbour]]]
-    """Static, and in that layer: the nearest words of each occurrence."""
+    neighbours: dict[str, list[list[dict[str, Any]]]]
+    """Static, and in that layer: of each occurrence the nearest words, each with `word`, `sentence` and `cosine`."""
 
     def to_json(self) -> dict[str, Any]:
-        nearest = {name: [[asdict(one) for one in row] for row in rows] for name, rows in self.neighbours.items()}
         return {
             "word": self.word, "inputs": list(self.texts),
-            "occurrences": [asdict(one) for one in self.occurrences],
+            "occurrences": [{"sentence": one.sentence, "word": one.word} for one in self.occurrences],
             "cosines": {name: values.round(6).tolist() for name, values in self.cosines.items()},
-            "layer": self.layer, "neighbours": nearest,
+            "layer": self.layer, "neighbours": self.neighbours,
         }  # fmt: skip
 
     def report(self) -> Report:
@@ -86,8 +77,9 @@ class WordVectors(Result):
         sections = [Section("Occurrences", [Table(["", "word", "sentence"], rows)])]
         if len(rows) > 1:
             sections.append(Section("Cosine between the occurrences", [*self._by_layer()]))
+        near = "{word} ({sentence}) {cosine:.2f}".format_map
         words: list[list[Value]] = [
-            [row + 1, one.word, name, " · ".join(f"{n.word} ({n.sentence}) {n.cosine:.2f}" for n in nearest[row])]
+            [row + 1, one.word, name, " · ".join(map(near, nearest[row]))]
             for row, one in enumerate(self.occurrences)
             for name, nearest in self.neighbours.items()
         ]
@@ -119,25 +111,18 @@ class WordVectors(Result):
         )
 
 
-@dataclass(frozen=True)
-class _Word:
-    """A word, which of the texts it stands in, and the rows of its tokens among those of all texts."""
-
-    text: int
-    word: str
-    rows: list[int]
-
-
-def word_vectors(task: Task, model: Contextual, inputs: Inputs, more: Inputs, word: str, layer: int) -> WordVectors:
+def word_vectors(
+    task: Task, model: Contextual, inputs: Sequence[FileInput], more: Sequence[FileInput], word: str, layer: int
+) -> WordVectors:
     """Compare a word that stands in every input; words of `more` texts can be neighbours, too."""
     tokenizer, word = task.tokenizers[task.columns[0]], word.strip()
     if not word:
         raise DecodeError("there is no word", where="--word", hint="give a word of the sentences")
-    texts = [tokenizer.fold(text) for text in (*inputs.texts, *more.texts)]
-    every = Inputs(texts, [*inputs.places, *more.places])
+    every = [given._replace(text=tokenizer.fold(given.text)) for given in (*inputs, *more)]
+    texts = [given.text for given in every]
     read = features(task, model, every, layer=layer)
     layer = layer % (model.depth + 1)
-    own = Inputs(texts[: len(inputs)], inputs.places)
+    own = every[: len(inputs)]
     layers = {f"layer {n}": features(task, model, own, layer=n).vectors for n in range(model.depth + 1)}
     spans = tokenizer.token_spans(texts)
     if "text" in model.embeddings:
@@ -148,37 +133,31 @@ def word_vectors(task: Task, model: Contextual, inputs: Inputs, more: Inputs, wo
         static = features(task, model, every, layer=0).vectors
         del layers["layer 0"]
     found = [*_words(spans, read, texts, rf"(?<!\w)({re.escape(word)})\w*")]
+    having, hint = {one.sentence for one in found}, "--word is a word of every sentence"
     missing = [
-        Problem(
-            place, f"no word of {short(texts[row])!r} is {word!r} or begins so", "--word is a word of every sentence"
-        )
-        for row, place in enumerate(inputs.places)
-        if row not in {one.text for one in found}
+        Problem(one.place, f"no word of {short(one.text)!r} is {word!r} or begins so", hint)
+        for number, one in enumerate(own, 1)
+        if number not in having
     ]
     if missing:
         raise InputError(problems=first_of(missing))
-    found = [one for one in found if one.text < len(inputs)]
+    found = [one for one in found if one.sentence <= len(inputs)]
     pool = [*_words(spans, read, texts, r"(\w+)")]
     name = f"layer {layer}" if layers else STATIC
     shown = {STATIC: static} | ({name: read.vectors} if layers else {})
-    return WordVectors(
-        word,
-        texts,
-        [Occurrence(one.text + 1, one.word) for one in found],
-        {n: _cosines(_means(v, found), _means(v, found)) for n, v in ({STATIC: static} | layers).items()},
-        name,
-        {n: _nearest(_cosines(_means(v, found), _means(v, pool)), found, pool) for n, v in shown.items()},
-    )
+    cosines = {n: _cosines(vectors, found, found) for n, vectors in ({STATIC: static} | layers).items()}
+    nearest = {n: _nearest(_cosines(vectors, found, pool), found, pool) for n, vectors in shown.items()}
+    return WordVectors(word, texts, found, cosines, name, nearest)
 
 
-def _words(spans: TokenSpans, read: Features, texts: Sequence[str], pattern: str) -> Iterator[_Word]:
+def _words(spans: TokenSpans, read: Features, texts: Sequence[str], pattern: str) -> Iterator[Word]:
     """The words that match, as far as the model reads the texts; the tokens are those of the first group."""
     for row, (text, (_, places)) in enumerate(zip(texts, spans, strict=True)):
         for match in re.finditer(pattern, text, re.IGNORECASE):
             first, last = match.span(1)
             tokens = [n for n, (start, end) in enumerate(places) if start < last and first < end]
             if tokens and tokens[-1] < _size(read, row):
-                yield _Word(row, match[0], [read.offsets[row] + n for n in tokens])
+                yield Word(row + 1, match[0], [read.offsets[row] + n for n in tokens])
 
 
 def _size(read: Features, row: int) -> int:
@@ -186,23 +165,21 @@ def _size(read: Features, row: int) -> int:
     return read.offsets[row + 1] - read.offsets[row]
 
 
-def _means(vectors: Numbers, words: Sequence[_Word]) -> Numbers:
-    return np.stack([vectors[one.rows].mean(0) for one in words])
-
-
-def _cosines(a: Numbers, b: Numbers) -> Numbers:
+def _cosines(vectors: Numbers, words: Sequence[Word], others: Sequence[Word]) -> Numbers:
+    """Between words, each the mean of its tokens."""
+    a, b = (np.stack([vectors[one.rows].mean(0) for one in some]) for some in (words, others))
     a, b = (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) for rows in (a, b))
     return np.asarray(a @ b.T, dtype=np.float64)
 
 
-def _nearest(cosines: Numbers, found: Sequence[_Word], pool: Sequence[_Word]) -> list[list[Neighbour]]:
+def _nearest(cosines: Numbers, found: Sequence[Word], pool: Sequence[Word]) -> list[list[dict[str, Any]]]:
     """Of each occurrence the nearest words, each once, and not itself."""
     rows = []
     for one, values in zip(found, cosines, strict=True):
-        nearest: dict[str, Neighbour] = {}
+        nearest: dict[str, dict[str, Any]] = {}
         for place in np.argsort(-values):
-            other = pool[place]
+            other, cosine = pool[place], round(float(values[place]), 6)
             if not {*other.rows} & {*one.rows}:
-                nearest.setdefault(other.word, Neighbour(other.word, other.text + 1, round(float(values[place]), 6)))
+                nearest.setdefault(other.word, {"word": other.word, "sentence": other.sentence, "cosine": cosine})
         rows.append([*nearest.values()][:NEAREST])
     return rows
