@@ -39,8 +39,8 @@ from regard.training.train import train
 from regard.views.compare import compare
 from regard.views.diagnose import diagnose
 from regard.views.explain import explain
-from regard.views.files import write_result
 from regard.views.labels import Metrics
+from regard.views.render import write_result
 from regard.views.search_record import SearchRecord
 from regard.views.show import show
 from regard.views.vectors import WordVectors, word_vectors

@@ -31,13 +31,12 @@ from regard.tasks.translation import EvaluationConfig, Translation
 from regard.training.train import train
 from regard.views import significance
 from regard.views.compare import Comparison, compare, findings, verdict
-from regard.views.files import page
 from regard.views.labels import main_metric, score_text, title
+from regard.views.render import page, show
 from regard.views.report import Curves, HeatMaps
 from regard.views.search_errors import length_buckets, lengths_of
 from regard.views.significance import bleu_of, chrf_of, paired_tests_of_sums, paired_tests_of_texts, text_metrics
 from regard.views.systems import differences, groups_of, names_of
-from regard.views.terminal import show
 from tiny import TINY
 
 RUNS = {

@@ -24,7 +24,7 @@ from regard.runs.examples import examples_of
 from regard.tasks.summarization import Summarization
 from regard.tasks.translation import Translation
 from regard.views.diagnose import Behind, Diagnosis, Sweep, Width, advice, resampled
-from regard.views.files import page
+from regard.views.render import page
 from regard.views.report import Bars, Curves
 from regard.views.search_errors import Share, Tally, score_references, verdict_of
 

@@ -15,7 +15,7 @@ from command_line import fail, succeed
 from regard.errors import DecodeError
 from regard.views.explanation import Explanation, Options, View
 from regard.views.recording import module_calls
-from regard.views.terminal import show
+from regard.views.render import show
 from regard.views.worked import Worked
 from tiny import TINY
 

@@ -21,7 +21,7 @@ from regard.models.bert import BERTConfig
 from regard.models.gpt import GPTConfig
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TextHead, build_base, pool
 from regard.models.text_classifiers import CNN, CNNConfig
-from regard.objectives.labels import ClassCrossEntropy, SquaredError, by_choice, by_example
+from regard.objectives.labels import ClassCrossEntropy, SquaredError
 from regard.runs import Run
 from regard.tasks.task import inputs_of
 from regard.training.optimiser import parameter_groups
@@ -262,15 +262,16 @@ def test_class_weights_by_hand() -> None:
 
 
 def test_rows_of_an_example_are_averaged() -> None:
-    logits_BY = torch.tensor([[1.0, 0.0], [3.0, 2.0], [5.0, -5.0]])
-    batch = batch_of([[5]] * 3, [0, 1], owners=[0, 0, 1])
-    assert by_example(logits_BY, batch).tolist() == [[2.0, 1.0], [5.0, -5.0]]
+    """Of a head that adds nothing; its choices stand beside each other instead."""
+    values_B11 = torch.tensor([1.0, 3.0, 5.0, -5.0]).view(4, 1, 1)
+    batch = batch_of([[5]] * 4, [1.0, 3.0], owners=[0, 0, 1, 1])
+    for choices, expected in ((False, [[2.0], [0.0]]), (True, [[1.0, 3.0], [5.0, -5.0]])):
+        head = TextHead(1, 1, pooling="first", pooler=False, dropout=0.0, choices=choices)
+        torch.nn.init.ones_(head.linear.weight)
+        assert head(values_B11, batch).tolist() == expected
     model = headed()
-    model.head = Fixed(logits_BY[:, :1])
-    values = batch_of([[5]] * 3, [1.0, 3.0], owners=[0, 0, 1])
-    assert SquaredError(model)(values).tolist() == [(2 - 1) ** 2 + (5 - 3) ** 2] * 2
-    choices = batch_of([[5]] * 4, [0, 1], owners=[0, 0, 1, 1])
-    assert by_choice(torch.tensor([[1.0], [2.0], [3.0], [4.0]]), choices).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    model.head = Fixed(torch.tensor([[2.0], [5.0]]))
+    assert SquaredError(model)(batch).tolist() == [(2 - 1) ** 2 + (5 - 3) ** 2] * 2
 
 
 # Equations

@@ -14,7 +14,7 @@ from raw_cases import Runs, Tree
 from regard.runs import Run
 from regard.tasks.task import inputs_of
 from regard.text.normalise import word_spans
-from regard.views.leave_one_out import MOST_WORDS, Occlusion, without
+from regard.views.explain import MOST_WORDS, Occlusion, without
 from regard.views.report import Bars, Table
 from texts import TEXTS
 

@@ -15,13 +15,15 @@ from model_cases import tokens_of
 from places import ROOT
 from regard import load, predict
 from regard.search.config import SearchConfig
-from regard.search.decode import BEYOND, NOT_DRAWN, SETTLED, Recorder, search
+from regard.search.decode import Recorder, search
 from regard.search.hypotheses import Constraints, Hypothesis
 from regard.text.vocabularies import END
 from regard.views.search_record import Outcome, Reference, follow_reference, ranking, search_tree
 from toy_models import Toy, ban_tokens, table_toy
 
 A, B, C, D = 4, 5, 6, 7
+
+BEYOND, NOT_DRAWN, SETTLED = "rank beyond the open slots", "not drawn", "cannot win any more"
 
 
 class Letters:

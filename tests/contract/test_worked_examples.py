@@ -17,8 +17,7 @@ from regard.data.readers import FORMATS, open_corpus
 from regard.models import MODELS, Kind, any_config, build_model
 from regard.models.rnn import RNN, RNNConfig
 from regard.tasks import TASKS
-from regard.tasks.text_to_text import TextToText
-from regard.tasks.translation import Parallel
+from regard.tasks.translation import Parallel, TextToText
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 CODE = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)

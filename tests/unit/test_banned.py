@@ -17,7 +17,7 @@ from regard import predict
 from regard.search.config import SearchConfig
 from regard.search.decode import search
 from regard.search.hypotheses import NEVER, BannedTexts, Constraints, Live
-from regard.tasks.text_to_text import ban_of
+from regard.tasks.translation import ban_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
 from toy_models import Toy, ban_tokens

@@ -23,6 +23,7 @@ from regard.data.corpora import (
     TURNED,
     Cells,
     Part,
+    as_object,
     date_words,
     first_rows,
     generate,
@@ -190,6 +191,8 @@ WRITTEN = {
     "stories-ko who": "31109643cef49aed229ca253bed842b94e4fd4eb53466b23637ba9c415c7ebab",
     "stories-ko count": "371fdf491f917c402b7dbe4474c31e248f9feafa7c4292a26c54650ea51c60ae",
     "stories-ko yes_no": "dc17b66358f34027b5e959f6bd1702949a0023bf7546c87ef8e38b59b2071e25",
+    "phenomena-en-ko": "40df1ac757cc430e34d65db9c240fc677a26750e1f969675089785abcaebbf60",
+    "phenomena-en-fr": "11326d141e7c1247ec75c1f67cec125a94ea63fc1c6396a89ad1526f30529ab2",
     "chat-ko": "f2abbcea52e7cb84b1069e02264e341150fb0dcd7dba346f78302337adb17369",
 }
 """SHA-256 of all rows that the generators of commit 6733b05 (greetings: 152aba7) wrote with seed 1, by corpus and what
@@ -211,7 +214,7 @@ def test_files_hold_what_the_generators_wrote(key: str) -> None:
 def test_files_are_small_and_each_is_known() -> None:
     found = {path.stem: path.stat().st_size for path in Path(corpora.__file__).parent.glob("packaged/*.bz2")}
     assert sorted(found) == FILES
-    assert sum(found.values()) < 980_000
+    assert sum(found.values()) < 1_010_000
     assert set(get_args(BuiltIn)) <= {*GENERATORS, *TURNED, *FILES}
 
 
@@ -348,6 +351,21 @@ def test_what_decides_a_meaning_is_marked(name: str, homonyms: dict[str, int]) -
     assert 0.4 < before[True] / before.total() < 0.6
     assert sum(len(found) > 1 for found in frames.values()) > len(frames) / 2
     assert all(part_of(mark.text) == "train" for mark in marked)
+
+
+def test_pronouns_and_homonyms_of_phrases_are_marked() -> None:
+    meanings: dict[str, set[str]] = {}
+    for row in packaged_rows("phenomena-en-ko", "test"):
+        mark = as_object("phenomena-en-ko", row)
+        source, target = str(mark["source"]).split(), str(mark["target"]).split()
+        position, meaning = int(str(mark["position"])), str(mark["meaning"])
+        assert source[int(str(mark["refers_to"]))].strip(".,") in (meaning, meaning + "s")
+        if mark["phenomenon"] == "pronoun":
+            assert (source[position - 1], source[position]) == ("because", "it")
+        else:
+            meanings.setdefault(target[position][:-1], set()).add(meaning)
+    assert meanings["배"] == {"pear", "ship", "belly"}
+    assert meanings["눈"] == {"eye", "snow"}
 
 
 def test_phrases_the_other_way_round_share_no_source_either() -> None:

@@ -12,8 +12,8 @@ from regard.errors import Problem, RegardError, printable, short
 from regard.exchange.folder import render
 from regard.search.config import SearchConfig
 from regard.training.progress import Display
+from regard.views.render import show
 from regard.views.report import Report, Section, Table, Text
-from regard.views.terminal import show
 
 LONG, FOLDERS = "a" * 100_000, "/folder" * 30
 

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import RegardError
-from regard.views.files import BLUES, ORANGES, draw
 from regard.views.labels import label
+from regard.views.render import BLUES, ORANGES, SHADES, draw, heat_map_lines
 from regard.views.report import HeatMap, HeatMaps
-from regard.views.terminal import SHADES, heat_map_lines
 
 SVG = "{http://www.w3.org/2000/svg}"
 

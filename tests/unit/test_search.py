@@ -35,7 +35,7 @@ from regard.search.hypotheses import (
     objective_of,
     score,
 )
-from regard.tasks.text_to_text import special_of
+from regard.tasks.translation import special_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import BEGIN, END, PAD
 from search_cases import Ids, allowed, assert_same, may_follow, plain_objective

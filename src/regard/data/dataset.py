@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.store import Integers, TextColumn, TokenColumn
 from regard.errors import DataError
-from regard.text.tokenizers import Tokenizer, Tokenizers
+from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 Columns = Mapping[str, Sequence[Sequence[int]]]
 """Rows of numbers by the name of their column: tokens, labels, positions."""
@@ -26,29 +27,79 @@ SPLITS: dict[Part, str] = {"train": "training", "validation": "validation", "tes
 """The splits and their names in sentences."""
 
 
-class Encoder(Protocol):
-    """What the data pipeline calls of a task; tasks/task.py says what each method does."""
+class Encoder:
+    """What the data pipeline (data/prepare.py) calls of a task, which is a subclass (tasks/task.py)."""
 
-    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None: ...
-    @property
-    def recipe(self) -> Any: ...
-    @property
-    def tokenizers(self) -> Tokenizers: ...
+    columns: ClassVar[tuple[str, ...]]  # those that have a tokenizer
+    recipe: Any  # with the sections of the task
+
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
+        self.recipe, self.tokenizers = recipe, tokenizers
+
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers: ...
-    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self: ...
-    def encoding(self) -> list[Any]: ...
-    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns: ...
-    def tokenizer_of(self, column: str) -> Tokenizer | None: ...
-    def dropped(self, columns: Columns) -> Mapping[str, NDArray[np.bool_]]: ...
-    def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]: ...
-    def lengths(self, examples: Dataset) -> NDArray[np.int32]: ...
-    def length_differences(self, examples: Dataset) -> NDArray[np.int32] | None: ...
-    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> AnyBatch: ...
-    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]: ...
-    def label_counts(self, examples: Dataset) -> dict[str, int]: ...
-    def longest_example(self, examples: Dataset) -> int: ...
-    def fingerprint(self, examples: Dataset) -> int: ...
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+        """The tokenizers of the columns, trained on the training texts or read from files."""
+        return train_tokenizers(recipe.tokenizer, {name: train[name] for name in cls.columns}, base)
+
+    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
+        """The task with what only the training texts can tell, such as the labels, in its recipe."""
+        return self
+
+    def encoding(self) -> list[Any]:
+        """What decides the encoded columns besides texts and tokenizers, as plain values."""
+        return []
+
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
+        """Rows of texts by column -> rows of numbers by column; `where` names a row in messages."""
+        return {name: tokenizer.encode_batch(texts[name]) for name, tokenizer in self.tokenizers.items()}
+
+    def tokenizer_of(self, column: str) -> Tokenizer | None:
+        """The tokenizer of an encoded column; None where the column does not hold tokens."""
+        return self.tokenizers.get(column)
+
+    def dropped(self, columns: Columns) -> Mapping[str, NDArray[np.bool_]]:
+        """Training examples that are left out, by reason; no row has two reasons."""
+        return {}
+
+    def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]:
+        """What `check` reports of the columns of tokens."""
+        return {
+            name: token_report(column, tokenizer)
+            for name, column in examples.columns.items()
+            if (tokenizer := self.tokenizer_of(name)) is not None
+        }
+
+    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
+        """The most positions that each example takes up in a model."""
+        raise NotImplementedError
+
+    def length_differences(self, examples: Dataset) -> NDArray[np.int32] | None:
+        """How much longer the first of two columns is than the second, where there are two."""
+        return None
+
+    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> AnyBatch:
+        """These examples as tensors; random choices depend on the seed and the epoch alone."""
+        raise NotImplementedError
+
+    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
+        """An example token by token, as a model reads it."""
+        return {
+            name: tokenizer.pieces(column[row].tolist())
+            for name, column in examples.columns.items()
+            if (tokenizer := self.tokenizer_of(name)) is not None
+        }
+
+    def label_counts(self, examples: Dataset) -> dict[str, int]:
+        """How often each label occurs, for tasks with labels."""
+        return {}
+
+    def longest_example(self, examples: Dataset) -> int:
+        """The example that needs the most memory."""
+        return int(np.argmax(examples.lengths))
+
+    def fingerprint(self, examples: Dataset) -> int:
+        """A checksum of what the order of the batches depends on: the data of a resumed run must have the same."""
+        return zlib.crc32(examples.lengths.tobytes())
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,8 +59,6 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 WORDS = "embeddings.word_embeddings.weight"
 TIED = {"cls.predictions.decoder.weight": WORDS, "cls.predictions.decoder.bias": "cls.predictions.bias"}
 """Second names of one tensor."""
-IGNORED = ("embeddings.position_ids", "embeddings.token_type_ids")
-"""Constant tables that older files have beside the weights."""
 HEADS = ("cls.", "classifier.", "qa_outputs.")
 """Their names of weights that are not below the heads."""
 MODEL = {
@@ -87,8 +85,6 @@ MASKED_HEAD = {
 """Our names of the weights -> theirs, of the model, of a layer and of the heads of pre-training."""
 OWN = "regard"
 """The key in config.json of the sections of a recipe that `transformers` does not have."""
-WITH_NO_ANSWER = ("squad_v2", "klue")
-"""Datasets on the Hub in which some questions have no answer."""
 
 
 def read(folder: ModelFolder) -> Imported:
@@ -120,7 +116,9 @@ def each_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
         name.removeprefix("bert.").replace(".gamma", ".weight").replace(".beta", ".bias"): tensor
         for name, tensor in theirs.items()
     }
-    return without_copies({name: named[name] for name in named if name not in IGNORED}, TIED, where)
+    for table in ("embeddings.position_ids", "embeddings.token_type_ids"):  # constants in older files
+        named.pop(table, None)
+    return without_copies(named, TIED, where)
 
 
 def _read_head(folder: ModelFolder, config: dict[str, Any]) -> tuple[str, dict[str, dict[str, Any]]]:
@@ -157,7 +155,7 @@ def _may_have_no_answer(folder: ModelFolder) -> bool | None:
     except (OSError, ValueError, ConfigError):  # a card may hold any text
         return None
     names = datasets if isinstance(datasets, list) else [datasets] if datasets else []
-    return any(str(name).rpartition("/")[2] in WITH_NO_ANSWER for name in names) if names else None
+    return any(str(name).rpartition("/")[2] in ("squad_v2", "klue") for name in names) if names else None
 
 
 def write(run: Run, checkpoint: str) -> Exported:

@@ -88,8 +88,6 @@ WIDTH_AXES = {
 }
 """Axis of the width -> the names of our weights that have it there."""
 END, UNKNOWN, PAD = "</s>", "<unk>", "<pad>"
-OFFSET = 103
-"""How many tokens of its own Pegasus has before its pieces, unless tokenizer_config.json says otherwise."""
 
 
 def read(folder: ModelFolder) -> Imported:
@@ -306,7 +304,7 @@ def _read_trees(folder: ModelFolder, *, shared: bool) -> list[Tree]:
     if not path.exists():
         hint = "expected: source.spm, target.spm and vocab.json, tokenizer.json, or spiece.model"
         raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
-    offset = folder.json(settings.name).get("offset", OFFSET)
+    offset = folder.json(settings.name).get("offset", 103)  # its own tokens, before the pieces
     if not isinstance(offset, int) or not 2 <= offset <= MOST:
         raise DataError(f"offset: {offset!r} is no number of tokens", where=str(settings))
     pieces = convert_sentencepiece(path.read_bytes(), str(path)).get_vocab(with_added_tokens=False)

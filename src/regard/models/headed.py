@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.config import Config
+from regard.data.batches import LabelledBatch
 from regard.errors import ConfigError
 from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import RecurrentEncoder
@@ -97,7 +98,7 @@ class Headed(nn.Module):
         return h_BLD if self.bilstm is None else self.bilstm(h_BLD, batch.text)[0]
 
     def forward(self, batch: Any) -> Tensor:
-        """The output of the head: [B, Y] for rows, [B, L, Y] for tokens."""
+        """The output of the head: [X, Y] for examples, [B, L, Y] for tokens."""
         return self.head(self.states(batch), batch)
 
     def rate_of(self, name: str) -> float:
@@ -155,20 +156,39 @@ class Head(nn.Module):
 
 
 class TextHead(Head):
-    """An answer for each row of a batch, [B, Y], from one vector.
+    """An answer for each example, [X, Y], from one vector for each of its rows; with `choices` each row is one of them.
 
     c = pool(h)                                   the first token for BERT, the last for GPT, the maximum for a CNN
     c = tanh(W_p c + b_p)                         with a pooler, which BERT has from its pre-training
     logits = W dropout(c) + b                     Devlin et al. 2019, arXiv:1810.04805, section 4.1
     """
 
-    def __init__(self, width: int, outputs: int, *, pooling: HeadPooling, pooler: bool, dropout: float) -> None:
+    def __init__(
+        self, width: int, outputs: int, *, pooling: HeadPooling, pooler: bool, dropout: float, choices: bool = False
+    ) -> None:
         super().__init__(width, outputs, dropout=dropout, pooler=pooler)
         self.pooling: HeadPooling = pooling
+        self.choices = choices
 
     def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
         c_BD = pool(h_BLD, batch.text, self.pooling)
-        return self.linear(self.dropout(c_BD if self.pooler is None else torch.tanh(self.pooler(c_BD))))
+        logits_BY = self.linear(self.dropout(c_BD if self.pooler is None else torch.tanh(self.pooler(c_BD))))
+        if self.choices:  # Radford et al. 2018, section 3.3: each is scored separately
+            return logits_BY.view(len(batch.labels), -1)
+        return by_example(logits_BY, batch)
+
+
+def by_example(logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
+    """The mean over the rows of each example: [B, Y] -> [X, Y].
+
+    Rows are the windows of a long text, or both orders of two texts. GPT adds up the vectors of both orders (Radford et
+    al. 2018, section 3.3), which is the same up to a factor.
+    """
+    examples = len(batch.labels)
+    if examples == len(logits_BY):
+        return logits_BY
+    sums_XY = logits_BY.new_zeros(examples, logits_BY.shape[1]).index_add(0, batch.owners_B, logits_BY)
+    return sums_XY / batch.owners_B.bincount(minlength=examples)[:, None]
 
 
 class ApartHead(Head):

@@ -54,24 +54,6 @@ class HeadLoss(Objective):
         return loss_2 + torch.stack([added, torch.zeros_like(added)])
 
 
-def by_example(logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
-    """The mean over the rows of each example: [B, Y] -> [X, Y].
-
-    Rows are the windows of a long text, or both orders of two texts. GPT adds up the vectors of both orders (Radford et
-    al. 2018, section 3.3), which is the same up to a factor.
-    """
-    examples = len(batch.labels)
-    if examples == len(logits_BY):
-        return logits_BY
-    sums_XY = logits_BY.new_zeros(examples, logits_BY.shape[1]).index_add(0, batch.owners_B, logits_BY)
-    return sums_XY / batch.owners_B.bincount(minlength=examples)[:, None]
-
-
-def by_choice(logits_B1: Tensor, batch: LabelledBatch) -> Tensor:
-    """Each row is a choice: [B, 1] -> [X, Y], one column per choice of an example."""
-    return logits_B1.view(len(batch.labels), -1)
-
-
 class ClassCrossEntropy(HeadLoss):
     """
     loss = -sum_x w_{y_x} ((1 - epsilon) log p_{y_x} + epsilon / Y sum_y log p_y)      p = softmax(logits)
@@ -87,30 +69,18 @@ class ClassCrossEntropy(HeadLoss):
         super().__init__(model, smoothing=smoothing, auxiliary=auxiliary)
         self.register_buffer("weights_Y", weights_Y, persistent=False)
 
-    def scores(self, logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
-        return by_example(logits_BY, batch)
-
-    def losses(self, logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
-        scores_XY = self.scores(logits_BY, batch).float()
-        smoothed_X, plain_X = self.cross_entropy(scores_XY, batch.labels, reduction="none")
+    def losses(self, logits_XY: Tensor, batch: LabelledBatch) -> Tensor:
+        smoothed_X, plain_X = self.cross_entropy(logits_XY.float(), batch.labels, reduction="none")
         if self.weights_Y is not None:
             smoothed_X = smoothed_X * self.weights_Y[batch.labels]
         return torch.stack([smoothed_X.sum(), plain_X.sum()])
 
 
-class ChoiceCrossEntropy(ClassCrossEntropy):
-    """The same over the choices of an example, each scored separately (Radford et al. 2018, section 3.3)."""
-
-    def scores(self, logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
-        return by_choice(logits_BY, batch)
-
-
 class SquaredError(HeadLoss):
     """loss = sum_x (score_x - y_x)^2"""
 
-    def losses(self, logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
-        scores_X = by_example(logits_BY, batch)[:, 0].float()
-        loss = F.mse_loss(scores_X, batch.labels, reduction="sum")
+    def losses(self, scores_X1: Tensor, batch: LabelledBatch) -> Tensor:
+        loss = F.mse_loss(scores_X1[:, 0].float(), batch.labels, reduction="sum")
         return torch.stack([loss, loss])
 
 

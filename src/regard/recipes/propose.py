@@ -14,6 +14,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from glob import escape
+from importlib import resources
 from itertools import chain, combinations, count, groupby, islice, permutations
 from math import ceil, inf, log2
 from pathlib import Path
@@ -64,102 +65,16 @@ class Plan(NamedTuple):
     """How a recipe that ships is fitted to data."""
 
     recipe: str
-    lengths: tuple[int, ...]  # what data.max_length may be
+    lengths: list[int]  # what data.max_length may be
     steps: int  # the fewest that are worth training for
-    sizes: tuple[Sizes, ...]
+    sizes: list[Sizes]
     changes: dict[str, Any]  # what else is to be different, by path; None takes a key out
 
 
-PAIRS = Plan(
-    "translation", (50, 100, 200, 400, 800, 1600), 800,
-    (
-        Sizes(500, "tiny", 1_000, 100, 100, 20, 256, 0.2),
-        Sizes(5_000, "tiny", 1_000, 150, 100, 20, 1_024, 0.2),
-        Sizes(50_000, "tiny", 4_000, 40, 400, 5, 2_048, 0.3),
-        Sizes(1_000_000, "small", 8_000, 30, 1_000, 5, 4_096, 0.2),
-        Sizes(inf, "base", 32_000, 10, 4_000, 5, 16_384, 0.1),
-    ),
-    {"data.max_ratio": None},
-)  # fmt: skip
-LABELS = Plan(
-    "classification", (32, 64, 128, 256, 512), 800,
-    (
-        Sizes(1_000, "tiny", 2_000, 100, 0, 10, 256),
-        Sizes(5_000, "tiny", 2_000, 50, 0, 6, 512),
-        Sizes(50_000, "tiny", 8_000, 20, 0, 5, 1_024),
-        Sizes(inf, "small", 16_000, 10, 0, 3, 4_096),
-    ),
-    {  # the recipes that ship fine-tune a run that the user may not have: what is proposed trains from scratch
-        "tokenizer": {"kind": "bpe"}, "model": {"kind": "bilstm"}, "head": None,
-        "training.init": None, "training.learning_rate": 0.002,
-    },
-)  # fmt: skip
-TEXTS = LABELS._replace(  # benchmarks/proposals.py compares it with TF-IDF and logistic regression
-    sizes=tuple(sizes._replace(preset="small", vocabulary=max(8_000, sizes.vocabulary)) for sizes in LABELS.sizes),
-    changes={
-        **LABELS.changes, "tokenizer": {"kind": "bpe", "lowercase": True}, "training.learning_rate": 0.001,
-        "model": {"kind": "cnn", "widths": [1, 2, 3], "dropout": 0.3},
-    },
-)  # fmt: skip
-CAPTIONS = Plan(
-    "captions", (), 400,
-    (
-        Sizes(2_000, "tiny", 1_000, 60, 50, 10, 1_024),
-        Sizes(20_000, "tiny", 4_000, 40, 200, 5, 2_048),
-        Sizes(inf, "small", 8_000, 20, 400, 3, 8_192),
-    ),
-    {},
-)  # fmt: skip
-TEXT = Plan(
-    "gpt", (64, 128, 256, 512), 400,
-    (
-        Sizes(2e4, "tiny", 1_000, 60, 40, None, 256, 0.2),
-        Sizes(2e5, "tiny", 1_000, 60, 40, 3, 1_024, 0.2),
-        Sizes(2e6, "tiny", 2_000, 40, 100, 3, 2_048, 0.2),
-        Sizes(5e7, "small", 8_000, 20, 1_000, 3, 8_192, 0.1),
-        Sizes(inf, "small", 16_000, 10, 2_000, 3, None, 0.1),
-    ),
-    {"training.learning_rate": 0.001},
-)  # fmt: skip
-PLANS = {
-    "translation": PAIRS,
-    "summarization": PAIRS._replace(changes={**PAIRS.changes, "task": "summarization"}),
-    "classification": TEXTS,
-    "regression": TEXTS._replace(recipe="regression"),
-    "multiple_choice": LABELS._replace(recipe="multiple-choice"),
-    "tagging": LABELS._replace(recipe="tagging", lengths=(128,)),
-    "question_answering": LABELS._replace(recipe="question-answering", lengths=(384,)),
-    "captioning": CAPTIONS,
-    "story_answering": Plan("stories", (), 0, (), {"data": {}}),
-    "language_modeling": TEXT,
-}
-FILLED = {
-    "task": "read the document, write the summary",
-    "data": "paths are relative to this file",
-    "data.validation": "a share set aside to choose the best checkpoint; or files of their own, as for train",
-    "data.test": "a share set aside for `regard evaluate`",
-    "data.bad_lines": "drop and count what cannot be read; `error` stops and names it",
-    "tokenizer": "sub-words, trained on your text",
-    "model": "trained from scratch",
-    "model.preset": "tiny for little data, then small, base",
-    "model.images": "pixels on each side",
-    "model.encoder": "images come as features from another network",
-    "model.feature_width": "of each region, as in your arrays",
-    "head": "between the model and the answer",
-    "head.labels": "what the data calls the choices",
-    "head.apart": "two texts are read each by itself, then compared",
-    "head.pooling": "one vector for a text: the largest values of its tokens, or their mean",
-    "training.steps": "updates, at most",
-    "training.epochs": "passes over the data, at most",
-    "training.validate_every": "steps",
-    "training.patience": "stop after so many validations without a better one",
-    "training.batch_tokens": "rows times the longest; `auto` finds what fits",
-    "training.learning_rate": "the highest",
-    "training.warmup": "steps: at most a tenth of all",
-    "training.best": "the metric that chooses the checkpoint",
-    "evaluation": "by character, which suits the script",
-}
-"""Comments on what is filled in, where those of the recipe that ships do not fit."""
+_PLANS = resources.files("regard.recipes") / "proposals" / "plans.yaml"
+_TREE = parse_yaml(_PLANS.read_text(encoding="utf-8"), "plans.yaml")
+FILLED: dict[str, str] = _TREE.pop("comments")  # on what is filled in, where those of the recipe that ships do not fit
+PLANS = {task: Plan(**{**plan, "sizes": [Sizes(**size) for size in plan["sizes"]]}) for task, plan in _TREE.items()}
 
 
 # What `check` does with files of data
@@ -314,7 +229,7 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
         tokens = max(tokens, 1 if "model.feature_width" in profile.settings else (pixels // 8) ** 2)
     elif batch and not is_text:
         batch = max(batch, 4 * length * len(profile.data.get("choices", "1")))
-    if plan.changes.get("model") == TEXTS.changes["model"]:
+    if profile.task in ("classification", "regression"):
         batch = max(batch or 0, 2 ** ceil(log2(16 * tokens)))
         if "first" in profile.data:
             settings |= {"head.apart": True, "head.pooling": "max" if profile.task == "classification" else "mean"}

@@ -337,12 +337,6 @@ def draw(p_V: Tensor, noise: Tensor) -> Tensor:
 
 # The record of a search
 
-RECORDED = 2
-"""How many of the best candidates are recorded in each step, in multiples of the beam."""
-BEYOND = "rank beyond the open slots"
-NOT_DRAWN = "not drawn"
-SETTLED = "cannot win any more"
-
 
 @dataclass
 class SentenceRecord:
@@ -400,9 +394,9 @@ class Recorder:
         parents = dict(zip(slots, record.live or [0] * len(slots), strict=True))
         numbers = {index: record.numbered + n for n, index in enumerate(taken, start=1)}
         candidates = []
-        for index, rank in _ranked(ranks_M, reasons_M, taken, RECORDED * self._rows):
+        for index, rank in _ranked(ranks_M, reasons_M, taken, 2 * self._rows):
             slot, token = divmod(index, vocabulary)
-            why: str | None = NOT_DRAWN if self._config.sample else BEYOND
+            why: str | None = "not drawn" if self._config.sample else "rank beyond the open slots"
             fate = "pruned"
             if index in taken:
                 fate, why = "finished" if token == self._end_id else "kept", None
@@ -431,7 +425,7 @@ class Recorder:
         """All finished outputs, best first. What was kept last could not win any more."""
         for candidate in record.steps[-1]["candidates"]:
             if candidate["fate"] == "kept":
-                candidate |= {"fate": "pruned", "why": SETTLED}
+                candidate |= {"fate": "pruned", "why": "cannot win any more"}
         return [
             {
                 "id": number,

@@ -11,8 +11,7 @@ from regard.tasks.story_answering import StoryAnswering
 from regard.tasks.summarization import Summarization
 from regard.tasks.tagging import Tagging
 from regard.tasks.task import Task
-from regard.tasks.text_to_text import TextToText
-from regard.tasks.translation import Translation
+from regard.tasks.translation import TextToText, Translation
 
 __all__ = ["TASKS", "Task", "TextToText"]
 

@@ -16,10 +16,10 @@ from pydantic import BeforeValidator, Field
 from regard.data.dataset import Dataset, Where
 from regard.data.labelled import Labelled, LabelledData
 from regard.errors import ConfigError, DataError, did_you_mean
+from regard.models.base import device_of
 from regard.models.headed import Headed
 from regard.objectives.labels import ClassCrossEntropy
-from regard.tasks.headed import Labels, as_texts
-from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels
+from regard.tasks.headed import Labels, Scores, TextHeadConfig, TextLabelling, as_texts, refuse_labels
 from regard.tasks.task import Prediction
 from regard.text.normalise import fold_white_space, natural, nfc
 
@@ -27,8 +27,6 @@ FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
 """A number that is written with a fraction or an exponent."""
 WHOLE = re.compile(r"([-+]?\d+)(\.0*)?")
 """A whole number: pandas writes 1 as 1.0 in a column that has gaps."""
-MANY = 20
-"""Labels that there may be, however few the examples."""
 SHOWN = 10
 """Labels that a message names."""
 
@@ -87,7 +85,7 @@ class Classification(TextLabelling):
             raise DataError(what, where=where(labels.index(fraction)), hint=hint)
         if len(classes) < 2:
             raise DataError(f"every label is {classes[0]!r}", where="data.train", hint="two labels at the least")
-        if len(classes) > max(MANY, len(labels) / 2):
+        if len(classes) > max(20, len(labels) / 2):
             corpus = self.recipe.data.train[0]
             text = corpus.texts[0]
             what = f"{len(classes):,} different labels in {len(labels):,} examples, such as {labels[0][:60]!r}"
@@ -111,9 +109,8 @@ class Classification(TextLabelling):
 
     def objective(self, model: Headed) -> ClassCrossEntropy:
         head, weights_Y = self.recipe.head, None
-        if isinstance(head.class_weights, dict):
-            weights_Y = torch.tensor([head.class_weights.get(label, 1.0) for label in self.labels])
-            weights_Y = weights_Y.to(next(model.parameters()).device)
+        if isinstance(weights := getattr(head, "class_weights", None), dict):
+            weights_Y = torch.tensor([weights.get(label, 1.0) for label in self.labels], device=device_of(model))
         smoothing = self.recipe.training.label_smoothing
         return ClassCrossEntropy(model, weights_Y, smoothing=smoothing, auxiliary=head.auxiliary)
 

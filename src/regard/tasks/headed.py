@@ -1,44 +1,68 @@
-"""What all tasks share whose model is a base under a head: sections of a recipe, the model, what may be asked."""
+"""What all tasks share whose model is a base under a head (`HeadedTask`): sections of a recipe, the model, what may be
+asked; and those with one answer for a text, or for a few together: classification, regression, multiple choice."""
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import BeforeValidator
 from torch import Tensor, nn
 
-from regard.data.config import Recipe
-from regard.data.dataset import Dataset
-from regard.data.framing import Framed, Framing, Long, labelled_batch
+from regard.data.batches import LabelledBatch, fixed_batches
+from regard.data.config import OBJECTS, Corpus, Recipe
+from regard.data.dataset import Columns, Dataset, Where
+from regard.data.file_inputs import (
+    HeldFile,
+    alike,
+    column_problem,
+    corpus_of,
+    has_columns,
+    header_of,
+    is_table,
+    read_like,
+    table_rows,
+)
+from regard.data.formats import Key, has_header, keys_of
+from regard.data.framing import Arrangement, Framed, Framing, Long, arranged, labelled_batch
+from regard.data.labelled import Labelled, list_of
 from regard.data.prepare import Prepared
-from regard.errors import ConfigError, DecodeError, InputError, Problem
+from regard.data.readers import Reader
+from regard.data.store import Integers
+from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, first_of
 from regard.models import MODELS, any_config, config_of
-from regard.models.base import Contextual, device_of
-from regard.models.headed import HeadConfig, Headed, build_base
+from regard.models.base import Contextual, HeadPooling, device_of
+from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead, build_base
 from regard.tasks.raw import check_max_length, spelling_options
 from regard.tasks.task import (
+    Done,
     EncodedInputs,
     Note,
     Prediction,
     Task,
     Unreadable,
     by_length,
+    ignore,
     is_foreign,
     nothing_known,
+    problem_in_text,
     read_tokens,
 )
-from regard.text.files import FileInput
+from regard.text.files import FileInput, TextFile, open_text, parts_of
+from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01,
 }  # fmt: skip
 """How a pre-trained Transformer is fine-tuned, where the recipe does not say (Devlin et al. 2019, appendix A.3)."""
-TRANSFORMERS = ("gpt", "bert")
 
 
 def as_texts(value: Any) -> Any:
@@ -143,7 +167,7 @@ class HeadedTask(ExampleTask):
         positions, longest = model.get("max_positions"), cls.data.model_fields["max_length"].default
         if "data" in tree and isinstance(positions, int) and positions < longest:
             tree = tree | {"data": {"max_length": positions} | data}
-        if training.get("init") and model.get("kind") in TRANSFORMERS and head.get("freeze") != "all":
+        if training.get("init") and model.get("kind") in ("gpt", "bert") and head.get("freeze") != "all":
             training = FINE_TUNING | training
         training = {"schedule": "linear"} | training
         return tree | {"head": head} | ({"training": training} if "training" in tree else {})
@@ -220,3 +244,307 @@ class HeadedTask(ExampleTask):
         if head.auxiliary > 0 and (head.freeze == "all" or head.features != "last" or head.bilstm is not None):
             what = "the language model's loss needs a head right above a last layer that learns"
             raise ConfigError(what, where="head.auxiliary", hint="features: last, bilstm: null, and freeze below all")
+
+
+Targets = NDArray[np.int64] | NDArray[np.float32]
+Scores = NDArray[np.float32]
+
+
+class TextHeadConfig(HeadConfig):
+    """A head that has one answer for a text."""
+
+    pooling: HeadPooling = "max"
+    """One vector for a text: that of its first or last token, or the mean or the largest values over all. Default:
+    first for bert (through the pooler that it was pre-trained with), last for lstm_lm and gpt, max for others."""
+
+
+class TextLabelling(HeadedTask):
+    """A task with one answer for each example. All columns of text share the tokenizer `text`."""
+
+    unit = "examples"
+    shares_examples = True
+    outputs: ClassVar[int | None] = 1
+    """Numbers that the head gives for a row; None: one a class."""
+
+    @classmethod
+    def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
+        tree = super().complete(tree)
+        pooling = config_of(section(tree, "model").get("kind")).head_pooling
+        pooling = "mean" if tree["head"].get("apart") else pooling
+        return tree | {"head": {"pooling": pooling} | tree["head"]}
+
+    # What a task of this kind says
+
+    def numbers(self, labels: Sequence[str], where: Where) -> Targets:
+        """What each label stands for, or one DataError that names the labels that are not allowed."""
+        raise NotImplementedError
+
+    def measured(self, examples: Dataset, scores_XY: Scores) -> dict[str, Any]:
+        """The mean loss and all metrics."""
+        raise NotImplementedError
+
+    def line(self, text: str, label: str, scores_Y: Scores) -> dict[str, Any]:
+        """Of an example: what a line of the file of predictions says besides its place."""
+        raise NotImplementedError
+
+    def prediction(self, text: str, scores_Y: Scores) -> Prediction:
+        """The answer that the head's scores are for a text."""
+        raise NotImplementedError
+
+    # Data
+
+    @classmethod
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+        texts = {name: column for name, column in train.items() if name != "label"}
+        learned = train_tokenizers(recipe.tokenizer.model_copy(update={"joint": True}), texts, base)
+        return Tokenizers({"text": next(iter(learned.values()))})
+
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
+        if "label" in texts:
+            self.numbers(texts["label"], where)
+        return {name: self.tokenizers["text"].encode_batch(rows) for name, rows in texts.items() if name != "label"}
+
+    def encoding(self) -> list[Any]:
+        return [list(self.labels)]
+
+    def tokenizer_of(self, column: str) -> Tokenizer:
+        return self.tokenizers["text"]
+
+    def targets(self, examples: Dataset) -> Targets:
+        """What the labels of all examples stand for."""
+        return self.numbers(list(examples.texts["label"]), examples.where)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns that are read, in their order."""
+        texts: tuple[str, ...] = self.recipe.data.train[0].texts if self.recipe.data.train else ("first", "second")
+        return texts
+
+    @cached_property
+    def arrangement(self) -> Arrangement | None:
+        """What makes the rows of an example; None for an imported run, which reads one text or two as they come."""
+        if self.recipe.data.train or getattr(self.recipe.head, "both_orders", False):  # which needs two texts
+            return self.arrange(len(self.text_columns))
+        return None
+
+    def arrange(self, texts: int) -> Arrangement:
+        """What makes the rows of an example of one text or two, as the section `head` says."""
+        head = self.recipe.head
+        chosen: list[Literal["both_orders", "apart"]] = [
+            name for name in ("both_orders", "apart") if getattr(head, name)
+        ]
+        if len(chosen) > 1:
+            what = "two texts that are read apart have no order"
+            raise ConfigError(what, where="head.both_orders", hint="set it to false")
+        if chosen and texts < 2:
+            raise ConfigError("there is only one text", where=f"head.{chosen[0]}", hint="set it to false")
+        if chosen == ["apart"] and self.recipe.data.long == "windows":
+            what = "a text that is compared has one vector"
+            raise ConfigError(what, where="data.long", hint="allowed: head, tail, head_tail")
+        return chosen[0] if chosen else "single" if texts == 1 else "pair"
+
+    def arrangement_of(self, examples: Dataset) -> Arrangement:
+        return self.arrangement or self.arrange(len(examples.columns))
+
+    def rows(self, examples: Dataset, row: int) -> list[Framed]:
+        """What a model reads of an example."""
+        texts = [
+            self.framing.spelled(column[row].tolist(), examples.texts[name], row)
+            for name, column in examples.columns.items()
+        ]
+        return arranged(texts, self.framing, self.arrangement_of(examples))
+
+    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
+        """All rows of an example together, each as long as its longest, since they are padded to it."""
+        arrangement = self.arrangement_of(examples)
+        sizes = list(zip(*(column.lengths.tolist() for column in examples.columns.values()), strict=True))
+        positions: dict[tuple[int, ...], int] = {}
+        for texts in set(sizes):
+            rows = arranged([range(size) for size in texts], self.framing, arrangement)
+            positions[texts] = len(rows) * max(len(row.ids) for row in rows)
+        return np.array([positions[texts] for texts in sizes], dtype=np.int32)
+
+    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
+        read = [self.rows(examples, int(row)) for row in rows]
+        targets: Targets = np.zeros(len(rows), dtype=np.int64)
+        if "label" in examples.texts:
+            labels = [examples.texts["label"][int(row)] for row in rows]
+            targets = self.numbers(labels, lambda row: examples.where(int(rows[row])))
+        return labelled_batch(read, torch.from_numpy(targets), self.tokenizers["text"].pad, tuple(rows.tolist()))
+
+    def label_counts(self, examples: Dataset) -> dict[str, int]:
+        if not self.labels:
+            return {}
+        counts = np.bincount(cast("NDArray[np.int64]", self.targets(examples)), minlength=len(self.labels))
+        return dict(zip(self.labels, counts.tolist(), strict=True))
+
+    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
+        rows = self.rows(examples, row)
+        named = {"text" if len(rows) == 1 else f"row {number}": row.ids for number, row in enumerate(rows, 1)}
+        pieces = {name: self.tokenizers["text"].pieces(ids) for name, ids in named.items()}
+        return {**pieces, "label": [examples.texts["label"][row]]}
+
+    def fingerprint(self, examples: Dataset) -> int:
+        return zlib.crc32(self.targets(examples).tobytes(), zlib.crc32(examples.lengths.tobytes()))
+
+    # Training
+
+    def check(self, data: Prepared[Dataset]) -> None:
+        self.arrangement_of(data.train)  # refuses what `head` cannot do with the texts
+        super().check(data)
+
+    def make_head(self, width: int) -> TextHead | ApartHead:
+        head, kind = self.recipe.head, self.recipe.model.kind
+        pooler, outputs = kind == "bert" and head.pooling == "first", self.outputs or len(self.labels)
+        if getattr(head, "apart", False):
+            number = self.outputs is not None
+            return ApartHead(width, outputs, pooling=head.pooling, dropout=head.dropout, number=number)
+        choices = self.arrangement == "choices"
+        return TextHead(width, outputs, pooling=head.pooling, pooler=pooler, dropout=head.dropout, choices=choices)
+
+    @torch.inference_mode()
+    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> Scores:
+        """What the head gives for all examples, in their order."""
+        scores: dict[int, Scores] = {}
+        for rows in fixed_batches(examples, read_tokens(model)):
+            batch = self.collate(examples, rows, 0, 0).to(device_of(model))
+            scores_XY = model(batch).float().cpu().numpy()
+            scores |= dict(zip(rows.tolist(), scores_XY, strict=True))
+            progress(len(rows))
+        return np.stack([scores[row] for row in range(len(examples))])
+
+    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
+        metrics = self.measured(examples, self.computed(model, examples))
+        return {name: metrics[name] for name in ("loss", *self.higher_is_better)}
+
+    # Verbs
+
+    def evaluated(self, examples: Dataset, parts: Sequence[Scores]) -> dict[str, Any]:
+        scores_XY = np.concatenate(parts)
+        lines = []
+        for row, scores_Y in enumerate(scores_XY):
+            text = "\t".join(examples.texts[name][row] for name in examples.columns)
+            lines.append({"where": examples.where(row), **self.line(text, examples.texts["label"][row], scores_Y)})
+        return {"examples": len(examples), **self.measured(examples, scores_XY), "predictions": lines}
+
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
+        """The texts of a table, without the label, with tabs between those of a row; a .txt has one input a line."""
+        if not is_table(file):
+            return None
+        columns, header = self.table_columns(file)
+        alone = bool(self.recipe.data.train) and len(columns) == 1  # of an imported run a tab would make a pair
+        listed = list_of([*columns.values()][1:]) if self.arrangement == "choices" else None
+        return (
+            FileInput(
+                row.values[0] if alone else "\t".join(text.replace("\t", " ") for text in row.values),
+                file.row(row.line),
+                row.fault,
+            )
+            for row in table_rows(file, columns, header, listed)
+        )
+
+    def table_columns(self, file: TextFile) -> tuple[dict[str, Key], bool | None]:
+        """The columns of text in a table, and whether it has a header: as in one of the recipe's tables, else by the
+        task's names."""
+        if self.recipe.data.train and not self._tables():
+            return {name: name for name in self.corpora[0].texts}, None
+        like = self.corpus_of([file.name]) if self.recipe.data.train else self.named_table(file)
+        keys = {name: key for name, key in keys_of(like).items() if name != "label"}
+        if file.suffixes[0] in OBJECTS:  # which have no columns by number
+            keys = {name: name if isinstance(key, int) else key for name, key in keys.items()}
+        return keys, has_header(like)
+
+    def _tables(self) -> list[Corpus]:
+        return [corpus for corpus in self.corpora if corpus.file is not None or corpus.dataset is not None]
+
+    def named_table(self, file: TextFile) -> Corpus:
+        """A table for a run without data of its own: by the task's names for its columns."""
+        if has_columns(file, {"first": "first", "second": "second"}):
+            return Labelled(file=file.name, first="first", second="second", label="label")
+        problem = column_problem(file, {"text": "text"})
+        if problem is None:
+            return Labelled(file=file.name, text="text", label="label")
+        hint = f"{problem.hint}; wanted are text, or first and second; what is to be found is called label"
+        raise DataError(problems=[replace(problem, hint=hint)])
+
+    def corpus_of(self, files: Sequence[str]) -> Corpus:
+        """What `--file` names, with the columns of a table of the recipe's, one of the same format if there is one.
+
+        Where there is no table: the text and the label by number, or in .jsonl by these names.
+        """
+        if not any(corpus.model_fields_set for corpus in self.corpora):  # an imported run has no corpora
+            return self.named_files(files)
+        tables = self._tables()
+        if len(files) != 1 or not tables:
+            return corpus_of(files, self.corpora)
+        file = TextFile(files[0], Path(files[0]))
+        return read_like((alike(file, tables) or tables)[0], file)
+
+    def named_files(self, files: Sequence[str]) -> Corpus:
+        """A table, which may have no header if its two columns are a text and its label; or a file for each column."""
+        if len(files) == 3:
+            return Labelled(first=files[0], second=files[1], label=files[2])
+        if len(files) == 1 and is_table(file := open_text(files[0], Path())):
+            has_two = file.suffixes[0] in (".tsv", ".csv") and not has_columns(file, {"2": 2})
+            if not has_two or header_of(file):
+                return self.named_table(file)
+        return corpus_of(files, [Labelled.model_construct()])
+
+    @property
+    def input_parts(self) -> tuple[str, ...]:
+        """Of an imported run the second text may be missing."""
+        if self.arrangement == "choices":
+            return ("text", "choices")
+        return ("text",) if self.arrangement == "single" else ("first", "second")
+
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        return "\t".join(row[name] for name in self.text_columns)
+
+    def typed_input(self, text: str, place: str) -> FileInput:
+        """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""
+        row = self.object_input(text, place)
+        if row is None or (row.fault is not None and self.arrangement in (None, "single")):
+            return FileInput(text, place)
+        if row.fault is None:
+            return row
+        hint = row.fault.hint
+        if self.recipe.data.train:  # else the hint has the names already
+            columns, _ = self.table_columns(HeldFile("typed.jsonl", content=text.replace("\n", " ").encode()))
+            hint = "; ".join(filter(None, [hint, f"wanted are {', '.join(map(str, columns.values()))}"]))
+        return FileInput(text, place, replace(row.fault, hint=hint))
+
+    def input_columns(self, text: str, place: str) -> dict[str, str]:
+        """The texts of an input, with tabs between them where there are several."""
+        fields = [text] if self.arrangement == "single" else parts_of(text)
+        wrong = self.wrong_number(fields, place)
+        problems = [wrong] if wrong else [problem_in_text(field, place) for field in fields]
+        if any(problems):
+            raise InputError(problems=[problem for problem in problems if problem])
+        return {f"text {number}": field for number, field in enumerate(fields)}
+
+    def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
+        """Why an input has too few or too many texts."""
+        if self.arrangement == "single" or len(fields) == 2 or (self.arrangement is None and len(fields) == 1):
+            return None
+        hint = "put a tab between first and second, or in Python give a tuple"
+        return Problem(place, f"two texts are expected, not {len(fields)}", hint)
+
+    def predict_encoded(
+        self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
+    ) -> list[Prediction]:
+        """Inputs with the same number of texts are batched together."""
+        scores: dict[int, Scores] = {}
+        for numbers, examples in by_dataset(encoded.readable()):
+            scores |= dict(zip(numbers, self.computed(model, examples, progress), strict=True))
+        return [self.prediction(text, scores[number]) for number, (text, *_) in enumerate(encoded.inputs)]
+
+
+def refuse_labels(labels: Sequence[str], bad: Callable[[str], str], where: Where, hint: str = "") -> None:
+    """One DataError with all labels of which `bad` says what is wrong, if there are any: each where it first stands."""
+    problems = [
+        Problem(where(labels.index(label)), f"the label {label!r} {what}", hint)
+        for label in dict.fromkeys(labels)
+        if (what := bad(label))
+    ]
+    if problems:
+        raise DataError(problems=first_of(problems))

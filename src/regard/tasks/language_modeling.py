@@ -54,7 +54,7 @@ from regard.tasks.task import (
     padded,
     readable,
 )
-from regard.tasks.text_to_text import SourceBatch, Written, decode_tokens, predictions, wording_of
+from regard.tasks.translation import SourceBatch, Written, decode_tokens, predictions, wording_of
 from regard.text.files import FileInput
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer

@@ -45,10 +45,6 @@ from regard.text.normalise import Sentences, fold_white_space, split_sentences
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MASKING
 
-COUNTED = 100
-"""Batches in which `check` counts what is masked."""
-NO_PAIRS = "masked tokens alone were measured: next sentences need two documents of two sentences or more"
-
 
 class MaskedData(RawData):
     """The raw text of a masked language model, and what is hidden in it."""
@@ -125,8 +121,8 @@ class MaskedLanguageModeling(RawTextTask):
         return Masking(self.tokenizers["text"], data.mask_rate, data.whole_words, data.mask_share, data.random_share)
 
     def label_counts(self, examples: Segments) -> dict[str, int]:  # type: ignore[override]  # they have masks already
-        """What is masked, and how."""
-        return examples.outcomes(COUNTED, READ_TOKENS)
+        """What is masked in a hundred batches, and how."""
+        return examples.outcomes(100, READ_TOKENS)
 
     def read(self, corpora: Sequence[RawText], part: Part, base: Path) -> Segments:
         text = self.read_documents(corpora, part, base)
@@ -180,7 +176,8 @@ class MaskedLanguageModeling(RawTextTask):
     def evaluate(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
         metrics = {"documents": len(examples.text), "examples": len(examples), **self.loss(model, examples, progress)}
         if self.recipe.model.next_sentence and "next_sentence_loss" not in metrics:
-            metrics["note"] = NO_PAIRS
+            what = "masked tokens alone were measured: next sentences need two documents of two sentences or more"
+            metrics["note"] = what
         return metrics
 
     @torch.inference_mode()
@@ -206,7 +203,7 @@ class MaskedLanguageModeling(RawTextTask):
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         """A sentence with a gap, and the one after it."""
-        first, *others = split_sentences(row["text"][:LONG])
+        first, *others = split_sentences(row["text"][:2000])
         words = first.split()
         words[len(words) // 2] = GAP
         return "\t".join([" ".join(words), *others[: bool(self.recipe.model.next_sentence)]])
@@ -245,7 +242,7 @@ class MaskedLanguageModeling(RawTextTask):
         pieces = enumerate(tokenizer.pieces(range(tokenizer.size)))
         blank = {token for token, piece in pieces if len(piece) <= 2 and not _written(tokenizer, token).strip()}
         not_offered = sorted(tokenizer.special | blank)
-        offered = min(nbest if nbest > 1 else SHOWN, tokenizer.size - len(not_offered))
+        offered = min(nbest if nbest > 1 else 5, tokenizer.size - len(not_offered))
         predictions: dict[int, Filled] = {}
         for numbers in by_length([len(row) for row in rows], READ_TOKENS):
             text = padded([rows[number] for number in numbers], tokenizer.pad)
@@ -278,10 +275,6 @@ def _nothing_masked(where: str) -> DataError:
 
 GAP = "[MASK]"
 """How a gap is typed, whatever the vocabulary calls it."""
-LONG = 2000
-"""Characters of a document that are looked at for an example."""
-SHOWN = 5
-"""Tokens that are listed for each gap when no number was asked for."""
 
 
 @dataclass(frozen=True)

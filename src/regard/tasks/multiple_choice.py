@@ -10,9 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from regard.data.batches import LabelledBatch
 from regard.data.config import Corpus
 from regard.data.dataset import Dataset, Where
 from regard.data.file_inputs import column_problem, has_columns, only_file
@@ -20,11 +18,8 @@ from regard.data.framing import Arrangement
 from regard.data.labelled import Choices, LabelledData
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError, DataError, Problem
-from regard.models.headed import Headed
-from regard.objectives.labels import ChoiceCrossEntropy, by_choice
 from regard.tasks.classification import Classification, Classified, class_numbers, listed
-from regard.tasks.headed import Labels
-from regard.tasks.labelling import Scores, TextHeadConfig
+from regard.tasks.headed import Labels, Scores, TextHeadConfig
 from regard.text.files import TextFile, open_text, parts_of
 
 CHOICES = (("text", "choices."), ("text", "choice"), ("startphrase", "ending"))
@@ -103,13 +98,6 @@ class MultipleChoice(Classification):
         names = self.labels or tuple(map(str, range(MOST)))
         hint = f"the choices are {listed(names)}; head.labels names them otherwise"
         return class_numbers(labels, names, where, "is not one of the choices", hint)
-
-    def head_scores(self, model: Headed, batch: LabelledBatch) -> Tensor:
-        return by_choice(model(batch), batch)
-
-    def objective(self, model: Headed) -> ChoiceCrossEntropy:
-        smoothing, auxiliary = self.recipe.training.label_smoothing, self.recipe.head.auxiliary
-        return ChoiceCrossEntropy(model, smoothing=smoothing, auxiliary=auxiliary)
 
     def measured(self, examples: Dataset, scores_XY: Scores) -> dict[str, Any]:
         metrics = super().measured(examples, scores_XY)

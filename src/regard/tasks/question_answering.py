@@ -203,11 +203,6 @@ class QuestionAnswering(HeadedTask):
         batch = labelled_batch(framed, torch.tensor(labels), self.framing.tokenizer.pad, tuple(rows.tolist()))
         return replace(batch, tokens=len(labels))
 
-    def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
-        """How many questions have no answer, and how many have one."""
-        answered = np.array([bool(answers_in(answers)) for answers in examples.texts["answers"]])
-        return np.bincount(answered, minlength=2)
-
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
         tokenizer, answer = self.framing.tokenizer, self.answer_tokens(examples, row)
         context = examples.columns["context"][row].tolist()

@@ -44,10 +44,6 @@ from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 from regard.text.vocabularies import SPECIAL
 
-BEGUN = 5
-"""Words of an example."""
-LOGITS = 2**24
-"""Logits that are in memory together."""
 NAMED, SHOWN = 3, 20
 """How many unknown words a note names, and how many characters of each it shows."""
 
@@ -142,7 +138,7 @@ class RawTextTask(Task):
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         """A few words, to be continued."""
-        return " ".join(row["text"].split()[:BEGUN])
+        return " ".join(row["text"].split()[:5])
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The texts of a table, each in one line: its column is that of the recipe's corpora, or `text`. None: a line
@@ -224,7 +220,7 @@ def check_max_length(recipe: Recipe, *, imported: bool = False) -> None:
 
 def token_losses(model: Any, predicted: Predicted) -> tuple[Tensor, Tensor]:
     """The cross-entropy of each token [P] in double precision, and whether it is the likeliest of all."""
-    rows = max(1, LOGITS // max(parameter.shape[0] for parameter in model.output.parameters()))
+    rows = max(1, 2**24 // max(parameter.shape[0] for parameter in model.output.parameters()))
     losses, right = [], []
     for hidden_PD, labels_P in zip(*(torch.split(part, rows) for part in predicted), strict=True):
         logits_PV = model.readout(hidden_PD).float()

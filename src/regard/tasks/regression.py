@@ -17,12 +17,8 @@ from regard.data.labelled import Labelled, LabelledData
 from regard.models import config_of
 from regard.models.headed import ApartHead, Headed, TextHead
 from regard.objectives.labels import SquaredError
-from regard.tasks.headed import section
-from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels
+from regard.tasks.headed import Scores, TextHeadConfig, TextLabelling, refuse_labels, section
 from regard.tasks.task import Prediction
-
-WORST = 0.1
-"""The share of the predictions that are listed as errors: those that are farthest off."""
 
 
 class NumberHeadConfig(TextHeadConfig):
@@ -79,7 +75,7 @@ class Regression(TextLabelling):
     def evaluated(self, examples: Dataset, parts: Sequence[Scores]) -> dict[str, Any]:
         metrics = super().evaluated(examples, parts)
         worst = sorted(metrics["predictions"], key=lambda line: -line["error"])
-        return metrics | {"errors": worst[: math.ceil(WORST * len(worst))]}
+        return metrics | {"errors": worst[: math.ceil(0.1 * len(worst))]}
 
     def measured(self, examples: Dataset, scores_XY: Scores) -> dict[str, Any]:
         true_X, output_X = self.targets(examples).astype(np.float64), scores_XY[:, 0].astype(np.float64)

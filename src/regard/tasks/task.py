@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,21 +15,20 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.config import Config
-from regard.data.batches import AnyBatch, Examples, Spelling, Tokens
+from regard.data.batches import Examples, Spelling, Tokens
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import ColumnReport, Columns, Dataset, Where, token_report
+from regard.data.dataset import Dataset, Encoder
 from regard.data.file_inputs import HeldFile, TolerantFile, is_table
 from regard.data.formats import object_in
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.readers import Reader
-from regard.data.store import Integers
 from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of, short
 from regard.models.base import Contextual, device_of
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Constraints
 from regard.text.files import FileInput, Parts, TextFile, open_text
-from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
+from regard.text.tokenizers import Tokenizer, Tokenizers, unknown_in
 
 Row = TypeVar("Row")
 Given = str | tuple[str, ...] | list[str] | Mapping[str, object] | FileInput
@@ -149,7 +147,7 @@ class NoSettings(Config):
     """The metrics of the task have no settings."""
 
 
-class Task:
+class Task(Encoder):
     """What a run is for: its columns, its models, its objective, its metrics, its predictions.
 
     `task = TASKS[recipe.task](recipe, tokenizers)` is made once. The class attributes say what a recipe of the task may
@@ -157,8 +155,7 @@ class Task:
     """
 
     name: ClassVar[str]
-    columns: ClassVar[tuple[str, ...]]
-    """The columns that have a tokenizer."""
+    recipe: Recipe
     data: ClassVar[type[Any]]
     """The recipe's section `data`."""
     evaluation: ClassVar[type[Config]] = NoSettings
@@ -188,9 +185,6 @@ class Task:
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Values of a recipe's sections that suit the task better than the sections' own defaults."""
 
-    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
-        self.recipe, self.tokenizers = recipe, tokenizers
-
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         """A recipe's tree with defaults that depend on other values in it; called before the recipe is validated."""
@@ -200,7 +194,7 @@ class Task:
         """The same task with other settings of the search."""
         return type(self)(self.recipe.model_copy(update={"search": search}), self.tokenizers)
 
-    # Data: the pipeline of data/prepare.py calls these
+    # Data: see also Encoder (data/dataset.py)
 
     @classmethod
     def prepare(
@@ -213,76 +207,11 @@ class Task:
         """Corpora as they are, to measure a run on."""
         return read(self, self.recipe, corpora, part, base)
 
-    @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
-        """The tokenizers of the columns, trained on the training texts or read from files."""
-        return train_tokenizers(recipe.tokenizer, {name: train[name] for name in cls.columns}, base)
-
-    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
-        """The task with what only the training texts can tell, such as the labels, in its recipe."""
-        return self
-
-    def encoding(self) -> list[Any]:
-        """What decides the encoded columns besides texts and tokenizers, as plain values."""
-        return []
-
-    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
-        """Rows of texts by column -> rows of numbers by column; `where` names a row in messages."""
-        return {name: tokenizer.encode_batch(texts[name]) for name, tokenizer in self.tokenizers.items()}
-
-    def tokenizer_of(self, column: str) -> Tokenizer | None:
-        """The tokenizer of an encoded column; None where the column does not hold tokens."""
-        return self.tokenizers.get(column)
-
-    def dropped(self, columns: Columns) -> Mapping[str, NDArray[np.bool_]]:
-        """Training examples that are left out, by reason; no row has two reasons."""
-        return {}
-
-    def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]:
-        """What `check` reports of the columns of tokens."""
-        return {
-            name: token_report(column, tokenizer)
-            for name, column in examples.columns.items()
-            if (tokenizer := self.tokenizer_of(name)) is not None
-        }
-
-    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
-        """The most positions that each example takes up in a model."""
-        raise NotImplementedError
-
-    def length_differences(self, examples: Dataset) -> NDArray[np.int32] | None:
-        """How much longer the first of two columns is than the second, where there are two."""
-        return None
-
-    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> AnyBatch:
-        """These examples as tensors; random choices depend on the seed and the epoch alone."""
-        raise NotImplementedError
+    # Training
 
     def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
         """How often each token or class is a target."""
         raise NotImplementedError
-
-    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
-        """An example token by token, as a model reads it."""
-        return {
-            name: tokenizer.pieces(column[row].tolist())
-            for name, column in examples.columns.items()
-            if (tokenizer := self.tokenizer_of(name)) is not None
-        }
-
-    def label_counts(self, examples: Dataset) -> dict[str, int]:
-        """How often each label occurs, for tasks with labels."""
-        return {}
-
-    def longest_example(self, examples: Dataset) -> int:
-        """The example that needs the most memory."""
-        return int(np.argmax(examples.lengths))
-
-    def fingerprint(self, examples: Dataset) -> int:
-        """A checksum of what the order of the batches depends on: the data of a resumed run must have the same."""
-        return zlib.crc32(examples.lengths.tobytes())
-
-    # Training
 
     @property
     def packs(self) -> bool:

@@ -1,15 +1,389 @@
-"""Translation: a text in, another text out. Also chat, spelling, dates: whatever has pairs of texts."""
+"""Translation: a text in, another text out. Also chat, spelling, dates: whatever has pairs of texts.
+
+`TextToText` is what all tasks share that read a source and write a text: encoding, search, scoring, loss.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+import math
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
 from regard.config import Config
+from regard.data.batches import Batch, Tokens, fixed_batches
 from regard.data.config import Corpus, Data
-from regard.tasks.text_to_text import References, TextToText
+from regard.data.corpora import Part
+from regard.data.dataset import Columns, Dataset
+from regard.data.file_inputs import HeldFile, corpus_of, has_columns, is_table, table_rows
+from regard.data.formats import has_header, keys_of
+from regard.data.images import Picture, images_of
+from regard.data.prepare import Prepared, read
+from regard.data.store import Integers
+from regard.errors import DataError, DecodeError, Problem, first_of
+from regard.models import any_config, build_model
+from regard.models.base import Contextual, Generator, device_of
+from regard.models.transformer import SourceStates, Transformer
+from regard.objectives.cross_entropy import TokenCrossEntropy, perplexity
+from regard.search.config import SearchConfig
+from regard.search.decode import Observer, Recorder, search
+from regard.search.hypotheses import BannedTexts, Constraints, Hypothesis, Limits, Special, as_hypotheses, score
+from regard.tasks.task import (
+    LONGEST,
+    READ_TOKENS,
+    Done,
+    EncodedInputs,
+    Prediction,
+    Task,
+    Unreadable,
+    by_length,
+    encode_each,
+    encode_target,
+    ignore,
+    padded,
+    readable,
+)
+from regard.text.files import FileInput, TextFile
 from regard.text.normalise import comparable
+from regard.text.tokenizers import Tokenizer
+
+DECODE_TOKENS, GPU_DECODE_TOKENS = 4_096, 16_384
+"""Padded source tokens times beam that are decoded at once. More of them do not fit into the caches of a CPU, and it
+writes up to a third fewer tokens a second."""
+LengthsOf = Literal["source", "reference"]
+"""Which of the two texts of an example has the length that counts."""
+Source = list[int] | Picture
+"""A source as a model reads it: its tokens up to `</s>`, or for captioning an image with its regions."""
+References = Sequence[Sequence[str]]
+"""The texts that each output may equal: one, or several."""
+SourceBatch = tuple[list[int], Tokens, SearchConfig]
+"""Row numbers, their sources on the model's device, and the search for them."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One text the model wrote, and log P of exactly these tokens."""
+
+    output: str
+    score: float
+    tokens: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"output": self.output, "score": self.score, "tokens": list(self.tokens)}
+
+
+@dataclass(frozen=True)
+class Written(Prediction):
+    """One input and what the model writes for it."""
+
+    nbest: tuple[Output, ...]
+
+    @property
+    def output(self) -> str:
+        return self.nbest[0].output
+
+    def to_json(self) -> dict[str, Any]:
+        best = self.nbest[0].to_json()
+        return {"input": self.input, **best, "nbest": [output.to_json() for output in self.nbest]}
+
+    def lines(self, nbest: int) -> Iterator[str]:
+        """The output, or all of them with their log P where several were asked for."""
+        if nbest == 1:
+            yield self.output
+        else:
+            yield from (f"{output.score:.4f}\t{output.output}" for output in self.nbest)
+
+
+class TextToText(Task):
+    """A source in, a text out; a task adds its columns and its metrics."""
+
+    columns: ClassVar[tuple[str, ...]] = ("source", "target")
+    """What the model reads and writes; a task's corpus may have other words for them (`Corpus.READ_AS`)."""
+    models: ClassVar[Any] = any_config(lambda config: config.reads == "source")
+    lower_is_better = ("loss", "perplexity")
+    writes = "target"
+    shares_examples = True
+    lengths_of: ClassVar[LengthsOf] = "source"
+    """Which of the two texts has the length that quality is shown by."""
+
+    @classmethod
+    def metrics(cls, outputs: Sequence[str], references: References, config: Any) -> dict[str, Any]:
+        """How good outputs are, measured against the references of each; `config` is of the class `evaluation`."""
+        raise NotImplementedError
+
+    # Data
+
+    def encoding(self) -> list[Any]:
+        return [self.recipe.data.max_length, self.recipe.data.max_ratio]
+
+    def dropped(self, columns: Columns) -> dict[str, NDArray[np.bool_]]:
+        """Pairs that are too long or too unequal."""
+        lengths = np.stack([np.fromiter(map(len, rows), dtype=np.int64) for rows in columns.values()])
+        longest, shortest = lengths.max(axis=0), lengths.min(axis=0)
+        too_long = longest > self.recipe.data.max_length
+        too_unequal = np.zeros_like(too_long)
+        if self.recipe.data.max_ratio is not None:
+            too_unequal = ~too_long & (longest > self.recipe.data.max_ratio * np.maximum(shortest, 1))
+        return {"max_length": too_long, "max_ratio": too_unequal}
+
+    def sizes(self, examples: Dataset) -> list[NDArray[np.int32]]:
+        """The tokens of the source and of the target, without special ones."""
+        return [column.lengths for column in examples.columns.values()]
+
+    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
+        """The longer column and one more: a source is read with `</s>`, a target with `<s>` or `</s>`."""
+        longest: NDArray[np.int32] = np.max(self.sizes(examples), axis=0)
+        return longest + np.int32(1)
+
+    def length_differences(self, examples: Dataset) -> NDArray[np.int32]:
+        source, target = self.sizes(examples)
+        return source - target
+
+    def longest_example(self, examples: Dataset) -> int:
+        """The one with the most tokens in both columns."""
+        return int(np.argmax(np.sum(self.sizes(examples), axis=0, dtype=np.int64)))
+
+    def fingerprint(self, examples: Dataset) -> int:
+        checksum = 0
+        for column in examples.columns.values():
+            checksum = zlib.crc32(column.lengths.tobytes(), checksum)
+        return checksum
+
+    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> Batch:
+        """A source up to `</s>`, a target from `<s>` to `</s>`."""
+        special = self.tokenizers["target"]
+        ids_BL, lengths_B = examples.columns["target"].padded(
+            rows, begin=special.begin, end=special.end, pad=special.pad
+        )
+        target = Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B))
+        source, predicted = self.sources(examples, rows), int(lengths_B.sum()) - len(rows)
+        return Batch(source, target, examples=tuple(rows.tolist()), tokens=predicted)
+
+    def sources(self, examples: Dataset, rows: Integers) -> Tokens:
+        """The sources of some examples as a batch."""
+        special = self.tokenizers["source"]
+        ids_BL, lengths_B = examples.columns["source"].padded(rows, begin=None, end=special.end, pad=special.pad)
+        return Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B))
+
+    def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
+        """How often each target token is to be written; `</s>` ends every example."""
+        target = self.tokenizers["target"]
+        counts = examples.columns["target"].counts(target.size)
+        counts[target.end] += len(examples)
+        return counts
+
+    def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
+        dataset = read(self, self.recipe, corpora, part, base)
+        tokens = np.max([column.lengths for column in dataset.columns.values()], axis=0)
+        hint = f"at most {LONGEST:,}: split it"
+        too_long = [
+            Problem(dataset.where(row), f"the pair has {tokens[row]:,} tokens", hint)
+            for row in np.flatnonzero(tokens > LONGEST).tolist()
+        ]
+        if too_long:
+            raise DataError(problems=first_of(too_long))
+        return dataset
+
+    def corpus_of(self, files: Sequence[str]) -> Corpus:
+        return corpus_of(files, self.corpora)
+
+    # Sources: captioning has images instead of tokens
+
+    def source(self, examples: Dataset, row: int) -> Source:
+        """The source of an example."""
+        return [*examples.columns["source"][row].tolist(), self.tokenizers["source"].end]
+
+    def encode_sources(self, inputs: Sequence[FileInput]) -> Sequence[Source | Unreadable]:
+        """The source that each input stands for, or why it cannot be read."""
+        tokenizer = self.tokenizers["source"]
+        encoded = encode_each(tokenizer, inputs)
+        return [ids if isinstance(ids, Unreadable) else [*ids, tokenizer.end] for ids in encoded]
+
+    def source_batch(self, sources: Sequence[Source]) -> Tokens:
+        """Sources as one padded batch."""
+        texts = [source for source in sources if not isinstance(source, Picture)]
+        if texts:
+            return padded(texts, self.tokenizers["source"].pad)
+        return images_of([source for source in sources if isinstance(source, Picture)])
+
+    def source_tokens(self, source: Source) -> list[str]:
+        """How the positions of a source are spelt."""
+        return source.names() if isinstance(source, Picture) else self.tokenizers["source"].tokens(source)
+
+    def by_input(self, examples: Dataset) -> list[list[int]]:
+        """The examples of each input: several where an input has several references."""
+        return [[row] for row in range(len(examples))]
+
+    # Training
+
+    @property
+    def packs(self) -> bool:
+        return bool(self.recipe.model.packs) and self.recipe.training.teacher_forcing == 1
+
+    def check(self, data: Prepared[Dataset]) -> None:
+        source, target = (int(data.train.columns[name].lengths.max()) + 1 for name in ("source", "target"))
+        self.recipe.model.check_data(source, target)
+
+    def model(self) -> Generator:
+        model: Generator = build_model(self.recipe.model, *(self.tokenizers[name].size for name in self.columns))
+        return model
+
+    def objective(self, model: Generator) -> TokenCrossEntropy:
+        return TokenCrossEntropy(model, self.recipe.training.label_smoothing, self.recipe.training.teacher_forcing)
+
+    def validate(self, model: Generator, examples: Dataset) -> dict[str, Any]:
+        """Loss and perplexity on all examples; the task's metrics on the first inputs, decoded greedily."""
+        metrics: dict[str, Any] = loss_metrics(*self.summed_loss(model, examples))
+        inputs = self.by_input(examples)[: self.recipe.training.decode]
+        if not inputs or not math.isfinite(metrics["loss"]):
+            return metrics
+        greedy = self.recipe.search.model_copy(update={"beam": 1, "nbest": 1, "sample": False})
+        outputs = self.outputs(model, examples, inputs, greedy, ignore)
+        scores = self.scored(examples, inputs, outputs)
+        metrics |= {name: value for name, value in scores.items() if not name.endswith("_signature")}
+        metrics["samples"] = [
+            {"source": examples.texts["source"][rows[0]], "output": output, "target": examples.texts["target"][rows[0]]}
+            for rows, output in zip(inputs[: self.recipe.training.samples], outputs, strict=False)
+        ]
+        return metrics
+
+    def computed(self, model: Generator, examples: Dataset, progress: Done = ignore) -> tuple[list[str], float, int]:
+        """The outputs; cross-entropy and number of all tokens."""
+        outputs = self.outputs(model, examples, self.by_input(examples), self.recipe.search, progress)
+        return outputs, *self.summed_loss(model, examples)
+
+    def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[str], float, int]]) -> dict[str, Any]:
+        """The task's metrics on decoded texts, loss and perplexity."""
+        outputs, totals, tokens = zip(*parts, strict=True)
+        scores = self.scored(examples, self.by_input(examples), [*chain.from_iterable(outputs)])
+        loss = loss_metrics(sum(totals), sum(tokens))
+        return {"sentences": len(examples), **scores, **loss, "beam": self.recipe.search.beam}
+
+    def outputs(
+        self, model: Generator, examples: Dataset, inputs: Sequence[Sequence[int]], config: SearchConfig, progress: Done
+    ) -> list[str]:
+        """The best output for each input, given by its examples."""
+        outputs = [""] * len(inputs)
+        for rows, hypotheses in self.decode(model, [self.source(examples, rows[0]) for rows in inputs], config):
+            for row, best in zip(rows, hypotheses, strict=True):
+                outputs[row] = self.tokenizers["target"].decode(best[0].tokens)
+            progress(len(rows))
+        return outputs
+
+    def scored(self, examples: Dataset, inputs: Sequence[Sequence[int]], outputs: list[str]) -> dict[str, Any]:
+        """How good the outputs for these inputs are."""
+        references = [[examples.texts["target"][row] for row in rows] for rows in inputs]
+        return self.metrics(outputs, references, self.recipe.evaluation)
+
+    def summed_loss(self, model: Generator, examples: Dataset) -> tuple[float, int]:
+        """The cross-entropy of all tokens, and how many there are."""
+        objective, total, tokens = TokenCrossEntropy(model).eval(), 0.0, 0
+        with torch.inference_mode():
+            for rows in fixed_batches(examples, READ_TOKENS):
+                batch = examples.batch(rows)
+                total += float(objective(batch.to(device_of(model)))[1])
+                tokens += batch.tokens
+        return total, tokens
+
+    # Verbs
+
+    @property
+    def input_parts(self) -> tuple[str, ...]:
+        return ("source",)
+
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
+        """The sources of a table; every other file has one a line."""
+        if not is_table(file):
+            return None
+        like = self.corpus_of([file.name])
+        source = next(iter(like.columns))  # "document" where it is so called
+        keys = [keys_of(corpus).get(source, source) for corpus in (like, *self.corpora)]
+        if isinstance(file, HeldFile):  # which `corpus_of` cannot look into
+            keys = [key for key in (*keys, "source") if has_columns(file, {"source": key})] or keys
+        rows = table_rows(file, {"source": keys[0]}, has_header(like))
+        return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
+
+    def encode_inputs(
+        self, model: Generator, inputs: Sequence[FileInput], prefixes: Sequence[str] | None = None
+    ) -> EncodedInputs[Source]:
+        """The sources and the wording; a search whose limits leave no output is refused."""
+        rows = self.encode_sources(inputs)
+        wording = wording_of(self.tokenizers["target"], self.recipe.search, prefixes, len(inputs))
+        sources = {number: row for number, row in enumerate(rows) if not isinstance(row, Unreadable)}
+        Limits.of([*map(len, sources.values())], self.recipe.search, wording.of([*sources]))
+        return EncodedInputs(inputs, rows, wording)
+
+    def predict_encoded(
+        self, model: Generator, encoded: EncodedInputs[Source], *, record: bool = False, progress: Done = ignore
+    ) -> list[Written]:
+        target, sources = self.tokenizers["target"], encoded.readable()
+        return predictions(
+            model,
+            target,
+            encoded,
+            self.batches(model, sources, self.recipe.search, encoded.wording),
+            target.begin,
+            lambda row, hypothesis: target.decode(hypothesis.tokens),
+            (lambda row: self.source_tokens(sources[row])) if record else None,
+            progress,
+        )
+
+    def decode(
+        self,
+        model: Generator,
+        sources: Sequence[Source],
+        config: SearchConfig,
+        watch: Callable[[list[int]], Observer] | None = None,
+    ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
+        """Row numbers and their hypotheses, batch by batch; `watch` gives the observer of a batch."""
+        target = self.tokenizers["target"]
+        wording = wording_of(target, config, None, len(sources))
+        for rows, batch, _ in self.batches(model, sources, config, wording):
+            observer, special = watch(rows) if watch else None, special_of(target, target.begin)
+            yield rows, search(model, batch, config, constraints=wording.of(rows), special=special, observer=observer)
+
+    def batches(
+        self, model: Generator, sources: Sequence[Source], config: SearchConfig, wording: Constraints
+    ) -> Iterator[SourceBatch]:
+        """Sources of about equal length together; limits that leave no output are found before the first batch."""
+        lengths = [len(source) for source in sources]
+        Limits.of(lengths, config, wording)
+        for rows in by_length(lengths, decode_tokens(config, device_of(model))):
+            yield rows, self.source_batch([sources[row] for row in rows]).to(device_of(model)), config
+
+    def text_model(self, model: Any) -> Contextual | None:
+        return SourceStates(model) if isinstance(model, Transformer) else None
+
+    def score_text(self, model: Generator, source: str, target: str | Sequence[str]) -> tuple[list[int], list[float]]:
+        sources: list[Source] = readable(self.encode_sources([FileInput(source, "source")]))
+        ids = encode_target(self.tokenizers["target"], target)
+        written = ids[:-1] if ids[-1] == self.tokenizers["target"].end else ids
+        [scores] = score(model, self.pairs(model, sources, [written]))
+        return ids, scores[: len(ids)]
+
+    def hypotheses(
+        self, model: Generator, sources: Sequence[Source], targets: Sequence[Sequence[int]], config: SearchConfig
+    ) -> list[Hypothesis]:
+        """The given targets as a search with this config would rank them: log P, and the objective it maximises."""
+        hypotheses: dict[int, Hypothesis] = {}
+        lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
+        for rows in by_length(lengths, READ_TOKENS):
+            batch = self.pairs(model, [sources[row] for row in rows], [targets[row] for row in rows])
+            hypotheses.update(zip(rows, as_hypotheses(model, batch, config), strict=True))
+        return [hypotheses[row] for row in range(len(sources))]
+
+    def pairs(self, model: Generator, sources: Sequence[Source], targets: Sequence[Sequence[int]]) -> Batch:
+        """Sources and targets, these without special tokens, as one batch on the model's device."""
+        special = self.tokenizers["target"]
+        written = padded([[special.begin, *ids, special.end] for ids in targets], special.pad)
+        return Batch(self.source_batch(sources), written).to(device_of(model))
 
 
 class Parallel(Corpus):
@@ -62,3 +436,86 @@ class Translation(TextToText):
             "bleu_signature": str(bleu["bleu"].get_signature()),
             "chrf_signature": str(chrf.get_signature()),
         }
+
+
+def loss_metrics(total: float, tokens: int) -> dict[str, float]:
+    """Cross-entropy a token and its exponential."""
+    return {"loss": total / tokens, "perplexity": perplexity(total / tokens)}
+
+
+# Search: also for language models, which write the continuation of a text
+
+
+def decode_tokens(config: SearchConfig, device: torch.device) -> int:
+    """Padded source tokens that are decoded at once."""
+    tokens = DECODE_TOKENS if device.type == "cpu" else GPU_DECODE_TOKENS
+    return max(1, tokens // (config.nbest if config.sample else config.beam))
+
+
+def special_of(tokenizer: Tokenizer, begin: int) -> Special:
+    """The tokens that a search must know; `begin` is read before the first one is written."""
+    return Special(begin, tokenizer.end, tokenizer.pad, tokenizer.unk, tokenizer.begin)
+
+
+def predictions(
+    model: Generator,
+    tokenizer: Tokenizer,
+    encoded: EncodedInputs[Any],
+    batches: Iterable[SourceBatch],
+    begin: int,
+    text_of: Callable[[int, Hypothesis], str],
+    recorded: Callable[[int], list[str]] | None,
+    progress: Done,
+) -> list[Written]:
+    """What the search writes for each input; `text_of` is the text of a hypothesis for a row.
+
+    The search is recorded where `recorded` gives the tokens of a row's source.
+    """
+    special, predicted = special_of(tokenizer, begin), dict[int, Written]()
+    for rows, source, config in batches:
+        recorder = None if recorded is None else Recorder(source, config, tokenizer, special.end)
+        wording = encoded.wording.of(rows)
+        hypotheses = search(model, source, config, constraints=wording, special=special, observer=recorder)
+        for row, nbest in zip(rows, hypotheses, strict=True):
+            outputs = [Output(text_of(row, best), best.score, tuple(tokenizer.tokens(best.tokens))) for best in nbest]
+            predicted[row] = Written(encoded.inputs[row].text, tuple(outputs))
+        if recorder is not None and recorded is not None:
+            for row, record in zip(rows, recorder.records(), strict=True):
+                predicted[row] = replace(predicted[row], search={"source": recorded(row), **record})
+        progress(len(rows))
+    return [predicted[row] for row in range(len(encoded))]
+
+
+def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[str] | None, count: int) -> Constraints:
+    """The wording of `count` outputs. `prefixes` has one for each, empty for none; else `config.prefix` is for all."""
+    if prefixes is None and config.prefix is None and not config.banned:
+        return Constraints()
+    if prefixes is not None and len(prefixes) != count:
+        raise DecodeError(f"there are {len(prefixes):,} prefixes for {count:,} inputs", where="prefixes")
+    texts = [config.prefix or ""] if prefixes is None else prefixes
+    encoded = [ids if text.strip() else [] for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True)]
+    banned = [normalised for text in config.banned if (normalised := tokenizer.normalised(text))]
+    problems = []
+    for number, (text, ids) in enumerate(zip(texts, encoded, strict=True), 1):
+        where = "search.prefix" if prefixes is None else f"prefix {number}"
+        if tokenizer.unk in ids:
+            hint = "its vocabulary lacks a part of it: use other words"
+            problems.append(Problem(where, f"the tokenizer cannot write {text!r}", hint))
+        elif text.strip() and tokenizer.all_unknown(ids):
+            problems.append(Problem(where, f"there is no token for {text!r}", "use other words"))
+        elif any(unwanted in tokenizer.decode(ids) for unwanted in banned):
+            what = f"{text!r} holds a text that search.banned rules out"
+            problems.append(Problem(where, what, "change one of the two"))
+    if problems:
+        raise DecodeError(problems=first_of(problems))
+    return Constraints(encoded * count if prefixes is None else encoded, ban_of(tokenizer, config))
+
+
+def ban_of(tokenizer: Tokenizer, config: SearchConfig) -> BannedTexts | None:
+    """The texts of `config.banned`, as outputs spell them, worked out for a vocabulary; None where there is none."""
+    spelt = [normalised.encode() for text in config.banned if (normalised := tokenizer.normalised(text))]
+    if not spelt:
+        return None
+    never = {tokenizer.pad, tokenizer.begin, tokenizer.end} | (set() if config.unknown else {tokenizer.unk})
+    pieces = {token: piece for token, piece in enumerate(tokenizer.token_bytes()) if token not in never}
+    return BannedTexts(spelt, pieces)

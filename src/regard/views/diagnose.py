@@ -22,7 +22,7 @@ from regard.runs import Run
 from regard.runs.examples import Progress, examples_of, measured_on, measured_text
 from regard.search.config import SearchConfig
 from regard.tasks.task import summed
-from regard.tasks.text_to_text import LengthsOf, TextToText
+from regard.tasks.translation import LengthsOf, TextToText
 from regard.text.normalise import nfc
 from regard.views.labels import count_text, percent, title
 from regard.views.report import Bars, Cell, Curves, Report, Result, Section, Series, Table, Value, muted

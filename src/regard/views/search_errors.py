@@ -19,7 +19,7 @@ from regard.runs import Run
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Hypothesis, Live, Rules
 from regard.tasks.task import Done, by_length, ignore, padded
-from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
+from regard.tasks.translation import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc
 from regard.views.labels import percent
 

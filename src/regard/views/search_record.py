@@ -18,7 +18,7 @@ from regard.runs import Run
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import NEVER, Choice, Live, Rules, penalise_repetition, score
 from regard.tasks.task import encode_target, readable
-from regard.tasks.text_to_text import Source
+from regard.tasks.translation import Source
 from regard.text.files import FileInput
 from regard.views.labels import label
 from regard.views.report import Branch, Cell, Report, Result, Section, Table, Tone, Tree, Value, muted

@@ -32,7 +32,7 @@ from regard.runs import Run
 from regard.runs.examples import Progress
 from regard.tasks.language_modeling import RECONSTRUCTION, UNKNOWN_NOTE
 from regard.tasks.task import Done, padded, summed
-from regard.tasks.text_to_text import Source
+from regard.tasks.translation import Source
 from regard.text.files import open_text
 from regard.text.normalise import nfc
 from regard.views.labels import label
