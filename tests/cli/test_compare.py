@@ -81,9 +81,7 @@ def compared(runs: Mapping[str, Path], other: Path) -> Comparison:
     return compare(list(runs.values()), hypotheses={"다른": other})
 
 
-def test_outputs_and_metrics_are_those_of_predict_and_evaluate(
-    compared: Comparison, runs: Mapping[str, Path], pairs: list[tuple[str, str]]
-) -> None:
+def test_outputs_and_metrics(compared: Comparison, runs: Mapping[str, Path], pairs: list[tuple[str, str]]) -> None:
     for row in compared.tables["systems"][:3]:
         evaluated = regard.evaluate(runs[row["system"]], split="test")
         assert {name: row[name] for name in compared.metrics} == {name: evaluated[name] for name in compared.metrics}
@@ -265,9 +263,7 @@ def test_buckets_and_lengths_by_hand() -> None:
     assert lengths_of(["나는 학교에 갔다", "네"]) == ("words", [3, 1])
 
 
-def test_quality_by_length_is_the_metric_of_those_sentences_alone(
-    compared: Comparison, pairs: list[tuple[str, str]]
-) -> None:
+def test_quality_by_length_is_the_metric_of_those_sentences(compared: Comparison, pairs: list[tuple[str, str]]) -> None:
     assert compared.to_json()["length_unit"] == "words"
     assert sum(row["sentences"] for row in compared.tables["lengths"] if row["system"] == "다른") == 30
     outputs_of = {system.name: system.outputs for system in compared.systems}
@@ -381,9 +377,7 @@ def test_a_difference_is_reported_where_it_is_significant_and_visible(compared: 
     assert verdict(rounded, tiny | {"difference": -0.3}) == "worse"
 
 
-def test_seeds_are_one_system_in_the_terminal(
-    compared: Comparison, runs: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_printed_seeds(compared: Comparison, runs: Mapping[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     show(compared.report())
     shown, group = capsys.readouterr().out, compared.tables["groups"][0]
     assert "seed-2" not in shown
