@@ -446,25 +446,22 @@ def test_summaries_are_compared_by_rouge(summarizer: Path, tmp_path: Path) -> No
     assert "ROUGE-L" in page(compared.report())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("plain", r"compare: there is nothing to compare \(give two runs, or a run and --hypotheses\)"),
-        ("plain seed-1 --baseline plian", r"--baseline: there is no system 'plian' \(did you mean .*"),
-        ("plain --hypotheses file.txt", r"--hypotheses: 'file.txt' names no system \(NAME=FILE, .*"),
-        ("plain --hypotheses x=no.txt", r"no.txt: .*"),
-        ("plain --hypotheses plain=no.txt", r"--hypotheses: the name 'plain' is a run's \(give another name\)"),
-        ("plain --hypotheses x=a --hypotheses x=b", r"--hypotheses: the name 'x' is given twice .*"),
-        ("plain --hypotheses x=29.txt", r"29.txt: 29 lines for 30 inputs \(one output a line, in the order .*\)"),
-        ("plain --hypotheses x=31.txt --out new.html", r"31.txt: 31 lines for 30 inputs .*"),
-        ("plain seed-1 --csv 29.txt", r"29.txt: this is a file, not a folder \(give another --csv\)"),
-        ("plain seed-1 --set search.sample=true", r"search.sample: samples cannot be compared .*"),
-        ("plain missing", r".*missing: there is no such run folder .*"),
-        ("plain summarizer",
-         r".*run: the run's task is summarization, that of .*plain is translation \(compare runs of one task\)"),
-        ("plain tiny", r".*tiny: its examples are not those of .*plain \(give the sentences .* with --file; .*"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "message"), [
+    ("plain", r"compare: there is nothing to compare \(give two runs, or a run and --hypotheses\)"),
+    ("plain seed-1 --baseline plian", r"--baseline: there is no system 'plian' \(did you mean .*"),
+    ("plain --hypotheses file.txt", r"--hypotheses: 'file.txt' names no system \(NAME=FILE, .*"),
+    ("plain --hypotheses x=no.txt", r"no.txt: .*"),
+    ("plain --hypotheses plain=no.txt", r"--hypotheses: the name 'plain' is a run's \(give another name\)"),
+    ("plain --hypotheses x=a --hypotheses x=b", r"--hypotheses: the name 'x' is given twice .*"),
+    ("plain --hypotheses x=29.txt", r"29.txt: 29 lines for 30 inputs \(one output a line, in the order .*\)"),
+    ("plain --hypotheses x=31.txt --out new.html", r"31.txt: 31 lines for 30 inputs .*"),
+    ("plain seed-1 --csv 29.txt", r"29.txt: this is a file, not a folder \(give another --csv\)"),
+    ("plain seed-1 --set search.sample=true", r"search.sample: samples cannot be compared .*"),
+    ("plain missing", r".*missing: there is no such run folder .*"),
+    ("plain summarizer",
+     r".*run: the run's task is summarization, that of .*plain is translation \(compare runs of one task\)"),
+    ("plain tiny", r".*tiny: its examples are not those of .*plain \(give the sentences .* with --file; .*"),
+])  # fmt: skip
 def test_what_cannot_be_compared_is_refused(
     runs: Mapping[str, Path], summarizer: Path, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     arguments: str, message: str,

@@ -44,16 +44,13 @@ def predictions_of(folder: Path) -> list[dict[str, Any]]:
     return predictions
 
 
-@pytest.mark.parametrize(
-    ("name", "metrics"),
-    [
-        ("gpt", ["word_perplexity", "bits_per_character"]),
-        ("lstm", ["word_perplexity", "bits_per_character"]),
-        ("elmo", ["word_perplexity", "bits_per_character"]),
-        ("bert", ["masked_accuracy", "loss"]),
-        ("taught", ["accuracy", "f1_macro"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "metrics"), [
+    ("gpt", ["word_perplexity", "bits_per_character"]),
+    ("lstm", ["word_perplexity", "bits_per_character"]),
+    ("elmo", ["word_perplexity", "bits_per_character"]),
+    ("bert", ["masked_accuracy", "loss"]),
+    ("taught", ["accuracy", "f1_macro"]),
+])  # fmt: skip
 def test_units_sum_to_what_evaluate_says(
     runs: Runs, classifiers: dict[str, Path], name: str, metrics: list[str]
 ) -> None:
@@ -108,10 +105,8 @@ def test_correlation_of_labels_far_from_zero(offset: float) -> None:
             [{"label": "x", "output": "x", "right": True}, {"label": "x", "output": "y", "right": False}],
             {"accuracy": 0.5, "f1_macro": 1 / 3}, [1, 0],
         ),
-        (
-            [{"output": "z", "right": True, "f1": 1.0}, {"output": "", "right": False, "f1": 0.5}],
-            {"f1": 0.75, "exact_match": 0.5}, [1, 0],
-        ),
+        ([{"output": "z", "right": True, "f1": 1.0}, {"output": "", "right": False, "f1": 0.5}],
+         {"f1": 0.75, "exact_match": 0.5}, [1, 0]),
         (  # precision 1, recall 1/2
             [{"output": "", "right": False, "tags": ["B-X", "O"], "expected_tags": ["B-X", "B-Y"]},
              {"output": "", "right": True, "tags": ["O"], "expected_tags": ["O"]}],

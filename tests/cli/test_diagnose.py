@@ -183,15 +183,12 @@ def test_of_several_references_one_is_judged_by_that_can_be_written(tmp_path: Pa
     assert (scored.reference, scored.references, scored.unknown) == ("bg", ("ad", "한", "bg"), False)
 
 
-@pytest.mark.parametrize(
-    ("rule", "output", "reason"),
-    [
-        ({"max_length": 2}, "c", "maximum length"),
-        ({"min_length": 4}, None, "minimum length"),
-        ({"banned": ["g"]}, "c", "banned"),
-        ({"prefix": "a"}, "af", "prefix"),
-    ],
-)
+@pytest.mark.parametrize(("rule", "output", "reason"), [
+    ({"max_length": 2}, "c", "maximum length"),
+    ({"min_length": 4}, None, "minimum length"),
+    ({"banned": ["g"]}, "c", "banned"),
+    ({"prefix": "a"}, "af", "prefix"),
+])  # fmt: skip
 def test_a_reference_against_a_rule_is_the_searchs_fault_and_named(
     diagnosed: Diagnosed, rule: dict[str, Any], output: str | None, reason: str
 ) -> None:

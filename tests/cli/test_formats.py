@@ -346,14 +346,11 @@ def test_bad_rows_are_dropped_and_counted_or_all_named(tmp_path: Path, suffix: s
     assert fail("check", recipe, "data.bad_lines=error") == messages
 
 
-@pytest.mark.parametrize(
-    ("train", "library", "extra"),
-    [
-        ({"file": "p.parquet", "source": "en", "target": "ko"}, "pyarrow", "formats"),
-        ({"source": "a.zst", "target": "a.zst"}, "zstandard", "formats"),
-        ({"dataset": "both", **NESTED}, "datasets", "hf"),
-    ],
-)
+@pytest.mark.parametrize(("train", "library", "extra"), [
+    ({"file": "p.parquet", "source": "en", "target": "ko"}, "pyarrow", "formats"),
+    ({"source": "a.zst", "target": "a.zst"}, "zstandard", "formats"),
+    ({"dataset": "both", **NESTED}, "datasets", "hf"),
+])  # fmt: skip
 def test_a_library_that_is_not_installed_is_named_with_its_extra(
     saved: Path, table: Path, monkeypatch: pytest.MonkeyPatch, train: dict[str, str], library: str, extra: str
 ) -> None:

@@ -316,16 +316,13 @@ def test_files_with_the_names_of_a_run_are_the_users(
     assert found == mine
 
 
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("model.hidden=17", "model.hidden: the run was started with 16, this recipe says 17"),
-        ("training.seed=2", "training.seed: the run was started with 1, this recipe says 2"),
-        ("data.train.size=301", "data.train.0.size: the run was started with 300, this recipe says 301"),
-        ("training.learning_rate=0.5", "training.learning_rate: the run was started with 0.01"),
-        ("model={kind: rnn, preset: tiny}", "model.kind: the run was started with 'bahdanau', this recipe says 'rnn'"),
-    ],
-)
+@pytest.mark.parametrize(("override", "said"), [
+    ("model.hidden=17", "model.hidden: the run was started with 16, this recipe says 17"),
+    ("training.seed=2", "training.seed: the run was started with 1, this recipe says 2"),
+    ("data.train.size=301", "data.train.0.size: the run was started with 300, this recipe says 301"),
+    ("training.learning_rate=0.5", "training.learning_rate: the run was started with 0.01"),
+    ("model={kind: rnn, preset: tiny}", "model.kind: the run was started with 'bahdanau', this recipe says 'rnn'"),
+])  # fmt: skip
 def test_another_recipe_is_refused_by_its_path(run: Run, tiny_recipe: Tree, override: str, said: str) -> None:
     text = (run.folder / "recipe.yaml").read_bytes()
     with pytest.raises(ConfigError) as caught:

@@ -284,13 +284,10 @@ def test_a_negative_needs_another_document(tokenizer: Tokenizer, texts: list[str
         SentencePairs(raw_tokens(texts, tokenizer, sentences="punctuation"), Masking(tokenizer), 64)
 
 
-@pytest.mark.parametrize(
-    ("sentences", "said"),
-    [
-        ("punctuation", "sentences are found by . ! and ?, data.sentences=lines takes every line for one"),
-        ("lines", "every line is a sentence, data.sentences=punctuation finds them by . ! and ?"),
-    ],
-)
+@pytest.mark.parametrize(("sentences", "said"), [
+    ("punctuation", "sentences are found by . ! and ?, data.sentences=lines takes every line for one"),
+    ("lines", "every line is a sentence, data.sentences=punctuation finds them by . ! and ?"),
+])  # fmt: skip
 def test_where_no_sentences_are_found_it_is_said_how_they_are(tokenizer: Tokenizer, sentences: str, said: str) -> None:
     texts = ["one here\ntwo here", "three\nfour"] if sentences == "punctuation" else ["One. Two.", "Three. Four."]
     text = raw_tokens(texts, tokenizer, sentences=sentences)  # type: ignore[arg-type]
