@@ -94,16 +94,35 @@ def main() -> None:
             lambda rows: decoding(config, rows, 1, device, repeats),
         ),
     }
-    figure, axes = plt.subplots(1, len(panels), figsize=(15, 3), constrained_layout=True)
-    for (title, (sizes, speed_at)), axis in zip(panels.items(), axes, strict=True):
-        found = [speed_at(size) for size in sizes]
-        print(f"| {title} | " + " | ".join(f"{size:,}: {f:,.0f}" for size, f in zip(sizes, found, strict=True)) + " |")
-        axis.loglog(sizes, found, marker="o")
-        axis.set(
-            xlabel=title, title="training" if axis in axes[:3] else "decoding", ylim=(min(found) / 3, max(found) * 3)
-        )
+    found = {title: {size: speed_at(size) for size in sizes} for title, (sizes, speed_at) in panels.items()}
+    for title, speeds in found.items():
+        print(f"| {title} | " + " | ".join(f"{size:,}: {each:,.0f}" for size, each in speeds.items()) + " |")
+    draw(found, options.out)
+
+
+def draw(found: dict[str, dict[int, float]], path: Path) -> None:
+    """One panel a thing that grows; training on a scale of its own."""
+    figure, axes = plt.subplots(1, len(found), figsize=(15, 3), constrained_layout=True)
+    for place, ((title, speeds), axis) in enumerate(zip(found.items(), axes, strict=True)):
+        alike = [
+            each for number, own in enumerate(found.values()) for each in own.values() if (number < 3) == (place < 3)
+        ]
+        axis.loglog([*speeds], [*speeds.values()], marker="o")
+        axis.set_xticks([*speeds], [short(size) for size in speeds])
+        axis.minorticks_off()
+        marks = [10**n * m for n in range(7) for m in (1, 2, 5) if min(alike) / 2 < 10**n * m < max(alike) * 2]
+        axis.set_yticks(marks, [short(mark) for mark in marks])
+        axis.set(xlabel=title, title="training" if place < 3 else "decoding", ylim=(min(alike) / 2, max(alike) * 2))
+        axis.grid(alpha=0.3)
     axes[0].set_ylabel("tokens per second")
-    figure.savefig(options.out)
+    figure.savefig(path)
+
+
+def short(number: float) -> str:
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.2g}{unit}" if number < 10 * size else f"{number / size:.0f}{unit}"
+    return f"{number:g}"
 
 
 if __name__ == "__main__":

@@ -196,11 +196,13 @@ def ceiling(device: str) -> float:
     return count * 2 * size**3 / clock(lambda: [a @ b for _ in range(count)], device)
 
 
-def training(model: nn.Module, loss: Callable[[Any], Tensor], made: Sequence[Any], device: str) -> tuple[Job, int]:
-    """An epoch over the batches: forward, backward, clip, update, in bf16 on a GPU; and its tokens."""
+def training(
+    model: nn.Module, loss: Callable[[Any], Tensor], made: Sequence[Any], device: str, *, adds: bool = False
+) -> tuple[Job, int]:
+    """An epoch over the batches: forward, backward, clip, update, in bf16 on a GPU; and its tokens. `adds`: to
+    gradients that stay where they are, as CUDA graphs of many shapes do."""
     optimiser = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
-    # CUDA graphs add to gradients that must stay where they are
-    keep = isinstance(loss, CapturedLoss)
+    captures = isinstance(loss, CapturedLoss)
 
     def backward(batch: Any) -> None:
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
@@ -209,13 +211,13 @@ def training(model: nn.Module, loss: Callable[[Any], Tensor], made: Sequence[Any
 
     def epoch() -> None:
         for batch in made:
-            if keep:
+            if captures:
                 loss(batch, 1 / batch.tokens)  # type: ignore[call-arg]
             else:
                 backward(batch)
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimiser.step()
-            optimiser.zero_grad(set_to_none=not keep)
+            optimiser.zero_grad(set_to_none=not adds)
 
     return epoch, sum(batch.tokens for batch in made)
 
@@ -227,7 +229,7 @@ def compiled(objective: nn.Module, made: Sequence[Any], device: str) -> tuple[Jo
 
 
 def captured(
-    objective: nn.Module, made: Sequence[Any], device: str, around: Callable[[], Any] | None = None
+    objective: nn.Module, made: Sequence[Any], device: str, around: Callable[[], Any] | None = None, adds: bool = False
 ) -> tuple[Job, int]:
     """What it does in a short one: the eager step as a CUDA graph."""
     objective.to(device).train()
@@ -239,7 +241,8 @@ def captured(
         (sums_2[0] * factor).backward()
         return sums_2.detach()
 
-    return training(objective, CapturedLoss(loss), made, device)  # type: ignore[arg-type]
+    captures = CapturedLoss(loss, objective.parameters())
+    return training(objective, captures, made, device, adds=adds)  # type: ignore[arg-type]
 
 
 def eager(objective: nn.Module, made: Sequence[Any], device: str) -> tuple[Job, int]:
@@ -454,7 +457,7 @@ def recurrent_race(kind: str, device: str, repeats: int) -> Iterator[Row]:
     if device == "cuda" and config.loops:
         rounded = [batch.to("cpu").rounded().to(device) for batch in made]
         again = TokenCrossEntropy(build_model(config, VOCABULARY, VOCABULARY), smoothing=0.1)
-        jobs = {"regard": captured(ours, rounded, device), "regard, eager": eager(again, made, device)}
+        jobs = {"regard": captured(ours, rounded, device, adds=True), "regard, eager": eager(again, made, device)}
     else:
         jobs = {"regard": eager(ours, made, device)}
     jobs |= {"usual loop": training(loop, lambda batch: smoothed(loop(batch), batch), made, device)}

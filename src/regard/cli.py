@@ -500,8 +500,7 @@ def explain(
     sentences that each hop attended to.
     """
     from regard.views.explanation import Options
-    from regard.views.files import json_line, write_result
-    from regard.views.terminal import show
+    from regard.views.render import json_line, show, write_result
 
     chosen = {name: options.pop(name) for name in ("layer", "head", "rollout", "words", "step")}
     opened = regard.Run.open(run)
@@ -697,7 +696,7 @@ def course(
     page = out or Path("course") / f"{chosen.number}.html"
     from regard.course.lab import run as run_chapter
     from regard.training.loop import Interrupted
-    from regard.views.files import write
+    from regard.views.render import write
 
     if out is None:
         page.parent.mkdir(exist_ok=True)

@@ -116,8 +116,7 @@ def bar(what: str, *, visible: bool) -> Iterator[Progress]:
 
 def show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
     """A result as JSON or for people; and as a file, if one is asked for."""
-    from regard.views.files import write_result
-    from regard.views.terminal import show
+    from regard.views.render import show, write_result
 
     if out is not None:
         write_result(result, out)
@@ -131,7 +130,7 @@ def show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
 
 def check_output(out: Path | None, *given: Any, **options: Any) -> None:
     """Refuse, before any work is done, a file that could or may not be written."""
-    from regard.views.files import check_output as check
+    from regard.views.render import check_output as check
 
     check(out, *given, **options)
 

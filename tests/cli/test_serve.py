@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import re
 import signal
 import subprocess
@@ -367,39 +366,22 @@ def test_a_full_queue_and_a_late_answer(loaded: Any) -> None:
 # The command
 
 
-def test_the_command(tiny_run: Path) -> None:
-    """It answers, and SIGTERM ends it when it has answered what it has."""
-    httpx = pytest.importorskip("httpx2")
-    command = [sys.executable, "-m", "regard.cli", "serve", str(tiny_run), "--port", "0", "--window", "300"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        address = re.search(r"serving tiny on (http://127.0.0.1:\d+)", line)
-        assert address, line
-        assert httpx.get(f"{address[1]}/health", timeout=60).json()["status"] == "ok"
-        with ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(httpx.post, f"{address[1]}/predict", json={"inputs": ["a b"]}, timeout=60)
-            while 'queue_length{run="tiny"} 1' not in httpx.get(f"{address[1]}/metrics", timeout=60).text:
-                assert not answer.done()
-            process.send_signal(signal.SIGTERM)
-            assert answer.result().json()["predictions"][0]["input"] == "a b"
-        out, err = process.communicate(timeout=60)
-        assert (process.returncode, out, err) == (0, "", "")
-    finally:
-        process.kill()
-        process.wait()
+def test_a_killed_server_loses_no_answered_request_and_an_ended_one_none(tiny_run: Path, loaded: Any) -> None:
+    """Two servers behind a balancer that asks the other one where a connection breaks (docs/serving.md).
 
-
-def test_a_killed_server_loses_no_answered_request(tiny_run: Path, loaded: Any) -> None:
-    """Two servers behind a balancer that asks the other one where a connection breaks (docs/serving.md)."""
+    SIGTERM ends a server when it has answered what it has.
+    """
     httpx = pytest.importorskip("httpx2")
     short = ["search.max_length=6"]
-    command = [sys.executable, "-m", "regard.cli", "serve", str(tiny_run), "--port", "0", "--set", *short]
-    servers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    options = ["--port", "0", "--window", "300", "--set", *short]
+    command = [sys.executable, "-m", "regard.cli", "serve", str(tiny_run), *options]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    servers = [subprocess.Popen(command, **pipes) for _ in range(2)]
     answered, lock = [0, 0], threading.Lock()
     try:
-        addresses = [server.stdout.readline().split()[-1] for server in servers if server.stdout]
+        lines = [server.stdout.readline() for server in servers]
+        addresses = [re.fullmatch(r"serving tiny on (http://127.0.0.1:\d+)\n", line)[1] for line in lines]
+        assert httpx.get(f"{addresses[1]}/health", timeout=60).json()["status"] == "ok"
 
         def ask(number: int) -> str:
             for place in (number % 2, 1 - number % 2):
@@ -414,9 +396,15 @@ def test_a_killed_server_loses_no_answered_request(tiny_run: Path, loaded: Any) 
                 return str(answer.json()["predictions"][0]["output"])
             raise AssertionError("no server answers")
 
-        with ThreadPoolExecutor(8) as pool:
+        with ThreadPoolExecutor(16) as pool:
             outputs = list(pool.map(ask, range(len(LETTERS))))
-        assert servers[0].wait(60) == -signal.SIGKILL
+            assert servers[0].wait(60) == -signal.SIGKILL
+            last = pool.submit(httpx.post, f"{addresses[1]}/predict", json={"inputs": ["a b"]}, timeout=60)
+            while 'queue_length{run="tiny"} 1' not in httpx.get(f"{addresses[1]}/metrics", timeout=60).text:
+                assert not last.done()
+            servers[1].send_signal(signal.SIGTERM)
+            assert last.result().json()["predictions"][0]["input"] == "a b"
+        assert (*servers[1].communicate(timeout=60), servers[1].returncode) == ("", "", 0)
     finally:
         for server in servers:
             server.kill()

@@ -20,7 +20,7 @@ from command_line import fail, succeed
 from regard.course import LANGUAGES, chapters
 from regard.course.lab import PLACED, QUICK, Lab, Lesson, run, template_environment
 from regard.course.seq2seq import word_by_word
-from regard.views.files import page
+from regard.views.render import page
 
 slow = pytest.mark.skipif(not os.environ.get("REGARD_SLOW"), reason="minutes: set REGARD_SLOW=1")
 NAMES = [chapter.name for chapter in chapters("en")]

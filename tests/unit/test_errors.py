@@ -12,8 +12,8 @@ from regard.errors import Problem, RegardError, printable, short
 from regard.exchange.folder import render
 from regard.search.config import SearchConfig
 from regard.training.progress import Display
+from regard.views.render import show
 from regard.views.report import Report, Section, Table, Text
-from regard.views.terminal import show
 
 LONG, FOLDERS = "a" * 100_000, "/folder" * 30
 
@@ -73,9 +73,7 @@ def disk() -> Iterator[Callable[[int], None]]:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_is_named_and_leaves_no_stub(
-    tmp_path: Path, disk: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_named(tmp_path: Path, disk: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither of a recipe, nor of the cache, nor of a run, of which the second file may be the one that fails."""
     cache, run = tmp_path / "cache", tmp_path / "run"
     monkeypatch.setenv("REGARD_CACHE", str(cache))

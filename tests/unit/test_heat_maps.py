@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import RegardError
-from regard.views.files import BLUES, ORANGES, draw
 from regard.views.labels import label
+from regard.views.render import BLUES, ORANGES, SHADES, draw, heat_map_lines
 from regard.views.report import HeatMap, HeatMaps
-from regard.views.terminal import SHADES, heat_map_lines
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -99,9 +98,7 @@ TOKENS = st.lists(
 
 @settings(max_examples=60)
 @given(source=TOKENS, target=TOKENS, width=st.integers(6, 120), seed=st.integers(0, 9))
-def test_panels_fit_and_show_every_cell_with_fuller_blocks_for_larger_weights(
-    source: list[str], target: list[str], width: int, seed: int
-) -> None:
+def test_panels_fit_and_show_every_cell(source: list[str], target: list[str], width: int, seed: int) -> None:
     drawn = heat_map(source, target, title="제목: \x1b]0;title\x07", seed=seed)
     lines = heat_map_lines(drawn, width)
     assert max(map(display_width, lines)) <= width

@@ -21,8 +21,8 @@ from rich.console import Console
 
 import regard.course.lab  # noqa: F401  which imports all results
 from regard.errors import RegardError
-from regard.views.files import check_output, draw, fonts_for, page, write, write_result
 from regard.views.labels import Metrics, metric_tables
+from regard.views.render import check_output, draw, fonts_for, page, show, write, write_result
 from regard.views.report import (
     BUDGET,
     Bars,
@@ -41,7 +41,6 @@ from regard.views.report import (
     json_parts,
 )  # fmt: skip
 from regard.views.show import show as show_equation
-from regard.views.terminal import show
 
 EVIL = '안녕 <b>세상</b> & "모두" </script><!--'
 MAPS = [

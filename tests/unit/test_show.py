@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from command_line import fail, succeed
-from regard.views.files import write_result
+from regard.views.render import write_result
 from regard.views.show import PICTURES, show
 
 

@@ -141,7 +141,8 @@ def _filled(values: Tensor, size: int, filler: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Tokens(Tensors):
-    """Sentences of unequal length, padded on the right; or packed into a row of fixed size, then `ids_BL` is [1, P]."""
+    """Sentences of unequal length, padded on the right; or packed into a row of fixed size: then `ids_BL` is [1, P],
+    and only `fixed` knows the lengths."""
 
     HOST: ClassVar[frozenset[str]] = frozenset({"host_lengths_B"})
 
@@ -208,7 +209,8 @@ class Tokens(Tensors):
         following_P = _filled(ids[from_P + without], size, NO_TAG)
         equal = len(self) if total == size and int(lengths_B.min()) == int(lengths_B.max()) else 0
         row = Row(sentences_P, _filled(places_P, size, 0), following_P, bounds, longest, equal)
-        return replace(self, ids_BL=_filled(ids[from_P], size, 0)[None], fixed=row)
+        none = torch.zeros(0, dtype=torch.long)  # lengths would make a shape of each number of sentences
+        return replace(self, ids_BL=_filled(ids[from_P], size, 0)[None], lengths_B=none, host_lengths_B=none, fixed=row)
 
     def __len__(self) -> int:
         return self.ids_BL.shape[0]

@@ -27,7 +27,7 @@ from regard.recipes.recipe import with_search
 from regard.search.decode import watching
 from regard.search.hypotheses import Choice, Live, Rules
 from regard.views.explanation import Explanation, Options, View
-from regard.views.files import json_line
+from regard.views.render import json_line
 from regard.views.report import in_language, plain
 from regard.views.search_record import follow_reference
 

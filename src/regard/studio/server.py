@@ -33,7 +33,7 @@ from pydantic import Field
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-import regard.views.files
+import regard.views.render
 from regard import __version__
 from regard.api import Loaded, show
 from regard.errors import Problem, RegardError
@@ -63,7 +63,7 @@ from regard.views.explanation import MAPS, Explanation, Options, View
 from regard.views.recording import Attention
 from regard.views.report import HeatMap, Numbers, in_language
 
-PAGE, TEMPLATES = Path(__file__).parent / "page", Path(regard.views.files.__file__).parent / "templates"
+PAGE, TEMPLATES = Path(__file__).parent / "page", Path(regard.views.render.__file__).parent / "templates"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 SMALL = 48
 """Most rows and columns of a small picture of a head."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing, nullcontext
 from dataclasses import asdict
 from typing import Any
@@ -54,16 +54,21 @@ class Interrupted(Exception):  # noqa: N818 (not an error)
     """The user pressed Ctrl-C, and the run has been saved."""
 
 
+Captured = tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor, list[Tensor | None]]
+"""A graph, the tensors that it reads, the two sums that it writes, and the gradients."""
+
+
 class CapturedLoss:
     """Forward and backward pass as a CUDA graph, one for each shape of batch: a launch instead of hundreds.
 
-    The first batch of a shape is computed without a graph, so that its kernels are loaded and the gradients exist. A
-    graph has memory of its own: where that does not fit, all batches are computed without one.
+    The first batch of a shape is computed without a graph, so that its kernels are loaded. A graph adds to the
+    gradients that it finds when it is captured, and makes them where there are none. It has memory of its own: where
+    that does not fit, all batches are computed without one.
     """
 
-    def __init__(self, loss: Callable[[AnyBatch, float | Tensor], Tensor]) -> None:
-        self.loss, self.pool = loss, torch.cuda.graph_pool_handle()
-        self.graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor] | None] = {}
+    def __init__(self, loss: Callable[[AnyBatch, float | Tensor], Tensor], weights: Iterable[nn.Parameter]) -> None:
+        self.loss, self.weights, self.pool = loss, list(weights), torch.cuda.graph_pool_handle()
+        self.graphs: dict[tuple[Any, ...], Captured | None] = {}
         self.full = False
 
     def __call__(self, batch: AnyBatch, factor: float) -> Tensor:
@@ -80,19 +85,20 @@ class CapturedLoss:
             self.graphs.clear()
             torch.cuda.empty_cache()
             return self.loss(batch, factor)
-        graph, inputs, sums_2 = captured
+        graph, inputs, sums_2, gradients = captured
         torch._foreach_copy_(inputs, [*tensors, inputs[-1].new_tensor(factor)])
         graph.replay()
+        for weight, gradient in zip(self.weights, gradients, strict=True):
+            weight.grad = gradient
         return sums_2.clone()
 
-    def capture(self, batch: AnyBatch, factor: float) -> tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]:
-        """The graph, the tensors that it reads, and the two sums that it writes."""
+    def capture(self, batch: AnyBatch, factor: float) -> Captured:
         batch, graph = batch.map(torch.clone), torch.cuda.CUDAGraph()
         inputs = batch.tensors()
         inputs.append(torch.tensor(factor, device=inputs[0].device))
         with torch.cuda.graph(graph, self.pool, capture_error_mode="thread_local"):
             sums_2 = self.loss(batch, inputs[-1])
-        return graph, inputs, sums_2
+        return graph, inputs, sums_2, [weight.grad for weight in self.weights]
 
 
 class Trainer:
@@ -138,7 +144,8 @@ class Trainer:
         self.objective, self.optimiser = accelerator.prepare(objective, build_optimiser(self.model, self.config))
         capturing = halves is not None and not accelerator.scaler  # one GPU, bf16
         self.rounds = capturing and not self.config.compile and recipe.model.loops
-        self.captured = CapturedLoss(self.loss) if self.rounds or (capturing and self.sizes) else None
+        captures = self.rounds or (capturing and self.sizes)
+        self.captured = CapturedLoss(self.loss, self.model.parameters()) if captures else None
         self.plateau = Plateau(self.config)
         self.progress = Progress()
         self.pending: list[tuple[int, int, Tensor, list[AnyBatch]]] = []
@@ -225,7 +232,8 @@ class Trainer:
         if tokens:
             norm = self.clip()
             self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=self.captured is None)
+        # gradients of filled batches are made anew; those of many shapes or batches are added up where they are
+        self.optimiser.zero_grad(set_to_none=self.captured is None or not (self.rounds or self.accumulate > 1))
         progress.step += 1
         progress.position = batches[-1][1]
         if self.average is not None and self.config.ema:

@@ -18,8 +18,8 @@ from regard.runs import Run
 from regard.runs.examples import Progress, examples_of, measured_on, measured_text, noted
 from regard.runs.run import read_metrics
 from regard.text.files import check_writable
-from regard.views.files import write
 from regard.views.labels import count_text, main_metric, rounds_to_zero, score_text, title
+from regard.views.render import write
 from regard.views.report import (
     Bars,
     Cell,

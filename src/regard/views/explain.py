@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard.data.batches import Batch, MaskedBatch, Spelling, Tokens
+from regard.data.dataset import Dataset
 from regard.data.framing import Framed
 from regard.data.images import Picture, images_of
 from regard.data.stories import questions_in
 from regard.errors import DecodeError, refuse
 from regard.models.base import ModelConfig, device_of
-from regard.models.headed import LayerMix
+from regard.models.headed import Headed, LayerMix
 from regard.recipes.recipe import with_search
 from regard.runs import Run
 from regard.tasks.masked_language_modeling import GAP, MaskedLanguageModeling, texts_in
+from regard.tasks.question_answering import question_in
 from regard.tasks.task import Given, Task, encode_each, encode_target, inputs_of, not_longer, readable, without_faults
-from regard.text.files import FileInput
+from regard.text.files import FileInput, Parts, parts_of
+from regard.text.normalise import Span, word_spans
 from regard.text.tokenizers import Tokenizer
-from regard.views.explanation import Explanation, Options, Story, View
-from regard.views.leave_one_out import leave_one_out
+from regard.views.explanation import Explanation, Occlusion, Options, Story, View
 from regard.views.recording import Pieces, Predicted, Step, module_calls, positions_of, record, roll_out, steps_of
 
 MASK_PADDING = 3
 """Padding tokens for a view of the masks, which otherwise would have nothing to hide."""
+MOST_WORDS = 512
+"""Longest text in words that is read again without each: each word costs one more reading of it."""
 
 
 def explain(
@@ -277,3 +282,103 @@ def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: i
         text, best.token, run.recipe.model.kind, model, batch, lambda: model(batch).logits_BIV,
         steps=steps, prediction={"probabilities": answers}, story=story, follow=follow,
     )  # fmt: skip
+
+
+# How much the answer of a classifier, tagger, ... depends on each word: the input is read again without it
+
+
+def leave_one_out(task: Task, model: Headed, text: str) -> Occlusion:
+    """The answer of a model with a head, and how much of it depends on each word."""
+    return {"tagging": _tags, "question_answering": _span}.get(task.name, _label)(task, model, text)
+
+
+def _label(task: Any, model: Headed, text: str) -> Occlusion:
+    """A label, a choice or a number."""
+    fields = [text] if task.arrangement == "single" else parts_of(text)
+    inputs = _shortened(task, model, fields, lambda texts: Parts(*texts))
+    [whole], others = (task.predict(model, inputs_of(texts)) for texts in ([text], [one.text for one in inputs]))
+    if hasattr(whole, "probabilities"):
+        values = [one.probabilities[whole.output] for one in (whole, *others)]
+        return _occlusion(f"P({whole.output})", values, inputs)
+    return _occlusion("the number", [one.output for one in (whole, *others)], inputs)
+
+
+def _span(task: Any, model: Headed, text: str) -> Occlusion:
+    """The answer to a question, or that there is none. The words of the answer itself stay in the text."""
+    [whole] = task.predict(model, inputs_of([text]))
+    fields, start = question_in(text, "input"), 0 if whole.span is None else whole.span.start
+    names = "question", "context"
+    inputs = _shortened(task, model, fields, lambda texts: json.dumps(dict(zip(names, texts, strict=True))), whole.span)
+    questions, contexts = zip(fields, *(one.fields for one in inputs), strict=True)
+    moved = [len(fields[1]) - len(one.fields[1]) if one.span.start < start else 0 for one in inputs]
+    answers = [json.dumps([] if whole.none else [(start - by, whole.output)]) for by in (0, *moved)]
+    examples = Dataset.of(task, {"context": contexts, "question": questions, "answers": answers}, str)
+    values = [
+        task.answer_probability(best, read, task.answer_tokens(examples, row))
+        for row, best, read in task.answers_to(model, examples, 1)
+    ]
+    return _occlusion("P(no answer)" if whole.none else f"P({whole.output})", values, inputs)
+
+
+def _tags(task: Any, model: Headed, text: str) -> Occlusion:
+    """The tag of every word."""
+    words = [text[slice(*span)] for span in task.split(text)]
+    _check_count(len(words))
+    sentences = [words, *(words[:out] + words[out + 1 :] for out in range(len(words)))]
+    p_whole, *p_without = [np.exp(log_p) for log_p in task.tag_words(model, task.encode_words(sentences))]
+    tags, values, falls_WA = p_whole.argmax(-1), p_whole.max(-1), np.zeros((len(words), len(words)))
+    for out, p in enumerate(p_without):
+        others = np.delete(np.arange(len(words)), out)
+        falls_WA[out, others] = values[others] - p[np.arange(len(others)), tags[others]]
+    answers = tuple(f"{word}/{task.labels[tag]}" for word, tag in zip(words, tags, strict=True))
+    return Occlusion(answers, tuple(map(float, values)), tuple(words), falls_WA)
+
+
+class Shortened(NamedTuple):
+    """An input without one word: its texts, and all of them as a user would type them."""
+
+    fields: Sequence[str]
+    text: str
+    word: str
+    span: Span
+
+
+def _shortened(
+    task: Task, model: Headed, fields: Sequence[str], typed: Callable[[Sequence[str]], str], answer: Span | None = None
+) -> list[Shortened]:
+    """The input without each word, where the model can still read it; an answer in the second text stays."""
+    words = [(number, span) for number, text in enumerate(fields) for span in word_spans(text, "punctuation")]
+    _check_count(len(words))
+    inputs = []
+    for number, span in words:
+        if number == 0 or answer is None or span.start >= answer.end or span.end <= answer.start:
+            texts = [*fields[:number], without(fields[number], span), *fields[number + 1 :]]
+            inputs.append(Shortened(texts, typed(texts), fields[number][slice(*span)], span))
+    unreadable = task.encode_inputs(model, inputs_of([one.text for one in inputs])).unreadable
+    kept = [one for row, one in enumerate(inputs) if row not in unreadable]
+    _check_count(1 + bool(kept))
+    return kept
+
+
+def _occlusion(name: str, values: Sequence[float], inputs: Sequence[Shortened]) -> Occlusion:
+    """Of one answer, given its value for the text and for the text without each word."""
+    falls_WA = np.array([[values[0] - value] for value in values[1:]])
+    return Occlusion((name,), (float(values[0]),), tuple(one.word for one in inputs), falls_WA)
+
+
+def without(text: str, span: Span) -> str:
+    """The text without a word and one of the spaces around it, so that a full stop still follows a word directly."""
+    before, after = text[: span.start], text[span.end :]
+    if (not before or before[-1].isspace()) and after[:1].isspace():
+        return before + after[1:]
+    alone = not after or (text[span.start].isalnum() and not after[0].isalnum())
+    return before[:-1] + after if alone and before[-1:].isspace() else before + after
+
+
+def _check_count(words: int) -> None:
+    if words < 2:
+        hint = "give two words or more; predict gives the answer for one"
+        raise DecodeError("without its only word the text is empty", where="explain", hint=hint)
+    if words > MOST_WORDS:
+        what = f"the text has {words:,} words, each of which would be left out once"
+        raise DecodeError(what, where="explain", hint=f"at most {MOST_WORDS}: give a part of it")

@@ -18,11 +18,13 @@ from regard.data.images import Picture
 from regard.errors import DecodeError
 from regard.layers.attention import recording
 from regard.tasks.story_answering import facts_found
+from regard.text.normalise import one_line
 from regard.views.labels import label, shorten
-from regard.views.leave_one_out import Occlusion
 from regard.views.recording import NAMES, Attention, Kind, Pieces, Step
+from regard.views.render import SHADES
 from regard.views.report import (
     Bars,
+    Cell,
     HeatMap,
     HeatMaps,
     ImageMap,
@@ -36,7 +38,6 @@ from regard.views.report import (
     json_parts,
     muted,
 )
-from regard.views.terminal import SHADES
 from regard.views.worked import Given, Worked, mixed, replaced, work_out, work_out_hop, work_out_mix
 
 View = Literal[
@@ -59,6 +60,8 @@ WIDEST = 128
 """Dimensions of the position encodings that are drawn."""
 FACT = "•"
 """Marks a supporting fact of a story."""
+NAMED = 3
+"""Words that are named for each tag."""
 LIKELIEST = 10
 """Labels whose probabilities are shown."""
 
@@ -136,6 +139,47 @@ class Story:
         share = facts_found(self.looked, self.facts)
         agrees = {1.0: "it agrees with", 0.0: "it does not agree with"}.get(share, "it agrees in part with")
         return f"{'; '.join(most)}: {agrees} the supporting facts ({named})."
+
+
+@dataclass(frozen=True, eq=False)
+class Occlusion:
+    """The model's answers for a text, and how much the value of each falls without each of its words.
+
+    Erasure of a word (Li et al. 2016, arXiv:1612.08220, section 3.1), as a difference of probabilities:
+
+        fall(w) = S(x) - S(x without w)             S: the probability of the answer to x, or the number
+    """
+
+    answers: tuple[str, ...]
+    """What is explained: a label, an answer, a number; for a tagger, every word with its tag."""
+    values: tuple[float, ...]
+    """S(x) of each."""
+    words: tuple[str, ...]
+    """The words that were left out, one at a time."""
+    falls_WA: Numbers
+    """Below 0 where a value rises. The fall of a word's own tag is 0."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"answers": self.answers, "values": self.values, "words": self.words, "falls": self.falls_WA.tolist()}
+
+    def parts(self, about: str) -> list[Part]:
+        """A bar for each word; for a tagger, the words that each tag depends on most, and a map of all."""
+        words = [one_line(word) for word in self.words]
+        if len(self.answers) == 1:
+            [name], [value] = self.answers, self.values
+            title = f"how much {name} = {value:.3f} falls without each word · {about}"
+            falls = [round(float(fall), 3) + 0.0 for fall in self.falls_WA[:, 0]]  # + 0.0: no negative zero
+            # An axis of at least a tenth of the value keeps noise from looking like a reason.
+            return [Bars(words, {"fall": falls}, "fall; below 0 it rises", title, span=abs(value) / 10)]
+        rows = []
+        for answer, value, falls_W in zip(self.answers, self.values, self.falls_WA.T, strict=True):
+            most = [w for w in np.argsort(-falls_W, kind="stable")[:NAMED] if falls_W[w] >= 0.0005]
+            named = "  ".join(f"{words[w]} {falls_W[w]:+.3f}" for w in most)
+            rows.append([one_line(answer), f"{value:.3f}", named or Cell("no single word", ours=True)])
+        table = Table(["word/tag", "probability", "falls most without"], rows)
+        title = "how much the probability of each tag falls without each word"
+        heat_map = HeatMap(words, [*map(one_line, self.answers)], self.falls_WA, f"{title} · {about}")
+        return [table, HeatMaps([heat_map], title=title)]
 
 
 @dataclass(frozen=True)

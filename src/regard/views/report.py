@@ -1,6 +1,6 @@
 """What a verb found, as one value: titled sections of texts, tables and figures.
 
-Two modules render it: terminal.py, and files.py as a page or a picture.
+render.py shows it in the terminal, as a page or as a picture.
 """
 
 from __future__ import annotations
@@ -381,12 +381,12 @@ class Report:
         return [part for section in shown for part in section.parts if isinstance(part, Figure)]
 
     def __repr__(self) -> str:
-        from regard.views.terminal import as_text  # which imports this module
+        from regard.views.render import as_text  # which imports this module
 
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        from regard.views.files import framed  # which imports this module
+        from regard.views.render import framed  # which imports this module
 
         return framed(self)
 
