@@ -100,6 +100,7 @@ def predict(options: argparse.Namespace, folder: Path) -> None:
     rates: dict[str, list[float]] = {f"{count} workers": [] for count in workers}
     peaks: dict[str, float] = {}
     busy: dict[str, list[float]] = {name: [] for name in rates}
+    spent: dict[str, list[float]] = {name: [] for name in rates}
     for _ in range(options.repeat):
         for count in workers:
             command = [
@@ -107,14 +108,18 @@ def predict(options: argparse.Namespace, folder: Path) -> None:
                 "--beam", "1", "--workers", count, "--device", options.device,
             ]  # fmt: skip
             watch = watch_gpu() if options.device == "cuda" else None
+            before = os.times()
             curve, _ = run(command, folder, OMP_NUM_THREADS="1")
-            peaks[f"{count} workers"] = peak(curve)
-            rates[f"{count} workers"].append(options.lines / seconds(curve))
-            busy[f"{count} workers"] += [watch()] if watch else []
+            after, name = os.times(), f"{count} workers"
+            peaks[name] = peak(curve)
+            rates[name].append(options.lines / seconds(curve))
+            used = after.children_user + after.children_system - before.children_user - before.children_system
+            spent[name].append(used)
+            busy[name] += [watch()] if watch else []
     table([f"predict --file, {options.lines:,} lines, {options.device}", "lines/s", "ratio", "GB"], rates, peaks)
     for name, shares in busy.items():
-        if shares:
-            print(f"{name}: the GPU was busy for {statistics.median(shares):.0%} of the wall time")
+        share = f"; the GPU was busy for {statistics.median(shares):.0%} of the wall time" if shares else ""
+        print(f"{name}: {statistics.median(spent[name]):.1f} CPU seconds of all processes{share}")
 
 
 def watch_gpu() -> Callable[[], float]:

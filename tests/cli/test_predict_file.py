@@ -191,7 +191,13 @@ def cluster() -> Iterator[Any]:
     small = {"num_cpus": 1, "object_store_memory": 80_000_000}
     with pytest.MonkeyPatch.context() as patch:  # what the nodes import
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-        cluster = Cluster(initialize_head=True, head_node_args=small | {"include_dashboard": False})
+        noticed = {
+            "health_check_initial_delay_ms": 0,
+            "health_check_period_ms": 500,
+            "health_check_failure_threshold": 2,
+        }
+        head = small | {"include_dashboard": False, "_system_config": noticed}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
         cluster.other = cluster.add_node(**small)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
     yield cluster
@@ -226,9 +232,7 @@ def test_a_cluster_serves(tiny_run: Path, cluster: Any) -> None:
         serve.shutdown()
 
 
-def test_a_node_that_cannot_load_the_work_is_named(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_cannot_load_work_is_named(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray alone would start it anew for ever."""
     write(tmp_path / "only_here.py", "class Work:\n    pass\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -240,7 +244,7 @@ def test_a_node_that_cannot_load_the_work_is_named(
 
 def test_a_lost_node_costs_nothing(tiny_run: Path, big: Path, tmp_path: Path, cluster: Any) -> None:
     """What it had is computed by the other: no line is missing or there twice, and all are in their order."""
-    ray, longer = pytest.importorskip("ray"), write(tmp_path / "longer.txt", big.read_text() * 6)
+    ray, longer = pytest.importorskip("ray"), write(tmp_path / "longer.txt", big.read_text() * 2)
     expected = written(tiny_run, longer, tmp_path / "here.jsonl", workers=1)
     pieces, by_both = 0, 0
 

@@ -19,7 +19,7 @@ from regard.studio.served import Settings  # noqa: E402
 from regard.studio.server import app  # noqa: E402
 
 QUICK = settings(
-    max_examples=12, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=[*HealthCheck]
+    max_examples=8, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=[*HealthCheck]
 )
 
 

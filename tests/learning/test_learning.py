@@ -27,11 +27,11 @@ THREE_STEPS = (
 MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "rnn": (
         {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96, "context": "every_step"},
-        {"steps": 450, "learning_rate": 6e-3, "warmup": 100},
+        {"steps": 220, "learning_rate": 1e-2, "warmup": 100},
     ),
     "bahdanau": (
         {"kind": "bahdanau", "embedding": 32, "hidden": 64, "attention": 64},
-        {"steps": 200, "learning_rate": 7e-3, "warmup": 30},
+        {"steps": 150, "learning_rate": 1e-2, "warmup": 30},
     ),
     "luong": (
         {"kind": "luong", "embedding": 32, "hidden": 64, "input_feeding": False},
@@ -46,7 +46,7 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "self-attention-multi-head": (THREE_STEPS[0] | {"encoder": "multi_head"}, THREE_STEPS[1]),
     "transformer": (
         {"kind": "transformer", "width": 48, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 96},
-        {"steps": 350, "learning_rate": 1e-2, "warmup": 40},
+        {"steps": 260, "learning_rate": 1e-2, "warmup": 40},
     ),
 }
 """Model and training that take a few seconds on one core."""

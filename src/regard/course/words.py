@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from itertools import islice
 from random import Random
 from typing import Any
@@ -51,6 +52,7 @@ def _run(lab: Lab, language: str, name: str) -> Run:
     return lab.train(corpus + f"-{name}", recipe)
 
 
+@cache
 def _marked(language: str, part: Part, kind: str, count: int) -> list[Meant]:
     """Sentences of one kind; those of the test were not seen in training."""
     every = meanings(f"meanings-{language}", Random(f"{part} {kind}"), part)

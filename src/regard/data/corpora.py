@@ -109,6 +109,8 @@ def packaged_rows(name: str, part: Part, seed: int = 1, about: str | None = None
 
     phrases: English, translation   headlines: report, headline   tales: text   chat: what one says, the answer
     greetings: source, target, shuffled with every seed
+    phenomena: phrases with a pronoun or, in the Korean target, a homonym; which; its position (words are counted from
+    0, a homonym's in the target); the position in the source of what it refers to; that word
     names: words, tags   reviews: text, label   portraits: text, question, answer ("" if there is none)
     stories: how the story begins, the story so far (a sentence a line), question, answer, numbers of the supporting
     sentences from 0; `about` selects one kind of question, otherwise the kinds take turns, a story each
@@ -355,6 +357,10 @@ def as_object(name: str, row: Cells) -> dict[str, object]:
             return {"tokens": row[0].split(), "tags": row[1].split()}
         case "portraits":
             return {"context": row[0], "question": row[1], "answers": [row[2]] if row[2] else []}
+        case "phenomena":
+            source, target, phenomenon, position, refers_to, meaning = row
+            places = {"position": int(position), "refers_to": int(refers_to)}
+            return {"source": source, "target": target, "phenomenon": phenomenon, **places, "meaning": meaning}
         case "meanings":
             text, kind, position, decided_by, meaning = row
             return Meant(text, kind, int(position), int(decided_by), meaning)._asdict()

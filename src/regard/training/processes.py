@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import torch
@@ -25,9 +26,8 @@ from regard.runs.run import Weights, check_weights
 
 LOST = re.compile(r"closed by peer|reset by peer|Broken pipe|Connection refused|Timed out|timeout|NCCL|Gloo", re.I)
 """What torch says where another process does not answer."""
-TOLD = "regard/told"
-ROLL_CALL = 3.0
-"""Seconds in which the processes that are left report."""
+TOLD, ASKED = "regard/told", "regard/asked"
+ROLL_CALL = 3.0  # seconds in which the processes that are left report
 
 
 @contextmanager
@@ -107,7 +107,10 @@ def refuse_unlike(accelerator: Accelerator, facts: Mapping[str, Any]) -> None:
 def naming_lost_processes(accelerator: Accelerator) -> Iterator[None]:
     """Turn what torch raises where another process has died into one message, which says which, unless that one has
     told its own error."""
+    ended = Event()
     try:
+        if accelerator.num_processes > 1:
+            Thread(target=_report, args=(accelerator.process_index, ended), daemon=True).start()
         yield
     except RegardError:
         if accelerator.num_processes > 1:
@@ -128,19 +131,31 @@ def naming_lost_processes(accelerator: Accelerator) -> Iterator[None]:
         lost = RegardError("has ended, and with it the training", where=where, hint=hint)
         lost.add_note(f"in process {accelerator.process_index}")
         raise lost from None
+    finally:
+        ended.set()
 
 
 def _store() -> Any:
     return torch.distributed.distributed_c10d._get_default_store()
 
 
+def _report(number: int, ended: Event) -> None:
+    """Say that this process is there as soon as one asks: it may itself wait for another, and know nothing yet."""
+    store = _store()
+    with suppress(RuntimeError):  # the machine that has the store may be gone
+        while not ended.wait(ROLL_CALL / 6):
+            if store.check([ASKED]):
+                store.set(f"regard/alive/{number}", "")
+                break
+
+
 def _lost(accelerator: Accelerator) -> str:
     """Which processes have ended; of all that are left the first returns, and none where a message was seen already."""
     store, number = _store(), accelerator.process_index
-    store.set(f"regard/alive/{number}", socket.gethostname())
+    store.set(ASKED, "")
     time.sleep(ROLL_CALL)
     everyone = range(accelerator.num_processes)
-    alive = [one for one in everyone if store.check([f"regard/alive/{one}"])]
+    alive = [one for one in everyone if one == number or store.check([f"regard/alive/{one}"])]
     told = store.get(TOLD).decode() if store.check([TOLD]) else ""
     if number != min(alive) or told.endswith(f"({socket.gethostname()})"):
         os._exit(2)
