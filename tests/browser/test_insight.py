@@ -13,6 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from regard.views.show import PICTURES
 
 pytestmark = pytest.mark.browser
+expect = pytest.importorskip("playwright.sync_api").expect
 
 INPUTS = {
     "tiny": "a b c", "phrases": "The cat sleeps.", "reviews": "정말 좋은 영화",
@@ -124,6 +125,9 @@ def test_a_search_is_played(page: Any) -> None:
     for table in (before, after):
         values = [float(cell.inner_text()) for cell in table.locator("tbody tr td:last-child").all()]
         assert values == sorted(values, reverse=True)
+    page.get_by_role("combobox", name="Length normalisation").select_option("none")
+    expect(page.get_by_label("Length penalty")).to_be_disabled()
+    expect(after).to_have_text(before.inner_text().replace("log P", "Objective"), use_inner_text=True)
     page.open("#/beam?run=reviews")
     assert "does not search" in page.locator("main").inner_text()
 

@@ -44,19 +44,14 @@ def predictions_of(folder: Path) -> list[dict[str, Any]]:
     return predictions
 
 
-@pytest.mark.parametrize(
-    ("name", "metrics"),
-    [
-        ("gpt", ["word_perplexity", "bits_per_character"]),
-        ("lstm", ["word_perplexity", "bits_per_character"]),
-        ("elmo", ["word_perplexity", "bits_per_character"]),
-        ("bert", ["masked_accuracy", "loss"]),
-        ("taught", ["accuracy", "f1_macro"]),
-    ],
-)
-def test_units_sum_to_what_evaluate_says(
-    runs: Runs, classifiers: dict[str, Path], name: str, metrics: list[str]
-) -> None:
+@pytest.mark.parametrize(("name", "metrics"), [
+    ("gpt", ["word_perplexity", "bits_per_character"]),
+    ("lstm", ["word_perplexity", "bits_per_character"]),
+    ("elmo", ["word_perplexity", "bits_per_character"]),
+    ("bert", ["masked_accuracy", "loss"]),
+    ("taught", ["accuracy", "f1_macro"]),
+])  # fmt: skip
+def test_units_sum_to_the_metrics(runs: Runs, classifiers: dict[str, Path], name: str, metrics: list[str]) -> None:
     run = classifiers.get(name) or runs[name]
     counts, evaluated = counts_of(predictions_of(run)), api.evaluate(run)
     assert list(counts.metrics) == metrics
@@ -108,10 +103,8 @@ def test_correlation_of_labels_far_from_zero(offset: float) -> None:
             [{"label": "x", "output": "x", "right": True}, {"label": "x", "output": "y", "right": False}],
             {"accuracy": 0.5, "f1_macro": 1 / 3}, [1, 0],
         ),
-        (
-            [{"output": "z", "right": True, "f1": 1.0}, {"output": "", "right": False, "f1": 0.5}],
-            {"f1": 0.75, "exact_match": 0.5}, [1, 0],
-        ),
+        ([{"output": "z", "right": True, "f1": 1.0}, {"output": "", "right": False, "f1": 0.5}],
+         {"f1": 0.75, "exact_match": 0.5}, [1, 0]),
         (  # precision 1, recall 1/2
             [{"output": "", "right": False, "tags": ["B-X", "O"], "expected_tags": ["B-X", "B-Y"]},
              {"output": "", "right": True, "tags": ["O"], "expected_tags": ["O"]}],
@@ -120,9 +113,7 @@ def test_correlation_of_labels_far_from_zero(offset: float) -> None:
         ([{"label": n, "output": 2.0 * n + 1, "error": 0.0} for n in range(4)], {"pearson": 1.0}, None),
     ],
 )  # fmt: skip
-def test_what_is_counted_of_labels_answers_tags_and_numbers(
-    predictions: list[dict[str, Any]], scores: dict[str, float], right: list[int] | None
-) -> None:
+def test_what_is_counted(predictions: list[dict[str, Any]], scores: dict[str, float], right: list[int] | None) -> None:
     counts = counts_of([{"input": "text", **prediction} for prediction in predictions])
     found = {name: float(value(counts.rows.sum(0))) for name, value in counts.metrics.items()}
     assert list(found) == list(scores)

@@ -89,9 +89,7 @@ def test_another_number_of_heads_is_refused(run: Run) -> None:
     succeed("predict", run.folder, "a")
 
 
-def test_a_damaged_cache_is_made_anew_with_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     recipe, base = load_recipe(RECIPE, ["data.train.size=40"])
 
@@ -152,27 +150,20 @@ def test_a_flipped_or_cut_file_gives_the_right_answer_or_a_message(trained: Path
     assert outcomes.keys() == {"right", "refused"}
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("best", b"\xff\xfe", r"there is no such checkpoint"),
-        ("best", b"a" * 5000, r"there is no such checkpoint"),
-        ("last", b"\xff", r"there is no such checkpoint"),
-        ("environment.json", b"[]", r"environment\.json: cannot be read"),
-        ("environment.json", b'{"format": "1", "regard": ""}', r"environment\.json: cannot be read"),
-        ("environment.json", b"[" * 100_000, r"environment\.json: cannot be read"),
-        ("checkpoint.json", b'"tokenizer"', r"checkpoint\.json: the file is missing or damaged"),
-        ("checkpoint.json", b'{"tokenizer": 1, "step": "a"}', r"checkpoint\.json: the file is missing or damaged"),
-        (
-            "metrics.jsonl",
-            b'{"event": "validation", "step": 1}\n{"event": \n',
-            r"metrics\.jsonl:2: the line is damaged",
-        ),
-        ("metrics.jsonl", b"\xff\n", r"metrics\.jsonl:1: the line is damaged"),
-        ("metrics.jsonl", b"[]\n", r"metrics\.jsonl:1: the line is damaged"),
-        ("metrics.jsonl", b'{"event": "train", "step": 1}\n', r"metrics\.jsonl:1: the line is damaged"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "said"), [
+    ("best", b"\xff\xfe", r"there is no such checkpoint"),
+    ("best", b"a" * 5000, r"there is no such checkpoint"),
+    ("last", b"\xff", r"there is no such checkpoint"),
+    ("environment.json", b"[]", r"environment\.json: cannot be read"),
+    ("environment.json", b'{"format": "1", "regard": ""}', r"environment\.json: cannot be read"),
+    ("environment.json", b"[" * 100_000, r"environment\.json: cannot be read"),
+    ("checkpoint.json", b'"tokenizer"', r"checkpoint\.json: the file is missing or damaged"),
+    ("checkpoint.json", b'{"tokenizer": 1, "step": "a"}', r"checkpoint\.json: the file is missing or damaged"),
+    ("metrics.jsonl", b'{"event": "validation", "step": 1}\n{"event": \n', r"metrics\.jsonl:2: the line is damaged"),
+    ("metrics.jsonl", b"\xff\n", r"metrics\.jsonl:1: the line is damaged"),
+    ("metrics.jsonl", b"[]\n", r"metrics\.jsonl:1: the line is damaged"),
+    ("metrics.jsonl", b'{"event": "train", "step": 1}\n', r"metrics\.jsonl:1: the line is damaged"),
+])  # fmt: skip
 def test_files_of_another_shape(run: Run, tmp_path: Path, name: str, content: bytes, said: str) -> None:
     (run.checkpoint() if name == "checkpoint.json" else run.folder).joinpath(name).write_bytes(content)
     with pytest.raises(CheckpointError, match=said):

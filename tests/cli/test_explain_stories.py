@@ -105,27 +105,24 @@ def test_a_question_about_a_story_may_come_on_standard_input(run: Path, told: Pa
 ASKED = ("--story", "TOLD", "Where is Mary?")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--story", "TOLD"), "TOLD:2: the story has no question"),
-        (("--story", "EMPTY"), "EMPTY:2: there is no question"),
-        (("--story", "TOLD", "Where is Xerxes?"), "TOLD:2, input: the word 'Xerxes' is unknown"),
-        (("--story", "-"), "--story: standard input is not read here (give a file; "),
-        (("--story", "-", "Where is John?"), "--story: standard input is not read here (give a file; "),
-        (("--story", "BABI", "--question", "0"), "--question: there is no question 0 (allowed: 1 to 2)"),
-        (("--story", "BABI", "--question", "3"), "--question: there is no question 3 (allowed: 1 to 2)"),
-        ((*ASKED, "--question", "1"), "--question: it chooses one of the story's own questions (give it or INPUT, not"),
-        *(((*ASKED, *option.split()), f"{option.split()[0]}: it does not change hops (it changes ")
-          for option in ("--head 1", "--rollout", "--words", "--padding 1", "--step 1", "--layer 1")),
-        *(((*ASKED, option, "2"), f"{option}: a run of the task story_answering writes no text (leave it out)")
-          for option in ("--target", "--beam")),
-        *(((*ASKED, "--view", view), f"--view: the model 'memory_network' has no view '{view}' (allowed for it: hops)")
-          for view in ("encoder", "masks")),
-        ((*ASKED, "--numbers", "--layer", "7"), "--layer: there is no layer 7 (allowed: 1 to 2)"),
-        ((*ASKED, "--numbers", "--head", "2"), "--head: there is no head 2 (allowed: 1)"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("--story", "TOLD"), "TOLD:2: the story has no question"),
+    (("--story", "EMPTY"), "EMPTY:2: there is no question"),
+    (("--story", "TOLD", "Where is Xerxes?"), "TOLD:2, input: the word 'Xerxes' is unknown"),
+    (("--story", "-"), "--story: standard input is not read here (give a file; "),
+    (("--story", "-", "Where is John?"), "--story: standard input is not read here (give a file; "),
+    (("--story", "BABI", "--question", "0"), "--question: there is no question 0 (allowed: 1 to 2)"),
+    (("--story", "BABI", "--question", "3"), "--question: there is no question 3 (allowed: 1 to 2)"),
+    ((*ASKED, "--question", "1"), "--question: it chooses one of the story's own questions (give it or INPUT, not"),
+    *(((*ASKED, *option.split()), f"{option.split()[0]}: it does not change hops (it changes ")
+      for option in ("--head 1", "--rollout", "--words", "--padding 1", "--step 1", "--layer 1")),
+    *(((*ASKED, option, "2"), f"{option}: a run of the task story_answering writes no text (leave it out)")
+      for option in ("--target", "--beam")),
+    *(((*ASKED, "--view", view), f"--view: the model 'memory_network' has no view '{view}' (allowed for it: hops)")
+      for view in ("encoder", "masks")),
+    ((*ASKED, "--numbers", "--layer", "7"), "--layer: there is no layer 7 (allowed: 1 to 2)"),
+    ((*ASKED, "--numbers", "--head", "2"), "--head: there is no head 2 (allowed: 1)"),
+])  # fmt: skip
 def test_what_cannot_be_explained(run: Path, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     for name, content in {"TOLD": TOLD, "EMPTY": "\n\n", "BABI": BABI}.items():
         path = str(write(tmp_path / name, content))
@@ -167,9 +164,7 @@ def test_the_numbers_of_a_hop_add_up_to_those_of_the_model(run: Path, hop: int) 
 
 
 @pytest.mark.parametrize("variant", [{"tie": "layer_wise"}, {"temporal": False}, {"words": "bag", "hops": 3}], ids=str)
-def test_the_last_hop_of_every_variant_gives_the_probability_of_the_answer(
-    tmp_path: Path, variant: dict[str, Any]
-) -> None:
+def test_the_last_hop_of_every_variant_gives_the_probability(tmp_path: Path, variant: dict[str, Any]) -> None:
     tree = RECIPE | {"model": MODEL | {"sentences": 2} | variant}
     found = api.explain(api.train(tree, out=tmp_path / "run", quiet=True), STORY)
     worked = found.worked()

@@ -294,9 +294,7 @@ def recipe_with(folder: Path, train: dict[str, Any], **others: Any) -> Path:
     return write(folder / "recipe.yaml", write_yaml(tree | others))
 
 
-def test_a_run_trained_on_a_dataset_can_be_evaluated_from_anywhere(
-    saved: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_anywhere(saved: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     test = "data.test={dataset: both, source: translation.en, target: translation.ko}"
     succeed("train", recipe_with(saved, {"dataset": "both", **NESTED}), test, "--out", saved / "run", "--json")
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
@@ -346,14 +344,11 @@ def test_bad_rows_are_dropped_and_counted_or_all_named(tmp_path: Path, suffix: s
     assert fail("check", recipe, "data.bad_lines=error") == messages
 
 
-@pytest.mark.parametrize(
-    ("train", "library", "extra"),
-    [
-        ({"file": "p.parquet", "source": "en", "target": "ko"}, "pyarrow", "formats"),
-        ({"source": "a.zst", "target": "a.zst"}, "zstandard", "formats"),
-        ({"dataset": "both", **NESTED}, "datasets", "hf"),
-    ],
-)
+@pytest.mark.parametrize(("train", "library", "extra"), [
+    ({"file": "p.parquet", "source": "en", "target": "ko"}, "pyarrow", "formats"),
+    ({"source": "a.zst", "target": "a.zst"}, "zstandard", "formats"),
+    ({"dataset": "both", **NESTED}, "datasets", "hf"),
+])  # fmt: skip
 def test_a_library_that_is_not_installed_is_named_with_its_extra(
     saved: Path, table: Path, monkeypatch: pytest.MonkeyPatch, train: dict[str, str], library: str, extra: str
 ) -> None:

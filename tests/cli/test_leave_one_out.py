@@ -46,17 +46,12 @@ CHOICES = ["cat\tb dog\tc dog", "a\tb dog\tc dog", "a cat\tdog\tc dog", "a cat\t
            "a cat\tb dog\tc"]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "words", "shorter"),
-    [
-        *((name, "The plot was  superb, again.", "The plot was superb , again .", PLOT) for name in MODELS),
-        ("regression", "a big cat\tdog", "a big cat", PET),
-        ("choices", "a cat\tb dog\tc dog", "a cat b dog c dog", CHOICES),
-    ],
-)
-def test_an_answer_without_each_word_is_what_predict_says_of_the_shorter_text(
-    runs: Runs, name: str, text: str, words: str, shorter: list[str]
-) -> None:
+@pytest.mark.parametrize(("name", "text", "words", "shorter"), [
+    *((name, "The plot was  superb, again.", "The plot was superb , again .", PLOT) for name in MODELS),
+    ("regression", "a big cat\tdog", "a big cat", PET),
+    ("choices", "a cat\tb dog\tc dog", "a cat b dog c dog", CHOICES),
+])  # fmt: skip
+def test_a_text_without_a_word(runs: Runs, name: str, text: str, words: str, shorter: list[str]) -> None:
     found = occluded(runs[name], text)
     given = [tuple(one.split("\t")) for one in (text, *shorter)]
     whole, *others = [one.to_json() for one in api.predict(runs[name], given)]
@@ -167,14 +162,11 @@ def test_it_is_a_view_of_models_with_attention_and_of_elmo(runs: Runs) -> None:
     assert succeed("explain", runs["elmo-classifier"], "so superb", "--view", "occlusion").out.startswith("how much P(")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["superb"], "explain: without its only word the text is empty (give two words or more"),
-        (["good " * (MOST_WORDS + 1)],
-         f"explain: the text has {MOST_WORDS + 1} words, each of which would be left out once (at most {MOST_WORDS}: "),
-        (["so good", "--head", "1"], "--head: it does not change occlusion (it changes alignment, "),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["superb"], "explain: without its only word the text is empty (give two words or more"),
+    (["good " * (MOST_WORDS + 1)],
+     f"explain: the text has {MOST_WORDS + 1} words, each of which would be left out once (at most {MOST_WORDS}: "),
+    (["so good", "--head", "1"], "--head: it does not change occlusion (it changes alignment, "),
+])  # fmt: skip
 def test_what_cannot_be_left_out(runs: Runs, arguments: list[str], message: str) -> None:
     assert fail("explain", runs["bilstm-classifier"], *arguments)[0].startswith(message)

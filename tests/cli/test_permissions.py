@@ -48,29 +48,22 @@ def folder(tiny_run: Path) -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.parametrize(
-    ("closed", "command", "named"),
-    [
-        ("recipe.yaml", "check {}/recipe.yaml", "{}/recipe.yaml"),
-        ("a.s", "check {}/recipe.yaml", "a.s"),
-        ("a.s", "predict {}/run --file {}/a.s", "{}/a.s"),
-        ("run/recipe.yaml", "predict {}/run a", "{}/run/recipe.yaml"),
-        ("run/environment.json", "predict {}/run a", "{}/run/environment.json"),
-        ("run/tokenizer.json", "predict {}/run a", "{}/run/tokenizer.json"),
-        ("run/best", "predict {}/run a", "{}/run/best"),
-        ("run/metrics.jsonl", "compare {}/run {}/run --file {}/pairs.tsv", "{}/run/metrics.jsonl"),
-        ("run/checkpoints", "predict {}/run a", "{}/run/checkpoints"),
-        (
-            "run/checkpoints/*/model.safetensors",
-            "predict {}/run a",
-            "{}/run/checkpoints/step-00000020/model.safetensors",
-        ),
-        ("run", "predict {}/run a", "{}/run/recipe.yaml"),
-        ("new", "train {}/recipe.yaml --out {}/new/run", "{}/new/run"),
-        ("new", "predict {}/run a --record {}/new/out.json", "{}/new/out.json"),
-        ("new", "explain {}/run a --out {}/new/out.svg", "{}/new/out.svg"),
-    ],
-)
+@pytest.mark.parametrize(("closed", "command", "named"), [
+    ("recipe.yaml", "check {}/recipe.yaml", "{}/recipe.yaml"),
+    ("a.s", "check {}/recipe.yaml", "a.s"),
+    ("a.s", "predict {}/run --file {}/a.s", "{}/a.s"),
+    ("run/recipe.yaml", "predict {}/run a", "{}/run/recipe.yaml"),
+    ("run/environment.json", "predict {}/run a", "{}/run/environment.json"),
+    ("run/tokenizer.json", "predict {}/run a", "{}/run/tokenizer.json"),
+    ("run/best", "predict {}/run a", "{}/run/best"),
+    ("run/metrics.jsonl", "compare {}/run {}/run --file {}/pairs.tsv", "{}/run/metrics.jsonl"),
+    ("run/checkpoints", "predict {}/run a", "{}/run/checkpoints"),
+    ("run/checkpoints/*/model.safetensors", "predict {}/run a", "{}/run/checkpoints/step-00000020/model.safetensors"),
+    ("run", "predict {}/run a", "{}/run/recipe.yaml"),
+    ("new", "train {}/recipe.yaml --out {}/new/run", "{}/new/run"),
+    ("new", "predict {}/run a --record {}/new/out.json", "{}/new/out.json"),
+    ("new", "explain {}/run a --out {}/new/out.svg", "{}/new/out.svg"),
+])  # fmt: skip
 def test_no_permission(folder: Path, closed: str, command: str, named: str) -> None:
     [path] = folder.glob(closed)
     mode = path.stat().st_mode

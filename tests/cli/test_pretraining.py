@@ -245,17 +245,14 @@ def test_a_mark_without_a_word_is_not_offered_and_keeps_its_probability(kind: st
     assert 0.5 < sum(gap.probabilities) < 0.999
 
 
-@pytest.mark.parametrize(
-    ("typed", "words", "output"),
-    [
-        ("fox[MASK] ran", ["s"], "foxs ran"),
-        ("fox[MASK] ran", [" and"], "fox and ran"),
-        ("fox [MASK] ran", [" and"], "fox and ran"),
-        ("([MASK])", [" and"], "(and)"),
-        ("[MASK][MASK]", [" and", " s"], "and s"),
-        ("여우[MASK] [MASK]", ["가", " 갔다"], "여우가 갔다"),
-    ],
-)
+@pytest.mark.parametrize(("typed", "words", "output"), [
+    ("fox[MASK] ran", ["s"], "foxs ran"),
+    ("fox[MASK] ran", [" and"], "fox and ran"),
+    ("fox [MASK] ran", [" and"], "fox and ran"),
+    ("([MASK])", [" and"], "(and)"),
+    ("[MASK][MASK]", [" and", " s"], "and s"),
+    ("여우[MASK] [MASK]", ["가", " 갔다"], "여우가 갔다"),
+])  # fmt: skip
 def test_a_word_comes_with_a_space_only_after_another(typed: str, words: list[str], output: str) -> None:
     assert put_in(typed, words) == output
 
@@ -379,49 +376,36 @@ ONE = (
 )
 
 
-@pytest.mark.parametrize(
-    ("model", "overrides", "begins", "ends"),
-    [
-        (BERT, ["data.train={text: one.txt}", "data.validation={text: text.txt}"], ONE, ""),
-        (BERT, ["data.train={text: book.txt}", "data.validation={text: text.txt}"], ONE, ""),
-        (
-            BERT, ["data.train={text: one.txt}"],
-            "data.train: no training document is left: 1 document was read; 1 was set aside for validation and test "
-            "(documents end with a blank line, or with documents: lines at every line; give more of them, "
-            "or files of their own to data.validation and data.test; next-sentence prediction, where it is on, needs "
-            "two in each split)", "",
-        ),
-        (
-            BERT, ["data.validation.split=0.02"],
-            "data.validation: next-sentence prediction needs two documents of two sentences",
-            "(raise data.validation.split, which is 0.02, or give data.validation a text of its own; "
-            "or set model.next_sentence=false)",
-        ),
-        (BERT, ["tokenizer.file={RUNS}/gpt/tokenizer.json"], "{RUNS}/gpt/tokenizer.json: the vocabulary has no", ""),
-        (BERT, ["data.mask_rate=0"], "data.mask_rate: should be ", ""),
-        (BERT, ["data.mask_rate=1"], "data.mask_rate: should be ", ""),
-        *(
-            (
-                model, ["data.max_length=65"], "data.max_length: texts of 65 tokens are longer than the model's 64 "
-                "positions (at most 64, or raise model.max_positions)", "",
-            )
-            for model in (GPT, BERT)
-        ),
-        (GPT, ["data.blocks=stream"], "data.blocks: only an lstm_lm that learns the next token", ""),
-        (GPT, ["model={kind: bahdanau}"], "model: bahdanau is no model for the task ", ""),
-        (GPT, ["model.vectors={source: a.vec}"], "model: vectors of the source: this task has only text", ""),
-        (GPT, ["training.best=bleu"], "training.best: unknown metric 'bleu'", ""),
-        (GPT, ["training.teacher_forcing=0.5"], "training.teacher_forcing: ", ""),
-        (GPT, ["training.best=reconstruction_perplexity"], "training.best: a model with this objective has no ", ""),
-        (
-            LSTM | {"objective": "autoencoder"}, ["training.best=word_perplexity"],
-            "training.best: a model with this objective has no word_perplexity (choose loss)", "",
-        ),
-    ],
-)  # fmt: skip
-def test_recipes_that_cannot_be_trained(
-    runs: Runs, tmp_path: Path, model: Tree, overrides: list[str], begins: str, ends: str
-) -> None:
+@pytest.mark.parametrize(("model", "overrides", "begins", "ends"), [
+    (BERT, ["data.train={text: one.txt}", "data.validation={text: text.txt}"], ONE, ""),
+    (BERT, ["data.train={text: book.txt}", "data.validation={text: text.txt}"], ONE, ""),
+    (BERT, ["data.train={text: one.txt}"],
+     "data.train: no training document is left: 1 document was read; 1 was set aside for validation and test "
+     "(documents end with a blank line, or with documents: lines at every line; give more of them, "
+     "or files of their own to data.validation and data.test; next-sentence prediction, where it is on, needs "
+     "two in each split)", ""),
+    (BERT, ["data.validation.split=0.02"],
+     "data.validation: next-sentence prediction needs two documents of two sentences",
+     "(raise data.validation.split, which is 0.02, or give data.validation a text of its own; "
+     "or set model.next_sentence=false)"),
+    (BERT, ["tokenizer.file={RUNS}/gpt/tokenizer.json"], "{RUNS}/gpt/tokenizer.json: the vocabulary has no", ""),
+    (BERT, ["data.mask_rate=0"], "data.mask_rate: should be ", ""),
+    (BERT, ["data.mask_rate=1"], "data.mask_rate: should be ", ""),
+    *(
+        (model, ["data.max_length=65"], "data.max_length: texts of 65 tokens are longer than the model's 64 "
+         "positions (at most 64, or raise model.max_positions)", "")
+        for model in (GPT, BERT)
+    ),
+    (GPT, ["data.blocks=stream"], "data.blocks: only an lstm_lm that learns the next token", ""),
+    (GPT, ["model={kind: bahdanau}"], "model: bahdanau is no model for the task ", ""),
+    (GPT, ["model.vectors={source: a.vec}"], "model: vectors of the source: this task has only text", ""),
+    (GPT, ["training.best=bleu"], "training.best: unknown metric 'bleu'", ""),
+    (GPT, ["training.teacher_forcing=0.5"], "training.teacher_forcing: ", ""),
+    (GPT, ["training.best=reconstruction_perplexity"], "training.best: a model with this objective has no ", ""),
+    (LSTM | {"objective": "autoencoder"}, ["training.best=word_perplexity"],
+     "training.best: a model with this objective has no word_perplexity (choose loss)", ""),
+])  # fmt: skip
+def test_bad_recipes(runs: Runs, tmp_path: Path, model: Tree, overrides: list[str], begins: str, ends: str) -> None:
     recipe, folder = project(tmp_path, model), str(runs["gpt"].parent)
     overrides = [override.replace("{RUNS}", folder) for override in overrides]
     [message] = fail("train", recipe, *overrides, "--out", tmp_path / "run")
@@ -443,30 +427,27 @@ LONG = "[MASK] " + "the child " * 40
 FEATURES = ["--features", "a.npz"]
 
 
-@pytest.mark.parametrize(
-    ("name", "words", "message"),
-    [
-        ("gpt", ["predict", LONG], "input 1: the text has "),
-        ("bert", ["predict", LONG], "input 1: the text has "),
-        ("elmo", ["predict", "The child"], "predict: this model does not continue texts"),
-        ("bert", ["predict", "The"], "there is no [MASK] in the text (write [MASK] where a word is to be found)"),
-        ("gpt", ["predict", "The", *FEATURES, "--layer", "7"], "--layer: there is no layer 7 (0 to 2, or -1)"),
-        ("gpt", ["predict", "The", *FEATURES, "--pooling", "max"],
-         "--pooling: there is no pooling 'max' (allowed: mean, first, last)"),
-        ("gpt", ["predict", "The", "--nbest", "2000"], "--nbest: should be less than or equal to 1000, not 2000"),
-        ("bert", ["predict", "[MASK]", "--nbest", "2000"], "--nbest: should be less than or equal to 1000, not 2000"),
-        ("gpt", ["predict", "The", "--layer", "1"],
-         "--layer: it chooses the vectors that --features writes (give --features FILE, too)"),
-        ("bert", ["predict", "[MASK]", "--pooling", "mean"],
-         "--pooling: it chooses the vectors that --features writes (give --features FILE, too)"),
-        ("bert", ["predict", "[MASK]", "--normalize"],
-         "--normalize: it chooses the vectors that --features writes (give --features FILE, too)"),
-        ("gpt", ["diagnose"], "compares outputs with references, which a run of language_modeling does not have"),
-        ("bert", ["score", "a", "b"], "score needs a run that writes texts, not one of masked_language_modeling"),
-        ("elmo", ["score", "a", "b"], "score: this model does not continue texts"),
-        ("autoencoder", ["score", "a", "b"], "score: this model does not continue texts"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "words", "message"), [
+    ("gpt", ["predict", LONG], "input 1: the text has "),
+    ("bert", ["predict", LONG], "input 1: the text has "),
+    ("elmo", ["predict", "The child"], "predict: this model does not continue texts"),
+    ("bert", ["predict", "The"], "there is no [MASK] in the text (write [MASK] where a word is to be found)"),
+    ("gpt", ["predict", "The", *FEATURES, "--layer", "7"], "--layer: there is no layer 7 (0 to 2, or -1)"),
+    ("gpt", ["predict", "The", *FEATURES, "--pooling", "max"],
+     "--pooling: there is no pooling 'max' (allowed: mean, first, last)"),
+    ("gpt", ["predict", "The", "--nbest", "2000"], "--nbest: should be less than or equal to 1000, not 2000"),
+    ("bert", ["predict", "[MASK]", "--nbest", "2000"], "--nbest: should be less than or equal to 1000, not 2000"),
+    ("gpt", ["predict", "The", "--layer", "1"],
+     "--layer: it chooses the vectors that --features writes (give --features FILE, too)"),
+    ("bert", ["predict", "[MASK]", "--pooling", "mean"],
+     "--pooling: it chooses the vectors that --features writes (give --features FILE, too)"),
+    ("bert", ["predict", "[MASK]", "--normalize"],
+     "--normalize: it chooses the vectors that --features writes (give --features FILE, too)"),
+    ("gpt", ["diagnose"], "compares outputs with references, which a run of language_modeling does not have"),
+    ("bert", ["score", "a", "b"], "score needs a run that writes texts, not one of masked_language_modeling"),
+    ("elmo", ["score", "a", "b"], "score: this model does not continue texts"),
+    ("autoencoder", ["score", "a", "b"], "score: this model does not continue texts"),
+])  # fmt: skip
 def test_what_a_model_or_task_cannot_do(runs: Runs, name: str, words: list[str], message: str) -> None:
     verb, *rest = words
     assert message in refusal(verb, runs[name], *rest)

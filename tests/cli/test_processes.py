@@ -211,14 +211,11 @@ def test_a_process_that_dies_is_named(tmp_path: Path) -> None:
     assert (run / "last").read_text() == f"step-{done + 5:08d}\n"
 
 
-@pytest.mark.parametrize(
-    ("number", "timeout", "message"),
-    [
-        ("1", "1", r"process 1 \(.*\): process 0 cannot be reached at 127.0.0.1:\d+ \(has it started"),
-        ("0", "1", r"process 0 \(.*\): process 1, 2 of 3 has not come in 1 seconds \(its own message"),
-        ("0", "soon", "REGARD_JOIN_TIMEOUT: 'soon' is not a number of seconds"),
-    ],
-)
+@pytest.mark.parametrize(("number", "timeout", "message"), [
+    ("1", "1", r"process 1 \(.*\): process 0 cannot be reached at 127.0.0.1:\d+ \(has it started"),
+    ("0", "1", r"process 0 \(.*\): process 1, 2 of 3 has not come in 1 seconds \(its own message"),
+    ("0", "soon", "REGARD_JOIN_TIMEOUT: 'soon' is not a number of seconds"),
+])  # fmt: skip
 def test_processes_that_do_not_come_are_named(
     monkeypatch: pytest.MonkeyPatch, number: str, timeout: str, message: str
 ) -> None:

@@ -287,16 +287,13 @@ def test_parallel_files_and_paths_that_hold_where_the_recipe_is_saved(folder: Pa
     assert found.proposal is not None, "it is shown although the data has problems"
 
 
-@pytest.mark.parametrize(
-    ("columns", "task", "line"),
-    [
-        ({"translation": [{"en": en, "ko": ko} for en, ko in zip(EN, KO, strict=True)]}, "translation",
-         {"source": "translation.en", "target": "translation.ko"}),
-        ({"text": EN, "label": [*map(int, BITS)]}, "classification", {"text": "text", "label": "label"}),
-        ({"question": EN, "options": [*map(list, zip(EN, OTHER, strict=True))], "label": [0, 1] * 30},
-         "multiple_choice", {"text": "question", "choices": ["options.0", "options.1"], "label": "label"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("columns", "task", "line"), [
+    ({"translation": [{"en": en, "ko": ko} for en, ko in zip(EN, KO, strict=True)]}, "translation",
+     {"source": "translation.en", "target": "translation.ko"}),
+    ({"text": EN, "label": [*map(int, BITS)]}, "classification", {"text": "text", "label": "label"}),
+    ({"question": EN, "options": [*map(list, zip(EN, OTHER, strict=True))], "label": [0, 1] * 30},
+     "multiple_choice", {"text": "question", "choices": ["options.0", "options.1"], "label": "label"}),
+])  # fmt: skip
 def test_saved_datasets(folder: Path, columns: dict[str, list[Any]], task: str, line: dict[str, Any]) -> None:
     """One with splits is read by that of the training."""
     datasets = pytest.importorskip("datasets")
@@ -314,21 +311,16 @@ def test_saved_datasets(folder: Path, columns: dict[str, list[Any]], task: str, 
 SORTED = [("Go.", "가!"), ("Run!", "뛰어!"), ("Who?", "누구?"), *zip(EN, KO, strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("rows", "header"),
-    [
-        ([("en", "ko"), *SORTED], True),
-        ([("source", "target"), *SORTED], True),
-        ([("Q", "A"), *SORTED], True),
-        (SORTED, False),
-        ([("Stop.", "그만."), *SORTED], False),
-        ([("dog", "개"), ("cat", "고양이"), ("tree", "나무")], False),
-        ([("a", "하나"), ("the", "그"), ("dog", "개")], False),
-    ],
-)
-def test_a_header_is_told_from_a_row_also_in_a_file_sorted_by_length(
-    folder: Path, rows: list[tuple[str, str]], header: bool
-) -> None:
+@pytest.mark.parametrize(("rows", "header"), [
+    ([("en", "ko"), *SORTED], True),
+    ([("source", "target"), *SORTED], True),
+    ([("Q", "A"), *SORTED], True),
+    (SORTED, False),
+    ([("Stop.", "그만."), *SORTED], False),
+    ([("dog", "개"), ("cat", "고양이"), ("tree", "나무")], False),
+    ([("a", "하나"), ("the", "그"), ("dog", "개")], False),
+])  # fmt: skip
+def test_a_header_is_told_from_a_row_in_a_sorted_file(folder: Path, rows: list[tuple[str, str]], header: bool) -> None:
     write(Path("pairs.tsv"), "".join("\t".join(row) + "\n" for row in rows))
     found = recognise(["pairs.tsv"])
     keys = rows[0] if header else (0, 1)
@@ -376,9 +368,7 @@ def test_sizes_follow_the_amount_of_data(folder: Path) -> None:
 @pytest.mark.parametrize("sizes", [sizes for plan in PLANS.values() for sizes in plan.sizes])
 @settings(max_examples=40)
 @given(tokens=st.floats(1, 1e9), batch=st.integers(64, 20_000), least=st.integers(100, 2_000))
-def test_a_warm_up_is_a_tenth_at_most_and_patience_outlasts_it(
-    sizes: Sizes, tokens: float, batch: int, least: int
-) -> None:
+def test_a_warm_up_is_a_tenth_and_patience_outlasts_it(sizes: Sizes, tokens: float, batch: int, least: int) -> None:
     plan = pace(sizes, tokens, batch, least)
     steps = plan["steps"] or plan["epochs"] * int(0.8 * tokens / batch)
     assert steps >= least
@@ -479,22 +469,19 @@ training: {{steps: 2, device: cpu}}
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data")
-@pytest.mark.parametrize(
-    ("name", "task", "columns"),
-    [
-        ("nsmc/ratings_test.tsv.xz", "classification", {"text": "document", "label": "label"}),
-        ("glue/CoLA/dev.tsv.xz", "classification", {"text": 3, "label": 1}),
-        ("glue/SST-2/dev.tsv.xz", "classification", {"text": "sentence", "label": "label"}),
-        ("glue/RTE/dev.tsv.xz", "classification", {**PAIR, "label": "label"}),
-        ("glue/STS-B/dev.tsv.xz", "regression", {**PAIR, "label": "score"}),
-        ("kornlu/sts-dev.tsv.xz", "regression", {**PAIR, "label": "score"}),
-        ("conll2003_en/eng.testa.xz", "tagging", {"tokens": 0, "tags": -1}),
-        ("squad/dev-v1.1.rebuilt.json.xz", "question_answering", {}),
-        ("babi_en/qa1_single-supporting-fact_test.txt.xz", "story_answering", {}),
-        ("ko_chatbot/ChatbotData.csv.xz", "translation", {"source": "Q", "target": "A"}),
-        ("tatoeba_en_fr/fra.tsv.xz", "translation", {"source": 0, "target": 1}),
-    ],
-)
+@pytest.mark.parametrize(("name", "task", "columns"), [
+    ("nsmc/ratings_test.tsv.xz", "classification", {"text": "document", "label": "label"}),
+    ("glue/CoLA/dev.tsv.xz", "classification", {"text": 3, "label": 1}),
+    ("glue/SST-2/dev.tsv.xz", "classification", {"text": "sentence", "label": "label"}),
+    ("glue/RTE/dev.tsv.xz", "classification", {**PAIR, "label": "label"}),
+    ("glue/STS-B/dev.tsv.xz", "regression", {**PAIR, "label": "score"}),
+    ("kornlu/sts-dev.tsv.xz", "regression", {**PAIR, "label": "score"}),
+    ("conll2003_en/eng.testa.xz", "tagging", {"tokens": 0, "tags": -1}),
+    ("squad/dev-v1.1.rebuilt.json.xz", "question_answering", {}),
+    ("babi_en/qa1_single-supporting-fact_test.txt.xz", "story_answering", {}),
+    ("ko_chatbot/ChatbotData.csv.xz", "translation", {"source": "Q", "target": "A"}),
+    ("tatoeba_en_fr/fra.tsv.xz", "translation", {"source": 0, "target": 1}),
+])  # fmt: skip
 def test_real_files_are_recognised(name: str, task: str, columns: dict[str, Any]) -> None:
     found = recognise([str(SHARED / name)])
     assert (found.task, found.data) == (task, {"file": SHARED / name, **columns})

@@ -375,9 +375,7 @@ def talkative(request: pytest.FixtureRequest, lower_bytes: Tokenizer) -> tuple[Q
 
 
 @given(context=TEXTS.filter(lambda text: text.strip()), question=TEXTS.filter(lambda text: text.strip()))
-def test_every_answer_is_a_slice_of_whole_characters_of_the_context_as_typed(
-    talkative: tuple[QuestionAnswering, Headed], context: str, question: str
-) -> None:
+def test_answers_are_slices_as_typed(talkative: tuple[QuestionAnswering, Headed], context: str, question: str) -> None:
     task, model = talkative
     [found] = task.predict(model, inputs_of([json.dumps({"question": question, "context": context})]))
     told = found.to_json()
@@ -441,18 +439,15 @@ def test_predictions_come_with_their_places(run: Path, tmp_path: Path) -> None:
     assert succeed("predict", run, typed[0], "--nbest", "3", "--json").jsons[0]["nbest"][0]["output"] == "New York"
 
 
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        ("Where is Anna?", "input 1: there is a question, but no text that it is about"),
-        ("\tAnna is here.", "input 1 (question): the text is empty"),
-        ("Where?\t ", "input 1 (context): the text is empty"),
-        ('{"question": "Where?"}', "input 1: there is no 'context'"),
-        ('{"question": "Where?", "context": 3}', "input 1: question and context are not both texts"),
-        ('{"question', "input 1: not valid JSON"),
-        ('{"question": "Where?", "context": "\\ud83d"}', "input 1 (context): the text is not valid UTF-8"),
-    ],
-)
+@pytest.mark.parametrize(("typed", "expected"), [
+    ("Where is Anna?", "input 1: there is a question, but no text that it is about"),
+    ("\tAnna is here.", "input 1 (question): the text is empty"),
+    ("Where?\t ", "input 1 (context): the text is empty"),
+    ('{"question": "Where?"}', "input 1: there is no 'context'"),
+    ('{"question": "Where?", "context": 3}', "input 1: question and context are not both texts"),
+    ('{"question', "input 1: not valid JSON"),
+    ('{"question": "Where?", "context": "\\ud83d"}', "input 1 (context): the text is not valid UTF-8"),
+])  # fmt: skip
 def test_bad_inputs_are_refused(run: Path, typed: str, expected: str) -> None:
     assert fail("predict", run, typed)[0].startswith(expected)
 

@@ -111,15 +111,12 @@ def test_a_summarizer_is_trained_evaluated_and_used(recipe: Path, tmp_path: Path
     assert len(succeed("predict", run, "--file", tmp_path / "t.jsonl", "--json").jsons) == 1
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("data.train={source: a, target: b}", "data.train.source: unknown key 'source'"),
-        ("evaluation.tokenize=13a", "evaluation.tokenize: '13a' is not allowed"),
-        ("training.best=bleu", "training.best: unknown metric 'bleu'"),
-        ("data.train={document: a}", "data.train: name the summary: a file each"),
-    ],
-)
+@pytest.mark.parametrize(("override", "message"), [
+    ("data.train={source: a, target: b}", "data.train.source: unknown key 'source'"),
+    ("evaluation.tokenize=13a", "evaluation.tokenize: '13a' is not allowed"),
+    ("training.best=bleu", "training.best: unknown metric 'bleu'"),
+    ("data.train={document: a}", "data.train: name the summary: a file each"),
+])  # fmt: skip
 def test_columns_and_metrics_of_another_task_are_refused(recipe: Path, override: str, message: str) -> None:
     assert fail("check", recipe, override)[0].startswith(message)
 

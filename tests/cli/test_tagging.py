@@ -326,38 +326,28 @@ OBJECTS: list[Any] = [
 ]  # fmt: skip
 NO_ENTITY = "Anna NNP O\nleft VB O\n\nBen NNP O\nleft VB O\n"
 ALL_WRONG: list[tuple[str, str, dict[str, Any], list[str]]] = [
-    (
-        "a.conll", f"{SOUND}in X O\nOslo B-LOC\non\n\nIn B_LOC\nOslo B_LOC\n\nBen X\n", {},
-        [
-            "a.conll:10: there are 3 columns, where the lines before have 2", "a.conll:12: there is one column, where",
-            "a.conll:14: the tag 'B_LOC' is of no scheme", "a.conll:17: the tag 'X' is of no scheme",
-        ],
-    ),
-    (
-        "a.jsonl", "".join(json.dumps(one) + "\n" for one in OBJECTS) + "{no\n", {},
-        [
-            "a.jsonl:2: there are 2 words and 1 tags",
-            "a.jsonl:3: [1, 2] is not an object (one object a line is expected, with 'tokens', 'tags')",
-            "a.jsonl:4: the column 'tokens' holds \"a b\", not a list", "a.jsonl:5: there is no column 'tokens'",
-            "a.jsonl:6: the tag 'NN' is of no scheme", "a.jsonl:7: not valid JSON",
-        ],
-    ),
-    (
-        "a.jsonl", '{"tokens": ["Anna"], "ner": ["B-PER"]}\n' * 32, {},  # one setting is to blame
-        ["a.jsonl:1: there is no column 'tags' (the columns are tokens, ner)"],
-    ),
-    (
-        "a.conll", "It O\n\n" + "Anna I-PER\nleft O\n\n" * 30 + "Ben\n", {"scheme": "iob2"},
-        [
-            "a.conll:3: 'I-PER' is not allowed at the beginning of a sentence in the scheme iob2, and so in 29 more",
-            "a.conll:93: there is one column",
-        ],
-    ),
+    ("a.conll", f"{SOUND}in X O\nOslo B-LOC\non\n\nIn B_LOC\nOslo B_LOC\n\nBen X\n", {},
+     [
+         "a.conll:10: there are 3 columns, where the lines before have 2", "a.conll:12: there is one column, where",
+         "a.conll:14: the tag 'B_LOC' is of no scheme", "a.conll:17: the tag 'X' is of no scheme",
+     ]),
+    ("a.jsonl", "".join(json.dumps(one) + "\n" for one in OBJECTS) + "{no\n", {},
+     [
+         "a.jsonl:2: there are 2 words and 1 tags",
+         "a.jsonl:3: [1, 2] is not an object (one object a line is expected, with 'tokens', 'tags')",
+         "a.jsonl:4: the column 'tokens' holds \"a b\", not a list", "a.jsonl:5: there is no column 'tokens'",
+         "a.jsonl:6: the tag 'NN' is of no scheme", "a.jsonl:7: not valid JSON",
+     ]),
+    ("a.jsonl", '{"tokens": ["Anna"], "ner": ["B-PER"]}\n' * 32, {},  # one setting is to blame
+     ["a.jsonl:1: there is no column 'tags' (the columns are tokens, ner)"]),
+    ("a.conll", "It O\n\n" + "Anna I-PER\nleft O\n\n" * 30 + "Ben\n", {"scheme": "iob2"},
+     [
+         "a.conll:3: 'I-PER' is not allowed at the beginning of a sentence in the scheme iob2, and so in 29 more",
+         "a.conll:93: there is one column",
+     ]),
     ("a.conll", "Anna NNP O\n\nleft VB O\n" * 30, {"tags": 1}, ["a.conll:1: the tag 'NNP' is of no scheme"]),
-    (
-        "a.jsonl", '{"tokens": ["Anna", "left"], "ner": [7, 0]}\n' * 2, {"tags": "ner"},
-        ["a.jsonl:1: the tag '7' is of no scheme (expected is O, B-PER, I-PER, E-PER, S-PER; scheme: plain for tags"],
-    ),
+    ("a.jsonl", '{"tokens": ["Anna", "left"], "ner": [7, 0]}\n' * 2, {"tags": "ner"},
+     ["a.jsonl:1: the tag '7' is of no scheme (expected is O, B-PER, I-PER, E-PER, S-PER; scheme: plain for tags"]),
     ("a.conll", NO_ENTITY, {}, ["data.train: every tag is 'O' (two tags at the least: is it the right column?"]),
     ("a.conll", NO_ENTITY, {"tags": 2, "scheme": "plain"}, ["data.train: every tag is 'O'"]),
     ("a.parquet", "PAR1", {}, ["a.parquet: tagged sentences cannot be read from a .parquet (CoNLL's columns, a word"]),
@@ -366,9 +356,7 @@ ALL_WRONG: list[tuple[str, str, dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "settings", "expected"), ALL_WRONG)
-def test_all_that_is_wrong_with_a_file_is_told_at_once(
-    tmp_path: Path, name: str, content: str, settings: dict[str, Any], expected: list[str]
-) -> None:
+def test_all_mistakes(tmp_path: Path, name: str, content: str, settings: dict[str, Any], expected: list[str]) -> None:
     write(tmp_path / name, content)
     messages = fail("check", recipe_file(tmp_path, data={"train": {"file": name, **settings}}))
     assert len(messages) == len(expected)

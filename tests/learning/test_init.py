@@ -92,13 +92,10 @@ def test_other_shapes(recipe: Path, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("joint", "files"),
-    [
-        ("true", "{NAME}/tokenizer.json"),
-        ("false", "{source: {NAME}/tokenizer.source.json, target: {NAME}/tokenizer.target.json}"),
-    ],
-)
+@pytest.mark.parametrize(("joint", "files"), [
+    ("true", "{NAME}/tokenizer.json"),
+    ("false", "{source: {NAME}/tokenizer.source.json, target: {NAME}/tokenizer.target.json}"),
+])  # fmt: skip
 def test_another_tokenizer_and_how_to_take_the_same(recipe: Path, tmp_path: Path, joint: str, files: str) -> None:
     name, apart = ("before", "") if joint == "true" else ("apart", ", tokenizer.joint: false")
     if apart:

@@ -117,9 +117,7 @@ def test_clipping_bounds_the_norm_and_keeps_the_direction(tiny_recipe: Tree, tmp
     torch.testing.assert_close(weights(loose), weights(free), rtol=0, atol=0)
 
 
-def test_smoothing_and_teacher_forcing_are_descended_and_the_plain_loss_is_reported(
-    tiny_recipe: Tree, tmp_path: Path
-) -> None:
+def test_smoothing_and_teacher_forcing_are_descended_the_plain_loss_reported(tiny_recipe: Tree, tmp_path: Path) -> None:
     """What they do to the loss stands in test_objectives.py."""
     trainer = make_trainer(tiny_recipe, tmp_path / "run", double=True, label_smoothing=0.3, teacher_forcing=0.0)
     one = batch(trainer, *range(5))
@@ -265,10 +263,8 @@ def test_plateau_against_torch(patience: int) -> None:
 @pytest.mark.parametrize(
     ("training", "expected"),
     [
-        (
-            {"steps": 8, "warmup": 4, "schedule": "linear", "learning_rate": 0.02, "decode": 0},
-            [0.005, 0.01, 0.015, 0.02, 0.016, 0.012, 0.008, 0.004],
-        ),
+        ({"steps": 8, "warmup": 4, "schedule": "linear", "learning_rate": 0.02, "decode": 0},
+         [0.005, 0.01, 0.015, 0.02, 0.016, 0.012, 0.008, 0.004]),
         (  # nothing is ever translated exactly, so each validation after the first is one more without a better one
             {"steps": 12, "schedule": "plateau", "plateau_patience": 1, "plateau_factor": 0.1, "learning_rate": 1e-6,
              "validate_every": 2, "best": "exact_match", "decode": 2},
@@ -284,15 +280,12 @@ def test_learning_rate_in_use(tiny_recipe: Tree, tmp_path: Path, training: Tree,
 # Which checkpoints, how long
 
 
-@pytest.mark.parametrize(
-    ("metric", "values", "improved", "kept"),
-    [
-        ("loss", [3.0, 2.0, 2.5, 2.0, 1.0], [True, True, False, False, True], [5, 2]),
-        ("perplexity", [9.0, 8.0, 8.5], [True, True, False], [2, 3]),
-        ("bleu", [10.0, 12.0, 11.0, 12.0, 30.0], [True, True, False, False, True], [5, 2]),
-        ("exact_match", [0.0, 0.0, 0.5, 0.25], [True, False, True, False], [3, 4]),
-    ],
-)
+@pytest.mark.parametrize(("metric", "values", "improved", "kept"), [
+    ("loss", [3.0, 2.0, 2.5, 2.0, 1.0], [True, True, False, False, True], [5, 2]),
+    ("perplexity", [9.0, 8.0, 8.5], [True, True, False], [2, 3]),
+    ("bleu", [10.0, 12.0, 11.0, 12.0, 30.0], [True, True, False, False, True], [5, 2]),
+    ("exact_match", [0.0, 0.0, 0.5, 0.25], [True, False, True, False], [3, 4]),
+])  # fmt: skip
 def test_better_is_lower_or_higher_as_the_metric_says(
     tiny_recipe: Tree, tmp_path: Path, metric: str, values: list[float], improved: list[bool], kept: list[Any]
 ) -> None:
@@ -326,17 +319,12 @@ def test_best_checkpoints_are_kept_and_pointed_to(tiny_recipe: Tree, tmp_path: P
     ]
 
 
-@pytest.mark.parametrize(
-    ("metric", "rate", "last"),
-    [
-        ("exact_match", 1e-6, 20),
-        ("exact_match", 1.0, None),
-        ("loss", 1.0, None),
-    ],
-)
-def test_early_stopping_on_any_metric(
-    tiny_recipe: Tree, tmp_path: Path, metric: str, rate: float, last: int | None
-) -> None:
+@pytest.mark.parametrize(("metric", "rate", "last"), [
+    ("exact_match", 1e-6, 20),
+    ("exact_match", 1.0, None),
+    ("loss", 1.0, None),
+])  # fmt: skip
+def test_early_stopping(tiny_recipe: Tree, tmp_path: Path, metric: str, rate: float, last: int | None) -> None:
     """Two validations without a better one end it, and not where a metric that stays at 0 has a loss that falls."""
     run = trained(
         tiny_recipe, tmp_path, steps=20, validate_every=2, patience=2, best=metric, learning_rate=rate, decode=2, seed=2
@@ -390,9 +378,7 @@ def test_validation_and_checkpoints_each_have_their_own_pace(tiny_recipe: Tree, 
     ("steps", "epochs", "batches", "group", "expected"),
     [(100, None, 7, 1, 100), (None, 3, 7, 1, 21), (None, 3, 7, 2, 11), (10, 3, 7, 1, 10), (100, 3, 7, 1, 21)],
 )
-def test_what_comes_first_of_steps_and_epochs(
-    steps: int | None, epochs: int | None, batches: int, group: int, expected: int
-) -> None:
+def test_steps_or_epochs_first(steps: int | None, epochs: int | None, batches: int, group: int, expected: int) -> None:
     assert total_steps(steps, epochs, batches, group) == expected
 
 

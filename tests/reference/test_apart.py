@@ -95,17 +95,12 @@ def test_a_batch_stays_within_its_budget_with_its_padding(tmp_path: Path) -> Non
     assert sum(rows * length for rows, length in shapes) < 1.1 * examples.lengths.sum()
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (["head.both_orders=true"], "head.both_orders: two texts that are read apart have no order"),
-        (["data.long=windows"], "data.long: a text that is compared has one vector"),
-        (
-            [f"data.{part}={{file: train.csv, text: one, label: score}}" for part in ("train", "validation")],
-            "head.apart: there is only one text",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    (["head.both_orders=true"], "head.both_orders: two texts that are read apart have no order"),
+    (["data.long=windows"], "data.long: a text that is compared has one vector"),
+    ([f"data.{part}={{file: train.csv, text: one, label: score}}" for part in ("train", "validation")],
+     "head.apart: there is only one text"),
+])  # fmt: skip
 def test_what_cannot_be_read_apart(changes: list[str], words: str, tmp_path: Path) -> None:
     assert words in refusal("check", recipe(tmp_path, "a b,c,1.5\nc,a,0.5\nb,b a,0.25"), *changes)
 

@@ -30,54 +30,49 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("kind", "changes", "part"),
-    [
-        ("bert", {"model_type": "t5"}, "BertForPreTraining of the type 't5' cannot be imported (supported: Bert"),
-        ("bert", {"architectures": ["ElectraModel"]}, "ElectraModel of the type 'bert' cannot be imported"),
-        ("bert", {"hidden_act": "silu"}, 'config.json: hidden_act: "silu" is not supported (supported: "gelu", '),
-        ("bert", {"type_vocab_size": 1}, "config.json: type_vocab_size: 1 is not supported (supported: 2)"),
-        ("bert", {"num_hidden_layers": 4}, "of its weights there is no encoder.layer.3.attention.output.LayerNorm.bia"),
-        ("bert", {"num_hidden_layers": 2}, "of its weights there is no place for encoder.layer.2."),
-        ("bert", {"hidden_size": None}, "config.json: hidden_size is missing or no whole number"),
-        ("bert", {"hidden_size": 13}, "3 heads do not divide the width 13"),
-        ("bert", {"intermediate_size": 18}, "dense.weight is 17 x 12 in the weights, but 18 x 12 by this file"),
-        ("gpt2", {"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon: 1e-06 is not supported (supported: 1e-05)"),
-        ("marian", {"normalize_before": True}, "normalize_before: true is not supported (supported: false)"),
-        ("pegasus", {"scale_embedding": False}, "scale_embedding: false is not supported (supported: true)"),
-        ("pegasus", {"normalize_before": False}, "normalize_before: false is not supported (supported: true)"),
-        ("pegasus", {"decoder_ffn_dim": 18}, "decoder_ffn_dim: 18 is not supported (supported: 17)"),
-        ("pegasus", {"activation_function": "tanh"}, 'activation_function: "tanh" is not supported'),
-        ("pegasus", {"architectures": ["PegasusModel"]}, "PegasusForConditionalGeneration"),
-        ("bert", {"regard": "yes", "architectures": ["BertForQuestionAnswering"]},
-         "config.json: regard: is not what 'regard export' writes there (leave it out)"),
-        *(("bert", {"id2label": names, "architectures": ["BertForTokenClassification"]},
-           "config.json: id2label: is not an object with the number and name of each class")
-          for names in (["PER", "LOC"], {"first": "PER"}, "PER", 3)),
-        ("bert", {"hidden_dropout_prob": "much"}, "config.json: hidden_dropout_prob is no number"),
-        ("bert", {"layer_norm_eps": None}, "config.json: layer_norm_eps is no number"),
-        ("bert", {"classifier_dropout": [], "architectures": ["BertForQuestionAnswering"]},
-         "config.json: classifier_dropout is no number"),
-        ("bert", {"num_hidden_layers": 100_000}, "config.json: num_hidden_layers is 100,000 (allowed: 0 to 1,000)"),
-        ("gpt2", {"n_layer": -1}, "config.json: n_layer is -1 (allowed: 0 to 1,000)"),
-        ("gpt2", {"n_positions": 10**15}, "n_positions is 1,000,000,000,000,000 (allowed: 0 to 1,048,576)"),
-        ("gpt2", {"n_embd": 3 * 2**18}, " x 786432 by this file"),
-        ("marian", {"d_model": 18}, " x 18 by this file"),
-        ("marian", {"num_beams": "many"}, "num_beams is no number"),
-        ("marian", {"task_specific_params": 3}, "config.json: task_specific_params: is not an object"),
-        ("bert", {"pad_token": ["[PAD]"]}, "tokenizer_config.json: pad_token: is not the text of a token"),
-        ("bert", {"normalizer": "NFC"}, "cannot be used as a tokenizer"),
-        ("bert", {"post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 999], "sep": ["[SEP]", 4]}},
-         "cannot be used as a tokenizer: its template has a token that is not in the vocabulary"),
-        ("bert", {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated",
-         "invert": False}}, "tokenizer fails on some texts: Onig: Regex search error: retry-limit-in-match over"),
-        ("pegasus", {"offset": 10}, "(the two must come from the same model)"),
-        ("pegasus", {"offset": "many"}, "tokenizer_config.json: offset: 'many' is no number of tokens"),
-    ],
-)  # fmt: skip
-def test_a_folder_that_is_not_supported(
-    tmp_path: Path, saved: Path, kind: str, changes: dict[str, Any], part: str
-) -> None:
+@pytest.mark.parametrize(("kind", "changes", "part"), [
+    ("bert", {"model_type": "t5"}, "BertForPreTraining of the type 't5' cannot be imported (supported: Bert"),
+    ("bert", {"architectures": ["ElectraModel"]}, "ElectraModel of the type 'bert' cannot be imported"),
+    ("bert", {"hidden_act": "silu"}, 'config.json: hidden_act: "silu" is not supported (supported: "gelu", '),
+    ("bert", {"type_vocab_size": 1}, "config.json: type_vocab_size: 1 is not supported (supported: 2)"),
+    ("bert", {"num_hidden_layers": 4}, "of its weights there is no encoder.layer.3.attention.output.LayerNorm.bia"),
+    ("bert", {"num_hidden_layers": 2}, "of its weights there is no place for encoder.layer.2."),
+    ("bert", {"hidden_size": None}, "config.json: hidden_size is missing or no whole number"),
+    ("bert", {"hidden_size": 13}, "3 heads do not divide the width 13"),
+    ("bert", {"intermediate_size": 18}, "dense.weight is 17 x 12 in the weights, but 18 x 12 by this file"),
+    ("gpt2", {"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon: 1e-06 is not supported (supported: 1e-05)"),
+    ("marian", {"normalize_before": True}, "normalize_before: true is not supported (supported: false)"),
+    ("pegasus", {"scale_embedding": False}, "scale_embedding: false is not supported (supported: true)"),
+    ("pegasus", {"normalize_before": False}, "normalize_before: false is not supported (supported: true)"),
+    ("pegasus", {"decoder_ffn_dim": 18}, "decoder_ffn_dim: 18 is not supported (supported: 17)"),
+    ("pegasus", {"activation_function": "tanh"}, 'activation_function: "tanh" is not supported'),
+    ("pegasus", {"architectures": ["PegasusModel"]}, "PegasusForConditionalGeneration"),
+    ("bert", {"regard": "yes", "architectures": ["BertForQuestionAnswering"]},
+     "config.json: regard: is not what 'regard export' writes there (leave it out)"),
+    *(("bert", {"id2label": names, "architectures": ["BertForTokenClassification"]},
+       "config.json: id2label: is not an object with the number and name of each class")
+      for names in (["PER", "LOC"], {"first": "PER"}, "PER", 3)),
+    ("bert", {"hidden_dropout_prob": "much"}, "config.json: hidden_dropout_prob is no number"),
+    ("bert", {"layer_norm_eps": None}, "config.json: layer_norm_eps is no number"),
+    ("bert", {"classifier_dropout": [], "architectures": ["BertForQuestionAnswering"]},
+     "config.json: classifier_dropout is no number"),
+    ("bert", {"num_hidden_layers": 100_000}, "config.json: num_hidden_layers is 100,000 (allowed: 0 to 1,000)"),
+    ("gpt2", {"n_layer": -1}, "config.json: n_layer is -1 (allowed: 0 to 1,000)"),
+    ("gpt2", {"n_positions": 10**15}, "n_positions is 1,000,000,000,000,000 (allowed: 0 to 1,048,576)"),
+    ("gpt2", {"n_embd": 3 * 2**18}, " x 786432 by this file"),
+    ("marian", {"d_model": 18}, " x 18 by this file"),
+    ("marian", {"num_beams": "many"}, "num_beams is no number"),
+    ("marian", {"task_specific_params": 3}, "config.json: task_specific_params: is not an object"),
+    ("bert", {"pad_token": ["[PAD]"]}, "tokenizer_config.json: pad_token: is not the text of a token"),
+    ("bert", {"normalizer": "NFC"}, "cannot be used as a tokenizer"),
+    ("bert", {"post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 999], "sep": ["[SEP]", 4]}},
+     "cannot be used as a tokenizer: its template has a token that is not in the vocabulary"),
+    ("bert", {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated",
+     "invert": False}}, "tokenizer fails on some texts: Onig: Regex search error: retry-limit-in-match over"),
+    ("pegasus", {"offset": 10}, "(the two must come from the same model)"),
+    ("pegasus", {"offset": "many"}, "tokenizer_config.json: offset: 'many' is no number of tokens"),
+])  # fmt: skip
+def test_a_folder_not_supported(tmp_path: Path, saved: Path, kind: str, changes: dict[str, Any], part: str) -> None:
     shutil.copytree(saved / kind, tmp_path / "theirs")
     files = {"offset": "tokenizer_config.json", "pad_token": "tokenizer_config.json"}
     files |= dict.fromkeys(("normalizer", "pre_tokenizer", "post_processor"), "tokenizer.json")
@@ -87,19 +82,16 @@ def test_a_folder_that_is_not_supported(
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"], "nothing is left behind"
 
 
-@pytest.mark.parametrize(
-    ("source", "content", "part"),
-    [
-        ("folder", None, "there is no config.json in the folder"),
-        ("outer", None, f"(there is one below: give {Path('outer', 'model')})"),
-        ("file", None, "is a file, not a folder"),
-        ("./a/b/c", None, "there is no such folder"),
-        ("folder", "[", "cannot be read as JSON"),
-        ("folder", "[]", "is not a JSON object"),
-        ("folder", "[" * 100_000, "cannot be read as JSON: it is nested too deeply"),
-        ("folder", '{"model_type": "gpt2", "n_embd": 8}', "n_layer is missing or no whole number"),
-    ],
-)
+@pytest.mark.parametrize(("source", "content", "part"), [
+    ("folder", None, "there is no config.json in the folder"),
+    ("outer", None, f"(there is one below: give {Path('outer', 'model')})"),
+    ("file", None, "is a file, not a folder"),
+    ("./a/b/c", None, "there is no such folder"),
+    ("folder", "[", "cannot be read as JSON"),
+    ("folder", "[]", "is not a JSON object"),
+    ("folder", "[" * 100_000, "cannot be read as JSON: it is nested too deeply"),
+    ("folder", '{"model_type": "gpt2", "n_embd": 8}', "n_layer is missing or no whole number"),
+])  # fmt: skip
 def test_what_is_no_model_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, content: str | None, part: str
 ) -> None:
@@ -202,17 +194,14 @@ def test_transformers_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 # Settings
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        *((option, f"{option}: the model folder decides this (allowed are keys of data, head, search, evaluation, exc")
-          for option in ("model.layers=2", "task=tagging", "data.train=a.jsonl", "training.steps=3", "head=null")),
-        ("head.dropuot=0.1", "head.dropuot: unknown key 'dropuot'"),
-        ("head.labels=[a,b,c]", "head.labels: the classes cannot be renamed (they are the model's own"),
-        ("head.labels=[a,a]", "head.labels: the label 'a' is listed twice"),
-        ("data.max_length=9999", "data.max_length: texts of 9999 tokens are longer than the model's"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("option", "message"), [
+    *((option, f"{option}: the model folder decides this (allowed are keys of data, head, search, evaluation, exc")
+      for option in ("model.layers=2", "task=tagging", "data.train=a.jsonl", "training.steps=3", "head=null")),
+    ("head.dropuot=0.1", "head.dropuot: unknown key 'dropuot'"),
+    ("head.labels=[a,b,c]", "head.labels: the classes cannot be renamed (they are the model's own"),
+    ("head.labels=[a,a]", "head.labels: the label 'a' is listed twice"),
+    ("data.max_length=9999", "data.max_length: texts of 9999 tokens are longer than the model's"),
+])  # fmt: skip
 def test_an_override_that_the_model_does_not_allow(tmp_path: Path, option: str, message: str) -> None:
     save_bert(tmp_path / "theirs", "BertForSequenceClassification", id2label={0: "no", 1: "yes"})
     assert refusal("import", tmp_path / "theirs", "--out", tmp_path / "run", "--set", option).startswith(message)
@@ -237,42 +226,32 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "theirs"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--to huggingface --out out", "bahdanau for translation cannot be exported to huggingface (what can be expo"),
-        ("--to ctranslate2 --out out", "bahdanau for translation cannot be exported to ctranslate2 (what can be "
-         "exported: transformer for translation, transformer for summarization)"),
-        ("--to huggingfac --out out", "--to: unknown tool 'huggingfac' (did you mean 'huggingface'?)"),
-        ("--to huggingface --quantize int8 --out out", "--quantize: only ctranslate2 quantizes weights (leave it out)"),
-        ("--to huggingface --out .", "the folder exists already (give another --out)"),
-    ],
-)  # fmt: skip
-def test_options_of_export(
-    tmp_path: Path, tiny_run: Path, arguments: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("arguments", "message"), [
+    ("--to huggingface --out out", "bahdanau for translation cannot be exported to huggingface (what can be expo"),
+    ("--to ctranslate2 --out out", "bahdanau for translation cannot be exported to ctranslate2 (what can be "
+     "exported: transformer for translation, transformer for summarization)"),
+    ("--to huggingfac --out out", "--to: unknown tool 'huggingfac' (did you mean 'huggingface'?)"),
+    ("--to huggingface --quantize int8 --out out", "--quantize: only ctranslate2 quantizes weights (leave it out)"),
+    ("--to huggingface --out .", "the folder exists already (give another --out)"),
+])  # fmt: skip
+def test_exports(tmp_path: Path, tiny_run: Path, arguments: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert message in fail("export", tiny_run, *arguments.split())[0]
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("kind", "change", "what", "tools"),
-    [
-        ("marian", {"norm": "none"}, "model.norm: none (model.norm: post or pre can be exported)", 2),
-        ("marian", {"scaled": False}, "model.scaled: false (model.scaled: true can be exported)", 2),
-        ("marian", {"residual": False}, "model.residual: false (model.residual: true can be exported)", 2),
-        ("marian", {"look_ahead": True}, "model.look_ahead: true (model.look_ahead: false can be exported)", 2),
-        ("marian", {"positions": "none"}, "model.positions: none (model.positions: sinusoidal can be exported)", 1),
-        ("gpt2", {"norm": "post"}, "model.norm: post (model.norm: pre can be exported)", 1),
-        ("bert", {"pooling": "mean"}, "head.pooling: mean (head.pooling: first can be exported)", 1),
-        ("bert", {"features": "mix"}, "head.features: mix (head.features: last can be exported)", 1),
-        ("bert", {"bilstm": 8}, "head.bilstm: 8 (head.bilstm: null can be exported)", 1),
-    ],
-)  # fmt: skip
-def test_a_setting_without_a_counterpart(
-    tmp_path: Path, kind: str, change: dict[str, Any], what: str, tools: int
-) -> None:
+@pytest.mark.parametrize(("kind", "change", "what", "tools"), [
+    ("marian", {"norm": "none"}, "model.norm: none (model.norm: post or pre can be exported)", 2),
+    ("marian", {"scaled": False}, "model.scaled: false (model.scaled: true can be exported)", 2),
+    ("marian", {"residual": False}, "model.residual: false (model.residual: true can be exported)", 2),
+    ("marian", {"look_ahead": True}, "model.look_ahead: true (model.look_ahead: false can be exported)", 2),
+    ("marian", {"positions": "none"}, "model.positions: none (model.positions: sinusoidal can be exported)", 1),
+    ("gpt2", {"norm": "post"}, "model.norm: post (model.norm: pre can be exported)", 1),
+    ("bert", {"pooling": "mean"}, "head.pooling: mean (head.pooling: first can be exported)", 1),
+    ("bert", {"features": "mix"}, "head.features: mix (head.features: last can be exported)", 1),
+    ("bert", {"bilstm": 8}, "head.bilstm: 8 (head.bilstm: null can be exported)", 1),
+])  # fmt: skip
+def test_settings_without_counterpart(tmp_path: Path, kind: str, change: dict[str, Any], what: str, tools: int) -> None:
     """Before the model is loaded."""
     section = "head" if kind == "bert" else "model"
     SAVERS[kind](tmp_path / "theirs", **({"architecture": "BertForSequenceClassification"} if kind == "bert" else {}))

@@ -78,17 +78,14 @@ def test_rows_with_other_choices(chooser: Run, tmp_path: Path) -> None:
     assert "there is no column 'choice0'" in fail("predict", chooser.folder, json.dumps(rows[2]))[0]
 
 
-@pytest.mark.parametrize(
-    ("architecture", "content", "missing", "wanted"),
-    [
-        ("BertForMultipleChoice", "question,a,b,label\nq,x,y,0\n", "text", "text, choice0, choice1 and so on, or in"),
-        ("BertForMultipleChoice", "text,a,b,label\nq,x,y,0\n", "choice0", ".jsonl a list of two choices or more"),
-        ("BertForMultipleChoice", "text,choice1,choice2,label\nq,x,y,0\n", "choice0", "text, choice0, choice1"),
-        ("BertForMultipleChoice", "text,choice0,label\nq,x,0\n", "choice1", "text, choice0, choice1"),
-        ("BertForSequenceClassification", "sentence1,sentence2,gold\nthe animal,an animal,yes\n", "text",
-         "text, or first and second; what is to be found is called label)"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("architecture", "content", "missing", "wanted"), [
+    ("BertForMultipleChoice", "question,a,b,label\nq,x,y,0\n", "text", "text, choice0, choice1 and so on, or in"),
+    ("BertForMultipleChoice", "text,a,b,label\nq,x,y,0\n", "choice0", ".jsonl a list of two choices or more"),
+    ("BertForMultipleChoice", "text,choice1,choice2,label\nq,x,y,0\n", "choice0", "text, choice0, choice1"),
+    ("BertForMultipleChoice", "text,choice0,label\nq,x,0\n", "choice1", "text, choice0, choice1"),
+    ("BertForSequenceClassification", "sentence1,sentence2,gold\nthe animal,an animal,yes\n", "text",
+     "text, or first and second; what is to be found is called label)"),
+])  # fmt: skip
 def test_other_columns(tmp_path: Path, architecture: str, content: str, missing: str, wanted: str) -> None:
     run = imported(tmp_path, architecture, id2label=YES_NO)
     file = write(tmp_path / "a.csv", content)
@@ -164,9 +161,7 @@ def test_a_tagger_of_another_scheme(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("datasets", "no_answer"), [("- rajpurkar/squad_v2", True), ("- squad", False), (None, None)])
-def test_the_card_shows_whether_questions_may_have_no_answer(
-    tmp_path: Path, datasets: str | None, no_answer: bool | None
-) -> None:
+def test_the_card_says_if_answers_may_lack(tmp_path: Path, datasets: str | None, no_answer: bool | None) -> None:
     save_bert(tmp_path / "theirs", "BertForQuestionAnswering")
     if datasets is not None:
         write(tmp_path / "theirs" / "README.md", f"---\nlanguage: en\ndatasets:\n{datasets}\n---\n\n# A model\n")

@@ -60,17 +60,14 @@ def test_tatoeba_is_read_by_column_number(tmp_path: Path) -> None:
     assert found["data"]["vocabulary"]["source"] == 260
 
 
-@pytest.mark.parametrize(
-    ("name", "train"),
-    [
-        ("multi30k-rnn", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
-        ("multi30k-bahdanau", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
-        ("multi30k-luong", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
-        ("multi30k-transformer", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
-        ("translation", "{source: ko_en/tatoeba.ko.xz, target: ko_en/tatoeba.en.xz, size: 800}"),
-        ("chat", "{file: ko_chatbot/ChatbotData.csv.xz, source: Q, target: A, size: 800}"),
-    ],
-)
+@pytest.mark.parametrize(("name", "train"), [
+    ("multi30k-rnn", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
+    ("multi30k-bahdanau", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
+    ("multi30k-luong", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
+    ("multi30k-transformer", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
+    ("translation", "{source: ko_en/tatoeba.ko.xz, target: ko_en/tatoeba.en.xz, size: 800}"),
+    ("chat", "{file: ko_chatbot/ChatbotData.csv.xz, source: Q, target: A, size: 800}"),
+])  # fmt: skip
 def test_a_recipe_that_ships_fits_the_data_it_is_for(name: str, train: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(DATA)
     quick = ["tokenizer.vocabulary=1200", "training.batch_tokens=256", "training.device=cpu"]

@@ -51,23 +51,20 @@ def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
     assert type(read) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("text", "where", "what"),
-    [
-        ("a: 1\nb: 2\na: 3", "r.yaml:3", "the key 'a' occurs twice"),
-        ("m:\n  x: 1\n  'x': 2", "r.yaml:3", "the key 'x' occurs twice"),
-        ("m: {x: 1, x: 1}", "r.yaml:1", "the key 'x' occurs twice"),
-        ("a: b: c", "r.yaml:1", "mapping values are not allowed here"),
-        ("a: 1\n\tb: 2", "r.yaml:2", "cannot start any token"),
-        ("task: t\ndata: [", "r.yaml:2", "expected the node content, but found"),
-        ("{[a]: b}", "r.yaml:1", "unhashable key"),
-        ("a: !!python/name:os.system x", "r.yaml:1", "could not determine a constructor"),
-        ("a: 1\n---\nb: 2", "r.yaml:2", "expected a single document"),
-        ("a: \x00", "r.yaml", "special characters are not allowed"),
-        ("- a", "r.yaml", "a recipe is a mapping of keys to values"),
-        ("", "r.yaml", "a recipe is a mapping of keys to values"),
-    ],
-)
+@pytest.mark.parametrize(("text", "where", "what"), [
+    ("a: 1\nb: 2\na: 3", "r.yaml:3", "the key 'a' occurs twice"),
+    ("m:\n  x: 1\n  'x': 2", "r.yaml:3", "the key 'x' occurs twice"),
+    ("m: {x: 1, x: 1}", "r.yaml:1", "the key 'x' occurs twice"),
+    ("a: b: c", "r.yaml:1", "mapping values are not allowed here"),
+    ("a: 1\n\tb: 2", "r.yaml:2", "cannot start any token"),
+    ("task: t\ndata: [", "r.yaml:2", "expected the node content, but found"),
+    ("{[a]: b}", "r.yaml:1", "unhashable key"),
+    ("a: !!python/name:os.system x", "r.yaml:1", "could not determine a constructor"),
+    ("a: 1\n---\nb: 2", "r.yaml:2", "expected a single document"),
+    ("a: \x00", "r.yaml", "special characters are not allowed"),
+    ("- a", "r.yaml", "a recipe is a mapping of keys to values"),
+    ("", "r.yaml", "a recipe is a mapping of keys to values"),
+])  # fmt: skip
 def test_a_mistake_in_yaml_is_named_with_its_line(text: str, where: str, what: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_yaml(text, "r.yaml")
@@ -154,23 +151,17 @@ def test_overrides_reach_into_mappings_and_lists_and_leave_the_original_alone() 
     assert tree == before
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("steps", "steps: an override is key=value (for example training.steps=500)"),
-        ("=3", "=3: an override is key=value (for example training.steps=500)"),
-        ("data.train.²=1", "data.train.²: '²' is not a valid list index (allowed: 0 to 1, for example data.train.0.²)"),
-        (f"data{'.a' * 60000}=1", f"data{'.a' * 18}…{'a.' * 19}a: the key has more than 50 levels"),
-        ("training.steps=[", "training.steps: the value '[' is not valid YAML"),
-        ("data.train.2.source=x", "data.train.2.source: '2' is not a valid list index (allowed: 0 to 1)"),
-        (
-            "data.train.x=1",
-            "data.train.x: 'x' is not a valid list index (allowed: 0 to 1, for example data.train.0.x)",
-        ),
-        ("none.0=1", "none.0: '0' is not a valid list index (the list is empty)"),
-        ("task.name=x", "task.name: 'task' is a single value without keys of its own"),
-    ],
-)
+@pytest.mark.parametrize(("override", "message"), [
+    ("steps", "steps: an override is key=value (for example training.steps=500)"),
+    ("=3", "=3: an override is key=value (for example training.steps=500)"),
+    ("data.train.²=1", "data.train.²: '²' is not a valid list index (allowed: 0 to 1, for example data.train.0.²)"),
+    (f"data{'.a' * 60000}=1", f"data{'.a' * 18}…{'a.' * 19}a: the key has more than 50 levels"),
+    ("training.steps=[", "training.steps: the value '[' is not valid YAML"),
+    ("data.train.2.source=x", "data.train.2.source: '2' is not a valid list index (allowed: 0 to 1)"),
+    ("data.train.x=1", "data.train.x: 'x' is not a valid list index (allowed: 0 to 1, for example data.train.0.x)"),
+    ("none.0=1", "none.0: '0' is not a valid list index (the list is empty)"),
+    ("task.name=x", "task.name: 'task' is a single value without keys of its own"),
+])  # fmt: skip
 def test_an_override_that_leads_nowhere_is_refused(override: str, message: str) -> None:
     tree = {"task": "translation", "data": {"train": [{}, {}]}, "none": []}
     with pytest.raises(ConfigError) as caught:
@@ -181,24 +172,21 @@ def test_an_override_that_leads_nowhere_is_refused(override: str, message: str) 
 # Validation
 
 
-@pytest.mark.parametrize(
-    ("override", "where", "near"),
-    [
-        ("modle={}", "modle", "model"),
-        ("training.stesp=5", "training.stesp", "steps"),
-        ("training.learning_rates=1", "training.learning_rates", "learning_rate"),
-        ("data.tran=x", "data.tran", "train"),
-        ("data.train.sorce=x", "data.train.sorce", "source"),
-        ("data.train=[{source: a, target: b}, {source: a, target: b, wieght: 2}]", "data.train.1.wieght", "weight"),
-        ("data.validation={splt: 0.1}", "data.validation.splt", "split"),
-        ("data.test={source: a, target: b, sise: 3}", "data.test.sise", "size"),
-        ("data.test={split: 0.1, splt: 0.2}", "data.test.splt", "split"),
-        ("tokenizer.vocab=5", "tokenizer.vocab", "vocabulary"),
-        ("model.widht=64", "model.widht", "width"),
-        ("search.beem=2", "search.beem", "beam"),
-        ("evaluation.lower=true", "evaluation.lower", "lowercase"),
-    ],
-)
+@pytest.mark.parametrize(("override", "where", "near"), [
+    ("modle={}", "modle", "model"),
+    ("training.stesp=5", "training.stesp", "steps"),
+    ("training.learning_rates=1", "training.learning_rates", "learning_rate"),
+    ("data.tran=x", "data.tran", "train"),
+    ("data.train.sorce=x", "data.train.sorce", "source"),
+    ("data.train=[{source: a, target: b}, {source: a, target: b, wieght: 2}]", "data.train.1.wieght", "weight"),
+    ("data.validation={splt: 0.1}", "data.validation.splt", "split"),
+    ("data.test={source: a, target: b, sise: 3}", "data.test.sise", "size"),
+    ("data.test={split: 0.1, splt: 0.2}", "data.test.splt", "split"),
+    ("tokenizer.vocab=5", "tokenizer.vocab", "vocabulary"),
+    ("model.widht=64", "model.widht", "width"),
+    ("search.beem=2", "search.beem", "beam"),
+    ("evaluation.lower=true", "evaluation.lower", "lowercase"),
+])  # fmt: skip
 def test_an_unknown_key_is_named_at_every_level(override: str, where: str, near: str) -> None:
     found = (where, f"unknown key {where.rpartition('.')[2]!r}", f"did you mean {near!r}?")
     assert problems_of(RECIPE, override) == [found]
@@ -229,49 +217,42 @@ def test_every_problem_is_found_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("override", "where", "what"),
-    [
-        ("training.steps=1e3", "training.steps", "should be a whole number, not 1000.0 (write 1000)"),
-        ("training.steps='5'", "training.steps", "should be a valid integer, not '5'"),
-        ("training.steps=true", "training.steps", "should be a valid integer, not True"),
-        ("training.compile=yes", "training.compile", "'yes' is not allowed (allowed: auto, false, true)"),
-        ("training.learning_rate=fast", "training.learning_rate", "should be a valid number, not 'fast'"),
-        ("training.learning_rate=.inf", "training.learning_rate", "should be a valid number, not '.inf'"),
-        ("training.betas=[0.9]", "training.betas", "should have at least 2 items, not 1"),
-        ("training.betas=[0.9, 1.5]", "training.betas.1", "should be less than 1, not 1.5"),
-        ("training.batch_tokens=0", "training.batch_tokens", "0 is too small (allowed: 1 and more, or auto)"),
-        ("training.seed=1" + 20 * "0", "training.seed", "should be less than 9223372036854775808"),
-        ("training=5", "training", "should be a mapping of keys to values, not 5"),
-        ("training={}", "training", "say when to stop: give steps, epochs, or both"),
-        ("model=transformer", "model", "should be a mapping of keys to values, not 'transformer'"),
-        (
-            "model={}",
-            "model",
-            "the key 'kind' is required (allowed: bahdanau, luong, rnn, self_attention, transformer)",
-        ),
-        ("model.kind=bahdanu", "model", "unknown kind 'bahdanu' (did you mean 'bahdanau'?)"),
-        ("model.preset=huge", "model.preset", "'huge' is not allowed (allowed: base, big, small, tiny)"),
-        ("training.seed=null", "training.seed", "may not be null (should be a valid integer)"),
-        ("training.schedule=null", "training.schedule", "may not be null (allowed: constant, cosine, inverse_sqrt, "),
-        ("data.validation=null", "data.validation", "may not be null (should be a valid list)"),
-        ("model.kind=null", "model", "the key 'kind' is required (allowed: bahdanau, luong, "),
-        ("model=null", "model", "this key is required"),
-        ("data=null", "data", "this key is required"),
-        ("data.train=[]", "data.train", "there is nothing to train on (name at least one corpus)"),
-        ("data.validation=[]", "data.validation", "the list is empty: name at least one corpus, or leave the key out"),
-        ("data.test=[]", "data.test", "the list is empty: name at least one corpus, or leave the key out"),
-        ("data.train.header=true", "data.train", "'header' needs 'file: ...' beside it, a .tsv or .csv"),
-        ("data.train={file: a.jsonl, source: a, target: b, header: true}", "data.train", "'header' needs 'file: ...'"),
-        ("data.train.seed=9", "data.train", "'seed' needs 'size: ...' beside it, or 'corpus: ...', a built-in one"),
-        ("data.train={corpus: dates, source: a}", "data.train", "a built-in corpus takes no file and no columns"),
-        ("data.train={source: 0, target: 1}", "data.train", "a column number needs 'file: ...' beside it"),
-        ("data.validation={split: 1}", "data.validation.split", "should be less than 1, not 1"),
-        ("search.beam=0", "search.beam", "should be greater than or equal to 1, not 0"),
-        ("task=null", "task", "this key is required (allowed: "),
-        ("task=translaton", "task", "unknown task 'translaton' (did you mean 'translation'?)"),
-    ],
-)
+@pytest.mark.parametrize(("override", "where", "what"), [
+    ("training.steps=1e3", "training.steps", "should be a whole number, not 1000.0 (write 1000)"),
+    ("training.steps='5'", "training.steps", "should be a valid integer, not '5'"),
+    ("training.steps=true", "training.steps", "should be a valid integer, not True"),
+    ("training.compile=yes", "training.compile", "'yes' is not allowed (allowed: auto, false, true)"),
+    ("training.learning_rate=fast", "training.learning_rate", "should be a valid number, not 'fast'"),
+    ("training.learning_rate=.inf", "training.learning_rate", "should be a valid number, not '.inf'"),
+    ("training.betas=[0.9]", "training.betas", "should have at least 2 items, not 1"),
+    ("training.betas=[0.9, 1.5]", "training.betas.1", "should be less than 1, not 1.5"),
+    ("training.batch_tokens=0", "training.batch_tokens", "0 is too small (allowed: 1 and more, or auto)"),
+    ("training.seed=1" + 20 * "0", "training.seed", "should be less than 9223372036854775808"),
+    ("training=5", "training", "should be a mapping of keys to values, not 5"),
+    ("training={}", "training", "say when to stop: give steps, epochs, or both"),
+    ("model=transformer", "model", "should be a mapping of keys to values, not 'transformer'"),
+    ("model={}", "model", "the key 'kind' is required (allowed: bahdanau, luong, rnn, self_attention, transformer)"),
+    ("model.kind=bahdanu", "model", "unknown kind 'bahdanu' (did you mean 'bahdanau'?)"),
+    ("model.preset=huge", "model.preset", "'huge' is not allowed (allowed: base, big, small, tiny)"),
+    ("training.seed=null", "training.seed", "may not be null (should be a valid integer)"),
+    ("training.schedule=null", "training.schedule", "may not be null (allowed: constant, cosine, inverse_sqrt, "),
+    ("data.validation=null", "data.validation", "may not be null (should be a valid list)"),
+    ("model.kind=null", "model", "the key 'kind' is required (allowed: bahdanau, luong, "),
+    ("model=null", "model", "this key is required"),
+    ("data=null", "data", "this key is required"),
+    ("data.train=[]", "data.train", "there is nothing to train on (name at least one corpus)"),
+    ("data.validation=[]", "data.validation", "the list is empty: name at least one corpus, or leave the key out"),
+    ("data.test=[]", "data.test", "the list is empty: name at least one corpus, or leave the key out"),
+    ("data.train.header=true", "data.train", "'header' needs 'file: ...' beside it, a .tsv or .csv"),
+    ("data.train={file: a.jsonl, source: a, target: b, header: true}", "data.train", "'header' needs 'file: ...'"),
+    ("data.train.seed=9", "data.train", "'seed' needs 'size: ...' beside it, or 'corpus: ...', a built-in one"),
+    ("data.train={corpus: dates, source: a}", "data.train", "a built-in corpus takes no file and no columns"),
+    ("data.train={source: 0, target: 1}", "data.train", "a column number needs 'file: ...' beside it"),
+    ("data.validation={split: 1}", "data.validation.split", "should be less than 1, not 1"),
+    ("search.beam=0", "search.beam", "should be greater than or equal to 1, not 0"),
+    ("task=null", "task", "this key is required (allowed: "),
+    ("task=translaton", "task", "unknown task 'translaton' (did you mean 'translation'?)"),
+])  # fmt: skip
 def test_a_wrong_value_is_named_with_what_is_allowed(override: str, where: str, what: str) -> None:
     [(found_where, found_what, hint)] = problems_of(RECIPE, override)
     assert found_where == where

@@ -103,9 +103,7 @@ def test_every_attention_by_layer_and_head(transformer: Explanation) -> None:
     assert transformer.of_kind("alignment")[0].queries.texts == ("c", "▁", "b", "</s>") == transformer.target.texts
 
 
-def test_the_command_line_prints_and_writes_all_numbers(
-    runs: dict[str, Path], transformer: Explanation, tmp_path: Path
-) -> None:
+def test_all_numbers_are_printed_and_written(runs: dict[str, Path], transformer: Explanation, tmp_path: Path) -> None:
     path = tmp_path / "all.json"
     printed = succeed("explain", runs["transformer"], "a b c", "--target", "c b", "--out", path, "--json").json
     assert json.loads(path.read_text(encoding="utf-8")) == printed == json.loads(json.dumps(transformer.to_json()))
@@ -266,26 +264,23 @@ HAS = "alignment, encoder, decoder, probabilities, heads, masks, positions"
 MAPS = "alignment, encoder, decoder"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--view", "mask"], f"--view: the model 'transformer' has no view 'mask' (allowed for it: {HAS})"),
-        (["--question", "1"], "--question: a run of translation reads no story (runs of story_answering do)"),
-        (["--layer", "3"], "--layer: there is no layer 3 (allowed: 1 to 2, mean, all)"),
-        (["--head", "0"], "--head: there is no head 0 (allowed: 1 to 2, mean, all)"),
-        (["--layer", "first"], "--layer: there is no layer first (allowed: 1 to 2, mean, all)"),
-        (["--rollout", "--head", "1"], "--head: a rollout is over the mean of the heads (leave it out)"),
-        (["--padding", "-1"], "--padding: -1 padding tokens are not possible (0 or more)"),
-        (["--numbers", "--head", "3"], "--head: there is no head 3 (allowed: 1 to 2)"),
-        (["--numbers", "--layer", "all"], "--layer: there is no layer all (allowed: 1 to 2)"),
-        (["--numbers", "--step", "0"], "--step: there is no step 0 (allowed: 1 to 2)"),
-        (["--step", "1"], "--step: it does not change alignment (it changes heads, --numbers)"),
-        (["--view", "masks", "--head", "1"], f"--head: it does not change masks (it changes {MAPS}, --numbers)"),
-        (["--view", "positions", "--padding", "2"],
-         f"--padding: it does not change positions (it changes {MAPS}, heads, masks, --numbers)"),
-        (["--numbers", "--rollout"], f"--rollout: it does not change --numbers (it changes {MAPS})"),
-        (["--beam", "2"], "--beam: with --target there is no search (leave it out)"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "message"), [
+    (["--view", "mask"], f"--view: the model 'transformer' has no view 'mask' (allowed for it: {HAS})"),
+    (["--question", "1"], "--question: a run of translation reads no story (runs of story_answering do)"),
+    (["--layer", "3"], "--layer: there is no layer 3 (allowed: 1 to 2, mean, all)"),
+    (["--head", "0"], "--head: there is no head 0 (allowed: 1 to 2, mean, all)"),
+    (["--layer", "first"], "--layer: there is no layer first (allowed: 1 to 2, mean, all)"),
+    (["--rollout", "--head", "1"], "--head: a rollout is over the mean of the heads (leave it out)"),
+    (["--padding", "-1"], "--padding: -1 padding tokens are not possible (0 or more)"),
+    (["--numbers", "--head", "3"], "--head: there is no head 3 (allowed: 1 to 2)"),
+    (["--numbers", "--layer", "all"], "--layer: there is no layer all (allowed: 1 to 2)"),
+    (["--numbers", "--step", "0"], "--step: there is no step 0 (allowed: 1 to 2)"),
+    (["--step", "1"], "--step: it does not change alignment (it changes heads, --numbers)"),
+    (["--view", "masks", "--head", "1"], f"--head: it does not change masks (it changes {MAPS}, --numbers)"),
+    (["--view", "positions", "--padding", "2"],
+     f"--padding: it does not change positions (it changes {MAPS}, heads, masks, --numbers)"),
+    (["--numbers", "--rollout"], f"--rollout: it does not change --numbers (it changes {MAPS})"),
+    (["--beam", "2"], "--beam: with --target there is no search (leave it out)"),
+])  # fmt: skip
 def test_options_that_cannot_be(runs: dict[str, Path], options: list[str], message: str) -> None:
     assert fail("explain", runs["transformer"], "a", "--target", "b", *options) == [message]

@@ -39,27 +39,22 @@ def pixel(path: Path) -> list[int]:
 # What is converted
 
 
-@pytest.mark.parametrize(
-    ("name", "image", "expected"),
-    [
-        ("a.png", filled("RGB", RED), RED),
-        ("a.jpg", filled("RGB", GREEN), GREEN),
-        ("a.bmp", filled("RGB", BLUE), BLUE),
-        ("a.webp", filled("RGB", BLUE), BLUE),
-        ("cmyk.jpg", filled("CMYK", (0, 255, 255, 0)), RED),
-        ("grey.png", filled("L", 100), (100, 100, 100)),
-        ("bits.png", filled("1", 1), (255, 255, 255)),
-        ("palette.gif", filled("RGB", GREEN).convert("P"), GREEN),
-        ("clear.png", filled("RGBA", (255, 0, 0, 0)), (255, 255, 255)),
-        ("half.png", filled("RGBA", (0, 0, 0, 51)), (204, 204, 204)),
-        ("grey-clear.png", filled("LA", (0, 0)), (255, 255, 255)),
-        ("sixteen.png", Image.fromarray(np.full((10, 20), 257 * 100, dtype=np.uint16)), (100, 100, 100)),
-        ("sixteen.tif", Image.fromarray(np.full((10, 20), 257 * 200, dtype=np.uint16)), (200, 200, 200)),
-    ],
-)
-def test_every_kind_becomes_red_green_and_blue_of_eight_bits(
-    tmp_path: Path, name: str, image: Image.Image, expected: tuple[int, int, int]
-) -> None:
+@pytest.mark.parametrize(("name", "image", "expected"), [
+    ("a.png", filled("RGB", RED), RED),
+    ("a.jpg", filled("RGB", GREEN), GREEN),
+    ("a.bmp", filled("RGB", BLUE), BLUE),
+    ("a.webp", filled("RGB", BLUE), BLUE),
+    ("cmyk.jpg", filled("CMYK", (0, 255, 255, 0)), RED),
+    ("grey.png", filled("L", 100), (100, 100, 100)),
+    ("bits.png", filled("1", 1), (255, 255, 255)),
+    ("palette.gif", filled("RGB", GREEN).convert("P"), GREEN),
+    ("clear.png", filled("RGBA", (255, 0, 0, 0)), (255, 255, 255)),
+    ("half.png", filled("RGBA", (0, 0, 0, 51)), (204, 204, 204)),
+    ("grey-clear.png", filled("LA", (0, 0)), (255, 255, 255)),
+    ("sixteen.png", Image.fromarray(np.full((10, 20), 257 * 100, dtype=np.uint16)), (100, 100, 100)),
+    ("sixteen.tif", Image.fromarray(np.full((10, 20), 257 * 200, dtype=np.uint16)), (200, 200, 200)),
+])  # fmt: skip
+def test_every_kind_becomes_rgb(tmp_path: Path, name: str, image: Image.Image, expected: tuple[int, int, int]) -> None:
     image.save(tmp_path / name)
     assert np.abs(np.subtract(pixel(tmp_path / name), expected)).max() <= 3
 
@@ -255,14 +250,11 @@ def test_all_that_is_wrong_is_named_at_once_wherever_it_falls(album: Path, capti
         assert found[4].startswith("there is no column 1 (caption) in this row")
 
 
-@pytest.mark.parametrize(
-    ("corpus", "words"),
-    [
-        ({"corpus": "dates"}, "has no images: shapes and shapes-ko have"),
-        ({"file": "captions.tsv", "image": 0, "caption": 1, "prefix": "<2en> "}, "images are no texts"),
-        ({"file": "captions.tsv", "image": 0}, "name the caption"),
-    ],
-)
+@pytest.mark.parametrize(("corpus", "words"), [
+    ({"corpus": "dates"}, "has no images: shapes and shapes-ko have"),
+    ({"file": "captions.tsv", "image": 0, "caption": 1, "prefix": "<2en> "}, "images are no texts"),
+    ({"file": "captions.tsv", "image": 0}, "name the caption"),
+])  # fmt: skip
 def test_a_corpus_that_is_none_of_images(album: Path, corpus: dict[str, Any], words: str) -> None:
     assert words in refusal("train", album / "recipe.yaml", f"data.train={json.dumps(corpus)}", "--out", album / "run")
 
@@ -353,19 +345,16 @@ def test_features_by_grid_and_by_list(tmp_path: Path) -> None:
     assert first.names() == ["1,1", "1,2", "1,3", "2,1", "2,2", "2,3"]
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (np.zeros((4, 5)), "is 5 wide, model.feature_width says 3"),
-        (np.zeros(3), r"holds \(3,\)"),
-        (np.zeros((0, 3)), r"holds \(0, 3\)"),
-        (np.full((2, 3), np.nan), "not finite"),
-        (np.full((2, 3), 1e300), "not finite as 32-bit numbers"),
-        (np.array([["a", "b", "c"]]), "allowed: numbers"),
-        (np.array([{"a": 1}], dtype=object), "a.npy is no .npy file of numbers"),
-        (b"nothing of the kind", "a.npy is no .npy file of numbers"),
-    ],
-)
+@pytest.mark.parametrize(("content", "words"), [
+    (np.zeros((4, 5)), "is 5 wide, model.feature_width says 3"),
+    (np.zeros(3), r"holds \(3,\)"),
+    (np.zeros((0, 3)), r"holds \(0, 3\)"),
+    (np.full((2, 3), np.nan), "not finite"),
+    (np.full((2, 3), 1e300), "not finite as 32-bit numbers"),
+    (np.array([["a", "b", "c"]]), "allowed: numbers"),
+    (np.array([{"a": 1}], dtype=object), "a.npy is no .npy file of numbers"),
+    (b"nothing of the kind", "a.npy is no .npy file of numbers"),
+])  # fmt: skip
 def test_features_that_cannot_be_used(tmp_path: Path, content: Any, words: str) -> None:
     path = tmp_path / "a.npy"
     if isinstance(content, bytes):

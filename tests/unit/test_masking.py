@@ -60,9 +60,7 @@ def test_the_vocabulary_has_berts_special_tokens(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize(("hidden", "replaced"), [(0.8, 0.1), (0.5, 0.5), (0.0, 0.0)])
-def test_what_becomes_of_tokens_is_counted(
-    text: RawTokens, tokenizer: Tokenizer, hidden: float, replaced: float
-) -> None:
+def test_what_becomes_of_tokens(text: RawTokens, tokenizer: Tokenizer, hidden: float, replaced: float) -> None:
     """All tokens but the special ones are counted once, and as many of each kind as the shares say."""
     examples = SingleSegments(text, Masking(tokenizer, 0.15, "off", hidden, replaced), 64)
     counts = examples.outcomes(1000, 4096)
@@ -284,13 +282,10 @@ def test_a_negative_needs_another_document(tokenizer: Tokenizer, texts: list[str
         SentencePairs(raw_tokens(texts, tokenizer, sentences="punctuation"), Masking(tokenizer), 64)
 
 
-@pytest.mark.parametrize(
-    ("sentences", "said"),
-    [
-        ("punctuation", "sentences are found by . ! and ?, data.sentences=lines takes every line for one"),
-        ("lines", "every line is a sentence, data.sentences=punctuation finds them by . ! and ?"),
-    ],
-)
+@pytest.mark.parametrize(("sentences", "said"), [
+    ("punctuation", "sentences are found by . ! and ?, data.sentences=lines takes every line for one"),
+    ("lines", "every line is a sentence, data.sentences=punctuation finds them by . ! and ?"),
+])  # fmt: skip
 def test_where_no_sentences_are_found_it_is_said_how_they_are(tokenizer: Tokenizer, sentences: str, said: str) -> None:
     texts = ["one here\ntwo here", "three\nfour"] if sentences == "punctuation" else ["One. Two.", "Three. Four."]
     text = raw_tokens(texts, tokenizer, sentences=sentences)  # type: ignore[arg-type]

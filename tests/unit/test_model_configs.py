@@ -83,29 +83,21 @@ def test_every_preset_of_every_model_can_be_built(kind: str) -> None:
     assert sizes == sorted(set(sizes)), "each is larger than the one before"
 
 
-@pytest.mark.parametrize(
-    ("config", "given", "where", "what"),
-    [
-        (TransformerConfig, {"heads": 3, "width": 16}, "", "3 heads do not divide the width 16"),
-        (BERTConfig, {"heads": 3, "width": 16}, "", "3 heads do not divide the width 16"),
-        (TransformerConfig, {"width": -1}, "width", "greater than or equal to 1"),
-        (TransformerConfig, {"preset": "huge"}, "preset", "'huge' is not allowed"),
-        (TransformerConfig, {"preset": ["tiny"]}, "preset", "is not allowed"),
-        (TransformerConfig, {"dropout": 1.0}, "dropout", "less than 1"),
-        (TransformerConfig, {"hidden": 8}, "hidden", "unknown key 'hidden'"),
-        (
-            LuongConfig,
-            {"score": "dot", "bidirectional": True},
-            "",
-            "(allowed with it: general, concat;",
-        ),
-        (LuongConfig, {"score": "scaled_dot", "bidirectional": True}, "", "score: scaled_dot multiplies states"),
-        (LSTMLanguageModelConfig, {"hidden": 12, "embedding": 10, "layers": 1}, "", "hidden=10 or tie=false"),
-        (CaptionerConfig, {"encoder": "features"}, "", "must be given together"),
-        (CaptionerConfig, {"feature_width": 3}, "", "must be given together"),
-        (CaptionerConfig, {"decoder": "transformer", "width": 10, "heads": 4}, "", "4 heads do not divide"),
-    ],
-)
+@pytest.mark.parametrize(("config", "given", "where", "what"), [
+    (TransformerConfig, {"heads": 3, "width": 16}, "", "3 heads do not divide the width 16"),
+    (BERTConfig, {"heads": 3, "width": 16}, "", "3 heads do not divide the width 16"),
+    (TransformerConfig, {"width": -1}, "width", "greater than or equal to 1"),
+    (TransformerConfig, {"preset": "huge"}, "preset", "'huge' is not allowed"),
+    (TransformerConfig, {"preset": ["tiny"]}, "preset", "is not allowed"),
+    (TransformerConfig, {"dropout": 1.0}, "dropout", "less than 1"),
+    (TransformerConfig, {"hidden": 8}, "hidden", "unknown key 'hidden'"),
+    (LuongConfig, {"score": "dot", "bidirectional": True}, "", "(allowed with it: general, concat;"),
+    (LuongConfig, {"score": "scaled_dot", "bidirectional": True}, "", "score: scaled_dot multiplies states"),
+    (LSTMLanguageModelConfig, {"hidden": 12, "embedding": 10, "layers": 1}, "", "hidden=10 or tie=false"),
+    (CaptionerConfig, {"encoder": "features"}, "", "must be given together"),
+    (CaptionerConfig, {"feature_width": 3}, "", "must be given together"),
+    (CaptionerConfig, {"decoder": "transformer", "width": 10, "heads": 4}, "", "4 heads do not divide"),
+])  # fmt: skip
 def test_a_config_that_cannot_be(config: type[ModelConfig], given: dict[str, object], where: str, what: str) -> None:
     with pytest.raises(ConfigError) as caught:
         validate(config, given)

@@ -100,17 +100,14 @@ def test_offsets_count_characters_as_typed_not_as_normalised() -> None:
 # Words
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("He said: 'U.S. firms, e.g. Co., won't pay $5!'", "He said : ' U.S. firms , e.g. Co . , won't pay $ 5 ! '"),
-        ("J. Kim (Anglo-Dutch) won 10-3...", "J. Kim ( Anglo-Dutch ) won 10-3 . . ."),
-        ("김민수는 서울에 산다.", "김민수는 서울에 산다 ."),
-        ("...", ". . ."),
-        ("Cafe\u0301! 👨\u200d👩\u200d👧ok", "Cafe\u0301 ! 👨\u200d👩\u200d👧 ok"),
-        ("", ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "words"), [
+    ("He said: 'U.S. firms, e.g. Co., won't pay $5!'", "He said : ' U.S. firms , e.g. Co . , won't pay $ 5 ! '"),
+    ("J. Kim (Anglo-Dutch) won 10-3...", "J. Kim ( Anglo-Dutch ) won 10-3 . . ."),
+    ("김민수는 서울에 산다.", "김민수는 서울에 산다 ."),
+    ("...", ". . ."),
+    ("Cafe\u0301! 👨\u200d👩\u200d👧ok", "Cafe\u0301 ! 👨\u200d👩\u200d👧 ok"),
+    ("", ""),
+])  # fmt: skip
 def test_words_by_hand(text: str, words: str) -> None:
     assert [text[slice(*span)] for span in word_spans(text, "punctuation")] == words.split()
 

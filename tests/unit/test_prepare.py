@@ -158,30 +158,21 @@ class TestSplit:
         after = set(sources(prepared(data, tmp_path).validation))
         assert len(before & after) >= 25
 
-    @pytest.mark.parametrize(
-        ("train", "fields", "message"),
-        [
-            (
-                [("a", "b"), ("a", "c"), ("a", "b")],
-                {"validation": {"split": 0.02}},
-                "data.train: no training pair is left: dropped 1 of 3 training pairs: 1 seen before "
-                "(first: train.en:3); 2 were set aside for validation and test (those that are alike are set aside "
-                "together, and there are too few different ones)",
-            ),
-            (
-                numbered(3),
-                {"max_length": 2},
-                "data.train: no training pair is left: dropped 3 of 3 training pairs: 3 longer than "
-                "data.max_length=2 tokens (first: train.en:1)",
-            ),
-            (
-                numbered(3),
-                {"bad_lines": "drop", "validation": {"source": "empty.en", "target": "empty.de"}},
-                "data.validation: no validation pair is left: dropped 1 of 1 validation pairs: 1 with an empty side "
-                "(first: empty.en:1)",
-            ),
-        ],
-    )
+    @pytest.mark.parametrize(("train", "fields", "message"), [
+        ([("a", "b"), ("a", "c"), ("a", "b")],
+         {"validation": {"split": 0.02}},
+         "data.train: no training pair is left: dropped 1 of 3 training pairs: 1 seen before "
+         "(first: train.en:3); 2 were set aside for validation and test (those that are alike are set aside "
+         "together, and there are too few different ones)"),
+        (numbered(3),
+         {"max_length": 2},
+         "data.train: no training pair is left: dropped 3 of 3 training pairs: 3 longer than "
+         "data.max_length=2 tokens (first: train.en:1)"),
+        (numbered(3),
+         {"bad_lines": "drop", "validation": {"source": "empty.en", "target": "empty.de"}},
+         "data.validation: no validation pair is left: dropped 1 of 1 validation pairs: 1 with an empty side "
+         "(first: empty.en:1)"),
+    ])  # fmt: skip
     def test_nothing_is_left(
         self, tmp_path: Path, train: list[tuple[str, str]], fields: dict[str, Any], message: str
     ) -> None:

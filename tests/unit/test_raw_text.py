@@ -106,9 +106,7 @@ def test_a_long_document_is_read_in_pieces_and_stays_one(tmp_path: Path) -> None
     ("kind", "sentences"),
     [("word", None), ("word", "punctuation"), ("word", "lines"), ("character", None), ("byte", None)],
 )
-def test_a_long_document_has_one_end_and_one_owner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, sentences: Any
-) -> None:
+def test_long_documents_end_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, sentences: Any) -> None:
     """Five books and one of them again, read in pieces of three lines: tokens, places and splits by the book."""
     lines = [f"The end of line {number} came. It" for number in range(40)]
     books = ["\n".join(lines[start : start + 8]) for start in range(0, 40, 8)]
@@ -138,9 +136,7 @@ def test_a_long_document_has_one_end_and_one_owner(
     assert [*in_memory.texts()] == [*books, books[2]]
 
 
-def test_a_piece_that_is_dropped_does_not_give_the_rest_to_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dropped_piece_does_not_give_the_rest_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.data.raw.PIECE", 60)
     lines = [f"a line with a number, {number}, in it" for number in range(6)]
     text = "\n".join(["a document before", "", "x" * 300, *lines])
@@ -178,32 +174,19 @@ def test_every_run_of_white_space_is_fold_white_space() -> None:
     assert lines.sentences.tolist() == [0, 2, 5]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "corpus", "messages"),
-    [
-        (
-            "t.jsonl", '{"text": null}\n{"text": "a"}\n{"text": ""}\n', {"text": "t.jsonl"},
-            [f"t.jsonl:{line}: the column 'text' is empty (fill it, or data.bad_lines=drop drops such documents)"
-             for line in (1, 3)],
-        ),
-        (
-            "t.csv", 'id,body\n1,""\n2,a\n', {"file": "t.csv", "text": "body"},
-            ["t.csv:2: the column 'body' is empty (fill it, or data.bad_lines=drop drops such documents)"],
-        ),
-        (
-            "t.tsv", "id\tdocument\n1\ta b\n", {"text": "t.tsv"},
-            ["t.tsv:1: there is no column 'text' (the columns are id, document; rename one to text, or name it in the "
-             "recipe: {file: t.tsv, text: COLUMN})"],
-        ),
-        (
-            "t.csv", ",id,Text ,\n1,2,a b,\n", {"file": "t.csv", "text": "text"},
-            ["t.csv:1: there is no column 'text' (the columns are '', id, 'Text ', ''; did you mean 'Text '?)"],
-        ),
-    ],
-)  # fmt: skip
-def test_bad_tables_of_raw_text(
-    tmp_path: Path, name: str, text: str, corpus: dict[str, str], messages: list[str]
-) -> None:
+@pytest.mark.parametrize(("name", "text", "corpus", "messages"), [
+    ("t.jsonl", '{"text": null}\n{"text": "a"}\n{"text": ""}\n', {"text": "t.jsonl"},
+     [f"t.jsonl:{line}: the column 'text' is empty (fill it, or data.bad_lines=drop drops such documents)"
+      for line in (1, 3)]),
+    ("t.csv", 'id,body\n1,""\n2,a\n', {"file": "t.csv", "text": "body"},
+     ["t.csv:2: the column 'body' is empty (fill it, or data.bad_lines=drop drops such documents)"]),
+    ("t.tsv", "id\tdocument\n1\ta b\n", {"text": "t.tsv"},
+     ["t.tsv:1: there is no column 'text' (the columns are id, document; rename one to text, or name it in the "
+      "recipe: {file: t.tsv, text: COLUMN})"]),
+    ("t.csv", ",id,Text ,\n1,2,a b,\n", {"file": "t.csv", "text": "text"},
+     ["t.csv:1: there is no column 'text' (the columns are '', id, 'Text ', ''; did you mean 'Text '?)"]),
+])  # fmt: skip
+def test_bad_raw_tables(tmp_path: Path, name: str, text: str, corpus: dict[str, str], messages: list[str]) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     data = RawData.model_validate({"train": corpus, "validation": {"split": 0.2}})
     with pytest.raises(DataError) as raised:
@@ -237,24 +220,17 @@ def test_a_vocabulary_learns_no_white_space(tmp_path: Path) -> None:
         assert not any(sign in token for token in tokenizer.tokens(range(tokenizer.size)) for sign in "\t\r\n\u00a0")
 
 
-@pytest.mark.parametrize(
-    ("files", "name", "message"),
-    [
-        ({}, "none", r"none: there is no file in the folder \(put \.txt files into it\)"),
-        ({".hidden": b"text\n", "empty.txt": b""}, "none", "none: the files in the folder are all empty, or hidden"),
-        ({"empty.txt": b""}, "none/*.txt", "no file has such a name, or only empty ones"),
-        ({}, "none/*.tex", r"none/\*\.tex: no file has such a name"),
-        ({}, "nowhere.txt", "there is no such file"),
-        (
-            {"a.txt": b"good\n", "b.png": b"\x89PNG\r\n\x1a\n\0\0"}, "none",
-            r"b\.png:1: this is a PNG image, not a text: byte 0x89 .* is not UTF-8",
-        ),
-        (
-            {"a.txt": b"good\n", "b.png": b"good\n\0\0"}, "none",
-            r"b\.png:2: this is a binary file, not a text: the line holds a zero byte",
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("files", "name", "message"), [
+    ({}, "none", r"none: there is no file in the folder \(put \.txt files into it\)"),
+    ({".hidden": b"text\n", "empty.txt": b""}, "none", "none: the files in the folder are all empty, or hidden"),
+    ({"empty.txt": b""}, "none/*.txt", "no file has such a name, or only empty ones"),
+    ({}, "none/*.tex", r"none/\*\.tex: no file has such a name"),
+    ({}, "nowhere.txt", "there is no such file"),
+    ({"a.txt": b"good\n", "b.png": b"\x89PNG\r\n\x1a\n\0\0"}, "none",
+     r"b\.png:1: this is a PNG image, not a text: byte 0x89 .* is not UTF-8"),
+    ({"a.txt": b"good\n", "b.png": b"good\n\0\0"}, "none",
+     r"b\.png:2: this is a binary file, not a text: the line holds a zero byte"),
+])  # fmt: skip
 def test_bad_raw_text(tmp_path: Path, files: dict[str, bytes], name: str, message: str) -> None:
     (tmp_path / "none").mkdir()
     for file, content in files.items():
@@ -263,19 +239,16 @@ def test_bad_raw_text(tmp_path: Path, files: dict[str, bytes], name: str, messag
         documents_in(tmp_path, text=name)
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (bz2.compress(b"a text"), "this is a .bz2 file, not a text"),
-        (b"PK\x03\x04\xff", "this is a .zip archive, not a text"),
-        (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "this is a PDF, not a text"),
-        (gzip.compress(b"a text", mtime=0), "this is a .gz file under another name, not a text"),
-        (random.Random(1).randbytes(300).replace(b"\0", b""), "this is a binary file, not a text"),
-        ("여우가 갔다.\n".encode("cp949"), "iconv -f ENCODING -t utf-8; ENCODING may be cp949"),
-        ("The café.\n".encode("latin1"), "iconv -f ENCODING -t utf-8; ENCODING may be cp949"),
-        ("The fox.\n".encode("utf-16"), "ENCODING may be utf-16"),
-    ],
-)
+@pytest.mark.parametrize(("data", "said"), [
+    (bz2.compress(b"a text"), "this is a .bz2 file, not a text"),
+    (b"PK\x03\x04\xff", "this is a .zip archive, not a text"),
+    (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "this is a PDF, not a text"),
+    (gzip.compress(b"a text", mtime=0), "this is a .gz file under another name, not a text"),
+    (random.Random(1).randbytes(300).replace(b"\0", b""), "this is a binary file, not a text"),
+    ("여우가 갔다.\n".encode("cp949"), "iconv -f ENCODING -t utf-8; ENCODING may be cp949"),
+    ("The café.\n".encode("latin1"), "iconv -f ENCODING -t utf-8; ENCODING may be cp949"),
+    ("The fox.\n".encode("utf-16"), "ENCODING may be utf-16"),
+])  # fmt: skip
 def test_what_is_no_text_is_told_from_a_text_in_another_encoding(tmp_path: Path, data: bytes, said: str) -> None:
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.txt").write_text("good\n")
@@ -324,23 +297,20 @@ def test_what_is_read_of_a_folder_is_said(tmp_path: Path) -> None:
     assert found == ["texts/*.txt: 12 files are read: 12 .txt"]
 
 
-@pytest.mark.parametrize(
-    ("text", "sentences"),
-    [
-        ("He came. She left! Why? Nobody knows.", ["He came.", "She left!", "Why?", "Nobody knows."]),
-        ("Dr. Kim met J. Smith at 3.14 p.m. in Seoul. Good.", ["Dr. Kim met J. Smith at 3.14 p.m. in Seoul.", "Good."]),
-        ('"Go!" she said. "Now?" He went...', ['"Go!" she said.', '"Now?"', "He went..."]),
-        ("Wait... and see. (Really.) Yes", ["Wait... and see.", "(Really.)", "Yes"]),
-        ("1. First point. 2. Second.", ["1. First point.", "2. Second."]),
-        ("She and I. Then we left.", ["She and I.", "Then we left."]),
-        ("why? dr. kim met j. smith at 3.14 p.m. now. ok", ["why?", "dr. kim met j. smith at 3.14 p.m. now.", "ok"]),
-        ("in my car, no. you said I may. fine", ["in my car, no. you said I may. fine"]),
-        ("좋았다.그런데 별로였어요. 정말? 네!", ["좋았다.", "그런데 별로였어요.", "정말?", "네!"]),
-        ("값은 3.5점이다. 서울.부산은 멀다.", ["값은 3.5점이다.", "서울.부산은 멀다."]),
-        ("よかった。とても！", ["よかった。", "とても！"]),
-        ("  ", []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "sentences"), [
+    ("He came. She left! Why? Nobody knows.", ["He came.", "She left!", "Why?", "Nobody knows."]),
+    ("Dr. Kim met J. Smith at 3.14 p.m. in Seoul. Good.", ["Dr. Kim met J. Smith at 3.14 p.m. in Seoul.", "Good."]),
+    ('"Go!" she said. "Now?" He went...', ['"Go!" she said.', '"Now?"', "He went..."]),
+    ("Wait... and see. (Really.) Yes", ["Wait... and see.", "(Really.)", "Yes"]),
+    ("1. First point. 2. Second.", ["1. First point.", "2. Second."]),
+    ("She and I. Then we left.", ["She and I.", "Then we left."]),
+    ("why? dr. kim met j. smith at 3.14 p.m. now. ok", ["why?", "dr. kim met j. smith at 3.14 p.m. now.", "ok"]),
+    ("in my car, no. you said I may. fine", ["in my car, no. you said I may. fine"]),
+    ("좋았다.그런데 별로였어요. 정말? 네!", ["좋았다.", "그런데 별로였어요.", "정말?", "네!"]),
+    ("값은 3.5점이다. 서울.부산은 멀다.", ["값은 3.5점이다.", "서울.부산은 멀다."]),
+    ("よかった。とても！", ["よかった。", "とても！"]),
+    ("  ", []),
+])  # fmt: skip
 def test_sentences_by_hand(text: str, sentences: list[str]) -> None:
     assert split_sentences(text) == sentences
 

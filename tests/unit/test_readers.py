@@ -154,17 +154,10 @@ def test_size_draws_rows_by_seed(tmp_path: Path) -> None:
     assert [*open_corpus(corpus, tmp_path, reading=1).rows()] == [Row(2, ("1", "2"))]
 
 
-@pytest.mark.parametrize(
-    ("name", "line", "fields"),
-    [
-        ("a", f"{'some words in a line ' * 10}\n", {"source": "a", "target": "a"}),
-        (
-            "a.json",
-            f'{{"a":\n"{"some words in an object " * 10}"}}\n',
-            {"file": "a.json", "source": "a", "target": "a"},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("name", "line", "fields"), [
+    ("a", f"{'some words in a line ' * 10}\n", {"source": "a", "target": "a"}),
+    ("a.json", f'{{"a":\n"{"some words in an object " * 10}"}}\n', {"file": "a.json", "source": "a", "target": "a"}),
+])  # fmt: skip
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, name: str, line: str, fields: dict[str, str]) -> None:
     put(tmp_path, name, line * 10_000)
     reader = open_corpus(Pairs.model_validate(fields), tmp_path)
@@ -240,55 +233,52 @@ KINDS = "allowed: .tsv, .csv, .jsonl"
 TABLES = {"p.tsv": "\t", "p.csv": ","}
 
 
-@pytest.mark.parametrize(
-    ("files", "fields", "where", "what", "hint"),
-    [
-        ({}, {"source": "a", "target": "."}, ".", "is a folder, not a file", "name a file in it"),
-        ({"b": "1\n2\n3"}, {}, "a:4", "a has 5 lines, b has 3", "parallel files need the same number of lines"),
-        ({"b": "1\n2\n3\n"}, {"source": "b", "target": "a"}, "a:4", "a has 5 lines, b has 3", ""),
-        *(
-            ({f"b{end}": b"fine\ncaf\xe9\n"}, {"source": f"b{end}", "target": f"b{end}"}, f"b{end}:2", UTF8, "iconv -f")
-            for end in COMPRESSIONS
-        ),
-        ({"p.csv": b"fine,x\ncaf\xe9,x\n"}, {"file": "p.csv"}, "p.csv:2", UTF8, "cp949 (Korean)"),
-        ({"b": "한국어\n".encode("utf-16")}, {"source": "b"}, "b:1", "byte 0xff at position 1", "utf-16"),
-        ({"b.gz": ""}, {"target": "b.gz"}, "b.gz", "the file is empty", "one example a line is expected"),
-        *(
-            ({f"p{kind}": ""}, {"file": f"p{kind}"}, f"p{kind}", "the file is empty", "")
-            for kind in (".tsv", ".csv.xz", ".jsonl")
-        ),
-        *(({name: "a\tb\n"}, {"file": name}, name, "one file with all columns cannot", KINDS)
-          for name in ("p.txt", "p", "p.txt.gz")),
-        *(({"p.json": text}, {"file": "p.json", "source": "en", "target": "de"}, where, what, hint)
-          for text, where, what, hint in [
-            ("en,de", "p.json", "there are no JSON objects in it", "expected is an array of objects"),
-            ("[]", "p.json", "there are no JSON objects in it", "SQuAD"),
-            ("[[1]]", "p.json", "there are no JSON objects in it", ""),
-            ('[{"en": oops}]', "p.json", "not valid JSON in object 1: Expecting value", "expected is"),
-            ('[{"en": "a", "de": "b"}, {"en": ', "p.json", "not valid JSON in object 2: Expecting value", ""),
-            ('[{"en": "a", "de": "b"}', "p.json", "after object 1 a comma or the end is missing", ""),
-            ('[{"en": "a", "de": "b"}]\n[{}]', "p.json", "after object 1 a comma or the end is missing", ""),
-            ('[{"en": "a", "de": "b"}, 3]', "p.json: object 2", "3 is not an object", ""),
-            ('{"en": "a", "de": "b"}{"en": "a"}', "p.json: object 2", "there is no column 'de'", "the columns are en"),
-          ]),
-        ({"p.tsv": "en\ten\na\tb\n"}, {"file": "p.tsv", "source": "en"}, "p.tsv:1", "two columns are named 'en'", ""),
-        *(({"p.csv": f'"two\nlines",b\n{broken}'}, {"file": "p.csv"}, "p.csv:3", "not valid CSV", "")
-          for broken in ('"never closed,b\nc,d\n', '"a"b,c\n', "a\rb,c\n")),
-        ({"p.csv": "en,de\ra,b\rc,d\r"}, {"file": "p.csv", "source": "en", "target": "de"}, "p.csv:1",
-         "not valid CSV: lines end in CR alone, as on old Macs", r"tr '\r' '\n'"),
-        ({"p.jsonl": '{"en": "a", "de": "b"}\n'}, {"file": "p.jsonl"}, "p.jsonl:1", "there is no column 0",
-         "the columns are en, de"),
-        *(({"p.jsonl": '{"en": "a", "de": "b"}\n' + line}, {"file": "p.jsonl", "source": "en", "target": "de"},
-           "p.jsonl:2", what, "") for line, what in [
-            ('{"en": "a" "b"}', "not valid JSON: Expecting ',' delimiter at position 12"),
-            ("[" * 100_000, "not valid JSON"),
-            ('["a", "b"]', '["a", "b"] is not an object'),
-            ('{"en": "a", "fr": "b"}', "there is no column 'de'"),
-            ('{"en": "a", "de": 3}', "the column 'de' holds 3, not a string"),
-            ('{"en": "a", "de": "\\ud83d"}', "the column 'de' holds half of a surrogate pair"),
-        ]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("files", "fields", "where", "what", "hint"), [
+    ({}, {"source": "a", "target": "."}, ".", "is a folder, not a file", "name a file in it"),
+    ({"b": "1\n2\n3"}, {}, "a:4", "a has 5 lines, b has 3", "parallel files need the same number of lines"),
+    ({"b": "1\n2\n3\n"}, {"source": "b", "target": "a"}, "a:4", "a has 5 lines, b has 3", ""),
+    *(
+        ({f"b{end}": b"fine\ncaf\xe9\n"}, {"source": f"b{end}", "target": f"b{end}"}, f"b{end}:2", UTF8, "iconv -f")
+        for end in COMPRESSIONS
+    ),
+    ({"p.csv": b"fine,x\ncaf\xe9,x\n"}, {"file": "p.csv"}, "p.csv:2", UTF8, "cp949 (Korean)"),
+    ({"b": "한국어\n".encode("utf-16")}, {"source": "b"}, "b:1", "byte 0xff at position 1", "utf-16"),
+    ({"b.gz": ""}, {"target": "b.gz"}, "b.gz", "the file is empty", "one example a line is expected"),
+    *(
+        ({f"p{kind}": ""}, {"file": f"p{kind}"}, f"p{kind}", "the file is empty", "")
+        for kind in (".tsv", ".csv.xz", ".jsonl")
+    ),
+    *(({name: "a\tb\n"}, {"file": name}, name, "one file with all columns cannot", KINDS)
+      for name in ("p.txt", "p", "p.txt.gz")),
+    *(({"p.json": text}, {"file": "p.json", "source": "en", "target": "de"}, where, what, hint)
+      for text, where, what, hint in [
+        ("en,de", "p.json", "there are no JSON objects in it", "expected is an array of objects"),
+        ("[]", "p.json", "there are no JSON objects in it", "SQuAD"),
+        ("[[1]]", "p.json", "there are no JSON objects in it", ""),
+        ('[{"en": oops}]', "p.json", "not valid JSON in object 1: Expecting value", "expected is"),
+        ('[{"en": "a", "de": "b"}, {"en": ', "p.json", "not valid JSON in object 2: Expecting value", ""),
+        ('[{"en": "a", "de": "b"}', "p.json", "after object 1 a comma or the end is missing", ""),
+        ('[{"en": "a", "de": "b"}]\n[{}]', "p.json", "after object 1 a comma or the end is missing", ""),
+        ('[{"en": "a", "de": "b"}, 3]', "p.json: object 2", "3 is not an object", ""),
+        ('{"en": "a", "de": "b"}{"en": "a"}', "p.json: object 2", "there is no column 'de'", "the columns are en"),
+      ]),
+    ({"p.tsv": "en\ten\na\tb\n"}, {"file": "p.tsv", "source": "en"}, "p.tsv:1", "two columns are named 'en'", ""),
+    *(({"p.csv": f'"two\nlines",b\n{broken}'}, {"file": "p.csv"}, "p.csv:3", "not valid CSV", "")
+      for broken in ('"never closed,b\nc,d\n', '"a"b,c\n', "a\rb,c\n")),
+    ({"p.csv": "en,de\ra,b\rc,d\r"}, {"file": "p.csv", "source": "en", "target": "de"}, "p.csv:1",
+     "not valid CSV: lines end in CR alone, as on old Macs", r"tr '\r' '\n'"),
+    ({"p.jsonl": '{"en": "a", "de": "b"}\n'}, {"file": "p.jsonl"}, "p.jsonl:1", "there is no column 0",
+     "the columns are en, de"),
+    *(({"p.jsonl": '{"en": "a", "de": "b"}\n' + line}, {"file": "p.jsonl", "source": "en", "target": "de"},
+       "p.jsonl:2", what, "") for line, what in [
+        ('{"en": "a" "b"}', "not valid JSON: Expecting ',' delimiter at position 12"),
+        ("[" * 100_000, "not valid JSON"),
+        ('["a", "b"]', '["a", "b"] is not an object'),
+        ('{"en": "a", "fr": "b"}', "there is no column 'de'"),
+        ('{"en": "a", "de": 3}', "the column 'de' holds 3, not a string"),
+        ('{"en": "a", "de": "\\ud83d"}', "the column 'de' holds half of a surrogate pair"),
+    ]),
+])  # fmt: skip
 def test_a_broken_file_is_named_with_its_line(
     tmp_path: Path, files: dict[str, str | bytes], fields: dict[str, object], where: str, what: str, hint: str
 ) -> None:
@@ -305,22 +295,19 @@ def test_a_broken_file_is_named_with_its_line(
 
 
 @pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize(
-    ("lines", "fields", "line", "what", "hint"),
-    [
-        (["en,de"], {}, "", "there is a header, but no row below it", ""),
-        (["en,de", "", ""], {}, "", "there is a header, but no row below it", ""),
-        (["en,de", "a,b"], {"target": "fr"}, ":1", "there is no column 'fr'", "the columns are en, de"),
-        (["en,de", "a,b"], {"source": 0, "target": 2}, ":1", "there is no column 2 (target) in this row",
-         "it has 2, numbered from 0: en | de"),
-        (["en,de", "a,b"], {"source": 5, "target": 7}, ":1",
-         "there is no column 5 (source) and no column 7 (target) in this row", ""),
-        (["en,de", "a,b"], {"source": 0, "target": -1}, ":1", "there is no column -1", ""),
-        (["en,de", "a,b"], {"header": False}, ":1", "a column named 'en' needs a header", ""),
-        (["en,de", "a,b", "c"], {}, ":3", "there is no column 'de' (target) in this row", ""),
-        (["en,de", "a,b", "c,d,e"], {}, ":3", "this row has 3 cells, the header 2: c | d | e", ".tsv has no quoting"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("lines", "fields", "line", "what", "hint"), [
+    (["en,de"], {}, "", "there is a header, but no row below it", ""),
+    (["en,de", "", ""], {}, "", "there is a header, but no row below it", ""),
+    (["en,de", "a,b"], {"target": "fr"}, ":1", "there is no column 'fr'", "the columns are en, de"),
+    (["en,de", "a,b"], {"source": 0, "target": 2}, ":1", "there is no column 2 (target) in this row",
+     "it has 2, numbered from 0: en | de"),
+    (["en,de", "a,b"], {"source": 5, "target": 7}, ":1",
+     "there is no column 5 (source) and no column 7 (target) in this row", ""),
+    (["en,de", "a,b"], {"source": 0, "target": -1}, ":1", "there is no column -1", ""),
+    (["en,de", "a,b"], {"header": False}, ":1", "a column named 'en' needs a header", ""),
+    (["en,de", "a,b", "c"], {}, ":3", "there is no column 'de' (target) in this row", ""),
+    (["en,de", "a,b", "c,d,e"], {}, ":3", "this row has 3 cells, the header 2: c | d | e", ".tsv has no quoting"),
+])  # fmt: skip
 def test_a_table_without_what_is_asked_for(
     tmp_path: Path, name: str, lines: list[str], fields: dict[str, object], line: str, what: str, hint: str
 ) -> None:
@@ -381,15 +368,12 @@ def test_columns_of_jsonl_within_others_and_nulls(tmp_path: Path) -> None:
     assert problem_of(tmp_path, file="p.jsonl", source="a.b", target="t.fr").hint == "the columns are a.b, t.d.e"
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "target"),
-    [
-        ("p.tsv", "\n" + "a\tb\n" * 30, 2),
-        ("p.csv", "a,b\n" * 30 + "c\n\n", 2),
-        ("p.jsonl", '{"en": "a", "de": "b"}\n' * 30, "fr"),
-        ("p.jsonl", '{"en": "a", "fr": 1}\n' * 30, "fr"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "target"), [
+    ("p.tsv", "\n" + "a\tb\n" * 30, 2),
+    ("p.csv", "a,b\n" * 30 + "c\n\n", 2),
+    ("p.jsonl", '{"en": "a", "de": "b"}\n' * 30, "fr"),
+    ("p.jsonl", '{"en": "a", "fr": 1}\n' * 30, "fr"),
+])  # fmt: skip
 def test_what_no_row_has_is_one_mistake(tmp_path: Path, name: str, text: str, target: str | int) -> None:
     """It is the recipe's, so that the rows are not named, nor dropped, one by one."""
     put(tmp_path, name, text)

@@ -173,17 +173,14 @@ def test_best_among_many_equals(scores: list[list[float]], count: int) -> None:
         assert row_places[:possible] == expected[:possible]
 
 
-@pytest.mark.parametrize(
-    ("normalisation", "alpha", "beta", "expected"),
-    [
-        ("none", 0.7, 0.0, [-6.0, -8.0]),
-        ("mean", 1.0, 0.0, [-1.5, -8 / 7]),
-        ("wu", 1.0, 0.0, [-6 / 1.5, -8 / 2.0]),
-        ("wu", 0.5, 0.0, [-6 / 1.5**0.5, -8 / 2**0.5]),
-        ("reward", 0.5, 0.0, [-4.0, -4.5]),
-        ("reward", 0.5, 0.25, [-4.25, -5.0]),
-    ],
-)
+@pytest.mark.parametrize(("normalisation", "alpha", "beta", "expected"), [
+    ("none", 0.7, 0.0, [-6.0, -8.0]),
+    ("mean", 1.0, 0.0, [-1.5, -8 / 7]),
+    ("wu", 1.0, 0.0, [-6 / 1.5, -8 / 2.0]),
+    ("wu", 0.5, 0.0, [-6 / 1.5**0.5, -8 / 2**0.5]),
+    ("reward", 0.5, 0.0, [-4.0, -4.5]),
+    ("reward", 0.5, 0.25, [-4.25, -5.0]),
+])  # fmt: skip
 def test_objectives_by_hand(normalisation: Any, alpha: float, beta: float, expected: list[float]) -> None:
     config = SearchConfig(normalisation=normalisation, length_penalty=alpha, coverage_penalty=beta)
     log_p, covered = torch.tensor([[-6.0, -8.0], [-1.0, -2.0]], dtype=torch.float64)
@@ -234,17 +231,14 @@ def test_a_prefix_is_exempt_from_the_rules() -> None:
     assert B not in found.tokens[3:]
 
 
-@pytest.mark.parametrize(
-    ("lengths", "options", "shortest", "longest"),
-    [
-        ([1, 10, 40], {}, [1, 1, 1], [52, 70, 130]),
-        ([1, 10, 40], {"max_length": 60}, [1, 1, 1], [52, 60, 60]),
-        ([1, 3], {"max_length_ratio": 1.5, "max_length_offset": 0}, [1, 1], [1, 4]),
-        ([1, 3], {"max_length_ratio": 0.1, "max_length_offset": 0}, [1, 1], [1, 1]),
-        ([1, 9], {"min_length": 5, "max_length_ratio": 1.0, "max_length_offset": 0}, [5, 5], [5, 9]),
-        ([1, 4, 5, 12], {"min_length_ratio": 0.5, "min_length": 2}, [2, 2, 3, 6], [52, 58, 60, 74]),
-    ],
-)
+@pytest.mark.parametrize(("lengths", "options", "shortest", "longest"), [
+    ([1, 10, 40], {}, [1, 1, 1], [52, 70, 130]),
+    ([1, 10, 40], {"max_length": 60}, [1, 1, 1], [52, 60, 60]),
+    ([1, 3], {"max_length_ratio": 1.5, "max_length_offset": 0}, [1, 1], [1, 4]),
+    ([1, 3], {"max_length_ratio": 0.1, "max_length_offset": 0}, [1, 1], [1, 1]),
+    ([1, 9], {"min_length": 5, "max_length_ratio": 1.0, "max_length_offset": 0}, [5, 5], [5, 9]),
+    ([1, 4, 5, 12], {"min_length_ratio": 0.5, "min_length": 2}, [2, 2, 3, 6], [52, 58, 60, 74]),
+])  # fmt: skip
 def test_limits_by_hand(lengths: list[int], options: dict[str, Any], shortest: list[int], longest: list[int]) -> None:
     assert Limits.of(lengths, SearchConfig(**options)) == Limits(shortest, longest)
 
@@ -425,33 +419,30 @@ class Recipe(Config):
     search: SearchConfig = SearchConfig()
 
 
-@pytest.mark.parametrize(
-    ("tree", "where", "words"),
-    [
-        ({"beam": 0}, "search.beam", "greater than or equal to 1"),
-        ({"beam": 1_000_000}, "search.beam", "less than or equal to 1000"),
-        ({"sample": True, "nbest": 10_001}, "search.nbest", "less than or equal to 10000"),
-        ({"beam": 2, "nbest": 3}, "search.nbest", "raise beam to 3"),
-        ({"nbest": 6}, "search.nbest", "a beam of 5 cannot give the best 6"),
-        ({"sample": True, "beam": 4}, "search.beam", "set beam: 1"),
-        ({"temperature": 0.7}, "search.temperature", "set sample: true"),
-        ({"top_k": 10}, "search.top_k", "set sample: true"),
-        ({"top_p": 0.9}, "search.top_p", "set sample: true"),
-        ({"sample": True, "top_p": 1.5}, "search.top_p", "less than or equal to 1"),
-        ({"sample": True, "temperature": 0.0}, "search.temperature", "greater than 0"),
-        ({"min_length": 9, "max_length": 8}, "search.max_length", "below min_length, 9"),
-        ({"min_length": 99_999}, "search.min_length", "less than or equal to 2048"),
-        ({"length_penalty": -1.0}, "search.length_penalty", "greater than or equal to 0"),
-        ({"normalisation": "sum"}, "search.normalisation", "mean"),
-        ({"coverage_penalty": -0.1}, "search.coverage_penalty", "greater than or equal to 0"),
-        ({"repetition_penalty": 0.9}, "search.repetition_penalty", "greater than or equal to 1"),
-        ({"no_repeat_ngram": 0}, "search.no_repeat_ngram", "greater than or equal to 1"),
-        ({"min_length_ratio": 60.0}, "search.min_length_ratio", "more than max_length_ratio and max_length"),
-        ({"banned": ["Haus", " "]}, "search.banned", "every output contains it"),
-        ({"prefix": " "}, "search.prefix", "the prefix is empty"),
-        ({"beem": 3}, "search.beem", "unknown key"),
-    ],
-)
+@pytest.mark.parametrize(("tree", "where", "words"), [
+    ({"beam": 0}, "search.beam", "greater than or equal to 1"),
+    ({"beam": 1_000_000}, "search.beam", "less than or equal to 1000"),
+    ({"sample": True, "nbest": 10_001}, "search.nbest", "less than or equal to 10000"),
+    ({"beam": 2, "nbest": 3}, "search.nbest", "raise beam to 3"),
+    ({"nbest": 6}, "search.nbest", "a beam of 5 cannot give the best 6"),
+    ({"sample": True, "beam": 4}, "search.beam", "set beam: 1"),
+    ({"temperature": 0.7}, "search.temperature", "set sample: true"),
+    ({"top_k": 10}, "search.top_k", "set sample: true"),
+    ({"top_p": 0.9}, "search.top_p", "set sample: true"),
+    ({"sample": True, "top_p": 1.5}, "search.top_p", "less than or equal to 1"),
+    ({"sample": True, "temperature": 0.0}, "search.temperature", "greater than 0"),
+    ({"min_length": 9, "max_length": 8}, "search.max_length", "below min_length, 9"),
+    ({"min_length": 99_999}, "search.min_length", "less than or equal to 2048"),
+    ({"length_penalty": -1.0}, "search.length_penalty", "greater than or equal to 0"),
+    ({"normalisation": "sum"}, "search.normalisation", "mean"),
+    ({"coverage_penalty": -0.1}, "search.coverage_penalty", "greater than or equal to 0"),
+    ({"repetition_penalty": 0.9}, "search.repetition_penalty", "greater than or equal to 1"),
+    ({"no_repeat_ngram": 0}, "search.no_repeat_ngram", "greater than or equal to 1"),
+    ({"min_length_ratio": 60.0}, "search.min_length_ratio", "more than max_length_ratio and max_length"),
+    ({"banned": ["Haus", " "]}, "search.banned", "every output contains it"),
+    ({"prefix": " "}, "search.prefix", "the prefix is empty"),
+    ({"beem": 3}, "search.beem", "unknown key"),
+])  # fmt: skip
 def test_contradictions_are_named_by_their_path(tree: dict[str, object], where: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         validate(Recipe, {"search": tree})

@@ -43,17 +43,14 @@ def write_twelve(folder: Path) -> None:
 
 
 class TestCacheFolder:
-    @pytest.mark.parametrize(
-        ("platform", "variable", "expected"),
-        [
-            ("linux", "REGARD_CACHE", "chosen"),
-            ("linux", None, "home/.cache/regard"),
-            ("linux", "XDG_CACHE_HOME", "chosen/regard"),
-            ("darwin", None, "home/Library/Caches/regard"),
-            ("win32", "LOCALAPPDATA", "chosen/regard"),
-            ("win32", None, "home/AppData/Local/regard"),
-        ],
-    )
+    @pytest.mark.parametrize(("platform", "variable", "expected"), [
+        ("linux", "REGARD_CACHE", "chosen"),
+        ("linux", None, "home/.cache/regard"),
+        ("linux", "XDG_CACHE_HOME", "chosen/regard"),
+        ("darwin", None, "home/Library/Caches/regard"),
+        ("win32", "LOCALAPPDATA", "chosen/regard"),
+        ("win32", None, "home/AppData/Local/regard"),
+    ])  # fmt: skip
     def test_platforms(
         self, platform: str, variable: str | None, expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
@@ -178,16 +175,13 @@ def release() -> None:
 
 
 class TestLimit:
-    @pytest.mark.parametrize(
-        ("clock", "times"),
-        [
-            ("right", {}),
-            ("back in 1970", {}),
-            ("ahead", {1: 2.0**33}),
-            ("ahead for ever", {1: 2.0**62}),
-            ("back", {1: 0}),
-        ],
-    )
+    @pytest.mark.parametrize(("clock", "times"), [
+        ("right", {}),
+        ("back in 1970", {}),
+        ("ahead", {1: 2.0**33}),
+        ("ahead for ever", {1: 2.0**62}),
+        ("back", {1: 0}),
+    ])  # fmt: skip
     def test_the_oldest_go_first(
         self, clock: str, times: dict[int, float], cache: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -300,17 +300,14 @@ def test_a_foreign_unigram_tokenizer_whose_special_tokens_are_plain_pieces() -> 
     assert tokenizer.decode(tokenizer.encode("a a")) == "a a"
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        *(
-            (text, "cannot be used as a tokenizer")
-            for text in (b"", b"{}", b"[]", b"{broken", b'{"model": {"type": "M"}}')
-        ),
-        (b"\xff\xfe\x00", "cannot be read as a tokenizer"),
-        (None, "there is no such tokenizer file"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    *(
+        (text, "cannot be used as a tokenizer")
+        for text in (b"", b"{}", b"[]", b"{broken", b'{"model": {"type": "M"}}')
+    ),
+    (b"\xff\xfe\x00", "cannot be read as a tokenizer"),
+    (None, "there is no such tokenizer file"),
+])  # fmt: skip
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path, content: bytes | None, message: str) -> None:
     if content is not None:
         (tmp_path / "broken.json").write_bytes(content)
@@ -409,18 +406,15 @@ def test_existing_files_are_used(tmp_path: Path) -> None:
         train_tokenizers(TokenizerConfig(file={"source": "a.json"}, joint=False), SIDES, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("tree", "message"),
-    [
-        ({"kind": "bpee"}, "kind: 'bpee' is not allowed .did you mean 'bpe'"),
-        ({"vocabulary": 4}, "vocabulary: should be greater than or equal to 5"),
-        ({"vocabulary": -1}, "vocabulary: "),
-        ({"file": "a.json", "joint": False}, "one tokenizer file is one vocabulary"),
-        ({"file": {"source": "a.json", "target": "b.json"}}, "needs joint: false"),
-        ({"kind": "bpe", "split": "spaces"}, "split: spaces is only for kind: word, not for bpe"),
-        ({"vocab": 100}, "unknown key 'vocab' .did you mean 'vocabulary'"),
-    ],
-)
+@pytest.mark.parametrize(("tree", "message"), [
+    ({"kind": "bpee"}, "kind: 'bpee' is not allowed .did you mean 'bpe'"),
+    ({"vocabulary": 4}, "vocabulary: should be greater than or equal to 5"),
+    ({"vocabulary": -1}, "vocabulary: "),
+    ({"file": "a.json", "joint": False}, "one tokenizer file is one vocabulary"),
+    ({"file": {"source": "a.json", "target": "b.json"}}, "needs joint: false"),
+    ({"kind": "bpe", "split": "spaces"}, "split: spaces is only for kind: word, not for bpe"),
+    ({"vocab": 100}, "unknown key 'vocab' .did you mean 'vocabulary'"),
+])  # fmt: skip
 def test_config_mistakes(tree: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         validate(TokenizerConfig, tree)

@@ -85,25 +85,22 @@ def test_the_nearest_spelling_wins_wherever_it_stands(words: list[str], expected
     assert found(text, word_tokenizer("Paris"), tmp_path) == {"▁Paris": [expected, 1]}
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("is 1 2\nbig 3\n", "words.vec:2: 'big' has 1 numbers, others have 2"),
-        ("is 1 2\nnobody 3\n", "words.vec:2: 'nobody' has 1 numbers, others have 2"),
-        ("is 1 2\nbig 3 4 5\n", "words.vec:2: 'big' has 3 numbers, others have 2"),
-        ("2 2\nis 1 2\nbig 3 x4\n", "words.vec:3: 'x4' is not a number"),
-        ("is 1 2\nbig 3 nan\n", "words.vec:2: a number is infinite or not a number"),
-        ("3 2\nis 1 2\nbig 3 4\n", "words.vec:3: the header promises 3 vectors, here they end after 2 (is it cut off?"),
-        ("is 1 2\n\nbig 3 4\n", "words.vec:2: '' has 0 numbers, others have 2"),
-        ("is\n", "words.vec:1: 'is' has no numbers behind it"),
-        ("the black cat 3\n", "words.vec:1: 'black' is not a number (a line is a word and its numbers"),
-        ("is 1 2 3\n", "words.vec:1: the vectors have 3 numbers, the embeddings of the model 2"),
-        ("1 300\nis 1 2\n", "words.vec:1: the vectors have 300 numbers, the embeddings of the model 2"),
-        ("qui 1 2\nquoi 3 4\n</s> 1 1\n", "words.vec: none of its vectors is of a token in the vocabulary"),
-        ("", "words.vec: the file is empty"),
-        (b"is 1 2\nb\xe9 3 4\n", "words.vec:2: byte 0xe9 at position 2 of the line is not UTF-8"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [
+    ("is 1 2\nbig 3\n", "words.vec:2: 'big' has 1 numbers, others have 2"),
+    ("is 1 2\nnobody 3\n", "words.vec:2: 'nobody' has 1 numbers, others have 2"),
+    ("is 1 2\nbig 3 4 5\n", "words.vec:2: 'big' has 3 numbers, others have 2"),
+    ("2 2\nis 1 2\nbig 3 x4\n", "words.vec:3: 'x4' is not a number"),
+    ("is 1 2\nbig 3 nan\n", "words.vec:2: a number is infinite or not a number"),
+    ("3 2\nis 1 2\nbig 3 4\n", "words.vec:3: the header promises 3 vectors, here they end after 2 (is it cut off?"),
+    ("is 1 2\n\nbig 3 4\n", "words.vec:2: '' has 0 numbers, others have 2"),
+    ("is\n", "words.vec:1: 'is' has no numbers behind it"),
+    ("the black cat 3\n", "words.vec:1: 'black' is not a number (a line is a word and its numbers"),
+    ("is 1 2 3\n", "words.vec:1: the vectors have 3 numbers, the embeddings of the model 2"),
+    ("1 300\nis 1 2\n", "words.vec:1: the vectors have 300 numbers, the embeddings of the model 2"),
+    ("qui 1 2\nquoi 3 4\n</s> 1 1\n", "words.vec: none of its vectors is of a token in the vocabulary"),
+    ("", "words.vec: the file is empty"),
+    (b"is 1 2\nb\xe9 3 4\n", "words.vec:2: byte 0xe9 at position 2 of the line is not UTF-8"),
+])  # fmt: skip
 def test_what_is_broken_is_named_by_its_line(text: str | bytes, said: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         found(text, word_tokenizer(), tmp_path)
@@ -217,21 +214,14 @@ def test_tied_embeddings_take_one_file(project: Path) -> None:
     load_recipe(project / "recipe.yaml", [*tied[:2], "model.vectors.target=in.vec"])
 
 
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        (
-            ["model.embedding=8"],
-            "in.vec:1: the vectors have 4 numbers, the embeddings of the model 8 (set model.embedding to 4, ",
-        ),
-        (
-            ["model={kind: transformer, preset: tiny, vectors: {source: in.vec}}"],
-            "in.vec:1: the vectors have 4 numbers, the embeddings of the model 128 (set model.width to 4, ",
-        ),
-        (["model.vectors.source=on.vec"], "on.vec: there is no such file (did you mean 'in.vec'?)"),
-        (["model.vectors={freeze: true}"], "model.vectors: name a file of vectors for the source, the target, or both"),
-    ],
-)
+@pytest.mark.parametrize(("overrides", "said"), [
+    (["model.embedding=8"],
+     "in.vec:1: the vectors have 4 numbers, the embeddings of the model 8 (set model.embedding to 4, "),
+    (["model={kind: transformer, preset: tiny, vectors: {source: in.vec}}"],
+     "in.vec:1: the vectors have 4 numbers, the embeddings of the model 128 (set model.width to 4, "),
+    (["model.vectors.source=on.vec"], "on.vec: there is no such file (did you mean 'in.vec'?)"),
+    (["model.vectors={freeze: true}"], "model.vectors: name a file of vectors for the source, the target, or both"),
+])  # fmt: skip
 def test_a_mistake_leaves_no_run(project: Path, overrides: list[str], said: str) -> None:
     [message] = fail("train", project / "recipe.yaml", *overrides, "--out", project / "run")
     assert message.startswith(said)

@@ -36,8 +36,7 @@ from regard.search.hypotheses import (
 )
 from regard.text.tokenizers import Tokenizer
 
-FEW = 8
-"""Up to this number, repeated maxima are faster than a sort."""
+FEW = 8  # up to this number, repeated maxima are faster than a sort
 
 
 class Observer(Protocol):
@@ -345,8 +344,7 @@ class SentenceRecord:
     steps: list[dict[str, Any]] = field(default_factory=list)
     ended: list[tuple[int, Hypothesis]] = field(default_factory=list)
     """Finished hypotheses with their numbers, in the order in which they ended."""
-    live: list[int] = field(default_factory=list)
-    """The numbers of the live hypotheses, in the order of their slots."""
+    live: list[int] = field(default_factory=list)  # the numbers of the live hypotheses, in the order of their slots
     numbered: int = 0
 
 

@@ -35,8 +35,9 @@ export async function render(root, params) {
     if (!input) return place.replaceChildren(empty(t("beam_empty"), t("beam_empty_hint")));
     keep({ run: run.name, text: fields.text(), beam: beam.value, length_penalty: penalty.value, normalisation: normalisation.value, reference: reference.value });
     place.setAttribute("aria-busy", "true");
+    penalty.disabled = normalisation.value === "none"; // which has none
     try {
-      draw(await post(runPath(run.name, "search"), { input, beam: Number(beam.value) || null, length_penalty: penalty.value === "" ? null : Number(penalty.value),
+      draw(await post(runPath(run.name, "search"), { input, beam: Number(beam.value) || null, length_penalty: penalty.disabled || penalty.value === "" ? null : Number(penalty.value),
         normalisation: normalisation.value, reference: reference.value.trim() || null }, signal));
     } catch (error) {
       if (error.name !== "AbortError") place.replaceChildren(problem(error));
@@ -75,7 +76,7 @@ export async function render(root, params) {
       move(to);
     }
     place.replaceChildren(...[h("div", { class: "buttons", role: "group", "aria-label": t("search_steps"), onkeydown: keys }, buttons), told, figure,
-      found.reference && h("p", { class: "bad" }, outcome(found.reference)), h("p", { class: "muted" }, t("tree_hint")), ...rankings(record, found.reference)].filter(Boolean));
+      found.reference && h("p", { class: found.reference.outcome.kind === "finished" ? "good" : "bad" }, outcome(found.reference)), h("p", { class: "muted" }, t("tree_hint")), ...rankings(record, found.reference)].filter(Boolean));
     move(step);
   }
   await show();
@@ -83,7 +84,7 @@ export async function render(root, params) {
 
 function outcome({ outcome: { kind, step, token, rank, slots }, score, objective }) {
   const scores = t("reference_scores", { score: score.toFixed(3), objective: objective.toFixed(3) });
-  return `${t(`reference_${kind}`, { step, token: token.replaceAll("▁", "_"), rank: rank ?? "–", slots })} ${scores}`;
+  return `${t(`reference_${kind}`, { step, token: token === "</s>" ? "⏎" : token.replaceAll("▁", "_"), rank: rank ?? "–", slots })} ${scores}`;
 }
 
 // Side by side: by log P alone, and by the objective, which also counts the length.
