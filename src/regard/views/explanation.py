@@ -540,7 +540,7 @@ class Explanation(Result):
 
     def json_size(self) -> float:
         """Bytes of the JSON, about: ten a weight."""
-        return sum(10 * attention["weights"].size for attention in self._chosen())
+        return 10.0 * sum(attention["weights"].size for attention in self._chosen())
 
     def _chosen(self) -> Iterator[dict[str, Any]]:
         layer, head = (str(choice) for choice in (self.options.layer, self.options.head))
