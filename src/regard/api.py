@@ -147,7 +147,11 @@ def predict(
         check_writable(Path(record), "--record", read, overwrite=overwrite)
     run = run.under(recipe)
     model = run.load_model(checkpoint, device)
-    encoded = run.task.encode_inputs(model, given, prefixes)
+    if prefixes is not None:
+        if len(prefixes) != len(given):
+            raise DecodeError(f"there are {len(prefixes):,} prefixes for {len(given):,} inputs", where="prefixes")
+        given = [one._replace(prefix=own) for one, own in zip(given, prefixes, strict=True)]
+    encoded = run.task.encode_inputs(model, given)
     if not skip_bad:
         encoded.readable()
     result = Predictions([], recipe.search.nbest)

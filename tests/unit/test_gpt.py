@@ -30,7 +30,7 @@ def test_weights_begin_as_published(norm: str) -> None:
 def test_the_last_layer_is_what_the_readout_reads() -> None:
     for case in ("gpt", "gpt-pre"):
         model, batch = build(CASES[case]), text_batch([TEXTS[0]])
-        close(model.features(batch)[:, :-1], model(batch).hidden_BTD)
+        close(model.layers_of(batch)[-1][:, :-1], model(batch).hidden_BTD)
 
 
 def test_looking_ahead_reads_what_is_to_be_predicted() -> None:

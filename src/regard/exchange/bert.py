@@ -29,12 +29,10 @@ HEADED = {
     "question_answering": "BertForQuestionAnswering",
 }
 """Task -> the architecture with its head."""
-POOLED = ("classification", "regression", "multiple_choice")
-"""The tasks whose head reads one vector for a text."""
+POOLED = ("classification", "regression", "multiple_choice")  # the tasks whose head reads one vector for a text
 POOLINGS = {"first": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "last": "lasttoken"}
 """`head.pooling` -> its name in sentence-transformers."""
-NAMED = ("classification", "tagging")
-"""The tasks whose classes have names."""
+NAMED = ("classification", "tagging")  # the tasks whose classes have names
 FIELDS: Fields = {
     "layers": ("num_hidden_layers", None),
     "width": ("hidden_size", None),
@@ -59,8 +57,7 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 WORDS = "embeddings.word_embeddings.weight"
 TIED = {"cls.predictions.decoder.weight": WORDS, "cls.predictions.decoder.bias": "cls.predictions.bias"}
 """Second names of one tensor."""
-HEADS = ("cls.", "classifier.", "qa_outputs.")
-"""Their names of weights that are not below the heads."""
+HEADS = ("cls.", "classifier.", "qa_outputs.")  # their names of weights that are not below the heads
 MODEL = {
     "embedding.tokens.weight": WORDS,
     "embedding.segments.weight": "embeddings.token_type_embeddings.weight",
@@ -83,8 +80,7 @@ MASKED_HEAD = {
     "output.output.linear.bias": "cls.predictions.bias",
 }
 """Our names of the weights -> theirs, of the model, of a layer and of the heads of pre-training."""
-OWN = "regard"
-"""The key in config.json of the sections of a recipe that `transformers` does not have."""
+OWN = "regard"  # the key in config.json of the sections of a recipe that `transformers` does not have
 
 
 def read(folder: ModelFolder) -> Imported:

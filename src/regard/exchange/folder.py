@@ -41,8 +41,7 @@ DEFAULTS = {
 """`model_type` -> the architecture, where config.json names none."""
 Fields = Mapping[str, tuple[str, float | None]]
 """Field of a model's config -> its name in config.json, and its default there; None for a required whole number."""
-MOST_LAYERS, MOST = 1_000, 2**20
-"""Largest number of layers, and of anything else that config.json may say."""
+MOST_LAYERS, MOST = 1_000, 2**20  # largest number of layers, and of anything else that config.json may say
 SAVE_AGAIN = "save the model with transformers as model.safetensors"
 
 
@@ -51,12 +50,10 @@ class Imported:
     """A model folder, as parts of a run."""
 
     task: str
-    model: dict[str, Any]
-    """The section `model` of a recipe."""
+    model: dict[str, Any]  # the section `model` of a recipe
     weights: dict[str, Tensor]
     tokenizers: Tokenizers
-    sections: dict[str, Any] = field(default_factory=dict)
-    """Other sections of a recipe, as far as the folder has them."""
+    sections: dict[str, Any] = field(default_factory=dict)  # other sections of a recipe, as far as the folder has them
 
 
 @dataclass(frozen=True)
@@ -64,20 +61,15 @@ class Exported:
     """A run, as parts of a model folder."""
 
     architecture: str
-    config: dict[str, Any]
-    """config.json."""
+    config: dict[str, Any]  # config.json
     weights: dict[str, Tensor]
     template: str | None
     """The special tokens around a text `$A`, where the tokenizer has no template of its own; None: as a BERT reads one
     text and two."""
-    generation: dict[str, Any] = field(default_factory=dict)
-    """generation_config.json, of a model that generates."""
-    not_exported: tuple[str, ...] = ()
-    """Options of the run's search that `generate` does not have."""
-    files: dict[str, str] = field(default_factory=dict)
-    """Other files, by their names: those of sentence-transformers."""
-    raw_text: bool = False
-    """Whether it was trained here on raw text, in which a run of white space is one space."""
+    generation: dict[str, Any] = field(default_factory=dict)  # generation_config.json, of a model that generates
+    not_exported: tuple[str, ...] = ()  # options of the run's search that `generate` does not have
+    files: dict[str, str] = field(default_factory=dict)  # other files, by their names: those of sentence-transformers
+    raw_text: bool = False  # whether it was trained here on raw text, in which a run of white space is one space
 
 
 @dataclass(frozen=True)

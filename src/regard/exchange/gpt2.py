@@ -32,8 +32,7 @@ FIXED: dict[str, tuple[Any, ...]] = {
     "tie_word_embeddings": (True,),
 }
 """What our GPT has in one form only; a value that is written comes first."""
-MASKS = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
-"""Constant tables that older files have beside the weights."""
+MASKS = re.compile(r"h\.\d+\.attn\.(masked_)?bias")  # constant tables that older files have beside the weights
 TRANSPOSED = re.compile(r"h\.\d+\.(attn|mlp)\.c_\w+\.weight")
 """Matrices of linear layers, which are stored transposed there."""
 MODEL = {"embedding.weight": "wte.weight", "positions.learned.weight": "wpe.weight", "norm": "ln_f"}

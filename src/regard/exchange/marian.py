@@ -37,10 +37,8 @@ from regard.search.config import SearchConfig
 from regard.text.tokenizers import Tokenizer, Tokenizers
 from regard.text.vocabularies import convert_sentencepiece
 
-TYPES = {"post": "marian", "pre": "pegasus"}
-"""`model.norm` -> `model_type`."""
-TASKS = {"post": "translation", "pre": "summarization"}
-"""`model.norm` -> the task, where config.json does not name it."""
+TYPES = {"post": "marian", "pre": "pegasus"}  # `model.norm` -> `model_type`
+TASKS = {"post": "translation", "pre": "summarization"}  # `model.norm` -> the task, where config.json does not name it
 FIELDS: Fields = {
     "encoder_layers": ("encoder_layers", None),
     "decoder_layers": ("decoder_layers", None),

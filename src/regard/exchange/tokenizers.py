@@ -14,14 +14,11 @@ from regard.text.tokenizers import Slot, Templates, bert_templates, steps_of, te
 from regard.text.tokenizers import Tokenizer as OurTokenizer
 from regard.text.vocabularies import MARK, SPECIAL
 
-Tree = dict[str, Any]
-"""A tokenizer.json file."""
-TRIED = [sign * 50 + end for sign in "a1 .가" for end in ("", "!", "b")]
-"""Texts that a tokenizer must be able to read."""
+Tree = dict[str, Any]  # a tokenizer.json file
+TRIED = [sign * 50 + end for sign in "a1 .가" for end in ("", "!", "b")]  # texts that a tokenizer must be able to read
 UNTYPED = ("Roberta", "XLMRoberta", "DistilBert", "MPNet")
 """Tokenizers of `transformers` that give no segments, unless tokenizer_config.json says otherwise."""
-SPARE = 1024
-"""The embedding may have up to this many rows more than the vocabulary: sizes are rounded up for speed."""
+SPARE = 1024  # the embedding may have up to this many rows more than the vocabulary: sizes are rounded up for speed
 
 
 def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> OurTokenizer:

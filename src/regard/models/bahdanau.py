@@ -59,12 +59,9 @@ class TimeSegment:
     """Some steps of a loop over time, and the rows that have not ended before them."""
 
     steps: slice
-    rows_R: Tensor
-    """The rows' indices in the batch."""
-    kept_R: Tensor
-    """Their indices among the rows of the segment before."""
-    places_P: Tensor
-    """The indices of the outputs in the flattened [B, T], row by row."""
+    rows_R: Tensor  # the rows' indices in the batch
+    kept_R: Tensor  # their indices among the rows of the segment before
+    places_P: Tensor  # the indices of the outputs in the flattened [B, T], row by row
 
 
 def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterator[TimeSegment]:

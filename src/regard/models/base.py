@@ -19,8 +19,7 @@ from regard.layers.recurrence import Bridge, Carry, Cell, RecurrentEncoder
 from regard.layers.scores import Memory
 from regard.text.vectors import VectorsConfig
 
-Presets = Mapping[str, Mapping[str, Any]]
-"""Preset name -> values of fields."""
+Presets = Mapping[str, Mapping[str, Any]]  # preset name -> values of fields
 Pooling = Literal["mean", "first", "last"]
 """One vector for a text: the mean of its token vectors, or that of its first or last token."""
 HeadPooling = Literal["first", "last", "mean", "max"]
@@ -37,24 +36,17 @@ class ModelConfig(Config):
 
     reads: ClassVar[Literal["source", "image", "story", "text"]]
     """What a batch holds: a source and a target, an image and a caption, a story and a question, or single texts."""
-    generates: ClassVar[bool] = False
-    """Whether it writes text token by token, with `begin` and `step`."""
+    generates: ClassVar[bool] = False  # whether it writes text token by token, with `begin` and `step`
     pretraining: ClassVar[Literal["next_token", "both_directions", "masked", "surrounding"] | None] = None
     """What it learns from raw text; None: it is not pre-trained."""
-    causal: ClassVar[bool] = False
-    """Whether the state of a token depends only on this token and those before it."""
-    local: ClassVar[bool] = False
-    """Whether the state of a token depends only on a few tokens around it."""
-    segments: ClassVar[bool] = False
-    """Whether it reads two texts as two segments: [CLS] first [SEP] second [SEP]."""
+    causal: ClassVar[bool] = False  # whether the state of a token depends only on this token and those before it
+    local: ClassVar[bool] = False  # whether the state of a token depends only on a few tokens around it
+    segments: ClassVar[bool] = False  # whether it reads two texts as two segments: [CLS] first [SEP] second [SEP]
     equal_layers: ClassVar[bool] = False
     """Whether the embeddings and all layers have one width, so that a head can mix them."""
-    head_pooling: ClassVar[HeadPooling] = "max"
-    """How a head makes one vector of a text, unless the recipe says so."""
-    head_defaults: ClassVar[Mapping[str, Any]] = {}
-    """Defaults of the recipe's section `head` for this model."""
-    alignment: ClassVar[str] = ""
-    """A pattern for the names of its attentions over the source; empty if it has none."""
+    head_pooling: ClassVar[HeadPooling] = "max"  # how a head makes one vector of a text, unless the recipe says so
+    head_defaults: ClassVar[Mapping[str, Any]] = {}  # defaults of the recipe's section `head` for this model
+    alignment: ClassVar[str] = ""  # a pattern for the names of its attentions over the source; empty if it has none
 
     vectors: VectorsConfig | None = None
     """Word vectors from files that the embeddings begin with."""
@@ -174,8 +166,7 @@ M = TypeVar("M", Memory, Tensor, None)
 class RecurrentState(Generic[M]):
     """The state of a recurrent decoder: per row its carry, per source what it reads of the source in each step."""
 
-    carry: Carry
-    """Each part [..., R, D]."""
+    carry: Carry  # each part [..., R, D]
     memory: M
 
     def select(self, rows_BW: Tensor) -> Self:
@@ -201,10 +192,8 @@ class Generator(nn.Module):
     config: ModelConfig
     source_embedding: Embedding
     target_embedding: Embedding
-    output: Any
-    """The module that `readout` runs."""
-    longest: int | None = None
-    """The most tokens that it can read or write; None if there is no limit."""
+    output: Any  # the module that `readout` runs
+    longest: int | None = None  # the most tokens that it can read or write; None if there is no limit
 
     @property
     def alignment(self) -> str:
@@ -260,20 +249,12 @@ def group_rows(x_RD: Tensor, sources: int) -> Tensor:
 class Contextual(nn.Module):
     """A model whose hidden states represent tokens in their context."""
 
-    pooling: ClassVar[Pooling] = "mean"
-    """How `sentence` makes one vector of a text by default."""
-
     config: ModelConfig
-    width: int
-    """The width of the last layer."""
-    depth: int
-    """The number of layers above the embeddings."""
-    output: Any
-    """The module that `readout` runs; None under a head that does not need it."""
-    next_sentence: Any
-    """BERT's head for next-sentence prediction; None under another head."""
-    by_token: bool = False
-    """Whether the head above it has an answer for each token."""
+    width: int  # the width of the last layer
+    depth: int  # the number of layers above the embeddings
+    output: Any  # the module that `readout` runs; None under a head that does not need it
+    next_sentence: Any  # BERT's head for next-sentence prediction; None under another head
+    by_token: bool = False  # whether the head above it has an answer for each token
 
     def depth_of(self, name: str) -> int:
         """The layer of a weight: 0 for the embeddings, 1 for the first layer; the last for weights after all layers."""
@@ -298,15 +279,6 @@ class Contextual(nn.Module):
     def layers_of(self, batch: Any) -> list[Tensor]:
         """The vectors of all layers, embeddings first, each [B, L, D]. Values on padding are arbitrary."""
         raise NotImplementedError
-
-    def features(self, batch: Any, layer: int = -1) -> Tensor:
-        """The vectors of one layer, [B, L, D], zero on padding; layer 0 is the embeddings, -1 the last."""
-        x_BLD = self.layers_of(batch)[layer]
-        return x_BLD.masked_fill(~real_BL(batch.text)[..., None], 0.0)
-
-    def sentence(self, batch: Any, layer: int = -1, pooling: Pooling | None = None) -> Tensor:
-        """One vector per text, [B, D]."""
-        return pool(self.layers_of(batch)[layer], batch.text, pooling or self.pooling)
 
 
 class LanguageModel(Contextual, Generator):

@@ -20,10 +20,9 @@ from regard.layers.attention import (
     should_pack,
 )
 from regard.layers.embeddings import Embedding, Positions, Readout
-from regard.models.base import BlocksConfig, Contextual, Output, Pooling, Presets
+from regard.models.base import BlocksConfig, Contextual, Output, Presets
 
-Segmented = MaskedBatch | LabelledBatch
-"""Batches of texts with one or two segments."""
+Segmented = MaskedBatch | LabelledBatch  # batches of texts with one or two segments
 
 
 class BERTConfig(BlocksConfig):
@@ -134,7 +133,6 @@ class NextSentenceHead(nn.Module):
 class BERT(Contextual):
     """Every token attends to the whole text; masked tokens are predicted from the context on both sides."""
 
-    pooling: ClassVar[Pooling] = "first"
     config: BERTConfig
 
     def __init__(self, config: BERTConfig, vocabulary_size: int) -> None:

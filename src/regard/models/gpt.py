@@ -86,16 +86,12 @@ class GPTState:
     without gaps, also after prompts of different lengths."""
 
     own_N2RHME: Tensor
-    lengths_R: Tensor
-    """Cached tokens of each row."""
-    longest: int
-    """At least the largest of `lengths_R`, known on the host; a longer row may have been dropped since."""
+    lengths_R: Tensor  # cached tokens of each row
+    longest: int  # at least the largest of `lengths_R`, known on the host; a longer row may have been dropped since
     sources: int
-    last_BD: Tensor | None
-    """Before the first step: the hidden state after each prompt."""
+    last_BD: Tensor | None  # before the first step: the hidden state after each prompt
     graph: StepGraph | None = None
-    stepped: bool = False
-    """Whether a step has run, so that the next one may be captured."""
+    stepped: bool = False  # whether a step has run, so that the next one may be captured
 
     def select(self, rows_BW: Tensor) -> GPTState:
         rows_R, rows = rows_BW.flatten(), len(self.lengths_R)

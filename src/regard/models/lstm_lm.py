@@ -19,8 +19,7 @@ from regard.layers.embeddings import Embedding, Readout
 from regard.layers.recurrence import LayerCarry, LSTMLayer
 from regard.models.base import LanguageModel, ModelConfig, Output, Presets, RecurrentState, last_of
 
-Carry = tuple[LayerCarry, ...]
-"""The recurrent state of all layers, the first layer first."""
+Carry = tuple[LayerCarry, ...]  # the recurrent state of all layers, the first layer first
 
 
 class LSTMLanguageModelConfig(ModelConfig):

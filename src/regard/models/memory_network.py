@@ -61,10 +61,8 @@ class MemoryNetworkConfig(ModelConfig):
 class MemoryOutput:
     """The answers to a batch of questions; I is the axis of restarts."""
 
-    logits_BIV: Tensor
-    """One score for each word of the vocabulary."""
-    p_NBIS: Tensor
-    """The attention weight of each sentence in each hop; the rest to 1 is on empty memories."""
+    logits_BIV: Tensor  # one score for each word of the vocabulary
+    p_NBIS: Tensor  # the attention weight of each sentence in each hop; the rest to 1 is on empty memories
 
 
 class MemoryNetwork(nn.Module):
@@ -88,8 +86,7 @@ class MemoryNetwork(nn.Module):
     can attend to nothing. Without this, yes/no questions are hardly learned (benchmarks/README.md).
     """
 
-    winner: Tensor
-    """The restart that validation chose, whose answers are used."""
+    winner: Tensor  # the restart that validation chose, whose answers are used
 
     def __init__(self, config: MemoryNetworkConfig, vocabulary_size: int) -> None:
         super().__init__()

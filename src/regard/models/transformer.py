@@ -172,21 +172,16 @@ class TransformerState:
     """The keys and values of every decoder block: per row those of the target so far, with space for more, and per
     source those of the source."""
 
-    own_MN2RHE: Tensor
-    """Positions are the first axis: so the filled part is one block of memory."""
+    own_MN2RHE: Tensor  # positions are the first axis: so the filled part is one block of memory
     source_N2BHSE: Tensor
-    visible: Visibility
-    """Which source positions are not padding."""
+    visible: Visibility  # which source positions are not padding
     positions_MD: Tensor | None
-    written: int
-    """Tokens per row so far."""
-    written_1: Tensor
-    """The same number on the device."""
+    written: int  # tokens per row so far
+    written_1: Tensor  # the same number on the device
     rows_MR: Tensor | None
     """On a GPU, the row of the cache that has position m of row r: hypotheses move, their keys and values stay."""
     graph: StepGraph | None = None
-    other_MN2RHE: Tensor | None = None
-    """A second cache, into which `select` copies on a CPU."""
+    other_MN2RHE: Tensor | None = None  # a second cache, into which `select` copies on a CPU
 
     def select(self, rows_BW: Tensor) -> TransformerState:
         sources, rows, rows_R = self.source_N2BHSE.shape[2], self.own_MN2RHE.shape[3], rows_BW.flatten()
@@ -311,8 +306,7 @@ class Transformer(TransformerDecoder):
 
     config: TransformerConfig
     encoder_block: ClassVar[type[nn.Module]] = EncoderBlock
-    packable = True
-    """Whether it can compute on packed sentences: all its attentions have heads of the same width."""
+    packable = True  # whether it can compute on packed sentences: all its attentions have heads of the same width
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
         super().__init__()

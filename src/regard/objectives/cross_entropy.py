@@ -37,8 +37,7 @@ class VocabularyLoss(Objective):
         loss = -sum_t sum_k ((1 - epsilon) [k = y_t] + epsilon u_k) log p_k
     """
 
-    model: Any
-    """A model with a `readout`, and the module `output` that it runs."""
+    model: Any  # a model with a `readout`, and the module `output` that it runs
 
     def __init__(self, model: nn.Module, smoothing: float = 0.0) -> None:
         super().__init__()

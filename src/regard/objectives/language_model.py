@@ -18,8 +18,7 @@ from regard.models.lstm_lm import Carry, LSTMLanguageModel
 from regard.models.word2vec import Word2Vec
 from regard.objectives.cross_entropy import Objective, VocabularyLoss
 
-ROWS_AT_ONCE = 1024
-"""Positions whose logits are in memory together when accuracy is measured."""
+ROWS_AT_ONCE = 1024  # positions whose logits are in memory together when accuracy is measured
 Predicted = tuple[Tensor, Tensor]
 """The hidden states [P, D] of all positions that predict a token, text by text, and these tokens [P]."""
 
@@ -176,8 +175,7 @@ class MaskedTokens(VocabularyLoss):
     """
 
     model: BERT
-    weight = 1.0
-    """Of masked tokens beside next sentences; 0 leaves only the latter."""
+    weight = 1.0  # of masked tokens beside next sentences; 0 leaves only the latter
 
     def forward(self, batch: MaskedBatch) -> Tensor:
         hidden_BLD = self.model(batch).hidden_BTD

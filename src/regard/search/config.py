@@ -9,12 +9,9 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from regard.config import Config
 
-Normalisation = Literal["none", "mean", "wu", "reward"]
-"""How log P is normalised for length."""
-SAMPLING = ("temperature", "top_k", "top_p")
-"""Fields for sampling only."""
-WIDEST = 1000
-"""The largest beam."""
+Normalisation = Literal["none", "mean", "wu", "reward"]  # how log P is normalised for length
+SAMPLING = ("temperature", "top_k", "top_p")  # fields for sampling only
+WIDEST = 1000  # the largest beam
 
 
 class SearchConfig(Config):

@@ -36,10 +36,8 @@ from regard.search.hypotheses import (
 )
 from regard.text.tokenizers import Tokenizer
 
-FEW = 8
-"""Up to this number, repeated maxima are faster than a sort."""
-BLOCK = 64
-"""Scores of which a CPU first takes the maximum."""
+FEW = 8  # up to this number, repeated maxima are faster than a sort
+BLOCK = 64  # scores of which a CPU first takes the maximum
 
 
 class Observer(Protocol):
@@ -361,8 +359,7 @@ class SentenceRecord:
     steps: list[dict[str, Any]] = field(default_factory=list)
     ended: list[tuple[int, Hypothesis]] = field(default_factory=list)
     """Finished hypotheses with their numbers, in the order in which they ended."""
-    live: list[int] = field(default_factory=list)
-    """The numbers of the live hypotheses, in the order of their slots."""
+    live: list[int] = field(default_factory=list)  # the numbers of the live hypotheses, in the order of their slots
     numbered: int = 0
 
 

@@ -27,20 +27,16 @@ NEVER = -math.inf
 renormalised."""
 MIN_COVERAGE = 1e-6
 """The smallest attention that the coverage of a source token counts with: local attention can leave it at 0."""
-ROWS_AT_ONCE = 1024
-"""Target tokens that the readout computes together: logits need far more memory than hidden states."""
+ROWS_AT_ONCE = 1024  # target tokens that the readout computes together: logits need far more memory than hidden states
 
 
 @dataclass(frozen=True)
 class Hypothesis:
     """A finished output."""
 
-    tokens: tuple[int, ...]
-    """The output, with the final `</s>`."""
-    score: float
-    """log P of exactly these tokens under the model."""
-    objective: float
-    """The value that ranks it: the score normalised for length, with the penalties of the config."""
+    tokens: tuple[int, ...]  # the output, with the final `</s>`
+    score: float  # log P of exactly these tokens under the model
+    objective: float  # the value that ranks it: the score normalised for length, with the penalties of the config
 
 
 # Ranking
@@ -115,14 +111,10 @@ def penalise_repetition(log_p_BWV: Tensor, history_BWT: Tensor, theta: float) ->
 class Live:
     """Unfinished hypotheses, W slots for each sentence that is still in the batch."""
 
-    sentences_B: Tensor
-    """The index of each group's sentence in the batch that the search was given."""
-    history_BWT: Tensor
-    """The tokens so far."""
-    total_BW: Tensor
-    """What hypotheses are ranked by: log P so far, with the repetition penalty; NEVER in an empty slot."""
-    own_BW: Tensor | None = None
-    """The model's log P so far; None if it equals `total_BW`."""
+    sentences_B: Tensor  # the index of each group's sentence in the batch that the search was given
+    history_BWT: Tensor  # the tokens so far
+    total_BW: Tensor  # what hypotheses are ranked by: log P so far, with the repetition penalty; NEVER in an empty slot
+    own_BW: Tensor | None = None  # the model's log P so far; None if it equals `total_BW`
     attended_BWS: Tensor | None = None
     """The attention to each source token, summed over the steps so far and this one; None without coverage penalty."""
 
@@ -156,11 +148,9 @@ class Live:
 class Choice:
     """The continuations that a strategy takes in one step, W for each sentence."""
 
-    parents_BW: Tensor
-    """The slot of the hypothesis that is continued."""
+    parents_BW: Tensor  # the slot of the hypothesis that is continued
     tokens_BW: Tensor
-    total_BW: Tensor
-    """`Live.total_BW` with the new token; NEVER if nothing was taken."""
+    total_BW: Tensor  # `Live.total_BW` with the new token; NEVER if nothing was taken
 
     def continued(self, live: Live, log_p_BWV: Tensor | None) -> Live:
         """The chosen hypotheses with their new token; `log_p_BWV` is needed if the ranking differs from log P."""
@@ -273,15 +263,13 @@ def as_hypotheses(model: Generator, batch: Batch, config: SearchConfig) -> list[
     ]
 
 
-NO_TOKEN = -1
-"""Pads lists of tokens."""
+NO_TOKEN = -1  # pads lists of tokens
 
 
 class Special(NamedTuple):
     """The tokens of a vocabulary that a search must know; None if it has none."""
 
-    begin: int = BEGIN
-    """What is read before the first token is written."""
+    begin: int = BEGIN  # what is read before the first token is written
     end: int = END
     pad: int | None = PAD
     unknown: int | None = UNK
@@ -298,8 +286,7 @@ class Constraints:
 
     prefixes: Sequence[Sequence[int]] = ()
     """The beginning of each sentence's output, `()` for none; empty: no output has a prefix."""
-    banned: BannedTexts | None = None
-    """What no output may contain."""
+    banned: BannedTexts | None = None  # what no output may contain
     contexts: Sequence[Sequence[int]] = ()
     """The tokens before each output, if it continues a text; empty: outputs stand alone."""
 

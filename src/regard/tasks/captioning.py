@@ -84,8 +84,7 @@ class Captioning(Translation):
     name = "captioning"
     shares_examples = False
     changeable = (LIMIT,)
-    columns = ("target",)
-    """What has a tokenizer."""
+    columns = ("target",)  # what has a tokenizer
     data = Data[Captioned]
     models = any_config(lambda config: config.reads == "image")
     lengths_of = "reference"
@@ -154,7 +153,7 @@ class Captioning(Translation):
     def encode_sources(self, inputs: Sequence[FileInput]) -> list[Picture | Unreadable]:
         """The images whose files are named, relative to where the command runs, or scenes of shapes."""
         pictures: list[Picture | Unreadable] = []
-        for name, place, fault in inputs:
+        for name, place, fault, _ in inputs:
             try:
                 reading = self.recipe.model.reading
                 pictures.append(Unreadable((fault,)) if fault else read_picture(name, Path(), reading, place))

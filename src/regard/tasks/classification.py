@@ -25,10 +25,8 @@ from regard.text.normalise import fold_white_space, natural, nfc
 
 FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
 """A number that is written with a fraction or an exponent."""
-WHOLE = re.compile(r"([-+]?\d+)(\.0*)?")
-"""A whole number: pandas writes 1 as 1.0 in a column that has gaps."""
-SHOWN = 10
-"""Labels that a message names."""
+WHOLE = re.compile(r"([-+]?\d+)(\.0*)?")  # a whole number: pandas writes 1 as 1.0 in a column that has gaps
+SHOWN = 10  # labels that a message names
 
 
 class ClassHeadConfig(TextHeadConfig):

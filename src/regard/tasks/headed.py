@@ -97,13 +97,11 @@ class Example(NamedTuple):
 class ExampleTask(Task):
     """A task whose inputs are encoded as the examples of its data are."""
 
-    def encode_inputs(
-        self, model: Any, inputs: Sequence[FileInput], prefixes: Sequence[str] | None = None
-    ) -> EncodedInputs[Example]:
+    def encode_inputs(self, model: Any, inputs: Sequence[FileInput]) -> EncodedInputs[Example]:
         """Inputs with the same columns are encoded in one dataset."""
         rows: dict[int, Example | Unreadable] = {}
         alike: dict[tuple[str, ...], dict[int, Mapping[str, str]]] = defaultdict(dict)
-        for number, (text, place, fault) in enumerate(inputs):
+        for number, (text, place, fault, _) in enumerate(inputs):
             try:
                 if fault is not None:
                     raise InputError(problems=[fault])
@@ -153,10 +151,8 @@ class HeadedTask(ExampleTask):
     columns = ("text",)
     models = any_config(lambda config: config.reads == "text")
     recipe: HeadedRecipe
-    head: ClassVar[type[HeadConfig]] = HeadConfig
-    """The recipe's section `head`."""
-    by_token: ClassVar[bool] = False
-    """Whether the head has an answer for each token, instead of one for the text."""
+    head: ClassVar[type[HeadConfig]] = HeadConfig  # the recipe's section `head`
+    by_token: ClassVar[bool] = False  # whether the head has an answer for each token, instead of one for the text
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
 
     @classmethod
@@ -219,8 +215,8 @@ class HeadedTask(ExampleTask):
         """There is a prediction for every text; a note says in which of them every token is unknown."""
         tokenizer = self.framing.tokenizer
         return [
-            Note("unknown", str(nothing_known(text, place)))
-            for row, (_, place, _) in zip(encoded.readable(), encoded.inputs, strict=True)
+            Note("unknown", str(nothing_known(text, given.place)))
+            for row, given in zip(encoded.readable(), encoded.inputs, strict=True)
             for text, ids in self.fields_of(*row)
             if tokenizer.all_unknown(ids) and is_foreign(tokenizer, self.framing.spelled(ids, [text], 0))
         ]
@@ -263,8 +259,7 @@ class TextLabelling(HeadedTask):
 
     unit = "examples"
     shares_examples = True
-    outputs: ClassVar[int | None] = 1
-    """Numbers that the head gives for a row; None: one a class."""
+    outputs: ClassVar[int | None] = 1  # numbers that the head gives for a row; None: one a class
 
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:

@@ -59,15 +59,13 @@ from regard.text.files import FileInput
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer
 
-PROMPT, CONTINUATION = 5, 20
-"""Words that a sample begins with, and the most tokens that are then written."""
+PROMPT, CONTINUATION = 5, 20  # words that a sample begins with, and the most tokens that are then written
 UNKNOWN_NOTE = (
     "by word and by character, an unknown token costs, besides <unk>, the spelling of what it stands for: (n + 1) "
     "log 257 for n bytes"
 )
 """What `RawTokens.spelt_out` counts (data/raw.py)."""
-RECONSTRUCTION = "reconstruction_"
-"""How the metrics of an autoencoder begin, which predicts a text given that text."""
+RECONSTRUCTION = "reconstruction_"  # how the metrics of an autoencoder begin, which predicts a text given that text
 BLOCKS = {"documents": document_pieces, "contiguous": contiguous_pieces, "stream": Streams}
 """What cuts a text into rows."""
 
@@ -247,12 +245,10 @@ class LanguageModeling(RawTextTask):
         [scores] = score(model, TextBatch(padded(rows, tokenizer.pad)).to(device_of(model)))
         return after, scores[-len(after) :]
 
-    def encode_inputs(
-        self, model: Any, inputs: Sequence[FileInput], prefixes: Sequence[str] | None = None
-    ) -> EncodedInputs[list[int]]:
+    def encode_inputs(self, model: Any, inputs: Sequence[FileInput]) -> EncodedInputs[list[int]]:
         self.refuse_to_continue(model, "predict")
         rows = self.encode_prompts(model, inputs)
-        wording = wording_of(self.tokenizers["text"], self.recipe.search, prefixes, len(inputs))
+        wording = wording_of(self.tokenizers["text"], self.recipe.search, [given.prefix for given in inputs])
         return EncodedInputs(inputs, rows, wording)
 
     def encode_prompts(self, model: LanguageModel, inputs: Sequence[FileInput]) -> list[Ids]:

@@ -208,13 +208,11 @@ class MaskedLanguageModeling(RawTextTask):
         words[len(words) // 2] = GAP
         return "\t".join([" ".join(words), *others[: bool(self.recipe.model.next_sentence)]])
 
-    def encode_inputs(
-        self, model: BERT, inputs: Sequence[FileInput], prefixes: Sequence[str] | None = None
-    ) -> EncodedInputs[list[int]]:
+    def encode_inputs(self, model: BERT, inputs: Sequence[FileInput]) -> EncodedInputs[list[int]]:
         """The row of each text, or of two with a tab between them, with the mask token in its gaps."""
         rows = list[Ids]()
         for given in inputs:
-            text, place, fault = given
+            text, place, fault, _ = given
             problem, asks_next = problem_in(given), len(texts_in(text)) == 2
             if fault is None and GAP not in text and not (asks_next and model.next_sentence is not None):
                 problem = Problem(place, f"there is no {GAP} in the text", f"write {GAP} where a word is to be found")
@@ -273,21 +271,17 @@ def _nothing_masked(where: str) -> DataError:
     return DataError(what, where=where, hint="give other text, or a tokenizer that knows its words")
 
 
-GAP = "[MASK]"
-"""How a gap is typed, whatever the vocabulary calls it."""
+GAP = "[MASK]"  # how a gap is typed, whatever the vocabulary calls it
 
 
 @dataclass(frozen=True)
 class Gap:
     """What may stand in one gap, most probable first."""
 
-    tokens: tuple[str, ...]
-    """As the vocabulary spells them."""
-    words: tuple[str, ...]
-    """As they stand in a text."""
+    tokens: tuple[str, ...]  # as the vocabulary spells them
+    words: tuple[str, ...]  # as they stand in a text
     probabilities: tuple[float, ...]
-    outputs: tuple[str, ...]
-    """The text with each of them, and the likeliest in the other gaps."""
+    outputs: tuple[str, ...]  # the text with each of them, and the likeliest in the other gaps
 
     def to_json(self) -> dict[str, Any]:
         return {"tokens": list(self.tokens), "words": list(self.words), "probabilities": list(self.probabilities)}
@@ -297,11 +291,9 @@ class Gap:
 class Filled(Prediction):
     """A text, and what the model puts into its gaps."""
 
-    output: str
-    """The text as it was typed, with a word in each gap."""
+    output: str  # the text as it was typed, with a word in each gap
     gaps: tuple[Gap, ...]
-    next_sentence: float | None = None
-    """Of two texts: the probability that the second follows the first."""
+    next_sentence: float | None = None  # of two texts: the probability that the second follows the first
 
     def to_json(self) -> dict[str, Any]:
         found = {"input": self.input, "output": self.output, "masks": [gap.to_json() for gap in self.gaps]}

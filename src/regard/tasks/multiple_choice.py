@@ -24,8 +24,7 @@ from regard.text.files import TextFile, open_text, parts_of
 
 CHOICES = (("text", "choices."), ("text", "choice"), ("startphrase", "ending"))
 """What a text is called and how the names of its choices begin: in .jsonl, in another table, in SWAG."""
-MOST = 26
-"""Choices that are looked for."""
+MOST = 26  # choices that are looked for
 
 
 class ChoiceHeadConfig(TextHeadConfig):

@@ -48,12 +48,10 @@ from regard.text.files import FileInput, Parts, TextFile, parts_of
 from regard.text.normalise import Span, fold_white_space, trimmed
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
-AT_ONCE = 256
-"""Questions whose windows are read together."""
+AT_ONCE = 256  # questions whose windows are read together
 Logits = NDArray[np.float32]
 Script = Literal["squad", "korquad"]
-Line = dict[str, Any]
-"""A question in the file of predictions."""
+Line = dict[str, Any]  # a question in the file of predictions
 
 
 class AnswerEvaluation(Config):
@@ -78,14 +76,10 @@ class Window(NamedTuple):
     """A row that holds a question and a part of its text."""
 
     row: Framed
-    first: int
-    """The place in the row of the part's first token."""
-    start: int
-    """The number of that token in the text."""
-    stop: int
-    """The number of the token after the part."""
-    no_answer: int
-    """The place in the row that stands for no answer."""
+    first: int  # the place in the row of the part's first token
+    start: int  # the number of that token in the text
+    stop: int  # the number of the token after the part
+    no_answer: int  # the place in the row that stands for no answer
 
     def places_of(self, answer: tuple[int, int] | None) -> tuple[int, int]:
         """Where an answer begins and ends in the row: at `no_answer`, if the row does not hold all of it."""
@@ -94,18 +88,15 @@ class Window(NamedTuple):
         return answer[0] - self.start + self.first, answer[1] - self.start + self.first
 
 
-Read = Sequence[tuple[Window, Logits]]
-"""The rows of a question, with what the head gives for each."""
+Read = Sequence[tuple[Window, Logits]]  # the rows of a question, with what the head gives for each
 
 
 class Best(NamedTuple):
     """The best answers to a question, as first and last tokens of its text with log P."""
 
     answers: tuple[tuple[int, int, float], ...]
-    log_odds: float
-    """s_null - s_ij of the best one: the log-odds of no answer against the best answer."""
-    log_p_none: float
-    """log P of no answer."""
+    log_odds: float  # s_null - s_ij of the best one: the log-odds of no answer against the best answer
+    log_p_none: float  # log P of no answer
 
 
 class QuestionAnswering(HeadedTask):
@@ -426,12 +417,9 @@ class Answered(Prediction):
     context: str
     answers: tuple[tuple[Span, float], ...]
     """The best ones with their log P; the places are in the context as it was typed."""
-    none: bool
-    """Whether no answer is given."""
-    no_answer: float | None
-    """Log-odds of no answer against the best answer; None for a model that always answers."""
-    log_p_none: float
-    """log P of no answer."""
+    none: bool  # whether no answer is given
+    no_answer: float | None  # log-odds of no answer against the best answer; None for a model that always answers
+    log_p_none: float  # log P of no answer
 
     @property
     def span(self) -> Span | None:

@@ -24,7 +24,7 @@ from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.raw import RawText, RawTokens, encode_documents
 from regard.data.readers import Reader
 from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, first_of
-from regard.models.base import Contextual, ModelConfig, Pooling, device_of
+from regard.models.base import Contextual, ModelConfig, Pooling, device_of, pool
 from regard.objectives.language_model import Predicted
 from regard.tasks.task import (
     LONGEST,
@@ -44,8 +44,7 @@ from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 from regard.text.vocabularies import SPECIAL
 
-NAMED, SHOWN = 3, 20
-"""How many unknown words a note names, and how many characters of each it shows."""
+NAMED, SHOWN = 3, 20  # how many unknown words a note names, and how many characters of each it shows
 
 
 class RawTextTask(Task):
@@ -53,8 +52,7 @@ class RawTextTask(Task):
 
     columns = ("text",)
     reads_raw_text = True
-    special: ClassVar[Sequence[str]] = SPECIAL
-    """The special tokens of a vocabulary that is trained."""
+    special: ClassVar[Sequence[str]] = SPECIAL  # the special tokens of a vocabulary that is trained
 
     # Data
 
@@ -175,7 +173,7 @@ class RawTextTask(Task):
         notes, tokenizer, model = list[Note](), self.tokenizers["text"], self.recipe.model
         if model.letters is None:
             [symbol] = tokenizer.tokens([tokenizer.unk])
-            for (text, place, _), row in zip(inputs, rows, strict=True):
+            for (text, place, *_), row in zip(inputs, rows, strict=True):
                 if count := row.count(tokenizer.unk):
                     tokens = "1 token that is" if count == 1 else f"{count:,} tokens that are"
                     words = _unknown_words(tokenizer, self.plain_text(text))
@@ -183,7 +181,7 @@ class RawTextTask(Task):
                     notes.append(Note("unknown", what))
         longest = self.recipe.data.max_length
         if longest < getattr(model, "max_positions", 0) and self.recipe.training.init is None:
-            for (_, place, _), row, more in zip(inputs, rows, written or [0] * len(rows), strict=True):
+            for (_, place, *_), row, more in zip(inputs, rows, written or [0] * len(rows), strict=True):
                 if (length := len(row) + more) > longest:
                     what = f"{place} has {length:,} tokens with the special ones; the model was trained on at most"
                     what += f" {longest:,} (data.max_length), and never learned the positions after them"
@@ -238,14 +236,11 @@ class Features:
     text as a whole. A text that was skipped has no tokens, or a vector of NaN."""
 
     inputs: tuple[str, ...]
-    vectors: NDArray[np.float32]
-    """[tokens, D], or [texts, D] where there is one vector a text."""
+    vectors: NDArray[np.float32]  # [tokens, D], or [texts, D] where there is one vector a text
     tokens: tuple[str, ...] = ()
     offsets: tuple[int, ...] = ()
-    notes: tuple[Note, ...] = ()
-    """What a user should know about the inputs."""
-    skipped: tuple[Problem, ...] = ()
-    """Why each text that was skipped cannot be read."""
+    notes: tuple[Note, ...] = ()  # what a user should know about the inputs
+    skipped: tuple[Problem, ...] = ()  # why each text that was skipped cannot be read
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a .npz file of them holds."""
@@ -310,7 +305,7 @@ def _features_notes(
 ) -> tuple[Note, ...]:
     """Which texts are cut, and which have nothing that is known; then what the task says of the others."""
     notes, others = list[Note](), list[int]()
-    for number, ((text, place, _), ids) in enumerate(zip(inputs, encoded, strict=True)):
+    for number, ((text, place, *_), ids) in enumerate(zip(inputs, encoded, strict=True)):
         if len(ids) > framing.room:
             length = len(ids) + framing.special(1)
             what = f"{place} has {length:,} tokens with the special ones: the model reads the first {framing.longest:,}"
@@ -335,10 +330,9 @@ def _states(
         if model.config.segments:
             nothing = text.ids_BL.new_empty(0)
             batch = MaskedBatch(text, torch.zeros_like(text.ids_BL), nothing, nothing)
-        try:
-            found = model.features(batch, layer) if pooling is None else model.sentence(batch, layer, pooling)
-        except IndexError:
-            last = len(model.layers_of(batch)) - 1
-            raise DecodeError(f"there is no layer {layer}", where="--layer", hint=f"0 to {last}, or -1") from None
+        layers = model.layers_of(batch)
+        if not -len(layers) <= layer < len(layers):
+            raise DecodeError(f"there is no layer {layer}", where="--layer", hint=f"0 to {len(layers) - 1}, or -1")
+        found = layers[layer] if pooling is None else pool(layers[layer], text, pooling)
         states |= dict(zip(numbers, found.float().cpu().numpy(), strict=True))
     return [states[number] for number in range(len(rows))]

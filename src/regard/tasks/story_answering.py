@@ -36,10 +36,8 @@ from regard.text.files import FileInput, TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
 from regard.text.vocabularies import PAD, PUNCTUATION, UNK, train_story_words
 
-AT_ONCE = 256
-"""Questions that are answered at once."""
-LIKELIEST = 5
-"""How many answers are named with their probabilities."""
+AT_ONCE = 256  # questions that are answered at once
+LIKELIEST = 5  # how many answers are named with their probabilities
 
 
 class StoryAnswering(ExampleTask):
@@ -293,8 +291,8 @@ class StoryAnswering(ExampleTask):
             hint = bad.hint if text.strip() else "tell a story, then ask a question that ends in '?'"
             raise InputError(bad.what, where=place, hint=hint)
         question = questions_in([(line, place) for line in text.split("\n")])[-1]
-        if bad := too_long_a_story(len(question.story), place, self.recipe.model):
-            raise InputError(problems=[bad])
+        if problems := too_long([(len(question.story), place)], self.recipe.model):
+            raise InputError(problems=problems)
         return {
             "story": "\n".join(question.story),
             "question": question.question,
@@ -355,10 +353,8 @@ class StoryAnswering(ExampleTask):
 class Answer(Classified):
     """One question and its likeliest answers, best first."""
 
-    sentences: int
-    """Of the story."""
-    remembered: int
-    """Of these: the last ones, as many as the memory holds."""
+    sentences: int  # of the story
+    remembered: int  # of these: the last ones, as many as the memory holds
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -410,23 +406,23 @@ def facts_found(looked: Sequence[int], facts: Sequence[int]) -> float:
     return len(set(facts) & set(looked)) / len(set(facts))
 
 
-def too_long_a_story(sentences: int, place: str, config: MemoryNetworkConfig, option: str = "--set ") -> Problem | None:
-    """Why a story cannot be asked about: hardly any of it would be remembered. Overrides stand behind the `option`."""
-    if sentences <= config.longest_story:
-        return None
-    what = f"the story has {sentences:,} sentences, of which the memory would hold the last {config.sentences:,}"
+def too_long(stories: Iterable[tuple[int, str]], config: MemoryNetworkConfig, option: str = "--set ") -> list[Problem]:
+    """Why stories, by their numbers of sentences and places, cannot be asked about: hardly any of them would be
+    remembered. Overrides stand behind the `option`."""
     hint = f"at most {config.longest_story:,}; {option}model.longest_story=N raises that"
-    return Problem(place, what, hint)
+    what = "the story has {:,} sentences, of which the memory would hold the last {:,}"
+    return [
+        Problem(place, what.format(sentences, config.sentences), hint)
+        for sentences, place in stories
+        if sentences > config.longest_story
+    ]
 
 
 def refuse_long_stories(examples: Dataset, config: MemoryNetworkConfig, option: str = "--set ") -> None:
     """The same for all stories of files."""
-    problems = (
-        too_long_a_story(int(sentences), examples.where(row), config, option)
-        for row, sentences in enumerate(examples.texts["sentences"])
-    )
-    if long := [problem for problem in problems if problem]:
-        raise DataError(problems=first_of(long))
+    stories = ((int(sentences), examples.where(row)) for row, sentences in enumerate(examples.texts["sentences"]))
+    if problems := too_long(stories, config, option):
+        raise DataError(problems=first_of(problems))
 
 
 def long_stories(examples: Dataset, sentences: int, what: str) -> list[str]:

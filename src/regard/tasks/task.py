@@ -33,14 +33,11 @@ from regard.text.tokenizers import Tokenizer, Tokenizers, unknown_in
 Row = TypeVar("Row")
 Given = str | tuple[str, ...] | list[str] | Mapping[str, object] | FileInput
 """An input of a program: a text, the texts that it consists of, or the run's columns with what is in them."""
-Done = Callable[[int], None]
-"""Called with how many more inputs or examples are finished."""
-READ_TOKENS = 8_192
-"""Padded tokens that are read at once."""
+Done = Callable[[int], None]  # called with how many more inputs or examples are finished
+READ_TOKENS = 8_192  # padded tokens that are read at once
 CPU_READ_TOKENS = 4_096
 """Those that a model on a CPU reads for predictions: the memory of larger batches is requested anew in every layer."""
-LONGEST = 2048
-"""Longest input in tokens: beyond it a line break is missing rather than a sentence long."""
+LONGEST = 2048  # longest input in tokens: beyond it a line break is missing rather than a sentence long
 
 
 def ignore(done: int) -> None:
@@ -78,8 +75,7 @@ class Unreadable:
     problems: tuple[Problem, ...]
 
 
-Ids = list[int] | Unreadable
-"""The tokens of an input, or why it cannot be read."""
+Ids = list[int] | Unreadable  # the tokens of an input, or why it cannot be read
 
 
 @dataclass(frozen=True)
@@ -120,8 +116,7 @@ class Prediction:
     """One input and what the model predicts for it."""
 
     input: str
-    search: dict[str, Any] | None = field(default=None, kw_only=True)
-    """The record of the search, if one was asked for."""
+    search: dict[str, Any] | None = field(default=None, kw_only=True)  # the record of the search, if one was asked for
 
     def to_json(self) -> dict[str, Any]:
         raise NotImplementedError
@@ -156,28 +151,20 @@ class Task(Encoder):
 
     name: ClassVar[str]
     recipe: Recipe
-    data: ClassVar[type[Any]]
-    """The recipe's section `data`."""
-    evaluation: ClassVar[type[Config]] = NoSettings
-    """The recipe's section `evaluation`."""
-    models: ClassVar[Any]
-    """The configs of the models that it trains: a union told apart by `kind`."""
+    data: ClassVar[type[Any]]  # the recipe's section `data`
+    evaluation: ClassVar[type[Config]] = NoSettings  # the recipe's section `evaluation`
+    models: ClassVar[Any]  # the configs of the models that it trains: a union told apart by `kind`
     lower_is_better: ClassVar[tuple[str, ...]] = ("loss",)
-    higher_is_better: ClassVar[tuple[str, ...]] = ()
-    """The metrics of a validation."""
-    unit: ClassVar[str] = "tokens"
-    """What the loss is a mean over; `tokens` in the training log counts them."""
+    higher_is_better: ClassVar[tuple[str, ...]] = ()  # the metrics of a validation
+    unit: ClassVar[str] = "tokens"  # what the loss is a mean over; `tokens` in the training log counts them
     writes: ClassVar[Literal["target", "text"] | None] = None
     """The column whose tokenizer spells the outputs of a search: `target`, a text for each source, compared with
     references by all metrics but `loss` and `perplexity`; or `text`, a continuation. None: there is no search."""
-    head: ClassVar[type[Config] | None] = None
-    """The recipe's section `head`; None where the model has none."""
-    reads_raw_text: ClassVar[bool] = False
-    """Whether the data is raw text, for pre-training."""
+    head: ClassVar[type[Config] | None] = None  # the recipe's section `head`; None where the model has none
+    reads_raw_text: ClassVar[bool] = False  # whether the data is raw text, for pre-training
     init_model: ClassVar[Mapping[str, Any]] = {}
     """Fields of the model that differ from those of the run that `training.init` names."""
-    reads_stories: ClassVar[bool] = False
-    """Whether inputs are questions about a story that the lines before them tell."""
+    reads_stories: ClassVar[bool] = False  # whether inputs are questions about a story that the lines before them tell
     shares_examples: ClassVar[bool] = False
     """Whether several processes may each evaluate some of the examples (`computed`)."""
     changeable: ClassVar[tuple[str, ...]] = ()
@@ -377,11 +364,8 @@ class Task(Encoder):
         """The tokens of a target, `</s>` last where it is a text, and log P of each; for tasks that write."""
         raise NotImplementedError
 
-    def encode_inputs(
-        self, model: Any, inputs: Sequence[FileInput], prefixes: Sequence[str] | None = None
-    ) -> EncodedInputs[Any]:
-        """What the model reads of each input, or why it cannot be read; `prefixes` has what each output is to begin
-        with, instead of `search.prefix`."""
+    def encode_inputs(self, model: Any, inputs: Sequence[FileInput]) -> EncodedInputs[Any]:
+        """What the model reads of each input, or why it cannot be read."""
         raise NotImplementedError
 
     def predict_encoded(

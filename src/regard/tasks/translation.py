@@ -57,12 +57,10 @@ from regard.text.tokenizers import Tokenizer
 DECODE_TOKENS, GPU_DECODE_TOKENS = 4_096, 16_384
 """Padded source tokens times beam that are decoded at once. More of them do not fit into the caches of a CPU, and it
 writes up to a third fewer tokens a second."""
-LengthsOf = Literal["source", "reference"]
-"""Which of the two texts of an example has the length that counts."""
+LengthsOf = Literal["source", "reference"]  # which of the two texts of an example has the length that counts
 Source = list[int] | Picture
 """A source as a model reads it: its tokens up to `</s>`, or for captioning an image with its regions."""
-References = Sequence[Sequence[str]]
-"""The texts that each output may equal: one, or several."""
+References = Sequence[Sequence[str]]  # the texts that each output may equal: one, or several
 SourceBatch = tuple[list[int], Tokens, SearchConfig]
 """Row numbers, their sources on the model's device, and the search for them."""
 
@@ -110,8 +108,7 @@ class TextToText(Task):
     lower_is_better = ("loss", "perplexity")
     writes = "target"
     shares_examples = True
-    lengths_of: ClassVar[LengthsOf] = "source"
-    """Which of the two texts has the length that quality is shown by."""
+    lengths_of: ClassVar[LengthsOf] = "source"  # which of the two texts has the length that quality is shown by
 
     @classmethod
     def metrics(cls, outputs: Sequence[str], references: References, config: Any) -> dict[str, Any]:
@@ -310,12 +307,10 @@ class TextToText(Task):
         rows = table_rows(file, {"source": keys[0]}, has_header(like))
         return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
 
-    def encode_inputs(
-        self, model: Generator, inputs: Sequence[FileInput], prefixes: Sequence[str] | None = None
-    ) -> EncodedInputs[Source]:
+    def encode_inputs(self, model: Generator, inputs: Sequence[FileInput]) -> EncodedInputs[Source]:
         """The sources and the wording; a search whose limits leave no output is refused."""
         rows = self.encode_sources(inputs)
-        wording = wording_of(self.tokenizers["target"], self.recipe.search, prefixes, len(inputs))
+        wording = wording_of(self.tokenizers["target"], self.recipe.search, [given.prefix for given in inputs])
         sources = {number: row for number, row in enumerate(rows) if not isinstance(row, Unreadable)}
         Limits.of([*map(len, sources.values())], self.recipe.search, wording.of([*sources]))
         return EncodedInputs(inputs, rows, wording)
@@ -344,7 +339,7 @@ class TextToText(Task):
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         """Row numbers and their hypotheses, batch by batch; `watch` gives the observer of a batch."""
         target = self.tokenizers["target"]
-        wording = wording_of(target, config, None, len(sources))
+        wording = wording_of(target, config, [None] * len(sources))
         for rows, batch, _ in self.batches(model, sources, config, wording):
             observer, special = watch(rows) if watch else None, special_of(target, target.begin)
             yield rows, search(model, batch, config, constraints=wording.of(rows), special=special, observer=observer)
@@ -412,8 +407,7 @@ class Translation(TextToText):
     evaluation = EvaluationConfig
     higher_is_better: ClassVar[tuple[str, ...]] = ("bleu", "chrf", "exact_match")
 
-    orders: ClassVar[Mapping[str, int]] = {"bleu": 4}
-    """The longest n-gram of each BLEU."""
+    orders: ClassVar[Mapping[str, int]] = {"bleu": 4}  # the longest n-gram of each BLEU
 
     @classmethod
     def metrics(cls, outputs: Sequence[str], references: References, config: EvaluationConfig) -> dict[str, Any]:
@@ -486,18 +480,18 @@ def predictions(
     return [predicted[row] for row in range(len(encoded))]
 
 
-def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[str] | None, count: int) -> Constraints:
-    """The wording of `count` outputs. `prefixes` has one for each, empty for none; else `config.prefix` is for all."""
-    if prefixes is None and config.prefix is None and not config.banned:
+def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[str | None]) -> Constraints:
+    """The wording of outputs. Each has its own of the `prefixes`, empty for none; or they are None, and `config.prefix`
+    is for all."""
+    own = [prefix for prefix in prefixes if prefix is not None]
+    if not own and config.prefix is None and not config.banned:
         return Constraints()
-    if prefixes is not None and len(prefixes) != count:
-        raise DecodeError(f"there are {len(prefixes):,} prefixes for {count:,} inputs", where="prefixes")
-    texts = [config.prefix or ""] if prefixes is None else prefixes
+    texts = own or [config.prefix or ""]
     encoded = [ids if text.strip() else [] for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True)]
     banned = [normalised for text in config.banned if (normalised := tokenizer.normalised(text))]
     problems = []
     for number, (text, ids) in enumerate(zip(texts, encoded, strict=True), 1):
-        where = "search.prefix" if prefixes is None else f"prefix {number}"
+        where = f"prefix {number}" if own else "search.prefix"
         if tokenizer.unk in ids:
             hint = "its vocabulary lacks a part of it: use other words"
             problems.append(Problem(where, f"the tokenizer cannot write {text!r}", hint))
@@ -508,7 +502,7 @@ def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[st
             problems.append(Problem(where, what, "change one of the two"))
     if problems:
         raise DecodeError(problems=first_of(problems))
-    return Constraints(encoded * count if prefixes is None else encoded, ban_of(tokenizer, config))
+    return Constraints(encoded if own else encoded * len(prefixes), ban_of(tokenizer, config))
 
 
 def ban_of(tokenizer: Tokenizer, config: SearchConfig) -> BannedTexts | None:

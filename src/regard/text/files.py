@@ -450,6 +450,7 @@ class FileInput(NamedTuple):
     text: str
     place: str
     fault: Problem | None = None  # why there is no text, if so
+    prefix: str | None = None  # what the output is to begin with, instead of `search.prefix`
 
 
 class Parts(str):

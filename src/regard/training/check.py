@@ -36,8 +36,7 @@ from regard.training.train import (
     with_fitting_batches,
 )
 
-LABELS = 12
-"""How many labels are shown with their counts, the most frequent first."""
+LABELS = 12  # how many labels are shown with their counts, the most frequent first
 
 
 @dataclass(frozen=True)
@@ -48,10 +47,8 @@ class Check:
     model: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
-    proposal: str | None = None
-    """The proposed recipe, if data files were checked."""
-    commands: tuple[str, ...] = ()
-    """The next commands to use it."""
+    proposal: str | None = None  # the proposed recipe, if data files were checked
+    commands: tuple[str, ...] = ()  # the next commands to use it
 
     @property
     def ok(self) -> bool:

@@ -20,16 +20,12 @@ from regard.tasks import TASKS
 from regard.text.tokenizers import Tokenizers
 from regard.training.optimiser import build_optimiser
 
-SHARE = 0.9
-"""The share of the free memory to plan with; the rest is for what is not measured, and for fragmentation."""
+SHARE = 0.9  # the share of the free memory to plan with; the rest is for what is not measured, and for fragmentation
 BYTES_PER_PARAMETER = {"sgd": 12, "adam": 16, "adamw": 16}
 """Weights, gradients and optimiser state, in single precision."""
-GPU_TOKENS = 1024
-"""Tokens of the smaller batch on a GPU: enough to be distinguished from the libraries' own memory."""
-ROUND = 256
-"""Larger results are rounded down to a multiple of this."""
-Point = tuple[int, int]
-"""Tokens of a batch, and the bytes that training with it needs."""
+GPU_TOKENS = 1024  # tokens of the smaller batch on a GPU: enough to be distinguished from the libraries' own memory
+ROUND = 256  # larger results are rounded down to a multiple of this
+Point = tuple[int, int]  # tokens of a batch, and the bytes that training with it needs
 
 
 def largest_batch(small: Point, large: Point, available: int, *, limit: int, longest: int) -> int:

@@ -27,8 +27,7 @@ from regard.runs.run import Weights, check_weights
 LOST = re.compile(r"closed by peer|reset by peer|Broken pipe|Connection refused|Timed out|timeout|NCCL|Gloo", re.I)
 """What torch says where another process does not answer."""
 TOLD, ASKED = "regard/told", "regard/asked"
-ROLL_CALL = 3.0
-"""Seconds in which the processes that are left report."""
+ROLL_CALL = 3.0  # seconds in which the processes that are left report
 
 
 @contextmanager

@@ -32,8 +32,7 @@ Write = Callable[[dict[str, Any]], None]
 class Ranked:
     """A checkpoint among the best."""
 
-    value: float
-    """The metric `training.best`."""
+    value: float  # the metric `training.best`
     step: int
     loss: float = -math.inf
     """The validation loss: the lower one wins a tie. Old runs did not store it; then the earlier checkpoint wins."""
@@ -45,21 +44,17 @@ class Progress:
 
     step: int = 0
     position: Position = START
-    best: list[Ranked] = field(default_factory=list)
-    """The best checkpoints, best first."""
+    best: list[Ranked] = field(default_factory=list)  # the best checkpoints, best first
     recent: list[int] = field(default_factory=list)
     """Steps of the last regular checkpoints, to average at the end; not those that Ctrl-C saved."""
-    waited: int = 0
-    """Validations since the last improvement."""
+    waited: int = 0  # validations since the last improvement
     stopped: bool = False
     seconds: float = 0.0
     loss_sum: float = 0.0
     plain_sum: float = 0.0
-    tokens: int = 0
-    """Sums since the last line of the log."""
+    tokens: int = 0  # sums since the last line of the log
     logged_step: int = 0
-    log_length: int = 0
-    """Size of metrics.jsonl in bytes."""
+    log_length: int = 0  # size of metrics.jsonl in bytes
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Progress:

@@ -346,8 +346,7 @@ def budget_note(config: TrainingConfig, train: Examples) -> list[str]:
 
 # Initial weights: word vectors, and the weights of another run
 
-NAMED = 3
-"""How many mismatching weights a message names."""
+NAMED = 3  # how many mismatching weights a message names
 HEADS = {"masked_head": "output.", "next_sentence": "next_sentence."}
 """Heads that a pre-trained model may lack: config field -> prefix of the weight names."""
 

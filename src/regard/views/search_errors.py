@@ -181,7 +181,7 @@ def why_forbidden(
 ) -> list[str | None]:
     """The first rule of the search that forbids each target, which ends in `</s>`; None if none does."""
     target = task.tokenizers["target"]
-    wording = wording_of(target, config, None, len(sources))
+    wording = wording_of(target, config, [None] * len(sources))
     reasons_of: dict[int, str | None] = {}
     for rows in by_length([len(ids) for ids in targets], AT_ONCE):
         batch = task.source_batch([sources[row] for row in rows])
