@@ -259,9 +259,7 @@ def test_evaluate_a_file_of_the_users(run: Path, home: Path, monkeypatch: pytest
     assert (found["images"], found["sentences"], found["exact_match"]) == (1, 2, 1.0)
 
 
-def test_what_is_missing_and_what_an_image_has_not(
-    run: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_image_has_not(run: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(home / "words.vec", "1 32\nred " + " ".join(["0.1"] * 32))
     vectors = fail("train", home / "recipe.yaml", "model.vectors={source: words.vec}", "--out", home / "vectors")
     assert vectors == ["model: vectors of the source: this task has only target"]

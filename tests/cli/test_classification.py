@@ -218,9 +218,7 @@ OBJECTS = [{"sentence": one, "label": label} for one, label in zip("acde", (10, 
         ({"a.parquet": ""}, {}, {}, ["0", "2"]),
     ],
 )  # fmt: skip
-def test_labels_are_kept_as_they_are_written(
-    files: dict[str, str], corpus: Tree, head: Tree, labels: list[str], tmp_path: Path
-) -> None:
+def test_labels_are_kept(files: dict[str, str], corpus: Tree, head: Tree, labels: list[str], tmp_path: Path) -> None:
     for name, content in files.items():
         write(tmp_path / name, content)
     if "a.parquet" in files:

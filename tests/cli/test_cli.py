@@ -314,9 +314,7 @@ def test_perplexity_is_that_of_the_scores(run: Path, tmp_path: Path) -> None:
     assert found["perplexity"] == pytest.approx(math.exp(loss), rel=1e-4)
 
 
-def test_every_kind_of_file_gives_the_numbers_of_the_split(
-    run: Path, evaluated: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kinds_of_files(run: Path, evaluated: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that names the columns is no pair: by number under names of the user's, by name under the task's own."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "t.tsv", "".join(f"{source}\t{target}\n" for source, target in TEST_PAIRS))

@@ -51,9 +51,7 @@ def predictions_of(folder: Path) -> list[dict[str, Any]]:
     ("bert", ["masked_accuracy", "loss"]),
     ("taught", ["accuracy", "f1_macro"]),
 ])  # fmt: skip
-def test_units_sum_to_what_evaluate_says(
-    runs: Runs, classifiers: dict[str, Path], name: str, metrics: list[str]
-) -> None:
+def test_units_sum_to_the_metrics(runs: Runs, classifiers: dict[str, Path], name: str, metrics: list[str]) -> None:
     run = classifiers.get(name) or runs[name]
     counts, evaluated = counts_of(predictions_of(run)), api.evaluate(run)
     assert list(counts.metrics) == metrics
@@ -115,9 +113,7 @@ def test_correlation_of_labels_far_from_zero(offset: float) -> None:
         ([{"label": n, "output": 2.0 * n + 1, "error": 0.0} for n in range(4)], {"pearson": 1.0}, None),
     ],
 )  # fmt: skip
-def test_what_is_counted_of_labels_answers_tags_and_numbers(
-    predictions: list[dict[str, Any]], scores: dict[str, float], right: list[int] | None
-) -> None:
+def test_what_is_counted(predictions: list[dict[str, Any]], scores: dict[str, float], right: list[int] | None) -> None:
     counts = counts_of([{"input": "text", **prediction} for prediction in predictions])
     found = {name: float(value(counts.rows.sum(0))) for name, value in counts.metrics.items()}
     assert list(found) == list(scores)

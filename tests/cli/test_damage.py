@@ -89,9 +89,7 @@ def test_another_number_of_heads_is_refused(run: Run) -> None:
     succeed("predict", run.folder, "a")
 
 
-def test_a_damaged_cache_is_made_anew_with_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     recipe, base = load_recipe(RECIPE, ["data.train.size=40"])
 

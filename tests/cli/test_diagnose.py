@@ -189,9 +189,7 @@ def test_of_several_references_one_is_judged_by_that_can_be_written(tmp_path: Pa
     ({"banned": ["g"]}, "c", "banned"),
     ({"prefix": "a"}, "af", "prefix"),
 ])  # fmt: skip
-def test_a_reference_against_a_rule_is_the_searchs_fault_and_named(
-    diagnosed: Diagnosed, rule: dict[str, Any], output: str | None, reason: str
-) -> None:
+def test_references_against_a_rule(diagnosed: Diagnosed, rule: dict[str, Any], output: str | None, reason: str) -> None:
     """`bg` has the highest log P of all, so only the rule keeps the search from it."""
     diagnosis = diagnosed("bg", beam=5, **rule)
     assert counts(diagnosis) == (1, 1, 1, 0)
@@ -263,9 +261,7 @@ def plain_fall(table: Table, reference: str, beam: int) -> tuple[int, int] | Non
 
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10_000), beam=st.integers(1, 3), alpha=st.sampled_from([0.0, 1.0]))
-def test_verdicts_and_falls_against_plain_loops(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, beam: int, alpha: float
-) -> None:
+def test_verdicts_by_plain_loops(tmp_path_factory: pytest.TempPathFactory, seed: int, beam: int, alpha: float) -> None:
     """Every output that the table allows is the reference once."""
     folder, table = tmp_path_factory.mktemp("random"), draw_table(seed)
     everything = outputs_of(table)

@@ -81,9 +81,7 @@ def test_the_page_holds_every_head_every_layer_and_every_rollout(found: Explanat
     ],
     ids=str,
 )
-def test_the_page_opens_with_what_was_asked_for(
-    found: Explanation, options: dict[str, Any], opening: tuple[str, str, str]
-) -> None:
+def test_what_the_page_opens_with(found: Explanation, options: dict[str, Any], opening: tuple[str, str, str]) -> None:
     drawn, asked = maps_of(found, **options).drawn, found.select(Options(**options)).heat_maps()
     assert drawn[0].choice == opening
     assert all(np.array_equal(one.values, other.values) for one, other in zip(drawn, asked, strict=True))

@@ -224,9 +224,7 @@ def test_long_texts_show_the_keys_that_weigh_most(tiny_run: Path) -> None:
     assert f"and {len(worked.keys) - 16} more, with {float(worked.weights_K.sum()) - sum(largest):.4f} of" in text
 
 
-def test_the_command_line_prints_and_writes_the_numbers(
-    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_are_printed_and_written(tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A picture has no place for them: there it is that of the attention."""
     monkeypatch.setenv("COLUMNS", "200")
     arguments = ("explain", tiny_run, "a b", "--target", "b a", "--numbers", "--step", "2")

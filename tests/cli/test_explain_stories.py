@@ -164,9 +164,7 @@ def test_the_numbers_of_a_hop_add_up_to_those_of_the_model(run: Path, hop: int) 
 
 
 @pytest.mark.parametrize("variant", [{"tie": "layer_wise"}, {"temporal": False}, {"words": "bag", "hops": 3}], ids=str)
-def test_the_last_hop_of_every_variant_gives_the_probability_of_the_answer(
-    tmp_path: Path, variant: dict[str, Any]
-) -> None:
+def test_the_last_hop_of_every_variant_gives_the_probability(tmp_path: Path, variant: dict[str, Any]) -> None:
     tree = RECIPE | {"model": MODEL | {"sentences": 2} | variant}
     found = api.explain(api.train(tree, out=tmp_path / "run", quiet=True), STORY)
     worked = found.worked()

@@ -141,9 +141,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "overrides", "message"), REFUSED, ids=[message for _, _, message in REFUSED])
-def test_what_does_not_fit_the_run_is_refused(
-    pretrained: dict[str, Path], name: str, overrides: list[str], message: str, tmp_path: Path
-) -> None:
+def test_refusals(pretrained: dict[str, Path], name: str, overrides: list[str], message: str, tmp_path: Path) -> None:
     """More layers would begin at random, fewer would throw some away, other heads would cut the weights elsewhere; a
     tokenizer would not be used, and recipe.yaml would say that it was."""
     recipe = write(tmp_path / "r.yaml", write_yaml(classification(pretrained[name])))
@@ -347,9 +345,7 @@ def test_pooling_leaves_padding_out(pooling: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt", "bert", "lstm", "elmo", "bilstm", "cnn"])
-def test_neither_neighbours_nor_padding_change_an_answer(
-    pretrained: dict[str, Path], name: str, tmp_path: Path
-) -> None:
+def test_neither_neighbours_nor_padding_change_answers(pretrained: dict[str, Path], name: str, tmp_path: Path) -> None:
     tree = classification(pretrained.get(name), steps=1)
     if name not in pretrained:
         tree |= {"model": {"kind": name, "preset": "tiny"}}

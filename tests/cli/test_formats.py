@@ -294,9 +294,7 @@ def recipe_with(folder: Path, train: dict[str, Any], **others: Any) -> Path:
     return write(folder / "recipe.yaml", write_yaml(tree | others))
 
 
-def test_a_run_trained_on_a_dataset_can_be_evaluated_from_anywhere(
-    saved: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_anywhere(saved: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     test = "data.test={dataset: both, source: translation.en, target: translation.ko}"
     succeed("train", recipe_with(saved, {"dataset": "both", **NESTED}), test, "--out", saved / "run", "--json")
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))

@@ -51,9 +51,7 @@ CHOICES = ["cat\tb dog\tc dog", "a\tb dog\tc dog", "a cat\tdog\tc dog", "a cat\t
     ("regression", "a big cat\tdog", "a big cat", PET),
     ("choices", "a cat\tb dog\tc dog", "a cat b dog c dog", CHOICES),
 ])  # fmt: skip
-def test_an_answer_without_each_word_is_what_predict_says_of_the_shorter_text(
-    runs: Runs, name: str, text: str, words: str, shorter: list[str]
-) -> None:
+def test_a_text_without_a_word(runs: Runs, name: str, text: str, words: str, shorter: list[str]) -> None:
     found = occluded(runs[name], text)
     given = [tuple(one.split("\t")) for one in (text, *shorter)]
     whole, *others = [one.to_json() for one in api.predict(runs[name], given)]

@@ -232,9 +232,7 @@ def test_a_cluster_serves(tiny_run: Path, cluster: Any) -> None:
         serve.shutdown()
 
 
-def test_a_node_that_cannot_load_the_work_is_named(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_cannot_load_work_is_named(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray alone would start it anew for ever."""
     write(tmp_path / "only_here.py", "class Work:\n    pass\n")
     monkeypatch.syspath_prepend(tmp_path)

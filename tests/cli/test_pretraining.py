@@ -405,9 +405,7 @@ ONE = (
     (LSTM | {"objective": "autoencoder"}, ["training.best=word_perplexity"],
      "training.best: a model with this objective has no word_perplexity (choose loss)", ""),
 ])  # fmt: skip
-def test_recipes_that_cannot_be_trained(
-    runs: Runs, tmp_path: Path, model: Tree, overrides: list[str], begins: str, ends: str
-) -> None:
+def test_bad_recipes(runs: Runs, tmp_path: Path, model: Tree, overrides: list[str], begins: str, ends: str) -> None:
     recipe, folder = project(tmp_path, model), str(runs["gpt"].parent)
     overrides = [override.replace("{RUNS}", folder) for override in overrides]
     [message] = fail("train", recipe, *overrides, "--out", tmp_path / "run")

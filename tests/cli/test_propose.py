@@ -320,9 +320,7 @@ SORTED = [("Go.", "가!"), ("Run!", "뛰어!"), ("Who?", "누구?"), *zip(EN, KO
     ([("dog", "개"), ("cat", "고양이"), ("tree", "나무")], False),
     ([("a", "하나"), ("the", "그"), ("dog", "개")], False),
 ])  # fmt: skip
-def test_a_header_is_told_from_a_row_also_in_a_file_sorted_by_length(
-    folder: Path, rows: list[tuple[str, str]], header: bool
-) -> None:
+def test_a_header_is_told_from_a_row_in_a_sorted_file(folder: Path, rows: list[tuple[str, str]], header: bool) -> None:
     write(Path("pairs.tsv"), "".join("\t".join(row) + "\n" for row in rows))
     found = recognise(["pairs.tsv"])
     keys = rows[0] if header else (0, 1)
@@ -370,9 +368,7 @@ def test_sizes_follow_the_amount_of_data(folder: Path) -> None:
 @pytest.mark.parametrize("sizes", [sizes for plan in PLANS.values() for sizes in plan.sizes])
 @settings(max_examples=40)
 @given(tokens=st.floats(1, 1e9), batch=st.integers(64, 20_000), least=st.integers(100, 2_000))
-def test_a_warm_up_is_a_tenth_at_most_and_patience_outlasts_it(
-    sizes: Sizes, tokens: float, batch: int, least: int
-) -> None:
+def test_a_warm_up_is_a_tenth_and_patience_outlasts_it(sizes: Sizes, tokens: float, batch: int, least: int) -> None:
     plan = pace(sizes, tokens, batch, least)
     steps = plan["steps"] or plan["epochs"] * int(0.8 * tokens / batch)
     assert steps >= least

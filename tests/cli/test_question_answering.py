@@ -375,9 +375,7 @@ def talkative(request: pytest.FixtureRequest, lower_bytes: Tokenizer) -> tuple[Q
 
 
 @given(context=TEXTS.filter(lambda text: text.strip()), question=TEXTS.filter(lambda text: text.strip()))
-def test_every_answer_is_a_slice_of_whole_characters_of_the_context_as_typed(
-    talkative: tuple[QuestionAnswering, Headed], context: str, question: str
-) -> None:
+def test_answers_are_slices_as_typed(talkative: tuple[QuestionAnswering, Headed], context: str, question: str) -> None:
     task, model = talkative
     [found] = task.predict(model, inputs_of([json.dumps({"question": question, "context": context})]))
     told = found.to_json()

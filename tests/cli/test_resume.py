@@ -206,9 +206,7 @@ def wait_for(process: BaseProcess, happened: Callable[[], bool]) -> None:
 # Ctrl-C
 
 
-def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(
-    tiny_recipe: Tree, tmp_path: Path, commands: Commands
-) -> None:
+def test_interrupted_it_reaches_the_same_weights(tiny_recipe: Tree, tmp_path: Path, commands: Commands) -> None:
     """`timeout`, containers and job schedulers send SIGTERM.
 
     The checkpoint it saves out of turn must not enter the average of the last three.
@@ -235,9 +233,7 @@ def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(
 
 
 @pytest.mark.parametrize("ignored", [False, True])
-def test_a_terminal_that_is_closed_ends_a_training_with_a_checkpoint(
-    tiny_recipe: Tree, tmp_path: Path, commands: Commands, ignored: bool
-) -> None:
+def test_a_closed_terminal_ends_it(tiny_recipe: Tree, tmp_path: Path, commands: Commands, ignored: bool) -> None:
     """It sends SIGHUP, and nothing can be written to it any more; under `nohup` the training goes on."""
     steps = 60 if ignored else 100_000
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "rnn", steps=steps, validate_every=steps, log_every=1)
@@ -253,9 +249,7 @@ def test_a_terminal_that_is_closed_ends_a_training_with_a_checkpoint(
 
 
 @pytest.mark.parametrize(("kill_at", "kill_by"), [(2, signal.SIGKILL), (12, signal.SIGINT)])
-def test_before_the_first_step_nothing_is_in_the_way_of_the_same_command(
-    tiny_recipe: Tree, tmp_path: Path, commands: Commands, kill_at: int, kill_by: int
-) -> None:
+def test_ended_before_a_step(tiny_recipe: Tree, tmp_path: Path, commands: Commands, kill_at: int, kill_by: int) -> None:
     """While the folder is laid out, and after that, before the first checkpoint."""
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", steps=4, validate_every=4, decode=0)
     run = tmp_path / "killed"
@@ -356,9 +350,7 @@ def test_going_on_from_an_earlier_checkpoint(tiny_recipe: Tree, tmp_path: Path) 
     assert [scalar.step for scalar in events.Scalars("train/loss")] == list(range(1, 21))
 
 
-def test_a_schedule_that_is_laid_over_more_steps_is_told_of(
-    tiny_recipe: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_schedule_over_more_steps(tiny_recipe: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Step 20 ends a descent to zero, step 21 is in the middle of another: (1 - 16 / 40) of 0.01."""
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", schedule="linear", warmup=5, learning_rate=0.01, steps=20)
     train(recipe, out=tmp_path / "run", quiet=True)

@@ -69,9 +69,7 @@ def test_all_files_are_as_readable_as_the_recipe(tiny_run: Path) -> None:
     assert modes == {stat.S_IMODE((tiny_run / "recipe.yaml").stat().st_mode)}
 
 
-def test_paths_in_the_recipe_hold_from_anywhere(
-    tiny_recipe: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_of_a_recipe_from_anywhere(tiny_recipe: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pairs.tsv").write_text("".join(f"{'ab' * n}\t{'ba' * n}\n" for n in range(1, 41)))
     tiny_recipe["data"]["train"] = {"file": "pairs.tsv", "source": 0, "target": 1}
     tiny_recipe["training"] |= {"steps": 2, "decode": 0}
@@ -85,9 +83,7 @@ def test_paths_in_the_recipe_hold_from_anywhere(
     assert Run.open(tmp_path / "elsewhere" / "run").checkpoint("last").name == "step-00000004"
 
 
-def test_a_run_that_was_moved_predicts_the_same(
-    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_moved_run_predicts_the_same(tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["a b c", "j i"]
     before = predict(tiny_run, texts)
     shutil.copytree(tiny_run, tmp_path / "a" / "b")
@@ -264,9 +260,7 @@ def test_weights_of_another_model_are_refused(run: Run) -> None:
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_an_empty_folder_is_used_as_it_is(
-    tiny_recipe: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resume: bool
-) -> None:
+def test_an_empty_folder(tiny_recipe: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resume: bool) -> None:
     """It stays the same folder, since it may be a mounted one, or the one where the command is typed."""
     tiny_recipe["training"] |= {"steps": 2, "decode": 0}
     monkeypatch.chdir(tmp_path)
@@ -302,9 +296,7 @@ def test_a_begun_run_with_files_of_the_users_is_left_alone(run: Run, tiny_recipe
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("resume", [False, True])
-def test_files_with_the_names_of_a_run_are_the_users(
-    tiny_recipe: Tree, tmp_path: Path, names: list[str], resume: bool
-) -> None:
+def test_files_named_as_in_a_run(tiny_recipe: Tree, tmp_path: Path, names: list[str], resume: bool) -> None:
     """Only a run's own environment.json proves that a folder is a run that was begun."""
     mine = dict.fromkeys(names, '{"files": {}}')
     for name, text in mine.items():

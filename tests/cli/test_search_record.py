@@ -119,9 +119,7 @@ def followed(record: dict[str, Any], tolerance: float = 1e-9) -> dict[int, tuple
     normalisation=st.sampled_from(["none", "mean", "wu", "reward"]),
     lengths=st.lists(st.integers(1, 4), min_size=1, max_size=4),
 )
-def test_a_record_tells_how_every_hypothesis_came_about(
-    seed: int, beam: int, theta: float, ngram: int | None, normalisation: Any, lengths: list[int]
-) -> None:
+def test_records(seed: int, beam: int, theta: float, ngram: int | None, normalisation: Any, lengths: list[int]) -> None:
     config = SearchConfig(
         beam=beam, normalisation=normalisation, repetition_penalty=theta, no_repeat_ngram=ngram, max_length=6
     )
@@ -147,9 +145,7 @@ def test_a_record_tells_how_every_hypothesis_came_about(
             assert len(allowed) <= 2 * beam
 
 
-def test_the_file_holds_what_was_asked_and_what_was_given_under_the_documented_keys(
-    tiny_run: Path, tmp_path: Path
-) -> None:
+def test_the_file_holds_what_was_asked_and_given_under_the_documented_keys(tiny_run: Path, tmp_path: Path) -> None:
     arguments = ("--beam", 3, "--nbest", 2, "--record", tmp_path / "search.json", "--json",
                  "--set", "search.max_length=9", "--set", "search.repetition_penalty=1.2")  # fmt: skip
     predictions = succeed("predict", tiny_run, "a b c", "d e", *arguments).jsons

@@ -40,9 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str
         ("ab <unk>", ["ab <unk> ab"], [0], [0]),  # a text that says <unk> has no unknown token
     ],
 )
-def test_the_spelling_of_unknown_words_by_hand(
-    known: str, texts: list[str], unknown: list[int], symbols: list[int]
-) -> None:
+def test_spelling_unknown_words_by_hand(known: str, texts: list[str], unknown: list[int], symbols: list[int]) -> None:
     config = TokenizerConfig(kind="word", vocabulary=20, split="spaces")
     text = raw_tokens(texts, Tokenizer.train(config, [" ".join([known] * 3)]))
     assert text.spelt_out[0].tolist() == unknown

@@ -171,9 +171,7 @@ MALFORMED: list[tuple[str, str, Any, int, str]] = [
 
 
 @pytest.mark.parametrize(("method", "route", "body", "status", "message"), MALFORMED)
-def test_what_the_routes_of_the_page_refuse(
-    client: Any, root: Path, method: str, route: str, body: Any, status: int, message: str
-) -> None:
+def test_routes_refuse(client: Any, root: Path, method: str, route: str, body: Any, status: int, message: str) -> None:
     before, content = sorted(root.rglob("*")), body if isinstance(body, bytes) else json.dumps(body)
     answer = client.request(method, route, content=content, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")

@@ -356,9 +356,7 @@ ALL_WRONG: list[tuple[str, str, dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "settings", "expected"), ALL_WRONG)
-def test_all_that_is_wrong_with_a_file_is_told_at_once(
-    tmp_path: Path, name: str, content: str, settings: dict[str, Any], expected: list[str]
-) -> None:
+def test_all_mistakes(tmp_path: Path, name: str, content: str, settings: dict[str, Any], expected: list[str]) -> None:
     write(tmp_path / name, content)
     messages = fail("check", recipe_file(tmp_path, data={"train": {"file": name, **settings}}))
     assert len(messages) == len(expected)

@@ -117,9 +117,7 @@ def test_clipping_bounds_the_norm_and_keeps_the_direction(tiny_recipe: Tree, tmp
     torch.testing.assert_close(weights(loose), weights(free), rtol=0, atol=0)
 
 
-def test_smoothing_and_teacher_forcing_are_descended_and_the_plain_loss_is_reported(
-    tiny_recipe: Tree, tmp_path: Path
-) -> None:
+def test_smoothing_and_teacher_forcing_are_descended_the_plain_loss_reported(tiny_recipe: Tree, tmp_path: Path) -> None:
     """What they do to the loss stands in test_objectives.py."""
     trainer = make_trainer(tiny_recipe, tmp_path / "run", double=True, label_smoothing=0.3, teacher_forcing=0.0)
     one = batch(trainer, *range(5))
@@ -326,9 +324,7 @@ def test_best_checkpoints_are_kept_and_pointed_to(tiny_recipe: Tree, tmp_path: P
     ("exact_match", 1.0, None),
     ("loss", 1.0, None),
 ])  # fmt: skip
-def test_early_stopping_on_any_metric(
-    tiny_recipe: Tree, tmp_path: Path, metric: str, rate: float, last: int | None
-) -> None:
+def test_early_stopping(tiny_recipe: Tree, tmp_path: Path, metric: str, rate: float, last: int | None) -> None:
     """Two validations without a better one end it, and not where a metric that stays at 0 has a loss that falls."""
     run = trained(
         tiny_recipe, tmp_path, steps=20, validate_every=2, patience=2, best=metric, learning_rate=rate, decode=2, seed=2
@@ -382,9 +378,7 @@ def test_validation_and_checkpoints_each_have_their_own_pace(tiny_recipe: Tree, 
     ("steps", "epochs", "batches", "group", "expected"),
     [(100, None, 7, 1, 100), (None, 3, 7, 1, 21), (None, 3, 7, 2, 11), (10, 3, 7, 1, 10), (100, 3, 7, 1, 21)],
 )
-def test_what_comes_first_of_steps_and_epochs(
-    steps: int | None, epochs: int | None, batches: int, group: int, expected: int
-) -> None:
+def test_steps_or_epochs_first(steps: int | None, epochs: int | None, batches: int, group: int, expected: int) -> None:
     assert total_steps(steps, epochs, batches, group) == expected
 
 

@@ -102,9 +102,7 @@ def test_a_beam_as_wide_as_the_space_ranks_and_scores_the_same(pair: tuple[Trans
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_the_rules_rule_out_the_same(
-    pair: tuple[Transformer, Any], options: dict[str, Any], theirs_call_it: dict[str, Any]
-) -> None:
+def test_same_rules(pair: tuple[Transformer, Any], options: dict[str, Any], theirs_call_it: dict[str, Any]) -> None:
     """Their `min_new_tokens` does not count `</s>`, our `min_length` does."""
     ours, theirs = pair
     found = written(ours, beam=SPACE, nbest=10, length_penalty=1.0, **options)

@@ -72,9 +72,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("pegasus", {"offset": 10}, "(the two must come from the same model)"),
     ("pegasus", {"offset": "many"}, "tokenizer_config.json: offset: 'many' is no number of tokens"),
 ])  # fmt: skip
-def test_a_folder_that_is_not_supported(
-    tmp_path: Path, saved: Path, kind: str, changes: dict[str, Any], part: str
-) -> None:
+def test_a_folder_not_supported(tmp_path: Path, saved: Path, kind: str, changes: dict[str, Any], part: str) -> None:
     shutil.copytree(saved / kind, tmp_path / "theirs")
     files = {"offset": "tokenizer_config.json", "pad_token": "tokenizer_config.json"}
     files |= dict.fromkeys(("normalizer", "pre_tokenizer", "post_processor"), "tokenizer.json")
@@ -236,9 +234,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     ("--to huggingface --quantize int8 --out out", "--quantize: only ctranslate2 quantizes weights (leave it out)"),
     ("--to huggingface --out .", "the folder exists already (give another --out)"),
 ])  # fmt: skip
-def test_options_of_export(
-    tmp_path: Path, tiny_run: Path, arguments: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exports(tmp_path: Path, tiny_run: Path, arguments: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert message in fail("export", tiny_run, *arguments.split())[0]
     assert not (tmp_path / "out").exists()
@@ -255,9 +251,7 @@ def test_options_of_export(
     ("bert", {"features": "mix"}, "head.features: mix (head.features: last can be exported)", 1),
     ("bert", {"bilstm": 8}, "head.bilstm: 8 (head.bilstm: null can be exported)", 1),
 ])  # fmt: skip
-def test_a_setting_without_a_counterpart(
-    tmp_path: Path, kind: str, change: dict[str, Any], what: str, tools: int
-) -> None:
+def test_settings_without_counterpart(tmp_path: Path, kind: str, change: dict[str, Any], what: str, tools: int) -> None:
     """Before the model is loaded."""
     section = "head" if kind == "bert" else "model"
     SAVERS[kind](tmp_path / "theirs", **({"architecture": "BertForSequenceClassification"} if kind == "bert" else {}))

@@ -161,9 +161,7 @@ def test_a_tagger_of_another_scheme(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("datasets", "no_answer"), [("- rajpurkar/squad_v2", True), ("- squad", False), (None, None)])
-def test_the_card_shows_whether_questions_may_have_no_answer(
-    tmp_path: Path, datasets: str | None, no_answer: bool | None
-) -> None:
+def test_the_card_says_if_answers_may_lack(tmp_path: Path, datasets: str | None, no_answer: bool | None) -> None:
     save_bert(tmp_path / "theirs", "BertForQuestionAnswering")
     if datasets is not None:
         write(tmp_path / "theirs" / "README.md", f"---\nlanguage: en\ndatasets:\n{datasets}\n---\n\n# A model\n")

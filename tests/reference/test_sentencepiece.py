@@ -80,9 +80,7 @@ def test_special_tokens_keep_their_ids_and_missing_ones_follow(models: dict[str,
     assert set(plain.encode("<s> </s>")).isdisjoint({plain.begin, plain.end})
 
 
-def test_a_run_keeps_the_tokenizer_as_json(
-    models: dict[str, Path], tmp_path: Path, tiny_recipe: dict[str, Any]
-) -> None:
+def test_runs_keep_the_tokenizer_as_json(models: dict[str, Path], tmp_path: Path, tiny_recipe: dict[str, Any]) -> None:
     (tmp_path / "own.model").write_bytes(models["unigram"].read_bytes())
     tiny_recipe |= {"tokenizer": {"file": "own.model"}}
     tiny_recipe["training"]["steps"] = 2
@@ -95,9 +93,7 @@ def test_a_run_keeps_the_tokenizer_as_json(
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model\n", b"\x0a\xff\xff\xff", bytes(50), "cut"])
-def test_an_unreadable_model(
-    tmp_path: Path, tiny_recipe: dict[str, Any], models: dict[str, Path], content: bytes | str
-) -> None:
+def test_unreadable(tmp_path: Path, tiny_recipe: dict[str, Any], models: dict[str, Path], content: bytes | str) -> None:
     whole = models["unigram"].read_bytes()
     write(tmp_path / "broken.model", whole[:1500] if content == "cut" else content)
     tiny_recipe |= {"tokenizer": {"file": "broken.model"}}

@@ -69,9 +69,7 @@ def ruled_out(ban: BannedTexts, outputs: Sequence[Ids], size: int) -> set[Ids]:
 
 @settings(max_examples=150)
 @given(kind=st.sampled_from(KINDS), texts=TEXTS, lower=st.booleans(), unknown=st.booleans(), data=st.data())
-def test_exactly_what_holds_a_banned_text_is_ruled_out(
-    kind: str, texts: list[str], lower: bool, unknown: bool, data: st.DataObject
-) -> None:
+def test_banned_texts_ruled_out(kind: str, texts: list[str], lower: bool, unknown: bool, data: st.DataObject) -> None:
     """What an output holds, its decoded text says; outputs are all of one and two tokens, and some of five."""
     texts = [*texts, "ab 책"]
     tokenizer = vocabulary_of(kind, texts, lower)

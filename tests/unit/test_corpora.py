@@ -373,9 +373,7 @@ def test_who_acts_first_is_the_label() -> None:
         ("headlines", "summarization"), ("shapes", "captioning"),
     ],
 )  # fmt: skip
-def test_a_corpus_as_a_file_is_what_its_task_reads(
-    name: str, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_corpus_as_a_file_is_read(name: str, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     succeed("corpora", name, "--size", "60", "--out", "own.jsonl")
     succeed("check", "own.jsonl", "--out", "own.yaml", "--json")

@@ -73,9 +73,7 @@ def disk() -> Iterator[Callable[[int], None]]:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_is_named_and_leaves_no_stub(
-    tmp_path: Path, disk: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_named(tmp_path: Path, disk: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither of a recipe, nor of the cache, nor of a run, of which the second file may be the one that fails."""
     cache, run = tmp_path / "cache", tmp_path / "run"
     monkeypatch.setenv("REGARD_CACHE", str(cache))

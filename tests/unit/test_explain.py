@@ -103,12 +103,19 @@ def test_every_attention_by_layer_and_head(transformer: Explanation) -> None:
     assert transformer.of_kind("alignment")[0].queries.texts == ("c", "▁", "b", "</s>") == transformer.target.texts
 
 
-def test_the_command_line_prints_and_writes_all_numbers(
-    runs: dict[str, Path], transformer: Explanation, tmp_path: Path
-) -> None:
+def test_all_numbers_are_printed_and_written(runs: dict[str, Path], transformer: Explanation, tmp_path: Path) -> None:
     path = tmp_path / "all.json"
     printed = succeed("explain", runs["transformer"], "a b c", "--target", "c b", "--out", path, "--json").json
     assert json.loads(path.read_text(encoding="utf-8")) == printed == json.loads(json.dumps(transformer.to_json()))
+
+
+def test_large_json_comes_with_a_note(
+    runs: dict[str, Path], transformer: Explanation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("explain", runs["transformer"], "a b c", "--target", "c b", "--json")
+    monkeypatch.setattr("regard.cli.LARGE", 10 * sum(one.weights.size for one in transformer.attentions.values()) - 1)
+    assert "MB of JSON: --layer and --head choose one attention" in succeed(*command).err
+    assert not succeed(*command, "--layer", "1", "--head", "1").err
 
 
 @pytest.mark.parametrize("name", list(MODELS))

@@ -65,9 +65,7 @@ def test_windows_leave_no_token_out(length: int, room: int, stride: int | None) 
     long=st.sampled_from(LONG),
     segments=st.booleans(),
 )
-def test_no_row_is_too_long_and_what_fits_stays(
-    first: list[int], second: list[int] | None, longest: int, long: Long, segments: bool
-) -> None:
+def test_no_row_too_long(first: list[int], second: list[int] | None, longest: int, long: Long, segments: bool) -> None:
     one = framing(longest, long, segments=segments)
     rows = one.rows(first, second)
     whole = one.frame(first, second)

@@ -98,9 +98,7 @@ TOKENS = st.lists(
 
 @settings(max_examples=60)
 @given(source=TOKENS, target=TOKENS, width=st.integers(6, 120), seed=st.integers(0, 9))
-def test_panels_fit_and_show_every_cell_with_fuller_blocks_for_larger_weights(
-    source: list[str], target: list[str], width: int, seed: int
-) -> None:
+def test_panels_fit_and_show_every_cell(source: list[str], target: list[str], width: int, seed: int) -> None:
     drawn = heat_map(source, target, title="제목: \x1b]0;title\x07", seed=seed)
     lines = heat_map_lines(drawn, width)
     assert max(map(display_width, lines)) <= width

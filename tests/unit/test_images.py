@@ -54,9 +54,7 @@ def pixel(path: Path) -> list[int]:
     ("sixteen.png", Image.fromarray(np.full((10, 20), 257 * 100, dtype=np.uint16)), (100, 100, 100)),
     ("sixteen.tif", Image.fromarray(np.full((10, 20), 257 * 200, dtype=np.uint16)), (200, 200, 200)),
 ])  # fmt: skip
-def test_every_kind_becomes_red_green_and_blue_of_eight_bits(
-    tmp_path: Path, name: str, image: Image.Image, expected: tuple[int, int, int]
-) -> None:
+def test_every_kind_becomes_rgb(tmp_path: Path, name: str, image: Image.Image, expected: tuple[int, int, int]) -> None:
     image.save(tmp_path / name)
     assert np.abs(np.subtract(pixel(tmp_path / name), expected)).max() <= 3
 

@@ -60,9 +60,7 @@ def test_the_vocabulary_has_berts_special_tokens(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize(("hidden", "replaced"), [(0.8, 0.1), (0.5, 0.5), (0.0, 0.0)])
-def test_what_becomes_of_tokens_is_counted(
-    text: RawTokens, tokenizer: Tokenizer, hidden: float, replaced: float
-) -> None:
+def test_what_becomes_of_tokens(text: RawTokens, tokenizer: Tokenizer, hidden: float, replaced: float) -> None:
     """All tokens but the special ones are counted once, and as many of each kind as the shares say."""
     examples = SingleSegments(text, Masking(tokenizer, 0.15, "off", hidden, replaced), 64)
     counts = examples.outcomes(1000, 4096)

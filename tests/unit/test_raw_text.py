@@ -106,9 +106,7 @@ def test_a_long_document_is_read_in_pieces_and_stays_one(tmp_path: Path) -> None
     ("kind", "sentences"),
     [("word", None), ("word", "punctuation"), ("word", "lines"), ("character", None), ("byte", None)],
 )
-def test_a_long_document_has_one_end_and_one_owner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, sentences: Any
-) -> None:
+def test_long_documents_end_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, sentences: Any) -> None:
     """Five books and one of them again, read in pieces of three lines: tokens, places and splits by the book."""
     lines = [f"The end of line {number} came. It" for number in range(40)]
     books = ["\n".join(lines[start : start + 8]) for start in range(0, 40, 8)]
@@ -138,9 +136,7 @@ def test_a_long_document_has_one_end_and_one_owner(
     assert [*in_memory.texts()] == [*books, books[2]]
 
 
-def test_a_piece_that_is_dropped_does_not_give_the_rest_to_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dropped_piece_does_not_give_the_rest_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.data.raw.PIECE", 60)
     lines = [f"a line with a number, {number}, in it" for number in range(6)]
     text = "\n".join(["a document before", "", "x" * 300, *lines])
@@ -190,9 +186,7 @@ def test_every_run_of_white_space_is_fold_white_space() -> None:
     ("t.csv", ",id,Text ,\n1,2,a b,\n", {"file": "t.csv", "text": "text"},
      ["t.csv:1: there is no column 'text' (the columns are '', id, 'Text ', ''; did you mean 'Text '?)"]),
 ])  # fmt: skip
-def test_bad_tables_of_raw_text(
-    tmp_path: Path, name: str, text: str, corpus: dict[str, str], messages: list[str]
-) -> None:
+def test_bad_raw_tables(tmp_path: Path, name: str, text: str, corpus: dict[str, str], messages: list[str]) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     data = RawData.model_validate({"train": corpus, "validation": {"split": 0.2}})
     with pytest.raises(DataError) as raised:

@@ -76,7 +76,7 @@ class Reader:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns of a row, in their order."""
-        return self.corpus.row_columns
+        return self.corpus.ROW or tuple(self.corpus.READ_AS.get(name, name) for name in self.corpus.columns)
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
