@@ -8,7 +8,8 @@ fine-tuned for a few steps and exported, against a transformers pipeline of the 
 (plain_serving.py), each request in a thread of its own, and one after another.
 
 All servers of a race are up at once and measured in turn, round after round; each client sends its next sentence when
-it has the answer to the last one. Medians over the rounds. The ratios are of one machine at one time: servers and
+it has the answer to the last one. An answer that is missing, another's, or not the one of before ends the race. Medians
+over the rounds. The ratios are of one machine at one time: servers and
 clients share its cores. Sentences a second of CPU time, of the server alone, depend less on what else runs there.
 """
 
@@ -38,8 +39,8 @@ DATES = [
 TRAINING = {"steps": 20, "batch_tokens": 1024, "device": "cpu", "decode": 0, "samples": 0}
 
 
-async def client(port: int, sentences: Sequence[str], first: int, end: float) -> list[float]:
-    """Seconds of each request of one client."""
+async def client(port: int, sentences: Sequence[str], first: int, end: float, known: dict[str, object]) -> list[float]:
+    """Seconds of each request of one client. `known` has the output of each sentence, which no request changes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     seconds = list[float]()
     while (started := time.perf_counter()) < end:
@@ -53,6 +54,7 @@ async def client(port: int, sentences: Sequence[str], first: int, end: float) ->
         assert length
         [prediction] = json.loads(await reader.readexactly(int(length[1])))["predictions"]
         assert prediction["input"] == sentence
+        assert known.setdefault(sentence, prediction["output"]) == prediction["output"]
         seconds.append(time.perf_counter() - started)
     writer.close()
     return seconds
@@ -60,8 +62,8 @@ async def client(port: int, sentences: Sequence[str], first: int, end: float) ->
 
 async def clients(port: int, sentences: Sequence[str], count: int, seconds: float) -> tuple[float, list[float]]:
     """Sentences a second, and the seconds of each."""
-    started = time.perf_counter()
-    parts = await asyncio.gather(*(client(port, sentences, n, started + seconds) for n in range(count)))
+    started, known = time.perf_counter(), dict[str, object]()
+    parts = await asyncio.gather(*(client(port, sentences, n, started + seconds, known) for n in range(count)))
     taken = sorted(one for part in parts for one in part)
     return len(taken) / (time.perf_counter() - started), taken
 
@@ -73,6 +75,12 @@ def cpu_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def memory(process: int) -> float:
+    """Its megabytes in memory; 0 where there is no /proc."""
+    file = Path(f"/proc/{process}/statm")
+    return int(file.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6 if file.exists() else 0.0
+
+
 def measure(
     servers: dict[str, tuple[int, int]], sentences: Sequence[str], counts: Sequence[int], seconds: float, rounds: int
 ) -> None:
@@ -82,6 +90,7 @@ def measure(
         rates: dict[str, list[float]] = {side: [] for side in servers}
         per_cpu: dict[str, list[float]] = {side: [] for side in servers}
         times: dict[str, list[float]] = {side: [] for side in servers}
+        held: dict[str, list[float]] = {side: [] for side in servers}
         for _ in range(rounds):
             for side, (port, process) in servers.items():
                 asyncio.run(clients(port, sentences, count, 1))  # warm-up
@@ -90,11 +99,13 @@ def measure(
                 rates[side].append(rate)
                 per_cpu[side].append(len(taken) / max(0.01, cpu_seconds(process) - before))
                 times[side] += taken
+                held[side].append(memory(process))
         for side, taken in times.items():
             p50, p99 = (1000 * sorted(taken)[min(len(taken) - 1, int(share * len(taken)))] for share in (0.5, 0.99))
             rate, cpu = median(rates[side]), median(per_cpu[side])
             print(f"{count:3} clients, {side:20} {rate:6.1f} sentences/s, {cpu:6.1f} a second of CPU time, "
-                  f"p50 {p50:6.1f} ms, p99 {p99:6.1f} ms")  # fmt: skip
+                  f"p50 {p50:6.1f} ms, p99 {p99:6.1f} ms; {len(taken):,} requests, {held[side][0]:.0f} MB after the "
+                  f"first round, {held[side][-1]:.0f} MB after the last")  # fmt: skip
         for side in others:
             ratios = [one / other for one, other in zip(rates[own], rates[side], strict=True)]
             each, by_cpu = ", ".join(f"{ratio:.1f}" for ratio in ratios), median(per_cpu[own]) / median(per_cpu[side])

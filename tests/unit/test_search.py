@@ -173,6 +173,19 @@ def test_best_among_many_equals(scores: list[list[float]], count: int) -> None:
         assert row_places[:possible] == expected[:possible]
 
 
+@pytest.mark.parametrize("count", [1, 4, 20])
+def test_best_of_a_large_vocabulary(count: int) -> None:
+    """Blocks of 64 and a rest; few values, so that equals are in several blocks."""
+    torch.manual_seed(3)
+    scores = torch.randint(0, 400, (3, 64 * 80 + 7)).float()
+    scores[0, -3:] = 500.0
+    values, places = best(scores.clone(), count)
+    for row, row_values, row_places in zip(scores.tolist(), values.tolist(), places.tolist(), strict=True):
+        expected = sorted(range(len(row)), key=lambda place: (-row[place], place))[:count]
+        assert row_places == expected
+        assert row_values == [row[place] for place in expected]
+
+
 @pytest.mark.parametrize(("normalisation", "alpha", "beta", "expected"), [
     ("none", 0.7, 0.0, [-6.0, -8.0]),
     ("mean", 1.0, 0.0, [-1.5, -8 / 7]),

@@ -40,6 +40,8 @@ class Corpus(Config):
     """Whether an example may be several rows, as a long document is: the column `part` then says where it ends."""
     LISTS: ClassVar[frozenset[str]] = frozenset()
     """The columns that may hold a list of texts in .jsonl, which stands for as many rows."""
+    ROW: ClassVar[tuple[str, ...]] = ()
+    """The columns of a row in their order, where they are not those that the corpus names."""
 
     file: str | None = None
     """One file that holds all columns: .tsv, .csv, .jsonl or .json (an array of objects), plain or as .gz, .xz or .zst,
@@ -83,11 +85,6 @@ class Corpus(Config):
     def columns(self) -> dict[str, str | int | None]:
         """The task's columns: name -> a file (parallel files), or a column's name or number."""
         return {name: getattr(self, name) for name in type(self).model_fields if name not in Corpus.model_fields}
-
-    @property
-    def row_columns(self) -> tuple[str, ...]:
-        """The columns of a row, in their order."""
-        return tuple(self.READ_AS.get(name, name) for name in self.columns)
 
     @property
     def inputs(self) -> int:

@@ -35,6 +35,8 @@ COLUMNS = (".conll", ".conllu", ".bio", ".iob", ".tsv")
 class TaggedText(OneFile):
     """Sentences, and a tag for each of their words."""
 
+    ROW: ClassVar[tuple[str, ...]] = ("tokens", "tags")
+    """The words and the tags of a sentence, each a JSON list."""
     EXAMPLES: ClassVar[str] = "tagged sentences"
     SUFFIXES: ClassVar[Mapping[str, str]] = dict.fromkeys(OBJECTS, "tagged")
     ALLOWED: ClassVar[str] = (
@@ -53,11 +55,6 @@ class TaggedText(OneFile):
     held to its rules. `plain`: a tag a word and no entities, as for parts of speech."""
     corpus: Literal["names-en", "names-ko"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
     """Sentences of the package with names of people, places and firms: English words, or Korean syllables."""
-
-    @property
-    def row_columns(self) -> tuple[str, ...]:
-        """The words and the tags of a sentence, each a JSON list."""
-        return ("tokens", "tags")
 
     def format(self, file: TextFile) -> str:
         return super().format(file) if file.suffixes[0] in (*OBJECTS, ".parquet") else "conll"

@@ -27,14 +27,13 @@ SPLITS: dict[Part, str] = {"train": "training", "validation": "validation", "tes
 """The splits and their names in sentences."""
 
 
+@dataclass(eq=False, repr=False)
 class Encoder:
     """What the data pipeline (data/prepare.py) calls of a task, which is a subclass (tasks/task.py)."""
 
     columns: ClassVar[tuple[str, ...]]  # those that have a tokenizer
     recipe: Any  # with the sections of the task
-
-    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
-        self.recipe, self.tokenizers = recipe, tokenizers
+    tokenizers: Tokenizers
 
     @classmethod
     def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
@@ -88,6 +87,10 @@ class Encoder:
             for name, column in examples.columns.items()
             if (tokenizer := self.tokenizer_of(name)) is not None
         }
+
+    def examples(self, rows: Dataset, part: str) -> Any:
+        """What a model reads of a split; raw text is cut into pieces."""
+        return rows
 
     def label_counts(self, examples: Dataset) -> dict[str, int]:
         """How often each label occurs, for tasks with labels."""

@@ -40,6 +40,8 @@ PARALLEL = 100_000  # rows from which `data.workers: auto` starts processes, whi
 Readers = dict[Part, list[Reader]]
 Place = tuple[int, int, int]  # of a row: the numbers of its corpus, its line and its example
 Hashes = NDArray[np.uint64]
+Booleans = NDArray[np.bool_]
+_Encoded = tuple[Booleans, Mapping[str, Booleans], dict[str, tuple[NDArray[Any], list[int]]]]
 Progress = Callable[[str, int], None]  # called with what is being done and the number of examples so far
 E = TypeVar("E", bound=Examples)
 
@@ -84,7 +86,8 @@ def prepare(
     notes = [note for reader in readers for note in reader.corpus.findings(reader.files)]  # they name files: not cached
     if recipe.data.by_label:
         notes += _rare(task, splits["train"], [splits[split] for split in _shares(recipe.data)])
-    prepared = Prepared(task, splits["train"], splits["validation"], splits.get("test"), report)
+    examples = {part: task.examples(rows, part) for part, rows in splits.items()}
+    prepared = Prepared(task, examples["train"], examples["validation"], examples.get("test"), report)
     return prepared.with_notes([*dict.fromkeys(notes)])
 
 
@@ -455,16 +458,6 @@ def _contradictions(split: Part, texts: Texts) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class _Encoded:
-    """A chunk of a split as numbers: which rows are kept, which are not and why, and the values and lengths of those
-    kept, column by column."""
-
-    kept: NDArray[np.bool_]
-    broken: Mapping[str, NDArray[np.bool_]]
-    columns: dict[str, tuple[NDArray[Any], list[int]]]
-
-
-@dataclass(frozen=True)
 class _Encoding:
     """Encodes chunks, maybe in a process of its own."""
 
@@ -476,7 +469,8 @@ class _Encoding:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"  # every core has a process
 
     def __call__(self, piece: dict[str, list[str]]) -> _Encoded | None:
-        """None where there is an error; only the first process can say where."""
+        """Which rows of a chunk are kept, which are not and why, and the values and lengths of those kept, column by
+        column. None where there is an error; only the first process can say where."""
         try:
             columns = self.task.encode(piece, str)
         except DataError:
@@ -488,7 +482,7 @@ class _Encoding:
             left = [rows[row] for row in np.flatnonzero(kept).tolist()]
             values = np.fromiter(chain.from_iterable(left), dtype=_column_type(self.task, name))
             encoded[name] = values, [len(row) for row in left]
-        return _Encoded(kept, broken, encoded)
+        return kept, broken, encoded
 
 
 def _encode_split(
@@ -514,15 +508,16 @@ def _encode_split(
             if encoded is None:
                 task.encode(rows, lambda row, start=start: texts.where(start + row))  # type: ignore[misc]
             assert encoded is not None
-            for reason, broken in encoded.broken.items():
-                dropped[reason] = dropped.get(reason, Finding()).more(start + np.flatnonzero(broken), texts.where)
-            for name, (values, lengths) in encoded.columns.items():
+            kept, broken, columns = encoded
+            for reason, left_out in broken.items():
+                dropped[reason] = dropped.get(reason, Finding()).more(start + np.flatnonzero(left_out), texts.where)
+            for name, (values, lengths) in columns.items():
                 if name not in writers:
                     column_writer = ColumnWriter(folder, f"{split}.{name}", _column_type(task, name))
                     writers[name] = stack.enter_context(closing(column_writer))
                 writers[name].extend(values, lengths)
-            kept_rows.append(texts.rows[start + np.flatnonzero(encoded.kept)])
-            progress(f"tokenising {split}", start + len(encoded.kept))
+            kept_rows.append(texts.rows[start + np.flatnonzero(kept)])
+            progress(f"tokenising {split}", start + len(kept))
     np.save(folder / f"{split}.rows.npy", np.concatenate(kept_rows))
     (folder / f"{split}.columns.json").write_text(json.dumps(list(writers)), encoding="utf-8")
     return dropped

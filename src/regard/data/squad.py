@@ -31,6 +31,8 @@ _FAULTY = ("",) * 4  # the cells of a question that cannot be read
 class QuestionedText(OneFile):
     """Texts and questions about them."""
 
+    ROW: ClassVar[tuple[str, ...]] = ("context", "question", "answers", "id")
+    """The answers are a JSON list of places and texts."""
     EXAMPLES: ClassVar[str] = "questions"
     SUFFIXES: ClassVar[Mapping[str, str]] = {".json": "squad", ".jsonl": "questions"}
     ALLOWED: ClassVar[str] = (
@@ -50,11 +52,6 @@ class QuestionedText(OneFile):
     start the first place where the text stands is taken."""
     corpus: Literal["portraits-en", "portraits-ko"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
     """Texts of the package about people, in English or Korean; a quarter of the questions has no answer."""
-
-    @property
-    def row_columns(self) -> tuple[str, ...]:
-        """The answers are a JSON list of places and texts."""
-        return ("context", "question", "answers", "id")
 
     def format(self, file: TextFile) -> str:
         return "questions" if file.suffixes[0] == ".json" and is_array(file) else super().format(file)

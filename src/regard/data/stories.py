@@ -29,10 +29,7 @@ from regard.text.normalise import fold_white_space, natural, split_sentences
 
 KEPT = 1000  # sentences of a story that are kept for a question: the last ones, as many as the largest memory holds
 OPENING = 20  # sentences of a story that tell it from others
-COLUMNS = ("opening", "story", "question", "answer", "facts", "sentences", "task")
-"""Of a row: how the story begins, its sentences one a line, how many these were before only the last were kept, and the
-name of the task (each file is one)."""
-FAULTY = ("",) * len(COLUMNS)  # the cells of a question that cannot be read
+FAULTY = ("",) * 7  # the cells of a question that cannot be read
 UNKNOWN = "-"  # stands for supporting facts that are not given
 NUMBERED = re.compile(r"\s*(\d{1,9})\s+(\S.*)")  # a line of bAbI's: its number, and what it says
 QUESTION_MARKS = ("?", "？")
@@ -43,6 +40,9 @@ _ONE_WORD = "an answer is one word; several go with commas and no spaces: apple,
 class Stories(OneFile):
     """Stories with questions about them; each file is a task of its own, whose error is measured apart."""
 
+    ROW: ClassVar[tuple[str, ...]] = ("opening", "story", "question", "answer", "facts", "sentences", "task")
+    """How the story begins, its sentences one a line, how many these were before only the last were kept, and the name
+    of the task (each file is one)."""
     EXAMPLES: ClassVar[str] = "stories"
     SUFFIXES: ClassVar[Mapping[str, str]] = {".txt": "babi", **dict.fromkeys(OBJECTS, "stories")}
     ALLOWED: ClassVar[str] = (
@@ -65,10 +65,6 @@ class Stories(OneFile):
     about: Literal["where", "things", "who", "count", "yes_no"] | None = None
     """What the questions of these are about: where someone is, where a thing is, who has it, how many things someone
     has, or whether someone is somewhere. Default: all five."""
-
-    @property
-    def row_columns(self) -> tuple[str, ...]:
-        return COLUMNS
 
     def files(self, base: Path) -> tuple[TextFile, ...]:
         name = self.file

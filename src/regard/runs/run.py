@@ -1,17 +1,6 @@
 """The run folder: everything that training a recipe produced, self-contained and movable.
 
-RUN/
-    recipe.yaml        the recipe with every default written down
-    environment.json   versions, machine, format of the folder
-    tokenizer.json     or tokenizer.source.json and tokenizer.target.json
-    metrics.jsonl      the log of the training, one event a line
-    best, last         each the name of a checkpoint
-    .lock              held while a process trains the run
-    checkpoints/step-00000500/
-        model.safetensors      the weights to use (their moving average, with training.ema)
-        training.safetensors   the weights to continue training from, only where they differ
-        training.pt            optimiser, random generators, counters: tensors and plain values, no code
-        checkpoint.json        step, metrics, fingerprint of the tokenizer, the recipe, checksums of files and log
+ARCHITECTURE.md ("Four seams") lists its files.
 """
 
 from __future__ import annotations
