@@ -48,6 +48,13 @@ def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
     assert type(read) is type(value)
 
 
+def test_a_tree_is_the_callers_own() -> None:
+    """Though a text is parsed only once."""
+    first = parse_yaml("a: {b: [1]}", "r.yaml")
+    first["a"]["b"].append(2)
+    assert parse_yaml("a: {b: [1]}", "r.yaml") == apply_overrides({}, ["a={b: [1]}"]) == {"a": {"b": [1]}}
+
+
 @pytest.mark.parametrize(("text", "where", "what"), [
     ("a: 1\nb: 2\na: 3", "r.yaml:3", "the key 'a' occurs twice"),
     ("m:\n  x: 1\n  'x': 2", "r.yaml:3", "the key 'x' occurs twice"),
