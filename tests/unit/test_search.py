@@ -361,17 +361,14 @@ def test_temperature_sharpens_the_draw_and_leaves_the_score() -> None:
     assert scores[B, C, END] == pytest.approx(math.log(0.3 * 0.9), abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("options", "kept"),
-    [
-        ({"top_k": 2}, {A: 4 / 7, B: 3 / 7}),
-        ({"top_p": 0.65}, {A: 4 / 7, B: 3 / 7}),
-        ({"top_p": 0.75}, {A: 4 / 9, B: 3 / 9, C: 2 / 9}),
-        ({"top_p": 0.01}, {A: 1.0}),
-        ({"top_k": 3, "top_p": 0.7}, {A: 4 / 7, B: 3 / 7}),  # after top-k the shares are 4/9, 3/9, 2/9
-        ({"top_k": 2, "top_p": 0.5}, {A: 1.0}),
-    ],
-)
+@pytest.mark.parametrize(("options", "kept"), [
+    ({"top_k": 2}, {A: 4 / 7, B: 3 / 7}),
+    ({"top_p": 0.65}, {A: 4 / 7, B: 3 / 7}),
+    ({"top_p": 0.75}, {A: 4 / 9, B: 3 / 9, C: 2 / 9}),
+    ({"top_p": 0.01}, {A: 1.0}),
+    ({"top_k": 3, "top_p": 0.7}, {A: 4 / 7, B: 3 / 7}),  # after top-k the shares are 4/9, 3/9, 2/9
+    ({"top_k": 2, "top_p": 0.5}, {A: 1.0}),
+])  # fmt: skip
 def test_cut_off_distributions(options: dict[str, object], kept: dict[int, float]) -> None:
     found = sampled(table_toy(8, FIRST, *SKEWED), **options)
     assert_frequencies(Counter(h.tokens[0] for h in found), kept)
