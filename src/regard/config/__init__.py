@@ -208,7 +208,7 @@ def _put(tree: Tree, keys: list[str], value: Any, path: str) -> None:
     for number, name in enumerate(keys, 1):
         if not isinstance(node, (dict, list)):
             raise ConfigError(f"{keys[number - 2]!r} is a single value without keys of its own", where=path)
-        key = _index(node, name, path) if isinstance(node, list) else name
+        key: Any = _index(node, name, path) if isinstance(node, list) else name
         if number == len(keys):
             node[key] = value
         elif isinstance(node, dict) and node.get(key) is None:
