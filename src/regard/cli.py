@@ -56,6 +56,8 @@ PATIENCE = 20.0
 """Seconds that other processes give the first one to report an error: once one ends, a launcher kills the others."""
 STANDARD_INPUT = (None, "-")
 """The values of an INPUT that read standard input."""
+LARGE = 50e6
+"""Bytes of JSON from which `explain` says how to ask for less."""
 DRAWN = (".svg", ".png", ".html", ".json")
 """What a result can be written as."""
 HELP = ["-h", "--help"]
@@ -512,6 +514,9 @@ def explain(
     if question is None and count > 1 and (text in STANDARD_INPUT or story is None):
         note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")
     result = explanation.worked() if numbers else explanation
+    size = explanation.json_size() if as_json or (out and out.suffix.lower() == ".json") else 0
+    if size > LARGE and not numbers:
+        note(f"about {size / 1e6:,.0f} MB of JSON: --layer and --head choose one attention")
     if as_json:
         explanation.heat_maps()  # refuses a layer or head that is not there
         sys.stdout.writelines(json_line(result))

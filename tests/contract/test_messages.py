@@ -159,12 +159,11 @@ def test_each_text_finds_its_own_korean() -> None:
     assert others == []
 
 
-@pytest.mark.parametrize(
-    ("word", "particle", "expected"),
-    [("문장", "은", "은"), ("토큰", "을", "을"), ("파일", "으로", "로"), ("쌍", "으로", "으로"), ("예제", "이", "가"),
-     ("'예제'", "과", "와"), ("3", "이", "이"), ("1", "으로", "로"), ("12", "을", "를"), ("loss", "을", "을(를)"),
-     ("--out", "으로", "(으)로")],
-)  # fmt: skip
+@pytest.mark.parametrize(("word", "particle", "expected"), [
+    ("문장", "은", "은"), ("토큰", "을", "을"), ("파일", "으로", "로"), ("쌍", "으로", "으로"), ("예제", "이", "가"),
+    ("'예제'", "과", "와"), ("3", "이", "이"), ("1", "으로", "로"), ("12", "을", "를"), ("loss", "을", "을(를)"),
+    ("--out", "으로", "(으)로"),
+])  # fmt: skip
 def test_particles_fit_the_last_letter(word: str, particle: str, expected: str) -> None:
     assert particle_after(word, particle) == expected
 
