@@ -21,6 +21,7 @@ import regard
 from command_line import succeed
 from regard.cli import app
 from regard.language import IN_REPORTS, PARTICLES, filled, korean, particle_after, shown, shown_comments
+from regard.recipes.propose import FILLED
 from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Report, Section, Series, Table, in_language
 from regard.views.show import PICTURES
 
@@ -113,7 +114,7 @@ def of_code() -> dict[str, str]:
         found |= {line: name for node in nodes for line in template(node).split("\n") if line.strip()}
     for path in sorted((PACKAGE / "recipes").glob("*.yaml")):
         found |= dict.fromkeys(re.findall(r"(?<=# )\S.*", path.read_text(encoding="utf-8")), "recipes")
-    return found | dict.fromkeys(documented(), "help")
+    return found | dict.fromkeys(FILLED.values(), "proposals") | dict.fromkeys(documented(), "help")
 
 
 def documented() -> Iterator[str]:
