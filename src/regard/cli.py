@@ -5,12 +5,11 @@ Torch is imported by the verbs that need it, not by `--help`.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -57,6 +56,8 @@ PATIENCE = 20.0
 """Seconds that other processes give the first one to report an error: once one ends, a launcher kills the others."""
 STANDARD_INPUT = (None, "-")
 """The values of an INPUT that read standard input."""
+LARGE = 50e6
+"""Bytes of JSON from which `explain` says how to ask for less."""
 DRAWN = (".svg", ".png", ".html", ".json")
 """What a result can be written as."""
 HELP = ["-h", "--help"]
@@ -126,6 +127,8 @@ def switch(name: str, help: str, *flags: str, default: bool = False) -> Paramete
 
 
 Command = Callable[..., None]
+Options = Mapping[str, object]
+"""By name, as they were given."""
 
 
 def command(*parameters: Parameter, name: str | None = None) -> Callable[[Command], Command]:
@@ -346,7 +349,7 @@ def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
     say(f"written: {out}, {inputs:,} outputs")
 
 
-def _check_out(out: Path | None, file: Path | None, at_once: dict[str, Any], parallel: dict[str, Any]) -> None:
+def _check_out(out: Path | None, file: Path | None, at_once: Options, parallel: Options) -> None:
     """Refuse options that do not go together with --out, or only with it."""
     if out is None:
         refuse(parallel, "it is for the outputs of a file", "give --file and --out, too")
@@ -364,14 +367,14 @@ def chat(run: Path, beam: int | None, overrides: list[str], **options: Any) -> N
         answer_lines(_loaded(regard.Run.open(run), search, options), answers)
 
 
-def _opened(run: Path, precision: Any, options: dict[str, Any]) -> Run:
+def _opened(run: Path, precision: Any, options: Mapping[str, str]) -> Run:
     """A run, with its model where the precision is not that of the training."""
     if precision == "fp32":
         return regard.Run.open(run)
     return regard.load(run, checkpoint=options["checkpoint"], device=options["device"], precision=precision)
 
 
-def _loaded(run: Run, search: dict[str, Any], options: dict[str, Any]) -> Loaded:
+def _loaded(run: Run, search: Mapping[str, Any], options: Mapping[str, str]) -> Loaded:
     """A run with its model, under the search that is asked for."""
     from regard.recipes.recipe import with_search
 
@@ -389,7 +392,7 @@ def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: li
         raise DecodeError(f"{len(prefix)} prefixes are given for every output", where="--prefix", hint=hint)
 
 
-def _check_features(features: Path | None, chosen: dict[str, Any], story: Path | None) -> None:
+def _check_features(features: Path | None, chosen: Options, story: Path | None) -> None:
     """Refuse options that do not go together with --features, or only with it."""
     if features is None:
         given = {f"--{name}": value for name, value in chosen.items()}
@@ -452,15 +455,13 @@ def score(run: Path, source: str, target: str, tokens: bool, as_json: bool, **op
 
 
 def _tokens_in(target: str) -> list[str]:
-    if not target.lstrip().startswith("["):
-        return target.split()
+    from pydantic import TypeAdapter
+
     try:
-        tokens = json.loads(target)
+        return TypeAdapter(list[str]).validate_json(target) if target.lstrip().startswith("[") else target.split()
     except ValueError:
-        tokens = None
-    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-        raise DecodeError("not a JSON list of strings", where="--tokens", hint='for example ["▁a", "</s>"]')
-    return tokens
+        what, hint = "not a JSON list of strings", 'for example ["▁a", "</s>"]'
+        raise DecodeError(what, where="--tokens", hint=hint) from None
 
 
 # ------------------------------------------------------------------------------------------------------------- explain
@@ -513,6 +514,9 @@ def explain(
     if question is None and count > 1 and (text in STANDARD_INPUT or story is None):
         note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")
     result = explanation.worked() if numbers else explanation
+    size = explanation.json_size() if as_json or (out and out.suffix.lower() == ".json") else 0
+    if size > LARGE and not numbers:
+        note(f"about {size / 1e6:,.0f} MB of JSON: --layer and --head choose one attention")
     if as_json:
         explanation.heat_maps()  # refuses a layer or head that is not there
         sys.stdout.writelines(json_line(result))

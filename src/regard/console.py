@@ -128,11 +128,13 @@ def show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
         say(f"written: {out}")
 
 
-def check_output(out: Path | None, *given: Any, **options: Any) -> None:
+def check_output(
+    out: Path | None, allowed: Sequence[str] = (".html",), inputs: Iterable[object] = (), *, overwrite: bool = False
+) -> None:
     """Refuse, before any work is done, a file that could or may not be written."""
     from regard.views.render import check_output as check
 
-    check(out, *given, **options)
+    check(out, allowed, inputs, overwrite=overwrite)
 
 
 # What is typed

@@ -70,6 +70,12 @@ class RegardError(Exception):
         self.problems = tuple(problems) or (Problem(where, what, hint),)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
+    @classmethod
+    def raise_if(cls, problems: Iterable[Problem | None]) -> None:
+        """Raise one error with the first of these problems, if there are any."""
+        if found := first_of([problem for problem in problems if problem]):
+            raise cls(problems=found)
+
 
 class ConfigError(RegardError):
     """A recipe or an override that cannot be meant."""

@@ -206,18 +206,15 @@ ODD = ["01", "9", "10", "no"]
 OBJECTS = [{"sentence": one, "label": label} for one, label in zip("acde", (10, 9, "no", "01"), strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("files", "corpus", "head", "labels"),
-    [
-        ({"a.csv": 'sentence,label\n"a, b",10\nc,9\nd,no\ne,01\n'}, {}, {}, ODD),
-        ({"a.tsv": 'sentence\tlabel\nsaid " a\t10\n"\t9\nd "\tno\ne\t01\n'}, {}, {}, ODD),  # as GLUE: quotes are signs
-        ({"a.jsonl": "".join(json.dumps(one) + "\n" for one in OBJECTS)}, {}, {}, ODD),
-        ({"a.tsv": "sentence\tlabel\ngood\t pos\nbad\t neg\nso bad\t neg\n"}, {}, {}, [" neg", " pos"]),
-        ({"a.tsv": TABLE}, {}, {"labels": [1, 0, 2]}, ["1", "0", "2"]),  # given in their order
-        ({"texts.txt": "very good\nreally bad\n", "labels.txt": "1\n0\n"}, TWO_FILES, {}, ["0", "1"]),
-        ({"a.parquet": ""}, {}, {}, ["0", "2"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("files", "corpus", "head", "labels"), [
+    ({"a.csv": 'sentence,label\n"a, b",10\nc,9\nd,no\ne,01\n'}, {}, {}, ODD),
+    ({"a.tsv": 'sentence\tlabel\nsaid " a\t10\n"\t9\nd "\tno\ne\t01\n'}, {}, {}, ODD),  # as GLUE: quotes are signs
+    ({"a.jsonl": "".join(json.dumps(one) + "\n" for one in OBJECTS)}, {}, {}, ODD),
+    ({"a.tsv": "sentence\tlabel\ngood\t pos\nbad\t neg\nso bad\t neg\n"}, {}, {}, [" neg", " pos"]),
+    ({"a.tsv": TABLE}, {}, {"labels": [1, 0, 2]}, ["1", "0", "2"]),  # given in their order
+    ({"texts.txt": "very good\nreally bad\n", "labels.txt": "1\n0\n"}, TWO_FILES, {}, ["0", "1"]),
+    ({"a.parquet": ""}, {}, {}, ["0", "2"]),
+])  # fmt: skip
 def test_labels_are_kept(files: dict[str, str], corpus: Tree, head: Tree, labels: list[str], tmp_path: Path) -> None:
     for name, content in files.items():
         write(tmp_path / name, content)

@@ -96,23 +96,20 @@ def test_correlation_of_labels_far_from_zero(offset: float) -> None:
     assert counts.metrics["pearson"](counts.rows.sum(0)) == pytest.approx(pearsonr(x, x + y).statistic, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("predictions", "scores", "right"),
-    [
-        (  # the F1 of x is 2/3, that of y 0
-            [{"label": "x", "output": "x", "right": True}, {"label": "x", "output": "y", "right": False}],
-            {"accuracy": 0.5, "f1_macro": 1 / 3}, [1, 0],
-        ),
-        ([{"output": "z", "right": True, "f1": 1.0}, {"output": "", "right": False, "f1": 0.5}],
-         {"f1": 0.75, "exact_match": 0.5}, [1, 0]),
-        (  # precision 1, recall 1/2
-            [{"output": "", "right": False, "tags": ["B-X", "O"], "expected_tags": ["B-X", "B-Y"]},
-             {"output": "", "right": True, "tags": ["O"], "expected_tags": ["O"]}],
-            {"f1": 2 / 3, "accuracy": 2 / 3}, [0, 1],
-        ),
-        ([{"label": n, "output": 2.0 * n + 1, "error": 0.0} for n in range(4)], {"pearson": 1.0}, None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("predictions", "scores", "right"), [
+    (  # the F1 of x is 2/3, that of y 0
+        [{"label": "x", "output": "x", "right": True}, {"label": "x", "output": "y", "right": False}],
+        {"accuracy": 0.5, "f1_macro": 1 / 3}, [1, 0],
+    ),
+    ([{"output": "z", "right": True, "f1": 1.0}, {"output": "", "right": False, "f1": 0.5}],
+     {"f1": 0.75, "exact_match": 0.5}, [1, 0]),
+    (  # precision 1, recall 1/2
+        [{"output": "", "right": False, "tags": ["B-X", "O"], "expected_tags": ["B-X", "B-Y"]},
+         {"output": "", "right": True, "tags": ["O"], "expected_tags": ["O"]}],
+        {"f1": 2 / 3, "accuracy": 2 / 3}, [0, 1],
+    ),
+    ([{"label": n, "output": 2.0 * n + 1, "error": 0.0} for n in range(4)], {"pearson": 1.0}, None),
+])  # fmt: skip
 def test_what_is_counted(predictions: list[dict[str, Any]], scores: dict[str, float], right: list[int] | None) -> None:
     counts = counts_of([{"input": "text", **prediction} for prediction in predictions])
     found = {name: float(value(counts.rows.sum(0))) for name, value in counts.metrics.items()}
@@ -167,16 +164,13 @@ def test_bootstrap_against_the_normal_distribution() -> None:
     assert test["interval"] == pytest.approx(1.96 * (one + moved).std() / math.sqrt(800), rel=0.08)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        (np.arange(9.0), np.arange(9.0), {"difference": 0, "p_bootstrap": 1, "p_randomisation": 1}),  # equal systems
-        # Every resample of one document is that document, so that any difference would look certain.
-        ([1.0], [9.0], {"p_bootstrap": None, "p_randomisation": 1}),
-        # The baseline's score and the difference would lose the digits of a score far from it.
-        ([1e17] * 3, [0.25] * 3, {"score": 0.25}),
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "expected"), [
+    (np.arange(9.0), np.arange(9.0), {"difference": 0, "p_bootstrap": 1, "p_randomisation": 1}),  # equal systems
+    # Every resample of one document is that document, so that any difference would look certain.
+    ([1.0], [9.0], {"p_bootstrap": None, "p_randomisation": 1}),
+    # The baseline's score and the difference would lose the digits of a score far from it.
+    ([1e17] * 3, [0.25] * 3, {"score": 0.25}),
+])  # fmt: skip
 def test_equal_single_and_far_apart_units(one: Any, other: Any, expected: dict[str, Any]) -> None:
     test = paired(one, other)
     assert {name: test[name] for name in expected} == expected

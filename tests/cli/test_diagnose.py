@@ -125,23 +125,20 @@ def test_the_verdict_follows_the_objective_and_the_raw_one_stands_beside_it(diag
     )
 
 
-@pytest.mark.parametrize(
-    ("search", "reference", "outcome", "token"),
-    [
-        ({"beam": 1}, "bg", ("fell", 1, 2, 1), "b"),
-        ({"beam": 1}, "c", ("fell", 1, 3, 1), "c"),
-        ({"beam": 2}, "ad", ("fell", 2, 3, 2), "d"),  # behind bg with 0.27 and af with 0.2
-        ({"beam": 2}, "ae", ("fell", 2, 4, 2), "e"),  # as probable as ad, which comes first
-        ({"beam": 3}, "b", ("fell", 2, 6, 3), "</s>"),  # bg 0.27; c, af 0.2; ad, ae 0.15; then b 0.03
-        # c, and the impossible empty output, have ended and keep their slots
-        ({"beam": 5}, "ad", ("finished", 3, 3, 3), "</s>"),
-        ({"beam": 5}, "한", ("forbidden", 1, None, 5), "<unk>"),
-        # a penalty of 2 makes the second a count as 0.5^2 = 0.25, behind b with 0.3
-        ({"beam": 1, "repetition_penalty": 2.0, "table": REPEATS}, "aa", ("fell", 2, 2, 1), "a"),
-        # nothing can win any more against c
-        ({"beam": 2, "table": {**GARDEN, "<s>": {"c": 0.6, "a": 0.4}}}, "af", ("left", 2, None, 0), "f"),
-    ],
-)
+@pytest.mark.parametrize(("search", "reference", "outcome", "token"), [
+    ({"beam": 1}, "bg", ("fell", 1, 2, 1), "b"),
+    ({"beam": 1}, "c", ("fell", 1, 3, 1), "c"),
+    ({"beam": 2}, "ad", ("fell", 2, 3, 2), "d"),  # behind bg with 0.27 and af with 0.2
+    ({"beam": 2}, "ae", ("fell", 2, 4, 2), "e"),  # as probable as ad, which comes first
+    ({"beam": 3}, "b", ("fell", 2, 6, 3), "</s>"),  # bg 0.27; c, af 0.2; ad, ae 0.15; then b 0.03
+    # c, and the impossible empty output, have ended and keep their slots
+    ({"beam": 5}, "ad", ("finished", 3, 3, 3), "</s>"),
+    ({"beam": 5}, "한", ("forbidden", 1, None, 5), "<unk>"),
+    # a penalty of 2 makes the second a count as 0.5^2 = 0.25, behind b with 0.3
+    ({"beam": 1, "repetition_penalty": 2.0, "table": REPEATS}, "aa", ("fell", 2, 2, 1), "a"),
+    # nothing can win any more against c
+    ({"beam": 2, "table": {**GARDEN, "<s>": {"c": 0.6, "a": 0.4}}}, "af", ("left", 2, None, 0), "f"),
+])  # fmt: skip
 def test_what_became_of_a_reference_by_hand(
     diagnosed: Diagnosed, search: dict[str, Any], reference: str, outcome: tuple[Any, ...], token: str
 ) -> None:
@@ -284,11 +281,10 @@ def test_verdicts_by_plain_loops(tmp_path_factory: pytest.TempPathFactory, seed:
             assert fell is None or outcome.kind == "left"
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"normalisation": "none"}, {"normalisation": "mean"}, {"normalisation": "wu", "length_penalty": 0.6},
-     {"normalisation": "reward", "length_penalty": 0.7}, {"repetition_penalty": 1.5}, {"min_length": 3}],
-)  # fmt: skip
+@pytest.mark.parametrize("options", [
+    {"normalisation": "none"}, {"normalisation": "mean"}, {"normalisation": "wu", "length_penalty": 0.6},
+    {"normalisation": "reward", "length_penalty": 0.7}, {"repetition_penalty": 1.5}, {"min_length": 3},
+])  # fmt: skip
 def test_a_beam_as_wide_as_the_space_leaves_no_search_error(tmp_path: Path, options: dict[str, Any]) -> None:
     """Whatever the objective: the reference's is computed as the search computes its own."""
     table = draw_table(7)
@@ -352,15 +348,12 @@ def sweep_of(draws: dict[int, list[float]], tally: Tally, beam: int = 1) -> Swee
 NONE = Tally(20, 0, 0, 0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("draws", "best", "enough"),
-    [
-        # Beam 2 is surely 5 points behind, beam 3 a twentieth of a point, beam 5 the best.
-        ({1: [10, 20, 30], 2: [25, 35, 45], 3: [29.95, 39.95, 49.95], 5: [30, 40, 50]}, 5, 3),
-        ({1: [40, 50, 0, 50, 0], 2: [45, 0, 50, 51, 50]}, 2, 1),  # a difference within the noise does not pay
-        ({1: [10, 10], 2: [20, 20], 3: [20, 20]}, 2, 2),  # among equals the narrowest is best
-    ],
-)
+@pytest.mark.parametrize(("draws", "best", "enough"), [
+    # Beam 2 is surely 5 points behind, beam 3 a twentieth of a point, beam 5 the best.
+    ({1: [10, 20, 30], 2: [25, 35, 45], 3: [29.95, 39.95, 49.95], 5: [30, 40, 50]}, 5, 3),
+    ({1: [40, 50, 0, 50, 0], 2: [45, 0, 50, 51, 50]}, 2, 1),  # a difference within the noise does not pay
+    ({1: [10, 10], 2: [20, 20], 3: [20, 20]}, 2, 2),  # among equals the narrowest is best
+])  # fmt: skip
 def test_the_point_where_wider_no_longer_pays(draws: dict[int, list[float]], best: int, enough: int) -> None:
     sweep = sweep_of(draws, NONE)
     assert (sweep.best.beam, sweep.enough.beam) == (best, enough)
@@ -381,18 +374,15 @@ CHANCE = (
 )
 
 
-@pytest.mark.parametrize(
-    ("search_errors", "wider", "expected"),
-    [
-        (40, [11.0, 10.5, 11.5], f"100 % search errors: {TO_5}"),  # better by more than 0.1 points, and surely so
-        (40, [11.0, 8.0, 13.0], f"100 % search errors{CHANCE}"),
-        (40, [10.05, 10.02, 10.06], f"100 % search errors{TRAIN}"),
-        (40, [9.0, 8.0, 9.5], f"100 % search errors{TRAIN}"),
-        # A wider beam is for the others only where there are others.
-        (5, [11.0, 10.5, 11.5], f"88 % {NO_BEAM} for the others {TO_5}"),
-        (0, [11.0, 10.5, 11.5], f"100 % {NO_BEAM} for outputs that come closer to them {TO_5}"),
-    ],
-)
+@pytest.mark.parametrize(("search_errors", "wider", "expected"), [
+    (40, [11.0, 10.5, 11.5], f"100 % search errors: {TO_5}"),  # better by more than 0.1 points, and surely so
+    (40, [11.0, 8.0, 13.0], f"100 % search errors{CHANCE}"),
+    (40, [10.05, 10.02, 10.06], f"100 % search errors{TRAIN}"),
+    (40, [9.0, 8.0, 9.5], f"100 % search errors{TRAIN}"),
+    # A wider beam is for the others only where there are others.
+    (5, [11.0, 10.5, 11.5], f"88 % {NO_BEAM} for the others {TO_5}"),
+    (0, [11.0, 10.5, 11.5], f"100 % {NO_BEAM} for outputs that come closer to them {TO_5}"),
+])  # fmt: skip
 def test_advice_by_what_a_wider_beam_gives(search_errors: int, wider: list[float], expected: str) -> None:
     tally = Tally(40, 40, search_errors, 40 - search_errors, 0.0)
     assert next(advice(tally, (), 1, sweep_of({1: [10.0] * 3, 5: wider}, tally))) == expected

@@ -66,21 +66,17 @@ def test_the_page_holds_every_head_every_layer_and_every_rollout(found: Explanat
     assert offered[others[-1], "", ""].values[3, :2] == pytest.approx([np.sin(3), np.cos(3)])
 
 
-@pytest.mark.parametrize(
-    ("options", "opening"),
-    [
-        ({}, (SOURCE, *MEAN)),
-        ({"view": "encoder", "layer": 3, "head": 2}, (ENCODER, "layer 3", "head 2")),
-        ({"view": "decoder", "head": 2}, (DECODER, "mean of all layers", "head 2")),
-        ({"view": "encoder", "layer": "all", "head": "all"}, (ENCODER, "layer 1", "head 1")),
-        ({"rollout": True}, (SOURCE, "layer 4", "rolled out up to this layer")),
-        ({"view": "encoder", "layer": 2, "rollout": True}, (ENCODER, "layer 2", "rolled out up to this layer")),
-        ({"view": "heads", "step": 2}, ("␣ by head", "", "")),
-        ({"view": "heads", "step": 2, "words": True}, ("b by head", "", "")),
-        ({"view": "decoder", "words": True}, (DECODER, *MEAN)),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("options", "opening"), [
+    ({}, (SOURCE, *MEAN)),
+    ({"view": "encoder", "layer": 3, "head": 2}, (ENCODER, "layer 3", "head 2")),
+    ({"view": "decoder", "head": 2}, (DECODER, "mean of all layers", "head 2")),
+    ({"view": "encoder", "layer": "all", "head": "all"}, (ENCODER, "layer 1", "head 1")),
+    ({"rollout": True}, (SOURCE, "layer 4", "rolled out up to this layer")),
+    ({"view": "encoder", "layer": 2, "rollout": True}, (ENCODER, "layer 2", "rolled out up to this layer")),
+    ({"view": "heads", "step": 2}, ("␣ by head", "", "")),
+    ({"view": "heads", "step": 2, "words": True}, ("b by head", "", "")),
+    ({"view": "decoder", "words": True}, (DECODER, *MEAN)),
+], ids=str)  # fmt: skip
 def test_what_the_page_opens_with(found: Explanation, options: dict[str, Any], opening: tuple[str, str, str]) -> None:
     drawn, asked = maps_of(found, **options).drawn, found.select(Options(**options)).heat_maps()
     assert drawn[0].choice == opening

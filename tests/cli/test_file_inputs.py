@@ -72,21 +72,18 @@ def test_a_table_says_the_same_as_evaluate(runs: Runs, tmp_path: Path, task: str
 LINES = "sentence\tlabel\nvery good\t1\n"
 
 
-@pytest.mark.parametrize(
-    ("run", "name", "content", "inputs"),
-    [
-        ("regression", "a.csv", "a,b\na cat,one\tcat\n", ["a cat\tone cat"]),  # a tab within a text is a blank
-        ("reviews", "a.txt", LINES, LINES.splitlines()),
-        ("reviews", "a.tsv", LINES, ["very good"]),
-        ("reviews", "a.csv", 'sentence\n"{""sentence"": ""very good""}"\n', ['{"sentence": "very good"}']),
-        (
-            "bilstm-classifier",
-            "a.csv",
-            "stars,text\n5,The plot was superb.\n",
-            ["The plot was superb."],
-        ),  # the task's own names
-    ],
-)
+@pytest.mark.parametrize(("run", "name", "content", "inputs"), [
+    ("regression", "a.csv", "a,b\na cat,one\tcat\n", ["a cat\tone cat"]),  # a tab within a text is a blank
+    ("reviews", "a.txt", LINES, LINES.splitlines()),
+    ("reviews", "a.tsv", LINES, ["very good"]),
+    ("reviews", "a.csv", 'sentence\n"{""sentence"": ""very good""}"\n', ['{"sentence": "very good"}']),
+    (
+        "bilstm-classifier",
+        "a.csv",
+        "stars,text\n5,The plot was superb.\n",
+        ["The plot was superb."],
+    ),  # the task's own names
+])  # fmt: skip
 def test_the_inputs_in_a_file(runs: Runs, tmp_path: Path, run: str, name: str, content: str, inputs: list[str]) -> None:
     found = succeed("predict", runs[run], "--file", write(tmp_path / name, content), "--json").jsons
     assert [one["input"] for one in found] == inputs

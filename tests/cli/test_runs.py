@@ -288,13 +288,10 @@ def test_a_begun_run_with_files_of_the_users_is_left_alone(run: Run, tiny_recipe
     assert run.checkpoint("last").name == "step-00000002"
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["recipe.yaml"], ["tokenizer.ko.json"], ["metrics.jsonl"], ["tensorboard/events"], [".mine.partial"],
-        ["checkpoints/.mine"], ["environment.json"], ["environment.json", "recipe.yaml", "tokenizer.json"],
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("names", [
+    ["recipe.yaml"], ["tokenizer.ko.json"], ["metrics.jsonl"], ["tensorboard/events"], [".mine.partial"],
+    ["checkpoints/.mine"], ["environment.json"], ["environment.json", "recipe.yaml", "tokenizer.json"],
+])  # fmt: skip
 @pytest.mark.parametrize("resume", [False, True])
 def test_files_named_as_in_a_run(tiny_recipe: Tree, tmp_path: Path, names: list[str], resume: bool) -> None:
     """Only a run's own environment.json proves that a folder is a run that was begun."""

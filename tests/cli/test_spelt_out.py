@@ -32,14 +32,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str
     return {name: folder / name for name in TOKENIZERS}
 
 
-@pytest.mark.parametrize(
-    ("known", "texts", "unknown", "symbols"),
-    [
-        ("ab cde", ["ab cde", "xyz ab 한", ""], [0, 2, 0], [0, 3 + 1 + 3 + 1, 0]),  # 한 has three bytes
-        ("ab cde", ["ab 한", "ab \u1112\u1161\u11ab"], [1, 1], [4, 4]),  # a syllable in pieces is the same one
-        ("ab <unk>", ["ab <unk> ab"], [0], [0]),  # a text that says <unk> has no unknown token
-    ],
-)
+@pytest.mark.parametrize(("known", "texts", "unknown", "symbols"), [
+    ("ab cde", ["ab cde", "xyz ab 한", ""], [0, 2, 0], [0, 3 + 1 + 3 + 1, 0]),  # 한 has three bytes
+    ("ab cde", ["ab 한", "ab \u1112\u1161\u11ab"], [1, 1], [4, 4]),  # a syllable in pieces is the same one
+    ("ab <unk>", ["ab <unk> ab"], [0], [0]),  # a text that says <unk> has no unknown token
+])  # fmt: skip
 def test_spelling_unknown_words_by_hand(known: str, texts: list[str], unknown: list[int], symbols: list[int]) -> None:
     config = TokenizerConfig(kind="word", vocabulary=20, split="spaces")
     text = raw_tokens(texts, Tokenizer.train(config, [" ".join([known] * 3)]))

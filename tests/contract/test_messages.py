@@ -21,6 +21,7 @@ import regard
 from command_line import succeed
 from regard.cli import app
 from regard.language import IN_REPORTS, PARTICLES, filled, korean, particle_after, shown, shown_comments
+from regard.recipes.propose import FILLED
 from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Report, Section, Series, Table, in_language
 from regard.views.show import PICTURES
 
@@ -113,7 +114,7 @@ def of_code() -> dict[str, str]:
         found |= {line: name for node in nodes for line in template(node).split("\n") if line.strip()}
     for path in sorted((PACKAGE / "recipes").glob("*.yaml")):
         found |= dict.fromkeys(re.findall(r"(?<=# )\S.*", path.read_text(encoding="utf-8")), "recipes")
-    return found | dict.fromkeys(documented(), "help")
+    return found | dict.fromkeys(FILLED.values(), "proposals") | dict.fromkeys(documented(), "help")
 
 
 def documented() -> Iterator[str]:
@@ -159,12 +160,11 @@ def test_each_text_finds_its_own_korean() -> None:
     assert others == []
 
 
-@pytest.mark.parametrize(
-    ("word", "particle", "expected"),
-    [("문장", "은", "은"), ("토큰", "을", "을"), ("파일", "으로", "로"), ("쌍", "으로", "으로"), ("예제", "이", "가"),
-     ("'예제'", "과", "와"), ("3", "이", "이"), ("1", "으로", "로"), ("12", "을", "를"), ("loss", "을", "을(를)"),
-     ("--out", "으로", "(으)로")],
-)  # fmt: skip
+@pytest.mark.parametrize(("word", "particle", "expected"), [
+    ("문장", "은", "은"), ("토큰", "을", "을"), ("파일", "으로", "로"), ("쌍", "으로", "으로"), ("예제", "이", "가"),
+    ("'예제'", "과", "와"), ("3", "이", "이"), ("1", "으로", "로"), ("12", "을", "를"), ("loss", "을", "을(를)"),
+    ("--out", "으로", "(으)로"),
+])  # fmt: skip
 def test_particles_fit_the_last_letter(word: str, particle: str, expected: str) -> None:
     assert particle_after(word, particle) == expected
 

@@ -95,11 +95,10 @@ LIGHT = {"torch", "numpy", "pydantic", "yaml"}
 HEAVY = {"sympy", "torch._dynamo", "torch.distributed.tensor", "matplotlib", "transformers", "sacrebleu", "ray", "PIL"}
 
 
-@pytest.mark.parametrize(
-    ("module", "later"),
-    [("regard", LIGHT), ("regard.cli", LIGHT), ("regard.errors", LIGHT), ("regard.recipes.shipped", LIGHT),
-     ("regard.api", HEAVY)],
-)  # fmt: skip
+@pytest.mark.parametrize(("module", "later"), [
+    ("regard", LIGHT), ("regard.cli", LIGHT), ("regard.errors", LIGHT), ("regard.recipes.shipped", LIGHT),
+    ("regard.api", HEAVY),
+])  # fmt: skip
 def test_what_must_start_quickly_imports_the_rest_later(module: str, later: set[str]) -> None:
     """Torch takes seconds; what only some commands need would cost all of them another second or more."""
     program = f"import sys, {module}; print(*sorted({later} & set(sys.modules)))"

@@ -223,21 +223,18 @@ def test_weight_decay_leaves_out_biases_and_norms(name: str, decay_biases: bool)
 # Schedules
 
 
-@pytest.mark.parametrize(
-    ("schedule", "warmup", "steps", "expected"),
-    [
-        # Warm-up over 4 of 11 steps: 1/4, 2/4, 3/4, then the highest at step 4
-        ("inverse_sqrt", 4, 11, {1: 0.25, 3: 0.75, 4: 1.0, 9: 2 / 3, 11: math.sqrt(4 / 11)}),
-        ("linear", 4, 11, {1: 0.25, 4: 1.0, 6: 0.75, 8: 0.5, 11: 0.125}),
-        ("cosine", 4, 11, {1: 0.25, 4: 1.0, 6: 0.5 + math.sqrt(2) / 4, 8: 0.5,
-                           11: 0.5 + 0.5 * math.cos(math.pi * 7 / 8)}),
-        ("constant", 4, 11, {1: 0.25, 4: 1.0, 8: 1.0, 11: 1.0}),
-        ("plateau", 4, 11, {1: 0.25, 4: 1.0, 8: 1.0, 11: 1.0}),
-        ("inverse_sqrt", 0, 7, {1: 1.0, 2: math.sqrt(0.5), 4: 0.5}),
-        ("linear", 0, 7, {1: 7 / 8, 2: 0.75, 7: 1 / 8}),
-        ("constant", 0, 7, {1: 1.0, 2: 1.0, 7: 1.0}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("schedule", "warmup", "steps", "expected"), [
+    # Warm-up over 4 of 11 steps: 1/4, 2/4, 3/4, then the highest at step 4
+    ("inverse_sqrt", 4, 11, {1: 0.25, 3: 0.75, 4: 1.0, 9: 2 / 3, 11: math.sqrt(4 / 11)}),
+    ("linear", 4, 11, {1: 0.25, 4: 1.0, 6: 0.75, 8: 0.5, 11: 0.125}),
+    ("cosine", 4, 11, {1: 0.25, 4: 1.0, 6: 0.5 + math.sqrt(2) / 4, 8: 0.5,
+                       11: 0.5 + 0.5 * math.cos(math.pi * 7 / 8)}),
+    ("constant", 4, 11, {1: 0.25, 4: 1.0, 8: 1.0, 11: 1.0}),
+    ("plateau", 4, 11, {1: 0.25, 4: 1.0, 8: 1.0, 11: 1.0}),
+    ("inverse_sqrt", 0, 7, {1: 1.0, 2: math.sqrt(0.5), 4: 0.5}),
+    ("linear", 0, 7, {1: 7 / 8, 2: 0.75, 7: 1 / 8}),
+    ("constant", 0, 7, {1: 1.0, 2: 1.0, 7: 1.0}),
+])  # fmt: skip
 def test_schedules_by_hand(schedule: str, warmup: int, steps: int, expected: dict[int, float]) -> None:
     config = TrainingConfig.model_validate({"steps": steps, "schedule": schedule, "warmup": warmup})
     for step, factor in expected.items():
@@ -260,18 +257,15 @@ def test_plateau_against_torch(patience: int) -> None:
     assert plateau.scale < 1.0
 
 
-@pytest.mark.parametrize(
-    ("training", "expected"),
-    [
-        ({"steps": 8, "warmup": 4, "schedule": "linear", "learning_rate": 0.02, "decode": 0},
-         [0.005, 0.01, 0.015, 0.02, 0.016, 0.012, 0.008, 0.004]),
-        (  # nothing is ever translated exactly, so each validation after the first is one more without a better one
-            {"steps": 12, "schedule": "plateau", "plateau_patience": 1, "plateau_factor": 0.1, "learning_rate": 1e-6,
-             "validate_every": 2, "best": "exact_match", "decode": 2},
-            [1e-6] * 6 + [1e-7] * 4 + [1e-8] * 2,
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("training", "expected"), [
+    ({"steps": 8, "warmup": 4, "schedule": "linear", "learning_rate": 0.02, "decode": 0},
+     [0.005, 0.01, 0.015, 0.02, 0.016, 0.012, 0.008, 0.004]),
+    (  # nothing is ever translated exactly, so each validation after the first is one more without a better one
+        {"steps": 12, "schedule": "plateau", "plateau_patience": 1, "plateau_factor": 0.1, "learning_rate": 1e-6,
+         "validate_every": 2, "best": "exact_match", "decode": 2},
+        [1e-6] * 6 + [1e-7] * 4 + [1e-8] * 2,
+    ),
+])  # fmt: skip
 def test_learning_rate_in_use(tiny_recipe: Tree, tmp_path: Path, training: Tree, expected: list[float]) -> None:
     run = trained(tiny_recipe, tmp_path, log_every=1, **training)
     assert [line["learning_rate"] for line in lines(run, "train")] == pytest.approx(expected)

@@ -91,17 +91,13 @@ def test_a_beam_as_wide_as_the_space_ranks_and_scores_the_same(pair: tuple[Trans
         assert values == pytest.approx([value for _, value in same], abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("options", "theirs_call_it"),
-    [
-        ({"no_repeat_ngram": 1}, {"no_repeat_ngram_size": 1}),
-        ({"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2}),
-        ({"min_length": 4}, {"min_new_tokens": 3}),
-        ({"banned": [(4,), (5, 6), (6, 6, 7)]}, {"bad_words_ids": [[4], [5, 6], [6, 6, 7]]}),
-        ({"repetition_penalty": 1.5}, {"repetition_penalty": 1.5}),
-    ],
-    ids=lambda options: next(iter(options)),
-)
+@pytest.mark.parametrize(("options", "theirs_call_it"), [
+    ({"no_repeat_ngram": 1}, {"no_repeat_ngram_size": 1}),
+    ({"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2}),
+    ({"min_length": 4}, {"min_new_tokens": 3}),
+    ({"banned": [(4,), (5, 6), (6, 6, 7)]}, {"bad_words_ids": [[4], [5, 6], [6, 6, 7]]}),
+    ({"repetition_penalty": 1.5}, {"repetition_penalty": 1.5}),
+], ids=lambda options: next(iter(options)))  # fmt: skip
 def test_same_rules(pair: tuple[Transformer, Any], options: dict[str, Any], theirs_call_it: dict[str, Any]) -> None:
     """Their `min_new_tokens` does not count `</s>`, our `min_length` does."""
     ours, theirs = pair

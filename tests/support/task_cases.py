@@ -81,7 +81,8 @@ def prepare_raw(data: Any, tokenizer: TokenizerConfig, base: Path, *, progress: 
 def read_raw(data: Any, base: Path, tokenizer: Tokenizer, **options: Any) -> RawTokens:
     """The training corpora of the data as they are, encoded in memory."""
     kind, recipe = raw_case(data, TokenizerConfig(), **options)
-    return kind(recipe, Tokenizers({"text": tokenizer})).read_documents(data.train, "train", base)
+    task = kind(recipe, Tokenizers({"text": tokenizer}))
+    return task.raw_tokens(task.read_documents(data.train, "train", base))
 
 
 def raw_tokens(

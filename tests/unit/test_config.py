@@ -34,21 +34,25 @@ def problems_of(tree: dict[str, Any], *overrides: str) -> list[tuple[str, str, s
 # YAML
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1e-4", 1e-4), ("5E3", 5000.0), ("1.", 1.0), (".5", 0.5), ("-2.5e+3", -2500.0),
-        ("17", 17), ("-3", -3), ("010", 10), ("0o17", 15), ("0x1F", 31),
-        ("true", True), ("FALSE", False), ("~", None), ("", None),
-        ("no", "no"), ("on", "on"), ("yes", "yes"), ("12:30", "12:30"), ("1_000", "1_000"),
-        ("2024-03-05", "2024-03-05"), ("=", "="), ("1e", "1e"), ("'1e4'", "1e4"),
-        ("[1, no, 2e1]", [1, "no", 20.0]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "value"), [
+    ("1e-4", 1e-4), ("5E3", 5000.0), ("1.", 1.0), (".5", 0.5), ("-2.5e+3", -2500.0),
+    ("17", 17), ("-3", -3), ("010", 10), ("0o17", 15), ("0x1F", 31),
+    ("true", True), ("FALSE", False), ("~", None), ("", None),
+    ("no", "no"), ("on", "on"), ("yes", "yes"), ("12:30", "12:30"), ("1_000", "1_000"),
+    ("2024-03-05", "2024-03-05"), ("=", "="), ("1e", "1e"), ("'1e4'", "1e4"),
+    ("[1, no, 2e1]", [1, "no", 20.0]),
+])  # fmt: skip
 def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
     read = parse_yaml(f"key: {text}", "recipe.yaml")["key"]
     assert read == value
     assert type(read) is type(value)
+
+
+def test_a_tree_is_the_callers_own() -> None:
+    """Though a text is parsed only once."""
+    first = parse_yaml("a: {b: [1]}", "r.yaml")
+    first["a"]["b"].append(2)
+    assert parse_yaml("a: {b: [1]}", "r.yaml") == apply_overrides({}, ["a={b: [1]}"]) == {"a": {"b": [1]}}
 
 
 @pytest.mark.parametrize(("text", "where", "what"), [

@@ -71,11 +71,10 @@ def test_dates_are_written_as_people_write_them(day: date, expected: set[str]) -
     }
 
 
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [(1, "일"), (10, "십"), (11, "십일"), (20, "이십"), (31, "삼십일"), (1950, "천구백오십"), (2000, "이천"),
-     (2024, "이천이십사")],
-)  # fmt: skip
+@pytest.mark.parametrize(("number", "words"), [
+    (1, "일"), (10, "십"), (11, "십일"), (20, "이십"), (31, "삼십일"), (1950, "천구백오십"), (2000, "이천"),
+    (2024, "이천이십사"),
+])  # fmt: skip
 def test_korean_numbers(number: int, words: str) -> None:
     assert korean_number(number) == words
 
@@ -365,14 +364,11 @@ def test_who_acts_first_is_the_label() -> None:
     assert between == {1, 2, 3, 4}
 
 
-@pytest.mark.parametrize(
-    ("name", "task"),
-    [
-        ("reviews-en", "classification"), ("names-en", "tagging"), ("portraits-en", "question_answering"),
-        ("errands", "language_modeling"), ("stories-en", "story_answering"), ("chat-ko", "translation"),
-        ("headlines", "summarization"), ("shapes", "captioning"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "task"), [
+    ("reviews-en", "classification"), ("names-en", "tagging"), ("portraits-en", "question_answering"),
+    ("errands", "language_modeling"), ("stories-en", "story_answering"), ("chat-ko", "translation"),
+    ("headlines", "summarization"), ("shapes", "captioning"),
+])  # fmt: skip
 def test_a_corpus_as_a_file_is_read(name: str, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     succeed("corpora", name, "--size", "60", "--out", "own.jsonl")

@@ -18,22 +18,19 @@ from regard.views.report import Report, Section, Table, Text
 LONG, FOLDERS = "a" * 100_000, "/folder" * 30
 
 
-@pytest.mark.parametrize(
-    ("problem", "told"),
-    [
-        (Problem("key", f"{LONG!r} is not allowed", "b"), f"key: '{'a' * 40}…{'a' * 39}' is not allowed (b)"),
-        (Problem("", f'unknown "{LONG}", did you mean "b"?'), f'unknown "{"a" * 40}…{"a" * 39}", did you mean "b"?'),
-        (Problem("", f"give 'a.', {'b' * 90} and 'c'"), f"give 'a.', {'b' * 90} and 'c'"),
-        (Problem("", "it's not " + 9 * "the run's, "), "it's not " + 9 * "the run's, "),  # no quotes
-        (Problem(f"{FOLDERS}/a.txt:7", "is empty"), f"{FOLDERS}/a.txt:7: is empty"),
-        (Problem("", "no file", f"did you mean {FOLDERS + '/a'!r}?"), f"no file (did you mean {FOLDERS + '/a'!r}?)"),
-        (
-            Problem("a\x1b[31m\r.txt:7", "is\nempty", "\x9b\u202e\udc80"),
-            r"a\x1b[31m\r.txt:7: is\nempty (\x9b\u202e\udc80)",
-        ),
-        (Problem("안녕.txt:7", "'\u200d' is 'é\u3000'"), "안녕.txt:7: '\u200d' is 'é\u3000'"),
-    ],
-)
+@pytest.mark.parametrize(("problem", "told"), [
+    (Problem("key", f"{LONG!r} is not allowed", "b"), f"key: '{'a' * 40}…{'a' * 39}' is not allowed (b)"),
+    (Problem("", f'unknown "{LONG}", did you mean "b"?'), f'unknown "{"a" * 40}…{"a" * 39}", did you mean "b"?'),
+    (Problem("", f"give 'a.', {'b' * 90} and 'c'"), f"give 'a.', {'b' * 90} and 'c'"),
+    (Problem("", "it's not " + 9 * "the run's, "), "it's not " + 9 * "the run's, "),  # no quotes
+    (Problem(f"{FOLDERS}/a.txt:7", "is empty"), f"{FOLDERS}/a.txt:7: is empty"),
+    (Problem("", "no file", f"did you mean {FOLDERS + '/a'!r}?"), f"no file (did you mean {FOLDERS + '/a'!r}?)"),
+    (
+        Problem("a\x1b[31m\r.txt:7", "is\nempty", "\x9b\u202e\udc80"),
+        r"a\x1b[31m\r.txt:7: is\nempty (\x9b\u202e\udc80)",
+    ),
+    (Problem("안녕.txt:7", "'\u200d' is 'é\u3000'"), "안녕.txt:7: '\u200d' is 'é\u3000'"),
+])  # fmt: skip
 def test_a_problem_is_one_line_with_short_values(problem: Problem, told: str) -> None:
     assert str(problem) == told == str(RegardError(problems=[problem]))
 

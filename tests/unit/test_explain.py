@@ -109,6 +109,15 @@ def test_all_numbers_are_printed_and_written(runs: dict[str, Path], transformer:
     assert json.loads(path.read_text(encoding="utf-8")) == printed == json.loads(json.dumps(transformer.to_json()))
 
 
+def test_large_json_comes_with_a_note(
+    runs: dict[str, Path], transformer: Explanation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("explain", runs["transformer"], "a b c", "--target", "c b", "--json")
+    monkeypatch.setattr("regard.cli.LARGE", 10 * sum(one.weights.size for one in transformer.attentions.values()) - 1)
+    assert "MB of JSON: --layer and --head choose one attention" in succeed(*command).err
+    assert not succeed(*command, "--layer", "1", "--head", "1").err
+
+
 @pytest.mark.parametrize("name", list(MODELS))
 def test_the_five_likeliest_tokens_are_those_of_the_softmax(runs: dict[str, Path], name: str) -> None:
     found = api.explain(runs[name], "a b c", target="b a")

@@ -52,15 +52,12 @@ def grid_rows(lines: list[str]) -> list[tuple[str, str]]:
     return [row for line in lines for row in re.findall(r"^(.*?)│(.*)│$", line)]
 
 
-@pytest.mark.parametrize(
-    ("piece", "shown"),
-    [
-        (" ", "␣"), ("▁", "␣"), ("\u3000", "␣"), ("\n", "␣"), ("", "␣"), ("</s>", "⏎"), ("<unk>", "<unk>"),
-        ("▁Haus", "▁Haus"), ("화", "화"), ("\u1112\u116a", "화"),  # the same syllable in letters
-        ("a\x1b[31m", "a�[31m"), ("\x00", "�"), ("\ud800", "�"), ("\u0301", "◌\u0301"), ("👩\u200d🚀", "👩🚀"),
-        ("\u202eabc", "abc"), ("\u200d", "◌"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("piece", "shown"), [
+    (" ", "␣"), ("▁", "␣"), ("\u3000", "␣"), ("\n", "␣"), ("", "␣"), ("</s>", "⏎"), ("<unk>", "<unk>"),
+    ("▁Haus", "▁Haus"), ("화", "화"), ("\u1112\u116a", "화"),  # the same syllable in letters
+    ("a\x1b[31m", "a�[31m"), ("\x00", "�"), ("\ud800", "�"), ("\u0301", "◌\u0301"), ("👩\u200d🚀", "👩🚀"),
+    ("\u202eabc", "abc"), ("\u200d", "◌"),
+])  # fmt: skip
 def test_a_token_is_shown_visibly_and_harmlessly(piece: str, shown: str) -> None:
     assert label(piece) == shown
 
@@ -143,15 +140,11 @@ def test_svg_of_any_text_is_xml_with_every_label_as_text(source: list[str], titl
 
 
 @pytest.mark.parametrize("size", [(2, 2), (3, 30)])
-@pytest.mark.parametrize(
-    "title",
-    [
-        "지난 정부가 임명한 위원회는 내년 예산에 관한 긴 토론 끝에 어제 모두 물러났다 → The committee resigned",
-        "Donaudampfschifffahrtsgesellschaft" * 5,
-        "WWW MMM " * 40,
-    ],
-    ids=["words", "one word", "capitals"],
-)
+@pytest.mark.parametrize("title", [
+    "지난 정부가 임명한 위원회는 내년 예산에 관한 긴 토론 끝에 어제 모두 물러났다 → The committee resigned",
+    "Donaudampfschifffahrtsgesellschaft" * 5,
+    "WWW MMM " * 40,
+], ids=["words", "one word", "capitals"])  # fmt: skip
 def test_a_long_title_ends_inside_its_png(title: str, size: tuple[int, int]) -> None:
     images = pytest.importorskip("matplotlib.image")
     rows, columns = ([f"{name}{n}" for n in range(count)] for name, count in zip("rc", size, strict=True))

@@ -33,21 +33,18 @@ SMALL, LARGE = (100, 1500), (300, 2500)
 """1,000 bytes in any case and 5 a token."""
 
 
-@pytest.mark.parametrize(
-    ("available", "limit", "longest", "expected"),
-    [
-        (92_134, 16_384, 100, 16_384),  # 16,384 tokens need 82,920 bytes, nine tenths of 92,134
-        (92_133, 16_384, 100, 16_128),
-        (10_000, 16_384, 100, 1536),  # 9,000 hold (9,000 - 1,000) / 5 = 1,600 tokens: 6 times 256
-        (10_000, 1000, 100, 1000),
-        (2500, 16_384, 100, 250),  # below 256
-        (10_000, 16_384, 1600, 1536),  # the longest example is a batch of its own: 1,600 tokens fit, 1,601 do not
-        (10_000, 16_384, 1601, 0),
-        (10_000, 1024, 1600, 1024),
-        (10_000, 1024, 1601, 0),
-        (1000, 16_384, 1, 0),
-    ],
-)
+@pytest.mark.parametrize(("available", "limit", "longest", "expected"), [
+    (92_134, 16_384, 100, 16_384),  # 16,384 tokens need 82,920 bytes, nine tenths of 92,134
+    (92_133, 16_384, 100, 16_128),
+    (10_000, 16_384, 100, 1536),  # 9,000 hold (9,000 - 1,000) / 5 = 1,600 tokens: 6 times 256
+    (10_000, 1000, 100, 1000),
+    (2500, 16_384, 100, 250),  # below 256
+    (10_000, 16_384, 1600, 1536),  # the longest example is a batch of its own: 1,600 tokens fit, 1,601 do not
+    (10_000, 16_384, 1601, 0),
+    (10_000, 1024, 1600, 1024),
+    (10_000, 1024, 1601, 0),
+    (1000, 16_384, 1, 0),
+])  # fmt: skip
 def test_the_largest_batch_that_leaves_a_tenth(available: int, limit: int, longest: int, expected: int) -> None:
     assert largest_batch(SMALL, LARGE, available, limit=limit, longest=longest) == expected
 
@@ -56,13 +53,10 @@ def test_noise_of_an_allocator_is_no_falling_line() -> None:
     assert largest_batch(SMALL, (300, 1400), 2000, limit=4096, longest=10) == 4096
 
 
-@pytest.mark.parametrize(
-    ("available", "expected", "more"),
-    [
-        (1_000_000, 16_384, False), (92_134, 16_384, False), (80_000, 16_384, True), (60_000, 12_544, True),
-        (20_000, 3584, True), (9000, 1280, True), (2000, 0, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("available", "expected", "more"), [
+    (1_000_000, 16_384, False), (92_134, 16_384, False), (80_000, 16_384, True), (60_000, 12_544, True),
+    (20_000, 3584, True), (9000, 1280, True), (2000, 0, False),
+])  # fmt: skip
 def test_large_batches_that_need_less_than_small_ones_foretell(available: int, expected: int, more: bool) -> None:
     """5 bytes a token up to 2,000 tokens, 4 from there on: as with a loss that computes large batches in parts.
 
@@ -173,14 +167,11 @@ def test_a_resumed_run_keeps_the_number_it_began_with(tiny_recipe: Tree, tmp_pat
     assert Run.open(run.folder).recipe.training.batch_tokens == 512
 
 
-@pytest.mark.parametrize(
-    ("fitting", "said"),
-    [
-        (96, "96 fits, and with training.accumulate=6 makes the same steps"),  # ceil(2 * 256 / 96)
-        (0, "(128 with training.accumulate=4 makes the same steps"),
-        (256, "(128 with training.accumulate=4 makes the same steps"),  # it should have fitted, and did not
-    ],
-)
+@pytest.mark.parametrize(("fitting", "said"), [
+    (96, "96 fits, and with training.accumulate=6 makes the same steps"),  # ceil(2 * 256 / 96)
+    (0, "(128 with training.accumulate=4 makes the same steps"),
+    (256, "(128 with training.accumulate=4 makes the same steps"),  # it should have fitted, and did not
+])  # fmt: skip
 def test_out_of_memory_names_the_batch_that_fits(tiny_recipe: Tree, fitting: int, said: str) -> None:
     tiny_recipe["training"] |= {"accumulate": 2}
     recipe, _ = load_recipe(tiny_recipe)

@@ -37,18 +37,14 @@ def test_presets_fill_in_and_given_fields_win() -> None:
         assert (model.width, model.heads) == (width, 16)
 
 
-@pytest.mark.parametrize(
-    ("config", "sizes", "published"),
-    [
-        # table 3: 65 million parameters; 63 million of ours, and a bias a token
-        (TransformerConfig(preset="base", tie="all"), (37000, 37000), 63_119_496),
-        # 12 layers, 768, 12 heads, 3072, 512 positions: 117 million with the tied softmax
-        (GPTConfig(preset="base"), (40478,), 116_534_784),
-        # the published encoder with its pooler, and the two heads
-        (BERTConfig(preset="base"), (30522,), 109_482_240 + 768 * 768 + 768 + 2 * 768 + 30522 + 2 * 768 + 2),
-    ],
-    ids=["transformer", "gpt", "bert"],
-)
+@pytest.mark.parametrize(("config", "sizes", "published"), [
+    # table 3: 65 million parameters; 63 million of ours, and a bias a token
+    (TransformerConfig(preset="base", tie="all"), (37000, 37000), 63_119_496),
+    # 12 layers, 768, 12 heads, 3072, 512 positions: 117 million with the tied softmax
+    (GPTConfig(preset="base"), (40478,), 116_534_784),
+    # the published encoder with its pooler, and the two heads
+    (BERTConfig(preset="base"), (30522,), 109_482_240 + 768 * 768 + 768 + 2 * 768 + 30522 + 2 * 768 + 2),
+], ids=["transformer", "gpt", "bert"])  # fmt: skip
 def test_base_has_the_published_size(config: ModelConfig, sizes: tuple[int, ...], published: int) -> None:
     with torch.device("meta"):
         model = build_model(config, *sizes)

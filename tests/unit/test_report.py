@@ -65,12 +65,11 @@ def report_of(*parts: Any, **options: Any) -> Report:
     return Report("제목", [Section("하나", parts, **options)])
 
 
-@pytest.mark.parametrize(
-    ("cell", "text"),
-    [(Cell(3), "3"), (Cell(12345), "12,345"), (Cell(0.0), "0.00"), (Cell(0.12345), "0.123"), (Cell(-0.5), "-0.5"),
-     (Cell(1234.567), "1,234.57"), (Cell(1e-5), "1e-05"), (Cell(None), "–"), (Cell("as it is"), "as it is"),
-     (Cell(0.25, ".1%"), "25.0%"), (Cell(2.0, "+.2f"), "+2.00")],
-)  # fmt: skip
+@pytest.mark.parametrize(("cell", "text"), [
+    (Cell(3), "3"), (Cell(12345), "12,345"), (Cell(0.0), "0.00"), (Cell(0.12345), "0.123"), (Cell(-0.5), "-0.5"),
+    (Cell(1234.567), "1,234.57"), (Cell(1e-5), "1e-05"), (Cell(None), "–"), (Cell("as it is"), "as it is"),
+    (Cell(0.25, ".1%"), "25.0%"), (Cell(2.0, "+.2f"), "+2.00"),
+])  # fmt: skip
 def test_how_a_cell_is_written(cell: Cell, text: str) -> None:
     assert cell.text == text
 

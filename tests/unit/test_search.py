@@ -173,6 +173,19 @@ def test_best_among_many_equals(scores: list[list[float]], count: int) -> None:
         assert row_places[:possible] == expected[:possible]
 
 
+@pytest.mark.parametrize("count", [1, 4, 20])
+def test_best_of_a_large_vocabulary(count: int) -> None:
+    """Blocks of 64 and a rest; few values, so that equals are in several blocks."""
+    torch.manual_seed(3)
+    scores = torch.randint(0, 400, (3, 64 * 80 + 7)).float()
+    scores[0, -3:] = 500.0
+    values, places = best(scores.clone(), count)
+    for row, row_values, row_places in zip(scores.tolist(), values.tolist(), places.tolist(), strict=True):
+        expected = sorted(range(len(row)), key=lambda place: (-row[place], place))[:count]
+        assert row_places == expected
+        assert row_values == [row[place] for place in expected]
+
+
 @pytest.mark.parametrize(("normalisation", "alpha", "beta", "expected"), [
     ("none", 0.7, 0.0, [-6.0, -8.0]),
     ("mean", 1.0, 0.0, [-1.5, -8 / 7]),
@@ -348,17 +361,14 @@ def test_temperature_sharpens_the_draw_and_leaves_the_score() -> None:
     assert scores[B, C, END] == pytest.approx(math.log(0.3 * 0.9), abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("options", "kept"),
-    [
-        ({"top_k": 2}, {A: 4 / 7, B: 3 / 7}),
-        ({"top_p": 0.65}, {A: 4 / 7, B: 3 / 7}),
-        ({"top_p": 0.75}, {A: 4 / 9, B: 3 / 9, C: 2 / 9}),
-        ({"top_p": 0.01}, {A: 1.0}),
-        ({"top_k": 3, "top_p": 0.7}, {A: 4 / 7, B: 3 / 7}),  # after top-k the shares are 4/9, 3/9, 2/9
-        ({"top_k": 2, "top_p": 0.5}, {A: 1.0}),
-    ],
-)
+@pytest.mark.parametrize(("options", "kept"), [
+    ({"top_k": 2}, {A: 4 / 7, B: 3 / 7}),
+    ({"top_p": 0.65}, {A: 4 / 7, B: 3 / 7}),
+    ({"top_p": 0.75}, {A: 4 / 9, B: 3 / 9, C: 2 / 9}),
+    ({"top_p": 0.01}, {A: 1.0}),
+    ({"top_k": 3, "top_p": 0.7}, {A: 4 / 7, B: 3 / 7}),  # after top-k the shares are 4/9, 3/9, 2/9
+    ({"top_k": 2, "top_p": 0.5}, {A: 1.0}),
+])  # fmt: skip
 def test_cut_off_distributions(options: dict[str, object], kept: dict[int, float]) -> None:
     found = sampled(table_toy(8, FIRST, *SKEWED), **options)
     assert_frequencies(Counter(h.tokens[0] for h in found), kept)

@@ -52,14 +52,11 @@ def test_each_layout_gives_the_same_vectors(text: str, tmp_path: Path) -> None:
     assert found(gzip.compress(text.encode()), word_tokenizer(), tmp_path, name="glove.txt.gz") == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("\u1109\u1165\u110b\u116e\u11af 7 8", {"▁서울": [7, 8]}),  # decomposed Korean
-        ("is 1 2\nbig  3 4\n", {"▁is": [1, 2], "▁big": [3, 4], "big": [3, 4]}),  # two spaces behind a word
-        ("is 1 2\n. . . 3 4\nbig name@domain.com 5 6\n", {"▁is": [1, 2]}),  # words with spaces, as in GloVe
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("\u1109\u1165\u110b\u116e\u11af 7 8", {"▁서울": [7, 8]}),  # decomposed Korean
+    ("is 1 2\nbig  3 4\n", {"▁is": [1, 2], "▁big": [3, 4], "big": [3, 4]}),  # two spaces behind a word
+    ("is 1 2\n. . . 3 4\nbig name@domain.com 5 6\n", {"▁is": [1, 2]}),  # words with spaces, as in GloVe
+])  # fmt: skip
 def test_unusual_words(text: str, expected: Tree, tmp_path: Path) -> None:
     assert found(text, word_tokenizer(), tmp_path) == expected
 
@@ -71,14 +68,11 @@ def test_pieces_of_other_kinds_are_found_too(tmp_path: Path) -> None:
     assert found("a 1 2\n0 3 4\n", byte, tmp_path) == {"a": [1, 2], "A": [1, 2], "0": [3, 4]}
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["paris"], 0), (["paris", "Paris"], 1), (["Paris", "paris"], 0), (["Paris", "Paris"], 0),
-        (["paris", "Paris", "▁Paris"], 2), (["▁Paris", "Paris", "paris"], 0), (["Paris", "▁Paris", "▁Paris"], 1),
-        (["PARIS", "paris", "Pari"], 1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "expected"), [
+    (["paris"], 0), (["paris", "Paris"], 1), (["Paris", "paris"], 0), (["Paris", "Paris"], 0),
+    (["paris", "Paris", "▁Paris"], 2), (["▁Paris", "Paris", "paris"], 0), (["Paris", "▁Paris", "▁Paris"], 1),
+    (["PARIS", "paris", "Pari"], 1),
+])  # fmt: skip
 def test_the_nearest_spelling_wins_wherever_it_stands(words: list[str], expected: int, tmp_path: Path) -> None:
     """The vocabulary's own before the bare word before its lower case, and the first of two equal ones."""
     text = "".join(f"{word} {number} 1\n" for number, word in enumerate(words))

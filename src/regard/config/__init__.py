@@ -205,19 +205,15 @@ def _copy(node: Any) -> Any:
 
 def _put(tree: Tree, keys: list[str], value: Any, path: str) -> None:
     node: Any = tree
-    for key in keys[:-1]:
-        if isinstance(node, list):
-            node = node[_index(node, key, path)]
-        else:
-            if node.get(key) is None:
-                node[key] = {}
-            node = node[key]
+    for number, name in enumerate(keys, 1):
         if not isinstance(node, (dict, list)):
-            raise ConfigError(f"{key!r} is a single value without keys of its own", where=path)
-    if isinstance(node, list):
-        node[_index(node, keys[-1], path)] = value
-    else:
-        node[keys[-1]] = value
+            raise ConfigError(f"{keys[number - 2]!r} is a single value without keys of its own", where=path)
+        key: Any = _index(node, name, path) if isinstance(node, list) else name
+        if number == len(keys):
+            node[key] = value
+        elif isinstance(node, dict) and node.get(key) is None:
+            node[key] = {}
+        node = node[key]
 
 
 def _index(items: list[Any], key: str, path: str) -> int:

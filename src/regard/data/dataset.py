@@ -88,6 +88,10 @@ class Encoder:
             if (tokenizer := self.tokenizer_of(name)) is not None
         }
 
+    def examples(self, rows: Dataset, part: str) -> Any:
+        """What a model reads of a split; raw text is cut into pieces."""
+        return rows
+
     def label_counts(self, examples: Dataset) -> dict[str, int]:
         """How often each label occurs, for tasks with labels."""
         return {}

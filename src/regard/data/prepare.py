@@ -86,7 +86,8 @@ def prepare(
     notes = [note for reader in readers for note in reader.corpus.findings(reader.files)]  # they name files: not cached
     if recipe.data.by_label:
         notes += _rare(task, splits["train"], [splits[split] for split in _shares(recipe.data)])
-    prepared = Prepared(task, splits["train"], splits["validation"], splits.get("test"), report)
+    examples = {part: task.examples(rows, part) for part, rows in splits.items()}
+    prepared = Prepared(task, examples["train"], examples["validation"], examples.get("test"), report)
     return prepared.with_notes([*dict.fromkeys(notes)])
 
 

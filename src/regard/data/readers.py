@@ -23,7 +23,7 @@ from regard.data.formats import TABLE_ROWS, Row, keys_of, numeric_keys, table_ro
 from regard.data.raw import document_rows, text_table_rows
 from regard.data.squad import question_rows, squad_rows
 from regard.data.stories import babi_rows, story_rows
-from regard.errors import DataError, Problem, did_you_mean, first_of, import_extra
+from regard.errors import DataError, Problem, did_you_mean, import_extra
 from regard.text.files import TextFile, problem_with
 
 FORMATS: dict[str, Callable[[TextFile, Any], Iterator[Row]]] = {
@@ -134,8 +134,7 @@ class Reader:
                 if len(self.files) == 1:
                     raise
                 problems += error.problems
-        if problems:
-            raise DataError(problems=first_of(problems))
+        DataError.raise_if(problems)
 
     def where(self, line: int, column: str | None = None) -> str:
         """The place of a row, or of one of its columns, as messages name it: `train.en:17`."""

@@ -190,7 +190,7 @@ class Packing:
 def unpack_rows(x_P: Tensor, rows_P: Tensor, sentences: int, width: int) -> Tensor:
     """[P, ...] -> [B, L, ...]: token p goes to index rows_P[p] of the flattened [B, L]; the rest is zero."""
     padded = x_P.new_zeros(sentences * width, *x_P.shape[1:])
-    return padded.index_copy(0, rows_P, x_P).view(sentences, width, *x_P.shape[1:])
+    return padded.index_copy_(0, rows_P, x_P).view(sentences, width, *x_P.shape[1:])
 
 
 def worth_packing(tokens: Tokens) -> bool:

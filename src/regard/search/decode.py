@@ -37,6 +37,7 @@ from regard.search.hypotheses import (
 from regard.text.tokenizers import Tokenizer
 
 FEW = 8  # up to this number, repeated maxima are faster than a sort
+BLOCK = 64  # scores of which a CPU first takes the maximum
 
 
 class Observer(Protocol):
@@ -257,6 +258,9 @@ def best(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
     scores that equal the last one taken are found again by index; for a few, repeated maxima are faster. Overwrites
     the scores.
     """
+    size = scores_BM.shape[1]
+    if scores_BM.device.type == "cpu" and size >= BLOCK * max(count, BLOCK):
+        return _best_by_blocks(scores_BM, count)
     if count <= FEW:
         highest = [scores_BM.max(dim=-1, keepdim=True)]
         if count == 1:
@@ -265,7 +269,6 @@ def best(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
             scores_BM.scatter_(1, highest[-1].indices, NEVER)
             highest.append(scores_BM.max(dim=-1, keepdim=True))
         return torch.cat([top.values for top in highest], 1), torch.cat([top.indices for top in highest], 1)
-    size = scores_BM.shape[1]
     values_BW, index_BW = scores_BM.topk(count)
     last_B1 = values_BW[:, -1:]
     from_the_end_M = torch.arange(size, 0, -1, dtype=torch.int32, device=scores_BM.device)
@@ -276,6 +279,18 @@ def best(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
     order_BW = index_BW.argsort(-1)
     order_BW = order_BW.gather(1, values_BW.gather(1, order_BW).argsort(dim=-1, descending=True, stable=True))
     return values_BW.gather(1, order_BW), index_BW.gather(1, order_BW)
+
+
+def _best_by_blocks(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """`best` in one pass over the scores: the highest are in the blocks with the highest maxima, or in the rest."""
+    whole = scores_BM.shape[1] // BLOCK * BLOCK
+    maxima_BN = scores_BM[:, :whole].view(len(scores_BM), -1, BLOCK).amax(-1)
+    first_BW = best(maxima_BN, count)[1].sort().values * BLOCK
+    index_BK = (first_BW[..., None] + torch.arange(BLOCK)).flatten(1)
+    rest_BK = torch.arange(whole, scores_BM.shape[1]).expand(len(scores_BM), -1)
+    index_BK = torch.cat([index_BK, rest_BK], 1)
+    values_BW, found_BW = best(scores_BM.gather(1, index_BK), count)
+    return values_BW, index_BK.gather(1, found_BW)
 
 
 class Sampling:

@@ -263,6 +263,8 @@ def as_hypotheses(model: Generator, batch: Batch, config: SearchConfig) -> list[
     ]
 
 
+# Which tokens may come next
+
 NO_TOKEN = -1  # pads lists of tokens
 
 

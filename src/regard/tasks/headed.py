@@ -37,7 +37,7 @@ from regard.data.labelled import Labelled, list_of
 from regard.data.prepare import Prepared
 from regard.data.readers import Reader
 from regard.data.store import Integers
-from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, first_of
+from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem
 from regard.models import MODELS, any_config, config_of
 from regard.models.base import Contextual, HeadPooling, device_of
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead, build_base
@@ -103,8 +103,7 @@ class ExampleTask(Task):
         alike: dict[tuple[str, ...], dict[int, Mapping[str, str]]] = defaultdict(dict)
         for number, (text, place, fault, _) in enumerate(inputs):
             try:
-                if fault is not None:
-                    raise InputError(problems=[fault])
+                InputError.raise_if([fault])
                 texts = self.input_columns(text, place)
                 alike[tuple(texts)][number] = texts
             except DecodeError as error:
@@ -512,9 +511,7 @@ class TextLabelling(HeadedTask):
         """The texts of an input, with tabs between them where there are several."""
         fields = [text] if self.arrangement == "single" else parts_of(text)
         wrong = self.wrong_number(fields, place)
-        problems = [wrong] if wrong else [problem_in_text(field, place) for field in fields]
-        if any(problems):
-            raise InputError(problems=[problem for problem in problems if problem])
+        InputError.raise_if([wrong] if wrong else [problem_in_text(field, place) for field in fields])
         return {f"text {number}": field for number, field in enumerate(fields)}
 
     def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
@@ -536,10 +533,8 @@ class TextLabelling(HeadedTask):
 
 def refuse_labels(labels: Sequence[str], bad: Callable[[str], str], where: Where, hint: str = "") -> None:
     """One DataError with all labels of which `bad` says what is wrong, if there are any: each where it first stands."""
-    problems = [
+    DataError.raise_if(
         Problem(where(labels.index(label)), f"the label {label!r} {what}", hint)
         for label in dict.fromkeys(labels)
         if (what := bad(label))
-    ]
-    if problems:
-        raise DataError(problems=first_of(problems))
+    )

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from regard.data.batches import TextBatch
 from regard.data.corpora import Part
+from regard.data.dataset import Dataset
 from regard.data.prepare import Prepared
-from regard.data.raw import Pieces, RawData, RawText, RawTokens, Streams, contiguous_pieces, document_pieces
+from regard.data.raw import Pieces, RawData, RawText, Streams, contiguous_pieces, document_pieces
 from regard.errors import ConfigError, DataError, DecodeError
 from regard.models import any_config, build_model
 from regard.models.base import LanguageModel, device_of
@@ -96,8 +97,8 @@ class LanguageModeling(RawTextTask):
 
     # Data
 
-    def examples(self, text: RawTokens, part: str) -> Pieces:
-        return BLOCKS[self.recipe.data.blocks](text, self.recipe.data.max_length)
+    def examples(self, rows: Dataset, part: str) -> Pieces:
+        return BLOCKS[self.recipe.data.blocks](self.raw_tokens(rows), self.recipe.data.max_length)
 
     def read(self, corpora: Sequence[RawText], part: Part, base: Path) -> Pieces:
         return self.examples(self.read_documents(corpora, part, base), part)

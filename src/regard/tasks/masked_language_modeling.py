@@ -15,9 +15,10 @@ from pydantic import Field, model_validator
 from regard.data.batches import MaskedBatch, fixed_batches
 from regard.data.config import Split
 from regard.data.corpora import Part
+from regard.data.dataset import Dataset
 from regard.data.framing import Framed, Framing
 from regard.data.prepare import Prepared
-from regard.data.raw import RawData, RawText, RawTokens
+from regard.data.raw import RawData, RawText
 from regard.data.readers import Reader
 from regard.data.segments import MORE_DOCUMENTS, Masking, Segments, SentencePairs, SingleSegments, Whole
 from regard.errors import ConfigError, DataError, Problem
@@ -99,17 +100,17 @@ class MaskedLanguageModeling(RawTextTask):
         sentences: Sentences = self.recipe.data.sentences
         return sentences if self.recipe.model.next_sentence else None
 
-    def examples(self, text: RawTokens, part: str) -> Segments:
+    def examples(self, rows: Dataset, part: str) -> Segments:
         data = self.recipe.data
         if not self.recipe.model.next_sentence:
-            return self.single_segments(text)
+            return self.single_segments(rows)
         split, hint = getattr(data, part, None), MORE_DOCUMENTS
         if isinstance(split, Split):
             hint = f"raise data.{part}.split, which is {split.split:g}, or give data.{part} a text of its own"
-        return SentencePairs(text, self.masking, data.max_length, f"data.{part}", hint, data.sentences)
+        return SentencePairs(self.raw_tokens(rows), self.masking, data.max_length, f"data.{part}", hint, data.sentences)
 
-    def single_segments(self, text: RawTokens) -> SingleSegments:
-        return SingleSegments(text, self.masking, self.recipe.data.max_length)
+    def single_segments(self, rows: Dataset) -> SingleSegments:
+        return SingleSegments(self.raw_tokens(rows), self.masking, self.recipe.data.max_length)
 
     @property
     def masking(self) -> Masking:
@@ -125,11 +126,11 @@ class MaskedLanguageModeling(RawTextTask):
         return examples.outcomes(100, READ_TOKENS)
 
     def read(self, corpora: Sequence[RawText], part: Part, base: Path) -> Segments:
-        text = self.read_documents(corpora, part, base)
+        rows = self.read_documents(corpora, part, base)
         try:
-            return self.examples(text, part)
+            return self.examples(rows, part)
         except DataError:  # too few documents for next-sentence prediction: masked tokens can still be measured
-            return self.single_segments(text)
+            return self.single_segments(rows)
 
     # Training
 

@@ -298,9 +298,7 @@ class QuestionAnswering(HeadedTask):
     def input_columns(self, text: str, place: str) -> dict[str, str]:
         question, context = question_in(text, place)
         texts = {"question": question, "context": context}
-        problems = [problem_in_text(text, f"{place} ({name})") for name, text in texts.items()]
-        if any(problems):
-            raise InputError(problems=[problem for problem in problems if problem])
+        InputError.raise_if(problem_in_text(text, f"{place} ({name})") for name, text in texts.items())
         return texts
 
     def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:

@@ -20,7 +20,7 @@ from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram, Where
 from regard.data.file_inputs import alike, has_columns, is_table, only_file, read_like, table_rows
 from regard.data.formats import Key, has_header
 from regard.data.framing import Framing
-from regard.data.prepare import Prepared, Progress, prepare, read
+from regard.data.prepare import read
 from regard.data.raw import RawText, RawTokens, encode_documents
 from regard.data.readers import Reader
 from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, first_of
@@ -65,24 +65,6 @@ class RawTextTask(Task):
     def packs(self) -> bool:
         return bool(self.recipe.model.packs)
 
-    def examples(self, text: RawTokens, part: str) -> Any:
-        """What a model reads of a split."""
-        raise NotImplementedError
-
-    @classmethod
-    def prepare(
-        cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
-    ) -> Prepared[Any]:
-        documents = prepare(cls, recipe, base, tokenizers, progress)
-        task = cls(recipe, documents.tokenizers)
-        train, validation, test = (
-            None if pieces is None else task.examples(task.raw_tokens(pieces), part)
-            for part, pieces in (
-                ("train", documents.train), ("validation", documents.validation), ("test", documents.test),
-            )
-        )  # fmt: skip
-        return Prepared(task, train, validation, test, documents.report)
-
     def raw_tokens(self, pieces: Dataset) -> RawTokens:
         return RawTokens(pieces, self.tokenizers["text"], self.recipe.model.letters)
 
@@ -115,12 +97,12 @@ class RawTextTask(Task):
         pieces: dict[str, list[str]] = examples.pieces(row)
         return pieces
 
-    def read_documents(self, corpora: Sequence[RawText], part: Part, base: Path) -> RawTokens:
+    def read_documents(self, corpora: Sequence[RawText], part: Part, base: Path) -> Dataset:
         """All documents of the corpora, to measure a run on."""
-        pieces = read(self, self.recipe, corpora, part, base)
-        if not len(pieces):
+        documents = read(self, self.recipe, corpora, part, base)
+        if not len(documents):
             raise DataError("there is no text", where="--file" if len(corpora) == 1 else "data")
-        return self.raw_tokens(pieces)
+        return documents
 
     def corpus_of(self, files: Sequence[str]) -> Any:
         """What `--file` names: a text file, a folder or a table, read as the recipe's own corpora are."""

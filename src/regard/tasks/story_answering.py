@@ -23,7 +23,7 @@ from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.data.stories import UNKNOWN, Stories, StoryData, object_inputs, questions_in, typed_questions
-from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, did_you_mean, first_of
+from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, did_you_mean
 from regard.models import any_config, build_model
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
@@ -291,8 +291,7 @@ class StoryAnswering(ExampleTask):
             hint = bad.hint if text.strip() else "tell a story, then ask a question that ends in '?'"
             raise InputError(bad.what, where=place, hint=hint)
         question = questions_in([(line, place) for line in text.split("\n")])[-1]
-        if problems := too_long([(len(question.story), place)], self.recipe.model):
-            raise InputError(problems=problems)
+        InputError.raise_if(too_long([(len(question.story), place)], self.recipe.model))
         return {
             "story": "\n".join(question.story),
             "question": question.question,
@@ -421,8 +420,7 @@ def too_long(stories: Iterable[tuple[int, str]], config: MemoryNetworkConfig, op
 def refuse_long_stories(examples: Dataset, config: MemoryNetworkConfig, option: str = "--set ") -> None:
     """The same for all stories of files."""
     stories = ((int(sentences), examples.where(row)) for row, sentences in enumerate(examples.texts["sentences"]))
-    if problems := too_long(stories, config, option):
-        raise DataError(problems=first_of(problems))
+    DataError.raise_if(too_long(stories, config, option))
 
 
 def long_stories(examples: Dataset, sentences: int, what: str) -> list[str]:

@@ -330,8 +330,7 @@ class Tagging(HeadedTask):
         return FileInput(text, place) if row is None or row.fault is not None else row
 
     def input_columns(self, text: str, place: str) -> dict[str, str]:
-        if problem := problem_in_text(text, place):
-            raise InputError(problems=[problem])
+        InputError.raise_if([problem_in_text(text, place)])
         return {"text": text, "tokens": json.dumps([text[slice(*span)] for span in self.split(text)])}
 
     def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:

@@ -27,7 +27,7 @@ from regard.data.formats import has_header, keys_of
 from regard.data.images import Picture, images_of
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
-from regard.errors import DataError, DecodeError, Problem, first_of
+from regard.errors import DataError, DecodeError, Problem
 from regard.models import any_config, build_model
 from regard.models.base import Contextual, Generator, device_of
 from regard.models.transformer import SourceStates, Transformer
@@ -180,12 +180,10 @@ class TextToText(Task):
         dataset = read(self, self.recipe, corpora, part, base)
         tokens = np.max([column.lengths for column in dataset.columns.values()], axis=0)
         hint = f"at most {LONGEST:,}: split it"
-        too_long = [
+        DataError.raise_if(
             Problem(dataset.where(row), f"the pair has {tokens[row]:,} tokens", hint)
             for row in np.flatnonzero(tokens > LONGEST).tolist()
-        ]
-        if too_long:
-            raise DataError(problems=first_of(too_long))
+        )
         return dataset
 
     def corpus_of(self, files: Sequence[str]) -> Corpus:
@@ -500,8 +498,7 @@ def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[st
         elif any(unwanted in tokenizer.decode(ids) for unwanted in banned):
             what = f"{text!r} holds a text that search.banned rules out"
             problems.append(Problem(where, what, "change one of the two"))
-    if problems:
-        raise DecodeError(problems=first_of(problems))
+    DecodeError.raise_if(problems)
     return Constraints(encoded if own else encoded * len(prefixes), ban_of(tokenizer, config))
 
 

@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -59,10 +59,8 @@ class Progress:
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Progress:
         """The inverse of `asdict`."""
-        progress = cls(**stored)
-        progress.position = Position(**stored["position"])
-        progress.best = [Ranked(**entry) if isinstance(entry, dict) else Ranked(*entry) for entry in stored["best"]]
-        return TypeAdapter(cls).validate_python(asdict(progress))
+        best = [entry if isinstance(entry, dict) else Ranked(*entry) for entry in stored["best"]]
+        return TypeAdapter(cls).validate_python({**stored, "best": best})
 
 
 def total_steps(steps: int | None, epochs: int | None, epoch_batches: int, group: int) -> int:

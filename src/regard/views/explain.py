@@ -100,7 +100,7 @@ def _check_options(task: Task, target: str | None, beam: int | None, padding: in
         raise DecodeError(f"{padding} padding tokens are not possible", where="--padding", hint="0 or more")
     if target is not None:
         refuse({"--beam": beam}, "with --target there is no search")
-    if not task.reads_stories:
+    if question is not None and not task.reads_stories:
         refuse({"--question": question}, f"a run of {task.name} reads no story", "runs of story_answering do")
     if task.writes is None or not task.recipe.model.generates:
         refuse({"--target": target, "--beam": beam}, f"a run of the task {task.name} writes no text")

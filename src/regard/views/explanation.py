@@ -538,6 +538,10 @@ class Explanation(Result):
             **self.prediction,
         }
 
+    def json_size(self) -> int:
+        """Bytes of the JSON, about: ten a weight."""
+        return sum(10 * int(attention["weights"].size) for attention in self._chosen())
+
     def _chosen(self) -> Iterator[dict[str, Any]]:
         layer, head = (str(choice) for choice in (self.options.layer, self.options.head))
         for attention in self.attentions.values():

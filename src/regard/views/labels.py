@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size, split_graphemes
 
 from regard.language import shown
 from regard.text.normalise import one_line
@@ -50,25 +50,12 @@ def label(piece: str) -> str:
 
 def clusters(text: str) -> list[str]:
     """Letters, each with its combining marks."""
-    letters: list[str] = []
-    for character in text:
-        if letters and cell_len(character) == 0:
-            letters[-1] += character
-        else:
-            letters.append(character)
-    return letters
+    return [text[start:end] for start, end, _ in split_graphemes(text)[0]]
 
 
 def shorten(text: str, width: int) -> str:
     """The text in at most `width` columns, with "…" for what is left out."""
-    if cell_len(text) <= width:
-        return text
-    kept = ""
-    for cluster in clusters(text):
-        if cell_len(kept) + cell_len(cluster) > width - 1:
-            break
-        kept += cluster
-    return f"{kept}…"
+    return text if cell_len(text) <= width else f"{chop_cells(text, width - 1)[0]}…"
 
 
 def number(value: float) -> str:

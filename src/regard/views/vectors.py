@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.errors import DecodeError, InputError, Problem, first_of, short
+from regard.errors import DecodeError, InputError, Problem, short
 from regard.models.base import Contextual
 from regard.tasks.raw import Features, features
 from regard.tasks.task import Task
@@ -134,13 +134,11 @@ def word_vectors(
         del layers["layer 0"]
     found = [*_words(spans, read, texts, rf"(?<!\w)({re.escape(word)})\w*")]
     having, hint = {one.sentence for one in found}, "--word is a word of every sentence"
-    missing = [
+    InputError.raise_if(
         Problem(one.place, f"no word of {short(one.text)!r} is {word!r} or begins so", hint)
         for number, one in enumerate(own, 1)
         if number not in having
-    ]
-    if missing:
-        raise InputError(problems=first_of(missing))
+    )
     found = [one for one in found if one.sentence <= len(inputs)]
     pool = [*_words(spans, read, texts, r"(\w+)")]
     name = f"layer {layer}" if layers else STATIC
