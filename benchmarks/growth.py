@@ -102,6 +102,7 @@ def main() -> None:
 
 def draw(found: dict[str, dict[int, float]], path: Path) -> None:
     """One panel a thing that grows; training on a scale of its own."""
+    plt.rcParams["svg.fonttype"] = "none"
     figure, axes = plt.subplots(1, len(found), figsize=(15, 3), constrained_layout=True)
     for place, ((title, speeds), axis) in enumerate(zip(found.items(), axes, strict=True)):
         alike = [
