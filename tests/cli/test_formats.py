@@ -175,6 +175,7 @@ def test_a_stream_of_the_hub(folder: Path, tmp_path: Path, monkeypatch: pytest.M
     write(folder / "files" / "test.jsonl", '{"translation": {"en": "x", "ko": "y"}}\n')
     assert reader.fingerprint() != first
     assert not list(copies.rglob("*.arrow"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # else it asks again for 23 s
     assert problem_of(folder, dataset="no/such", stream=True, **NESTED).what.startswith("cannot be loaded as a dataset")
 
 
