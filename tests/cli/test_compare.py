@@ -35,7 +35,7 @@ from regard.views.labels import main_metric, score_text, title
 from regard.views.render import page, show
 from regard.views.report import Curves, HeatMaps
 from regard.views.search_errors import length_buckets, lengths_of
-from regard.views.significance import paired_tests_of_sums, paired_tests_of_texts, text_metrics
+from regard.views.significance import bleu_of, chrf_of, paired_tests_of_sums, paired_tests_of_texts, text_metrics
 from regard.views.systems import differences, groups_of, names_of
 from tiny import TINY
 
@@ -130,6 +130,22 @@ def test_equally_good_systems_differ_significantly_as_often_as_the_level_says(mo
         tests = paired_tests_of_sums(metrics, {"one": rows[first, drawn], "other": rows[1 - first, drawn]}, "one")
         below.update(row["metric"] for row in tests if row["system"] == "other" and row["p_bootstrap"] < 0.05)
     assert all(0.03 <= below[name] / 500 <= 0.07 for name in metrics), below
+
+
+@pytest.mark.parametrize("order", [1, 4])
+def test_bleu_and_chrf_of_sums_are_sacrebleus(order: int) -> None:
+    """Also of texts too short for the longest n-grams, with none of them right, and of nothing."""
+    cases = [
+        (["the cat sat on a mat", "two dogs"], ["the cat sat on the mat", "two old dogs ran"]),
+        (["a b c d e"], ["a x c y e z"]), (["a b c"], ["a b c"]), (["x y z w v"], ["a b"]), ([""], ["a"]),
+        (["a"], [""]), (["고양이가 매트에 앉았다"], ["고양이가 매트 위에 앉았다"]),
+    ]  # fmt: skip
+    for outputs, references in cases:
+        for measure, value in ((BLEU(max_ngram_order=order), bleu_of), (CHRF(), chrf_of)):
+            rows = np.array(measure._extract_corpus_statistics(outputs, [references]), dtype=np.float64)
+            score = measure.corpus_score(outputs, [references]).score
+            assert value(rows.sum(0)) == pytest.approx(score, rel=1e-15, abs=0), (outputs, references)
+            assert (value(np.stack([rows.sum(0)] * 3)) == value(rows.sum(0))).all()
 
 
 def paired(outputs: dict[str, list[str]], references: list[list[str]], *metrics: str) -> list[dict[str, Any]]:

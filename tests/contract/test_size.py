@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36125,
+    "lines": 36146,
     "lines in .": 2158,
     "lines in config": 330,
     "lines in course": 2447,  # raised: three seeds a rate, masks of a batch (issue 19)
@@ -33,13 +33,13 @@ LIMITS = {
     "lines in tasks": 4819,
     "lines in text": 1725,
     "lines in training": 2004,  # raised: processes that never come, FSDP2 in bf16 (issue 20)
-    "lines in views": 5328,
+    "lines in views": 5349,  # raised: resamples scored at once, not one by one
     "files": 136,
     "functions over 60 lines": 0,
     "modules with one importer": 22,
     "Any in signatures": 533,
     "recipe: Any": 0,
-    "public names": 2735,
+    "public names": 2737,
     "class checks outside models and tasks": 0,
 }
 

@@ -164,24 +164,45 @@ def text_metrics(names: Sequence[str], task: TextToText, config: Config) -> dict
         streams: list[Any] = [list(stream) for stream in zip_longest(*references)]
         return np.array(measure._extract_corpus_statistics(outputs, streams), dtype=np.float64)
 
-    def score_of(measure: BLEU | CHRF, sums: Rows) -> Rows:
-        return np.apply_along_axis(lambda row: measure._compute_score_from_stats(row.tolist()).score, -1, sums)
-
     def values(name: str, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> Rows:
         pairs = zip(outputs, map(tuple, references), strict=True)
         return np.array([[1.0, of_sentence(*pair)[name]] for pair in pairs])
 
     settings, metrics = config.model_dump(), dict[str, tuple[Statistics, Metric]]()
     for name in names:
-        if name in ORDERS or name == "chrf":
-            options = {"lowercase": settings["lowercase"]}
-            measure: BLEU | CHRF = CHRF(**options)
-            if name in ORDERS:
-                measure = BLEU(max_ngram_order=ORDERS[name], tokenize=settings["tokenize"], **options)
-            metrics[name] = partial(counts, measure), partial(score_of, measure)
+        if name in ORDERS:
+            options = {"lowercase": settings["lowercase"], "tokenize": settings["tokenize"]}
+            metrics[name] = partial(counts, BLEU(max_ngram_order=ORDERS[name], **options)), bleu_of
+        elif name == "chrf":
+            metrics[name] = partial(counts, CHRF(lowercase=settings["lowercase"])), chrf_of
         else:
             metrics[name] = partial(values, name), _share
     return metrics
+
+
+def bleu_of(sums: Rows) -> Rows:
+    """sacreBLEU's: of tokens written and expected; then for each order the n-grams that are right, then all written.
+
+    Where an order has none right, half an n-gram counts; a quarter at the second such order, and so on.
+    """
+    written, expected = sums[..., 0], sums[..., 1]
+    right, every = np.split(sums[..., 2:], 2, axis=-1)
+    smoothed = np.where(right > 0, right, 0.5 ** np.cumsum(right == 0, axis=-1))
+    mean = np.log(100 * smoothed / np.maximum(1, every)).sum(-1) / every.shape[-1]
+    brevity = np.exp(np.minimum(0, 1 - expected / np.maximum(1, written)))
+    return np.where((right[..., 0] > 0) & (every[..., -1] > 0), brevity * np.exp(mean), 0.0)
+
+
+def chrf_of(sums: Rows) -> Rows:
+    """sacreBLEU's: of n-grams written, expected, and both, order by order; F2 of the mean precision and recall."""
+    written, expected, both = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
+    counted = (written > 0) & (expected > 0)
+    precision, recall = (
+        np.where(counted, both / np.maximum(1, every), 0).sum(-1) / np.maximum(1, counted.sum(-1))
+        for every in (written, expected)
+    )
+    f2: Rows = 100 * (5 * precision * recall / np.where(precision > 0, 4 * precision + recall, 1))
+    return f2
 
 
 @dataclass(frozen=True, eq=False)
