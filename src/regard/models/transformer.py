@@ -255,13 +255,13 @@ class TransformerDecoder(Generator):
     ) -> TransformerState:
         """The first state, given the encoded source, padded or packed."""
         keys_values = (block.cross_attention.keys_values(memory_BSD) for block in self.decoder_blocks())
-        source_N2BHSE = torch.stack([torch.stack(pair) for pair in keys_values])
+        stacked = torch.stack([x_BHSE for pair in keys_values for x_BHSE in pair])
+        source_N2BHSE = stacked.view(-1, 2, *stacked.shape[1:])
+        layers, _, sources, heads, _, head_width = source_N2BHSE.shape
         if packing is not None:
             packed_N2HPE, sources = source_N2BHSE[:, :, 0], len(packing.lengths_B)
-            layers, _, heads, _, head_width = packed_N2HPE.shape
             source_N2BHSE = packed_N2HPE.new_zeros(layers, 2, sources, heads, packing.width, head_width)
             source_N2BHSE[:, :, packing.sentences_P, :, packing.places_P] = packed_N2HPE.permute(3, 0, 1, 2, 4)
-        layers, _, sources, heads, _, head_width = source_N2BHSE.shape
         own_MN2RHE = source_N2BHSE.new_zeros(max_length, layers, 2, sources * rows, heads, head_width)
         return TransformerState(
             own_MN2RHE=own_MN2RHE,
