@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import speed
 import torch
 
-from regard.models import build_model
+from regard.models import MODELS
 from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search.config import SearchConfig
@@ -43,7 +43,7 @@ def measured(job: speed.Job, tokens: int, device: str, repeats: int) -> float:
 
 
 def training(config: TransformerConfig, data: speed.Sentences, device: str, repeats: int) -> float:
-    objective = TokenCrossEntropy(build_model(config, speed.VOCABULARY, speed.VOCABULARY), smoothing=0.1)
+    objective = TokenCrossEntropy(MODELS[config.kind].build(config, speed.VOCABULARY, speed.VOCABULARY), smoothing=0.1)
     if device == "cuda":
         return measured(*speed.captured(objective, data.filled(device), device), device, repeats)
     return measured(*speed.eager(objective, data.bucketed(device), device), device, repeats)
@@ -51,7 +51,7 @@ def training(config: TransformerConfig, data: speed.Sentences, device: str, repe
 
 def decoding(config: TransformerConfig, rows: int, beam: int, device: str, repeats: int) -> float:
     dtype, length = torch.bfloat16 if device == "cuda" else torch.float32, 32
-    model = build_model(config, speed.VOCABULARY, speed.VOCABULARY).to(device, dtype).eval()
+    model = MODELS[config.kind].build(config, speed.VOCABULARY, speed.VOCABULARY).to(device, dtype).eval()
     generator = torch.Generator().manual_seed(1)
     source = speed.ids(speed.drawn(rows, generator), generator).to(device)
     settings = SearchConfig(beam=beam, min_length=length, max_length=length)

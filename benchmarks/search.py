@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from regard.data.batches import Tokens
-from regard.models import build_model
+from regard.models import MODELS
 from regard.models.base import Generator
 from regard.models.transformer import TransformerConfig
 from regard.search.config import SearchConfig
@@ -32,7 +32,7 @@ BEAMS, LENGTHS = (1, 2, 4, 8, 16), (16, 32, 64, 128)
 def model_of(preset: str, device: torch.device) -> Generator:
     torch.manual_seed(1)
     config = TransformerConfig.model_validate({"preset": preset, "tie": "all"})
-    return build_model(config, VOCABULARY, VOCABULARY).eval().to(device)
+    return MODELS[config.kind].build(config, VOCABULARY, VOCABULARY).eval().to(device)
 
 
 def sources(count: int, length: int, device: torch.device) -> Tokens:

@@ -43,7 +43,7 @@ from regard.data.batches import (
     row_sizes,
 )
 from regard.layers.attention import with_int8
-from regard.models import build_model
+from regard.models import MODELS
 from regard.models.bahdanau import BahdanauConfig
 from regard.models.bert import BERT, BERTConfig
 from regard.models.gpt import GPTConfig
@@ -391,7 +391,7 @@ def transformer_race(device: str, repeats: int) -> Iterator[Row]:
     width, ff = config.width, config.feed_forward
 
     def objective() -> nn.Module:
-        return TokenCrossEntropy(build_model(config, VOCABULARY, VOCABULARY), smoothing=0.1)
+        return TokenCrossEntropy(MODELS[config.kind].build(config, VOCABULARY, VOCABULARY), smoothing=0.1)
 
     jobs = packed_and_bucketed(objective, data, device)
     if gpu:
@@ -419,7 +419,7 @@ def bert_race(device: str, repeats: int) -> Iterator[Row]:
             )
         )  # fmt: skip
 
-    jobs = packed_and_bucketed(lambda: MaskedTokens(build_model(config, VOCABULARY)), data, device)
+    jobs = packed_and_bucketed(lambda: MaskedTokens(MODELS[config.kind].build(config, VOCABULARY)), data, device)
     jobs |= eager_and_compiled("BertForMaskedLM", peer, of_bert, data.bucketed(device), device)
     weights = config.layers * (4 * width**2 + 2 * width * ff) + 0.15 * VOCABULARY * width
     yield from rows_of(jobs, device, repeats, 6 * weights)
@@ -441,7 +441,7 @@ def gpt_race(device: str, repeats: int) -> Iterator[Row]:
             )
         )  # fmt: skip
 
-    jobs = packed_and_bucketed(lambda: NextToken(build_model(config, VOCABULARY)), data, device)
+    jobs = packed_and_bucketed(lambda: NextToken(MODELS[config.kind].build(config, VOCABULARY)), data, device)
     jobs |= eager_and_compiled("GPT-2", peer, of_gpt, data.bucketed(device), device)
     weights = config.layers * (4 * width**2 + 2 * width * ff) + VOCABULARY * width
     yield from rows_of(jobs, device, repeats, 6 * weights)
@@ -453,10 +453,10 @@ def recurrent_race(kind: str, device: str, repeats: int) -> Iterator[Row]:
     config = BahdanauConfig(**common) if additive else LuongConfig(**common, input_feeding=False)  # type: ignore[arg-type]
     made = pairs(24_576 if device == "cuda" else 2_048, 8 if device == "cuda" else 2).bucketed(device)
     loop = UsualLoop(width, embedding, additive=additive, dropout=config.dropout).to(device).train()
-    ours = TokenCrossEntropy(build_model(config, VOCABULARY, VOCABULARY), smoothing=0.1)
+    ours = TokenCrossEntropy(MODELS[config.kind].build(config, VOCABULARY, VOCABULARY), smoothing=0.1)
     if device == "cuda" and config.loops:
         rounded = [batch.to("cpu").rounded().to(device) for batch in made]
-        again = TokenCrossEntropy(build_model(config, VOCABULARY, VOCABULARY), smoothing=0.1)
+        again = TokenCrossEntropy(MODELS[config.kind].build(config, VOCABULARY, VOCABULARY), smoothing=0.1)
         jobs = {"regard": captured(ours, rounded, device, adds=True), "regard, eager": eager(again, made, device)}
     else:
         jobs = {"regard": eager(ours, made, device)}
@@ -469,7 +469,7 @@ def decoding_race(rows: int, device: str, repeats: int) -> Iterator[Row]:
     everybody gets the sentences sorted by length: `regard` as `predict` cuts them, `generate` in batches of 32."""
     gpu = device == "cuda"
     config, dtype = TransformerConfig(preset="base", tie="all"), torch.bfloat16 if gpu else torch.float32
-    model = build_model(config, VOCABULARY, VOCABULARY).to(device, dtype).eval()
+    model = MODELS[config.kind].build(config, VOCABULARY, VOCABULARY).to(device, dtype).eval()
     peer = marian(config).to(device, dtype).eval()
     models = {"regard": model} if gpu else {"regard": model, "regard, int8": with_int8(copy.deepcopy(model))}
     length = 64 if gpu else 32
@@ -496,7 +496,7 @@ def inference_race(device: str, repeats: int) -> Iterator[Row]:
     from transformers import BertConfig, BertModel
 
     config = BERTConfig(layers=6, width=384, heads=12, feed_forward=1536, next_sentence=False)
-    model = build_model(config, VOCABULARY).to(device).eval()
+    model = MODELS[config.kind].build(config, VOCABULARY).to(device).eval()
     peer = BertModel(
         BertConfig(
             vocab_size=VOCABULARY, hidden_size=384, num_hidden_layers=6, intermediate_size=1536,

@@ -14,7 +14,8 @@ from places import ROOT
 from regard.data import config, file_inputs, formats
 from regard.data.config import Data
 from regard.data.readers import FORMATS, open_corpus
-from regard.models import MODELS, Kind, any_config, build_model
+from regard.models import MODELS, any_config
+from regard.models.base import Kind
 from regard.models.rnn import RNN, RNNConfig
 from regard.tasks import TASKS
 from regard.tasks.translation import Parallel, TextToText
@@ -80,8 +81,8 @@ def test_a_model_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODELS, "echo", Kind(EchoConfig, Echo))
     assert "EchoConfig" in str(any_config(lambda config: config.reads == "source"))
     torch.manual_seed(0)
-    ours = build_model(EchoConfig(preset="tiny", dropout=0.0), SOURCE_SIZE, TARGET_SIZE).eval()
+    ours = MODELS["echo"].build(EchoConfig(preset="tiny", dropout=0.0), SOURCE_SIZE, TARGET_SIZE).eval()
     torch.manual_seed(0)
-    theirs = build_model(RNNConfig(preset="tiny", dropout=0.0), SOURCE_SIZE, TARGET_SIZE).eval()
+    theirs = MODELS["rnn"].build(RNNConfig(preset="tiny", dropout=0.0), SOURCE_SIZE, TARGET_SIZE).eval()
     batch = batch_of()
     torch.testing.assert_close(ours(batch).hidden_BTD, theirs(batch).hidden_BTD)

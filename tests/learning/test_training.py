@@ -17,7 +17,7 @@ from places import GOLDEN
 from regard.data.batches import START, Batch
 from regard.data.config import TrainingConfig
 from regard.errors import RegardError
-from regard.models import build_model
+from regard.models import MODELS as KINDS
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
@@ -49,7 +49,9 @@ def make_trainer(recipe: Tree, folder: Path, *, double: bool = False, **changes:
     data = TASKS[asked.task].prepare(asked, base)
     resolved = resolve(asked, base, data, torch.device("cpu"))
     torch.manual_seed(1)
-    model = build_model(resolved.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
+    model = KINDS[resolved.model.kind].build(
+        resolved.model, data.tokenizers["source"].size, data.tokenizers["target"].size
+    )
     accelerator = make_accelerator(resolved.training)
     run = Run.create(folder, resolved, data.tokenizers)
     return Trainer(run, resolved, data, model.double() if double else model, accelerator, Display(quiet=True))

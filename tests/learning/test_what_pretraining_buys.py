@@ -9,7 +9,7 @@ import torch
 
 from places import ROOT
 from regard.config import read_yaml
-from regard.models import build_model
+from regard.models import MODELS
 from regard.models.base import count_parameters
 from regard.recipes.recipe import recipe_of
 
@@ -52,7 +52,9 @@ def test_pretrained_models_are_of_like_size() -> None:
     sizes = {}
     for name in PRETRAINED:
         config = recipe_of(read_yaml(FOLDER / f"{name}-pretrain.yaml")).model
-        sizes[name] = count_parameters(build_model(config, VOCABULARY, **(characters if config.letters else {})))
+        sizes[name] = count_parameters(
+            MODELS[config.kind].build(config, VOCABULARY, **(characters if config.letters else {}))
+        )
     assert max(sizes.values()) < 1.6 * min(sizes.values()), sizes
 
 

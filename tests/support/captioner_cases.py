@@ -8,7 +8,7 @@ import torch
 from model_cases import TARGETS, tokens_of, with_weights_that_matter
 from regard.data.batches import Batch
 from regard.data.images import ImagesConfig, Picture, images_of
-from regard.models import build_model
+from regard.models import MODELS
 from regard.models.captioner import Captioner, CaptionerConfig
 
 SIZE, WIDTH = 16, 5
@@ -31,7 +31,7 @@ ATTENDING = [name for name, config in CASES.items() if config.decoder != "plain"
 
 def build(config: CaptionerConfig, seed: int = 0) -> Captioner:
     torch.manual_seed(seed)
-    model: Captioner = with_weights_that_matter(build_model(config, 11).double(), only_vectors=True)
+    model: Captioner = with_weights_that_matter(MODELS[config.kind].build(config, 11).double(), only_vectors=True)
     return model
 
 

@@ -17,7 +17,7 @@ from labelled_cases import labelled_batch_of
 from model_cases import SOURCES, TARGETS, tokens_of, with_weights_that_matter
 from regard.data.batches import StoryBatch, Tokens
 from regard.data.images import images_of
-from regard.models import build_model
+from regard.models import MODELS
 from regard.models.base import ModelConfig
 from regard.models.headed import HeadConfig, Headed, TextHead, build_base
 from regard.models.memory_network import MemoryNetworkConfig
@@ -182,7 +182,7 @@ class StoryCase(Case):
 
     def build(self, seed: int = 0, dtype: torch.dtype = torch.float64, **changes: Any) -> Any:
         torch.manual_seed(seed)
-        return build_model(self.config.model_copy(update=changes), 11).to(dtype).eval()
+        return MODELS[self.config.kind].build(self.config.model_copy(update=changes), 11).to(dtype).eval()
 
     def batch(self, rows: Sequence[int] = ROWS, *, extra: int = 0, filler: int = PAD) -> Any:
         """Times 0 mark sentences that are padding, whatever their words."""

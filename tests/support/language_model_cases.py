@@ -8,7 +8,7 @@ from torch import nn
 
 from model_cases import tokens_of, with_weights_that_matter
 from regard.data.batches import MaskedBatch, TextBatch, spelled
-from regard.models import build_model
+from regard.models import MODELS
 from regard.models.base import ModelConfig
 from regard.models.bert import BERTConfig
 from regard.models.elmo import ELMoConfig
@@ -59,7 +59,7 @@ FOLLOWS = [1, 0, 1]
 def build(config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float64) -> Any:
     torch.manual_seed(seed)
     options = {} if config.letters is None else {"characters_VC": spelled(WORDS, 12)}
-    return with_weights_that_matter(build_model(config, SIZE, **options).to(dtype))
+    return with_weights_that_matter(MODELS[config.kind].build(config, SIZE, **options).to(dtype))
 
 
 def text_batch(

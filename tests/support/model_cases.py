@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import Batch, Tokens
-from regard.models import build_model
+from regard.models import MODELS
 from regard.models.bahdanau import BahdanauConfig
 from regard.models.base import Generator, ModelConfig
 from regard.models.luong import LuongConfig
@@ -82,7 +82,9 @@ TARGETS = [[BEGIN, 4, 5, 6, END], [BEGIN, 7, 8, 9, 10, 4, END], [BEGIN, 5, END],
 def build(config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float64) -> Generator:
     torch.manual_seed(seed)
     target_size = SOURCE_SIZE if config.tie == "all" else TARGET_SIZE  # type: ignore[attr-defined]
-    return with_weights_that_matter(build_model(config, SOURCE_SIZE, target_size).to(dtype), only_vectors=True)
+    return with_weights_that_matter(
+        MODELS[config.kind].build(config, SOURCE_SIZE, target_size).to(dtype), only_vectors=True
+    )
 
 
 def with_weights_that_matter(model: Any, alpha: float = 0.3, *, only_vectors: bool = False) -> Any:

@@ -11,7 +11,7 @@ from torch import nn
 
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError
-from regard.models import build_model
+from regard.models import MODELS as KINDS
 from regard.models.base import Generator, count_parameters
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.recipes.recipe import AnyRecipe, load_recipe
@@ -84,7 +84,11 @@ def prepared(tree: Tree, *, model: str = "bahdanau") -> tuple[AnyRecipe, Prepare
     data = TASKS[asked.task].prepare(asked, base)
     recipe = resolve(asked, base, data, torch.device("cpu"))
     torch.manual_seed(1)
-    return recipe, data, build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
+    return (
+        recipe,
+        data,
+        KINDS[recipe.model.kind].build(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size),
+    )
 
 
 def test_saved_bytes_by_hand() -> None:

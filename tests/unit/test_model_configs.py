@@ -8,7 +8,7 @@ import torch
 from model_cases import CASES
 from regard.config import validate
 from regard.errors import ConfigError
-from regard.models import MODELS, build_model
+from regard.models import MODELS
 from regard.models.base import ModelConfig, count_parameters
 from regard.models.bert import BERTConfig
 from regard.models.captioner import CaptionerConfig
@@ -21,7 +21,7 @@ from regard.recipes.recipe import load_recipe
 
 def test_tying_both_sides_needs_one_vocabulary() -> None:
     with pytest.raises(ConfigError, match=r"model\.tie: 'all' needs one vocabulary.*13 and 11"):
-        build_model(CASES["rnn-gru-reversed"], 13, 11)  # type: ignore[arg-type]
+        MODELS["rnn"].build(CASES["rnn-gru-reversed"], 13, 11)  # type: ignore[arg-type]
 
 
 def test_presets_fill_in_and_given_fields_win() -> None:
@@ -47,7 +47,7 @@ def test_presets_fill_in_and_given_fields_win() -> None:
 ], ids=["transformer", "gpt", "bert"])  # fmt: skip
 def test_base_has_the_published_size(config: ModelConfig, sizes: tuple[int, ...], published: int) -> None:
     with torch.device("meta"):
-        model = build_model(config, *sizes)
+        model = MODELS[config.kind].build(config, *sizes)
     assert count_parameters(model) == published
 
 
@@ -74,7 +74,9 @@ def test_every_preset_of_every_model_can_be_built(kind: str) -> None:
     sizes = []
     for preset in config.PRESETS:
         with torch.device("meta"):
-            model = build_model(config.model_validate({"kind": kind, "preset": preset}), *vocabularies, **options)
+            model = MODELS[kind].build(
+                config.model_validate({"kind": kind, "preset": preset}), *vocabularies, **options
+            )
         sizes.append(count_parameters(model))
     assert sizes == sorted(set(sizes)), "each is larger than the one before"
 

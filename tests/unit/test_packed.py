@@ -11,7 +11,7 @@ from torch.nn.attention.flex_attention import flex_attention
 from model_cases import CASES, SOURCE_SIZE, TARGET_SIZE, build
 from regard.data.batches import TILE, AnyBatch, Batch, MaskedBatch, RowSizes, TextBatch, Tokens
 from regard.layers.attention import Packing, _tiles
-from regard.models import build_model
+from regard.models import MODELS as KINDS
 from regard.models.bert import BERTConfig
 from regard.models.gpt import GPTConfig
 from regard.models.self_attention import SelfAttentionConfig
@@ -55,10 +55,12 @@ MODELS: dict[str, Any] = {
 def case(kind: str, lengths: list[int]) -> tuple[torch.nn.Module, AnyBatch]:
     config = MODELS[kind]()
     if kind == "gpt":
-        return NextToken(build_model(config, VOCABULARY), 0.1), TextBatch(tokens([length + 1 for length in lengths]))
+        return NextToken(KINDS[config.kind].build(config, VOCABULARY), 0.1), TextBatch(
+            tokens([length + 1 for length in lengths])
+        )
     if kind == "bert":
-        return MaskedTokens(build_model(config, VOCABULARY)), masked(lengths)
-    return TokenCrossEntropy(build_model(config, VOCABULARY, VOCABULARY), 0.1), pairs(lengths)
+        return MaskedTokens(KINDS[config.kind].build(config, VOCABULARY)), masked(lengths)
+    return TokenCrossEntropy(KINDS[config.kind].build(config, VOCABULARY, VOCABULARY), 0.1), pairs(lengths)
 
 
 def sums_and_gradients(objective: torch.nn.Module, call: Any, batch: AnyBatch) -> tuple[Tensor, list[Tensor]]:

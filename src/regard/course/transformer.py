@@ -31,7 +31,7 @@ from regard.course.lab import (
 from regard.data.batches import Batch, Tokens
 from regard.errors import RegardError
 from regard.layers.attention import Visibility, recording
-from regard.models import build_model
+from regard.models import MODELS
 from regard.models.rnn import RNNConfig
 from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
@@ -301,8 +301,10 @@ def _times(lab: Lab) -> Found:
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     series, rows, numbers = list[Series](), list[list[Value]](), dict[str, Number]()
     for device in devices:
-        taken = {name: [_step_seconds(build_model(config, 100, 100).to(device), length) for length in lengths]
-                 for name, config in configs.items()}  # fmt: skip
+        taken = {
+            name: [_step_seconds(MODELS[config.kind].build(config, 100, 100).to(device), length) for length in lengths]
+            for name, config in configs.items()
+        }
         ratios = [taken["LSTM"][n] / taken["Transformer"][n] for n in range(len(lengths))]
         x = [math.log2(length) for length in lengths]
         series += [Series(f"{name}, {device}", x, [1000 * s for s in values]) for name, values in taken.items()]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
-from regard.models.base import ModelConfig
+from regard.models.base import Kind, ModelConfig
 from regard.models.bert import BERT, BERTConfig
 from regard.models.captioner import CaptionerConfig, build_captioner
 from regard.models.elmo import ELMo, ELMoConfig
@@ -23,14 +23,6 @@ from regard.models.self_attention import SelfAttention, SelfAttentionConfig
 from regard.models.text_classifiers import CNN, BiLSTM, BiLSTMConfig, CNNConfig
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.models.word2vec import Word2Vec, Word2VecConfig
-
-
-class Kind(NamedTuple):
-    """A kind of model: its config, which declares what it can do, and what builds it from a config and sizes."""
-
-    config: type[ModelConfig]
-    build: Callable[..., Any]
-
 
 MODELS: dict[str, Kind] = {
     "word2vec": Kind(Word2VecConfig, Word2Vec),
@@ -48,21 +40,7 @@ MODELS: dict[str, Kind] = {
     "bilstm": Kind(BiLSTMConfig, BiLSTM),
     "cnn": Kind(CNNConfig, CNN),
 }
-"""`model.kind` -> config and model, in the order of the papers."""
-
-
-def build_model(config: ModelConfig, *sizes: int, **options: Any) -> Any:
-    """The model that a config describes, with new weights from torch's random generator.
-
-    `sizes` are those of its vocabularies: source and target, or the only one. ELMo takes `characters_VC`, the spelling
-    of its vocabulary.
-    """
-    model = MODELS[config.kind].build(config, *sizes, **options)
-    if config.vectors is not None and config.vectors.freeze:
-        for column in config.vectors.files:
-            if column in model.embeddings:
-                model.embeddings[column].requires_grad_(False)
-    return model
+"""`model.kind` -> config and model, in the order of the papers; `MODELS[config.kind].build(config, ...)` makes one."""
 
 
 def config_of(kind: object) -> type[ModelConfig]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 import torch
 from pydantic import Field, model_validator
@@ -78,6 +78,26 @@ class ModelConfig(Config):
 
     def check_data(self, longest_source: int, longest_target: int = 0) -> None:
         """Raise a ConfigError if the model cannot be trained on texts of at most so many tokens, `</s>` included."""
+
+
+class Kind(NamedTuple):
+    """A kind of model: its config, which declares what it can do, and the model's class or what calls it."""
+
+    config: type[ModelConfig]
+    model: Callable[..., Any]
+
+    def build(self, config: ModelConfig, *sizes: int, **options: Any) -> Any:
+        """The model that a config describes, with new weights from torch's random generator.
+
+        `sizes` are those of its vocabularies: source and target, or the only one. ELMo takes `characters_VC`, the
+        spelling of its vocabulary.
+        """
+        model = self.model(config, *sizes, **options)
+        if config.vectors is not None and config.vectors.freeze:
+            for column in config.vectors.files:
+                if column in model.embeddings:
+                    model.embeddings[column].requires_grad_(False)
+        return model
 
 
 def check_heads(heads: int, width: int) -> None:

@@ -15,7 +15,7 @@ from regard.data.batches import LabelledBatch
 from regard.errors import ConfigError
 from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import RecurrentEncoder
-from regard.models import build_model
+from regard.models import MODELS
 from regard.models.base import Contextual, HeadPooling, ModelConfig, pool, real_BL
 
 
@@ -115,7 +115,7 @@ def build_base(
 
     `by_token`: whether the head has an answer for each token.
     """
-    base: Contextual = build_model(config, vocabulary_size, **options)
+    base: Contextual = MODELS[config.kind].build(config, vocabulary_size, **options)
     assert config.causal or not keep_readout
     base.by_token = by_token
     base.next_sentence = None

@@ -21,7 +21,7 @@ from regard.data.dataset import Dataset
 from regard.data.prepare import Prepared
 from regard.data.raw import Pieces, RawData, RawText, Streams, contiguous_pieces, document_pieces
 from regard.errors import ConfigError, DataError, DecodeError
-from regard.models import any_config, build_model
+from regard.models import MODELS, any_config
 from regard.models.base import LanguageModel, device_of
 from regard.models.elmo import ELMo
 from regard.models.lstm_lm import LSTMLanguageModel
@@ -123,7 +123,9 @@ class LanguageModeling(RawTextTask):
 
     def model(self) -> Any:
         tokenizer = self.tokenizers["text"]
-        return build_model(self.recipe.model, tokenizer.size, **spelling_options(self.recipe.model, tokenizer))
+        return MODELS[self.recipe.model.kind].build(
+            self.recipe.model, tokenizer.size, **spelling_options(self.recipe.model, tokenizer)
+        )
 
     @property
     def rewrites(self) -> bool:

@@ -22,7 +22,7 @@ from regard.data.raw import RawData, RawText
 from regard.data.readers import Reader
 from regard.data.segments import MORE_DOCUMENTS, Masking, Segments, SentencePairs, SingleSegments, Whole
 from regard.errors import ConfigError, DataError, Problem
-from regard.models import any_config, build_model
+from regard.models import MODELS, any_config
 from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.objectives.cross_entropy import perplexity
@@ -146,7 +146,7 @@ class MaskedLanguageModeling(RawTextTask):
                 raise _nothing_masked(f"data.{part}")
 
     def model(self) -> Any:
-        return build_model(self.recipe.model, self.tokenizers["text"].size)
+        return MODELS[self.recipe.model.kind].build(self.recipe.model, self.tokenizers["text"].size)
 
     def objective(self, model: BERT) -> MaskedTokens:
         objective = MaskedTokens(model, self.recipe.training.label_smoothing)

@@ -180,7 +180,7 @@ def _unknown_words(tokenizer: Tokenizer, text: str) -> str:
 
 
 def spelling_options(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Tensor]:
-    """The option of `build_model` that a model which reads characters needs: the spelling of the vocabulary."""
+    """The option of `Kind.build` that a model which reads characters needs: the spelling of the vocabulary."""
     if config.letters is None:
         return {}
     return {"characters_VC": spelled(tokenizer.pieces(range(tokenizer.size)), config.letters)}

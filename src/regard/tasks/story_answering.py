@@ -24,7 +24,7 @@ from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.data.stories import UNKNOWN, Stories, StoryData, object_inputs, questions_in, typed_questions
 from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, did_you_mean
-from regard.models import any_config, build_model
+from regard.models import MODELS, any_config
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.cross_entropy import perplexity
@@ -180,7 +180,7 @@ class StoryAnswering(ExampleTask):
     # Training
 
     def model(self) -> MemoryNetwork:
-        model: MemoryNetwork = build_model(self.recipe.model, self.tokenizers["text"].size)
+        model: MemoryNetwork = MODELS[self.recipe.model.kind].build(self.recipe.model, self.tokenizers["text"].size)
         return model
 
     def objective(self, model: MemoryNetwork) -> AnswerCrossEntropy:

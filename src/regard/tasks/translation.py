@@ -28,7 +28,7 @@ from regard.data.images import Picture, images_of
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
 from regard.errors import DataError, DecodeError, Problem
-from regard.models import any_config, build_model
+from regard.models import MODELS, any_config
 from regard.models.base import Contextual, Generator, device_of
 from regard.models.transformer import SourceStates, Transformer
 from regard.objectives.cross_entropy import TokenCrossEntropy, perplexity
@@ -227,7 +227,9 @@ class TextToText(Task):
         self.recipe.model.check_data(source, target)
 
     def model(self) -> Generator:
-        model: Generator = build_model(self.recipe.model, *(self.tokenizers[name].size for name in self.columns))
+        model: Generator = MODELS[self.recipe.model.kind].build(
+            self.recipe.model, *(self.tokenizers[name].size for name in self.columns)
+        )
         return model
 
     def objective(self, model: Generator) -> TokenCrossEntropy:
