@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list, gather_object
+from accelerate.utils import DistributedType, broadcast_object_list, gather_object
 from torch import Tensor, nn
 
 from regard.data.batches import AnyBatch, Position, Stream, ahead, row_sizes
@@ -36,7 +36,7 @@ from regard.runs.run import (
 )
 from regard.tasks import TASKS
 from regard.training.optimiser import HalfWeights, Plateau, build_optimiser, move_average, schedule_factor
-from regard.training.processes import blocks_of, put_parts, recompute_blocks, restore_optimiser, sum_precisely, whole
+from regard.training.processes import plan_parts, put_parts, recompute_blocks, restore_optimiser, whole
 from regard.training.progress import (
     Display,
     Progress,
@@ -137,10 +137,8 @@ class Trainer:
         self.halves = None if self.config.compile else halves
         if self.config.compile:
             objective.compile(dynamic=self.sizes is None)
-        at_once = {type(block).__name__ for block in blocks_of(self.model) or [self.model]}
-        vars(objective)["_no_split_modules"] = sorted(at_once)  # what FSDP gathers at once
-        if accelerator.is_fsdp2 and accelerator.mixed_precision != "no":
-            sum_precisely(accelerator)
+        if accelerator.distributed_type == DistributedType.FSDP:
+            plan_parts(accelerator, objective, self.model)
         self.objective, self.optimiser = accelerator.prepare(objective, build_optimiser(self.model, self.config))
         capturing = halves is not None and not accelerator.scaler  # one GPU, bf16
         self.rounds = capturing and not self.config.compile and recipe.model.loops
@@ -262,10 +260,14 @@ class Trainer:
         limit = self.config.clip or math.inf
         own_clip = getattr(self.model, "clip_gradients", None)
         shared_limit = limit if own_clip is None else math.inf
-        norm: Tensor = whole(self.accelerator.clip_grad_norm_(self.objective.parameters(), shared_limit))
+        norm: Tensor = self.whole(self.accelerator.clip_grad_norm_(self.objective.parameters(), shared_limit))
         if own_clip is not None:
             own_clip(limit)
         return norm
+
+    def whole(self, tree: Any) -> Any:
+        """The same values with whole tensors: FSDP leaves only a part of each with a process."""
+        return whole(tree) if self.accelerator.is_fsdp2 else tree
 
     def over_processes(self, count: int) -> int:
         """The sum over all processes."""
@@ -400,7 +402,7 @@ class Trainer:
     def save(self, log: MetricsLog | None, due: bool) -> None:
         """Save a checkpoint for an exact resume, then point to it, then delete old ones."""
         self.collect_losses()
-        weights, optimiser = whole(stored_weights(self.used_model)), whole(self.optimiser.state_dict())
+        weights, optimiser = self.whole(stored_weights(self.used_model)), self.whole(self.optimiser.state_dict())
         carry = self.whole_carry()
         if log is None:
             return

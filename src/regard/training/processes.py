@@ -35,7 +35,7 @@ def all_joined() -> Iterator[None]:
     """Refuse to train where the first process cannot be reached or another does not come: torch would wait for half an
     hour. Each reports in the store of the first process, or of its launcher; inside, that store stays."""
     number, count, host, port = (os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
-    if torch.distributed.is_initialized() or not (number and count and host and port) or count == "1":
+    if torch.distributed.is_initialized() or not (number and count and host and port):
         yield
         return
     here, seconds = f"process {number} ({socket.gethostname()})", _patience()
@@ -88,8 +88,6 @@ def _patience() -> float:
 
 def refuse_unlike(accelerator: Accelerator, facts: Mapping[str, Any]) -> None:
     """Refuse to train if a process has another recipe or other data than the first."""
-    if accelerator.num_processes == 1:
-        return
     everyone = gather_object([(socket.gethostname(), dict(facts))])
     _, first = everyone[0]
     for number, (host, other) in enumerate(everyone):
@@ -109,16 +107,14 @@ def naming_lost_processes(accelerator: Accelerator) -> Iterator[None]:
     told its own error."""
     ended = Event()
     try:
-        if accelerator.num_processes > 1:
-            Thread(target=_report, args=(accelerator.process_index, ended), daemon=True).start()
+        Thread(target=_report, args=(accelerator.process_index, ended), daemon=True).start()
         yield
     except RegardError:
-        if accelerator.num_processes > 1:
-            with suppress(RuntimeError):  # the machine that has the store may be gone
-                _store().set(TOLD, f"process {accelerator.process_index} ({socket.gethostname()})")
+        with suppress(RuntimeError):  # the machine that has the store may be gone
+            _store().set(TOLD, f"process {accelerator.process_index} ({socket.gethostname()})")
         raise
     except RuntimeError as error:
-        if accelerator.num_processes == 1 or not LOST.search(str(error)):
+        if not LOST.search(str(error)):
             raise
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher ends those that are left
         try:
@@ -190,8 +186,12 @@ def recompute_blocks(model: nn.Module) -> None:
 # Tensors of which each process has a part: `DTensor`, known by its methods, since the import takes a second
 
 
-def sum_precisely(accelerator: Accelerator) -> None:
-    """Gather weights in half precision, but sum gradients and losses in full: accelerate would round these too."""
+def plan_parts(accelerator: Accelerator, objective: nn.Module, model: nn.Module) -> None:
+    """FSDP gathers a block at once. In half precision it gathers the weights, but sums gradients and losses in full:
+    accelerate would round these too."""
+    vars(objective)["_no_split_modules"] = sorted({type(block).__name__ for block in blocks_of(model) or [model]})
+    if not accelerator.is_fsdp2 or accelerator.mixed_precision == "no":
+        return
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
     plugin = accelerator.state.fsdp_plugin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -66,7 +67,8 @@ def train(
         given = _as_before(given, existing.recipe)
     accelerator = make_accelerator(given.training)
     display = Display(quiet=quiet or not accelerator.is_main_process)
-    with naming_lost_processes(accelerator), display:
+    several = accelerator.num_processes > 1
+    with naming_lost_processes(accelerator) if several else nullcontext(), display:
         with accelerator.local_main_process_first():
             tokenizers = existing.tokenizers if existing else None
             data = TASKS[given.task].prepare(given, base, tokenizers, display.doing)
@@ -74,8 +76,9 @@ def train(
         if existing:
             _refuse_other_recipe(existing, resolved)
         task = TASKS[resolved.task](resolved, data.tokenizers)
-        facts = {"data": task.fingerprint(data.train), "tokenizer": data.tokenizers.fingerprint}
-        refuse_unlike(accelerator, leaves(resolved.model_dump()) | facts)
+        if several:
+            facts = {"data": task.fingerprint(data.train), "tokenizer": data.tokenizers.fingerprint}
+            refuse_unlike(accelerator, leaves(resolved.model_dump()) | facts)
         with explained_out_of_memory(resolved):  # the same initial weights in every process but different dropout
             torch.manual_seed(resolved.training.seed)
             model: nn.Module = task.model()
@@ -164,7 +167,7 @@ def make_accelerator(config: TrainingConfig) -> Accelerator:
     # An earlier training in this process may have used another precision or device
     AcceleratorState._reset_state(reset_partial_state=not torch.distributed.is_initialized())
     on_cpu = wanted == "cpu" or not (cuda or mps)
-    with all_joined():
+    with all_joined() if os.environ.get("WORLD_SIZE", "1") != "1" else nullcontext():
         return Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=on_cpu)
 
 
