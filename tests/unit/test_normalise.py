@@ -2,7 +2,8 @@
 
 import pytest
 
-from regard.text.normalise import comparable, fold_white_space, nfc, one_line, same_name
+from regard.tasks.translation import comparable
+from regard.text.normalise import fold_white_space, nfc, one_line, same_name
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, shown
 
 HANGUL_JAMO = "\u1112\u1161\u11ab\u1100\u116e\u11a8"

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from regard.config import Config
 from regard.data.config import Corpus, Data
-from regard.tasks.translation import References, TextToText
-from regard.text.normalise import comparable
+from regard.tasks.translation import References, TextToText, comparable
 
 
 class Summarized(Corpus):

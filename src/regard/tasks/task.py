@@ -23,7 +23,7 @@ from regard.data.file_inputs import HeldFile, TolerantFile, is_table
 from regard.data.formats import object_in
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.readers import Reader
-from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, short
+from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of, short
 from regard.models.base import Contextual, device_of
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Constraints
@@ -63,7 +63,8 @@ def inputs_of(texts: Iterable[str]) -> list[FileInput]:
 
 def without_faults(given: list[FileInput]) -> list[FileInput]:
     """The inputs, or one InputError with what is wrong with those that cannot be read."""
-    InputError.raise_if(one.fault for one in given)
+    if faults := [one.fault for one in given if one.fault]:
+        raise InputError(problems=first_of(faults))
     return given
 
 
@@ -104,7 +105,8 @@ class EncodedInputs(Generic[Row]):
 
 def readable(rows: Sequence[Row | Unreadable]) -> list[Row]:
     """All rows, or one InputError with the problems of those that cannot be read."""
-    InputError.raise_if(problem for row in rows if isinstance(row, Unreadable) for problem in row.problems)
+    if problems := [problem for row in rows if isinstance(row, Unreadable) for problem in row.problems]:
+        raise InputError(problems=first_of(problems))
     return [row for row in rows if not isinstance(row, Unreadable)]
 
 

@@ -51,7 +51,7 @@ from regard.tasks.task import (
     readable,
 )
 from regard.text.files import FileInput, TextFile
-from regard.text.normalise import comparable
+from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizer
 
 DECODE_TOKENS, GPU_DECODE_TOKENS = 4_096, 16_384
@@ -430,6 +430,11 @@ class Translation(TextToText):
             "bleu_signature": str(bleu["bleu"].get_signature()),
             "chrf_signature": str(chrf.get_signature()),
         }
+
+
+def comparable(text: str, lowercase: bool) -> str:
+    """The form in which an output is compared with a reference."""
+    return nfc(text).lower() if lowercase else nfc(text)
 
 
 def loss_metrics(total: float, tokens: int) -> dict[str, float]:

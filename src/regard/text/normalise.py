@@ -9,16 +9,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
+from functools import partial
 from itertools import groupby, pairwise
 from typing import Literal, NamedTuple
 
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
-
-def nfc(text: str) -> str:
-    """The text with composed characters, as every tokenizer trained here writes it."""
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
+nfc = partial(unicodedata.normalize, "NFC")
+"""The text with composed characters, as every tokenizer trained here writes it."""
 
 
 def fold_white_space(text: str) -> str:
@@ -27,11 +26,6 @@ def fold_white_space(text: str) -> str:
     Zero-width characters are not white space: they are part of a word in several scripts.
     """
     return " ".join(text.split())
-
-
-def comparable(text: str, lowercase: bool) -> str:
-    """The form in which an output is compared with a reference."""
-    return nfc(text).lower() if lowercase else nfc(text)
 
 
 def same_name(first: object, second: object) -> bool:
