@@ -11,8 +11,8 @@ import pytest
 
 import regard as api
 from command_line import succeed
+from regard.views.attention import NAMES
 from regard.views.explanation import Explanation, Options
-from regard.views.recording import NAMES
 from regard.views.render import draw, page
 from regard.views.report import HeatMaps, Table
 from tiny import TINY

@@ -13,10 +13,9 @@ from rich.console import Console
 import regard as api
 from command_line import fail, succeed
 from regard.errors import DecodeError
+from regard.views.attention import Worked, module_calls
 from regard.views.explanation import Explanation, Options, View
-from regard.views.recording import module_calls
 from regard.views.render import show
-from regard.views.worked import Worked
 from tiny import TINY
 
 BAHDANAU = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 6}

@@ -10,8 +10,8 @@ import torch
 
 import regard as api
 from command_line import fail, succeed, write
+from regard.views.attention import Worked
 from regard.views.explanation import Explanation, Options
-from regard.views.worked import Worked
 
 TOLD = "Mary went to the kitchen.\nJohn walked to the garden.\n"
 STORY = f"{TOLD}Where is Mary?"

@@ -20,8 +20,8 @@ from regard.errors import DataError
 from regard.recipes.recipe import recipe_of
 from regard.runs.run import load_weights
 from regard.tasks.story_answering import StoryAnswering
+from regard.views.attention import Step
 from regard.views.explanation import Story
-from regard.views.recording import Step
 from regard.views.report import HeatMaps, Table
 from task_cases import rows_of
 

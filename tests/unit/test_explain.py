@@ -17,8 +17,9 @@ from regard.layers.attention import recording
 from regard.layers.embeddings import sinusoidal_positions
 from regard.runs import Run
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.views.attention import Attention, Kind, Pieces, merge_pieces
+from regard.views.explain import pieces_of, roll_out
 from regard.views.explanation import Explanation, Options
-from regard.views.recording import Attention, Kind, Pieces, merge_pieces, roll_out
 from regard.views.report import HeatMap
 from tiny import TINY
 
@@ -230,7 +231,7 @@ def test_words_begin_at_their_mark_and_special_tokens_stand_alone(kind: Any) -> 
     tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=40), ["나는 학교에 간다 ab"])
     ids = [tokenizer.begin, *tokenizer.encode("나는 학교에"), tokenizer.unk, *tokenizer.encode("ab"), tokenizer.end]
     begin, unknown, end = tokenizer.pieces([tokenizer.begin, tokenizer.unk, tokenizer.end])
-    pieces = Pieces.of(tokenizer, ids)
+    pieces = pieces_of(tokenizer, ids)
     assert len(pieces.texts) > 6
     assert pieces.words().texts == (begin, "나는", "학교에", unknown, "ab", end)
     assert pieces.words().words() == pieces.words()

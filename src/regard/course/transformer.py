@@ -36,7 +36,6 @@ from regard.models.rnn import RNNConfig
 from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.runs.examples import examples_of
-from regard.views.recording import Pieces
 from regard.views.report import Branch, Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
 from regard.views.report import Tree as Drawn
 from regard.views.show import positions
@@ -75,7 +74,7 @@ def _masks(run: Run) -> dict[str, Part | list[Part]]:
         model(batch)
     visible = recorded.by_name(model, visible=True)
     read, written = (
-        [Pieces.of(run.tokenizers[side], row).texts for row in ids_BL.tolist()]
+        [run.tokenizers[side].pieces(row) for row in ids_BL.tolist()]
         for side, ids_BL in (("source", batch.source.ids_BL), ("target", batch.target.inputs_BT))
     )
     for name, attention, looking, seen in (

@@ -59,8 +59,8 @@ from regard.studio.served import (
     told,
 )
 from regard.studio.trainings import Trainings, training_routes
+from regard.views.attention import Attention
 from regard.views.explanation import MAPS, Explanation, Options, View
-from regard.views.recording import Attention
 from regard.views.report import HeatMap, Numbers, in_language
 
 PAGE, TEMPLATES = Path(__file__).parent / "page", Path(regard.views.render.__file__).parent / "templates"

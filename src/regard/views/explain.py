@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.data.batches import Batch, MaskedBatch, Spelling, Tokens
 from regard.data.dataset import Dataset
@@ -19,23 +21,40 @@ from regard.data.framing import Framed
 from regard.data.images import Picture, images_of
 from regard.data.stories import questions_in
 from regard.errors import DecodeError, refuse
+from regard.layers.attention import recording
+from regard.layers.embeddings import Positions
 from regard.models.base import ModelConfig, device_of
 from regard.models.headed import Headed, LayerMix
 from regard.recipes.recipe import with_search
 from regard.runs import Run
+from regard.search.hypotheses import log_probabilities
 from regard.tasks.masked_language_modeling import GAP, MaskedLanguageModeling, texts_in
 from regard.tasks.question_answering import question_in
 from regard.tasks.task import Given, Task, encode_each, encode_target, inputs_of, not_longer, readable, without_faults
 from regard.text.files import FileInput, Parts, parts_of
 from regard.text.normalise import Span, word_spans
 from regard.text.tokenizers import Tokenizer
+from regard.text.vocabularies import MARK
+from regard.views.attention import NAMES, Attention, Kind, Pieces, Step, module_calls
 from regard.views.explanation import Explanation, Occlusion, Options, Story, View
-from regard.views.recording import Pieces, Predicted, Step, module_calls, positions_of, record, roll_out, steps_of
+from regard.views.report import Numbers
 
 MASK_PADDING = 3
 """Padding tokens for a view of the masks, which otherwise would have nothing to hide."""
 MOST_WORDS = 512
 """Longest text in words that is read again without each: each word costs one more reading of it."""
+POSITIONS = 50
+"""Position encodings that are shown."""
+CANDIDATES = 5
+"""Likeliest tokens that are kept for each step."""
+
+
+class Predicted(NamedTuple):
+    """Where a model predicts tokens, and which; None: the likeliest ones that are not special."""
+
+    tokenizer: Tokenizer
+    places: Sequence[int] = ()
+    written: Sequence[int] | None = None
 
 
 def explain(
@@ -156,20 +175,37 @@ def _read_pair(
         source, pieces = images_of([encoded]), Pieces(names, tuple(range(len(names))))
     else:
         source, pieces = _padded(run.tokenizers["source"], encoded, padding)
-    read, inputs = _padded(vocabulary, [vocabulary.begin, *ids], padding)
+    read, _ = _padded(vocabulary, [vocabulary.begin, *ids], padding)
+    written = [*ids, *[vocabulary.pad] * padding]
     batch = Batch(source, read).to(device_of(model))
     reading = Explanation(
         text, output, run.recipe.model.kind, model, batch, lambda: model(batch).hidden_BTD, pieces,
-        inputs=inputs.first(len(inputs.texts) - 1), target=Pieces.of(vocabulary, [*ids, *[vocabulary.pad] * padding]),
+        inputs=pieces_of(vocabulary, [vocabulary.begin, *written[:-1]]), target=pieces_of(vocabulary, written),
         picture=picture,
     )  # fmt: skip
     return reading, Predicted(vocabulary, range(len(ids)), ids)
 
 
+def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> Pieces:
+    """The tokens `ids`. Special tokens, `<unk>` among them, are words of their own.
+
+    A word begins with the mark `▁`, or, in vocabularies that write `##` before continuations, without `##`.
+    """
+    special, pieces = tokenizer.special, tuple(tokenizer.pieces(ids))
+    decoder = json.loads(tokenizer.to_json())["decoder"] or {}
+    hashes, starts = decoder.get("prefix") == "##", []
+    for position, piece in enumerate(pieces):
+        begins = not piece.startswith("##") if hashes else piece.startswith(MARK)
+        after_special = position == 0 or ids[position - 1] in special
+        if begins or after_special or ids[position] in special:
+            starts.append(position)
+    return Pieces(pieces, tuple(starts))
+
+
 def _padded(tokenizer: Tokenizer, ids: Sequence[int], padding: int) -> tuple[Tokens, Pieces]:
     padded = [*ids, *[tokenizer.pad] * padding]
     tokens = Tokens.of(torch.tensor([padded]), torch.tensor([len(ids)]), Spelling.of_rows([padded]))
-    return tokens, Pieces.of(tokenizer, padded)
+    return tokens, pieces_of(tokenizer, padded)
 
 
 def _read_text(
@@ -207,7 +243,7 @@ def _read_text(
     reading = Explanation(text, output, config.kind, model, batch, forward, prediction=prediction)
     if config.segments:  # BERT, which reads in both directions
         return replace(reading, source=pieces), predicted
-    written = Pieces.of(tokenizer, predicted.written or [])
+    written = pieces_of(tokenizer, predicted.written or [])
     return replace(reading, inputs=pieces, target=written, whole=len(row.ids) - 1), predicted
 
 
@@ -282,6 +318,106 @@ def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: i
         text, best.token, run.recipe.model.kind, model, batch, lambda: model(batch).logits_BIV,
         steps=steps, prediction={"probabilities": answers}, story=story, follow=follow,
     )  # fmt: skip
+
+
+# What is recorded of a model from outside: weights by `layers.attention.recording`, tokens by its readout
+
+
+@torch.inference_mode()
+def record(
+    model: nn.Module, forward: Callable[[], Tensor], source: Pieces, inputs: Pieces, target: Pieces
+) -> tuple[Tensor, dict[str, Attention]]:
+    """Run the written-out equation of every attention for the first sentence of a batch: hidden states, attentions."""
+    with recording() as recorded:
+        hidden_BTD = forward()
+    visible, attentions = recorded.by_name(model, visible=True), dict[str, Attention]()
+    for name, weights_BHQK in recorded.by_name(model).items():
+        kind: Kind = "decoder"
+        queries = keys = inputs
+        if fnmatch(name, getattr(model, "alignment", "")):
+            kind, queries, keys = "alignment", target, source
+        elif name.startswith("encoder") or not inputs.texts:
+            kind, queries, keys = "encoder", source, source
+        count = weights_BHQK.shape[2]  # a recurrent decoder takes no step for padding
+        queries = Pieces(queries.texts[:count], tuple(start for start in queries.starts if start < count))
+        number = re.search(r"\.(\d+)\.", name)
+        layer, weights = int(number[1]) + 1 if number else 1, weights_BHQK[0].float().cpu().numpy()
+        attentions[name] = Attention(name, kind, layer, queries, keys, weights, visible[name][0, 0].cpu().numpy())
+    return hidden_BTD[0], attentions
+
+
+def roll_out(attentions: Mapping[str, Attention], *, residual: bool = True) -> dict[Kind, list[Attention]]:
+    """How much of each token there is in the states after each layer, by kind; empty without self-attention.
+
+    Abnar & Zuidema 2020, arXiv:2005.00928, section 3, for weights averaged over the heads, with
+    A = 0.5 W_att + 0.5 I for the residual connection; a model without has A = W_att:
+        R_l = A_l R_{l-1},  R_0 = I
+
+    The paper has one stack, as BERT and GPT have. In a decoder over an encoder, self-attention mixes what the states
+    hold, and attention over the source adds what the encoder's last states, or the regions of an image, hold; the
+    shares of source and target tokens sum to 1 together.
+    """
+    layers = {kind: [layer for layer in attentions.values() if layer.kind == kind] for kind in NAMES}
+    encoder, decoder, cross = layers["encoder"], layers["decoder"], layers["alignment"]
+    if not decoder and (cross or not encoder):
+        return {}
+    share, rolled = 0.5 if residual else 1.0, dict[Kind, list[Attention]]()
+
+    def mix(attention: Attention, read: Numbers, before: Numbers) -> Numbers:
+        mixed: Numbers = share * (attention.weights.mean(0, dtype=np.float64) @ read) + (1 - share) * before
+        return mixed
+
+    def keep(attention: Attention, shares: Numbers) -> None:
+        rolled.setdefault(attention.kind, []).append(replace(attention, weights=shares[None]))
+
+    of_encoder: Numbers = np.eye(len([*encoder, *cross][0].keys.texts) if encoder or cross else 0)
+    for layer in encoder:
+        of_encoder = mix(layer, of_encoder, of_encoder)
+        keep(layer, of_encoder)
+    of_target: Numbers = np.eye(len(decoder[0].keys.texts) if decoder else 0)
+    of_source: Numbers = np.zeros((len(of_target), len(of_encoder)))
+    for number, layer in enumerate(decoder):
+        of_target, of_source = mix(layer, of_target, of_target), mix(layer, of_source, of_source)
+        if cross:
+            of_target, of_source = (1 - share) * of_target, mix(cross[number], of_encoder, of_source)
+            keep(cross[number], of_source)
+        keep(layer, of_target)
+    return rolled
+
+
+@torch.inference_mode()
+def positions_of(model: nn.Module) -> Numbers | None:
+    """What the model adds to the embeddings at the first positions, [50, D]; None where it has no such encoding."""
+    for module in model.modules():
+        if isinstance(module, Positions) and module.kind != "none":
+            count = min(POSITIONS, module.longest) if module.kind == "learned" else POSITIONS
+            zeros_1LD = torch.zeros(1, count, module.width, device=device_of(model))
+            encodings_LD: Numbers = module(zeros_1LD)[0].float().cpu().numpy()
+            return encodings_LD
+    return None
+
+
+@torch.inference_mode()
+def steps_of(model: Any, hidden_TD: Tensor, predicted: Predicted) -> tuple[Step, ...]:
+    """The model's own probabilities, also of tokens that the search may not write."""
+    tokenizer, places, written = predicted
+    if not places:
+        return ()
+    logits_PV = model.readout(hidden_TD[[*places]])
+    if written is None:
+        special = torch.tensor(sorted(tokenizer.special), device=logits_PV.device)
+        written = logits_PV.index_fill(1, special, -torch.inf).argmax(-1).tolist()
+    p_PV = log_probabilities(logits_PV).exp().cpu()
+    p_P1 = p_PV.gather(1, torch.tensor(written)[:, None])
+    ranks = ((p_PV > p_P1).sum(1) + 1).tolist()
+    likeliest = p_PV.topk(min(CANDIDATES, p_PV.shape[1]))
+    columns = tokenizer.pieces(written), p_P1[:, 0].tolist(), ranks, likeliest.indices, likeliest.values.tolist()
+    steps = []
+    for piece, p, rank, ids, probabilities in zip(*columns, strict=True):
+        # Each alone: side by side, the bytes of alternatives would be read as one character.
+        tokens = [tokenizer.pieces([token])[0] for token in ids.tolist()]
+        steps.append(Step(piece, p, rank, tuple(zip(tokens, probabilities, strict=True))))
+    return tuple(steps)
 
 
 # How much the answer of a classifier, tagger, ... depends on each word: the input is read again without it

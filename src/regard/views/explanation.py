@@ -19,8 +19,21 @@ from regard.errors import DecodeError
 from regard.layers.attention import recording
 from regard.tasks.story_answering import facts_found
 from regard.text.normalise import one_line
+from regard.views.attention import (
+    NAMES,
+    Attention,
+    Given,
+    Kind,
+    Pieces,
+    Step,
+    Worked,
+    mixed,
+    replaced,
+    work_out,
+    work_out_hop,
+    work_out_mix,
+)
 from regard.views.labels import label, shorten
-from regard.views.recording import NAMES, Attention, Kind, Pieces, Step
 from regard.views.render import SHADES
 from regard.views.report import (
     Bars,
@@ -38,7 +51,6 @@ from regard.views.report import (
     json_parts,
     muted,
 )
-from regard.views.worked import Given, Worked, mixed, replaced, work_out, work_out_hop, work_out_mix
 
 View = Literal[
     "alignment", "encoder", "decoder", "hops", "mix", "occlusion", "probabilities", "heads", "masks", "positions"

@@ -1,17 +1,23 @@
-"""One attention computed again for one query, equation by equation, with the model's own numbers and the code that
-computes it. A reader may change its scores, and see what follows.
+"""The attention of a model on one input: its weights between tokens or words; and one of them worked out for one query,
+equation by equation, with the model's own numbers and the code that computes it. A reader may change its scores, and
+see what follows.
+
+No model knows that it is recorded: what its modules compute is taken by forward hooks.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from textwrap import dedent
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -23,10 +29,18 @@ from regard.layers import scores
 from regard.layers.attention import Change, recording, split_heads
 from regard.models.headed import LayerMix
 from regard.models.memory_network import MemoryNetwork
+from regard.text.vocabularies import MARK
 from regard.views.labels import label
-from regard.views.recording import NAMES, Attention, Step, module_calls
-from regard.views.report import Cell, Part, Report, Result, Section, Table, Text
+from regard.views.report import Cell, Numbers, Part, Report, Result, Section, Table, Text
 
+Kind = Literal["alignment", "encoder", "decoder", "hops"]
+"""Attention over the source, self-attention of the encoder or the decoder, attention over the sentences of a story."""
+NAMES: dict[Kind, str] = {
+    "alignment": "attention over the source",
+    "encoder": "self-attention of the encoder",
+    "decoder": "self-attention of the decoder",
+    "hops": "attention over the story",
+}
 Forward = Callable[[], Tensor]
 """Runs the model."""
 Given = Sequence[float | None] | None
@@ -47,6 +61,98 @@ SHOWN = 4
 """Numbers of a vector that are printed."""
 MOST_KEYS = 16
 """Keys that are printed: those with the largest weights, in their order."""
+
+
+class Call(NamedTuple):
+    """One call of a module."""
+
+    inputs: tuple[Any, ...]
+    output: Any
+
+
+@contextmanager
+def module_calls(model: nn.Module, names: Collection[str]) -> Iterator[dict[str, list[Call]]]:
+    """The calls of these modules inside `model`, by name and in order; the name of `model` itself is empty."""
+    calls: dict[str, list[Call]] = {}
+
+    def keep(name: str, _: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        calls.setdefault(name, []).append(Call(inputs, output))
+
+    modules = dict(model.named_modules())
+    hooks = [modules[name].register_forward_hook(partial(keep, name)) for name in names if name in modules]
+    try:
+        yield calls
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class Pieces(NamedTuple):
+    """A text as a model reads or writes it, in tokens or words."""
+
+    texts: tuple[str, ...] = ()
+    starts: tuple[int, ...] = ()
+    """The position of each word's first token."""
+
+    def words(self) -> Pieces:
+        """The tokens of each word joined, without the marks."""
+        ends = [*self.starts[1:], len(self.texts)]
+        joined = ["".join(self.texts[first:last]) for first, last in zip(self.starts, ends, strict=False)]
+        words = tuple(word.replace("##", "").replace("‿", "").strip(MARK) or MARK for word in joined)
+        return Pieces(words, tuple(range(len(words))))
+
+
+def merge_pieces(weights: Numbers, query_starts: Sequence[int], key_starts: Sequence[int]) -> Numbers:
+    """Weights [..., Q, K] between words: the sum over the tokens of a key, the mean over the tokens of a query.
+
+    So rows that sum to 1 still do (Clark et al. 2019, arXiv:1906.04341, section 4.1).
+    """
+    summed = np.add.reduceat(weights, key_starts, axis=-1)
+    tokens_Q1 = np.diff([*query_starts, weights.shape[-2]])[:, None]
+    merged: Numbers = np.add.reduceat(summed, query_starts, axis=-2) / tokens_Q1
+    return merged
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """The weights of one attention: `weights[h, q, k]` is how much of key k head h reads at query q."""
+
+    name: str
+    """Of the module inside the model."""
+    kind: Kind
+    layer: int
+    queries: Pieces
+    keys: Pieces
+    weights: Numbers
+    visible: npt.NDArray[np.bool_]
+    """[Q, K], where it may look."""
+
+    def between_words(self) -> Attention:
+        starts = self.queries.starts, self.keys.starts
+        return replace(
+            self,
+            queries=self.queries.words(),
+            keys=self.keys.words(),
+            weights=merge_pieces(self.weights, *starts).astype(self.weights.dtype),
+            visible=merge_pieces(self.visible.astype(np.float32), *starts) > 0,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return vars(self) | {"queries": self.queries.texts, "keys": self.keys.texts}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One token of the target: its probability, its rank from 1, and the likeliest tokens at its position."""
+
+    token: str
+    probability: float
+    rank: int
+    candidates: tuple[tuple[str, float], ...]
+    """Each with its probability."""
+
+
+# One attention, worked out
 
 
 @dataclass(frozen=True, repr=False)
