@@ -39,6 +39,7 @@ from regard.data.batches import (
     Rows,
     TextBatch,
     Tokens,
+    in_tiles,
     plan,
     row_sizes,
 )
@@ -120,7 +121,8 @@ class Sentences:
             plan(self.lengths, self.tokens, 1, 0, fill=True)[: self.count],
             row_sizes(self.lengths, self.tokens),
         )
-        made = (self.make(rows, torch.Generator().manual_seed(n)) for n, rows in enumerate(planned))
+        tiled = (in_tiles(self.lengths, rows) for rows in planned)
+        made = (self.make(rows, torch.Generator().manual_seed(n)) for n, rows in enumerate(tiled))
         return [batch.packed(sizes).to(device) for batch in made]
 
 

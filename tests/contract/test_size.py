@@ -17,11 +17,11 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36146,
+    "lines": 36215,
     "lines in .": 2158,
     "lines in config": 330,
     "lines in course": 2447,  # raised: three seeds a rate, masks of a batch (issue 19)
-    "lines in data": 6225,
+    "lines in data": 6290,  # raised: sentences that fill tiles of attention (issue 17)
     "lines in exchange": 1548,
     "lines in layers": 1497,  # raised: packed weights on a CPU, cached keys by row on a GPU (issue 17)
     "lines in models": 3086,
@@ -32,14 +32,14 @@ LIMITS = {
     "lines in studio": 1579,
     "lines in tasks": 4819,
     "lines in text": 1725,
-    "lines in training": 2004,  # raised: processes that never come, FSDP2 in bf16 (issue 20)
+    "lines in training": 2005,  # raised: processes that never come, FSDP2 in bf16 (issue 20)
     "lines in views": 5349,  # raised: resamples scored at once, not one by one
     "files": 136,
     "functions over 60 lines": 0,
     "modules with one importer": 22,
     "Any in signatures": 533,
     "recipe: Any": 0,
-    "public names": 2737,
+    "public names": 2745,
     "class checks outside models and tasks": 0,
 }
 

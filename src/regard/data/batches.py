@@ -22,7 +22,9 @@ from regard.text.tokenizers import Letters, UnknownWord, letters_of, unknown_in
 NO_TAG = -100  # stands in the labels of a batch where a token carries no tag
 Rows = NDArray[np.int64]  # numbers of examples
 MASKED_STEP = 1024  # the number of masked tokens of a packed batch is rounded up to a multiple of this
+TRIED = 24  # keys that are tried before a group of sentences takes the largest that fits
 TILE = 128  # the size of a packed row is a multiple of this: an attention kernel works on tiles of so many tokens
+WIDE = 2 * TILE  # no sum of two numbers of tokens that fit into a tile is larger
 T = TypeVar("T")
 
 
@@ -434,12 +436,12 @@ def _cut(examples: Rows, lengths: NDArray[np.int32], batch_tokens: int) -> list[
     return batches
 
 
-def _columns(dataset: Measured) -> list[NDArray[np.int64]]:
+def _columns(dataset: Measured, examples: Rows | slice = slice(None)) -> list[NDArray[np.int64]]:
     """The positions that each example takes up in each of the two columns; twice the same where there is one."""
-    longer = dataset.lengths.astype(np.int64)
+    longer = dataset.lengths[examples].astype(np.int64)
     if dataset.length_differences is None:
         return [longer, longer]
-    difference = dataset.length_differences.astype(np.int64)
+    difference = dataset.length_differences[examples].astype(np.int64)
     return [longer - np.maximum(-difference, 0), longer - np.maximum(difference, 0)]
 
 
@@ -464,6 +466,73 @@ def _cut_full(examples: Rows, columns: Sequence[NDArray[np.int64]], sizes: RowSi
         batches.append(examples[start:stop])
         start, used = stop, (int(ends[0][stop - 1]), int(ends[1][stop - 1]))
     return batches
+
+
+def in_tiles(dataset: Measured, examples: Rows) -> Rows:
+    """The examples of a filled batch in an order in which most tiles of its rows begin and end with a sentence.
+
+    Attention then reads one tile of keys for a tile of queries instead of three. First come groups of examples that
+    fill a tile of both rows exactly, then groups that fill one of the first row, then what is left.
+    """
+    first, second = (column % TILE for column in _columns(dataset, examples))
+    left, ordered = np.arange(len(examples)), list[Rows]()
+    for both in (False,) if dataset.length_differences is None else (True, False):
+        # the tokens of both columns in one number: the sums of such numbers are those of the columns
+        keys, goal = (first * WIDE + second * both)[left], TILE * WIDE + TILE * both
+        full = _groups(keys.tolist(), goal)
+        ordered.append(left[full])
+        left = np.delete(left, full)
+    order: Rows = np.concatenate([*ordered, left])
+    return examples[order]
+
+
+def _groups(keys: Sequence[int], goal: int) -> list[int]:
+    """The numbers of the keys that form groups with the sum `goal`, group after group. A key of 0 is one by itself.
+
+    The largest key begins a group, and one or two others complete it. Where none do, the largest key joins after which
+    some would, among the `TRIED` largest; else the largest that fits. A key that finds no group stays out.
+    """
+    held, free, mirrored = dict[int, list[int]](), 0, 0  # bits: the keys left, and their differences to the goal
+    for number, key in enumerate(keys):
+        held.setdefault(key, []).append(number)
+    full = held.pop(0, [])
+    for key in held:
+        free, mirrored = free | 1 << key, mirrored | 1 << goal - key
+
+    def take(key: int) -> int:
+        nonlocal free, mirrored
+        number = held[key].pop()
+        if not held[key]:
+            del held[key]
+            free, mirrored = free ^ 1 << key, mirrored ^ 1 << goal - key
+        return number
+
+    def completing(missing: int) -> tuple[int, ...]:
+        if missing in held:
+            return (missing,)
+        larger = (free & mirrored >> goal - missing).bit_length() - 1  # of all pairs with that sum
+        return (larger, missing - larger) if larger > 0 and (2 * larger != missing or len(held[larger]) > 1) else ()
+
+    def next_key(missing: int) -> int:
+        smaller, fitting = free & (1 << missing) - 1, 0
+        for _ in range(min(TRIED, smaller.bit_count())):
+            key = smaller.bit_length() - 1
+            smaller ^= 1 << key
+            if (missing - key) % WIDE <= TILE:  # else the second column would have too many tokens
+                if completing(missing - key):
+                    return key
+                fitting = fitting or key
+        return fitting
+
+    for largest in sorted(held, reverse=True):
+        while largest in held:
+            group, missing = [take(largest)], goal - largest
+            while missing and not (last := completing(missing)) and (key := next_key(missing)):
+                group.append(take(key))
+                missing -= key
+            if not missing or last:
+                full += group + [take(key) for key in (last if missing else ())]
+    return full
 
 
 def fixed_batches(dataset: Measured, batch_tokens: int) -> list[Rows]:
@@ -500,7 +569,8 @@ class Stream:
     takes the batch of that number in each group. A group may begin in one epoch and end in the next, so none is left
     incomplete. The position that comes with a batch is the end of its group: the same in every process.
 
-    Rows that go on in the next batch are `shared`: every process takes its own rows of each batch.
+    Rows that go on in the next batch are `shared`: every process takes its own rows of each batch. The examples of a
+    `tiled` batch come in the order of `in_tiles`.
     """
 
     def __init__(
@@ -511,13 +581,14 @@ class Stream:
         position: Position = START,
         *,
         fill: bool = False,
+        tiled: bool = False,
         rank: int = 0,
         world: int = 1,
         shared: bool = False,
     ) -> None:
         assert len(dataset) > 0
         assert 0 <= rank < world
-        self.dataset, self.batch_tokens, self.seed, self.fill = dataset, batch_tokens, seed, fill
+        self.dataset, self.batch_tokens, self.seed, self.fill, self.tiled = dataset, batch_tokens, seed, fill, tiled
         self.position, self.rank, self.world, self.shared = position, rank, world, shared
         self._plans: dict[int, list[Rows]] = {}
 
@@ -540,7 +611,8 @@ class Stream:
             yield batch, position
         while True:
             own = self._forward(position, self.rank)
-            batch = self.dataset.batch(self._plan(own.epoch)[own.index], self.seed, own.epoch)
+            rows = self._plan(own.epoch)[own.index]
+            batch = self.dataset.batch(in_tiles(self.dataset, rows) if self.tiled else rows, self.seed, own.epoch)
             position = self._forward(position, self.world)
             yield batch, position
 

@@ -175,6 +175,7 @@ class Trainer:
             self.config.seed,
             self.progress.position,
             fill=bool(self.config.fill),
+            tiled=bool(self.config.compile and self.sizes),
             rank=accelerator.process_index,
             world=accelerator.num_processes,
             shared=self.carries and self.processes > 1,
