@@ -51,6 +51,16 @@ def test_without_a_mistake_it_works(project: Path) -> None:
     assert succeed("predict", "run", "a b c").out.endswith("\n")
 
 
+def test_only_the_input_without_positions_is_skipped(project: Path) -> None:
+    succeed("train", "recipe.yaml", LEARNED, "--out", "run")
+    write(project / "in", "a b\na b c d\nc d e\n")
+    message = "in:2: the text has 8 tokens with the special ones (the model reads at most 6)"
+    assert message in fail("predict", "run", "--file", "in")
+    done = succeed("predict", "run", "--file", "in", "--skip-bad")
+    assert message in done.err
+    assert [bool(line) for line in done.out.splitlines()] == [True, False, True]
+
+
 class Mistake(NamedTuple):
     """A command and how each of its messages begins, where one more file is there. TRAIN stands for `check` and `train`
     of the recipe with overrides, @run for a trained run."""
@@ -66,6 +76,7 @@ WINDOW = (
     "model.window: 20 positions on each side cover every source: the longest has 6 tokens "
     "(at most 4, or model.reach=global)"
 )
+LEARNED = "model={kind: transformer, preset: tiny, positions: learned, max_positions: 6}"
 ICONV = (
     "is not UTF-8 (convert the file with iconv -f ENCODING -t utf-8; "
     "ENCODING may be cp949 (Korean) or latin1 (Western Europe))"
@@ -89,6 +100,10 @@ MISTAKES = {
     "models": [
         Mistake(f"TRAIN '{LOCAL.format('local_m')}'", WINDOW),  # sources of 5 characters and their </s>
         Mistake(f"TRAIN '{LOCAL.format('local_p')}'", WINDOW),
+        # of training and validation texts: one that has no position would abort the training where it is validated
+        *(Mistake(f"TRAIN '{LEARNED}' 'data.{split}={{source: long.s, target: train.t}}'",
+            "model.max_positions: the longest text takes up 10 positions, but the model learns 6 (at least 10",
+            {"long.s": SOURCE.replace("a b c", "a b c d e", 1)}) for split in ("train", "validation")),
         Mistake("TRAIN 'model={kind: luong, score: dot, bidirectional: true}'",
             "model: score: dot multiplies states of equal width"),
         # two of the same size, so that only the recipe can tell

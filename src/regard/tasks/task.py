@@ -423,7 +423,7 @@ def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int
     return ids
 
 
-def not_longer(rows: Sequence[Ids], longest: int | None, inputs: Sequence[FileInput]) -> list[Ids]:
+def not_longer(rows: Sequence[Any], longest: int | None, inputs: Sequence[FileInput]) -> list[Any]:
     """Rows of tokens; those with more tokens than the model has positions are unreadable."""
     checked = list(rows)
     for number, row in enumerate(rows):

@@ -47,6 +47,7 @@ from regard.tasks.task import (
     encode_each,
     encode_target,
     ignore,
+    not_longer,
     padded,
     readable,
 )
@@ -223,8 +224,9 @@ class TextToText(Task):
         return bool(self.recipe.model.packs) and self.recipe.training.teacher_forcing == 1
 
     def check(self, data: Prepared[Dataset]) -> None:
-        source, target = (int(data.train.columns[name].lengths.max()) + 1 for name in ("source", "target"))
-        self.recipe.model.check_data(source, target)
+        read = (data.train, data.validation)  # a validation that cannot be read would abort the training
+        longest = [max(int(part.columns[name].lengths.max()) for part in read) + 1 for name in ("source", "target")]
+        self.recipe.model.check_data(*longest)
 
     def model(self) -> Generator:
         model: Generator = MODELS[self.recipe.model.kind].build(
@@ -309,7 +311,7 @@ class TextToText(Task):
 
     def encode_inputs(self, model: Generator, inputs: Sequence[FileInput]) -> EncodedInputs[Source]:
         """The sources and the wording; a search whose limits leave no output is refused."""
-        rows = self.encode_sources(inputs)
+        rows: list[Source | Unreadable] = not_longer(self.encode_sources(inputs), model.longest, inputs)
         wording = wording_of(self.tokenizers["target"], self.recipe.search, [given.prefix for given in inputs])
         sources = {number: row for number, row in enumerate(rows) if not isinstance(row, Unreadable)}
         Limits.of([*map(len, sources.values())], self.recipe.search, wording.of([*sources]))
