@@ -30,8 +30,6 @@ from regard.recipes.recipe import load_recipe, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes
 from regard.runs.examples import examples_of, measured_on, noted
 from regard.runs.run import Run, load_facts
-from regard.tasks.raw import Features
-from regard.tasks.raw import features as vectors_of
 from regard.tasks.task import Done, EncodedInputs, Given, Note, Prediction, Task, ignore, summed, without_faults
 from regard.text.files import FileInput, GrowingFile, atomic_file, check_writable, key_of, open_text, write_file
 from regard.training.check import check
@@ -43,7 +41,7 @@ from regard.views.labels import Metrics
 from regard.views.render import write_result
 from regard.views.search_record import SearchRecord
 from regard.views.show import show
-from regard.views.vectors import WordVectors, word_vectors
+from regard.views.vectors import Features, WordVectors, text_vectors, word_vectors
 
 __all__ = [
     "Loaded", "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run",
@@ -392,7 +390,7 @@ def features(
     if out is not None:
         check_writable(Path(out), "--features", [file, *run.recipe_values], overwrite=overwrite)
     model = _text_model(run, checkpoint, device)
-    vectors = vectors_of(run.task, model, given, layer=layer, pooling=pooling, normalize=normalize, skip_bad=skip_bad)
+    vectors = text_vectors(run.task, model, given, layer=layer, pooling=pooling, normalize=normalize, skip_bad=skip_bad)
     if out is not None:
         with atomic_file(Path(out)) as stream:
             np.savez(stream, **vectors.arrays())  # type: ignore[arg-type]

@@ -24,10 +24,10 @@ from regard.language import shown
 if TYPE_CHECKING:
     from regard.api import Answered, Loaded, Predictions
     from regard.runs.examples import Progress
-    from regard.tasks.raw import Features
     from regard.tasks.task import Note, Task
     from regard.text.files import FileInput
     from regard.views.report import Result
+    from regard.views.vectors import Features
 
 STORY_HINT = "give a file; without --story a story may stand there before its questions"
 

@@ -1,9 +1,8 @@
-"""What the tasks on raw text share: documents as tokens, what `--file` names, and the vectors of a text."""
+"""What the tasks on raw text share: documents as tokens, and what `--file` names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,35 +12,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.data.batches import MaskedBatch, TextBatch, spelled
+from regard.data.batches import spelled
 from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram, Where
 from regard.data.file_inputs import alike, has_columns, is_table, only_file, read_like, table_rows
 from regard.data.formats import Key, has_header
-from regard.data.framing import Framing
 from regard.data.prepare import read
 from regard.data.raw import RawText, RawTokens, encode_documents
 from regard.data.readers import Reader
-from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, first_of
-from regard.models.base import Contextual, ModelConfig, Pooling, device_of, pool
+from regard.errors import ConfigError, DataError
+from regard.models.base import Contextual, ModelConfig
 from regard.objectives.language_model import Predicted
 from regard.tasks.task import (
-    LONGEST,
     EncodedInputs,
     Note,
     Prediction,
     Task,
-    by_length,
-    is_foreign,
-    nothing_known,
-    padded,
-    problem_in,
-    read_tokens,
 )
 from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Sentences, fold_white_space
-from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
+from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 from regard.text.vocabularies import SPECIAL
 
 NAMED, SHOWN = 3, 20  # how many unknown words a note names, and how many characters of each it shows
@@ -207,114 +198,3 @@ def token_losses(model: Any, predicted: Predicted) -> tuple[Tensor, Tensor]:
         losses.append(F.cross_entropy(logits_PV, labels_P, reduction="none").double())
         right.append(logits_PV.argmax(-1) == labels_P)
     return torch.cat(losses), torch.cat(right)
-
-
-# Vectors of texts
-
-
-@dataclass(frozen=True)
-class Features:
-    """The vectors of some texts: of their tokens, those of text i in the rows offsets[i] to offsets[i + 1], or of each
-    text as a whole. A text that was skipped has no tokens, or a vector of NaN."""
-
-    inputs: tuple[str, ...]
-    vectors: NDArray[np.float32]  # [tokens, D], or [texts, D] where there is one vector a text
-    tokens: tuple[str, ...] = ()
-    offsets: tuple[int, ...] = ()
-    notes: tuple[Note, ...] = ()  # what a user should know about the inputs
-    skipped: tuple[Problem, ...] = ()  # why each text that was skipped cannot be read
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a .npz file of them holds."""
-        arrays: dict[str, NDArray[Any]] = {"vectors": self.vectors, "inputs": np.array(self.inputs)}
-        if self.offsets:
-            arrays |= {"tokens": np.array(self.tokens), "offsets": np.array(self.offsets, dtype=np.int64)}
-        return arrays
-
-
-def features(
-    task: Task,
-    model: Contextual,
-    inputs: Sequence[FileInput],
-    *,
-    layer: int = -1,
-    pooling: Pooling | None = None,
-    normalize: bool = False,
-    skip_bad: bool = False,
-) -> Features:
-    """A vector for each token of each text, or with `pooling` one for each text, from one of the model's layers; with
-    `normalize` each of length 1.
-
-    Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no vectors here: BERT
-    reads [CLS] before it, a language model the `</s>` of the text before. A long text is cut. One that cannot be read
-    is an InputError; with `skip_bad` it is skipped.
-    """
-    texts, problems = tuple(given.text for given in inputs), [problem_in(given) for given in inputs]
-    read, skipped = [row for row, problem in enumerate(problems) if problem is None], [*filter(None, problems)]
-    if not read or (skipped and not skip_bad):
-        raise InputError(problems=first_of(skipped) or [Problem("--features", "there is no text")])
-    inputs, tokenizer = [inputs[row] for row in read], task.tokenizers[task.columns[0]]
-    folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
-    folded = [tokenizer.fold(text) if folds else text for text, *_ in inputs]
-    encoded = [ids or [tokenizer.unk] for ids in tokenizer.encode_batch(folded, model.config.letters)]
-    longest = getattr(model, "longest", None) or LONGEST
-    longest = longest if task.reads_raw_text else task.recipe.data.max_length  # what a head has read
-    framing = Framing(tokenizer, model.config.segments, longest)
-    notes, encoded = _features_notes(task, inputs, encoded, framing), [ids[: framing.room] for ids in encoded]
-    states = _states(model, [framing.frame(ids).ids for ids in encoded], tokenizer.pad, layer, pooling)
-    if pooling is None:
-        states = [rows[framing.before(1) :][: len(ids)] for rows, ids in zip(states, encoded, strict=True)]
-    vectors = np.concatenate(states) if pooling is None else np.stack(states)
-    if normalize:
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    if pooling is not None:
-        of_all = np.full((len(texts), vectors.shape[1]), np.nan, dtype=np.float32)
-        of_all[read] = vectors
-        return Features(texts, of_all, notes=notes, skipped=tuple(skipped))
-    sizes = np.zeros(len(texts), dtype=np.int64)
-    sizes[read] = [len(ids) for ids in encoded]
-    tokens: list[str] = []
-    for ids in encoded:
-        spelt = tokenizer.tokens(ids)
-        for place, token in unknown_in(ids):  # a word that a model of characters has read all the same
-            spelt[place] = token.word
-        tokens += spelt
-    return Features(texts, vectors, tuple(tokens), (0, *np.cumsum(sizes).tolist()), notes, tuple(skipped))
-
-
-def _features_notes(
-    task: Task, inputs: Sequence[FileInput], encoded: Sequence[Sequence[int]], framing: Framing
-) -> tuple[Note, ...]:
-    """Which texts are cut, and which have nothing that is known; then what the task says of the others."""
-    notes, others = list[Note](), list[int]()
-    for number, ((text, place, *_), ids) in enumerate(zip(inputs, encoded, strict=True)):
-        if len(ids) > framing.room:
-            length = len(ids) + framing.special(1)
-            what = f"{place} has {length:,} tokens with the special ones: the model reads the first {framing.longest:,}"
-            notes.append(Note("length", what))
-        elif is_foreign(framing.tokenizer, ids):
-            notes.append(Note("unknown", str(nothing_known(text, place))))
-        else:
-            others.append(number)
-    rows = [framing.frame(encoded[number]).ids for number in others]
-    return (*notes, *task.text_notes([inputs[number] for number in others], rows))
-
-
-@torch.inference_mode()
-def _states(
-    model: Contextual, rows: Sequence[list[int]], pad: int, layer: int, pooling: Pooling | None
-) -> list[NDArray[np.float32]]:
-    """Of each row the vectors of its tokens and of padding after them, or with `pooling` one vector."""
-    states = dict[int, NDArray[np.float32]]()
-    for numbers in by_length([len(row) for row in rows], read_tokens(model)):
-        text = padded([rows[number] for number in numbers], pad).to(device_of(model))
-        batch: TextBatch | MaskedBatch = TextBatch(text)
-        if model.config.segments:
-            nothing = text.ids_BL.new_empty(0)
-            batch = MaskedBatch(text, torch.zeros_like(text.ids_BL), nothing, nothing)
-        layers = model.layers_of(batch)
-        if not -len(layers) <= layer < len(layers):
-            raise DecodeError(f"there is no layer {layer}", where="--layer", hint=f"0 to {len(layers) - 1}, or -1")
-        found = layers[layer] if pooling is None else pool(layers[layer], text, pooling)
-        states |= dict(zip(numbers, found.float().cpu().numpy(), strict=True))
-    return [states[number] for number in range(len(rows))]

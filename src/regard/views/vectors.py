@@ -1,4 +1,5 @@
-"""`vectors`: one word in several sentences, its static and its contextual vectors compared layer by layer."""
+"""`features`: the vectors that a model has for texts. `vectors`: those of one word in several sentences, static and
+contextual, compared layer by layer."""
 
 from __future__ import annotations
 
@@ -9,13 +10,27 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
-from regard.errors import DecodeError, InputError, Problem, short
-from regard.models.base import Contextual
-from regard.tasks.raw import Features, features
-from regard.tasks.task import Task
+from regard.data.batches import MaskedBatch, TextBatch
+from regard.data.framing import Framing
+from regard.errors import DecodeError, InputError, Problem, first_of, short
+from regard.models.base import Contextual, Pooling, device_of, pool
+from regard.tasks.task import (
+    LONGEST,
+    Note,
+    Task,
+    by_length,
+    is_foreign,
+    nothing_known,
+    padded,
+    problem_in,
+    read_tokens,
+)
 from regard.text.files import FileInput
 from regard.text.normalise import Span
+from regard.text.tokenizers import unknown_in
 from regard.views.report import (
     Cell,
     Curves,
@@ -38,6 +53,120 @@ NEAREST = 5
 PAIRS = 4
 """Most occurrences of which each pair has a column and a line."""
 STATIC = "static"
+
+
+# Vectors of texts
+
+
+@dataclass(frozen=True)
+class Features:
+    """The vectors of some texts: of their tokens, those of text i in the rows offsets[i] to offsets[i + 1], or of each
+    text as a whole. A text that was skipped has no tokens, or a vector of NaN."""
+
+    inputs: tuple[str, ...]
+    vectors: NDArray[np.float32]  # [tokens, D], or [texts, D] where there is one vector a text
+    tokens: tuple[str, ...] = ()
+    offsets: tuple[int, ...] = ()
+    notes: tuple[Note, ...] = ()  # what a user should know about the inputs
+    skipped: tuple[Problem, ...] = ()  # why each text that was skipped cannot be read
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a .npz file of them holds."""
+        arrays: dict[str, NDArray[Any]] = {"vectors": self.vectors, "inputs": np.array(self.inputs)}
+        if self.offsets:
+            arrays |= {"tokens": np.array(self.tokens), "offsets": np.array(self.offsets, dtype=np.int64)}
+        return arrays
+
+
+def text_vectors(
+    task: Task,
+    model: Contextual,
+    inputs: Sequence[FileInput],
+    *,
+    layer: int = -1,
+    pooling: Pooling | None = None,
+    normalize: bool = False,
+    skip_bad: bool = False,
+) -> Features:
+    """A vector for each token of each text, or with `pooling` one for each text, from one of the model's layers; with
+    `normalize` each of length 1.
+
+    Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no vectors here: BERT
+    reads [CLS] before it, a language model the `</s>` of the text before. A long text is cut. One that cannot be read
+    is an InputError; with `skip_bad` it is skipped.
+    """
+    texts, problems = tuple(given.text for given in inputs), [problem_in(given) for given in inputs]
+    read, skipped = [row for row, problem in enumerate(problems) if problem is None], [*filter(None, problems)]
+    if not read or (skipped and not skip_bad):
+        raise InputError(problems=first_of(skipped) or [Problem("--features", "there is no text")])
+    inputs, tokenizer = [inputs[row] for row in read], task.tokenizers[task.columns[0]]
+    folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
+    folded = [tokenizer.fold(text) if folds else text for text, *_ in inputs]
+    encoded = [ids or [tokenizer.unk] for ids in tokenizer.encode_batch(folded, model.config.letters)]
+    longest = getattr(model, "longest", None) or LONGEST
+    longest = longest if task.reads_raw_text else task.recipe.data.max_length  # what a head has read
+    framing = Framing(tokenizer, model.config.segments, longest)
+    notes, encoded = _notes(task, inputs, encoded, framing), [ids[: framing.room] for ids in encoded]
+    states = _states(model, [framing.frame(ids).ids for ids in encoded], tokenizer.pad, layer, pooling)
+    if pooling is None:
+        states = [rows[framing.before(1) :][: len(ids)] for rows, ids in zip(states, encoded, strict=True)]
+    vectors = np.concatenate(states) if pooling is None else np.stack(states)
+    if normalize:
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    if pooling is not None:
+        of_all = np.full((len(texts), vectors.shape[1]), np.nan, dtype=np.float32)
+        of_all[read] = vectors
+        return Features(texts, of_all, notes=notes, skipped=tuple(skipped))
+    sizes = np.zeros(len(texts), dtype=np.int64)
+    sizes[read] = [len(ids) for ids in encoded]
+    tokens: list[str] = []
+    for ids in encoded:
+        spelt = tokenizer.tokens(ids)
+        for place, token in unknown_in(ids):  # a word that a model of characters has read all the same
+            spelt[place] = token.word
+        tokens += spelt
+    return Features(texts, vectors, tuple(tokens), (0, *np.cumsum(sizes).tolist()), notes, tuple(skipped))
+
+
+def _notes(
+    task: Task, inputs: Sequence[FileInput], encoded: Sequence[Sequence[int]], framing: Framing
+) -> tuple[Note, ...]:
+    """Which texts are cut, and which have nothing that is known; then what the task says of the others."""
+    notes, others = list[Note](), list[int]()
+    for number, ((text, place, *_), ids) in enumerate(zip(inputs, encoded, strict=True)):
+        if len(ids) > framing.room:
+            length = len(ids) + framing.special(1)
+            what = f"{place} has {length:,} tokens with the special ones: the model reads the first {framing.longest:,}"
+            notes.append(Note("length", what))
+        elif is_foreign(framing.tokenizer, ids):
+            notes.append(Note("unknown", str(nothing_known(text, place))))
+        else:
+            others.append(number)
+    rows = [framing.frame(encoded[number]).ids for number in others]
+    return (*notes, *task.text_notes([inputs[number] for number in others], rows))
+
+
+@torch.inference_mode()
+def _states(
+    model: Contextual, rows: Sequence[list[int]], pad: int, layer: int, pooling: Pooling | None
+) -> list[NDArray[np.float32]]:
+    """Of each row the vectors of its tokens and of padding after them, or with `pooling` one vector."""
+    states = dict[int, NDArray[np.float32]]()
+    for numbers in by_length([len(row) for row in rows], read_tokens(model)):
+        text = padded([rows[number] for number in numbers], pad).to(device_of(model))
+        batch: TextBatch | MaskedBatch = TextBatch(text)
+        if model.config.segments:
+            nothing = text.ids_BL.new_empty(0)
+            batch = MaskedBatch(text, torch.zeros_like(text.ids_BL), nothing, nothing)
+        layers = model.layers_of(batch)
+        if not -len(layers) <= layer < len(layers):
+            raise DecodeError(f"there is no layer {layer}", where="--layer", hint=f"0 to {len(layers) - 1}, or -1")
+        found = layers[layer] if pooling is None else pool(layers[layer], text, pooling)
+        states |= dict(zip(numbers, found.float().cpu().numpy(), strict=True))
+    return [states[number] for number in range(len(rows))]
+
+
+# One word in several texts
 
 
 class Word(NamedTuple):
@@ -120,17 +249,17 @@ def word_vectors(
         raise DecodeError("there is no word", where="--word", hint="give a word of the sentences")
     every = [given._replace(text=tokenizer.fold(given.text)) for given in (*inputs, *more)]
     texts = [given.text for given in every]
-    read = features(task, model, every, layer=layer)
+    read = text_vectors(task, model, every, layer=layer)
     layer = layer % (model.depth + 1)
     own = every[: len(inputs)]
-    layers = {f"layer {n}": features(task, model, own, layer=n).vectors for n in range(model.depth + 1)}
+    layers = {f"layer {n}": text_vectors(task, model, own, layer=n).vectors for n in range(model.depth + 1)}
     spans = tokenizer.token_spans(texts)
     if "text" in model.embeddings:
         ids = [token for row, (tokens, _) in enumerate(spans) for token in tokens[: _size(read, row)]]
         static = model.embeddings["text"].weight.detach().float().cpu().numpy()[ids]
         layers = layers if model.depth else {}
     else:  # from the letters of each word
-        static = features(task, model, every, layer=0).vectors
+        static = text_vectors(task, model, every, layer=0).vectors
         del layers["layer 0"]
     found = [*_words(spans, read, texts, rf"(?<!\w)({re.escape(word)})\w*")]
     having, hint = {one.sentence for one in found}, "--word is a word of every sentence"
