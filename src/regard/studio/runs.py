@@ -1,28 +1,60 @@
-"""The runs of a server: loaded ones, and folders that are loaded when they are first asked for."""
+"""The runs of a server: loaded ones, and folders that are loaded when they are first asked for; and trainings that the
+page starts, stops and resumes. Each is a process of the command line, its run folder the only channel. Recipes and data
+that are sent are written under the runs' root; names of runs are checked, and never paths."""
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import re
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from fastapi import FastAPI, HTTPException
+from filelock import FileLock, Timeout
+from pydantic import Field
 from safetensors import SafetensorError, safe_open
 
 from regard.api import Loaded, load
+from regard.config import help_texts, parse_yaml
 from regard.data.corpora import Part
 from regard.data.readers import open_corpus
-from regard.errors import RegardError
+from regard.errors import ConfigError, RegardError
+from regard.language import shown
+from regard.recipes.recipe import leaves, recipe_of
+from regard.recipes.shipped import shipped, shipped_recipes, shipped_text
 from regard.runs.run import Run, load_facts, read_metrics
-from regard.studio.served import Served, Settings
+from regard.studio.jobs import SentFile, refuse_paths
+from regard.studio.served import Body, Served, Settings
 
 EXAMPLES, APART = 4, 7
 """Inputs that are offered, and how many rows apart: those beside each other may be alike."""
 KEPT = 6
 """Runs of a studio that are in memory at once."""
+NAME = r"[^\W_][\w.-]{0,63}"
+"""A name of a new run: letters of any language, digits, and after the first also . _ -"""
+SENT = ".sent"
+"""The folder under the root with what was sent for each training, and what it printed."""
+AT_ONCE, POINTS, FEW, FRESH = 2, 400, 40, 600.0
+"""Trainings at once; most points of a curve, and of a small one; seconds since the last event of a training that may
+still go on elsewhere."""
+STOPPED = (130, -15)
+"""Exit codes of a training that was stopped and can be resumed."""
+FORM = [
+    "training.steps", "training.epochs", "training.batch_tokens", "training.learning_rate", "training.patience",
+    "training.seed", "training.precision", "model.preset", "model.dropout", "tokenizer.vocabulary", "data.max_length",
+    "search.beam",
+]  # fmt: skip
+"""The settings that the form offers, as far as the recipe has them."""
 
 
 class Runs:
@@ -118,3 +150,210 @@ def examples_of(run: Run) -> list[str]:
                 return [run.task.typed(dict(zip(reader.columns, row, strict=True)), reader) for row in rows]
     events = [event for event in read_metrics(run.folder / "metrics.jsonl") if event.get("samples")]
     return [sample["source"] for sample in events[-1]["samples"] if "source" in sample] if events else []
+
+
+# Trainings
+
+
+class RecipeBody(Body):
+    recipe: str = Field(max_length=100_000)
+
+
+class TrainBody(RecipeBody):
+    name: str = Field(pattern=f"^{NAME}$")
+    settings: dict[str, str | int | float | None] = Field({}, max_length=len(FORM))
+    """Of the form, by their paths."""
+    files: list[SentFile] = Field([], max_length=8)
+
+
+@dataclass(eq=False)
+class Trainings:
+    """The processes, by the names of their runs."""
+
+    root: Path
+    runs: Runs
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, body: TrainBody) -> None:
+        """Train a new run."""
+        if (self.root / body.name).exists() or body.name in self.runs or self.alive(body.name):
+            raise ConfigError(f"there is a run {body.name!r} already", where="name", hint="give another name")
+        if unknown := body.settings.keys() - set(FORM):
+            hint = f"allowed: {', '.join(FORM)}"
+            raise ConfigError(f"{min(unknown)!r} is not in the form", where="settings", hint=hint)
+        refuse_paths(body.recipe, but="training.init")
+        overrides = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in body.settings.items()]
+        overrides += self._init(body.recipe)
+        recipe_of(parse_yaml(body.recipe, where="recipe"))  # what is wrong there is said at once
+        folder = self.root / SENT / body.name
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in body.files:
+            (folder / file.name).write_text(file.text, encoding="utf-8")
+        (folder / "recipe.yaml").write_text(body.recipe, encoding="utf-8")
+        self._train(body.name, folder / "recipe.yaml", self.root / body.name, overrides)
+
+    def resume(self, name: str) -> None:
+        run = self.runs.opened(name).folder
+        if self.state(name) == "training":
+            raise HTTPException(409, "this run is being trained")
+        self._train(name, run / "recipe.yaml", run, ["--resume"])
+
+    def stop(self, name: str) -> None:
+        """It saves a checkpoint and ends."""
+        if not self.alive(name):
+            raise HTTPException(409, "the studio is not training this run")
+        self.processes[name].terminate()
+
+    def close(self) -> None:
+        """Stop all, and wait until each has saved a checkpoint."""
+        for name in filter(self.alive, self.processes):
+            self.processes[name].terminate()
+        for process in self.processes.values():
+            process.wait()
+
+    def alive(self, name: str) -> bool:
+        return name in self.processes and self.processes[name].poll() is None
+
+    def _init(self, recipe: str) -> list[str]:
+        """The run that a recipe begins with is one of the studio's, called by its name."""
+        init = leaves(parse_yaml(recipe, where="recipe")).get("training.init")
+        if init is None:
+            return []
+        name = re.split(r"[/\\]", str(init))[-1]
+        if name not in self.runs:
+            raise ConfigError(f"there is no run {name!r}", where="training.init", hint="train or import it first")
+        return [f"training.init={self.runs.opened(name).folder.resolve()}"]
+
+    def _train(self, name: str, recipe: Path, run: Path, options: Sequence[str]) -> None:
+        if sum(map(self.alive, self.processes)) >= AT_ONCE:
+            what = f"{AT_ONCE} trainings are under way: wait for one, or stop it"
+            raise HTTPException(503, what, {"Retry-After": "60"})
+        command = [sys.executable, "-m", "regard", "train", str(recipe), *options, "--out", str(run)]
+        self._log(name).parent.mkdir(parents=True, exist_ok=True)
+        with self._log(name).open("wb") as log:
+            self.processes[name] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                env=os.environ | {"REGARD_LANG": "en"},
+            )  # fmt: skip
+        self.runs.added[name] = run
+
+    def _log(self, name: str) -> Path:
+        return self.root / SENT / f"{name}.log"
+
+    # How far each is
+
+    def state(self, name: str) -> Literal["training", "failed", "stopped", "finished"]:
+        if self.alive(name):
+            return "training"
+        code = self.processes[name].returncode if name in self.processes else 0
+        if code:
+            return "stopped" if code in STOPPED else "failed"
+        run = self.runs.opened(name)
+        return "training" if _trained_elsewhere(run.folder) else "finished" if run.pointer("best") else "stopped"
+
+    def progress(self, name: str, points: int = POINTS) -> dict[str, Any]:
+        """The state, the curves so far, and the last samples; where it failed, why."""
+        facts: dict[str, Any] = {"name": name, "state": self.state(name), "ours": self.alive(name), "step": 0}
+        if facts["state"] == "failed":
+            lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
+            ours = [line for line in lines if line.startswith("regard: ")]
+            facts["message"] = shown((ours or lines or [""])[-1])
+        if name not in self.runs:  # it has no folder yet
+            return facts
+        run = self.runs.opened(name)
+        events = [*read_metrics(run.folder / "metrics.jsonl")]
+        training, step = run.recipe.training, events[-1]["step"] if events else 0
+        if facts["state"] == "finished" and training.patience is None and training.steps and step < training.steps:
+            facts["state"] = "stopped"
+        by_kind = {kind: [one for one in events if one["event"] == kind] for kind in ("train", "validation")}
+        return {
+            **facts,
+            "step": step,
+            "steps": training.steps,
+            "date": (run.folder / "recipe.yaml").stat().st_mtime,
+            "curves": {kind: _thinned(lines, points) for kind, lines in by_kind.items()},
+            "samples": next((one["samples"] for one in reversed(events) if one.get("samples")), []),
+        }
+
+
+def _thinned(events: Sequence[dict[str, Any]], points: int) -> dict[str, list[float | None]]:
+    """The numbers of at most so many events, the last among them, as columns."""
+    kept = events[:: -max(1, -(-len(events) // points))][::-1]
+    names = [name for name, value in (kept[-1] if kept else {}).items() if isinstance(value, int | float)]
+    return {name: [event.get(name) for event in kept] for name in names}
+
+
+def _trained_elsewhere(folder: Path) -> bool:
+    """Whether another process holds the lock of a run. It is tried only where the run has changed lately."""
+    log = folder / "metrics.jsonl"
+    changed = max(path.stat().st_mtime for path in (log, folder / "recipe.yaml") if path.exists())
+    if time.time() - changed > FRESH or not (folder / ".lock").exists():
+        return False
+    try:
+        with FileLock(folder / ".lock", blocking=False):
+            return False
+    except (Timeout, OSError, NotImplementedError):
+        return True
+
+
+def form_of(recipe: str) -> list[dict[str, Any]]:
+    """The settings of a recipe that the form offers: path, value, and the JSON schema of the field."""
+    complete, fields = recipe_of(parse_yaml(recipe, where="recipe")), list[dict[str, Any]]()
+    for section, paths in groupby(FORM, key=lambda path: path.partition(".")[0]):
+        config = getattr(complete, section)
+        schemas, texts = type(config).model_json_schema()["properties"], help_texts(type(config))
+        for path in paths:
+            if (name := path.partition(".")[2]) in schemas:
+                schema = {**schemas[name], "description": " ".join(texts[name].split())}
+                fields.append({"path": path, "value": getattr(config, name), "schema": schema})
+    return fields
+
+
+def training_routes(api: FastAPI, trainings: Trainings, known: Callable[[str], str]) -> None:
+    """What the view of runs asks for."""
+    runs = trainings.runs
+
+    @api.get("/trainings")
+    def list_trainings() -> list[dict[str, Any]]:
+        """Every run, also one that has no folder yet, with a small curve."""
+        listed = list[dict[str, Any]]()
+        for name in dict.fromkeys([*runs, *trainings.processes]):
+            try:
+                summary = runs.summary(name) if name in runs else {"name": name}
+                listed.append({**summary, **trainings.progress(name, FEW)})
+            except (RegardError, OSError) as error:
+                listed.append({"name": name, "error": str(error)})
+        return listed
+
+    @api.get("/trainings/{name}")
+    def show_training(name: str) -> dict[str, Any]:
+        return trainings.progress(name if name in trainings.processes else known(name))
+
+    @api.post("/trainings", status_code=201)
+    def start_training(body: TrainBody) -> dict[str, Any]:
+        trainings.start(body)
+        return {"name": body.name}
+
+    @api.post("/trainings/{name}/stop")
+    def stop_training(name: str) -> dict[str, Any]:
+        trainings.stop(name)
+        return {"name": name}
+
+    @api.post("/trainings/{name}/resume")
+    def resume_training(name: str) -> dict[str, Any]:
+        trainings.resume(known(name))
+        return {"name": name}
+
+    @api.get("/recipes")
+    def list_recipes() -> dict[str, str]:
+        return shipped_recipes()
+
+    @api.get("/recipes/{name}")
+    def show_recipe(name: str) -> dict[str, str]:
+        if name not in shipped():
+            raise HTTPException(404, "no recipe of this name ships: GET /recipes lists all")
+        return {"name": name, "recipe": shipped_text(name)}
+
+    @api.post("/form")
+    def show_form(body: RecipeBody) -> list[dict[str, Any]]:
+        return form_of(body.recipe)

@@ -39,7 +39,7 @@ from regard.api import Loaded, show
 from regard.errors import Problem, RegardError
 from regard.language import asked, shown
 from regard.studio.jobs import long_verbs
-from regard.studio.runs import Runs
+from regard.studio.runs import Runs, Trainings, training_routes
 from regard.studio.served import (
     EXPLAINED,
     LOCAL,
@@ -58,7 +58,6 @@ from regard.studio.served import (
     streamed,
     told,
 )
-from regard.studio.trainings import Trainings, training_routes
 from regard.views.attention import Attention
 from regard.views.explanation import MAPS, Explanation, Options, View
 from regard.views.report import HeatMap, Numbers, in_language
