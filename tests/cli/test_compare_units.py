@@ -86,12 +86,12 @@ def test_correlation_is_that_of_scipy() -> None:
     assert correlation(np.array([3.0, 3, 6, 3, 14, 6])) == 0
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e7, 1e8])
-def test_correlation_of_labels_far_from_zero(offset: float) -> None:
+@pytest.mark.parametrize(("offset", "scale"), [(0.0, 1.0), (1e7, 1.0), (1e8, 1.0), (0.0, 1e-9), (0.0, 1e150)])
+def test_correlation_of_labels_far_from_zero_or_tiny_or_huge(offset: float, scale: float) -> None:
     from scipy.stats import pearsonr
 
     x, y = np.random.default_rng(1).normal(size=(2, 50))
-    labels, outputs = offset + x, offset + x + y
+    labels, outputs = offset + scale * x, offset + scale * (x + y)
     counts = counts_of([{"label": a, "output": b} for a, b in zip(labels, outputs, strict=True)])
     assert counts.metrics["pearson"](counts.rows.sum(0)) == pytest.approx(pearsonr(x, x + y).statistic, abs=1e-6)
 

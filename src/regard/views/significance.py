@@ -277,8 +277,9 @@ def _masked(predictions: Predictions) -> Counts:
 
 def _numbers(predictions: Predictions) -> Counts:
     true, predicted = (_column(predictions, key) for key in ("label", "output"))
-    # Sums of large numbers would cancel. All systems share the labels, so their rows stay exchangeable.
-    x, y = true - true.mean(), predicted - true.mean()
+    # Sums of large numbers would cancel, those of tiny ones count as no spread. All systems share the labels, so their
+    # rows stay exchangeable; a power of two changes no digit.
+    x, y = np.ldexp([true - true.mean(), predicted - true.mean()], -np.frexp(true.std())[1])
     rows = np.stack([np.ones_like(x), x, y, x**2, y**2, x * y], axis=1)
     return Counts(rows, {"pearson": correlation}, -np.abs(true - predicted), [f"{value:.3f}" for value in predicted])
 
