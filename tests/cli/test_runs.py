@@ -380,6 +380,15 @@ def test_checkpoints_by_name_and_what_to_do_where_one_is_damaged(tiny_recipe: Tr
 # The log, and weights
 
 
+def test_checkpoints_that_a_user_copied_are_not_removed(run: Run) -> None:
+    step = run.checkpoint("last")
+    mine = {f"{step.name}-mine", f"{step.name}.bak", "step-best", ".git", f".{step.name}"}
+    for name in (*mine, f".{step.name}.partial", f".{step.name}.removed", "step-00000007"):
+        shutil.copytree(step, run.checkpoints / name)
+    run.remove_all_but({step.name})
+    assert {path.name for path in run.checkpoints.iterdir()} == {step.name, *mine}
+
+
 def test_log_goes_on_after_a_given_length(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     log = MetricsLog(path)

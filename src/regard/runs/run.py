@@ -50,6 +50,7 @@ BEFORE: dict[str, dict[str, Any]] = {
     "training": {"decay_biases": True, "fill": False, "checkpoint_activations": False},
 }
 """Fields that runs of older versions do not have, with what these did."""
+STEP, LEFT_STEP = re.compile(r"step-\d{8,}"), re.compile(r"\.step-\d{8,}\.(partial|old|removed)")
 LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")  # what a killed process may leave in a folder; it is never removed
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
 MEANING = ("task", "model", "head")  # the sections of a recipe that say what the weights mean
@@ -260,14 +261,14 @@ class Run:
             )
 
     def remove_all_but(self, names: set[str]) -> None:
-        """Remove checkpoints that are no longer needed, and what a killed process left.
+        """Remove checkpoints that are no longer needed, and what a killed process left; a user's copies stay.
 
         A checkpoint is renamed first, so that an interrupted removal leaves nothing that looks like one.
         """
         for path in self.checkpoints.iterdir():
-            if path.name.startswith("step-") and path.name not in names:
+            if STEP.fullmatch(path.name) and path.name not in names:
                 path = path.rename(path.with_name(f".{path.name}.removed"))
-            if path.name.startswith("."):
+            if LEFT_STEP.fullmatch(path.name):
                 shutil.rmtree(path, ignore_errors=True)
 
 
