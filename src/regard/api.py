@@ -136,7 +136,7 @@ def predict(
     """
     run = Run.open(run)
     given = _read_inputs(run.task, inputs, file, story, skip_bad=skip_bad)
-    read: list[object] = [file, story, prefixes, *(one.text for one in given), *run.recipe_values]
+    read: list[object] = [file, story, prefixes, *(item.text for item in given), *run.recipe_values]
     if isinstance(prefixes, Path):
         prefixes = _read_prefixes(prefixes, len(given), prefix)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
@@ -148,14 +148,16 @@ def predict(
     if prefixes is not None:
         if len(prefixes) != len(given):
             raise DecodeError(f"there are {len(prefixes):,} prefixes for {len(given):,} inputs", where="prefixes")
-        given = [one._replace(prefix=own) for one, own in zip(given, prefixes, strict=True)]
+        given = [item._replace(prefix=own) for item, own in zip(given, prefixes, strict=True)]
     encoded = run.task.encode_inputs(model, given)
     if not skip_bad:
         encoded.readable()
     result = Predictions([], recipe.search.nbest)
     searches: list[dict[str, Any]] = []
     for chunk in _chunks(run, model, given, encoded, record is not False, summed(progress, len(given))):
-        searches += [{"input": one.input, **one.search} for one in chunk if one.search is not None]
+        searches += [
+            {"input": prediction.input, **prediction.search} for prediction in chunk if prediction.search is not None
+        ]
         (each or result.append_chunk)(chunk)
     if record is not False:
         result.record = SearchRecord(str(run.folder), recipe.search, searches)
@@ -315,8 +317,8 @@ def _pieces(inputs: Iterable[FileInput], grown: GrowingFile, digests: list[int])
 
 
 def _digest(inputs: Iterable[FileInput], digest: int) -> int:
-    for one in inputs:
-        digest = zlib.crc32(f"{one.text}\n".encode(errors="surrogateescape"), digest)
+    for item in inputs:
+        digest = zlib.crc32(f"{item.text}\n".encode(errors="surrogateescape"), digest)
     return digest
 
 
@@ -336,14 +338,14 @@ def _read_inputs(
     if inputs is None and file is None and story is None:
         raise DecodeError("there is no input", where="inputs", hint="give texts, or a file")
     given = lines
-    if not isinstance(inputs, list) or not all(isinstance(one, FileInput) for one in inputs):
-        told = [] if story is None else task.read_story(story, skip_bad=skip_bad)
+    if not isinstance(inputs, list) or not all(isinstance(item, FileInput) for item in inputs):
+        story_lines = [] if story is None else task.read_story(story, skip_bad=skip_bad)
         if file is not None:
             lines = list(task.file_inputs(file, skip_bad=skip_bad))
-        elif told:  # a problem of a question about a story may be in either
-            lines = [line._replace(place=f"{told[-1].place}, {line.place}") for line in lines]
-        given = list(task.gather(lines, told))
-    given = [_bounded(one) for one in given]
+        elif story_lines:  # a problem of a question about a story may be in either
+            lines = [line._replace(place=f"{story_lines[-1].place}, {line.place}") for line in lines]
+        given = list(task.gather(lines, story_lines))
+    given = [_bounded(item) for item in given]
     return given if skip_bad else without_faults(given)
 
 
@@ -423,7 +425,7 @@ def vectors(
     """
     run = Run.open(run)
     given = _read_inputs(run.task, inputs, None)
-    more = [one for own in ((others, None), (None, file)) if any(own) for one in _read_inputs(run.task, *own)]
+    more = [item for own in ((others, None), (None, file)) if any(own) for item in _read_inputs(run.task, *own)]
     return word_vectors(run.task, _text_model(run, checkpoint, device), given, more, word, layer)
 
 
@@ -446,7 +448,8 @@ def score(
     model, vocabulary = run.load_model(checkpoint, device), run.tokenizers[run.task.writes]
     [given] = _read_inputs(run.task, [source], None)
     tokens = target if isinstance(target, str) or not isinstance(target, Iterable) else [*target]
-    if not isinstance(tokens, str) and not (isinstance(tokens, list) and all(isinstance(one, str) for one in tokens)):
+    is_list = isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)
+    if not (isinstance(tokens, str) or is_list):
         raise DecodeError(f"{short(repr(target))} is no text", where="target", hint="give a text, or a list of tokens")
     ids, scores = run.task.score_text(model, given.text, tokens)
     return {
@@ -536,11 +539,11 @@ def with_predictions_written(metrics: dict[str, Any], file: Path, *, named: bool
             raise DecodeError(what, where="--predictions", hint="leave it out")
         return metrics
     others = {name: value for name, value in metrics.items() if name not in ("predictions", "errors")}
-    wrong = metrics["errors"] if "errors" in metrics else [one for one in metrics["predictions"] if not one["right"]]
+    wrong = metrics["errors"] if "errors" in metrics else [line for line in metrics["predictions"] if not line["right"]]
     errors = _errors_beside(file)
     try:
-        for path, objects in ((file, metrics["predictions"]), (errors, wrong)):
-            write_file(path, "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in objects))
+        for path, lines in ((file, metrics["predictions"]), (errors, wrong)):
+            write_file(path, "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines))
     except CheckpointError:
         if named:
             raise

@@ -305,21 +305,22 @@ def predict(
         _predict_file(run, out, as_json, precision=precision, **source, **search, **parallel)
         return
     opened, answers = _opened(run, precision, options), Answers(as_json)
-    told, asks = ([], True) if file else read_story(opened.task, story, skip_bad=skip_bad)
+    story_lines, asks = ([], True) if file else read_story(opened.task, story, skip_bad=skip_bad)
     reads, whole = not typed and (bool(inputs) or not asks), any((features, prefixes, record))
-    given = gathered(opened.task, inputs if typed else None, told, skip_bad) if typed or (reads and whole) else None
+    texts = inputs if typed else None
+    given = gathered(opened.task, texts, story_lines, skip_bad) if typed or (reads and whole) else None
     with answers.explaining(typed), bar("writing", visible=file is not None and not sys.stdout.isatty()) as move:
         if features is not None:
             chosen = {name: value for name, value in vectors.items() if value is not None}
             answers.show_features(regard.features(opened, given, out=features, **source, **chosen), features)
         elif reads and not whole:
-            answer_lines(_loaded(opened, search, options), answers, told, skip_bad=skip_bad)
+            answer_lines(_loaded(opened, search, options), answers, story_lines, skip_bad=skip_bad)
         else:
             source |= {"story": story, "prefixes": prefixes, "progress": partial(move, "writing"), "each": answers.show}
             printed = str(record) == "-"
-            found = regard.predict(opened, given, record=printed or record or False, **source, **search)
-            if printed and found.record is not None:
-                show_report(found.record, None, as_json=False)
+            predictions = regard.predict(opened, given, record=printed or record or False, **source, **search)
+            if printed and predictions.record is not None:
+                show_report(predictions.record, None, as_json=False)
 
 
 app.command("translate", help="The same as predict.")(predict)
@@ -531,24 +532,24 @@ def explain(
 
 def _explained(task: Task, text: str | None, story: Path | None, question: int | None) -> list[FileInput]:
     """What to explain: a text; or the lines of a story, and the question given beside it."""
-    told, asks = read_story(task, story)
+    story_lines, asks = read_story(task, story)
     if text not in STANDARD_INPUT:
         if story is not None and question is not None:
             what = "it chooses one of the story's own questions"
             raise DecodeError(what, where="--question", hint="give it or INPUT, not both")
-        begin = f"{told[-1].place}, " if told else ""
+        begin = f"{story_lines[-1].place}, " if story_lines else ""
         lines = text.split("\n") if task.reads_stories else [text]
-        return [*told, *(task.typed_input(line, f"{begin}input") for line in lines)]
+        return [*story_lines, *(task.typed_input(line, f"{begin}input") for line in lines)]
     if asks and text is None:
-        return told
+        return story_lines
     piped = list(chain.from_iterable(standard_input(needed=False)))
-    if not told and not any(line.text.strip() for line in piped):
+    if not story_lines and not any(line.text.strip() for line in piped):
         hint = "give a text, or --story; standard input is empty, too"
         raise DecodeError("there is nothing to explain", where="INPUT", hint=hint)
     if len(piped) > 1 and not task.reads_stories:
         what = f"one text is explained, and these are {len(piped):,} lines"
         raise DecodeError(what, where="standard input", hint="give one of them")
-    return [*told, *typed_by(task, piped)]
+    return [*story_lines, *typed_by(task, piped)]
 
 
 # --------------------------------------------------------------------------------------------------- diagnose, compare
@@ -690,11 +691,11 @@ def course(
 
     language = language or default_language()
     if chapter is None:
-        found = chapters(language)
+        listed = chapters(language)
         if as_json:
-            show_json([{"chapter": one.number, "name": one.name, "title": one.title} for one in found])
+            show_json([{"chapter": entry.number, "name": entry.name, "title": entry.title} for entry in listed])
         else:
-            print("\n".join(f"{one.number}  {one.title}" for one in found))
+            print("\n".join(f"{entry.number}  {entry.title}" for entry in listed))
         return
     chosen = find_chapter(chapter, language)
     page = out or Path("course") / f"{chosen.number}.html"
@@ -706,8 +707,8 @@ def course(
         page.parent.mkdir(exist_ok=True)
     check_output(page, (".html", ".ipynb"), overwrite=overwrite or out is None)
     try:
-        runs, told = page.parent / "runs", partial(say, file=sys.stderr)
-        lesson = run_chapter(chosen.number, runs=runs, language=language, say=told, **options)
+        runs, to_stderr = page.parent / "runs", partial(say, file=sys.stderr)
+        lesson = run_chapter(chosen.number, runs=runs, language=language, say=to_stderr, **options)
     except (Interrupted, KeyboardInterrupt):
         say("interrupted; the same command continues, with the runs that are trained already", sys.stderr)
         raise typer.Exit(130) from None

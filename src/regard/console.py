@@ -158,17 +158,17 @@ def typed_by(task: Task, lines: Iterable[FileInput]) -> Iterator[FileInput]:
     return (task.typed_input(line.text, line.place) for line in lines)
 
 
-def gathered(task: Task, texts: Iterable[str] | None, told: Sequence[FileInput], skip_bad: bool) -> list[FileInput]:
+def gathered(task: Task, texts: Iterable[str] | None, story: Sequence[FileInput], skip_bad: bool) -> list[FileInput]:
     """The inputs in texts as they were typed, or in all of standard input.
 
     A problem of a question about a story may be in either.
     """
-    begin = f"{told[-1].place}, " if told else ""
+    begin = f"{story[-1].place}, " if story else ""
     if texts is None:
-        typed = typed_by(task, chain.from_iterable(standard_input(needed=not told, skip_bad=skip_bad)))
+        typed = typed_by(task, chain.from_iterable(standard_input(needed=not story, skip_bad=skip_bad)))
     else:
         typed = (task.typed_input(text, f"{begin}input {number}") for number, text in enumerate(texts, 1))
-    return list(task.gather(typed, told))
+    return list(task.gather(typed, story))
 
 
 def refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
@@ -184,7 +184,7 @@ def read_story(task: Task, story: Path | None, *, skip_bad: bool = False) -> tup
 
     lines = [] if story is None else task.read_story(story, skip_bad=skip_bad)
     lines = lines if skip_bad else without_faults(lines)
-    return lines, any(isinstance(one, Question) for one in typed_questions((line.text, "") for line in lines))
+    return lines, any(isinstance(question, Question) for question in typed_questions((line.text, "") for line in lines))
 
 
 def typed_lines(prompt: str) -> Iterator[str]:
@@ -225,9 +225,9 @@ class Answers:
         self._remember(chunk.skipped, chunk.notes)
 
     def _remember(self, skipped: Sequence[Problem], notes: Sequence[Note]) -> None:
-        for kind, one in (*(("skipped", problem) for problem in skipped), *((note.kind, note) for note in notes)):
+        for kind, remark in (*(("skipped", problem) for problem in skipped), *((note.kind, note) for note in notes)):
             self._counts[kind] += 1
-            self._first.setdefault(kind, one)
+            self._first.setdefault(kind, remark)
 
     def show_features(self, vectors: Features, out: Path) -> None:
         rows, width = vectors.vectors.shape
@@ -262,12 +262,12 @@ class Answers:
         self._first.clear()
 
 
-def answer_lines(run: Loaded, answers: Answers, told: Sequence[FileInput] = (), *, skip_bad: bool = False) -> None:
+def answer_lines(run: Loaded, answers: Answers, story: Sequence[FileInput] = (), *, skip_bad: bool = False) -> None:
     """Answer the lines of standard input as they come, at a terminal with a prompt."""
     from regard.text.files import FileInput
 
     task, ready, at_prompt = run.task, list[FileInput](), sys.stdin.isatty()
-    parts = standard_input(needed=not told, skip_bad=skip_bad)
+    parts = standard_input(needed=not story, skip_bad=skip_bad)
     if at_prompt:
         typed = typed_lines(answers.prompt)
         parts = ([FileInput(line, "input")] for line in typed if line.strip() or task.reads_stories)
@@ -290,7 +290,7 @@ def answer_lines(run: Loaded, answers: Answers, told: Sequence[FileInput] = (), 
                 answer()
 
     with suppress(EOFError):  # Ctrl-D
-        for one in task.gather(lines(), told):
-            ready.append(one)
+        for item in task.gather(lines(), story):
+            ready.append(item)
         if ready:
             answer()

@@ -37,7 +37,7 @@ def short(text: str, most: int = 0) -> str:
 
 def printable(text: str) -> str:
     """The text with control characters, other than line breaks and tabs, as escapes: file names may have them."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Problem:
     def __post_init__(self) -> None:
         for name, most in (("where", 0), ("what", TEXT), ("hint", TEXT)):
             line = printable(getattr(self, name).replace("\n", r"\n"))
-            values_short = _QUOTED.sub(lambda found: f"{found[1]}{short(found[2])}{found[1]}", line)
+            values_short = _QUOTED.sub(lambda match: f"{match[1]}{short(match[2])}{match[1]}", line)
             object.__setattr__(self, name, short(values_short, most))
 
     def __str__(self) -> str:
@@ -73,8 +73,8 @@ class RegardError(Exception):
     @classmethod
     def raise_if(cls, problems: Iterable[Problem | None]) -> None:
         """Raise one error with the first of these problems, if there are any."""
-        if found := first_of([problem for problem in problems if problem]):
-            raise cls(problems=found)
+        if named := first_of([problem for problem in problems if problem]):
+            raise cls(problems=named)
 
 
 class ConfigError(RegardError):

@@ -42,7 +42,7 @@ def shown(text: str) -> str:
 
 def shown_comments(yaml: str) -> str:
     """A recipe with its comments in the user's language."""
-    return re.sub(r"(?<=# )\S.*", lambda found: shown(found[0]), yaml)
+    return re.sub(r"(?<=# )\S.*", lambda match: shown(match[0]), yaml)
 
 
 def korean(text: str, sections: tuple[str, ...] = ()) -> str:
@@ -51,14 +51,14 @@ def korean(text: str, sections: tuple[str, ...] = ()) -> str:
     if text in constants:
         return constants[text]
     is_list = "; " in text and not sections
-    if is_list and (found := _matched(text, [one for one in patterns if r";\ " in one[1]])):
-        return found
+    if is_list and (translation := _matched(text, [entry for entry in patterns if r";\ " in entry[1]])):
+        return translation
     if is_list:
         each = [*map(korean, parts := text.split("; "))]
-        if all(one != part for one, part in zip(each, parts, strict=True)):
+        if all(translated != part for translated, part in zip(each, parts, strict=True)):
             return "; ".join(each)
-    if found := _matched(text, patterns):
-        return found
+    if translation := _matched(text, patterns):
+        return translation
     if len(sentences := re.split(r"(?<=[a-z)]\.)(?= [A-Z])", text)) > 1:
         return "".join(korean(sentence, sections) for sentence in sentences)
     comma = next((mark for mark in ("; ", ", ") if mark in text and not sections), "")
@@ -103,7 +103,7 @@ def catalogue(names: tuple[str, ...] = ()) -> Catalogue:
     sections = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))["texts"]
     entries = {english: found for name in names or sections for english, found in sections[name].items()}
     constants, patterns = dict[str, str](), []
-    for english in sorted(entries, key=lambda one: (-len(re.sub(r"\{#?\}", "", one)), -one.count("{#}"))):
+    for english in sorted(entries, key=lambda english: (-len(re.sub(r"\{#?\}", "", english)), -english.count("{#}"))):
         parts = re.split(r"(\{#?\})", english)
         whole = "".join(VALUES[part] if n % 2 else re.escape(part) for n, part in enumerate(parts))
         if len(parts) == 1:

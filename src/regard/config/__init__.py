@@ -51,8 +51,8 @@ def help_texts(kind: type[Config]) -> dict[str, str]:
     """The docstring under each field; pydantic would read them whenever regard is imported, which takes a second."""
     texts = {}
     with PARSING:
-        for one in reversed(kind.__mro__[: kind.__mro__.index(Config)]):
-            [definition] = ast.parse(textwrap.dedent(inspect.getsource(written(one)))).body
+        for base in reversed(kind.__mro__[: kind.__mro__.index(Config)]):
+            [definition] = ast.parse(textwrap.dedent(inspect.getsource(written(base)))).body
             assert isinstance(definition, ast.ClassDef)
             for field, text in pairwise(definition.body):
                 if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):

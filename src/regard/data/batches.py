@@ -43,9 +43,9 @@ class Tensors:
 
     def tensors(self) -> list[Tensor]:
         """All of them, but those that stay in main memory."""
-        found: list[Tensor] = []
-        self.map(lambda tensor: found.append(tensor) or tensor)  # type: ignore[func-returns-value]
-        return found
+        tensors: list[Tensor] = []
+        self.map(lambda tensor: tensors.append(tensor) or tensor)  # type: ignore[func-returns-value]
+        return tensors
 
     def signature(self) -> tuple[Any, ...]:
         """Shapes and settings: what a captured computation depends on."""

@@ -247,9 +247,11 @@ class Report:
 
     def _sentences_of(self, name: Part) -> Iterator[str]:
         split = self.splits[name]
-        count = sum(found.count for found in split.dropped.values())
+        count = sum(finding.count for finding in split.dropped.values())
         if count:
-            reasons = ", ".join(self._reason(reason, found) for reason, found in split.dropped.items() if found.count)
+            reasons = ", ".join(
+                self._reason(reason, finding) for reason, finding in split.dropped.items() if finding.count
+            )
             yield f"dropped {count:,} of {split.read:,} {SPLITS[name]} {self.unit}: {reasons}"
         if split.leaks.count:
             sources = {"pairs": "the sources of ", "questions": "the texts of "}.get(self.unit, "")
@@ -258,7 +260,7 @@ class Report:
                 f"training data (first: {split.leaks.places[0]})"
             )
 
-    def _reason(self, reason: str, found: Finding) -> str:
+    def _reason(self, reason: str, finding: Finding) -> str:
         limit = f"{self.limits.get(reason, 0):g}"
         words = {
             "empty": "with an empty side" if self.unit == "pairs" else "empty",
@@ -269,4 +271,4 @@ class Report:
             "max_ratio": f"more unequal than data.max_ratio={limit}",
             "image": "with an image that cannot be read",
         }[reason]
-        return f"{found.count:,} {words} (first: {found.places[0]})"
+        return f"{finding.count:,} {words} (first: {finding.places[0]})"

@@ -197,12 +197,12 @@ def _values(file: TextFile) -> Iterator[str]:
         if line and len(held) < 2 * tried:  # so that a long value is not tried again after each of its lines
             continue
         try:
-            while found := before.match(held, at):
-                _, end = _DECODER.raw_decode(held, found.end())
+            while match := before.match(held, at):
+                _, end = _DECODER.raw_decode(held, match.end())
                 if number == 0:
-                    before, after = (_IN_ARRAY, _ARRAY_END) if found[1] else (_ALONE, _END)
+                    before, after = (_IN_ARRAY, _ARRAY_END) if match[1] else (_ALONE, _END)
                 number, reason = number + 1, ""
-                yield held[found.end() : end]
+                yield held[match.end() : end]
                 at = end
         except (ValueError, RecursionError) as error:
             reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
@@ -278,7 +278,7 @@ def texts_in(
     value = value_in(example, key, where)
     values = (value or [""]) if several and isinstance(value, list) else [value]
     hint = "expected is a text, or a list of texts" if several else ""
-    return ["" if one is None else text_of(one, key, where, number=number, hint=hint) for one in values]
+    return ["" if item is None else text_of(item, key, where, number=number, hint=hint) for item in values]
 
 
 def value_in(example: Mapping[str, Any], key: Key, where: str) -> Any:

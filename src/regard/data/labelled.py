@@ -56,7 +56,7 @@ class OneFile(Corpus):
         def has_objects(name: str) -> bool:
             return TextFile(name, Path(name)).suffixes[0] in OBJECTS
 
-        alike = (one for one in own if one.file is not None and has_objects(one.file) == has_objects(file))
+        alike = (corpus for corpus in own if corpus.file is not None and has_objects(corpus.file) == has_objects(file))
         return next(alike, cls(file=file)).model_copy(update={"file": file, "size": None})
 
     @model_validator(mode="after")

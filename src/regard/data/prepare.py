@@ -100,8 +100,8 @@ def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> list[st
         if elsewhere and not any(counts[label] for counts in elsewhere)
     ]
     more = [f"{len(rare) - SHOWN:,} more"] if len(rare) > SHOWN else []
-    said = f"too rare to be set aside, so only in the training data: the label {', '.join([*rare[:SHOWN], *more])}"
-    return [said] if rare else []
+    note = f"too rare to be set aside, so only in the training data: the label {', '.join([*rare[:SHOWN], *more])}"
+    return [note] if rare else []
 
 
 def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
@@ -213,7 +213,7 @@ def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, p
         report[split] = _report(split, copies, chosen)
         np.save(folder / f"{split}.rows.npy", copies.get(split, copies["train"]).rows_of(chosen[split]))
     Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty(data.MORE)
-    tree = {split: asdict(found) for split, found in report.items()}
+    tree = {split: asdict(split_report) for split, split_report in report.items()}
     (folder / "report.json").write_text(json.dumps(tree), encoding="utf-8")
 
 
@@ -243,8 +243,8 @@ class _Checks:
                     if problems := self._problems_in(reader, row):
                         self.faults.add(*(problem for _, problem in problems))
                         reason, first = min(problems, key=itemgetter(0))  # `empty` comes before `over_long_line`
-                        found = self.dropped[reason]
-                        self.dropped[reason] = Finding(found.count + 1, (*found.places, first.where)[:NAMED])
+                        finding = self.dropped[reason]
+                        self.dropped[reason] = Finding(finding.count + 1, (*finding.places, first.where)[:NAMED])
                     else:
                         yield (number, row.line, self.read), row.values  # the garbage collector skips plain tuples
             except DataError as error:
@@ -288,7 +288,7 @@ class _Copy:
         shifts = self.firsts[examples] - (np.cumsum(sizes) - sizes)
         return np.repeat(shifts, sizes) + np.arange(int(sizes.sum()))
 
-    def found(self, examples: Integers) -> Finding:
+    def finding(self, examples: Integers) -> Finding:
         return Finding().more(self.firsts[examples], self.texts.where)
 
 
@@ -363,11 +363,11 @@ def _report(split: Part, copies: Mapping[Part, _Copy], chosen: Mapping[Part, Int
     copy, train = copies[split], copies["train"]
     if split != "train":
         leaks = np.isin(copy.inputs, train.inputs[chosen["train"]]) & (copy.sources != _hashes_of([""])[0])
-        return SplitReport(copy.read, kept, dropped=copy.dropped, leaks=copy.found(np.flatnonzero(leaks)))
+        return SplitReport(copy.read, kept, dropped=copy.dropped, leaks=copy.finding(np.flatnonzero(leaks)))
     duplicate = np.ones(len(train.examples), dtype=bool)
     for name in chosen.keys() - (copies.keys() - {"train"}):
         duplicate[chosen[name]] = False
-    dropped = train.dropped | {"duplicate": train.found(np.flatnonzero(duplicate))}
+    dropped = train.dropped | {"duplicate": train.finding(np.flatnonzero(duplicate))}
     set_aside = len(train.examples) - int(duplicate.sum()) - kept
     return SplitReport(train.read, kept, set_aside, dropped)
 
@@ -432,7 +432,7 @@ def _encode(folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts
     for split, split_texts in texts.splits.items():
         dropped = _encode_split(folder, split, split_texts, task, data.workers, progress)
         report, columns = texts.report[split], task.column_reports(_open_encoded(folder, split, split_texts, task))
-        kept = report.kept - sum(found.count for found in dropped.values())
+        kept = report.kept - sum(finding.count for finding in dropped.values())
         splits[split] = replace(report, kept=kept, dropped=report.dropped | dropped, columns=columns)
     notes = [note for split, split_texts in texts.splits.items() for note in _contradictions(split, split_texts)]
     whole = Report(splits, data.limits, data.UNIT, tuple(notes))

@@ -137,8 +137,8 @@ class Segments(Examples):
             shown_P = batch.text.ids_BL.flatten()[batch.places_P]
             hidden, same = int(shown_P.eq(self.masking.mask).sum()), int(shown_P.eq(batch.labels_P).sum())
             read = int((~torch.isin(batch.text.ids_BL, special)).sum()) + hidden
-            found = read - len(shown_P), hidden, len(shown_P) - hidden - same, same
-            counts = {name: counts[name] + count for name, count in zip(OUTCOMES, found, strict=True)}
+            by_outcome = read - len(shown_P), hidden, len(shown_P) - hidden - same, same
+            counts = {name: counts[name] + count for name, count in zip(OUTCOMES, by_outcome, strict=True)}
         return counts
 
 

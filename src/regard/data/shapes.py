@@ -155,7 +155,7 @@ def draw(scene: Scene, side: int) -> NDArray[np.uint8]:
     canvas = np.full((side * INK, side * INK, 3), 225 + 20 * random.random(), dtype=np.float32)
     for thing in scene:
         x, y = (points - thing.x) / RADIUS[thing.size], (points - thing.y) / RADIUS[thing.size]
-        columns, rows = (np.flatnonzero(abs(one) <= 1) for one in (x, y))
+        columns, rows = (np.flatnonzero(abs(distance) <= 1) for distance in (x, y))
         inked = OUTLINES[thing.shape](x[columns][None], y[rows][:, None])
         box = canvas[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
         box[inked] = np.array(COLOURS[thing.colour]) + random.uniform(-12, 12, 3)

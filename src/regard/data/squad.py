@@ -198,12 +198,12 @@ def _placed_answers(answers: Any, context: str, clusters: Clusters, where: str) 
             what = f"there are {len(texts)} answers, and the starts are {json.dumps(starts)[:40]}"
             raise DataError(what, where=where, hint="a start for each")
         answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
-    bad = [one for one in answers if not isinstance(one, dict | str)] if isinstance(answers, list) else [answers]
+    bad = [item for item in answers if not isinstance(item, dict | str)] if isinstance(answers, list) else [answers]
     if bad:
         hint = 'expected is a list such as [{"text": "1853", "answer_start": 154}]'
         raise DataError(f"the answers are {json.dumps(bad[0], default=str)[:80]}", where=where, hint=hint)
-    objects = ({"text": one} if isinstance(one, str) else one for one in answers)
-    placed = [_placed(one, context, clusters, where) for one in objects]
+    objects = ({"text": answer} if isinstance(answer, str) else answer for answer in answers)
+    placed = [_placed(answer, context, clusters, where) for answer in objects]
     return json.dumps(placed, ensure_ascii=False)
 
 

@@ -109,8 +109,8 @@ def is_whole(folder: Path) -> bool:
     """
     try:
         written = json.loads((folder / MANIFEST).read_bytes())["checksums"]
-        found = {name: (folder / name).stat() for name in written}
-        stamps = {name: [file.st_size, file.st_mtime_ns, file.st_ctime_ns] for name, file in found.items()}
+        stats = {name: (folder / name).stat() for name in written}
+        stamps = {name: [file.st_size, file.st_mtime_ns, file.st_ctime_ns] for name, file in stats.items()}
         with suppress(OSError, ValueError):
             if json.loads((folder / VERIFIED).read_bytes()) == stamps:
                 return True
@@ -118,7 +118,7 @@ def is_whole(folder: Path) -> bool:
             return False
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
-    newest = max((file.st_ctime for file in found.values()), default=0)
+    newest = max((file.st_ctime for file in stats.values()), default=0)
     if time.time() - newest > 2:  # a change within a tick of the clock would keep the times
         with suppress(OSError):  # a cache that is only read; a part of the file says nothing
             (folder / VERIFIED).write_text(json.dumps(stamps), encoding="utf-8")

@@ -224,8 +224,8 @@ def with_search(
         return recipe
     paths = {override.partition("=")[0] for override in overrides}
     searched = {path: path for path in sorted(paths) if path.startswith("search.") and path != "search.nbest"}
-    asked = {"--beam": beam, "--length-penalty": length_penalty, "--prefix": prefix, **searched}
-    refuse_search(TASKS[recipe.task], asked)
+    options = {"--beam": beam, "--length-penalty": length_penalty, "--prefix": prefix, **searched}
+    refuse_search(TASKS[recipe.task], options)
     changeable = [*AFTERWARDS, *TASKS[recipe.task].changeable]
     for override in overrides:
         path = override.partition("=")[0]

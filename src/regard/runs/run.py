@@ -334,7 +334,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a run folder, so that one process at a time trains it; the folder is made where it is missing,
     and removed again if it did not become a run.
     The system releases it when the process ends, however it ends. On a file system without locks nothing is held."""
-    made = not folder.exists()
+    created = not folder.exists()
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / ".lock", blocking=False)
@@ -342,7 +342,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             lock.acquire()
         except Timeout:
-            made = False
+            created = False
             what, hint = "another process is training this run", "wait until it ends, or give another --out"
             raise CheckpointError(what, where=str(folder), hint=hint) from None
         except (OSError, NotImplementedError) as error:
@@ -351,7 +351,7 @@ def locked(folder: Path) -> Iterator[None]:
                     raise
         yield
     finally:
-        if made and not (folder / "recipe.yaml").exists():  # as on a full disk: it is no run yet
+        if created and not (folder / "recipe.yaml").exists():  # as on a full disk: it is no run yet
             own = _own_files(folder)
             with suppress(OSError):
                 for path in (*([] if own is None else [*own, folder / "environment.json"]), folder / ".lock"):

@@ -304,7 +304,7 @@ class LanguageModeling(RawTextTask):
     def notes(self, encoded: EncodedInputs[list[int]], predictions: Sequence[Any]) -> list[Note]:
         """A model reads the prompt, what it writes, and the final `</s>`."""
         [end] = self.tokenizers["text"].tokens([self.tokenizers["text"].end])
-        written = [sum(token != end for token in one.nbest[0].tokens) + 1 for one in predictions]
+        written = [sum(token != end for token in prediction.nbest[0].tokens) + 1 for prediction in predictions]
         return self.text_notes(encoded.inputs, encoded.readable(), written)
 
 

@@ -297,8 +297,8 @@ class Filled(Prediction):
     next_sentence: float | None = None  # of two texts: the probability that the second follows the first
 
     def to_json(self) -> dict[str, Any]:
-        found = {"input": self.input, "output": self.output, "masks": [gap.to_json() for gap in self.gaps]}
-        return found if self.next_sentence is None else found | {"next_sentence": self.next_sentence}
+        tree = {"input": self.input, "output": self.output, "masks": [gap.to_json() for gap in self.gaps]}
+        return tree if self.next_sentence is None else tree | {"next_sentence": self.next_sentence}
 
     def lines(self, nbest: int) -> Iterator[str]:
         """The filled text with the probability of each word; or, where several were asked for, a line for each

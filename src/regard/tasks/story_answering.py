@@ -260,11 +260,11 @@ class StoryAnswering(ExampleTask):
 
         A story's own questions are left out where there are others about it. What cannot be answered has a fault.
         """
-        lines, faults, found, read = iter(lines), dict[str, Problem](), False, 0
+        lines, faults, has_question, read = iter(lines), dict[str, Problem](), False, 0
         first = next(lines, None)
         before, asked = ([], story) if first is None else (story, [first])
 
-        def told() -> Iterator[tuple[str, str]]:
+        def read_lines() -> Iterator[tuple[str, str]]:
             nonlocal read
             for line in chain(before, asked, lines):
                 read += 1
@@ -272,15 +272,15 @@ class StoryAnswering(ExampleTask):
                     faults[line.place] = line.fault
                 yield line.text, line.place
 
-        for question in typed_questions(told()):
+        for question in typed_questions(read_lines()):
             if isinstance(question, FileInput):
                 yield question._replace(fault=faults.get(question.place, question.fault))
             elif read > len(before):
                 yield FileInput(question.text, question.place, faults.get(question.place))
             else:
                 continue
-            found = True
-        if not found:
+            has_question = True
+        if not has_question:
             where = asked[0].place if asked else "--story"
             raise DecodeError("there is no question", where=where, hint="a question ends in '?'")
 
@@ -345,7 +345,7 @@ class StoryAnswering(ExampleTask):
     def notes(self, encoded: EncodedInputs[Example], predictions: Sequence[Any]) -> list[Note]:
         what = "the memory holds the last {:,} of the story's {:,} sentences"
         counts = [(answer.remembered, answer.sentences) for answer in predictions]
-        return [Note("length", what.format(kept, told)) for kept, told in counts if kept < told]
+        return [Note("length", what.format(kept, total)) for kept, total in counts if kept < total]
 
 
 @dataclass(frozen=True, kw_only=True)

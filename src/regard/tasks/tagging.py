@@ -411,16 +411,16 @@ class TaggedInput(Prediction):
         yield self.output
 
 
-def accuracy(expected: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
+def accuracy(expected: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> float:
     """The share of words whose tag is the right one."""
-    pairs = [pair for rows in zip(expected, found, strict=True) for pair in zip(*rows, strict=True)]
+    pairs = [pair for rows in zip(expected, predicted, strict=True) for pair in zip(*rows, strict=True)]
     return sum(ours == theirs for ours, theirs in pairs) / max(len(pairs), 1)
 
 
-def entity_scores(expected: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> dict[str, Any]:
+def entity_scores(expected: Sequence[Sequence[str]], output: Sequence[Sequence[str]]) -> dict[str, Any]:
     """`precision`, `recall` and `f1` over all entities, and the same of each type under `types`."""
     there, predicted, right = Counter[str](), Counter[str](), Counter[str]()
-    for ours, theirs in zip(expected, found, strict=True):
+    for ours, theirs in zip(expected, output, strict=True):
         gold, guessed = set(entities_in(ours)), set(entities_in(theirs))
         there.update(entity.type for entity in gold)
         predicted.update(entity.type for entity in guessed)

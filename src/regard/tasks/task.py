@@ -63,7 +63,7 @@ def inputs_of(texts: Iterable[str]) -> list[FileInput]:
 
 def without_faults(given: list[FileInput]) -> list[FileInput]:
     """The inputs, or one InputError with what is wrong with those that cannot be read."""
-    if faults := [one.fault for one in given if one.fault]:
+    if faults := [item.fault for item in given if item.fault]:
         raise InputError(problems=first_of(faults))
     return given
 

@@ -143,10 +143,11 @@ def check(
 def _mostly_dropped(result: Check) -> str:
     """Why a proposal is of no use, if most examples would be dropped."""
     train = result.data.get("splits", {}).get("train", {})
-    count = sum(found["count"] for found in train.get("dropped", {}).values())
+    count = sum(finding["count"] for finding in train.get("dropped", {}).values())
     if 5 * count <= 4 * train.get("read", 0):
         return ""
-    return f"nothing is proposed: it would have {next(said for said in result.data['findings'] if 'dropped' in said)}"
+    dropped = next(sentence for sentence in result.data["findings"] if "dropped" in sentence)
+    return f"nothing is proposed: it would have {dropped}"
 
 
 @contextmanager

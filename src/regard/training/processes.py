@@ -52,9 +52,9 @@ def all_joined() -> Iterator[None]:
         hint = "MASTER_ADDR must be the machine of process 0, and MASTER_PORT free there"
         raise RegardError(f"cannot use {host}:{port}", where=here, hint=hint) from error
     store.set(f"regard/joined/{number}", "")
-    everyone = [f"regard/joined/{one}" for one in range(int(count))]
+    everyone = [f"regard/joined/{process}" for process in range(int(count))]
     if not _within(seconds, lambda: store.check(everyone)):
-        missing = ", ".join(str(one) for one, key in enumerate(everyone) if not store.check([key]))
+        missing = ", ".join(str(process) for process, key in enumerate(everyone) if not store.check([key]))
         what = f"process {missing} of {count} has not come in {seconds:g} seconds"
         hint = "its own message, on its machine, may say why; REGARD_JOIN_TIMEOUT gives it more seconds"
         raise RegardError(what, where=here, hint=hint)
@@ -151,11 +151,11 @@ def _lost(accelerator: Accelerator) -> str:
     store.set(ASKED, "")
     time.sleep(ROLL_CALL)
     everyone = range(accelerator.num_processes)
-    alive = [one for one in everyone if one == number or store.check([f"regard/alive/{one}"])]
-    told = store.get(TOLD).decode() if store.check([TOLD]) else ""
-    if number != min(alive) or told.endswith(f"({socket.gethostname()})"):
+    alive = [process for process in everyone if process == number or store.check([f"regard/alive/{process}"])]
+    reported = store.get(TOLD).decode() if store.check([TOLD]) else ""
+    if number != min(alive) or reported.endswith(f"({socket.gethostname()})"):
         os._exit(2)
-    return told or f"process {', '.join(str(one) for one in everyone if one not in alive)}"
+    return reported or f"process {', '.join(str(process) for process in everyone if process not in alive)}"
 
 
 # Blocks
@@ -201,7 +201,7 @@ def plan_parts(accelerator: Accelerator, objective: nn.Module, model: nn.Module)
 
 def whole(tree: Any) -> Any:
     """The same values with whole tensors, in every process; all processes must call it."""
-    return tree_map_only(Tensor, lambda one: one.full_tensor() if hasattr(one, "full_tensor") else one, tree)
+    return tree_map_only(Tensor, lambda part: part.full_tensor() if hasattr(part, "full_tensor") else part, tree)
 
 
 def part_like(tensor: Tensor, like: Any) -> Tensor:

@@ -116,13 +116,13 @@ def stop_requests() -> Iterator[list[bool]]:
     second time interrupts at once. A closed terminal sends SIGHUP once or twice and can no longer be written to;
     `nohup` lets it pass."""
     requests: list[bool] = []
-    asked = numbers = [signal.SIGINT, signal.SIGTERM]
+    interrupting = numbers = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        numbers = [*asked, signal.SIGHUP]
+        numbers = [*interrupting, signal.SIGHUP]
     terminals = [stream for stream in (1, 2) if os.isatty(stream)]
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if requests and number in asked:
+        if requests and number in interrupting:
             raise KeyboardInterrupt
         requests.append(True)
         for stream in terminals:

@@ -372,7 +372,7 @@ def _series(comparison: Comparison, table: str, x: str, y: str) -> list[Series]:
         places = sorted(values)
         low, high = ([end(values[place]) for place in places] if len(names) > 1 else None for end in (min, max))
         series.append(Series(group, places, [mean(values[place]) for place in places], low, high))
-    return [one for one in series if one.x]
+    return [curve for curve in series if curve.x]
 
 
 def _lengths(comparison: Comparison) -> list[Part]:

@@ -281,8 +281,9 @@ def _example(judged: Judged, outcome: Outcome) -> Table:
         "left": f"was still in the beam at step {outcome.step}, without a chance to win",
     }[outcome.kind]
     rows: list[list[Value]] = [[Cell("source", ours=True), "", "", scored.source]]
-    for name, one, text in (("reference", scored.best, scored.reference), ("output", judged.written, judged.output)):
-        rows.append([Cell(name, ours=True), Cell(one.objective, ".3f"), Cell(one.score, ".1f"), text])
+    texts = {"reference": (scored.best, scored.reference), "output": (judged.written, judged.output)}
+    for name, (hypothesis, text) in texts.items():
+        rows.append([Cell(name, ours=True), Cell(hypothesis.objective, ".3f"), Cell(hypothesis.score, ".1f"), text])
     heading = f"{scored.where}, chrF {judged.chrf:.1f}: the reference {became}"
     notes = [f"note: {UNKNOWN_NOTE}"] if scored.unknown else []
     return Table(["", "objective", "log P", ""], rows, title=heading, notes=notes)
@@ -484,7 +485,7 @@ def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Ver
     errors = [sentence for sentence in judged if sentence.error and sentence.verdict == verdict]
     errors.sort(key=lambda error: (error.chrf, -abs(error.scored.best.objective - error.written.objective)))
     worst = errors[:EXAMPLES]
-    sources, references = [one.scored.source_ids for one in worst], [one.scored.best.tokens for one in worst]
+    sources, references = [error.scored.source_ids for error in worst], [error.scored.best.tokens for error in worst]
     outcomes = outcomes_of(run, model, sources, references, run.recipe.search)
     tokens = [ids[outcome.step - 1] for ids, outcome in zip(references, outcomes, strict=True)]
     names = [run.tokenizers["target"].pieces([token])[0] for token in tokens]

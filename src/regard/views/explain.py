@@ -132,8 +132,8 @@ def _follow(run: Run, model: Any, reading: Explanation, predicted: Predicted) ->
         return lambda hidden_BTD: steps_of(model, hidden_BTD[0], predicted)
 
     def answer(_: Tensor) -> tuple[Step, ...]:
-        [found] = run.task.predict(model, [FileInput(reading.input, "input")])
-        return _answered(found.to_json()["probabilities"])
+        [prediction] = run.task.predict(model, [FileInput(reading.input, "input")])
+        return _answered(prediction.to_json()["probabilities"])
 
     return answer
 
@@ -220,7 +220,7 @@ def _read_text(
     elif task.writes is None:
         row, output = _read_masked(run, model, text)
         if model.output is not None:
-            predicted = Predicted(tokenizer, [place for place, one in enumerate(row.ids) if one == tokenizer.mask])
+            predicted = Predicted(tokenizer, [place for place, token in enumerate(row.ids) if token == tokenizer.mask])
     else:
         row = Framed(_continued(run, model, text, target, beam), [])
         predicted = Predicted(tokenizer, range(len(row.ids)), [*row.ids[1:], tokenizer.end])
@@ -289,8 +289,8 @@ def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | 
 
 def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: int | None) -> Explanation:
     """A question about a story, answered, and where each hop of the model looked."""
-    task, text = run.task, "\n".join(one.text for one in given)
-    questions = questions_in([(type(one.text)(line), one.place) for one in given for line in one.text.split("\n")])
+    task, text = run.task, "\n".join(part.text for part in given)
+    questions = questions_in([(type(part.text)(line), part.place) for part in given for line in part.text.split("\n")])
     number = len(questions) if question is None else question
     if not 1 <= number <= len(questions):
         raise DecodeError(f"there is no question {number}", where="--question", hint=f"allowed: 1 to {len(questions)}")
@@ -432,11 +432,12 @@ def _label(task: Any, model: Headed, text: str) -> Occlusion:
     """A label, a choice or a number."""
     fields = [text] if task.arrangement == "single" else parts_of(text)
     inputs = _shortened(task, model, fields, lambda texts: Parts(*texts))
-    [whole], others = (task.predict(model, inputs_of(texts)) for texts in ([text], [one.text for one in inputs]))
+    [whole] = task.predict(model, inputs_of([text]))
+    others = task.predict(model, inputs_of([shortened.text for shortened in inputs]))
     if hasattr(whole, "probabilities"):
-        values = [one.probabilities[whole.output] for one in (whole, *others)]
+        values = [prediction.probabilities[whole.output] for prediction in (whole, *others)]
         return _occlusion(f"P({whole.output})", values, inputs)
-    return _occlusion("the number", [one.output for one in (whole, *others)], inputs)
+    return _occlusion("the number", [prediction.output for prediction in (whole, *others)], inputs)
 
 
 def _span(task: Any, model: Headed, text: str) -> Occlusion:
@@ -445,8 +446,8 @@ def _span(task: Any, model: Headed, text: str) -> Occlusion:
     fields, start = question_in(text, "input"), 0 if whole.span is None else whole.span.start
     names = "question", "context"
     inputs = _shortened(task, model, fields, lambda texts: json.dumps(dict(zip(names, texts, strict=True))), whole.span)
-    questions, contexts = zip(fields, *(one.fields for one in inputs), strict=True)
-    moved = [len(fields[1]) - len(one.fields[1]) if one.span.start < start else 0 for one in inputs]
+    questions, contexts = zip(fields, *(shortened.fields for shortened in inputs), strict=True)
+    moved = [len(fields[1]) - len(shortened.fields[1]) if shortened.span.start < start else 0 for shortened in inputs]
     answers = [json.dumps([] if whole.none else [(start - by, whole.output)]) for by in (0, *moved)]
     examples = Dataset.of(task, {"context": contexts, "question": questions, "answers": answers}, str)
     values = [
@@ -490,8 +491,8 @@ def _shortened(
         if number == 0 or answer is None or span.start >= answer.end or span.end <= answer.start:
             texts = [*fields[:number], without(fields[number], span), *fields[number + 1 :]]
             inputs.append(Shortened(texts, typed(texts), fields[number][slice(*span)], span))
-    unreadable = task.encode_inputs(model, inputs_of([one.text for one in inputs])).unreadable
-    kept = [one for row, one in enumerate(inputs) if row not in unreadable]
+    unreadable = task.encode_inputs(model, inputs_of([shortened.text for shortened in inputs])).unreadable
+    kept = [shortened for row, shortened in enumerate(inputs) if row not in unreadable]
     _check_count(1 + bool(kept))
     return kept
 
@@ -499,7 +500,7 @@ def _shortened(
 def _occlusion(name: str, values: Sequence[float], inputs: Sequence[Shortened]) -> Occlusion:
     """Of one answer, given its value for the text and for the text without each word."""
     falls_WA = np.array([[values[0] - value] for value in values[1:]])
-    return Occlusion((name,), (float(values[0]),), tuple(one.word for one in inputs), falls_WA)
+    return Occlusion((name,), (float(values[0]),), tuple(shortened.word for shortened in inputs), falls_WA)
 
 
 def without(text: str, span: Span) -> str:

@@ -435,7 +435,7 @@ class Explanation(Result):
             return maps
         for layer, head in product(layers, _numbers("--head", options.head, counts[1])):
             read = attentions if layer is None else [attentions[layer - 1]]
-            kept = [one.weights if head is None else one.weights[head - 1 : head] for one in read]
+            kept = [attention.weights if head is None else attention.weights[head - 1 : head] for attention in read]
             values: Numbers = kept[0][0]  # where it is one head, it is not copied: a page has all of them
             if len(kept) * len(kept[0]) > 1:
                 values = np.mean([weights_HQK.mean(0, dtype=np.float64) for weights_HQK in kept], axis=0)
@@ -455,7 +455,7 @@ class Explanation(Result):
         step = _number("--step", options.step, len(queries), self.whole + 1)
         rows = {
             f"layer {number}, head {head}": weights_QK[step - 1]
-            for number in [one for one in _numbers("--layer", options.layer, len(attentions)) if one] or numbers
+            for number in [layer for layer in _numbers("--layer", options.layer, len(attentions)) if layer] or numbers
             for head, weights_QK in enumerate(attentions[number - 1].weights, 1)
         }
         name, columns = f"{label(queries[step - 1])} by head", [*map(label, attentions[0].keys.texts)]
@@ -494,16 +494,20 @@ class Explanation(Result):
             pixels = np.asarray(shown) if shown.ndim == 3 else np.full((8, 8, 3), 128, dtype=np.uint8)
             grid = -(-self.picture.regions // self.picture.columns), self.picture.columns
             drawn = self.select(replace(options, words=True)).heat_maps()
-            images = [ImageMap(pixels, grid, one.rows, one.values, names, one.title) for one in drawn]
+            images = [
+                ImageMap(pixels, grid, heat_map.rows, heat_map.values, names, heat_map.title) for heat_map in drawn
+            ]
             hint = "First the input picture, then one picture for each word: bright regions have high attention."
             parts = [*images, muted(hint)]
             yield _section("Regions that each word looked at", parts, view == "alignment", len(images))
         if self.attentions:
-            asked = self.heat_maps() if view in (*MAPS, "heads", "masks", "positions") else []
-            maps = {heat_map.choice: heat_map for heat_map in (*self._all_maps(), *asked)}
-            places = [[*maps].index(heat_map.choice) for heat_map in asked] or [0]
+            selected = self.heat_maps() if view in (*MAPS, "heads", "masks", "positions") else []
+            maps = {heat_map.choice: heat_map for heat_map in (*self._all_maps(), *selected)}
+            places = [[*maps].index(heat_map.choice) for heat_map in selected] or [0]
             part = HeatMaps([*maps.values()], ("Show", "Layer", "Heads"), places, tokens=[*NAMES.values()])
-            yield _section("Attention", [part], bool(asked) and not (self.picture is not None and view == "alignment"))
+            yield _section(
+                "Attention", [part], bool(selected) and not (self.picture is not None and view == "alignment")
+            )
         if self.occlusion is not None:
             parts, p = self.occlusion.parts(self.title), self.prediction.get("probabilities")
             if p is not None:
@@ -567,9 +571,9 @@ def _heat_map(attention: Attention, values: Numbers, title: str, *choice: str) -
     return HeatMap(rows, columns, values, title, (*choice, "", "")[:3])
 
 
-def _section(heading: str, parts: Sequence[Part], asked: bool, in_terminal: int = 1) -> Section:
+def _section(heading: str, parts: Sequence[Part], selected: bool, in_terminal: int = 1) -> Section:
     """The section that is asked for comes first, without a heading."""
-    return Section("" if asked else heading, parts, in_terminal=in_terminal if asked else 0, in_picture=asked)
+    return Section("" if selected else heading, parts, in_terminal=in_terminal if selected else 0, in_picture=selected)
 
 
 def _numbers(option: str, choice: Choice, count: int) -> list[int | None]:

@@ -124,7 +124,7 @@ def metric_tables(metrics: Mapping[str, Any], name: str = "metric") -> Iterator[
 def _columns(group: Mapping[str, Any]) -> list[str]:
     """The names that all of a group have; none where they are not alike, or too many for a table."""
     names = [[*part] if isinstance(part, dict) else [] for part in group.values()]
-    return names[0] if names and len(names[0]) <= COLUMNS and all(one == names[0] for one in names) else []
+    return names[0] if names and len(names[0]) <= COLUMNS and all(columns == names[0] for columns in names) else []
 
 
 def _without_zeros(group: Mapping[str, Any]) -> dict[str, Any]:

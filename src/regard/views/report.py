@@ -238,7 +238,7 @@ class HeatMaps(Part):
     @property
     def kept(self) -> int | None:
         """How many values of a row BUDGET allows beside the maps that are shown; None where it allows all."""
-        bytes_of = [0 if one.binary else one.values.size for one in self.maps]
+        bytes_of = [0 if heat_map.binary else heat_map.values.size for heat_map in self.maps]
         if sum(bytes_of) <= BUDGET:
             return None
         others = [place for place in range(len(self.maps)) if place not in self.shown and bytes_of[place]]
@@ -248,10 +248,10 @@ class HeatMaps(Part):
     def to_json(self) -> dict[str, Any]:
         labels: dict[tuple[str, ...], int] = {}  # maps of one kind have the same labels, which are stored once
         kept, maps = self.kept, []
-        for place, one in enumerate(self.maps):
-            sides = {"rows": tuple(one.rows), "columns": tuple(one.columns)}
+        for place, heat_map in enumerate(self.maps):
+            sides = {"rows": tuple(heat_map.rows), "columns": tuple(heat_map.columns)}
             numbers = {side: labels.setdefault(texts, len(labels)) for side, texts in sides.items()}
-            maps.append(one.packed(None if place in self.shown else kept) | numbers)
+            maps.append(heat_map.packed(None if place in self.shown else kept) | numbers)
         own = {name: plain(getattr(self, name)) for name in ("kind", "title", "choosers", "tokens")}
         return own | {"first": self.shown[0], "kept": kept, "labels": [*map(list, labels)], "maps": maps}
 
@@ -371,7 +371,10 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """For a page that draws it; tables have their cells as texts."""
-        sections = [{"heading": one.heading, "parts": [part.to_json() for part in one.parts]} for one in self.sections]
+        sections = [
+            {"heading": section.heading, "parts": [part.to_json() for part in section.parts]}
+            for section in self.sections
+        ]
         return {"title": self.title, "opening": self.opening, "conclusions": [*self.conclusions], "sections": sections}
 
     @property

@@ -130,28 +130,33 @@ class SearchRecord(Result):
         kind = "samples" if self.search.sample else f"beam {self.search.beam}"
         opening = f"{kind}, normalisation {self.search.normalisation}, length penalty {self.search.length_penalty:g}."
         sections = [
-            Section(one["input"], [search_tree(one, self.reference), ranking(one), muted(HINT)], in_terminal=2)
-            for one in self.inputs
+            Section(record["input"], [search_tree(record, self.reference), ranking(record), muted(HINT)], in_terminal=2)
+            for record in self.inputs
         ]
         return Report("The search, step by step", sections, opening)
 
 
 def search_tree(record: Json, reference: Reference | None = None) -> Tree:
     """What was kept at each step, and the candidates that were not; those that a rule excludes are left out."""
-    way, best = _way(record, reference), {one["id"] for one in record["ranking"][:1]}
-    for candidate in [one for step in reversed(record["steps"]) for one in step["candidates"]]:
+    way, best = _way(record, reference), {hypothesis["id"] for hypothesis in record["ranking"][:1]}
+    for candidate in [candidate for step in reversed(record["steps"]) for candidate in step["candidates"]]:
         best |= {candidate["parent"]} if candidate["id"] in best else set()
     places, branches = dict[int, int](), list[Branch]()
     for step, own in zip_longest(record["steps"], way):
-        shown = [one for one in step["candidates"] if one["fate"] != "ruled out" or one is own]
-        for one in [*shown, *([own] if own and all(one is not own for one in shown) else [])]:
-            left = one["fate"] in ("pruned", "ruled out")
-            tone: Tone = "good" if one["id"] in best else "muted" if left else ""
-            rank, why = f", rank {one['rank']:,}" if one["rank"] else "", f": {one['why']}" if one["why"] else ""
-            note = f"log P {one['log_p']:.3f}, in all {one['total']:.3f}{rank}; {one['fate']}{why}"
-            text, parent, value = label(one["token"]), places.get(one["parent"]), f"{one['total']:.2f}"
-            places[one["id"] or -1] = len(branches)
-            branches.append(Branch(parent, step["step"], text, value, tone, note, marked=one is own))
+        shown = [candidate for candidate in step["candidates"] if candidate["fate"] != "ruled out" or candidate is own]
+        for candidate in [*shown, *([own] if own and all(candidate is not own for candidate in shown) else [])]:
+            left = candidate["fate"] in ("pruned", "ruled out")
+            tone: Tone = "good" if candidate["id"] in best else "muted" if left else ""
+            rank = f", rank {candidate['rank']:,}" if candidate["rank"] else ""
+            why = f": {candidate['why']}" if candidate["why"] else ""
+            note = f"log P {candidate['log_p']:.3f}, in all {candidate['total']:.3f}{rank}; {candidate['fate']}{why}"
+            text, parent, value = (
+                label(candidate["token"]),
+                places.get(candidate["parent"]),
+                f"{candidate['total']:.2f}",
+            )
+            places[candidate["id"] or -1] = len(branches)
+            branches.append(Branch(parent, step["step"], text, value, tone, note, marked=candidate is own))
     return Tree(branches)
 
 
@@ -176,13 +181,14 @@ def _way(record: Json, reference: Reference | None) -> list[Json]:
 
 def ranking(record: Json) -> Table:
     """The outputs in the order of the objective, with the rank that each has by log P alone."""
-    by_score = sorted(record["ranking"], key=lambda one: -one["score"])
+    by_score = sorted(record["ranking"], key=lambda hypothesis: -hypothesis["score"])
     rows: list[list[Value]] = [
         [
-            rank, by_score.index(one) + 1, Cell(one["objective"], ".3f"), Cell(one["score"], ".3f"), len(one["tokens"]),
-            Cell(one["output"], tone="good" if one["given"] else ""),
+            rank, by_score.index(hypothesis) + 1, Cell(hypothesis["objective"], ".3f"),
+            Cell(hypothesis["score"], ".3f"), len(hypothesis["tokens"]),
+            Cell(hypothesis["output"], tone="good" if hypothesis["given"] else ""),
         ]
-        for rank, one in enumerate(record["ranking"], 1)
+        for rank, hypothesis in enumerate(record["ranking"], 1)
     ]  # fmt: skip
     columns = ["rank", "rank by log P", "objective", "log P", "tokens", "output"]
     return Table(columns, rows, title="Outputs, after length normalisation and before it")
@@ -192,7 +198,7 @@ def outcomes_of(
     run: Run, model: Generator, sources: Sequence[Source], references: Sequence[Sequence[int]], search: SearchConfig
 ) -> list[Outcome]:
     """What becomes of each reference, tokens that end in `</s>`, in the search for its source."""
-    found: dict[int, Outcome] = {}
+    outcomes: dict[int, Outcome] = {}
     watches = list[tuple[list[int], ReferenceWatch]]()
 
     def watch(rows: list[int]) -> ReferenceWatch:
@@ -203,8 +209,8 @@ def outcomes_of(
     for _ in run.task.decode(model, sources, search, watch=watch):
         pass
     for rows, own in watches:
-        found.update(zip(rows, own.outcomes, strict=True))
-    return [found[row] for row in range(len(sources))]
+        outcomes.update(zip(rows, own.outcomes, strict=True))
+    return [outcomes[row] for row in range(len(sources))]
 
 
 def follow_reference(run: Run, model: Any, text: str, reference: str) -> Reference:

@@ -90,9 +90,9 @@ def masks(source: int = 5, target: int = 6, padding: int = 2) -> Shown:
         seen("decoder in a batch: both are hidden", Visibility(written, causal=True), own, own, (target, target)),
         seen("decoder to encoder: the source's padding is hidden", Visibility(short), own, read, (target, source)),
     ]
-    parts = [HeatMaps([one], title=one.title) for one in maps]
+    parts = [HeatMaps([heat_map], title=heat_map.title) for heat_map in maps]
     note = "A row is a word that looks, a column a word that is looked at; dark: it may."
-    return Shown("Masks", parts, note, {one.title: one.values.astype(int).tolist() for one in maps})
+    return Shown("Masks", parts, note, {heat_map.title: heat_map.values.astype(int).tolist() for heat_map in maps})
 
 
 def softmax(scores: str = "2,1,0,-1") -> Shown:

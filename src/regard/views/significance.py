@@ -95,13 +95,13 @@ def resamples(units: int, seed: int = SEED) -> Iterator[Rows]:
         yield np.bincount(drawn.ravel(), minlength=count * units).reshape(count, units).astype(np.float64)
 
 
-def _p_of_swaps(value: Metric, one: Rows, other: Rows) -> float:
+def _p_of_swaps(value: Metric, base: Rows, other: Rows) -> float:
     """How often the two differ as much as observed where they are swapped at random units."""
     generator = np.random.default_rng(SEED)
-    at_once = max(1, AT_ONCE // len(one))
-    moved, total, other_total, differences = other - one, one.sum(0), other.sum(0), []
+    at_once = max(1, AT_ONCE // len(base))
+    moved, total, other_total, differences = other - base, base.sum(0), other.sum(0), []
     for first in range(0, TRIALS, at_once):
-        swaps = generator.integers(0, 2, (min(at_once, TRIALS - first), len(one))).astype(np.float64)
+        swaps = generator.integers(0, 2, (min(at_once, TRIALS - first), len(base))).astype(np.float64)
         change = swaps @ moved
         differences.append(value(other_total - change) - value(total + change))
     return _p(np.concatenate(differences), float(value(other_total) - value(total)))

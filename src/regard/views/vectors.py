@@ -161,8 +161,8 @@ def _states(
         layers = model.layers_of(batch)
         if not -len(layers) <= layer < len(layers):
             raise DecodeError(f"there is no layer {layer}", where="--layer", hint=f"0 to {len(layers) - 1}, or -1")
-        found = layers[layer] if pooling is None else pool(layers[layer], text, pooling)
-        states |= dict(zip(numbers, found.float().cpu().numpy(), strict=True))
+        chosen = layers[layer] if pooling is None else pool(layers[layer], text, pooling)
+        states |= dict(zip(numbers, chosen.float().cpu().numpy(), strict=True))
     return [states[number] for number in range(len(rows))]
 
 
@@ -194,32 +194,34 @@ class WordVectors(Result):
     def to_json(self) -> dict[str, Any]:
         return {
             "word": self.word, "inputs": list(self.texts),
-            "occurrences": [{"sentence": one.sentence, "word": one.word} for one in self.occurrences],
+            "occurrences": [{"sentence": sentence, "word": word} for sentence, word, _ in self.occurrences],
             "cosines": {name: values.round(6).tolist() for name, values in self.cosines.items()},
             "layer": self.layer, "neighbours": self.neighbours,
         }  # fmt: skip
 
     def report(self) -> Report:
         rows: list[list[Value]] = [
-            [number, one.word, self.texts[one.sentence - 1]] for number, one in enumerate(self.occurrences, 1)
+            [number, occurrence.word, self.texts[occurrence.sentence - 1]]
+            for number, occurrence in enumerate(self.occurrences, 1)
         ]
         sections = [Section("Occurrences", [Table(["", "word", "sentence"], rows)])]
         if len(rows) > 1:
             sections.append(Section("Cosine between the occurrences", [*self._by_layer()]))
         near = "{word} ({sentence}) {cosine:.2f}".format_map
         words: list[list[Value]] = [
-            [row + 1, one.word, name, " · ".join(map(near, nearest[row]))]
-            for row, one in enumerate(self.occurrences)
+            [row + 1, occurrence.word, name, " · ".join(map(near, nearest[row]))]
+            for row, occurrence in enumerate(self.occurrences)
             for name, nearest in self.neighbours.items()
         ]
         note = "Of all words in the sentences; the number of the sentence stands in parentheses."
         sections.append(Section("Nearest words", [Table(["", "word", "vector", "nearest"], words), muted(note)]))
-        return Report(f"{self.word} in {len({one.sentence for one in self.occurrences})} sentences", sections)
+        sentences = {occurrence.sentence for occurrence in self.occurrences}
+        return Report(f"{self.word} in {len(sentences)} sentences", sections)
 
     def _by_layer(self) -> Iterator[Part]:
         names, pairs = list(self.cosines), [*combinations(range(len(self.occurrences)), 2)]
-        by_pair = {f"{one + 1} and {other + 1}": [float(values[one, other]) for values in self.cosines.values()]
-                   for one, other in pairs}  # fmt: skip
+        by_pair = {f"{first + 1} and {second + 1}": [float(values[first, second]) for values in self.cosines.values()]
+                   for first, second in pairs}  # fmt: skip
         if len(self.occurrences) > PAIRS:
             values_PN = np.array([*by_pair.values()])
             kinds = {"mean": values_PN.mean(0), "least": values_PN.min(0), "most": values_PN.max(0)}
@@ -229,7 +231,7 @@ class WordVectors(Result):
         ]
         yield Table(["vector", *by_pair], table)
         if len(self.occurrences) > 2:
-            labels = [f"{number} {one.word}" for number, one in enumerate(self.occurrences, 1)]
+            labels = [f"{number} {occurrence.word}" for number, occurrence in enumerate(self.occurrences, 1)]
             maps = [HeatMap(labels, labels, values, choice=(name,)) for name, values in self.cosines.items()]
             yield HeatMaps(maps, ["vector"], [names.index(self.layer)])
         elif len(names) > 1:
@@ -261,20 +263,20 @@ def word_vectors(
     else:  # from the letters of each word
         static = text_vectors(task, model, every, layer=0).vectors
         del layers["layer 0"]
-    found = [*_words(spans, read, texts, rf"(?<!\w)({re.escape(word)})\w*")]
-    having, hint = {one.sentence for one in found}, "--word is a word of every sentence"
+    occurrences = [*_words(spans, read, texts, rf"(?<!\w)({re.escape(word)})\w*")]
+    having, hint = {occurrence.sentence for occurrence in occurrences}, "--word is a word of every sentence"
     InputError.raise_if(
-        Problem(one.place, f"no word of {short(one.text)!r} is {word!r} or begins so", hint)
-        for number, one in enumerate(own, 1)
+        Problem(given.place, f"no word of {short(given.text)!r} is {word!r} or begins so", hint)
+        for number, given in enumerate(own, 1)
         if number not in having
     )
-    found = [one for one in found if one.sentence <= len(inputs)]
+    occurrences = [occurrence for occurrence in occurrences if occurrence.sentence <= len(inputs)]
     pool = [*_words(spans, read, texts, r"(\w+)")]
     name = f"layer {layer}" if layers else STATIC
     shown = {STATIC: static} | ({name: read.vectors} if layers else {})
-    cosines = {n: _cosines(vectors, found, found) for n, vectors in ({STATIC: static} | layers).items()}
-    nearest = {n: _nearest(_cosines(vectors, found, pool), found, pool) for n, vectors in shown.items()}
-    return WordVectors(word, texts, found, cosines, name, nearest)
+    cosines = {n: _cosines(vectors, occurrences, occurrences) for n, vectors in ({STATIC: static} | layers).items()}
+    nearest = {n: _nearest(_cosines(vectors, occurrences, pool), occurrences, pool) for n, vectors in shown.items()}
+    return WordVectors(word, texts, occurrences, cosines, name, nearest)
 
 
 def _words(spans: TokenSpans, read: Features, texts: Sequence[str], pattern: str) -> Iterator[Word]:
@@ -294,19 +296,19 @@ def _size(read: Features, row: int) -> int:
 
 def _cosines(vectors: Numbers, words: Sequence[Word], others: Sequence[Word]) -> Numbers:
     """Between words, each the mean of its tokens."""
-    a, b = (np.stack([vectors[one.rows].mean(0) for one in some]) for some in (words, others))
+    a, b = (np.stack([vectors[word.rows].mean(0) for word in some]) for some in (words, others))
     a, b = (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) for rows in (a, b))
     return np.asarray(a @ b.T, dtype=np.float64)
 
 
-def _nearest(cosines: Numbers, found: Sequence[Word], pool: Sequence[Word]) -> list[list[dict[str, Any]]]:
+def _nearest(cosines: Numbers, occurrences: Sequence[Word], pool: Sequence[Word]) -> list[list[dict[str, Any]]]:
     """Of each occurrence the nearest words, each once, and not itself."""
     rows = []
-    for one, values in zip(found, cosines, strict=True):
+    for occurrence, values in zip(occurrences, cosines, strict=True):
         nearest: dict[str, dict[str, Any]] = {}
         for place in np.argsort(-values):
             other, cosine = pool[place], round(float(values[place]), 6)
-            if not {*other.rows} & {*one.rows}:
+            if not {*other.rows} & {*occurrence.rows}:
                 nearest.setdefault(other.word, {"word": other.word, "sentence": other.sentence, "cosine": cosine})
         rows.append([*nearest.values()][:NEAREST])
     return rows
