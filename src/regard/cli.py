@@ -47,6 +47,8 @@ from regard.errors import TEXT, DecodeError, InputError, Problem, RegardError, i
 from regard.language import default_language, shown, shown_comments
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from regard.api import Answered, Loaded
     from regard.runs import Run
     from regard.tasks.task import Task
@@ -70,12 +72,15 @@ class Commands(TyperGroup):
         super().__init__(**given)
         if default_language() == "en":
             return
+        from rich.text import Text
         from typer import rich_utils
 
+        Text.rstrip_end = _rstrip_end  # type: ignore[assignment]
         for name in [name for name in vars(rich_utils) if name.endswith(("_STRING", "_TITLE", "_TEXT", "_HELP"))]:
             setattr(rich_utils, name, shown(getattr(rich_utils, name)))
         for command in (self, *self.commands.values()):
             command.help = "\n\n".join(shown(" ".join(part.split())) for part in (command.help or "").split("\n\n"))
+            command.get_usage = _shown_usage(command.get_usage)  # type: ignore[assignment]
             help_option = command.get_help_option(typer.Context(command, help_option_names=HELP))
             for parameter in (*command.params, help_option):
                 parameter.help = shown(parameter.help or "")  # type: ignore[union-attr]
@@ -87,6 +92,17 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         with _shortened():
             return super().invoke(ctx)
+
+
+def _rstrip_end(text: Text, size: int) -> None:
+    """As rich's own (15.0), which counts letters, not cells: of a full line of wide letters it keeps the space at its
+    end, and then cuts the last word."""
+    if text.cell_len > size:
+        text.rstrip()
+
+
+def _shown_usage(usage: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda ctx: usage(ctx).replace("Usage:", shown("Usage:"), 1)
 
 
 @contextmanager

@@ -132,7 +132,7 @@ class Lab:
         key = hashlib.blake2b(json.dumps([__version__, tree], sort_keys=True).encode(), digest_size=4)
         folder = self.runs / f"{name}-{self.seed}-{key.hexdigest()}"
         if not folder.exists():
-            self.say(f"training {folder.name}")
+            self.say(f"training the run {folder.name}")
             partial = folder.with_suffix(".partial")
             train(tree, out=partial, resume=partial.exists(), quiet=True).folder.rename(folder)
         return Run.open(folder)
