@@ -150,12 +150,15 @@ def _orders(lab: Lab) -> Found:
         corpus = f"phrases-en-{language}"
         run = lab.train(corpus, phrases_recipe(language, BAHDANAU | LARGER, 450, 5e-3))
         looked = explain(run, example[0], target=example[1]).select(Options(words=True))
-        parts[f"{language}_alignment"] = HeatMaps(looked.heat_maps())
+        [drawn] = looked.heat_maps()
+        parts[f"{language}_alignment"] = HeatMaps([drawn])
         pairs = list(generate(corpus, lab.few(60), 1, "test", range(3, 8)))
         order = float(np.mean([_same_order(run, *pair) for pair in pairs]))
         chrf = evaluate(run)["chrf"]
         rows.append([corpus, Cell(order, ".2f"), Cell(chrf, ".1f")])
-        numbers |= {f"{language}_order": order, f"{language}_chrf": chrf}
+        noun, verb = (drawn.columns[best] for best in drawn.values.argmax(1)[[-3, -2]])  # before the end
+        found = {"order": order, "chrf": chrf, "noun": noun, "verb": verb}
+        numbers |= {f"{language}_{name}": value for name, value in found.items()}
     parts["orders"] = Table(["corpus", "same order", "chrF"], rows)
     return parts, numbers
 

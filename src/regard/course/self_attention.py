@@ -41,6 +41,12 @@ VERBS = {"cross": "traversé", "leave": "quitté", "like": "aimé"}
 ADVERBS = {"too": "trop", "so": "si", "very": "très"}
 ANIMAL, PLACE, IT, ADJECTIVE = 1, 6, 8, 11
 """Positions in the English sentence."""
+GRAMMAR = {
+    "article to noun": [(0, 1), (5, 6)], "verb to subject": [(4, 1)], "verb to object": [(4, 6)],
+    "adjective to pronoun": [(ADJECTIVE, IT)],
+}  # fmt: skip
+"""Positions of a word and of one that it belongs to."""
+Weights = np.ndarray[tuple[int, ...], np.dtype[np.floating]]
 
 
 def experiment(lab: Lab) -> Findings:
@@ -209,7 +215,8 @@ def _pronouns(lab: Lab) -> Found:
              for output, (_, target) in zip(outputs, tests, strict=True)]  # fmt: skip
     heads = [f"layer {layer + 1}, head {head + 1}" for layer in range(2) for head in range(TRANSFORMER["heads"])]
     found = [_looks(run, *test) for test in tests]
-    looks = np.array([look for look, _ in found]).reshape(-1, 2, len(heads), len(found[0][1]))
+    weights_NHLL = np.array([look for look, _ in found])
+    looks = weights_NHLL[:, :, IT].reshape(-1, 2, len(heads), len(found[0][1]))
     # of a pair, an adjective, a head and a word of the source
     more = looks[..., ANIMAL] > looks[..., PLACE]
     follows = (more[:, 0] & ~more[:, 1]).mean(0)
@@ -225,18 +232,34 @@ def _pronouns(lab: Lab) -> Found:
     ]
     columns = ["head", "tired: animal", "tired: place", "wide: animal", "wide: place", "pairs that it follows"]
     sources = np.mean([written for _, written in found], axis=0)
-    return {"pronouns": Table(columns, table), "it": maps}, {
-        "it_tired": outputs[0], "it_wide": outputs[1], "pronoun_right": float(np.mean(right)), "pairs": len(looks),
+    grammar, gain = _grammar(weights_NHLL.mean(0), heads)
+    return {"pronouns": Table(columns, table), "it": maps, "grammar": grammar}, {
+        "grammar_gain": 100 * gain, "it_tired": outputs[0], "it_wide": outputs[1],
+        "pronoun_right": float(np.mean(right)), "pairs": len(looks),
         "first_layer_follows": float(follows[: TRANSFORMER["heads"]].max()), "follows": float(follows[best]),
         "follower": heads[best], "from_it": float(sources[IT]), "from_nouns": float(sources[[ANIMAL, PLACE]].sum()),
         "from_adjective": float(sources[ADJECTIVE]),
     }  # fmt: skip
 
 
-def _looks(run: Run, source: str, target: str) -> tuple[list[list[float]], list[float]]:
-    """Where `it` looks in every head of the encoder, and where the decoder looks when it writes il or elle."""
+def _grammar(weights_HLL: Weights, heads: list[str]) -> tuple[Table, float]:
+    """The head that looks most from a word to one that it belongs to, and how much it looks as far from other words;
+    and the largest difference of the two."""
+    rows, gains = list[list[Value]](), list[float]()
+    for name, pairs in GRAMMAR.items():
+        line_HN = np.diagonal(weights_HLL, pairs[0][1] - pairs[0][0], 1, 2)  # all pairs of words as far apart
+        shares_H = np.mean([weights_HLL[:, q, k] for q, k in pairs], axis=0)
+        elsewhere_H = (line_HN.sum(1) - len(pairs) * shares_H) / (line_HN.shape[1] - len(pairs))
+        best = int(shares_H.argmax())
+        rows.append([name, heads[best], *(Cell(float(of[best]), ".2f") for of in (shares_H, elsewhere_H))])
+        gains.append(float(shares_H[best] - elsewhere_H[best]))
+    return Table(["relation", "head", "attention", "as far from other words"], rows), max(gains)
+
+
+def _looks(run: Run, source: str, target: str) -> tuple[Weights, list[float]]:
+    """Where words look in every head of the encoder, and where the decoder looks when it writes il or elle."""
     explanation = explain(run, source, target=target)
     attentions = [explanation.attentions[f"encoder.{layer}.self_attention"].weights for layer in range(2)]
     tokens = explanation.attentions[ATTENTIONS["decoder to encoder"]].queries.texts
     step = next(n for n, token in enumerate(tokens) if token in ("▁il", "▁elle"))
-    return [head[IT].tolist() for weights in attentions for head in weights], explanation.weights[step].tolist()
+    return np.concatenate(attentions), explanation.weights[step].tolist()
