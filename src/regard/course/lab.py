@@ -375,7 +375,7 @@ def _cell(source: str, *, code: bool = False, hidden: bool = False) -> dict[str,
 def template_environment() -> Environment:
     """Jinja2 as the texts use it: numbers are written as in tables, and `|percent` is for shares."""
     environment = Environment(undefined=StrictUndefined, finalize=_shown, keep_trailing_newline=True)
-    environment.filters["percent"] = percent
+    environment.filters["percent"] = lambda share: percent(float(f"{share:.2f}"))  # rounded as in tables
     return environment
 
 
