@@ -210,7 +210,7 @@ def test_of_a_report_only_our_own_texts_change(monkeypatch: pytest.MonkeyPatch) 
     table = Table(
         ["loss", "put it back"], [["loss", Cell("worse", ours=True)], [Cell("worse"), "better"]], title="Tests"
     )
-    curves = Curves([Series("loss", [0.0], [0.0])], "training step", "validation BLEU")
+    curves = Curves([Series("loss", [0.0], [0.0])], "training step", "validation BLEU", x_ticks=[(0.0, "layer 0")])
     report = Report(
         "put it back", [Section("Quality", [HeatMaps([heat_map]), table, curves])], "12 sentences of the test set"
     )
@@ -227,7 +227,7 @@ def test_of_a_report_only_our_own_texts_change(monkeypatch: pytest.MonkeyPatch) 
     assert [cells.title, *cells.columns] == ["검정", "손실", "put it back"]
     assert [[cell.text for cell in row] for row in cells.cells] == [["loss", "나쁨"], ["worse", "better"]]
     assert isinstance(drawn, Curves)
-    assert (drawn.x_label, drawn.y_label) == ("학습 스텝", "검증 BLEU")
+    assert (drawn.x_label, drawn.y_label, drawn.x_ticks) == ("학습 스텝", "검증 BLEU", [(0.0, "층 0")])
 
 
 def test_commands_speak_korean_and_write_json_in_english(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,10 +219,10 @@ def test_the_command_lists_runs_once_and_refuses(tmp_path: Path, monkeypatch: py
     assert listed[0]["title"] == chapters("ko")[0].title
     first = succeed("course", "search", "--quick", "--json")
     assert first.json["quick"]
-    assert "training" in first.err
+    assert "학습합니다" in first.err
     assert '<html lang="ko">' in Path("course/3.html").read_text(encoding="utf-8")
     again = succeed("course", "3", "--quick", "--lang", "en")
-    assert "training" not in again.err
+    assert "학습합니다" not in again.err
     assert "numbers mean nothing" in again.out
     monkeypatch.setenv("REGARD_LANG", "en")
     assert "there is no chapter '33'" in fail("course", "33")[0]

@@ -430,6 +430,8 @@ def _korean(value: Any) -> Any:
     if isinstance(value, Table):
         cells = [[replace(cell, value=korean(cell.text)) if cell.ours else cell for cell in row] for row in value.cells]
         texts["rows"] = cells
+    if isinstance(value, Curves) and value.x_ticks:
+        texts["x_ticks"] = [(x, _korean(text)) for x, text in value.x_ticks]
     for name in {HeatMap: ("rows", "columns"), Bars: ("categories",)}.get(type(value), ()):
         texts[name] = [_korean(text) if OUR_LABELS.fullmatch(text) else text for text in getattr(value, name)]
     return replace(value, **texts) if texts else value

@@ -209,7 +209,7 @@ class WordVectors(Result):
             sections.append(Section("Cosine between the occurrences", [*self._by_layer()]))
         near = "{word} ({sentence}) {cosine:.2f}".format_map
         words: list[list[Value]] = [
-            [row + 1, occurrence.word, name, " · ".join(map(near, nearest[row]))]
+            [row + 1, occurrence.word, Cell(name, ours=True), " · ".join(map(near, nearest[row]))]
             for row, occurrence in enumerate(self.occurrences)
             for name, nearest in self.neighbours.items()
         ]
@@ -220,14 +220,17 @@ class WordVectors(Result):
 
     def _by_layer(self) -> Iterator[Part]:
         names, pairs = list(self.cosines), [*combinations(range(len(self.occurrences)), 2)]
-        by_pair = {f"{first + 1} and {second + 1}": [float(values[first, second]) for values in self.cosines.values()]
-                   for first, second in pairs}  # fmt: skip
+        by_pair = {
+            f"{first + 1:d} and {second + 1:d}": [float(values[first, second]) for values in self.cosines.values()]
+            for first, second in pairs
+        }
         if len(self.occurrences) > PAIRS:
             values_PN = np.array([*by_pair.values()])
             kinds = {"mean": values_PN.mean(0), "least": values_PN.min(0), "most": values_PN.max(0)}
             by_pair = {kind: values_N.tolist() for kind, values_N in kinds.items()}
         table: list[list[Value]] = [
-            [name, *(Cell(values[row], ".3f") for values in by_pair.values())] for row, name in enumerate(names)
+            [Cell(name, ours=True), *(Cell(values[row], ".3f") for values in by_pair.values())]
+            for row, name in enumerate(names)
         ]
         yield Table(["vector", *by_pair], table)
         if len(self.occurrences) > 2:
