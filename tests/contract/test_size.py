@@ -7,9 +7,12 @@
 - Any in signatures: parameters and return values whose annotation names `Any`; `recipe: Any` is also counted by itself
 - public names: functions, classes and assigned names at module level, and methods of these classes, without leading _
 - class checks: `isinstance` and `issubclass` outside models/ and tasks/ on a class defined there
+- walks: the files that one must read to follow a pair of sentences through a verb (`scripts/trace_files -v` names them)
 """
 
 import ast
+import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -43,6 +46,7 @@ LIMITS = {
     "class checks outside models and tasks": 0,
 }
 
+WALKS = {"train": 25, "predict": 15, "explain": 15}
 MARGINS = {"lines": 300, "lines in ": 100, "public names": 60, "Any in signatures": 20}
 """By how much a limit may exceed its figure; every other figure: 3."""
 
@@ -159,6 +163,14 @@ def test_no_limit_is_slack() -> None:
     present = figures()
     slack = {name: limit for name, limit in LIMITS.items() if limit > present.get(name, 0) + margin(name)}
     assert not slack, f"lower these limits: {slack}; now:\n{table(present)}"
+
+
+def test_a_walk_through_a_verb_is_short() -> None:
+    script = PACKAGE.parents[1] / "scripts" / "trace_files"
+    printed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
+    counts = {verb: int(count) for verb, count in re.findall(r"^(\w+): (\d+) files", printed, re.MULTILINE)}
+    assert counts.keys() == WALKS.keys()
+    assert all(counts[verb] <= most for verb, most in WALKS.items()), counts
 
 
 if __name__ == "__main__":
