@@ -44,7 +44,7 @@ class Recipe(BaseRecipe, Generic[D, E, M]):
     @field_validator("model", mode="before")
     @classmethod
     def _a_model_for_the_task(cls, model: Any, others: ValidationInfo) -> Any:
-        """A kind that nobody knows is refused by its spelling."""
+        """Refuse a model of another task; a kind that does not exist is refused later, with the nearest name."""
         kind, task = model.get("kind") if isinstance(model, dict) else None, others.data.get("task")
         if task is None or not isinstance(kind, str) or kind in (allowed := kinds_in(TASKS[task].models)):
             return model
@@ -224,8 +224,8 @@ def with_search(
         return recipe
     paths = {override.partition("=")[0] for override in overrides}
     searched = {path: path for path in sorted(paths) if path.startswith("search.") and path != "search.nbest"}
-    options = {"--beam": beam, "--length-penalty": length_penalty, "--prefix": prefix, **searched}
-    refuse_search(TASKS[recipe.task], options)
+    flags = {"--beam": beam, "--length-penalty": length_penalty, "--prefix": prefix, **searched}
+    refuse_search(TASKS[recipe.task], flags)
     changeable = [*AFTERWARDS, *TASKS[recipe.task].changeable]
     for override in overrides:
         path = override.partition("=")[0]

@@ -26,8 +26,9 @@ from regard.runs.run import Weights, check_weights
 
 LOST = re.compile(r"closed by peer|reset by peer|Broken pipe|Connection refused|Timed out|timeout|NCCL|Gloo", re.I)
 """What torch says where another process does not answer."""
-TOLD, ASKED = "regard/told", "regard/asked"
-ROLL_CALL = 3.0  # seconds in which the processes that are left report
+FAILED, ASKED = "regard/failed", "regard/asked"
+"""Keys of the store: the process that has printed its own error, and whether all processes shall report."""
+REPLY = 3.0  # seconds in which the processes that are left report
 
 
 @contextmanager
@@ -111,7 +112,7 @@ def naming_lost_processes(accelerator: Accelerator) -> Iterator[None]:
         yield
     except RegardError:
         with suppress(RuntimeError):  # the machine that has the store may be gone
-            _store().set(TOLD, f"process {accelerator.process_index} ({socket.gethostname()})")
+            _store().set(FAILED, f"process {accelerator.process_index} ({socket.gethostname()})")
         raise
     except RuntimeError as error:
         if not LOST.search(str(error)):
@@ -139,7 +140,7 @@ def _report(number: int, ended: Event) -> None:
     """Say that this process is there as soon as one asks: it may itself wait for another, and know nothing yet."""
     store = _store()
     with suppress(RuntimeError):  # the machine that has the store may be gone
-        while not ended.wait(ROLL_CALL / 6):
+        while not ended.wait(REPLY / 6):
             if store.check([ASKED]):
                 store.set(f"regard/alive/{number}", "")
                 break
@@ -149,10 +150,10 @@ def _lost(accelerator: Accelerator) -> str:
     """Which processes have ended; of all that are left the first returns, and none where a message was seen already."""
     store, number = _store(), accelerator.process_index
     store.set(ASKED, "")
-    time.sleep(ROLL_CALL)
+    time.sleep(REPLY)
     everyone = range(accelerator.num_processes)
     alive = [process for process in everyone if process == number or store.check([f"regard/alive/{process}"])]
-    reported = store.get(TOLD).decode() if store.check([TOLD]) else ""
+    reported = store.get(FAILED).decode() if store.check([FAILED]) else ""
     if number != min(alive) or reported.endswith(f"({socket.gethostname()})"):
         os._exit(2)
     return reported or f"process {', '.join(str(process) for process in everyone if process not in alive)}"

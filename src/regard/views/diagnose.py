@@ -57,7 +57,7 @@ NOTEWORTHY = 0.1
 """The share of the errors from which on a cause is worth a sentence."""
 
 MARGIN = 0.1
-"""Points of a metric from 0 to 100 that nobody would notice."""
+"""Points of a metric from 0 to 100: a smaller difference counts as none."""
 
 KINDS: dict[Verdict, str] = {"search": "search errors", "model": "model errors"}
 EXPLAINED = (
