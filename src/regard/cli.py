@@ -43,7 +43,7 @@ from regard.console import (
     warnings_as_notes,
     written_out,
 )
-from regard.errors import TEXT, DecodeError, InputError, Problem, RegardError, import_extra, printable, refuse, short
+from regard.errors import TEXT, DecodeError, InputError, Problem, RegardError, import_extra, refuse, short
 from regard.language import default_language, shown, shown_comments
 
 if TYPE_CHECKING:
@@ -439,12 +439,7 @@ def evaluate(run: Path, precision: str, as_json: bool, **options: Any) -> None:
     """Compute the task's metrics on a split or a file: BLEU, ROUGE, perplexity, accuracy, F1, correlations."""
     with bar("writing", visible=not as_json) as move:
         metrics = regard.evaluate(_opened(run, precision, options), progress=partial(move, "writing"), **options)
-    if as_json:
-        show_json(metrics)
-        return
-    from regard.views.labels import metric_lines
-
-    print(printable("\n".join(metric_lines(metrics))))
+    show_report(metrics, None, as_json=as_json)
 
 
 @command(

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import lzma
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -520,7 +521,7 @@ def test_errors_are_told_task_by_task(run: Path, tmp_path: Path) -> None:
     found = succeed("evaluate", run, "--file", tmp_path / "qa3_shares_test.txt", "--json")
     assert found.json["error"] == found.json["tasks"]["qa3_shares"] == 0.2
     assert "0.2," in found.out, "and not what float32 makes of it"
-    assert "  qa2_wrong       1.0000" in succeed("evaluate", run, "--file", f"{tmp_path}/qa*_test.txt").out
+    assert re.search(r"qa2_wrong +1\.0000", succeed("evaluate", run, "--file", f"{tmp_path}/qa*_test.txt").out)
 
 
 def test_averaged_weights_are_those_of_the_restart_that_validates_best(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from regard.tasks.classification import balanced, classification_metrics, probabilities
 from regard.tasks.regression import pearson, spearman
 from regard.text.normalise import natural
-from regard.views.labels import metric_lines
+from regard.views.labels import Metrics
+from regard.views.render import as_text
 
 sklearn = pytest.importorskip("sklearn.metrics")
 stats = pytest.importorskip("scipy.stats")
@@ -64,19 +65,10 @@ def test_metrics_for_people() -> None:
     many = {str(row): {str(column): int(row == column) for column in range(20)} for row in range(2)}
     tasks = {"one": 0.5, "bits_per_character": 2}
     metrics = {"files": ["a", "b"], "accuracy": 0.25, "classes": classes, "tasks": tasks, "confusion": many}
-    assert metric_lines(metrics) == [
-        "files           a, b",
-        "accuracy        0.2500",
-        "classes             f1 examples",
-        "  부정          0.5000        3",
-        "  a             1.0000       12",
-        "tasks",
-        "  one                0.5000",
-        "  bits_per_character 2",
-        "rows are true labels, columns are predicted labels:",
-        "confusion",
-        "  0",
-        "    0               1",
-        "  1",
-        "    1               1",
-    ]
+    printed = [line.split() for line in as_text(Metrics(metrics).report()).splitlines()]
+    assert [words for words in printed if words and not words[0].startswith("─")] == [
+        ["metric", "value"], ["files", "a,", "b"], ["accuracy", "0.2500"],
+        ["classes", "f1", "examples"], ["부정", "0.5000", "3"], ["a", "1.0000", "12"],
+        ["tasks", "value"], ["one", "0.5000"], ["bits_per_character", "2"],
+        ["confusion", "predicted", "count"], ["0", "0", "1"], ["1", "1", "1"],
+    ]  # fmt: skip

@@ -174,9 +174,9 @@ def test_every_result_displays_itself() -> None:
     table, confusion, other = metric_tables(
         {"f1": 0.5, "confusion": {"a": {"a": 3}, "나": {"a": 0}}, "by": {"x": 1, "y": 0}}
     )
-    assert table.rows == [["f1", "0.5000"]]
+    assert table.rows == [("f1", Cell("0.5000"))]
     assert (confusion.columns, confusion.rows) == (["confusion", "a"], [["a", "3"], ["나", "0"]])
-    assert other.rows == [["x", "1"]]
+    assert (other.columns, other.rows) == (["by", "value"], [["x", "1"], ["y", "0"]])
 
 
 def test_tables_of_a_page() -> None:

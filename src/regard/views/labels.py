@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.cells import cell_len, chop_cells, set_cell_size, split_graphemes
+from rich.cells import cell_len, chop_cells, split_graphemes
 
-from regard.language import shown
 from regard.text.normalise import one_line
-from regard.views.report import Report, Result, Section, Table
+from regard.views.report import Cell, Report, Result, Section, Table
 
 TITLES = {
     "bleu": "BLEU", "bleu1": "BLEU-1", "bleu2": "BLEU-2", "bleu3": "BLEU-3", "chrf": "chrF",
@@ -27,7 +26,7 @@ DECIMALS = dict.fromkeys(
 HUGE = 1e7
 """A perplexity from here on is written with three digits and its power of ten."""
 COLUMNS = 12
-"""Most columns of a table of metrics; what has more is listed line by line, without counts of zero."""
+"""Most columns of a table of metrics."""
 CONFUSION = "rows are true labels, columns are predicted labels"
 
 
@@ -107,56 +106,23 @@ class Metrics(dict[str, Any], Result):
         return Report("Evaluation", [Section("", [*metric_tables(self)])])
 
 
-def metric_tables(metrics: Mapping[str, Any], name: str = "metric") -> Iterator[Table]:
-    """Metrics, then groups of metrics, each a table."""
-    single = {key: value for key, value in metrics.items() if not isinstance(value, dict)}
-    if single:
-        yield Table([name, "value"], [[key, _value_text(value)] for key, value in single.items()])
-    for key, group in metrics.items():
-        if key not in single and (columns := _columns(group)):
+def metric_tables(metrics: Mapping[str, Any]) -> Iterator[Table]:
+    """Metrics, then groups of metrics, each a table; a confusion that would be too wide has a row for each pair that
+    occurs."""
+    groups = {key: value for key, value in metrics.items() if isinstance(value, dict)}
+    if single := {key: value for key, value in metrics.items() if key not in groups}:
+        cells = {key: Cell(_value_text(value), ours=key == "note") for key, value in single.items()}
+        yield Table(["metric", "value"], [*cells.items()])
+    for key, group in groups.items():
+        parts = {name: part if isinstance(part, dict) else {"value": part} for name, part in group.items()}
+        columns = [*next(iter(parts.values()), {})]
+        if len(columns) <= COLUMNS and all([*part] == columns for part in parts.values()):
+            rows = [[name, *map(_value_text, part.values())] for name, part in parts.items()]
             notes = [CONFUSION] if key == "confusion" else []
-            rows = [[row, *map(_value_text, part.values())] for row, part in group.items()]
-            yield Table([key, *columns], rows, notes=notes)
-        elif key not in single:
-            yield from metric_tables(_without_zeros(group), key)
-
-
-def _columns(group: Mapping[str, Any]) -> list[str]:
-    """The names that all of a group have; none where they are not alike, or too many for a table."""
-    names = [[*part] if isinstance(part, dict) else [] for part in group.values()]
-    return names[0] if names and len(names[0]) <= COLUMNS and all(columns == names[0] for columns in names) else []
-
-
-def _without_zeros(group: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: part for key, part in group.items() if isinstance(part, float) or part != 0}
-
-
-def metric_lines(metrics: Mapping[str, Any]) -> list[str]:
-    """What `evaluate` prints: metrics, groups of metrics below their names, tables where all of a group are alike."""
-    width, lines = max([15, *(len(name) for name, value in metrics.items() if not isinstance(value, dict))]), []
-    for name, value in metrics.items():
-        if not isinstance(value, dict):
-            text = _value_text(value)
-            lines.append(f"{name:{width}} {shown(text) if name == 'note' else text}")
-            continue
-        if name == "confusion":
-            lines.append(f"{shown(CONFUSION)}:")
-        if columns := _columns(value):
-            lines += _table_lines([[name, *columns], *([f"  {key}", *part.values()] for key, part in value.items())])
+            yield from [Table([key, *columns], rows, notes=notes)] if rows else []
         else:
-            lines += [name, *(f"  {line}" for line in metric_lines(_without_zeros(value)))]
-    return lines
-
-
-def _table_lines(rows: Sequence[Sequence[Any]]) -> list[str]:
-    """The first column stands to the left, the others to the right."""
-    cells = [[_value_text(value) for value in row] for row in rows]
-    first, *others = (max(map(cell_len, column)) for column in zip(*cells, strict=True))
-    lines = []
-    for name, *texts in cells:
-        right = [" " * (width - cell_len(text)) + text for text, width in zip(texts, others, strict=True)]
-        lines.append(" ".join([set_cell_size(name, max(first, 15)), *right]))
-    return lines
+            counts = [[name, *item] for name, part in parts.items() for item in part.items() if item[1] != 0]
+            yield Table([key, "predicted", "count"], counts)
 
 
 def _value_text(value: Any) -> str:
