@@ -163,6 +163,7 @@ def test_a_chapter_fits_its_experiment_in_both_languages(name: str, lesson_of: C
         html = page(one.report())
         assert f'<html lang="{one.language}">' in html
         assert "<summary>" in html
+        assert ("This figure needs JavaScript" in html) == (one.language == "en" and "<noscript>" in html)
     assert {*in_korean(lesson).words} <= labels(lesson.findings.parts) | ONLY_FULL
 
 

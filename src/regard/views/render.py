@@ -29,7 +29,7 @@ from rich.text import Text as RichText
 from rich.tree import Tree as RichTree
 
 from regard.errors import CheckpointError, RegardError, import_extra, printable
-from regard.language import shown
+from regard.language import korean, shown
 from regard.text.files import atomic_file, check_writable
 from regard.text.normalise import one_line
 from regard.views.labels import clusters, number, shorten
@@ -291,7 +291,6 @@ def _templates() -> Environment:
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     environment.trim_blocks = environment.lstrip_blocks = True
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
-    environment.filters["shown"] = shown
     environment.filters["markdown"] = lambda text: Markup(markdown.render(text))
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     environment.globals |= {name: Markup(loader.get_source(environment, f"report.{name}")[0]) for name in ("css", "js")}
@@ -300,7 +299,11 @@ def _templates() -> Environment:
 
 def page(report: Report) -> str:
     """The whole page; three sections and more get a table of contents."""
-    return _templates().get_template("page.html").render(report=in_language(report))
+    report = in_language(report)
+    no_script = "This figure needs JavaScript; it loads nothing from the network."
+    if report.language == "ko":
+        no_script = korean(no_script)
+    return _templates().get_template("page.html").render(report=report, no_script=no_script)
 
 
 def framed(report: Report) -> str:

@@ -202,7 +202,7 @@ def schedules(steps: int = 4000, warmup: int = 400) -> Shown:
                "Learning rate, as a factor of training.learning_rate", from_zero=True),
         Table(["step", *lines], [[places[place], *(values[place] for values in lines.values())] for place in shown]),
     ]  # fmt: skip
-    note = "The paper's schedule is inverse_sqrt: it rises for `warmup` steps, then falls with 1 / sqrt(step)."
+    note = "The paper's schedule is inverse_sqrt: it rises for warmup steps, then falls with 1 / sqrt(step)."
     return Shown("Learning-rate schedules", parts, note, {"steps": places, **lines})
 
 

@@ -239,7 +239,7 @@ class WordVectors(Result):
             yield HeatMaps(maps, ["vector"], [names.index(self.layer)])
         elif len(names) > 1:
             series = [Series(name, range(len(names)), values) for name, values in by_pair.items()]
-            yield Curves(series, "", "cosine", x_ticks=[*enumerate(names)])
+            yield Curves(series, "", "cosine similarity", x_ticks=[*enumerate(names)])
         yield muted(
             "static is the embedding of the word alone; layer 0 has its position, too, where a model learns positions."
         )
