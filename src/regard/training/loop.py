@@ -136,8 +136,10 @@ class Trainer:
         halves = HalfWeights.if_faster(objective, accelerator)
         self.halves = None if self.config.compile else halves
         if self.config.compile:
+            from torch._functorch import config  # takes a second to import
+
             # else torch reuses nothing of a model with an autograd function of ours, though its code is in the key
-            torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True
+            config.autograd_cache_allow_custom_autograd_functions = True
             objective.compile(dynamic=self.sizes is None)
         if accelerator.distributed_type == DistributedType.FSDP:
             plan_parts(accelerator, objective, self.model)
