@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from glob import escape
 from importlib import resources
-from itertools import chain, combinations, count, groupby, islice, permutations
+from itertools import chain, combinations, groupby, islice, permutations
 from math import ceil, inf, log2
 from pathlib import Path
 from random import Random
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from regard.config import Tree, parse_yaml
+from regard.config import parse_yaml
 from regard.data.config import OBJECTS, TABLES, Corpus
 from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_tag
 from regard.data.file_inputs import SAMPLE, are_images, is_header, is_named, last_name, table_records
@@ -34,8 +34,8 @@ from regard.data.raw import RawText
 from regard.data.readers import DatasetReader, is_saved
 from regard.data.squad import QuestionedText, squad_rows
 from regard.data.stories import NUMBERED
-from regard.errors import ConfigError, DataError
-from regard.recipes.shipped import shipped, shipped_text
+from regard.errors import DataError
+from regard.recipes.shipped import shipped_text
 from regard.tasks import TASKS
 from regard.text.files import TextFile, open_text
 from regard.text.normalise import nfc
@@ -75,51 +75,6 @@ _PLANS = resources.files("regard.recipes") / "proposals" / "plans.yaml"
 _TREE = parse_yaml(_PLANS.read_text(encoding="utf-8"), "plans.yaml")
 FILLED: dict[str, str] = _TREE.pop("comments")  # on what is filled in, where those of the recipe that ships do not fit
 PLANS = {task: Plan(**{**plan, "sizes": [Sizes(**size) for size in plan["sizes"]]}) for task, plan in _TREE.items()}
-
-
-# What `check` does with files of data
-
-
-def data_files(recipe: str | Path | Tree, others: Sequence[str]) -> list[str]:
-    """The files of data among the arguments of `check`; none where its first argument is a recipe."""
-    if isinstance(recipe, dict):
-        return []
-    path, further = Path(recipe), [other for other in others if "=" not in other]
-    if str(recipe) in shipped() or not (is_saved(path) or text_files_in(path)):
-        is_table = TextFile(str(recipe), path).suffixes[0] in TABLES
-        is_recipe = path.suffix.lower() in (".yaml", ".yml") or (not path.suffix and not further)
-        if is_recipe or not (is_table or path.is_file()):
-            return []
-    return [str(recipe), *further]
-
-
-def proposal_for(
-    files: Sequence[str], others: Sequence[str], out: str | Path | None
-) -> tuple[str, Path, tuple[str, ...]]:
-    """The recipe for the files, to be written to `out` if that is given; the folder that its paths are relative to; and
-    what to type next: save the recipe, unless that is done, and train."""
-    for override in others:
-        if "=" in override:
-            hint = "save it with --out, then change it there, or give the override to 'regard train'"
-            raise ConfigError("a proposal takes no overrides", where=override, hint=hint)
-    if out is not None and Path(out).exists():
-        raise ConfigError("the file exists already", where=str(out), hint="give another --out")
-    folder = Path() if out is None else Path(out).parent
-    text = propose(files, folder)
-    name = Path(files[0]).name.partition(".")[0] or "mine"
-    commands = []
-    if out is None:
-        out = _unused(Path(f"{name}.yaml"))
-        commands.append(shlex.join(["regard", "check", *files, "--out", out.as_posix()]))
-    run = _unused(Path("runs", name))
-    commands.append(shlex.join(["regard", "train", Path(out).as_posix(), "--out", run.as_posix()]))
-    return text, folder.absolute(), tuple(commands)
-
-
-def _unused(path: Path) -> Path:
-    """The path, or one with a number where that exists."""
-    numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
-    return next(free for free in chain([path], numbered) if not free.exists())
 
 
 # The recipe

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,14 +17,17 @@ from torch.nn import Parameter
 
 from regard.config import Tree, parse_yaml, validate
 from regard.data.batches import Stream
+from regard.data.config import TABLES
 from regard.data.prepare import Prepared, prepare_texts
+from regard.data.readers import is_saved
 from regard.errors import ConfigError, Problem, RegardError
 from regard.language import shown_comments
 from regard.models.base import count_parameters
-from regard.recipes.propose import data_files, proposal_for
+from regard.recipes.propose import propose, text_files_in
 from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
+from regard.recipes.shipped import shipped
 from regard.tasks import TASKS, Task
-from regard.text.files import write_file
+from regard.text.files import TextFile, write_file
 from regard.training.memory import BYTES_PER_PARAMETER, saved_by, sums_of
 from regard.training.optimiser import build_optimiser, length_notes
 from regard.training.progress import Display, duration, total_steps
@@ -124,8 +129,8 @@ def check(
     problems: list[Problem] = []
     result, proposal, commands, files = Check(), None, tuple[str, ...](), list[str]()
     with _collected(problems):
-        if files := data_files(recipe, overrides):
-            proposal, base, commands = proposal_for(files, overrides, out)
+        if files := _data_files(recipe, overrides):
+            proposal, base, commands = _proposal_for(files, overrides, out)
             tree = parse_yaml(proposal, where="the proposal")
         elif out is not None:
             raise ConfigError("it is only for a recipe that is proposed for data files", where="--out")
@@ -138,6 +143,48 @@ def check(
     elif proposal is not None and out is not None:
         write_file(Path(out), shown_comments(proposal))
     return replace(result, problems=tuple(problems), proposal=proposal, commands=commands)
+
+
+def _data_files(recipe: str | Path | Tree, others: Sequence[str]) -> list[str]:
+    """The files of data among the arguments of `check`; none where its first argument is a recipe."""
+    if isinstance(recipe, dict):
+        return []
+    path, further = Path(recipe), [other for other in others if "=" not in other]
+    if str(recipe) in shipped() or not (is_saved(path) or text_files_in(path)):
+        is_table = TextFile(str(recipe), path).suffixes[0] in TABLES
+        is_recipe = path.suffix.lower() in (".yaml", ".yml") or (not path.suffix and not further)
+        if is_recipe or not (is_table or path.is_file()):
+            return []
+    return [str(recipe), *further]
+
+
+def _proposal_for(
+    files: Sequence[str], others: Sequence[str], out: str | Path | None
+) -> tuple[str, Path, tuple[str, ...]]:
+    """The recipe for the files, to be written to `out` if that is given; the folder that its paths are relative to; and
+    what to type next: save the recipe, unless that is done, and train."""
+    for override in others:
+        if "=" in override:
+            hint = "save it with --out, then change it there, or give the override to 'regard train'"
+            raise ConfigError("a proposal takes no overrides", where=override, hint=hint)
+    if out is not None and Path(out).exists():
+        raise ConfigError("the file exists already", where=str(out), hint="give another --out")
+    folder = Path() if out is None else Path(out).parent
+    text = propose(files, folder)
+    name = Path(files[0]).name.partition(".")[0] or "mine"
+    commands = []
+    if out is None:
+        out = _unused(Path(f"{name}.yaml"))
+        commands.append(shlex.join(["regard", "check", *files, "--out", out.as_posix()]))
+    run = _unused(Path("runs", name))
+    commands.append(shlex.join(["regard", "train", Path(out).as_posix(), "--out", run.as_posix()]))
+    return text, folder.absolute(), tuple(commands)
+
+
+def _unused(path: Path) -> Path:
+    """The path, or one with a number where that exists."""
+    numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
+    return next(free for free in itertools.chain([path], numbered) if not free.exists())
 
 
 def _mostly_dropped(result: Check) -> str:
