@@ -198,7 +198,7 @@ function unpack(part, packed) {
     title: packed.title, choice: packed.choice };
 }
 function rgb(name) {
-  const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const hex = getComputedStyle(document.body).getPropertyValue(name).trim();
   return [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
 }
 function layout(map) {
@@ -233,7 +233,7 @@ function paint(canvas, map) {
   context.scale(ratio, ratio);
   context.imageSmoothingEnabled = false;
   context.drawImage(shades(map), at.left, at.top, width * at.cell, map.rows.length * at.cell);
-  const style = getComputedStyle(document.documentElement);
+  const style = getComputedStyle(document.body);
   context.strokeStyle = style.getPropertyValue("--line");
   context.strokeRect(at.left - .5, at.top - .5, width * at.cell + 1, map.rows.length * at.cell + 1);
   if (!at.labelled) return;
