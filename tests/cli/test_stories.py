@@ -4,6 +4,7 @@ import dataclasses
 import json
 import lzma
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -311,6 +312,13 @@ def test_it_learns_where_people_are(run: Path) -> None:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     for line in (line for line in lines if line["event"] == "validation"):  # the best restart answers
         assert line["error"] == line["errors"][line["restart"] - 1] == min(line["errors"])
+
+
+def test_runs_are_compared_question_by_question(run: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(run, tmp_path / "other")
+    found = succeed("compare", run, other, "--json").json
+    error = succeed("evaluate", run, "--json").json["error"]
+    assert [system["accuracy"] for system in found["systems"]] == pytest.approx([1 - error] * 2)
 
 
 def test_predict_from_arguments_files_and_standard_input(run: Path, tmp_path: Path) -> None:

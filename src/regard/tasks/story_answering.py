@@ -245,6 +245,17 @@ class StoryAnswering(ExampleTask):
             metrics["memory"] = note
         return metrics | {"tasks": errors}
 
+    def by_unit(self, model: MemoryNetwork, examples: Dataset, progress: Done) -> list[dict[str, Any]]:
+        """Each question after its story, with the right answer and the model's."""
+        wrong_B, lines = self.tallied(model, examples, progress)[1][:, model.winner], list[dict[str, Any]]()
+        for start in range(0, len(examples), AT_ONCE):
+            rows = np.arange(start, min(start + AT_ONCE, len(examples)))
+            for row, answers in zip(rows.tolist(), self.likeliest_answers(model, examples, rows), strict=True):
+                story, question, label = (examples.texts[name][row] for name in ("story", "question", "answer"))
+                line = {"input": f"{story}\n{question}", "label": label, "output": next(iter(answers))}
+                lines.append({**line, "right": not wrong_B[row], "probabilities": answers})
+        return lines
+
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         return object_inputs(file, self.corpus_of([file.name])) if file.suffixes[0] in OBJECTS else None
 
