@@ -194,6 +194,11 @@ def test_a_request_has_its_language(client: Any, monkeypatch: pytest.MonkeyPatch
         assert client.get("/show/softmax", headers=headers).json()["title"] == title
         refused = client.post("/runs/tiny/predict", json={"inputs": [""]}, headers=headers)
         assert mistake in refused.json()["error"]
+    korean = {"accept-language": "ko"}
+    assert client.get("/recipes", headers=korean).json()["dates"].startswith("영어, 한국어, 독일어")
+    assert "# 입력: 원문" in client.get("/recipes/dates", headers=korean).json()["recipe"]
+    steps = client.post("/form", json={"recipe": RECIPE}, headers=korean).json()[0]
+    assert steps["schema"]["description"] == "갱신 횟수."
 
 
 # Trainings
@@ -243,6 +248,9 @@ def test_a_training_that_fails_says_why(client: Any, root: Path) -> None:
         if (progress := client.get("/trainings/쌍").json())["state"] == "failed":
             break
         time.sleep(0.1)
-    assert "쌍.tsv:2" in progress["message"]
+    assert progress["message"].startswith("쌍.tsv:2: ")
+    korean = client.get("/trainings/쌍", headers={"accept-language": "ko"}).json()["message"]
+    assert korean.startswith("쌍.tsv:2: ")
+    assert korean != progress["message"]
     assert [run["name"] for run in client.get("/trainings").json()] == ["tiny", "쌍"]
     assert client.post("/trainings/쌍/stop").status_code == 409

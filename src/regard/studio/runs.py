@@ -28,13 +28,13 @@ from regard.api import Loaded, load
 from regard.config import help_texts, parse_yaml
 from regard.data.corpora import Part
 from regard.data.readers import open_corpus
-from regard.errors import ConfigError, RegardError
-from regard.language import shown
+from regard.errors import ConfigError, Problem, RegardError
+from regard.language import shown, shown_comments
 from regard.recipes.recipe import leaves, recipe_of
 from regard.recipes.shipped import shipped, shipped_recipes, shipped_text
 from regard.runs.run import Run, load_facts, read_metrics
 from regard.studio.jobs import SentFile, refuse_paths
-from regard.studio.served import Body, Served, Settings
+from regard.studio.served import Body, Served, Settings, told
 
 EXAMPLES, APART = 4, 7
 """Inputs that are offered, and how many rows apart: those beside each other may be alike."""
@@ -256,8 +256,8 @@ class Trainings:
         facts: dict[str, Any] = {"name": name, "state": self.state(name), "ours": self.alive(name), "step": 0}
         if facts["state"] == "failed":
             lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
-            ours = [line for line in lines if line.startswith("regard: ")]
-            facts["message"] = shown((ours or lines or [""])[-1])
+            ours = [line.removeprefix("regard: ") for line in lines if line.startswith("regard: ")]
+            facts["message"] = "\n".join(map(_told, ours or lines[-1:]))
         if name not in self.runs:  # it has no folder yet
             return facts
         run = self.runs.opened(name)
@@ -274,6 +274,12 @@ class Trainings:
             "curves": {kind: _thinned(lines, points) for kind, lines in by_kind.items()},
             "samples": next((one["samples"] for one in reversed(events) if one.get("samples")), []),
         }
+
+
+def _told(line: str) -> str:
+    """A problem that the command has printed, in the language of the page."""
+    found = re.fullmatch(r"(\S.*?): (.+?)(?: \((.+)\))?", line)
+    return str(Problem(found[1], shown(found[2]), shown(found[3] or ""))) if found else shown(line)
 
 
 def _thinned(events: Sequence[dict[str, Any]], points: int) -> dict[str, list[float | None]]:
@@ -304,7 +310,7 @@ def form_of(recipe: str) -> list[dict[str, Any]]:
         schemas, texts = type(config).model_json_schema()["properties"], help_texts(type(config))
         for path in paths:
             if (name := path.partition(".")[2]) in schemas:
-                schema = {**schemas[name], "description": " ".join(texts[name].split())}
+                schema = {**schemas[name], "description": shown(" ".join(texts[name].split()))}
                 fields.append({"path": path, "value": getattr(config, name), "schema": schema})
     return fields
 
@@ -321,7 +327,9 @@ def training_routes(api: FastAPI, trainings: Trainings, known: Callable[[str], s
             try:
                 summary = runs.summary(name) if name in runs else {"name": name}
                 listed.append({**summary, **trainings.progress(name, FEW)})
-            except (RegardError, OSError) as error:
+            except RegardError as error:
+                listed.append({"name": name, "error": told(error)["error"]})
+            except OSError as error:
                 listed.append({"name": name, "error": str(error)})
         return listed
 
@@ -346,13 +354,13 @@ def training_routes(api: FastAPI, trainings: Trainings, known: Callable[[str], s
 
     @api.get("/recipes")
     def list_recipes() -> dict[str, str]:
-        return shipped_recipes()
+        return {name: shown(summary) for name, summary in shipped_recipes().items()}
 
     @api.get("/recipes/{name}")
     def show_recipe(name: str) -> dict[str, str]:
         if name not in shipped():
             raise HTTPException(404, "no recipe of this name ships: GET /recipes lists all")
-        return {"name": name, "recipe": shipped_text(name)}
+        return {"name": name, "recipe": shown_comments(shipped_text(name))}
 
     @api.post("/form")
     def show_form(body: RecipeBody) -> list[dict[str, Any]]:

@@ -325,7 +325,7 @@ class Served:
         texts = {"input": explanation.input, "output": explanation.output}
         answer: dict[str, Any] = plain({**texts, **chosen, **worked.to_json(), **worked.details()})
         named = {part: {shown(name): values for name, values in answer[part].items()} for part in ("query", "after")}
-        return answer | named
+        return answer | named | {"equations": {part: shown(text) for part, text in answer["equations"].items()}}
 
     def search(self, body: SearchBody) -> dict[str, Any]:
         """The record of the search (docs/search-record.md), its report, and what became of the reference."""
