@@ -1,6 +1,7 @@
 """The frame of the studio: every view opens, in both languages and colours, by keyboard and on a phone."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,36 @@ def test_korean_on_a_phone_and_the_switches(page: Any) -> None:
     page.wait_for_selector("main[aria-busy=false]")
     assert page.evaluate(ground) != light
     assert page.locator("html").get_attribute("lang") == "en"
+
+
+def test_a_run_that_is_damaged_or_not_there_is_named(page: Any, root: Path) -> None:
+    """It hides no other, and no other takes its place."""
+    broken = shutil.copytree(root / "tiny", root / "broken")
+    weights = next(broken.glob("checkpoints/*/model.safetensors"))
+    lost = shutil.copytree(root / "tiny", root / "lost")
+    for tokenizer in lost.glob("tokenizer*.json"):
+        tokenizer.unlink()
+    weights.write_bytes(weights.read_bytes()[:1000])
+    try:
+        for run, reason in (
+            ("broken", "model.safetensors: cannot be read"),
+            ("nothing", "there is no run of this name"),
+        ):
+            page.open(f"#/look?run={run}&text=a b")
+            page.get_by_role("heading", name=f"The run {run} cannot be used").wait_for()
+            page.get_by_role("link", name="See why").click()
+            page.get_by_role("alert").filter(has_text=reason).wait_for()
+        page.open("#/try?run=lost")
+        page.get_by_role("alert").filter(has_text="there is no such tokenizer file").wait_for()
+        page.get_by_role("combobox", name="Run").select_option("tiny")
+        page.get_by_role("button", name="Answer").wait_for()
+        page.open("#/compare?runs=tiny,phrases")
+        page.get_by_role("checkbox", name="tiny (bahdanau)").wait_for()
+        assert page.get_by_role("checkbox", name="lost").count() == 0
+    finally:
+        shutil.rmtree(broken)
+        shutil.rmtree(lost)
+    page.faults.clear()  # the browser reports the 4xx
 
 
 def test_a_token_is_asked_for_and_every_view_has_an_empty_state(browser: Any, empty_studio: str) -> None:

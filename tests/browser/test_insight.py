@@ -75,6 +75,12 @@ def test_a_score_is_changed_and_a_word_hidden(page: Any) -> None:
     assert "self.W_a(s_BQD)" in page.locator("pre").first.inner_text()
 
 
+def test_a_model_without_attention_says_so(page: Any) -> None:
+    page.open("#/steps?run=names&text=Anna lives in Paris.")
+    page.get_by_role("heading", name="This run has no attention").wait_for()
+    page.faults.clear()  # the browser reports the 422
+
+
 def test_a_picture_needs_no_run(page: Any) -> None:
     page.open("#/steps?run=tiny&text=a b c")
     picture = page.get_by_label("Picture")
@@ -153,6 +159,16 @@ def test_errors_of_texts_are_sorted_filtered_and_opened(page: Any) -> None:
     page.wait_for_selector("svg .branch")
     assert page.get_by_label("Input").input_value() == source
     assert "The reference" in page.locator(".results").inner_text()
+
+
+def test_every_question_about_a_story_is_listed(page: Any) -> None:
+    page.open("#/errors?run=stories&kind=all")
+    page.get_by_role("button", name="Evaluate").click()
+    rows = page.locator("table").last.locator("tbody tr")
+    expect(rows).to_have_count(12)
+    story = rows.first.locator("td").first.inner_text()
+    rows.first.get_by_role("link", name="Look").click()
+    expect(page.get_by_role("textbox", name="Question")).to_have_value(story.rpartition(" · ")[2])
 
 
 @pytest.mark.options(locale="ko-KR", viewport={"width": 360, "height": 640}, color_scheme="dark")

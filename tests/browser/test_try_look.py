@@ -125,6 +125,26 @@ def test_attention_by_pointer_keyboard_and_address(page: Any) -> None:
     accessible(page)
     page.get_by_label("Show").select_option("positions")
     expect(page.get_by_text("From -1.00 in orange to 1.00 in blue.")).to_be_visible()
+    page.get_by_label("Show").select_option("masks")
+    expect(page.locator(".map canvas")).to_have_count(3)  # that of the decoder hides what comes later
+    assert page.get_by_role("heading", name="self-attention of the decoder: what it may see").is_visible()
+
+
+def test_lines_are_those_of_all_words_until_one_is_pointed_at(page: Any) -> None:
+    page.open(f"#/look?run=phrases&text={quote('He repaired my cups.')}&units=words&draw=lines")
+    told, canvas = page.locator("output.told"), page.locator(".lines canvas")
+    expect(told).to_have_text("")
+    wide = canvas.bounding_box()["width"]
+    canvas.hover(position={"x": wide - 20, "y": 10})
+    expect(told).to_have_text(re.compile("^He was looked at by "))
+    page.locator("h1").hover()
+    expect(told).to_have_text("")
+    page.get_by_label("Query").focus()
+    page.keyboard.press("ArrowRight")
+    expect(told).to_have_text(re.compile(" looked at "))
+    page.get_by_role("combobox", name="Head").select_option("1")  # the word stays chosen
+    expect(told).to_have_text(re.compile(" looked at "))
+    assert "word=1" in page.url
 
 
 def test_figures_are_saved(page: Any) -> None:

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,11 +28,12 @@ from pydantic import Field, model_validator
 
 from regard.api import check, compare, diagnose, evaluate
 from regard.config import parse_yaml
-from regard.errors import ConfigError, RegardError
+from regard.errors import ConfigError, DataError, RegardError
 from regard.language import shown
 from regard.recipes.recipe import leaves
-from regard.runs.examples import Progress
+from regard.runs.examples import Progress, examples_of
 from regard.studio.served import Body, Served, event, told
+from regard.tasks.task import summed
 from regard.views.report import Result, in_language, plain
 
 WAITING, KEPT, SECONDS, PAUSE = 8, 12, 1800.0, 0.2
@@ -112,7 +113,7 @@ def private_folder() -> Iterator[Path]:
 
 
 def without(folder: Path, text: str) -> str:
-    return text.replace(f"{folder}/", "").replace(str(folder), "")
+    return re.sub(rf"(\.\./)*{re.escape(folder.name)}/", "", text.replace(f"{folder}/", "")).replace(str(folder), "")
 
 
 # What each verb answers: what its command's --json prints as `result`, and its report for people
@@ -123,11 +124,15 @@ def answer_of(found: Result, **others: Any) -> dict[str, Any]:
 
 
 def evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str, Any]:
-    """The metrics, and `predictions` for each example where the task has them; nothing is left in the run folder."""
+    """The metrics, and `predictions`, or how well each example is predicted; nothing is left in the run folder."""
+    own, moved = run.run.copy(), partial(progress, "examples")
     with body.options() as options:
-        moved: Callable[[int, int], None] = partial(progress, "examples")
-        metrics = evaluate(run.run.copy(), predictions=False, progress=moved, **options)
-    predictions = metrics.pop("predictions", None)
+        metrics = evaluate(own, predictions=False, progress=moved, **options)
+        predictions = metrics.pop("predictions", None)
+        if predictions is None and own.task.writes != "target":  # those are decoded by `diagnose`
+            examples = examples_of(own, body.split, options.get("files", ()))
+            with suppress(DataError):  # some models cannot say
+                predictions = own.task.by_unit(own.load_model(), examples, summed(moved, len(examples)))
     others = {name: value for name, value in metrics.items() if name not in ("errors", "files")}
     return {"result": others, "report": None, "predictions": predictions}
 

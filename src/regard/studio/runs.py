@@ -28,7 +28,7 @@ from regard.api import Loaded, load
 from regard.config import help_texts, parse_yaml
 from regard.data.corpora import Part
 from regard.data.readers import open_corpus
-from regard.errors import ConfigError, Problem, RegardError
+from regard.errors import CheckpointError, ConfigError, Problem, RegardError
 from regard.language import shown, shown_comments
 from regard.recipes.recipe import leaves, recipe_of
 from regard.recipes.shipped import shipped, shipped_recipes, shipped_text
@@ -129,12 +129,16 @@ class Runs:
                 parameters = sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys())  # noqa: SIM118
             return {**facts, "parameters": parameters, "metrics": load_facts(best).get("best", [])}
         except (RegardError, OSError, SafetensorError) as error:  # one damaged run does not hide the others
-            return {"name": name, "error": str(error)}
+            if not isinstance(error, RegardError):
+                error = CheckpointError(f"cannot be read: {error}", where="model.safetensors")
+            return {"name": name, "error": told(error)["error"]}
 
     def details(self, name: str) -> dict[str, Any]:
         """What inputs consist of, a few of them, and the recipe."""
         run = self.opened(name)
-        parts = {"inputs": run.task.input_parts, "writes": run.task.writes, "examples": examples_of(run)}
+        searches = run.recipe.model.generates and not getattr(run.task, "rewrites", False)  # an autoencoder does not
+        writes = run.task.writes if searches else None
+        parts = {"inputs": run.task.input_parts, "writes": writes, "examples": examples_of(run)}
         return {**self.summary(name), **parts, "recipe": run.recipe.model_dump()}
 
 

@@ -338,6 +338,7 @@ class AttentionBody(Body):
             "heads": len(attentions[0].weights) if attentions else 0,
             "rollout": bool(shown.rollouts) and view in MAPS,
             "map": _packed(maps[0]) if maps else None,
+            "others": [_packed(one) for one in maps[1:]],
             "small": _small(attentions) if self.heads and attentions else None,
             "picture": None,
             "figures": [part.to_json() for part in parts if part.kind not in ("text", "table")],
@@ -348,16 +349,18 @@ class AttentionBody(Body):
         return answer
 
 
-def _hops(shown: Explanation) -> list[HeatMap]:
+def _hops(explanation: Explanation) -> list[HeatMap]:
     """A row for each hop over the sentences of a story."""
-    assert shown.story is not None
-    hops = [f"hop {hop}" for hop in range(1, len(shown.story.weights_NS) + 1)]
-    return [HeatMap(hops, shown.story.sentences, shown.story.weights_NS, shown.title)]
+    story = explanation.story
+    assert story is not None
+    hops = [shown(f"hop {hop}") for hop in range(1, len(story.weights_NS) + 1)]
+    return [HeatMap(hops, story.sentences, story.weights_NS, explanation.title)]
 
 
 def _packed(drawn: HeatMap) -> dict[str, Any]:
-    values = _text(np.asarray(drawn.values, dtype="<f4"))
-    return {"rows": drawn.rows, "columns": drawn.columns, "values": values, "peak": drawn.peak, "title": drawn.title}
+    values, name = _text(np.asarray(drawn.values, dtype="<f4")), shown(drawn.choice[0]) if drawn.choice else ""
+    packed = {"rows": drawn.rows, "columns": drawn.columns, "values": values, "peak": drawn.peak}
+    return {**packed, "title": drawn.title, "name": name}
 
 
 def _small(attentions: list[Attention]) -> dict[str, Any]:

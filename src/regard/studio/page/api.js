@@ -26,7 +26,7 @@ async function send(method, path, body, signal) {
   }
   if (answer.ok) return answer;
   const told = await answer.json().catch(() => ({}));
-  throw Object.assign(new Error(told.error || `${answer.status} ${answer.statusText}`), { status: answer.status });
+  throw Object.assign(new Error(told.error || `${answer.status} ${answer.statusText}`), { status: answer.status, where: told.problems?.[0].where });
 }
 export const get = async (path, signal) => (await send("GET", path, undefined, signal)).json();
 export const post = async (path, body, signal) => (await send("POST", path, body, signal)).json();

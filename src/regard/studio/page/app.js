@@ -60,7 +60,10 @@ async function render() {
   } catch (error) {
     if (error.name === "AbortError" || number !== renders) return;
     if (error.status === 401) askForToken();
-    else root.replaceChildren(problem(error));
+    else {
+      place.append(problem(error)); // below what is drawn, such as the chooser of runs
+      root.replaceChildren(place);
+    }
   } finally {
     if (number === renders) root.setAttribute("aria-busy", "false");
   }

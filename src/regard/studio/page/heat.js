@@ -29,7 +29,7 @@ export function unpacked(map, image) {
     title: map.title.replace(/data:image\S+/, image) };
 }
 export const rowOf = (map, row) => map.values.subarray(row * map.columns.length, (row + 1) * map.columns.length);
-const columnOf = (map, column) => map.rows.map((_, row) => map.values[row * map.columns.length + column]);
+export const columnOf = (map, column) => map.rows.map((_, row) => map.values[row * map.columns.length + column]);
 const most = weights => weights.reduce((best, weight) => Math.max(best, Math.abs(weight)), 0) || 1;
 // The indices of the largest weights, largest first.
 export const largest = (weights, count) => Array.from(weights, (weight, n) => [Math.abs(weight), n])
@@ -165,6 +165,7 @@ export function lines(map, width, pick) {
     if (event.offsetX < left && n < map.rows.length) pick({ row: n });
     else if (event.offsetX > right && n < map.columns.length) pick({ column: n });
   });
+  canvas.addEventListener("mouseleave", () => pick());
   return { element: box, select(choice) { chosen = choice; draw(); } };
 }
 

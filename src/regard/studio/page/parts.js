@@ -1,6 +1,6 @@
 // What several views share.
 
-import { current, go } from "./address.js";
+import { address, current, go } from "./address.js";
 import { get, runPath } from "./api.js";
 import { empty, h, labelled, select } from "./dom.js";
 import { t } from "./text.js";
@@ -10,19 +10,22 @@ export async function usableRuns(fits = () => true) {
   return (await get("/runs")).filter(run => !run.error && run.parameters !== null && fits(run));
 }
 
+export const noRuns = () => empty(t("no_runs"), t("no_runs_hint"), h("a", { href: address("runs", { new: 1 }) }, t("train_new")));
+
 // The heading of a view and its chooser of runs. Returns the chosen run's summary; null, with the reason drawn, if there is none.
 export async function chooseRun(root, params, fits) {
   const { view } = current(), runs = await usableRuns(fits);
   const heading = h("h1", {}, t(`view_${view}`)), hint = h("p", { class: "muted" }, t(`hint_${view}`));
   if (!runs.length) {
-    root.append(heading, hint, empty(t("no_runs"), t("no_runs_hint")));
+    root.append(heading, hint, noRuns());
     return null;
   }
-  const run = runs.find(one => one.name === params.run) || runs[0];
-  const options = runs.map(one => [one.name, `${one.name} (${one.task}, ${one.model})`]);
+  const run = params.run ? runs.find(one => one.name === params.run) : runs[0];
+  const options = [...(run ? [] : [["", t("choose_run")]]), ...runs.map(one => [one.name, `${one.name} (${one.task}, ${one.model})`])];
   root.append(heading, hint, h("div", { class: "controls" },
-    labelled(t("run"), select(options, run.name, name => go(view, { ...params, run: name })))));
-  return run;
+    labelled(t("run"), select(options, run?.name ?? "", name => go(view, { ...params, run: name })))));
+  if (!run) root.append(empty(t("not_usable", { run: params.run }), h("a", { href: address("runs", { run: params.run }) }, t("why_not"))));
+  return run || null;
 }
 
 // What an input consists of, as fields. `facts` are those of GET /runs/NAME; `text` is the input as in an address, its parts

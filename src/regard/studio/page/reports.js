@@ -20,14 +20,14 @@ export function table(columns, rows, { sortable = false, title = "" } = {}) {
     fill([...rows].sort(compare));
     heads.forEach((head, place) => head.setAttribute("aria-sort", place !== n ? "none" : order.down ? "descending" : "ascending"));
   }
-  const heads = columns.map(({ name, numeric }, n) => h("th", { class: numeric ? "number" : null, scope: "col", "aria-sort": sortable && name ? "none" : null },
+  const heads = columns.map(({ name, numeric }, n) => h(name ? "th" : "td", { class: numeric ? "number" : null, scope: name ? "col" : null, "aria-sort": sortable && name ? "none" : null },
     sortable && name ? h("button", { type: "button", class: "sort", onclick: () => sort(n) }, name) : name));
   fill(rows);
   return h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": title || t("table") },
     h("table", {}, columns.some(({ name }) => name) && h("thead", {}, h("tr", {}, heads)), body));
 }
 
-function partOf(part) {
+export function partOf(part) {
   if (part.kind === "text") return part.paragraphs.map(text => h("p", { class: part.tone || null }, text));
   if (part.kind === "table") {
     const columns = part.columns.map((name, n) => ({ name, numeric: part.numeric[n] }));

@@ -4,7 +4,7 @@ import { address, keep } from "../address.js";
 import { get, post, runPath } from "../api.js";
 import { empty, h, labelled, problem, select } from "../dom.js";
 import { heatMap, unpacked } from "../heat.js";
-import { inputFields, untilLeft, usableRuns } from "../parts.js";
+import { inputFields, noRuns, untilLeft, usableRuns } from "../parts.js";
 import { job, reportOf } from "../reports.js";
 import { t } from "../text.js";
 import { drawn } from "./try.js";
@@ -12,6 +12,7 @@ import { drawn } from "./try.js";
 export async function render(root, params) {
   root.append(h("h1", {}, t("view_compare")), h("p", { class: "muted" }, t("hint_compare")));
   const runs = await usableRuns(), signal = untilLeft();
+  if (!runs.length) return root.append(noRuns());
   if (runs.length < 2) return root.append(empty(t("compare_few"), t("compare_few_hint")));
   const named = (params.runs || params.run || "").split(",").filter(name => runs.some(run => run.name === name));
   const task = runs.find(run => run.name === named[0])?.task ?? runs.find(run => runs.some(other => other !== run && other.task === run.task))?.task ?? runs[0].task;
@@ -20,10 +21,11 @@ export async function render(root, params) {
   root.append(h("div", { class: "controls" }, labelled(t("task"), chooser)), place);
 
   async function draw(name, wanted) {
-    const own = runs.filter(run => run.task === name);
+    const asked = runs.filter(run => run.task === name).map(run => get(runPath(run.name), signal).catch(() => null));
+    const own = (await Promise.all(asked)).filter(Boolean); // without damaged ones
     if (own.length < 2) return place.replaceChildren(empty(t("compare_few"), t("compare_few_hint")));
-    const chosen = new Set((wanted.length > 1 ? wanted : [...new Set([...wanted, ...own.map(run => run.name)])].slice(0, 2)));
-    const facts = new Map(await Promise.all(own.map(async run => [run.name, await get(runPath(run.name), signal)])));
+    const facts = new Map(own.map(run => [run.name, run])), there = wanted.filter(name => facts.has(name));
+    const chosen = new Set(there.length > 1 ? there : [...new Set([...there, ...facts.keys()])].slice(0, 2));
     const first = facts.get([...chosen][0]), fields = inputFields(first, params.text || first.examples?.[0] || "");
     const ticks = own.map(run => h("label", { class: "tick" }, h("input", { type: "checkbox", checked: chosen.has(run.name), onchange: event => {
       if (event.target.checked) chosen.add(run.name); else chosen.delete(run.name);

@@ -8,7 +8,7 @@ import { job, reportOf, table } from "../reports.js";
 import { t } from "../text.js";
 
 const MOST = 500; // rows that are drawn at once
-const COLUMNS = ["input", "context", "label", "expected", "output", "error", "f1"]; // of predictions, where they have them
+const COLUMNS = ["input", "context", "label", "expected", "output", "error", "f1", "perplexity", "masked", "correct"]; // of predictions, where they have them
 
 export async function render(root, params) {
   const run = await chooseRun(root, params);
@@ -62,7 +62,8 @@ export async function render(root, params) {
     const numbers = Object.entries(result).filter(([, value]) => typeof value === "number" || typeof value === "string");
     const shown = [h("h2", {}, t("all_metrics")), table([{ name: t("metric") }, { name: t("value"), numeric: true }],
       numbers.map(([name, value]) => [{ text: name }, { text: typeof value === "number" ? String(Number(value.toPrecision(4))) : value }]), { title: t("all_metrics") })];
-    if (!predictions) return [...shown, empty(t("no_predictions"), t("no_predictions_hint"))];
+    if (!predictions?.length) return [...shown, empty(t("no_predictions"), t("no_predictions_hint"))];
+    for (const one of predictions) if (one.nats !== undefined) one.perplexity = Math.exp(one.nats / (one.input.split(/\s+/).length + 1)); // a word, its end counted as one
     const holder = h("div"), put = chosen => holder.replaceChildren(listed(predictions, chosen));
     if (result.confusion) shown.push(h("h2", {}, t("confusion")), h("p", { class: "muted" }, t("confusion_hint")), matrix(result.confusion, chosen => { keep(chosen); put(chosen); }));
     put({ label: params.label, predicted: params.predicted });
@@ -86,7 +87,8 @@ export async function render(root, params) {
     const names = COLUMNS.filter(name => rows.some(one => one[name] !== undefined)), likely = rows.some(one => one.probabilities);
     const columns = [...names.map(name => ({ name: t(`column_${name}`), numeric: rows.every(one => typeof one[name] === "number") })),
       likely && { name: t("probability"), numeric: true }, { name: "" }].filter(Boolean);
-    const shown = value => typeof value === "number" ? String(Number(value.toPrecision(4))) : Array.isArray(value) ? value.join(" / ") : String(value ?? "–");
+    const shown = value => typeof value === "number" ? String(Number(value.toPrecision(4))) : Array.isArray(value) ? value.map(shown).join(" / ") || shown("")
+      : value === "" ? `(${t("no_answer")})` : String(value ?? "–").replace(/\t|\n/g, " · ");
     const links = text => h("span", { class: "links" }, ["look", "steps"].map(view => h("a", { href: address(view, { run: run.name, text }) }, view === "look" ? t("view_look") : t("view_steps"))));
     const cells = one => [...names.map(name => ({ text: shown(one[name]), value: typeof one[name] === "number" ? one[name] : undefined, tone: name === "output" && known ? one.right ? "good" : "bad" : "" })),
       likely && { text: one.probabilities[one.output]?.toFixed(3) ?? "–", value: one.probabilities[one.output] ?? 0 },

@@ -1,11 +1,12 @@
 // Where the model looked: one map of weights at a time, asked from the server as it is chosen.
-/* global drawFigure, number */
+/* global number */
 
 import { keep } from "../address.js";
 import { post, runPath } from "../api.js";
 import { choice, download, empty, h, labelled, problem, select } from "../dom.js";
-import { figure, heatMap, largest, lines, png, regions, rowOf, smallHeads, svgText, unpacked, words } from "../heat.js";
+import { columnOf, figure, heatMap, largest, lines, png, regions, rowOf, smallHeads, svgText, unpacked, words } from "../heat.js";
 import { explainedInput, untilLeft } from "../parts.js";
+import { partOf } from "../reports.js";
 import { t } from "../text.js";
 
 const WORDED = ["alignment", "encoder", "decoder", "hops"], UNITS = ["alignment", "encoder", "decoder", "masks"];
@@ -65,59 +66,58 @@ export async function render(root, params) {
       WORDED.includes(answer.view) && buttons("draw", t("draw_as"), [["map", t("draw_map")],
         ["lines", t("draw_lines")]]));
   }
-  function figureOf(part) {
-    const figure = h("figure");
-    drawFigure(figure, part);
-    return figure;
-  }
 
   function drawn(answer) {
     const output = answer.output && h("p", {}, h("span", { class: "muted" }, `${t("output")}: `), answer.output);
-    if (!answer.map) return [controls(answer), output, ...answer.figures.map(figureOf)].filter(Boolean);
+    if (!answer.map) return [controls(answer), output, ...answer.figures.map(partOf)].filter(Boolean);
     const map = unpacked(answer.map, fields.parts().image), width = Math.min(1240, root.clientWidth || 800);
     const worded = WORDED.includes(answer.view), asLines = worded && state.draw === "lines", parts = [];
-    let chosen = {}, waiting = false;
-    function pick(choice) { // at most once a frame
+    let fixed = worded && (state.word !== undefined || !asLines) ? { row: Math.min(Number(state.word) || 0, map.rows.length - 1) } : {};
+    let chosen = fixed, waiting = false;
+    function pick(choice = fixed) { // at most once a frame; what is fixed comes back when the pointer leaves
       chosen = choice;
       if (!waiting) requestAnimationFrame(() => { waiting = false; light(); });
       waiting = true;
     }
     const large = asLines ? lines(map, Math.min(640, width), pick) : heatMap(map, pick);
     parts.push(large);
-    const slider = h("input", { type: "range", min: 0, max: map.rows.length - 1,
-      oninput: () => pick({ row: Number(slider.value) }), onchange: () => keep({ word: slider.value }) });
+    const slider = h("input", { type: "range", min: 0, max: map.rows.length - 1, value: 0,
+      oninput: () => { fixed = { row: Number(slider.value) }; pick(); }, onchange: () => { state.word = slider.value; keep(state); } });
     const told = h("output", { class: "told" });
     const from = worded && words(map.rows, t("looking_from"), width, row => pick({ row }));
     const to = worded && !answer.picture && words(map.columns, t("looking_at"), width, column => pick({ column }));
     if (answer.picture) parts.push(regions(answer.picture, map));
     function light() {
-      const { row, column } = chosen, inRow = row !== undefined;
+      const { row, column } = chosen, inRow = row !== undefined, inColumn = !inRow && column !== undefined;
       parts.forEach(part => part.select(chosen));
       if (!worded) return;
-      from.shade(inRow ? null : map.rows.map((_, n) => map.values[n * map.columns.length + column]), row);
+      from.shade(inColumn ? columnOf(map, column) : null, row);
       if (to) to.shade(inRow ? rowOf(map, row) : null, inRow ? undefined : column);
-      if (!inRow) return;
-      slider.value = row;
-      const weights = rowOf(map, row), others = largest(weights, 4).map(n => `${map.columns[n]} ${number(weights[n])}`);
-      told.textContent = t("looked_at", { word: map.rows[row], others: others.join(" · ") });
+      const strongest = (weights, texts) => largest(weights, 4).map(n => `${texts[n]} ${number(weights[n])}`).join(" · ");
+      told.textContent = inRow ? t("looked_at", { word: map.rows[row], others: strongest(rowOf(map, row), map.columns) })
+        : inColumn ? t("looked_from", { word: map.columns[column], others: strongest(columnOf(map, column), map.rows) }) : "";
+      if (inRow) slider.value = row;
       slider.setAttribute("aria-valuetext", told.textContent);
     }
-    chosen = worded ? { row: Math.min(Number(state.word) || 0, map.rows.length - 1) } : {};
     light();
     const name = `${run.name}-${answer.view}`, peak = number(map.peak);
-    const picture = () => figure(map, asLines, state.word === undefined ? undefined : Number(slider.value));
     const save = (text, work) => h("button", { type: "button", onclick: work }, text);
+    const saves = (map, name) => h("div", { class: "buttons" },
+      save(t("save_svg"), () => download(`${name}.svg`, svgText(figure(map, asLines, fixed.row)), "image/svg+xml")),
+      save(t("save_png"), async () => download(`${name}.png`, await png(figure(map, asLines, fixed.row)))));
+    const title = one => answer.view === "masks" && h("h3", {}, one.name);
+    const others = answer.others.map((one, n) => h("div", {}, title(one), heatMap(unpacked(one), () => {}).element,
+      saves(unpacked(one), `${name}-${n + 2}`)));
+    const scale = { masks: t("scale_masks"), positions: t("scale_positions") }[answer.view] || "";
     const strip = (title, part) => part && h("div", {}, h("h3", {}, title), part.element);
     const choose = (layer, head) => show({ layer: String(layer), head: String(head), rollout: "" });
     return [controls(answer), output,
       worded && h("p", { class: "muted" }, t("hover_hint")),
       worded && h("div", { class: "two" }, labelled(t("looking"), slider), told),
       strip(t("looking_from"), from), strip(t("looking_at"), to),
-      h("div", { class: "panels" }, h("div", {}, h("div", { class: "panels" }, parts.map(part => part.element)),
-        h("p", { class: "muted" }, map.signed ? t("scale_signed", { peak }) : t("scale", { peak })),
-        h("div", { class: "buttons" },
-          save(t("save_svg"), () => download(`${name}.svg`, svgText(picture()), "image/svg+xml")),
-          save(t("save_png"), async () => download(`${name}.png`, await png(picture()))))),
+      h("div", { class: "panels" }, h("div", {}, title(answer.map), h("div", { class: "panels" }, parts.map(part => part.element)),
+        h("p", { class: "muted" }, scale, " ", answer.view !== "masks" && (map.signed ? t("scale_signed", { peak }) : t("scale", { peak }))),
+        saves(map, name)), others,
         answer.layers * answer.heads > 1 && h("section", {}, h("h3", {}, t("all_heads")),
           h("p", { class: "muted" }, t("all_heads_hint")), smallHeads(answer.small, answer.layers, answer.heads, state,
             choose))),

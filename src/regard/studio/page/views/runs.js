@@ -6,7 +6,7 @@ import { get, post, runPath } from "../api.js";
 import { choice, empty, h, labelled, problem, redraw, select, svg } from "../dom.js";
 import { figures, poll, untilLeft } from "../parts.js";
 import { job, table } from "../reports.js";
-import { t } from "../text.js";
+import { language, t } from "../text.js";
 
 const VIEWS = ["try", "look", "steps", "beam", "errors", "compare"];
 
@@ -49,12 +49,12 @@ function row(run) {
     h("td", {}, metric ? `${metric[0]} ${number(metric[1])}` : ""), h("td", {}, sparkline(run.curves)),
     h("td", { class: run.state === "training" ? "good" : run.state === "failed" ? "bad" : "" }, stateText(run),
       run.state === "training" && run.step > 0 && h("div", { class: "muted" }, stepText(run))),
-    h("td", { class: "number" }, run.date ? new Date(run.date * 1000).toLocaleDateString() : ""));
+    h("td", { class: "number" }, run.date ? new Date(run.date * 1000).toLocaleString(language(), { dateStyle: "short", timeStyle: "short" }) : ""));
 }
 // The loss as a small line; the validation's as a second one.
 function sparkline(curves) {
   const [train, validation] = [curves?.train, curves?.validation], width = 120, height = 32;
-  const lossOf = one => one?.loss?.length > 1 ? one : null, all = [lossOf(train), lossOf(validation)].filter(Boolean);
+  const all = [train, validation].map((one, n) => ({ ...one, colour: `var(--s${n})` })).filter(one => one.loss?.length > 1);
   if (!all.length) return "";
   const values = all.flatMap(one => one.loss).filter(Number.isFinite), steps = all.flatMap(one => one.step);
   const [low, high, first, last] = [Math.min(...values), Math.max(...values), Math.min(...steps), Math.max(...steps)];
@@ -63,7 +63,7 @@ function sparkline(curves) {
   const path = one => "M" + one.loss.map((loss, n) => `${across(one.step[n])} ${down(loss)}`).join("L");
   const label = t("curve_of", { steps: figures(last), first: number(values[0]), last: number(all[0].loss.at(-1)) });
   const look = { class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label };
-  return svg("svg", look, all.map((one, n) => svg("path", { d: path(one), style: { stroke: `var(--s${n})` } })));
+  return svg("svg", look, all.map(one => svg("path", { d: path(one), style: { stroke: one.colour } })));
 }
 
 // --------------------------------------------------------------------------------------------------------- one run
@@ -84,7 +84,7 @@ async function renderRun(root, name) {
   async function draw() {
     if (!live) return;
     const run = await get(trainingPath(name)), there = run.steps !== undefined;
-    const facts = there ? await get(runPath(name)).catch(() => ({})) : {}, { parameters } = facts;
+    const facts = there ? await get(runPath(name)).catch(error => ({ error: error.message })) : {}, { parameters } = facts;
     live = run.state === "training";
     const speed = live && run.curves?.train?.tokens_per_second?.at(-1);
     const size = parameters && t("parameter_count", { count: figures(parameters) });
@@ -92,10 +92,10 @@ async function renderRun(root, name) {
     const link = view => h("a", { class: "button", href: address(view, { run: name }) }, t(`view_${view}`));
     redraw(place, ...[
       h("p", {}, [facts.task, facts.model, size].filter(Boolean).join(" · ")),
-      h("p", {}, h("b", { class: run.state === "failed" ? "bad" : "good" }, stateText(run)),
+      h("p", {}, h("b", { class: { failed: "bad", stopped: "muted" }[run.state] || "good" }, stateText(run)),
         run.step ? ` · ${stepText(run)}` : "",
         speed ? ` · ${t("per_second", { count: figures(Math.round(speed)) })}` : ""),
-      run.message && h("p", { class: "problem", role: "alert" }, run.message),
+      ...[run.message, facts.error].filter(Boolean).map(text => h("p", { class: "problem", role: "alert" }, text)),
       h("div", { class: "buttons" }, run.ours && button("stop", t("stop")),
         run.state === "stopped" && there && button("resume", t("resume")), parameters && VIEWS.map(link)),
       said, live && !run.step && h("p", { class: "muted" }, t("waiting_data")), curves(run), metrics(run), samples(run),
@@ -156,11 +156,11 @@ async function renderForm(root, params) {
   async function useShipped(chosen) {
     recipe.value = (await get(`/recipes/${encodeURIComponent(chosen)}`)).recipe;
     if (!name.value || name.value in recipes) name.value = chosen;
-    files = [];
     await drawFields();
   }
   async function useFiles(list) {
     files = await Promise.all([...list].map(async file => ({ name: file.name, text: await file.text() })));
+    if (from === "recipe") return; // which names them
     try {
       const found = await job(said, "/check", { files }, null, left);
       if (!found) return;
@@ -192,8 +192,8 @@ async function renderForm(root, params) {
     h("form", { class: "stack", onsubmit: submit },
       h("div", { class: "field" }, h("span", {}, t("train_from")),
         choice(t("train_from"), ways, from, value => go("runs", { new: 1, from: value }))),
-      from === "data" ? labelled(t("data_file"), picker)
-        : labelled(t("recipe"), select(listed, chosen, value => useShipped(value).catch(fail))),
+      from === "recipe" && labelled(t("recipe"), select(listed, chosen, value => useShipped(value).catch(fail))),
+      labelled(from === "data" ? t("data_file") : t("recipe_files"), picker),
       labelled(t("run_name"), name), h("h2", {}, t("settings")), fields, said,
       h("details", { open: from === "data" }, h("summary", {}, t("recipe_text")), labelled(t("recipe_text"), recipe)),
       h("button", { class: "primary" }, t("train"))));

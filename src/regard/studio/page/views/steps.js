@@ -35,13 +35,15 @@ export async function render(root, params) {
     place.setAttribute("aria-busy", "true");
     try {
       const worked = await ask(null);
+      if (worked.view === "decoder" && !state.step && worked.step < worked.queries.length) return show({ step: String(worked.queries.length) }); // the first sees itself alone
       if (worked.keys.length <= Math.max(-1, ...changes.keys())) changes = new Map();
       const control = document.activeElement?.closest?.("[data-control]")?.dataset.control;
       draw(worked);
       if (control) place.querySelector(`[data-control=${control}] :is(select, [aria-checked=true])`)?.focus();
       store();
     } catch (error) {
-      if (error.name !== "AbortError") place.replaceChildren(problem(error));
+      if (error.where === "numbers") place.replaceChildren(empty(t("steps_none"), t("steps_none_hint"))); // a model without attention
+      else if (error.name !== "AbortError") place.replaceChildren(problem(error));
     } finally { place.setAttribute("aria-busy", "false"); }
   }
 
@@ -138,7 +140,7 @@ export async function render(root, params) {
         view => fresh({ view, layer: undefined, head: undefined, step: undefined })))),
       worked.layers > 1 && named("layer", labelled(worked.view === "hops" ? t("hop") : t("layer"), select(numbers(worked.layers), String(worked.layer), layer => fresh({ layer })))),
       worked.heads > 1 && named("head", h("div", { class: "field" }, h("span", {}, t("head")), choice(t("head"), numbers(worked.heads), String(worked.head), head => fresh({ head })))),
-      worked.queries.length > 1 && named("step", labelled(t("looking"), select(worked.queries.map((text, n) => [String(n + 1), `${n + 1} ${shownToken(text)}`]), String(worked.step), step => fresh({ step })))));
+      worked.queries.length > 1 && named("step", labelled(["alignment", "decoder"].includes(worked.view) ? t("step_written") : t("looking"), select(worked.queries.map((text, n) => [String(n + 1), `${n + 1} ${shownToken(text)}`]), String(worked.step), step => fresh({ step })))));
   }
   await show();
 }
@@ -178,7 +180,7 @@ const nameIn = equation => equation.split(/[ ,]/)[0];
 const shownToken = text => text === "</s>" ? "⏎" : text.replaceAll("▁", "_");
 
 function vectorTable(vectors) {
-  return h("div", { class: "wide" }, h("table", {}, h("tbody", {}, Object.entries(vectors).map(([name, values]) =>
+  return h("div", { class: "wide", tabindex: 0, role: "group", "aria-label": t("vectors") }, h("table", {}, h("tbody", {}, Object.entries(vectors).map(([name, values]) =>
     h("tr", {}, h("th", { scope: "row", class: "equation" }, name), h("td", {}, strip(values)), h("td", { class: "muted" }, someNumbers(values, 4)))))));
 }
 const someNumbers = (values, count) => `[${values.slice(0, count).map(value => value.toFixed(3)).join(" ")}${values.length > count ? " …" : ""}]`;

@@ -140,11 +140,13 @@ function searchOptions(facts, params) {
 export function drawn(prediction, parts) {
   const { output, probabilities, nbest, entities, masks, next_sentence: next, start, end } = prediction,
     none = () => h("i", {}, t("no_answer"));
-  const answer = entities ? marked(parts.text ?? prediction.input, entities) : String(prediction.choice ?? output)
-    || none();
+  const text = prediction.choice ?? (typeof output === "number" ? String(Number(output.toPrecision(4))) : output);
+  const answer = entities ? marked(parts.text ?? prediction.input, entities) : text || none();
   const shown = [h("p", { class: "answer" }, answer)];
   if (Number.isInteger(start)) shown.push(h("p", { class: "context" }, marked(parts.context, [{ start, end }])));
-  if (probabilities) shown.push(bars(Object.entries(probabilities), t("probabilities")));
+  const choices = parts.choices?.split("\n").map(line => line.trim()).filter(Boolean);
+  const named = Object.entries(probabilities || {}).map(([name, p]) => [choices?.[name] ?? name, p]); // a choice by its number
+  if (named.length) shown.push(bars(named.sort(([, one], [, other]) => other - one), t("probabilities")));
   for (const mask of masks || []) {
     shown.push(bars(mask.words.map((word, n) => [word, mask.probabilities[n]]), t("probabilities")));
   }
