@@ -366,7 +366,7 @@ function drawImageMap(element, part) {
 function drawTree(element, part) {
   const row = 24, widths = [], text = one => `${one.label.replaceAll("▁", "_")} `;
   part.branches.forEach(one => {
-    widths[one.depth] = Math.max(widths[one.depth] || 0, textWidth(text(one)) + textWidth(one.value, 11) + 46);
+    widths[one.depth] = Math.max(widths[one.depth] || 0, textWidth(text(one)) + textWidth(one.value, 11) + 36);
   });
   const starts = [0, 24];
   for (let depth = 1; depth < widths.length; depth++) starts[depth + 1] = starts[depth] + widths[depth];
