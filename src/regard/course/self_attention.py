@@ -243,17 +243,22 @@ def _pronouns(lab: Lab) -> Found:
 
 
 def _grammar(weights_HLL: Weights, heads: list[str]) -> tuple[Table, float]:
-    """The head that looks most from a word to one that it belongs to, and how much it looks as far from other words;
-    and the largest difference of the two."""
+    """The head that looks most from a word to one that it belongs to, beside two controls: how much it looks as far
+    from other words, and from other words to the same one; and the most by which it exceeds both."""
     rows, gains = list[list[Value]](), list[float]()
     for name, pairs in GRAMMAR.items():
         line_HN = np.diagonal(weights_HLL, pairs[0][1] - pairs[0][0], 1, 2)  # all pairs of words as far apart
-        shares_H = np.mean([weights_HLL[:, q, k] for q, k in pairs], axis=0)
-        elsewhere_H = (line_HN.sum(1) - len(pairs) * shares_H) / (line_HN.shape[1] - len(pairs))
+        shares_HP = np.array([weights_HLL[:, q, k] for q, k in pairs]).T
+        columns_HP = np.array([weights_HLL[:, :, k].sum(1) for _, k in pairs]).T
+        shares_H = shares_HP.mean(1)
+        as_far_H = (line_HN.sum(1) - shares_HP.sum(1)) / (line_HN.shape[1] - len(pairs))
+        from_others_H = (columns_HP - shares_HP).mean(1) / (len(weights_HLL[0]) - 1)
         best = int(shares_H.argmax())
-        rows.append([name, heads[best], *(Cell(float(of[best]), ".2f") for of in (shares_H, elsewhere_H))])
-        gains.append(float(shares_H[best] - elsewhere_H[best]))
-    return Table(["relation", "head", "attention", "as far from other words"], rows), max(gains)
+        found = [float(of_H[best]) for of_H in (shares_H, as_far_H, from_others_H)]
+        rows.append([name, heads[best], *(Cell(share, ".2f") for share in found)])
+        gains.append(found[0] - max(found[1:]))
+    columns = ["relation", "head", "attention", "as far from other words", "there from other words"]
+    return Table(columns, rows), max(gains)
 
 
 def _looks(run: Run, source: str, target: str) -> tuple[Weights, list[float]]:
