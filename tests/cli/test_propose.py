@@ -365,6 +365,17 @@ def test_sizes_follow_the_amount_of_data(folder: Path) -> None:
     assert "evaluation" not in tree
 
 
+def test_a_vocabulary_holds_the_syllables_of_korean_text(folder: Path) -> None:
+    """Little text, which has a vocabulary of 1,000 in other scripts, may have more syllables than that."""
+    syllables = [chr(0xAC00 + 7 * number) for number in range(1_500)]
+    chosen = random.Random(1)
+    write(Path("comments.txt"), "\n".join("".join(chosen.choices(syllables, k=20)) for _ in range(2_500)))
+    write(Path("mine.yaml"), propose(["comments.txt"], Path()))
+    recipe, base = load_recipe("mine.yaml")
+    assert recipe.tokenizer.vocabulary == 3_000
+    assert TASKS[recipe.task].prepare(recipe, base).tokenizers["text"].size > len(syllables)
+
+
 @pytest.mark.parametrize("sizes", [sizes for plan in PLANS.values() for sizes in plan.sizes])
 @settings(max_examples=40)
 @given(tokens=st.floats(1, 1e9), batch=st.integers(64, 20_000), least=st.integers(100, 2_000))

@@ -39,6 +39,7 @@ from regard.recipes.shipped import shipped_text
 from regard.tasks import TASKS
 from regard.text.files import TextFile, open_text
 from regard.text.normalise import nfc
+from regard.text.vocabularies import common_characters
 
 R = TypeVar("R")
 SECTIONS = ("task", "data", "tokenizer", "model", "head", "training", "search", "evaluation")
@@ -86,6 +87,7 @@ class Size(NamedTuple):
     script: str  # what most letters belong to: Latin, Hangul, Cjk, ...
     words: float  # words of a text, on average
     characters: int  # what 99 of 100 texts do not exceed; of raw text the average
+    alphabet: int  # different characters, without rare ones
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Size:
@@ -94,7 +96,8 @@ class Size(NamedTuple):
         letters = (sign for text in texts[:300] for sign in nfc(text)[:300] if sign.isalpha())
         scripts = Counter(unicodedata.name(letter, "no").split()[0].split("-")[0] for letter in letters)
         script = scripts.most_common(1)[0][0].capitalize() if scripts else "no"
-        return cls(script, mean(len(text.split()) for text in texts or [""]), round(longest))
+        alphabet = common_characters(Counter(chain.from_iterable(map(nfc, texts))))
+        return cls(script, mean(len(text.split()) for text in texts or [""]), round(longest), len(alphabet))
 
 
 @dataclass(frozen=True)
@@ -167,10 +170,13 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
     length = next((length for length in plan.lengths if longest <= 2 * length), plan.lengths[-1] if plan.lengths else 0)
     tokens = min(max((max(size.words, size.characters / 8) for size in profile.sizes), default=inf), length or inf)
     scripts = [size.script for size in profile.sizes]
-    ideographic = not {*scripts}.isdisjoint(IDEOGRAPHIC)
+    vocabulary = sizes.vocabulary if {*scripts}.isdisjoint(IDEOGRAPHIC) else max(sizes.vocabulary, 16_000)
+    alphabet = sum(size.alphabet for size in profile.sizes)
+    if 5 * alphabet > 4 * vocabulary:  # a tokenizer would be refused, or have hardly more than characters
+        vocabulary = 1_000 * ceil(alphabet / 500)
     settings: dict[str, Any] = {
         "data.max_length": length or None,
-        "tokenizer.vocabulary": max(sizes.vocabulary, 16_000) if ideographic else sizes.vocabulary,
+        "tokenizer.vocabulary": vocabulary,
         "model.preset": sizes.preset,
     }
     if sizes.dropout is not None:

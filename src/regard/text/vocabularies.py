@@ -13,7 +13,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -153,15 +153,16 @@ def _ranked(counts: Counter[str]) -> list[str]:
     return sorted(counts, key=lambda token: (-counts[token], token))
 
 
+def common_characters(characters: Counter[str]) -> list[str]:
+    """The most frequent characters, as many as COVERAGE needs."""
+    ranked, needed = _ranked(characters), COVERAGE * characters.total()
+    covered = accumulate((characters[character] for character in ranked), initial=0)
+    return [character for character, before in zip(ranked, covered, strict=False) if before < needed]
+
+
 def _alphabet(characters: Counter[str], size: int, special: int) -> list[str]:
     """All characters; or, if those would fill more than half the vocabulary, the ones that COVERAGE needs."""
-    ranked = _ranked(characters)
-    if len(ranked) > size // 2:
-        needed, total, covered = 0, characters.total(), 0
-        while covered < COVERAGE * total:
-            covered += characters[ranked[needed]]
-            needed += 1
-        ranked = ranked[:needed]
+    ranked = _ranked(characters) if len(characters) <= size // 2 else common_characters(characters)
     least = len(ranked) + special
     if least > size:
         what = f"the text has {len(ranked)} characters that are not rare, {size} tokens cannot hold them"
