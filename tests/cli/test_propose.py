@@ -475,6 +475,16 @@ training: {{steps: 2, device: cpu}}
     assert "labels" not in succeed("check", put("stars.csv", CASES["stars.csv"].content), "--json").json["data"]
 
 
+def test_check_names_the_other_columns_that_may_be_the_label(folder: Path) -> None:
+    """Nothing but the user tells which of several classes is meant."""
+    bias, hate = (["no", "yes"] * 30, ["none", "some", "much"] * 20)
+    write(Path("comments.tsv"), table(["comments", "bias", "hate"], EN, bias, hate))
+    note = "column bias is taken for the label; others that may be: hate (data.train.label=COLUMN)"
+    assert note in succeed("check", "comments.tsv", "--json").json["data"]["findings"]
+    write(Path("named.tsv"), table(["comments", "bias", "label"], EN, bias, hate))
+    assert not recognise(["named.tsv"]).notes
+
+
 # Real files
 
 

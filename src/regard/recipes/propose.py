@@ -109,11 +109,15 @@ class DataProfile:
     examples: int
     sizes: tuple[Size, ...] = ()  # of what is read and, last, of what is written
     settings: dict[str, Any] = field(default_factory=dict)  # what else the data decides, by its path in the recipe
+    notes: tuple[str, ...] = ()  # what the user should know of the choice
 
 
 def propose(files: Sequence[str], folder: Path) -> str:
     """The YAML of a recipe, to be saved in `folder`, for one file or folder, or for two parallel files."""
-    profile = recognise(files)
+    return recipe_text(recognise(files), files, folder)
+
+
+def recipe_text(profile: DataProfile, files: Sequence[str], folder: Path) -> str:
     plan = PLANS[profile.task]
     settings = {**plan.changes, **_data(profile, folder), **_fitted(profile, plan), **profile.settings}
     template = shipped_text(plan.recipe)
@@ -492,15 +496,18 @@ def _labels(table: _Table) -> DataProfile | None:
     line = {**table.data, **inputs, "label": label}
     texts = [*map(" ".join, zip(*(table.columns[key] for key in inputs.values()), strict=True))]
     size = Size.of(texts)
+    others = [str(key) for key in labels[1:] if _is_label(key) == _is_label(label)]
+    note = f"column {label} is taken for the label; others that may be: {', '.join(others)} (data.train.label=COLUMN)"
+    notes = (note,) if others else ()
     if table.kinds[label] == "number":
-        return DataProfile("regression", line, table.rows, (size,))
+        return DataProfile("regression", line, table.rows, (size,), notes=notes)
     counts = Counter(table.columns[label]).values()
     settings: dict[str, Any] = {"training.best": "f1_macro"} if max(counts) > 3 * min(counts) else {}  # rare ones count
     if table.rows >= 5_000 and _overlap(
         texts
     ):  # what is set aside is like the training part: there, only the loss shows that it overfits
         settings = {"training.best": "loss", "model.dropout": 0.5, "tokenizer.vocabulary": 16_000}
-    return DataProfile("classification", line, table.rows, (size,), settings)
+    return DataProfile("classification", line, table.rows, (size,), settings, notes)
 
 
 def _overlap(texts: Sequence[str]) -> bool:

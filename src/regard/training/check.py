@@ -23,7 +23,7 @@ from regard.data.readers import is_saved
 from regard.errors import ConfigError, Problem, RegardError
 from regard.language import shown_comments
 from regard.models.base import count_parameters
-from regard.recipes.propose import propose, text_files_in
+from regard.recipes.propose import recipe_text, recognise, text_files_in
 from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
 from regard.recipes.shipped import shipped
 from regard.tasks import TASKS, Task
@@ -127,16 +127,18 @@ def check(
     proposed, written to `out` if given, and checked.
     """
     problems: list[Problem] = []
-    result, proposal, commands, files = Check(), None, tuple[str, ...](), list[str]()
+    result, proposal, commands, files, notes = Check(), None, tuple[str, ...](), list[str](), tuple[str, ...]()
     with _collected(problems):
         if files := _data_files(recipe, overrides):
-            proposal, base, commands = _proposal_for(files, overrides, out)
+            proposal, base, commands, notes = _proposal_for(files, overrides, out)
             tree = parse_yaml(proposal, where="the proposal")
         elif out is not None:
             raise ConfigError("it is only for a recipe that is proposed for data files", where="--out")
         else:
             tree, base = load_tree(recipe, overrides)
         result = _check_tree(tree, base, quiet, problems)
+        if not problems:
+            result.data["findings"].extend(notes)
     if proposal is not None and (reason := _mostly_dropped(result)):
         problems.append(Problem(files[0], reason, "are these the columns? 'regard recipes' has a recipe for each task"))
         proposal, commands = None, ()
@@ -160,9 +162,9 @@ def _data_files(recipe: str | Path | Tree, others: Sequence[str]) -> list[str]:
 
 def _proposal_for(
     files: Sequence[str], others: Sequence[str], out: str | Path | None
-) -> tuple[str, Path, tuple[str, ...]]:
-    """The recipe for the files, to be written to `out` if that is given; the folder that its paths are relative to; and
-    what to type next: save the recipe, unless that is done, and train."""
+) -> tuple[str, Path, tuple[str, ...], tuple[str, ...]]:
+    """The recipe for the files, to be written to `out` if that is given; the folder that its paths are relative to;
+    what to type next: save the recipe, unless that is done, and train; and notes."""
     for override in others:
         if "=" in override:
             hint = "save it with --out, then change it there, or give the override to 'regard train'"
@@ -170,7 +172,8 @@ def _proposal_for(
     if out is not None and Path(out).exists():
         raise ConfigError("the file exists already", where=str(out), hint="give another --out")
     folder = Path() if out is None else Path(out).parent
-    text = propose(files, folder)
+    profile = recognise(files)
+    text = recipe_text(profile, files, folder)
     name = Path(files[0]).name.partition(".")[0] or "mine"
     commands = []
     if out is None:
@@ -178,7 +181,7 @@ def _proposal_for(
         commands.append(shlex.join(["regard", "check", *files, "--out", out.as_posix()]))
     run = _unused(Path("runs", name))
     commands.append(shlex.join(["regard", "train", Path(out).as_posix(), "--out", run.as_posix()]))
-    return text, folder.absolute(), tuple(commands)
+    return text, folder.absolute(), tuple(commands), profile.notes
 
 
 def _unused(path: Path) -> Path:
