@@ -79,6 +79,7 @@ def loading(count: int) -> None:
                 verified.unlink()
             run.task.prepare(run.recipe, folder)
 
+        in_fresh_process(prepare)  # the run's recipe has absolute paths, under which nothing is prepared yet
         jobs: dict[str, tuple[str, Callable[[], Any]]] = {
             "a run": ("runs.run._verify", lambda: regard.load(run, device="cpu")),
             "the state of a training": ("runs.run._verify", lambda: load_training(run.checkpoint("last"))),

@@ -462,6 +462,13 @@ def test_a_tokenizer_of_another_run(copied: Path) -> None:
     assert contents(copied) == before
 
 
+def test_of_two_tokenizers_the_changed_one_is_named(project: Path) -> None:
+    succeed("train", "recipe.yaml", "tokenizer.joint=false", "--out", "run")
+    shutil.copy("run/tokenizer.source.json", "run/tokenizer.target.json")
+    [message] = fail("predict", "run", "a b c")
+    assert message.startswith("run/tokenizer.target.json: the tokenizer is not the one this run was trained with")
+
+
 # Inputs that are skipped
 
 

@@ -254,9 +254,11 @@ class Run:
             what = f"{name} is {here[name]!r}, but {checkpoint.name} was trained with {there[name]!r}"
             raise CheckpointError(what, where=str(self.folder / "recipe.yaml"), hint="put it back")
         if facts["tokenizer"] != self.tokenizers.fingerprint:
+            own = [path.name for path in _own_files(self.folder) or ()]
+            names = [name for name in self.tokenizers.files if name not in own] or [*self.tokenizers.files]
             raise CheckpointError(
                 "the tokenizer is not the one this run was trained with",
-                where=str(self.folder / "tokenizer.json"),
+                where=", ".join(str(self.folder / name) for name in names),
                 hint="put the run's own tokenizer back; another one gives every token another meaning",
             )
 
