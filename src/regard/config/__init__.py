@@ -73,6 +73,12 @@ class _Loader(yaml.SafeLoader):
             seen.add(key)
         return super().construct_mapping(node, deep)
 
+    def fetch_flow_collection_start(self, kind: type[yaml.Token]) -> None:
+        """PyYAML looks at every open bracket for every token: a megabyte of brackets would take hours."""
+        if self.flow_level > LEVELS:
+            raise yaml.scanner.ScannerError(None, None, TOO_DEEP, self.get_mark())
+        super().fetch_flow_collection_start(kind)
+
     def get_single_node(self) -> yaml.Node | None:
         root = super().get_single_node()
         left, values = [(root, 1)] if root else [], 0
