@@ -94,8 +94,13 @@ def test_a_chat_has_a_history(page: Any) -> None:
 
 
 def test_a_mistake_is_the_servers_sentence(page: Any) -> None:
-    page.open("#/try?run=tiny")
-    page.get_by_role("button", name="Answer").click()
+    page.open("#/try?run=phrases")
+    page.get_by_role("combobox", name="Run").focus()
+    page.get_by_role("combobox", name="Run").select_option("tiny")
+    page.wait_for_url("**run=tiny")
+    page.wait_for_selector("main[aria-busy=false]")
+    expect(page.get_by_role("combobox", name="Run")).to_be_focused()
+    page.get_by_role("textbox", name="Input").press("Control+Enter")
     expect(page.get_by_role("alert")).to_contain_text("the text is empty")
     page.open("#/look?run=tiny&text=a%20b&layer=9")
     expect(page.get_by_role("alert")).to_have_text("layer: there is no layer 9 (allowed: 1, mean, all)")
@@ -116,6 +121,7 @@ def test_attention_by_pointer_keyboard_and_address(page: Any) -> None:
     page.locator(".map canvas").hover(position={"x": 5, "y": 5})
     page.get_by_role("button", name="layer 1, head 2").click()
     expect(page.get_by_role("button", name="layer 1, head 2")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("button", name="layer 1, head 2")).to_be_focused()
     assert {"layer=1", "head=2"} <= set(page.url.split("&"))
     assert second != told.inner_text()
     page.get_by_role("radio", name="Words").click()

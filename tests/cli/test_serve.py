@@ -160,6 +160,9 @@ def test_other_tasks(runs: Runs, tmp_path: Path) -> None:
             )
         broken = client.post("/runs/captioner/predict", json={"inputs": ["data:image/png;base64,%%"]})
         assert "the image is no valid base64" in broken.json()["error"]
+        no_image = base64.b64encode(b"no image").decode()
+        broken = client.post("/runs/captioner/predict", json={"inputs": [f"data:image/png;base64,{no_image}"]})
+        assert "the image cannot be read as an image: cannot identify image file the image" in broken.json()["error"]
         recipe = loaded["captioner"].recipe
         features = recipe.model.model_copy(update={"encoder": "features", "feature_width": 4})
         with pytest.raises(RegardError, match="x: it reads features of images, which a request cannot hold"):

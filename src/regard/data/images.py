@@ -162,6 +162,9 @@ class HeldImage(io.BytesIO):
 
     name = "the image"
 
+    def __repr__(self) -> str:  # Pillow names it in its errors
+        return self.name
+
     @classmethod
     def of(cls, url: str, where: str) -> HeldImage:
         """From a `data:` URL in base64."""

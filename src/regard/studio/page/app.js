@@ -2,7 +2,7 @@
 
 import { address, current, go } from "./address.js";
 import { keepToken } from "./api.js";
-import { choice, h, labelled, problem, redraw } from "./dom.js";
+import { choice, h, keepFocus, labelled, problem, redraw } from "./dom.js";
 import { language, setLanguage, t } from "./text.js";
 
 const VIEWS = ["runs", "try", "look", "steps", "beam", "errors", "compare"];
@@ -45,7 +45,7 @@ function askForToken() {
 }
 
 async function render() {
-  const { view, params } = current(), number = ++renders, place = h("div", { class: `view view-${view}` });
+  const { view, params } = current(), number = ++renders, place = h("div", { class: `view view-${view}` }), restore = keepFocus(root);
   if (!VIEWS.includes(view)) return go("runs");
   drawHeader(view, params);
   document.documentElement.lang = language();
@@ -65,7 +65,10 @@ async function render() {
       root.replaceChildren(place);
     }
   } finally {
-    if (number === renders) root.setAttribute("aria-busy", "false");
+    if (number === renders) {
+      restore();
+      root.setAttribute("aria-busy", "false");
+    }
   }
 }
 

@@ -56,12 +56,18 @@ export function choice(label, options, value, onchange) {
   return group;
 }
 
-// Replace what is in a place; the same link or control keeps the focus.
-export function redraw(place, ...children) {
+// What is called when a place has been drawn again: the same link or control keeps the focus.
+export function keepFocus(place) {
   const focused = place.contains(document.activeElement) ? document.activeElement : null;
   const nameOf = element => element?.textContent || element?.ariaLabel, name = nameOf(focused);
+  return () => {
+    if (name && document.activeElement === document.body) [...place.querySelectorAll(focused.tagName)].find(one => nameOf(one) === name)?.focus();
+  };
+}
+export function redraw(place, ...children) {
+  const restore = keepFocus(place);
   place.replaceChildren(...children);
-  if (name) [...place.querySelectorAll(focused.tagName)].find(one => nameOf(one) === name)?.focus();
+  restore();
 }
 export const empty = (title, ...hints) =>
   h("div", { class: "empty" }, h("h2", {}, title), hints.map(hint => h("p", {}, hint)));

@@ -40,7 +40,9 @@ export function inputFields(facts, text = "") {
   if (separator === "\n") pieces.splice(0, pieces.length, pieces.slice(0, -1).join("\n"), pieces.at(-1));
   if (names.at(-1) === "choices") pieces.splice(1, pieces.length, pieces.slice(1).join("\n"));
   const fields = names.map((name, n) => h("textarea", { rows: ["story", "context", "choices"].includes(name) ? 4 : 2,
-    spellcheck: "false", value: pieces[n] || "" }));
+    spellcheck: "false", value: pieces[n] || "", onkeydown: event => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.target.form.requestSubmit();
+    } }));
   const texts = () => fields.flatMap((field, n) => names[n] === "choices" ? field.value.split("\n") : separator === "\n"
     ? field.value
     : field.value.replaceAll("\t", " ")).map(text => text.trim()).filter(Boolean);

@@ -45,6 +45,7 @@ export async function render(root, params) {
   }
 
   function draw(found) {
+    clearInterval(playing); // it played another tree
     const [record] = found.inputs, [{ parts: [tree] }] = found.report.sections, last = record.steps.length;
     const figure = h("figure", { class: "tree", tabindex: 0, role: "group", "aria-label": t("tree"), onkeydown: keys });
     const told = h("p", { role: "status", class: "told" });

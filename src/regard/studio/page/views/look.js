@@ -37,7 +37,7 @@ export async function render(root, params) {
       state.view = answer.view;
       const bar = document.activeElement?.closest?.("[data-control]")?.dataset.control;
       place.replaceChildren(...drawn(answer));
-      if (bar) place.querySelector(`[data-control=${bar}] :is(select, input, [aria-checked=true])`)?.focus();
+      if (bar) place.querySelector(`[data-control=${bar}] :is(select, input, [aria-checked=true], [aria-pressed=true])`)?.focus();
     } catch (error) {
       if (error.name !== "AbortError") place.replaceChildren(problem(error));
     } finally { place.setAttribute("aria-busy", "false"); }
@@ -118,7 +118,7 @@ export async function render(root, params) {
       h("div", { class: "panels" }, h("div", {}, title(answer.map), h("div", { class: "panels" }, parts.map(part => part.element)),
         h("p", { class: "muted" }, scale, " ", answer.view !== "masks" && (map.signed ? t("scale_signed", { peak }) : t("scale", { peak }))),
         saves(map, name)), others,
-        answer.layers * answer.heads > 1 && h("section", {}, h("h3", {}, t("all_heads")),
+        answer.layers * answer.heads > 1 && h("section", { "data-control": "heads" }, h("h3", {}, t("all_heads")),
           h("p", { class: "muted" }, t("all_heads_hint")), smallHeads(answer.small, answer.layers, answer.heads, state,
             choose))),
     ].filter(Boolean);

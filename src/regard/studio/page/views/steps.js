@@ -91,6 +91,8 @@ export async function render(root, params) {
     let waiting = 0;
     function update() {
       const scores = worked.scores.map((score, n) => score === null || !changes.has(n) ? score : changes.get(n));
+      clearTimeout(waiting);
+      waiting = 0;
       if (scores.every(score => score === null)) { after.replaceChildren(problem({ message: t("all_hidden") })); return; }
       const weights = softmax(scores).map((weight, n) => weight * factor[n]);
       rows.forEach((row, n) => {
@@ -105,10 +107,10 @@ export async function render(root, params) {
       sum.textContent = t("weights_sum", { sum: weights.reduce((one, other) => one + other, 0).toFixed(4) });
       context.replaceChildren(vectorTable({ [nameIn(worked.equations.context)]: weightedSum(weights, values) }));
       reset.disabled = changes.size === 0;
-      clearTimeout(waiting);
-      if (changes.size === 0) after.replaceChildren(...afterOf(worked, null));
-      else waiting = setTimeout(async () => {
-        try { after.replaceChildren(...afterOf(worked, await ask(scores))); } catch (error) { if (error.name !== "AbortError") after.replaceChildren(problem(error)); }
+      if (changes.size === 0) return after.replaceChildren(...afterOf(worked, null));
+      const own = waiting = setTimeout(async () => { // an answer to what is no longer asked is left out
+        const answer = await ask(scores).then(found => afterOf(worked, found), error => error.name === "AbortError" ? null : [problem(error)]);
+        if (answer && own === waiting) after.replaceChildren(...answer);
       }, 200);
     }
     const reset = h("button", { type: "button", onclick: () => { changes = new Map(); store(); update(); } }, t("steps_reset"));

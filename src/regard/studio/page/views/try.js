@@ -46,6 +46,7 @@ export async function render(root, params) {
     async function submit(event) {
       event?.preventDefault();
       keep({ run: run.name, text: fields.text(), ...options.chosen() });
+      if (facts.inputs[0] === "image" && !fields.value()) return result.replaceChildren(empty(t("try_empty"), t("try_empty_hint")));
       stopping = new AbortController();
       button.disabled = true; stop.hidden = false;
       const writing = h("p", { class: "answer" });
