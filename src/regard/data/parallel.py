@@ -71,7 +71,7 @@ def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]
             raise RegardError("a worker process has died", where="--workers", hint=hint) from None
         finally:
             for process in set(multiprocessing.active_children()) - before:
-                process.terminate()  # what is left undone would be computed for nobody
+                process.terminate()  # nobody waits for what is left
 
 
 def _can_be_imported() -> bool:

@@ -226,7 +226,7 @@ class _Checks:
         self.errors: list[DataError] = []
         """What ended the reading of a corpus."""
         self.read = 0
-        """How many examples were read so far of the corpora at hand, bad ones included."""
+        """How many examples were read so far of the corpora of a split, bad ones included."""
         self.dropped: dict[str, Finding] = {}
 
     @property
@@ -340,7 +340,7 @@ def _split(train: _Copy, data: Splits[Any], seed: int) -> dict[Part, Integers]:
 
 
 def _evenly(source: Integers, labels: Hashes) -> tuple[Integers, int]:
-    """The sources in an order in which any stretch has all labels in their proportion; and how many may be held out.
+    """The sources in an order in which any segment has all labels in their proportion; and how many may be held out.
 
     The others, the last ones, are one source of every label. A source with several labels counts for the rarest.
     """

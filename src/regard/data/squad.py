@@ -1,4 +1,4 @@
-"""Questions about texts, answered by a stretch of the text -> rows of text: SQuAD's JSON, JSON Lines, or our own texts.
+"""Questions about texts, answered by a span of the text -> rows of text: SQuAD's JSON, JSON Lines, or our own texts.
 
 Rajpurkar et al. 2016, arXiv:1606.05250 (SQuAD 1.1); Rajpurkar et al. 2018, arXiv:1806.03822 (2.0: some questions have
 no answer); Lim et al. 2019, arXiv:1909.07005 (KorQuAD, the same format):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, nullcontext
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -48,6 +48,8 @@ from regard.training.progress import (
     stop_requests,
     total_steps,
 )
+
+T = TypeVar("T")
 
 
 class Interrupted(Exception):  # noqa: N818 (not an error)
@@ -270,7 +272,7 @@ class Trainer:
             own_clip(limit)
         return norm
 
-    def whole(self, tree: Any) -> Any:
+    def whole(self, tree: T) -> T:
         """The same values with whole tensors: FSDP leaves only a part of each with a process."""
         return whole(tree) if self.accelerator.is_fsdp2 else tree
 

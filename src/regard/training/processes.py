@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -28,6 +28,7 @@ LOST = re.compile(r"closed by peer|reset by peer|Broken pipe|Connection refused|
 """What torch says where another process does not answer."""
 FAILED, ASKED = "regard/failed", "regard/asked"
 """Keys of the store: the process that has printed its own error, and whether all processes shall report."""
+T = TypeVar("T")
 REPLY = 3.0  # seconds in which the processes that are left report
 
 
@@ -200,9 +201,10 @@ def plan_parts(accelerator: Accelerator, objective: nn.Module, model: nn.Module)
     plugin.mixed_precision_policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32)
 
 
-def whole(tree: Any) -> Any:
+def whole(tree: T) -> T:
     """The same values with whole tensors, in every process; all processes must call it."""
-    return tree_map_only(Tensor, lambda part: part.full_tensor() if hasattr(part, "full_tensor") else part, tree)
+    gathered: T = tree_map_only(Tensor, lambda part: part.full_tensor() if hasattr(part, "full_tensor") else part, tree)
+    return gathered
 
 
 def part_like(tensor: Tensor, like: Any) -> Tensor:

@@ -322,7 +322,7 @@ class Tree(Part):
 
     @cached_property
     def rows(self) -> list[float]:
-        """How far down each branch is drawn: those that end one below the other, the rest amid what follows them."""
+        """How far down each branch is drawn: leaves one below another, others at the middle of theirs."""
         order, stack, rows = list[int](), [*reversed(self.children.get(None, []))], [0.0] * len(self.branches)
         while stack:
             order.append(place := stack.pop())
