@@ -222,7 +222,7 @@ def _teacher(lab: Lab) -> Found:
         "teacher_table": Table(
             ["teacher forcing", "loss after 150 steps", "after 300", "exact match", "seconds"], rows
         ),
-        "exposure": Table(["teacher forcing", *columns, *(f"after a mistake, {what}" for what in columns)], exposure),
+        "exposure": Table(["teacher forcing", *columns, "right, after a mistake", "own, after a mistake"], exposure),
     }, numbers
 
 
