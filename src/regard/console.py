@@ -167,6 +167,9 @@ def gathered(task: Task, texts: Iterable[str] | None, story: Sequence[FileInput]
     if texts is None:
         typed = typed_by(task, chain.from_iterable(standard_input(needed=not story, skip_bad=skip_bad)))
     else:
+        texts = [*texts]
+        for text in filter(os.path.isfile, texts if task.recipe.model.reads != "image" else ()):
+            note(f"{text} is read as a text, but is the name of a file, too: --file {text} reads that")
         typed = (task.typed_input(text, f"{begin}input {number}") for number, text in enumerate(texts, 1))
     return list(task.gather(typed, story))
 

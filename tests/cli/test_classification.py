@@ -121,6 +121,9 @@ def test_labels_from_arguments_files_and_standard_input(sentiment: Path, tmp_pat
     assert both == f"positive\t{p['positive']:.4f}\nnegative\t{p['negative']:.4f}\n"
     assert succeed("predict", sentiment, "☃☃☃", "--json").json["output"] in ("positive", "negative")
     assert fail("predict", sentiment, " ") == ["input 1: the text is empty (give at least one word)"]
+    name = str(tmp_path / "a.txt")
+    notes = succeed("predict", sentiment, name).err
+    assert notes == f"note: {name} is read as a text, but is the name of a file, too: --file {name} reads that\n"
     [message] = fail("predict", sentiment, "a", "--prefix", "b")
     assert message.startswith("--prefix: classification does not decode, so --prefix has no effect")
 

@@ -102,8 +102,8 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("tagging", [("a", "b")], ONE),
     ("bilstm-classifier", {"review": "x"}, "there is no column 'text' (the columns are review)"),
     ("bilstm-classifier", {"text": None}, "the column 'text' holds null, not a string"),
-    ("regression", "a cat\tone cat", "two texts are expected, not 1 (put a tab between first and second, or in Python "
-                                     "give a tuple)"),
+    ("regression", "a cat\tone cat", "two texts are expected, not 1 (put a tab between first and second, in bash "
+                                     "$'FIRST\\tSECOND', or in Python give a tuple)"),
     ("regression", ("a", "b", "c"), "two texts are expected, not 3"),
     ("questions", ("a?", "b", "c"), "a question and one text are expected, not 3 texts"),
     ("questions", "a?\tb", "there is a question, but no text that it is about"),

@@ -384,6 +384,8 @@ def _table(file: TextFile) -> _Table:
         below = [record for record in records[1:] if len(record) == width]
         header = is_header(records[0], below) or _names_labels(records[0], below)
         keys: Sequence[Key] = records[0] if header else range(width)
+        if header and not records[1:]:
+            raise DataError("there is a header, but no row below it", where=file.name)
         cells = [record[: len(keys)] for record in records[header:] if len(record) >= len(keys)]
         columns, number = {key: values for key, *values in zip(keys, *cells, strict=True)}, number - header
     return _Table({"file": Path(file.name)}, columns, number)

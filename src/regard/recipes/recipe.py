@@ -152,6 +152,9 @@ def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple
     elif Path(recipe).is_file() or str(recipe) not in shipped():
         if not Path(recipe).exists():
             raise _missing(str(recipe))
+        if Path(recipe).suffix.lower() not in ("", ".yaml", ".yml", ".json"):
+            hint = f"'regard check {recipe} --out mine.yaml' proposes a recipe for a file of data"
+            raise ConfigError("this is not a recipe, which is a .yaml file", where=str(recipe), hint=hint)
         tree, base = read_yaml(Path(recipe)), Path(recipe).resolve().parent
     else:
         tree, base = parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd()

@@ -518,7 +518,7 @@ class TextLabelling(HeadedTask):
         """Why an input has too few or too many texts."""
         if self.arrangement == "single" or len(fields) == 2 or (self.arrangement is None and len(fields) == 1):
             return None
-        hint = "put a tab between first and second, or in Python give a tuple"
+        hint = r"put a tab between first and second, in bash $'FIRST\tSECOND', or in Python give a tuple"
         return Problem(place, f"two texts are expected, not {len(fields)}", hint)
 
     def predict_encoded(

@@ -30,7 +30,7 @@ LINE = 1 << 28
 """Most bytes of a line: a small compressed file may unpack to one of any length. SQuAD's JSON is a line of 30 MB."""
 COMPRESSIONS = (".gz", ".xz", ".zst")  # supported compressions, by the last suffix
 BINARY_HINT = (
-    "take it out of what is read, or convert it if it is a text in UTF-16; "
+    "take it out of what is read, or convert it: from Excel save as CSV UTF-8, from UTF-16 with iconv; "
     f"read are texts in UTF-8, plain or as {', '.join(COMPRESSIONS)}"
 )
 """What to do with a file that is not text."""
