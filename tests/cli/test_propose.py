@@ -528,6 +528,15 @@ def test_nothing_is_proposed_where_most_rows_would_be_dropped(folder: Path) -> N
     assert not Path("mine.yaml").exists()
 
 
+def test_why_no_row_can_be_read(folder: Path) -> None:
+    put(
+        "quiz.json", '{"data": [{"paragraphs": [{"context": "Ben.", "qas": [{"question": "Who?", "answer": "Ben"}]}]}]}'
+    )
+    count, reason = check("quiz.json", quiet=True).problems
+    assert count.what.startswith("no training question is left: dropped 1 of 1 training questions")
+    assert (reason.where, reason.what) == ("quiz.json:1: question '1'", "there is no column 'answers'")
+
+
 def test_what_is_proposed_for_labels_suits_the_texts(folder: Path) -> None:
     """As measured in benchmarks/README.md: n-grams of short texts, words of long ones, pairs each read by itself."""
     long, labels = "word " * 200, ("good", "bad")

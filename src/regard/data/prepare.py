@@ -212,7 +212,11 @@ def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, p
     for split in (split for split in SPLITS if split in chosen):
         report[split] = _report(split, copies, chosen)
         np.save(folder / f"{split}.rows.npy", copies.get(split, copies["train"]).rows_of(chosen[split]))
-    Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty(data.MORE)
+    try:
+        Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty(data.MORE)
+    except DataError as error:  # that rows cannot be read does not tell why
+        unread = any(split.dropped["cells"].count for split in report.values() if "cells" in split.dropped)
+        raise DataError(problems=[*error.problems, *checks.faults.problems[:unread]]) from None
     tree = {split: asdict(split_report) for split, split_report in report.items()}
     (folder / "report.json").write_text(json.dumps(tree), encoding="utf-8")
 
