@@ -39,7 +39,6 @@ from regard.data.batches import (
     Rows,
     TextBatch,
     Tokens,
-    in_tiles,
     plan,
     row_sizes,
 )
@@ -119,10 +118,9 @@ class Sentences:
     def filled(self, device: str) -> list[Any]:
         planned, sizes = (
             plan(self.lengths, self.tokens, 1, 0, fill=True)[: self.count],
-            row_sizes(self.lengths, self.tokens),
+            replace(row_sizes(self.lengths, self.tokens), tiled=True),
         )
-        tiled = (in_tiles(self.lengths, rows) for rows in planned)
-        made = (self.make(rows, torch.Generator().manual_seed(n)) for n, rows in enumerate(tiled))
+        made = (self.make(rows, torch.Generator().manual_seed(n)) for n, rows in enumerate(planned))
         return [batch.packed(sizes).to(device) for batch in made]
 
 

@@ -15,7 +15,6 @@ from regard.data.batches import (
     START,
     TILE,
     Batch,
-    Measured,
     Position,
     Stream,
     ahead,
@@ -152,49 +151,36 @@ class TestPlan:
         assert shown[0][40:60].tolist() != shown[1][40:60].tolist()
 
 
-class Pairs(Measured):
-    lengths, length_differences, weights = np.zeros(0, np.int32), None, (1.0,)
-
-    def __init__(self, first: np.ndarray, second: np.ndarray | None = None) -> None:
-        self.lengths = first if second is None else np.maximum(first, second)
-        self.length_differences = None if second is None else first - second
-        self.corpora = np.zeros(len(first), np.int16)
-
-
-def whole_tiles(lengths: np.ndarray) -> float:
+def whole_tiles(lengths_B: torch.Tensor) -> float:
     """The share of tiles of a packed row that begin with a sentence."""
-    begin = np.isin(np.arange(0, lengths.sum(), TILE), np.cumsum(lengths) - lengths)
-    return float(begin.mean())
+    starts_B = lengths_B.cumsum(0) - lengths_B
+    return torch.isin(torch.arange(0, int(lengths_B.sum()), TILE), starts_B).double().mean().item()
 
 
 class TestInTiles:
     random = np.random.default_rng(1)
-    first = np.clip(np.exp(random.normal(3.2, 0.6, 900)), 4, 300).astype(np.int32)
-    second = np.clip(first * random.normal(1, 0.15, 900), 4, 300).astype(np.int32)
+    first = torch.tensor(np.clip(np.exp(random.normal(3.2, 0.6, 900)), 4, 300).astype(int))
+    second = (first * torch.tensor(random.normal(1, 0.15, 900))).long().clamp(4, 300)
 
     def test_most_tiles_begin_with_a_sentence(self) -> None:
-        examples = np.arange(900)[::-1]
-        assert whole_tiles(self.first[examples]) < 0.1
-        ordered = in_tiles(Pairs(self.first), examples)
-        assert sorted(ordered) == [*range(900)]
-        assert whole_tiles(self.first[ordered]) > 0.85  # a sentence over 128 tokens begins only one of its tiles
+        assert whole_tiles(self.first) < 0.1
+        order = in_tiles(self.first)
+        assert whole_tiles(self.first[order]) > 0.85  # a sentence over 128 tokens begins only one of its tiles
 
-    def test_of_pairs_most_tiles_of_both_columns_do(self) -> None:
-        ordered = in_tiles(Pairs(self.first, self.second), np.arange(900))
-        assert sorted(ordered) == [*range(900)]
-        assert whole_tiles(self.first[ordered]) > 0.85
-        assert whole_tiles(self.second[ordered]) > 0.6
+    def test_of_pairs_most_tiles_of_both_rows_do(self) -> None:
+        order = in_tiles(self.first, self.second)
+        assert whole_tiles(self.first[order]) > 0.85
+        assert whole_tiles(self.second[order]) > 0.6
 
     @settings(max_examples=50, deadline=None)
     @given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=1, max_size=60))
     def test_it_is_an_order_whatever_the_lengths(self, lengths: list[tuple[int, int]]) -> None:
-        first, second = np.array(lengths, dtype=np.int32).T
-        assert sorted(in_tiles(Pairs(first, second), np.arange(len(first)))) == [*range(len(first))]
+        first, second = torch.tensor(lengths).T
+        assert sorted(in_tiles(first).tolist()) == sorted(in_tiles(first, second).tolist()) == [*range(len(first))]
 
     def test_a_group_by_hand(self) -> None:
         """300 + 84 = 3 tiles, 127 + 1 and 128 are one each; 5 is left."""
-        ordered = in_tiles(Pairs(np.array([300, 5, 1, 84, 127, 128], np.int32)), np.arange(6))
-        assert ordered.tolist() == [5, 4, 2, 3, 0, 1]
+        assert in_tiles(torch.tensor([300, 5, 1, 84, 127, 128])).tolist() == [5, 4, 2, 3, 0, 1]
 
 
 def test_fixed_batches_hold_each_example_once_sorted(few: Dataset) -> None:

@@ -79,8 +79,8 @@ def test_a_packed_batch_has_the_loss_and_gradients_of_a_padded_one(kind: str) ->
     compiled = torch.compile(objective, backend="eager", dynamic=False, fullgraph=True)
     for batch in (case(kind, lengths)[1] for lengths in (ONE, FEW, MANY)):
         expected, gradients = sums_and_gradients(objective, objective, batch)
-        packed = batch.packed(RowSizes(256, 384, 64, 8))
-        for call in (objective, compiled):
+        plain, tiled = (batch.packed(RowSizes(256, 384, 64, 8, tiled)) for tiled in (False, True))
+        for call, packed in ((objective, plain), (compiled, plain), (compiled, tiled)):
             found, of_packed = sums_and_gradients(objective, call, packed)
             torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
             for one, other in zip(of_packed, gradients, strict=True):
@@ -101,8 +101,9 @@ def test_the_tiles_cover_what_is_visible(causal: bool) -> None:
     torch.compiler.reset()
     lengths = torch.randint(1, 60, (40,)).tolist()
     sizes = RowSizes(2048, 1536, 64, 64)
-    own = Packing.of(tokens(lengths).packed(sizes.first, sizes))
-    other = own if causal else Packing.of(tokens([max(1, n // 2) for n in lengths]).packed(sizes.second, sizes))
+    order = torch.arange(len(lengths))
+    own = Packing.of(tokens(lengths).packed(sizes.first, sizes, order))
+    other = own if causal else Packing.of(tokens([max(1, n // 2) for n in lengths]).packed(sizes.second, sizes, order))
     visible_PP = own.sentences_P[:, None] == other.sentences_P
     visible_PP = visible_PP.tril() if causal else visible_PP
     tiles = _tiles(own, other, causal)

@@ -114,6 +114,11 @@ class RowSizes:
     second: int
     longest: int  # tokens of the longest sentence
     sentences: int
+    tiled: bool = False  # whether sentences come in the order of `in_tiles`, which is faster in compiled code
+
+    def order(self, first_B: Tensor, second_B: Tensor | None = None) -> Tensor:
+        """In which order sentences of these lengths are packed."""
+        return in_tiles(first_B, second_B) if self.tiled else torch.arange(len(first_B))
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,71 @@ def _shifted(ends: Tensor) -> Tensor:
 
 def _filled(values: Tensor, size: int, filler: int) -> Tensor:
     return functional.pad(values, (0, size - len(values)), value=filler)
+
+
+def in_tiles(first_B: Tensor, second_B: Tensor | None = None) -> Tensor:
+    """An order of sentences, given their lengths in one or two rows, in which most tiles begin and end with a sentence.
+
+    Attention then reads one tile of keys for a tile of queries instead of three. First come groups of sentences that
+    fill a tile of both rows exactly, then groups that fill one of the first row, then what is left.
+    """
+    left_B, ordered = torch.arange(len(first_B)), list[Tensor]()
+    for both in (False,) if second_B is None else (True, False):
+        # the tokens of both rows in one number: the sums of such numbers are those of the rows
+        keys_B = first_B % TILE * WIDE + (0 if second_B is None else second_B % TILE * both)
+        full = torch.tensor(_groups(keys_B[left_B].tolist(), TILE * WIDE + TILE * both), dtype=torch.long)
+        ordered.append(left_B[full])
+        left_B = left_B[torch.ones_like(left_B, dtype=torch.bool).index_fill(0, full, False)]
+    return torch.cat([*ordered, left_B])
+
+
+def _groups(keys: Sequence[int], goal: int) -> list[int]:
+    """The numbers of the keys that form groups with the sum `goal`, group after group. A key of 0 is one by itself.
+
+    The largest key begins a group, and one or two others complete it. Where none do, the largest key joins after which
+    some would, among the `TRIED` largest; else the largest that fits. A key that finds no group stays out.
+    """
+    held, free, mirrored = dict[int, list[int]](), 0, 0  # bits: the keys left, and their differences to the goal
+    for number, key in enumerate(keys):
+        held.setdefault(key, []).append(number)
+    full = held.pop(0, [])
+    for key in held:
+        free, mirrored = free | 1 << key, mirrored | 1 << goal - key
+
+    def take(key: int) -> int:
+        nonlocal free, mirrored
+        number = held[key].pop()
+        if not held[key]:
+            del held[key]
+            free, mirrored = free ^ 1 << key, mirrored ^ 1 << goal - key
+        return number
+
+    def completing(missing: int) -> tuple[int, ...]:
+        if missing in held:
+            return (missing,)
+        larger = (free & mirrored >> goal - missing).bit_length() - 1  # of all pairs with that sum
+        return (larger, missing - larger) if larger > 0 and (2 * larger != missing or len(held[larger]) > 1) else ()
+
+    def next_key(missing: int) -> int:
+        smaller, fitting = free & (1 << missing) - 1, 0
+        for _ in range(min(TRIED, smaller.bit_count())):
+            key = smaller.bit_length() - 1
+            smaller ^= 1 << key
+            if (missing - key) % WIDE <= TILE:  # else the second column would have too many tokens
+                if completing(missing - key):
+                    return key
+                fitting = fitting or key
+        return fitting
+
+    for largest in sorted(held, reverse=True):
+        while largest in held:
+            group, missing = [take(largest)], goal - largest
+            while missing and not (last := completing(missing)) and (key := next_key(missing)):
+                group.append(take(key))
+                missing -= key
+            if not missing or last:
+                full += group + [take(key) for key in (last if missing else ())]
+    return full
 
 
 @dataclass(frozen=True)
@@ -195,16 +265,16 @@ class Tokens(Tensors):
             full=True,
         )
 
-    def packed(self, size: int, sizes: RowSizes, without: int = 0) -> Tokens:
-        """Packed into a row of `size`, or of more if they need it, `without` their last tokens."""
-        lengths_B, width = self.host_lengths_B - without, self.ids_BL.shape[1]
+    def packed(self, size: int, sizes: RowSizes, order_B: Tensor, without: int = 0) -> Tokens:
+        """Packed in this order into a row of `size`, or of more if they need it, `without` their last tokens."""
+        lengths_B, width = self.host_lengths_B[order_B] - without, self.ids_BL.shape[1]
         total, ids = int(lengths_B.sum()), self.ids_BL.flatten()
         size = max(size, rounded_up(total, TILE))
         lengths = torch.cat([lengths_B, torch.tensor([TILE]).repeat((size - total) // TILE + 1)])
         ends = lengths.cumsum(0).clamp(max=size)
         sentences_P = torch.repeat_interleave(torch.diff(ends, prepend=torch.zeros(1, dtype=torch.long)))
         places_P = (torch.arange(size) - _shifted(ends)[sentences_P])[:total]
-        from_P = sentences_P[:total] * width + places_P
+        from_P = order_B[sentences_P[:total]] * width + places_P
         slots = max(sizes.sentences, rounded_up(len(self), TILE)) + max(sizes.first, sizes.second) // TILE + 2
         bounds = _filled(_shifted(ends), slots, size).int()
         longest = max(sizes.longest, TILE, int(lengths_B.max()))
@@ -265,8 +335,9 @@ class Batch(AnyBatch):
     target: Tokens
 
     def packed(self, sizes: RowSizes) -> Self:
-        target = self.target.packed(sizes.second, sizes, without=1)
-        return replace(self, source=self.source.packed(sizes.first, sizes), target=target)
+        order_B = sizes.order(self.source.host_lengths_B, self.target.host_lengths_B - 1)
+        target = self.target.packed(sizes.second, sizes, order_B, without=1)
+        return replace(self, source=self.source.packed(sizes.first, sizes, order_B), target=target)
 
     def rounded(self) -> Self:
         return replace(self, source=self.source.rounded(), target=self.target.rounded())
@@ -281,7 +352,8 @@ class TextBatch(AnyBatch):
     """Whether each row goes on where the same row of the batch before ended: its first token is the last one there."""
 
     def packed(self, sizes: RowSizes) -> Self:
-        return replace(self, text=self.text.packed(sizes.first, sizes, without=1))
+        order_B = sizes.order(self.text.host_lengths_B - 1)
+        return replace(self, text=self.text.packed(sizes.first, sizes, order_B, without=1))
 
 
 @dataclass(frozen=True)
@@ -296,17 +368,19 @@ class MaskedBatch(AnyBatch):
     """1 where the second segment truly follows the first, 0 where it does not; None without this objective."""
 
     def packed(self, sizes: RowSizes) -> Self:
-        text, width = self.text.packed(sizes.first, sizes), self.segments_BL.shape[1]
+        order_B, width = sizes.order(self.text.host_lengths_B), self.segments_BL.shape[1]
+        text = self.text.packed(sizes.first, sizes, order_B)
         assert text.fixed is not None
         row, count, size = text.fixed, rounded_up(len(self.places_P), MASKED_STEP), text.ids_BL.shape[1]
         real_P = row.sentences_P < len(self.text)
-        from_P = (row.sentences_P * width + row.places_P)[real_P]
-        follows_B = self.follows_B
+        from_P = order_B[row.sentences_P[real_P]] * width + row.places_P[real_P]
+        starts_B = torch.empty_like(row.bounds[: len(order_B)]).index_copy(0, order_B, row.bounds[: len(order_B)])
+        follows_B = None if self.follows_B is None else self.follows_B[order_B]
         return replace(
             self,
             text=text,
             segments_BL=_filled(self.segments_BL.flatten()[from_P], size, 0)[None],
-            places_P=_filled(row.bounds[self.places_P // width] + self.places_P % width, count, 0),
+            places_P=_filled(starts_B[self.places_P // width] + self.places_P % width, count, 0),
             labels_P=_filled(self.labels_P, count, NO_TAG),
             follows_B=None if follows_B is None else _filled(follows_B, len(row.bounds) - 1, NO_TAG),
         )
@@ -436,12 +510,12 @@ def _cut(examples: Rows, lengths: NDArray[np.int32], batch_tokens: int) -> list[
     return batches
 
 
-def _columns(dataset: Measured, examples: Rows | slice = slice(None)) -> list[NDArray[np.int64]]:
+def _columns(dataset: Measured) -> list[NDArray[np.int64]]:
     """The positions that each example takes up in each of the two columns; twice the same where there is one."""
-    longer = dataset.lengths[examples].astype(np.int64)
+    longer = dataset.lengths.astype(np.int64)
     if dataset.length_differences is None:
         return [longer, longer]
-    difference = dataset.length_differences[examples].astype(np.int64)
+    difference = dataset.length_differences.astype(np.int64)
     return [longer - np.maximum(-difference, 0), longer - np.maximum(difference, 0)]
 
 
@@ -466,73 +540,6 @@ def _cut_full(examples: Rows, columns: Sequence[NDArray[np.int64]], sizes: RowSi
         batches.append(examples[start:stop])
         start, used = stop, (int(ends[0][stop - 1]), int(ends[1][stop - 1]))
     return batches
-
-
-def in_tiles(dataset: Measured, examples: Rows) -> Rows:
-    """The examples of a filled batch in an order in which most tiles of its rows begin and end with a sentence.
-
-    Attention then reads one tile of keys for a tile of queries instead of three. First come groups of examples that
-    fill a tile of both rows exactly, then groups that fill one of the first row, then what is left.
-    """
-    first, second = (column % TILE for column in _columns(dataset, examples))
-    left, ordered = np.arange(len(examples)), list[Rows]()
-    for both in (False,) if dataset.length_differences is None else (True, False):
-        # the tokens of both columns in one number: the sums of such numbers are those of the columns
-        keys, goal = (first * WIDE + second * both)[left], TILE * WIDE + TILE * both
-        full = _groups(keys.tolist(), goal)
-        ordered.append(left[full])
-        left = np.delete(left, full)
-    order: Rows = np.concatenate([*ordered, left])
-    return examples[order]
-
-
-def _groups(keys: Sequence[int], goal: int) -> list[int]:
-    """The numbers of the keys that form groups with the sum `goal`, group after group. A key of 0 is one by itself.
-
-    The largest key begins a group, and one or two others complete it. Where none do, the largest key joins after which
-    some would, among the `TRIED` largest; else the largest that fits. A key that finds no group stays out.
-    """
-    held, free, mirrored = dict[int, list[int]](), 0, 0  # bits: the keys left, and their differences to the goal
-    for number, key in enumerate(keys):
-        held.setdefault(key, []).append(number)
-    full = held.pop(0, [])
-    for key in held:
-        free, mirrored = free | 1 << key, mirrored | 1 << goal - key
-
-    def take(key: int) -> int:
-        nonlocal free, mirrored
-        number = held[key].pop()
-        if not held[key]:
-            del held[key]
-            free, mirrored = free ^ 1 << key, mirrored ^ 1 << goal - key
-        return number
-
-    def completing(missing: int) -> tuple[int, ...]:
-        if missing in held:
-            return (missing,)
-        larger = (free & mirrored >> goal - missing).bit_length() - 1  # of all pairs with that sum
-        return (larger, missing - larger) if larger > 0 and (2 * larger != missing or len(held[larger]) > 1) else ()
-
-    def next_key(missing: int) -> int:
-        smaller, fitting = free & (1 << missing) - 1, 0
-        for _ in range(min(TRIED, smaller.bit_count())):
-            key = smaller.bit_length() - 1
-            smaller ^= 1 << key
-            if (missing - key) % WIDE <= TILE:  # else the second column would have too many tokens
-                if completing(missing - key):
-                    return key
-                fitting = fitting or key
-        return fitting
-
-    for largest in sorted(held, reverse=True):
-        while largest in held:
-            group, missing = [take(largest)], goal - largest
-            while missing and not (last := completing(missing)) and (key := next_key(missing)):
-                group.append(take(key))
-                missing -= key
-            if not missing or last:
-                full += group + [take(key) for key in (last if missing else ())]
-    return full
 
 
 def fixed_batches(dataset: Measured, batch_tokens: int) -> list[Rows]:
@@ -569,8 +576,7 @@ class Stream:
     takes the batch of that number in each group. A group may begin in one epoch and end in the next, so none is left
     incomplete. The position that comes with a batch is the end of its group: the same in every process.
 
-    Rows that go on in the next batch are `shared`: every process takes its own rows of each batch. The examples of a
-    `tiled` batch come in the order of `in_tiles`.
+    Rows that go on in the next batch are `shared`: every process takes its own rows of each batch.
     """
 
     def __init__(
@@ -581,14 +587,13 @@ class Stream:
         position: Position = START,
         *,
         fill: bool = False,
-        tiled: bool = False,
         rank: int = 0,
         world: int = 1,
         shared: bool = False,
     ) -> None:
         assert len(dataset) > 0
         assert 0 <= rank < world
-        self.dataset, self.batch_tokens, self.seed, self.fill, self.tiled = dataset, batch_tokens, seed, fill, tiled
+        self.dataset, self.batch_tokens, self.seed, self.fill = dataset, batch_tokens, seed, fill
         self.position, self.rank, self.world, self.shared = position, rank, world, shared
         self._plans: dict[int, list[Rows]] = {}
 
@@ -611,8 +616,7 @@ class Stream:
             yield batch, position
         while True:
             own = self._forward(position, self.rank)
-            rows = self._plan(own.epoch)[own.index]
-            batch = self.dataset.batch(in_tiles(self.dataset, rows) if self.tiled else rows, self.seed, own.epoch)
+            batch = self.dataset.batch(self._plan(own.epoch)[own.index], self.seed, own.epoch)
             position = self._forward(position, self.world)
             yield batch, position
 

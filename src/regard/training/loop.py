@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 import torch
@@ -134,7 +134,8 @@ class Trainer:
         assert isinstance(self.config.fill, bool)
         has_kernel = self.config.compile or accelerator.mixed_precision != "no"
         packs = self.config.fill and self.task.packs and accelerator.device.type == "cuda" and has_kernel
-        self.sizes = row_sizes(data.train, self.config.batch_tokens) if packs else None
+        sizes = row_sizes(data.train, self.config.batch_tokens) if packs else None
+        self.sizes = sizes and replace(sizes, tiled=bool(self.config.compile))
         halves = HalfWeights.if_faster(objective, accelerator)
         self.halves = None if self.config.compile else halves
         if self.config.compile:
@@ -181,7 +182,6 @@ class Trainer:
             self.config.seed,
             self.progress.position,
             fill=bool(self.config.fill),
-            tiled=bool(self.config.compile and self.sizes),
             rank=accelerator.process_index,
             world=accelerator.num_processes,
             shared=self.carries and self.processes > 1,
