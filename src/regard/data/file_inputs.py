@@ -48,13 +48,6 @@ IMAGE = re.compile(r"(?!\w+://).*\.(png|jpe?g|gif|bmp|webp|tiff?|npy)", re.IGNOR
 """The name of an image's file, or of its features; not a URL."""
 
 
-class TolerantFile(TextFile):
-    """A file that lets bytes pass that are not UTF-8, so that one such line does not hide the others."""
-
-    def lines(self, keep_ends: bool = False, errors: str = "surrogateescape") -> Iterator[str]:
-        return super().lines(keep_ends, errors)
-
-
 @dataclass(frozen=True)
 class HeldFile(TextFile):
     """A text that can be read only once, such as standard input, as a file."""
@@ -75,15 +68,14 @@ def arriving(stream: io.BufferedIOBase, *, skip_bad: bool = False) -> Iterator[l
 
     A regular file is there as a whole. With `skip_bad`, lines that are not valid UTF-8 are returned as well.
     """
-    before, whole, held = 0, True, bytearray()
+    before, whole, held, errors = 0, True, bytearray(), "surrogateescape" if skip_bad else "strict"
     with suppress(OSError):
         whole = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
 
     def lines(content: bytes) -> list[FileInput]:
         nonlocal before
-        file = HeldFile("standard input", content=content, before=before)
-        texts = enumerate(file.lines(errors="surrogateescape" if skip_bad else "strict"), 1)
-        given = [FileInput(text, file.where(line)) for line, text in texts]
+        file = HeldFile("standard input", errors=errors, content=content, before=before)
+        given = [FileInput(text, file.where(line)) for line, text in enumerate(file.lines(), 1)]
         before += len(given)
         return given
 

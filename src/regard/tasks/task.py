@@ -19,7 +19,7 @@ from regard.data.batches import Examples, Spelling, Tokens
 from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset, Encoder
-from regard.data.file_inputs import HeldFile, TolerantFile, is_table
+from regard.data.file_inputs import HeldFile, is_table
 from regard.data.formats import object_in
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.readers import Reader
@@ -259,7 +259,7 @@ class Task(Encoder):
         """
         opened = open_text(str(file), Path())
         if skip_bad:
-            opened = TolerantFile(opened.name, opened.path)
+            opened = replace(opened, errors="surrogateescape")
         try:
             rows = self.inputs_in(opened)
             if rows is not None:

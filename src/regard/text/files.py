@@ -49,6 +49,7 @@ class TextFile:
 
     name: str  # the path as the user wrote it
     path: Path
+    errors: str = "strict"  # Python's handler of bytes that are not UTF-8
 
     @property
     def suffixes(self) -> tuple[str, str]:
@@ -79,11 +80,8 @@ class TextFile:
                 return io.BufferedReader(_Frames(self.path.open("rb"), new, zstandard.ZstdError))
         return self.path.open("rb")
 
-    def lines(self, keep_ends: bool = False, errors: str = "strict") -> Iterator[str]:
-        r"""The lines, which end in \n or \r\n only: U+2028 and \f are ordinary characters.
-
-        `errors` is Python's handler of bytes that are not UTF-8.
-        """
+    def lines(self, keep_ends: bool = False) -> Iterator[str]:
+        r"""The lines, which end in \n or \r\n only: U+2028 and \f are ordinary characters."""
         line = 0
         try:
             with self.open() as stream:
@@ -95,7 +93,7 @@ class TextFile:
                         data = data.removeprefix(codecs.BOM_UTF8)
                     if not keep_ends:
                         data = data[:-2] if data.endswith(b"\r\n") else data.removesuffix(b"\n")
-                    yield data.decode("utf-8", errors)
+                    yield data.decode("utf-8", self.errors)
         except UnicodeDecodeError as error:
             raise self._not_utf8(error, line) from None
         except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
