@@ -1,5 +1,6 @@
 """`regard serve`: routes that answer as the functions do, what is refused, and many clients at once."""
 
+import asyncio
 import base64
 import json
 import re
@@ -96,11 +97,31 @@ def test_what_is_there(client: Any, loaded: Any) -> None:
     assert 'regard_queue_length{run="tiny"} 0\n' in metrics
     page = client.get("/docs")
     assert "POST /runs/{name}/predict" in page.text
+    assert "<td>beam<td>integer, at least 1, at most 64<td>null" in page.text
+    assert "For one input." in page.text
     assert "<script" not in page.text
     assert client.get("/openapi.json").json()["paths"].keys() >= {"/predict", "/runs/{name}/explain"}
     for answer in (page, client.get("/nowhere")):
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_a_body_that_does_not_come_is_given_up(loaded: Any) -> None:
+    scope = {
+        "type": "http", "method": "POST", "path": "/predict", "raw_path": b"/predict", "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")],
+    }  # fmt: skip
+    sent, parts = list[dict[str, Any]](), iter([{"type": "http.request", "body": b"{", "more_body": True}])
+
+    async def receive() -> Any:
+        return next(parts, None) or await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app({"tiny": loaded}, Settings(timeout=0.05))(scope, receive, send))
+    assert sent[0]["status"] == 408
+    assert b"has not come whole in 0.05 seconds" in sent[1]["body"]
 
 
 def test_tokens_are_streamed(client: Any, loaded: Any) -> None:

@@ -282,31 +282,38 @@ def long_verbs(api: FastAPI, named: Callable[[str], Served]) -> Jobs:
 
     @api.post("/runs/{name}/evaluate", status_code=202)
     def evaluate_run(body: MeasureBody, run: Served = Depends(named)) -> Response:
+        """A job that computes the task's metrics."""
         return accepted(Work("evaluate", [run.name]), lambda progress: evaluation(run, body, progress))
 
     @api.post("/runs/{name}/diagnose", status_code=202)
     def diagnose_run(body: DiagnoseBody, run: Served = Depends(named)) -> Response:
+        """A job that tells search errors from model errors."""
         return accepted(Work("diagnose", [run.name]), lambda progress: diagnosis(run, body, progress))
 
     @api.post("/compare", status_code=202)
     def compare_runs(body: CompareBody) -> Response:
+        """A job that compares runs of one task."""
         runs = [named(name) for name in body.runs]
         return accepted(Work("compare", body.runs), lambda progress: comparison(runs, body, progress))
 
     @api.post("/check", status_code=202)
     def check_recipe(body: CheckBody) -> Response:
+        """A job that validates a recipe and its data, or proposes one for the files."""
         return accepted(Work("check", []), lambda progress: checked(body, progress))
 
     @api.get("/jobs/{job}")
     def show_job(work: Work = Depends(jobs.find)) -> Response:
+        """How far a job is, and what came of it."""
         return answered(work)
 
     @api.get("/jobs/{job}/events")
     async def follow_job(work: Work = Depends(jobs.find)) -> Response:
+        """The same as server-sent events."""
         return StreamingResponse(events_of(work), media_type="text/event-stream")
 
     @api.delete("/jobs/{job}")
     def cancel_job(work: Work = Depends(jobs.find)) -> Response:
+        """Cancel a job."""
         work.cancelled.set()
         return answered(work)
 

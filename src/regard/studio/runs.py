@@ -339,33 +339,40 @@ def training_routes(api: FastAPI, trainings: Trainings, known: Callable[[str], s
 
     @api.get("/trainings/{name}")
     def show_training(name: str) -> dict[str, Any]:
+        """How far the training of a run is."""
         return trainings.progress(name if name in trainings.processes else known(name))
 
     @api.post("/trainings", status_code=201)
     def start_training(body: TrainBody) -> dict[str, Any]:
+        """Train a new run."""
         trainings.start(body)
         return {"name": body.name}
 
     @api.post("/trainings/{name}/stop")
     def stop_training(name: str) -> dict[str, Any]:
+        """Stop a training, which saves a checkpoint."""
         trainings.stop(name)
         return {"name": name}
 
     @api.post("/trainings/{name}/resume")
     def resume_training(name: str) -> dict[str, Any]:
+        """Continue a training from its last checkpoint."""
         trainings.resume(known(name))
         return {"name": name}
 
     @api.get("/recipes")
     def list_recipes() -> dict[str, str]:
+        """The recipes that ship."""
         return {name: shown(summary) for name, summary in shipped_recipes().items()}
 
     @api.get("/recipes/{name}")
     def show_recipe(name: str) -> dict[str, str]:
+        """The text of one."""
         if name not in shipped():
             raise HTTPException(404, "no recipe of this name ships: GET /recipes lists all")
         return {"name": name, "recipe": shown_comments(shipped_text(name))}
 
     @api.post("/form")
     def show_form(body: RecipeBody) -> list[dict[str, Any]]:
+        """The settings of a recipe that the form offers."""
         return form_of(body.recipe)

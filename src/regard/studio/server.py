@@ -123,13 +123,18 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status, size = time.perf_counter(), 500, 0
+        started, status, size, whole = time.perf_counter(), 500, 0, False
         asked.set("ko" if dict(scope["headers"]).get(b"accept-language", b"").startswith(b"ko") else "en")
 
         async def limited() -> Message:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
+            nonlocal size, whole
+            left = None if whole else self.settings.timeout - (time.perf_counter() - started)
+            try:
+                message = await asyncio.wait_for(receive(), left)
+            except TimeoutError:
+                what = f"the request has not come whole in {self.settings.timeout:g} seconds"
+                raise HTTPException(408, what, {"Connection": "close"}) from None
+            size, whole = size + len(message.get("body", b"")), not message.get("more_body", False)
             if size > self.settings.body:
                 raise HTTPException(413, f"the request is larger than {self.settings.body:,} bytes")
             return message
@@ -205,22 +210,27 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | 
 
     @api.get("/runs")
     def list_runs() -> list[dict[str, Any]]:
+        """The runs: name, task, model, parameters, best metrics."""
         return [runs.summary(name) for name in runs]
 
     @api.get("/runs/{name}")
     def show_run(name: str) -> dict[str, Any]:
+        """One run, with its recipe."""
         return runs.details(known(name))
 
     @api.get("/health")
     async def health() -> dict[str, Any]:
+        """That the server answers; needs no token."""
         return {"status": "ok", "runs": list(runs)}
 
     @api.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> str:
+        """Counters for Prometheus."""
         return counts.text(runs.served)
 
     @api.get("/docs", response_class=HTMLResponse)
     async def docs() -> str:
+        """This page."""
         return "".join(_page(api.openapi()))
 
     api.add_middleware(Guard, settings=settings, counts=counts)
@@ -232,6 +242,7 @@ def _verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
 
     @api.post(f"{prefix}/predict")
     async def predict(body: PredictBody, run: Served = Depends(chosen)) -> Response:
+        """The predictions for `inputs`, as `regard predict --json` prints them. With `stream`, server-sent events."""
         if body.stream:
             return StreamingResponse(streamed(run, body), media_type="text/event-stream")
         answers = await run.computed(run.predict_job(body))
@@ -239,32 +250,38 @@ def _verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
 
     @api.post(f"{prefix}/score")
     async def score(body: ScoreBody, run: Served = Depends(chosen)) -> Response:
+        """log P(target | source), token by token, as `regard score --json` prints it."""
         [source] = run.checked([body.source])
         return JSONResponse(await run.alone(lambda: run.run.score(source, body.target)))
 
     @api.post(f"{prefix}/explain")
     async def explain(body: ExplainBody, run: Served = Depends(chosen)) -> Response:
+        """What the model attended to, as `regard explain --json` prints it."""
         run.checked([body.input], EXPLAINED)
         answer: Response = await run.alone(lambda: run.explain(body))
         return answer
 
     @api.post(f"{prefix}/steps")
     async def steps(body: StepsBody, run: Served = Depends(chosen)) -> Response:
+        """One attention worked out, with its equations and code; `scores` changes them."""
         run.checked([body.input], EXPLAINED)
         return JSONResponse(await run.alone(lambda: run.steps(body)))
 
     @api.post(f"{prefix}/search")
     async def search(body: SearchBody, run: Served = Depends(chosen)) -> Response:
+        """The record of a search and its tree; with `reference`, where that left the beam."""
         run.checked([body.input], EXPLAINED)
         return JSONResponse(await run.alone(lambda: run.search(body)))
 
     @api.post(f"{prefix}/features")
     async def features(body: FeaturesBody, run: Served = Depends(chosen)) -> Response:
+        """Vectors of texts or tokens, as `regard predict --features` writes them."""
         run.checked(body.inputs)
         return JSONResponse(await run.alone(lambda: run.features(body)))
 
     @api.post(f"{prefix}/vectors")
     async def vectors(body: VectorsBody, run: Served = Depends(chosen)) -> Response:
+        """One word in several texts, as `regard vectors --json` prints it."""
         run.checked([*body.inputs, *body.others], EXPLAINED)
         found = await run.alone(lambda: run.run.vectors(**body.model_dump()))
         return JSONResponse(found.to_json())
@@ -275,11 +292,13 @@ def _page_routes(api: FastAPI, named: Callable[..., Served]) -> None:
 
     @api.post("/runs/{name}/attention")
     async def attention(body: AttentionBody, run: Served = Depends(named)) -> Response:
+        """One map of weights, and all heads as small pictures."""
         run.checked([body.input], EXPLAINED)
         return JSONResponse(await run.alone(lambda: body.answer(run)))
 
     @api.get("/show/{picture}")
     def show_picture(picture: str) -> dict[str, Any]:
+        """A picture of `regard show`."""
         return in_language(show(picture).report()).to_json()
 
 
@@ -407,10 +426,33 @@ def _page(schema: Mapping[str, Any]) -> Iterator[str]:
     """The routes and their bodies as a page that loads nothing."""
     yield "<!doctype html><meta charset=utf-8><title>regard</title><h1>regard</h1><p><a href=openapi.json>OpenAPI</a>"
     for path, methods in schema["paths"].items():
-        yield from (f"<h2>{method.upper()} {html.escape(path)}</h2>" for method in methods)
-    for name, body in schema["components"]["schemas"].items():
-        if name.endswith("Body"):
-            yield f"<h2>{name}</h2><pre>{html.escape(json.dumps(body['properties'], indent=1))}</pre>"
+        for method, route in methods.items():
+            yield f"<h2>{method.upper()} {html.escape(path)}</h2><p>{html.escape(route['description'])}"
+            if "requestBody" in route:
+                body = route["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+                yield from _fields(schema["components"]["schemas"][body])
+
+
+def _fields(body: Mapping[str, Any]) -> Iterator[str]:
+    """A row for each field: its name, what it may be, its default and what it is for."""
+    yield "<table border=1 cellpadding=4><tr><th>field<th>type<th>default<th>"
+    for name, one in body["properties"].items():
+        default = "required" if name in body.get("required", []) else json.dumps(one.get("default"))
+        texts = (name, _kind(one), default, one.get("description", ""))
+        yield f"<tr>{''.join(f'<td>{html.escape(text)}' for text in texts)}"
+    yield "</table>"
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """What a JSON schema allows besides null, in words."""
+    if "anyOf" in schema:
+        return " or ".join(_kind(one) for one in schema["anyOf"] if one.get("type") != "null")
+    if "enum" in schema:
+        return ", ".join(map(json.dumps, schema["enum"]))
+    names = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+    limits = "".join(f", {text} {schema[key]:,.10g}" for key, text in names.items() if key in schema)
+    of = f" of {_kind(schema['items'])}" if "items" in schema else ""
+    return f"{schema.get('type') or schema.get('$ref', 'any').rpartition('/')[2]}{of}{limits}"
 
 
 def serve(
