@@ -69,6 +69,11 @@ def test_routes_answer_as_the_functions_do(client: Any, loaded: Any) -> None:
     assert client.post("/steps", json={"input": "a b", "scores": [1.0]}).status_code == 422
 
 
+def test_the_address_that_is_printed_leads_to_the_routes(client: Any) -> None:
+    page = client.get("/")
+    assert (page.status_code, page.url.path, "/predict" in page.text) == (200, "/docs", True)
+
+
 def test_a_search_and_where_its_reference_fell(client: Any, loaded: Any) -> None:
     found = client.post("/search", json={"input": "a b", "beam": 3, "normalisation": "none", "reference": "c d"}).json()
     expected = loaded.predict(["a b"], beam=3, nbest=3, overrides=["search.normalisation=none"], record=True).record

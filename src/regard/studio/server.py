@@ -28,7 +28,14 @@ import numpy as np
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from pydantic import Field
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -232,6 +239,10 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | 
     async def docs() -> str:
         """This page."""
         return "".join(_page(api.openapi()))
+
+    @api.get("/", include_in_schema=False)  # the address that is printed; the studio has its page there
+    async def start() -> Response:
+        return RedirectResponse("/docs")
 
     api.add_middleware(Guard, settings=settings, counts=counts)
     return api
