@@ -389,6 +389,17 @@ def test_a_warm_up_is_a_tenth_and_patience_outlasts_it(sizes: Sizes, tokens: flo
         assert plan["patience"] * plan["validate_every"] >= 2 * (plan["warmup"] or 0)
 
 
+def test_a_long_document_is_shown_in_part_and_may_be_most_of_the_text(folder: Path) -> None:
+    """One of a few documents is set aside, whatever its length: here each in turn by the seed, of which one is long."""
+    put("books.txt", "\n\n".join([" ".join(EN * 10), *TALES[:7]]))
+    write(Path("mine.yaml"), propose(["books.txt"], Path()))
+    found = [check("mine.yaml", [f"training.seed={seed}"], quiet=True) for seed in range(1, 8)]
+    assert any(" …" in line for result in found for line in result.sentences())
+    notes = [note for result in found for note in result.data["findings"] if "of the tokens" in note]
+    assert notes
+    assert all(re.match(r"(validation|test) is 1 of 8 documents, but \d\d % of the tokens: ", note) for note in notes)
+
+
 # Commands that are printed
 
 

@@ -84,11 +84,23 @@ def prepare(
     splits = {split: _open_encoded(folder, split, texts.splits[split], task) for split in texts.splits}
     readers = [reader for split in texts.splits.values() for reader in split.readers]
     notes = [note for reader in readers for note in reader.corpus.findings(reader.files)]  # they name files: not cached
+    notes += _uneven(report, _shares(recipe.data))
     if recipe.data.by_label:
         notes += _rare(task, splits["train"], [splits[split] for split in _shares(recipe.data)])
     examples = {part: task.examples(rows, part) for part, rows in splits.items()}
     prepared = Prepared(task, examples["train"], examples["validation"], examples.get("test"), report)
     return prepared.with_notes([*dict.fromkeys(notes)])
+
+
+def _uneven(report: Report, shares: Mapping[Part, float]) -> Iterator[str]:
+    """Notes on shares of the examples that have far more than that share of the text, as one of a few books may."""
+    tokens = {name: sum(column.tokens for column in split.columns.values()) for name, split in report.splits.items()}
+    for split, share in shares.items():
+        part = tokens[split] / max(1, sum(tokens[name] for name in ("train", *shares)))
+        if part > max(2 * share, 0.2):
+            count = f"{split} is {report.splits[split].kept:,} of {report.splits['train'].read:,} {report.unit}"
+            remedy = "name files in data.validation and data.test, or give more and shorter ones"
+            yield f"{count}, but {100 * part:.0f} % of the tokens: {remedy}"
 
 
 def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> list[str]:

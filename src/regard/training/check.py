@@ -42,6 +42,7 @@ from regard.training.train import (
 )
 
 LABELS = 12  # how many labels are shown with their counts, the most frequent first
+PIECES = 100  # how many tokens of a sample are shown
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,9 @@ class Check:
         yield "\nsamples"
         for sample in data["samples"]:
             yield f"  {sample['where']}"
-            yield from (f"    {name:7} {' '.join(pieces)}" for name, pieces in sample.items() if name != "where")
+            for name, pieces in (column for column in sample.items() if column[0] != "where"):
+                more = ["…"] if len(pieces) > PIECES else []
+                yield f"    {name:7} {' '.join([*pieces[:PIECES], *more])}"
         yield f"\nbatches    {_batches(training)}"
         yield f"memory     about {training['memory_bytes'] / 2**30:.2f} GiB on {training['device']}"
         yield (
