@@ -111,7 +111,13 @@ def bar(what: str, *, visible: bool) -> Iterator[Progress]:
     console = Console(stderr=True)
     with Bar(console=console, transient=True, disable=not (visible and console.is_terminal)) as drawn:
         task = drawn.add_task(shown(what), total=None)
-        yield lambda now, done, total: drawn.update(task, description=shown(now), completed=done, total=total)
+
+        def move(now: str, done: int, total: int) -> None:
+            if done < drawn.tasks[0].completed:  # the next of several steps: the time left is not that of the last one
+                drawn.reset(task)
+            drawn.update(task, description=shown(now), completed=done, total=total)
+
+        yield move
 
 
 def show_report(result: Result, out: Path | None, *, as_json: bool) -> None:

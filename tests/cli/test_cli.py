@@ -455,6 +455,20 @@ def test_only_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch, terminal: 
     assert bool(stream.getvalue()) == (terminal and shown)
 
 
+def test_a_bar_does_not_say_that_no_time_is_left_because_an_earlier_step_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    with redirect_stderr(stream), bar("reading", visible=True) as move:
+        for beam in ("beam 1", "beam 5"):
+            move(beam, 0, 4)
+            move(beam, 4 if beam == "beam 1" else 1, 4)
+    last = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", stream.getvalue()).rsplit("beam 5", 1)[1]
+    assert "25% -:--:--" in last
+
+
 # recipes
 
 
