@@ -237,7 +237,6 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | 
 
     @api.get("/docs", response_class=HTMLResponse)
     async def docs() -> str:
-        """This page."""
         return "".join(_page(api.openapi()))
 
     @api.get("/", include_in_schema=False)  # the address that is printed; the studio has its page there
@@ -438,7 +437,7 @@ def _page(schema: Mapping[str, Any]) -> Iterator[str]:
     yield "<!doctype html><meta charset=utf-8><title>regard</title><h1>regard</h1><p><a href=openapi.json>OpenAPI</a>"
     for path, methods in schema["paths"].items():
         for method, route in methods.items():
-            yield f"<h2>{method.upper()} {html.escape(path)}</h2><p>{html.escape(route['description'])}"
+            yield f"<h2>{method.upper()} {html.escape(path)}</h2><p>{html.escape(route.get('description', ''))}"
             if "requestBody" in route:
                 body = route["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
                 yield from _fields(schema["components"]["schemas"][body])
