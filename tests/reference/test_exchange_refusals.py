@@ -51,7 +51,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
      "config.json: regard: is not what 'regard export' writes there (leave it out)"),
     *(("bert", {"id2label": names, "architectures": ["BertForTokenClassification"]},
        "config.json: id2label: is not an object with the number and name of each class")
-      for names in (["PER", "LOC"], {"first": "PER"}, "PER", 3)),
+      for names in (["PER", "LOC"], {"first": "PER"}, {"0": "PER", "5": "LOC"}, {"0": ["PER"]}, "PER", 3)),
     ("bert", {"hidden_dropout_prob": "much"}, "config.json: hidden_dropout_prob is no number"),
     ("bert", {"layer_norm_eps": None}, "config.json: layer_norm_eps is no number"),
     ("bert", {"classifier_dropout": [], "architectures": ["BertForQuestionAnswering"]},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -120,10 +119,11 @@ def each_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
 def _read_head(folder: ModelFolder, config: dict[str, Any]) -> tuple[str, dict[str, dict[str, Any]]]:
     """The task of a fine-tuned BERT, and the sections of its recipe."""
     names = folder.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
-    if not isinstance(names, dict) or not all(re.fullmatch(r"[0-9]{1,9}", number) for number in names):
+    named = [names.get(str(number)) for number in range(len(names))] if isinstance(names, dict) else [None]
+    if not all(isinstance(name, str | int | float) for name in named):
         what, where = "is not an object with the number and name of each class", f"{folder.config_path}: id2label"
         raise DataError(what, where=where, hint='for example {"0": "negative", "1": "positive"}')
-    labels = [str(names[number]) for number in sorted(names, key=int)]
+    labels = [*map(str, named)]
     tasks = [task for task, architecture in HEADED.items() if architecture == folder.architecture]
     task = tasks[-1] if len(labels) == 1 else tasks[0]
     dropout = folder.config.get("classifier_dropout")
