@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from command_line import fail, succeed, write
+from command_line import fail, regard, succeed, write
 from places import SHARED
 from regard.config import parse_yaml
 from regard.data.corpora import generate
@@ -546,6 +546,23 @@ def test_why_no_row_can_be_read(folder: Path) -> None:
     count, reason = check("quiz.json", quiet=True).problems
     assert count.what.startswith("no training question is left: dropped 1 of 1 training questions")
     assert (reason.where, reason.what) == ("quiz.json:1: question '1'", "there is no column 'answers'")
+
+
+@pytest.mark.parametrize("missing", ["", "nan"])
+def test_a_label_that_is_often_missing_is_one(folder: Path, missing: str) -> None:
+    labels = ("좋음", "나쁨", missing, missing)
+    put("part.csv", "text,label\n" + "".join(f"한 문장 {number},{labels[number % 4]}\n" for number in range(80)))
+    done = succeed("check", "part.csv")
+    assert "\ntask: classification " in done.out
+    assert "dropped 40 of 80 training examples: 40 empty" in done.out + done.err
+
+
+def test_a_share_of_rows_that_were_dropped_says_so(folder: Path) -> None:
+    rows = [f"{'아주 긴 글 ' * 20_000}{number},{number % 2}" for number in range(20)] + ["하나,0", "둘 셋,1", "넷,0"]
+    put("long.csv", "text,label\n" + "\n".join(rows) + "\n")
+    result = regard("check", "long.csv")
+    assert result.code == 2
+    assert "example is left: dropped 20 of 23 training examples: 20 over data.max_characters" in result.err
 
 
 def test_what_is_proposed_for_labels_suits_the_texts(folder: Path) -> None:

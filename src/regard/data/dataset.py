@@ -237,7 +237,7 @@ class Report:
         for name, split in self.splits.items():
             if split.kept == 0:
                 read = f"1 {one} was read" if split.read == 1 else f"{split.read:,} {self.unit} were read"
-                reasons = [*self._sentences_of(name)] or [read]
+                reasons = [*self._sentences_of(name if split.read else "train")] or [read]  # none: a share of nothing
                 if split.set_aside:
                     were = "was" if split.set_aside == 1 else "were"
                     reasons.append(f"{split.set_aside:,} {were} set aside for validation and test")

@@ -351,7 +351,7 @@ def _kind(key: Key, values: Sequence[Any]) -> str:
     distinct = {*filled}
     if filled and are_images(values):
         return "image"
-    if len(filled) >= 0.9 * len(values) and len(distinct) > 1:
+    if len(distinct) > 1 and (_is_label(key) or len(filled) >= 0.9 * len(values)):  # a named label may often be missing
         numeric = all(map(NUMBER.fullmatch, distinct))
         if numeric and (is_named(key, "number") or any(float(value) % 1 for value in distinct)):
             return "number"
@@ -503,7 +503,7 @@ def _labels(table: _Table) -> DataProfile | None:
     notes = (note,) if others else ()
     if table.kinds[label] == "number":
         return DataProfile("regression", line, table.rows, (size,), notes=notes)
-    counts = Counter(table.columns[label]).values()
+    counts = Counter(value for value in table.columns[label] if value.strip() and value not in NANS).values()
     settings: dict[str, Any] = {"training.best": "f1_macro"} if max(counts) > 3 * min(counts) else {}  # rare ones count
     if table.rows >= 5_000 and _overlap(
         texts
