@@ -122,6 +122,14 @@ def test_one_input_in_several_ways(runs: Runs, name: str, given: list[Any]) -> N
         assert loaded.score({"source": one}, iter(["</s>"]))["tokens"] == ["</s>"]
 
 
+def test_a_table_of_pandas_is_its_rows(runs: Runs) -> None:
+    """Iterated, it gives the names of its columns, which were classified as texts."""
+    pandas, loaded = pytest.importorskip("pandas"), regard.load(runs["bilstm-classifier"])
+    table = pandas.DataFrame({"text": ["very good", "so bad"], "label": ["x", "y"]})
+    assert [found.input for found in loaded.predict(table)] == ["very good", "so bad"]
+    assert [found.input for found in loaded.predict(table["text"])] == ["very good", "so bad"]
+
+
 @pytest.mark.parametrize(("name", "given"), TABS, ids=[name for name, _ in TABS])
 def test_a_tab_is_part_of_a_text(runs: Runs, name: str, given: Any) -> None:
     loaded = regard.load(runs[name])
