@@ -97,4 +97,6 @@ def main(data: Path, out: Path, *names: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        raise SystemExit(__doc__)
     main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
