@@ -493,11 +493,11 @@ def evaluate(
     named = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
     usual = (None, "validation" if run.recipe.data.test is None else "test")
     name = f".{Path(named[0]).name.partition('.')[0]}" if named else "" if split in usual else f".{split}"
+    run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
+    examples = examples_of(run, split, named)
     file = Path(predictions or run.folder / f"predictions{name}.jsonl")
     for path in (file, _errors_beside(file)) if predictions is not False else ():
         check_writable(path, "--predictions", [*named, *run.recipe_values], overwrite=overwrite or predictions is None)
-    run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
-    examples = examples_of(run, split, named)
     done = summed(progress, len(examples))
     if engine == "ray":
         loaded = run if isinstance(run, Loaded) else load(run, checkpoint=checkpoint or "best", device="cpu")

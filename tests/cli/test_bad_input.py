@@ -319,6 +319,7 @@ MISTAKES = {
     "measuring and drawing": [
         *(Mistake(f"{verb} @run --split {split}", message) for verb in ("evaluate", "diagnose", "compare @run")
           for split, message in (("tset", "--split: unknown split 'tset' (did you mean 'test'?)"),
+                                 ("a/b", "--split: unknown split 'a/b'"),
             ("test", "data.test: the run's recipe has no test set (--split validation, or --file)"))),
         Mistake("evaluate @run --predictions a.jsonl", "--predictions: this task has no answer for each example to"),
         Mistake("evaluate @run --split train --file x.tsv", "--file: give a split or files, not both"),
