@@ -9,19 +9,22 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
+from accelerate import Accelerator
 from torch import nn
 
 import regard
 from raw_cases import BERT, GPT, LSTM, raw_recipe
 from regard.errors import RegardError
 from regard.runs.run import Run, load_weights, read_metrics
-from regard.training.processes import all_joined, recompute_blocks
+from regard.training.processes import all_joined, naming_lost_processes, recompute_blocks
 from regard.training.train import train
 from tiny import TINY
 
@@ -226,6 +229,18 @@ def test_processes_that_do_not_come_are_named(
         monkeypatch.setenv(name, value)
     with pytest.raises(RegardError, match=message), all_joined():
         pass
+
+
+def test_no_thread_is_left_in_the_store() -> None:
+    """Python would abort, "terminate called without an active exception", though the training is done."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    before = set(threading.enumerate())
+    try:
+        with naming_lost_processes(cast(Accelerator, SimpleNamespace(process_index=0))):
+            pass
+        assert set(threading.enumerate()) == before
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def process_of(launcher: int, rank: int) -> int:

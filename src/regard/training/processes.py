@@ -108,8 +108,9 @@ def naming_lost_processes(accelerator: Accelerator) -> Iterator[None]:
     """Turn what torch raises where another process has died into one message, which says which, unless that one has
     told its own error."""
     ended = Event()
+    reporter = Thread(target=_report, args=(accelerator.process_index, ended), daemon=True)
     try:
-        Thread(target=_report, args=(accelerator.process_index, ended), daemon=True).start()
+        reporter.start()
         yield
     except RegardError:
         with suppress(RuntimeError):  # the machine that has the store may be gone
@@ -131,6 +132,7 @@ def naming_lost_processes(accelerator: Accelerator) -> Iterator[None]:
         raise lost from None
     finally:
         ended.set()
+        reporter.join(REPLY)  # Python aborts if it ends while a thread is inside the store
 
 
 def _store() -> Any:
