@@ -131,6 +131,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
         "bf16": bf16,
         "unlike": {"recipe": recipe("gpt", 4), "out": str(folder / "unlike"), "own": {"1": ["data.train.size=50"]}},
         "uneven": single | {"resume": True},
+        "apart": (apart := new("bahdanau", 4, 2) | {"out": str(folder / "apart"), "apart": True}),
+        "again": apart | {"resume": True},
         "command": {"command": ["train", str(file), "--out", str(folder / "command"), "--json"]},
         "full": full,
     }
@@ -183,6 +185,8 @@ def test_what_several_processes_print(folder: Path) -> None:
     assert "all processes must train the same (give all of them the same recipe and the same files)" in printed
     what = "a step of the run has 1 batches, which 4 processes cannot share evenly (resume with 1)"
     assert f"uneven: --resume: {what}" in printed
+    assert re.search(r"again: --resume: process 0 has 'step-00000002', process 1 \(.*\) None\n", printed)
+    assert [path.name for path in folder.glob("apart*")] == ["apart0"]
     [answer] = [line for line in printed.splitlines() if line.startswith("{")]  # the leading process speaks for all
     assert json.loads(answer)["step"] == 2
 

@@ -36,7 +36,8 @@ def main() -> None:
                     cli.main()
                 continue
             own = job.get("own", {}).get(os.environ["RANK"], [])
-            train(job["recipe"], own, out=job["out"], resume=job.get("resume", False), quiet=True)
+            out = job["out"] + os.environ["RANK"] if "apart" in job else job["out"]  # machines that share no disk
+            train(job["recipe"], own, out=out, resume=job.get("resume", False), quiet=True)
             assert (AcceleratorState().distributed_type == DistributedType.FSDP) == ("fsdp" in job)
         except RegardError as error:
             if os.environ["RANK"] == "0":

@@ -81,6 +81,13 @@ class Run:
             newer = self.environment.get("regard")
             raise CheckpointError(f"the run was made by a newer regard, {newer}", where=str(folder), hint="upgrade")
 
+    @classmethod
+    def unchecked(cls, folder: Path) -> Run:
+        """A run that may be on the machine of another process only."""
+        run = cls.__new__(cls)
+        run.folder = folder
+        return run
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.folder}: {self.recipe.task}, {self.recipe.model.kind}>"
 

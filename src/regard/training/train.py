@@ -77,8 +77,9 @@ def train(
             _refuse_other_recipe(existing, resolved)
         task = TASKS[resolved.task](resolved, data.tokenizers)
         if several:
+            last = existing.resumable() if existing else None
             facts = {"data": task.fingerprint(data.train), "tokenizer": data.tokenizers.fingerprint}
-            refuse_unlike(accelerator, leaves(resolved.model_dump()) | facts)
+            refuse_unlike(accelerator, leaves(resolved.model_dump()) | facts | {"--resume": last and last.name})
         with explained_out_of_memory(resolved):  # the same initial weights in every process but different dropout
             torch.manual_seed(resolved.training.seed)
             model: nn.Module = task.model()
@@ -96,7 +97,7 @@ def train(
         with lock, explained_out_of_memory(resolved, measure):
             run = existing or _create(folder, resolved, data, accelerator)
             _train(run, resolved, data, model, accelerator, display)
-    return Run(folder)
+    return Run(folder) if accelerator.is_main_process else run
 
 
 def _train(
@@ -108,10 +109,9 @@ def _train(
         notes.append("compiling the model: the first step takes a minute (training.compile=false starts at once)")
     for sentence in [*data.report.sentences(), *notes]:
         display.say(sentence)
-    before, resumed = run.recipe.training, trainer.restore()
-    done = trainer.progress.step
+    resumed, done = trainer.restore(), trainer.progress.step
     if resumed:
-        for sentence in resume_notes(before, recipe.training, done, trainer.steps):
+        for sentence in resume_notes(run.recipe.training, recipe.training, done, trainer.steps):
             display.say(sentence)
         if damage := damage_of_log(run.folder / "metrics.jsonl"):
             display.say(f"metrics.jsonl: {damage}; the training is not, and continues")
@@ -247,11 +247,10 @@ def _as_before(given: AnyRecipe, before: AnyRecipe) -> AnyRecipe:
 
 
 def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Run:
-    if accelerator.is_main_process:
-        _existing(folder, resume=False)  # another process may have created it since
-        Run.create(folder, recipe, data.tokenizers)
-    accelerator.wait_for_everyone()
-    return Run(folder)
+    if not accelerator.is_main_process:
+        return Run.unchecked(folder)
+    _existing(folder, resume=False)  # another process may have created it since
+    return Run.create(folder, recipe, data.tokenizers)
 
 
 def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
