@@ -235,6 +235,16 @@ def test_processes_that_do_not_come_are_named(
         pass
 
 
+@pytest.mark.parametrize(
+    "chosen", [{"FSDP_VERSION": "1", "ACCELERATE_USE_FSDP": "true"}, {"ACCELERATE_USE_DEEPSPEED": "true"}]
+)
+def test_other_ways_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chosen: dict[str, str]) -> None:
+    for name, value in chosen.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RegardError, match=r"accelerate's config file: only DDP and FSDP2 are supported \(.*: 2"):
+        train(TINY, out=tmp_path / "run", quiet=True)
+
+
 def test_no_thread_is_left_in_the_store() -> None:
     """Python would abort, "terminate called without an active exception", though the training is done."""
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)

@@ -46,7 +46,7 @@ from regard.text.vectors import read_vectors
 from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import fitting_batch_tokens
 from regard.training.optimiser import length_notes, resume_notes
-from regard.training.processes import all_joined, naming_lost_processes, refuse_unlike
+from regard.training.processes import all_joined, naming_lost_processes, refuse_other_ways, refuse_unlike
 from regard.training.progress import Display
 
 
@@ -117,9 +117,10 @@ def _train(
             display.say(f"metrics.jsonl: {damage}; the training is not, and continues")
     if accelerator.is_main_process and run.recipe != recipe:
         run.store_recipe(recipe)
+    device = f"{accelerator.device}{' (FSDP2)' if accelerator.is_fsdp2 else ''}"
     display.say(
         f"{'resuming' if resumed else 'training'} {recipe.model.kind}, {count_parameters(model):,} parameters, "
-        f"{len(data.train):,} examples, step {done:,} of {trainer.steps:,}, {accelerator.device}, "
+        f"{len(data.train):,} examples, step {done:,} of {trainer.steps:,}, {device}, "
         f"{accelerator.num_processes} process{'es' if accelerator.num_processes > 1 else ''}"
     )
     if trainer.progress.stopped:
@@ -150,6 +151,7 @@ def still_falling(run: Run, config: TrainingConfig, trainer: Trainer) -> str:
 
 def make_accelerator(config: TrainingConfig) -> Accelerator:
     """accelerate's handle on the device, the precision and the other processes."""
+    refuse_other_ways()
     wanted, cuda = config.device, torch.cuda.is_available()
     mps = torch.backends.mps.is_available()
     if (wanted == "cuda" and not cuda) or (wanted == "mps" and not mps):
