@@ -88,15 +88,6 @@ def _patience() -> float:
     return float(given)
 
 
-def refuse_other_ways() -> None:
-    """Refuse what accelerate's config file can choose but is not supported here. The file has FSDP 1 by default."""
-    ways = ("FSDP", "DEEPSPEED", "MEGATRON_LM")
-    chosen = {way for way in ways if os.environ.get(f"ACCELERATE_USE_{way}", "").lower() == "true"}
-    if chosen - {"FSDP"} or (chosen and os.environ.get("FSDP_VERSION") != "2"):
-        hint = "distributed_type: MULTI_GPU, or FSDP with fsdp_version: 2 in its fsdp_config"
-        raise ConfigError("only DDP and FSDP2 are supported", where="accelerate's config file", hint=hint)
-
-
 def refuse_unlike(accelerator: Accelerator, facts: Mapping[str, Any]) -> None:
     """Refuse to train if a process has another recipe or other data than the first."""
     everyone = gather_object([(socket.gethostname(), dict(facts))])

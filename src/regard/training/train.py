@@ -46,7 +46,7 @@ from regard.text.vectors import read_vectors
 from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import fitting_batch_tokens
 from regard.training.optimiser import length_notes, resume_notes
-from regard.training.processes import all_joined, naming_lost_processes, refuse_other_ways, refuse_unlike
+from regard.training.processes import all_joined, naming_lost_processes, refuse_unlike
 from regard.training.progress import Display
 
 
@@ -151,7 +151,7 @@ def still_falling(run: Run, config: TrainingConfig, trainer: Trainer) -> str:
 
 def make_accelerator(config: TrainingConfig) -> Accelerator:
     """accelerate's handle on the device, the precision and the other processes."""
-    refuse_other_ways()
+    _refuse_other_ways()
     wanted, cuda = config.device, torch.cuda.is_available()
     mps = torch.backends.mps.is_available()
     if (wanted == "cuda" and not cuda) or (wanted == "mps" and not mps):
@@ -171,6 +171,15 @@ def make_accelerator(config: TrainingConfig) -> Accelerator:
     on_cpu = wanted == "cpu" or not (cuda or mps)
     with all_joined() if os.environ.get("WORLD_SIZE", "1") != "1" else nullcontext():
         return Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=on_cpu)
+
+
+def _refuse_other_ways() -> None:
+    """Refuse what accelerate's config file can choose but is not supported here. The file has FSDP 1 by default."""
+    ways = ("FSDP", "DEEPSPEED", "MEGATRON_LM")
+    chosen = {way for way in ways if os.environ.get(f"ACCELERATE_USE_{way}", "").lower() == "true"}
+    if chosen - {"FSDP"} or (chosen and os.environ.get("FSDP_VERSION") != "2"):
+        hint = "distributed_type: MULTI_GPU, or FSDP with fsdp_version: 2 in its fsdp_config"
+        raise ConfigError("only DDP and FSDP2 are supported", where="accelerate's config file", hint=hint)
 
 
 def mixed_precision(config: TrainingConfig, *, on_gpu: bool) -> str:
