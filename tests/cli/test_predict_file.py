@@ -162,6 +162,18 @@ def test_a_worker_that_dies_is_reported() -> None:
         list(in_order(Dying(), range(9), 2))
 
 
+def test_workers_end_with_a_process_that_is_killed() -> None:
+    """Its output ends once nobody can write to it any more."""
+    code = "for pid in in_order(Numbered(), itertools.count(), 2): print(pid, flush=True)"
+    imports = "import itertools; from regard.data.parallel import in_order; from shared_work import Numbered"
+    surroundings = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen([sys.executable, "-c", f"{imports}\n{code}"], stdout=subprocess.PIPE, env=surroundings)
+    assert process.stdout is not None
+    assert int(process.stdout.readline()) != process.pid
+    process.kill()
+    process.communicate(timeout=30)
+
+
 # Ray
 
 

@@ -12,3 +12,13 @@ class Dying:
         if piece == 3:
             os._exit(9)
         return piece
+
+
+class Numbered:
+    """Answers with the process that works."""
+
+    def start(self, number: int, workers: int) -> None:
+        pass
+
+    def __call__(self, piece: int) -> int:
+        return os.getpid()

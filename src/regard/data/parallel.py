@@ -16,6 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -86,8 +87,16 @@ _work: Any = None  # the work of this process, if it is one of several
 def _start(work: Work[P, R], numbers: Any, workers: int) -> None:
     global _work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends the others
+    Thread(target=_end_with_parent, daemon=True).start()
     _work = work
     _work.start(numbers.get(), workers)
+
+
+def _end_with_parent() -> None:
+    """A first process that is killed cannot end the others; they would wait for pieces, and keep their memory."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
 
 
 def _apply(piece: Any) -> Any:
