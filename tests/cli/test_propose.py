@@ -151,7 +151,8 @@ CASES: dict[str, Case] = {
     "glue.tsv": Case(table(["Quality", "#1 ID", "#1 String", "#2 String"], BITS, IDS, EN, OTHER), "classification",
                      {"first": "#1 String", "second": "#2 String", "label": "Quality"}),
     "sts.tsv": Case(table(["genre", "score", "sentence1", "sentence2"], ["news", "forum"] * 30, FLOATS, EN, OTHER),
-                    "regression", {**PAIR, "label": "score"}, {"training.best": "pearson"}, trains=True),
+                    "regression", {**PAIR, "label": "score"},
+                    {"training.best": "pearson", "tokenizer.kind": "character"}, trains=True),
     "stars.csv": Case(table(["review", "rating"], EN, FLOATS, separator=","), "regression",
                       {"text": "review", "label": "rating"}),
     "nested.json": Case(json.dumps([{"doc": {"text": text}, "labels": {"real-label": label}}

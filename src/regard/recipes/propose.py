@@ -171,7 +171,9 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
     amount = profile.examples * (profile.sizes[0].characters if is_text else 1)
     sizes = next(sizes for sizes in plan.sizes if amount < sizes.below)
     longest = max((size.characters for size in profile.sizes), default=0)
-    length = next((length for length in plan.lengths if longest <= 2 * length), plan.lengths[-1] if plan.lengths else 0)
+    by_character = profile.task == "regression" and "first" in profile.data  # how alike two texts are shows in letters
+    fitting = (length for length in plan.lengths if longest <= (1 if by_character else 2) * length)
+    length = next(fitting, plan.lengths[-1] if plan.lengths else 0)
     tokens = min(max((max(size.words, size.characters / 8) for size in profile.sizes), default=inf), length or inf)
     scripts = [size.script for size in profile.sizes]
     vocabulary = sizes.vocabulary if {*scripts}.isdisjoint(IDEOGRAPHIC) else max(sizes.vocabulary, 16_000)
@@ -198,6 +200,8 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
         batch = max(batch or 0, 2 ** ceil(log2(16 * tokens)))
         if "first" in profile.data:
             settings |= {"head.apart": True, "head.pooling": "max" if profile.task == "classification" else "mean"}
+            if by_character:
+                settings |= {"tokenizer.kind": "character", "tokenizer.vocabulary": None, "model.widths": [1, 2, 3, 4]}
         elif profile.sizes[0].words > 100:  # of long texts the words alone say enough, and are learned fast
             settings |= {"model.widths": [1], "model.dropout": 0.5, "head.pooling": "mean"}
             settings |= {"tokenizer.vocabulary": 16_000, "training.learning_rate": 0.003, "training.best": "loss"}
