@@ -20,29 +20,29 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36215,
-    "lines in .": 2158,
-    "lines in config": 330,
-    "lines in course": 2447,  # raised: three seeds a rate, masks of a batch (issue 19)
-    "lines in data": 6290,  # raised: sentences that fill tiles of attention (issue 17)
+    "lines": 36472,
+    "lines in .": 2180,  # raised: Korean help, likely mistakes are named (issues 16, 19)
+    "lines in config": 336,  # raised: nested YAML is refused while it is read (issue 16)
+    "lines in course": 2482,  # raised: heads against grammar with two controls (issue 19)
+    "lines in data": 6323,  # raised: sentences that fill tiles of attention (issue 17)
     "lines in exchange": 1548,
     "lines in layers": 1497,  # raised: packed weights on a CPU, cached keys by row on a GPU (issue 17)
-    "lines in models": 3086,
+    "lines in models": 3084,
     "lines in objectives": 563,
-    "lines in recipes": 1049,
-    "lines in runs": 710,
+    "lines in recipes": 1026,
+    "lines in runs": 720,  # raised: what users copied beside checkpoints is kept (issue 16)
     "lines in search": 1057,
-    "lines in studio": 1579,
-    "lines in tasks": 4819,
-    "lines in text": 1725,
-    "lines in training": 2005,  # raised: processes that never come, FSDP2 in bf16 (issue 20)
-    "lines in views": 5349,  # raised: resamples scored at once, not one by one
-    "files": 136,
+    "lines in studio": 1658,  # raised: damaged runs, every mask, descriptions of routes (issue 18)
+    "lines in tasks": 4724,
+    "lines in text": 1718,
+    "lines in training": 2085,  # raised: files of data from recipes/, refused ways of accelerate (issues 15, 20)
+    "lines in views": 5471,  # raised: `features` and `evaluate`'s report from tasks/ (issue 15)
+    "files": 134,
     "functions over 60 lines": 0,
-    "modules with one importer": 22,
+    "modules with one importer": 19,
     "Any in signatures": 533,
     "recipe: Any": 0,
-    "public names": 2745,
+    "public names": 2748,
     "class checks outside models and tasks": 0,
 }
 

@@ -235,16 +235,21 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | 
         """Counters for Prometheus."""
         return counts.text(runs.served)
 
+    _documents(api)
+    api.add_middleware(Guard, settings=settings, counts=counts)
+    return api
+
+
+def _documents(api: FastAPI) -> None:
+    """The page of all routes, to which the address that is printed leads; the studio has its own page there."""
+
     @api.get("/docs", response_class=HTMLResponse)
     async def docs() -> str:
         return "".join(_page(api.openapi()))
 
-    @api.get("/", include_in_schema=False)  # the address that is printed; the studio has its page there
+    @api.get("/", include_in_schema=False)
     async def start() -> Response:
         return RedirectResponse("/docs")
-
-    api.add_middleware(Guard, settings=settings, counts=counts)
-    return api
 
 
 def _verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
