@@ -386,9 +386,9 @@ def test_a_full_queue_and_a_late_answer(loaded: Any) -> None:
     with TestClient(app({"tiny": loaded}, Settings(queue=2)), base_url=LOCAL) as client:
         answer = client.post("/predict", json={"inputs": ["a", "b", "a b"]})
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    with TestClient(app({"tiny": loaded}, Settings(timeout=0.001, window=0.1)), base_url=LOCAL) as client:
+    with TestClient(app({"tiny": loaded}, Settings(timeout=0.5, window=1.5)), base_url=LOCAL) as client:
         answer = client.post("/predict", json={"inputs": ["a"]})
-        assert (answer.status_code, answer.json()) == (504, {"error": "there is no answer after 0.001 seconds"})
+        assert (answer.status_code, answer.json()) == (504, {"error": "there is no answer after 0.5 seconds"})
 
 
 # The command
