@@ -374,7 +374,7 @@ class MaskedBatch(AnyBatch):
         row, count, size = text.fixed, rounded_up(len(self.places_P), MASKED_STEP), text.ids_BL.shape[1]
         real_P = row.sentences_P < len(self.text)
         from_P = order_B[row.sentences_P[real_P]] * width + row.places_P[real_P]
-        starts_B = torch.empty_like(row.bounds[: len(order_B)]).index_copy(0, order_B, row.bounds[: len(order_B)])
+        starts_B = row.bounds[order_B.argsort()]
         follows_B = None if self.follows_B is None else self.follows_B[order_B]
         return replace(
             self,
