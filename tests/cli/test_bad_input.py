@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import regard as api
-from command_line import contents, fail, regard, succeed, write
+from command_line import contents, fail, refusal, regard, succeed, write
 from regard.config import write_yaml
 from regard.errors import CheckpointError, ConfigError
 
@@ -31,16 +31,9 @@ Files = dict[str, str | bytes | None]
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The present folder, with a recipe and its files."""
     monkeypatch.chdir(tmp_path)
-    write(tmp_path / "train.s", SOURCE)
-    write(tmp_path / "train.t", TARGET)
-    write(tmp_path / "recipe.yaml", write_yaml(RECIPE))
+    for name, content in {"train.s": SOURCE, "train.t": TARGET, "recipe.yaml": write_yaml(RECIPE)}.items():
+        write(tmp_path / name, content)
     return tmp_path
-
-
-@pytest.fixture
-def copied(tiny_run: Path, project: Path) -> Path:
-    """A run of one's own, to break."""
-    return Path(shutil.copytree(tiny_run, project / "copied"))
 
 
 def test_without_a_mistake_it_works(project: Path) -> None:
@@ -430,9 +423,9 @@ def test_mistakes_in_python_are_errors_of_ours(project: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_device_that_is_not_there(project: Path, tiny_run: Path) -> None:
-    [message] = fail("check", "recipe.yaml", "training.device=cuda")
+    message = refusal("check", "recipe.yaml", "training.device=cuda")
     assert message.startswith("training.device: there is no cuda on this machine (allowed: auto, cpu")
-    [message] = fail("predict", tiny_run, "a", "--device", "cuda")
+    message = refusal("predict", tiny_run, "a", "--device", "cuda")
     assert message.startswith("--device: there is no device 'cuda' here (allowed: auto,")
 
 
@@ -451,7 +444,8 @@ def test_a_folder_named_like_a_recipe_that_ships_is_its_data(project: Path) -> N
 # Runs that were changed
 
 
-def test_a_tokenizer_of_another_run(copied: Path) -> None:
+def test_a_tokenizer_of_another_run(tiny_run: Path, project: Path) -> None:
+    copied = shutil.copytree(tiny_run, project / "copied")
     succeed("train", "recipe.yaml", "--out", "run", "--json")
     shutil.copy("run/tokenizer.json", copied / "tokenizer.json")
     message = (

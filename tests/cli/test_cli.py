@@ -24,9 +24,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import regard as api
-from command_line import Result, contents, fail, regard, succeed, write
+from command_line import contents, fail, regard, succeed, write, write_table
 from regard.cli import app, bar
-from regard.config import write_yaml
 from regard.data.corpora import generate
 from regard.data.file_inputs import corpus_of
 from regard.errors import DataError
@@ -51,24 +50,14 @@ INPUTS = [source for source, _ in TEST_PAIRS][:12]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cli")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("cli") / "recipe.yaml", RECIPE)
 
 
 @pytest.fixture(scope="module")
-def recipe(folder: Path) -> Path:
-    return write(folder / "recipe.yaml", RECIPE)
-
-
-@pytest.fixture(scope="module")
-def trained(folder: Path, recipe: Path) -> Result:
+def run(recipe: Path) -> Path:
     """A run that has learned enough to write something, and little enough to be often wrong."""
-    return succeed("train", recipe, "--out", folder / "run", "--json")
-
-
-@pytest.fixture(scope="module")
-def run(folder: Path, trained: Result) -> Path:
-    return folder / "run"
+    return Path(succeed("train", recipe, "--out", recipe.parent / "run", "--json").json["run"])
 
 
 def predictions(run: Path, *arguments: object, stdin: str = "") -> list[dict[str, Any]]:
@@ -83,25 +72,23 @@ HAND_MADE = "".join(
 )
 
 
+HAND_MADE_RECIPE = """
+task: translation
+data: {train: {source: train.s, target: train.t}, validation: {source: val.s, target: val.t}}
+tokenizer: {kind: word, joint: false}
+model: {kind: rnn, cell: gru, embedding: 3, hidden: 5, dropout: 0.0}
+training: {epochs: 4, batch_tokens: 12, device: cpu}
+"""
+
+
 @pytest.fixture(scope="module")
 def hand_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three words on each side; the last pair of the validation has one word that is unknown and one that is not."""
     folder = tmp_path_factory.mktemp("hand_made")
-    write(folder / "train.s", HAND_MADE)
-    write(folder / "train.t", HAND_MADE.upper())
-    write(folder / "val.s", "a b\nb z\n")
-    write(folder / "val.t", "A B\nB Z Z\n")
-    tree = {
-        "task": "translation",
-        "data": {
-            "train": {"source": "train.s", "target": "train.t"},
-            "validation": {"source": "val.s", "target": "val.t"},
-        },
-        "tokenizer": {"kind": "word", "joint": False},
-        "model": {"kind": "rnn", "cell": "gru", "embedding": 3, "hidden": 5, "dropout": 0.0},
-        "training": {"epochs": 4, "batch_tokens": 12, "device": "cpu"},
-    }
-    return write(folder / "recipe.yaml", write_yaml(tree))
+    files = {"train.s": HAND_MADE, "train.t": HAND_MADE.upper(), "val.s": "a b\nb z\n", "val.t": "A B\nB Z Z\n"}
+    for name, content in files.items():
+        write(folder / name, content)
+    return write(folder / "recipe.yaml", HAND_MADE_RECIPE)
 
 
 @pytest.fixture(scope="module")
@@ -138,18 +125,13 @@ def test_check_counts_parameters_as_by_hand(hand_made: Path, checked: dict[str, 
 def test_check_counts_tokens_lengths_and_unknown_words_as_by_hand(checked: dict[str, Any]) -> None:
     splits = checked["data"]["splits"]
     lengths = [len(line.split()) for line in HAND_MADE.splitlines()]
-    source = splits["train"]["columns"]["source"]
     assert splits["train"]["read"] == splits["train"]["kept"] == len(lengths)
-    assert source["tokens"] == sum(lengths)
-    assert source["unknown"] == 0
-    assert source["lengths"] == {
-        "width": 1,
-        "counts": [lengths.count(length) for length in range(6)],
-        "mean": pytest.approx(sum(lengths) / len(lengths)),
-        "longest": 5,
-    }
-    assert splits["validation"]["columns"]["source"]["unknown"] == pytest.approx(1 / 4)
-    assert splits["validation"]["columns"]["target"]["unknown"] == pytest.approx(2 / 5)
+    counts, mean = [lengths.count(length) for length in range(6)], pytest.approx(sum(lengths) / len(lengths))
+    assert splits["train"]["columns"]["source"] == {
+        "tokens": sum(lengths), "unknown": 0, "lengths": {"width": 1, "counts": counts, "mean": mean, "longest": 5},
+    }  # fmt: skip
+    unknown = [splits["validation"]["columns"][side]["unknown"] for side in ("source", "target")]
+    assert unknown == pytest.approx([1 / 4, 2 / 5])
 
 
 def test_check_shows_samples_and_an_estimate(checked: dict[str, Any]) -> None:
@@ -194,33 +176,18 @@ def test_check_finds_mistakes_of_every_kind_at_once(hand_made: Path) -> None:
     assert result.json == {"ok": False, "problems": problems, "model": {}, "data": {}, "training": {}}
 
 
-# train
-
-
-def test_train_reports_the_best_checkpoint(trained: Result, run: Path) -> None:
-    facts = trained.json
-    assert facts["run"] == str(run)
-    best = facts["best"][0]
-    logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    losses = {line["step"]: line["loss"] for line in logged if line["event"] == "validation"}
-    assert sorted(losses) == [45, 90]
-    assert losses[best["step"]] == best["loss"] == min(losses.values())
-
-
 # predict
 
 
 def test_arguments_standard_input_and_files_give_the_same(run: Path, tmp_path: Path) -> None:
     lines = "".join(f"{text}\n" for text in INPUTS)
-    plain, packed = write(tmp_path / "in.txt", lines), tmp_path / "in.txt.gz"
-    packed.write_bytes(gzip.compress(lines.encode()))
     from_arguments = succeed("predict", run, *INPUTS).out
     assert len(from_arguments.splitlines()) == len(INPUTS)
     assert len(set(from_arguments.splitlines())) > len(INPUTS) // 2, "a model that always wrote the same proves little"
-    assert succeed("predict", run, stdin=lines).out == from_arguments
-    assert succeed("predict", run, stdin="\ufeff" + lines.replace("\n", "\r\n")).out == from_arguments
-    assert succeed("predict", run, "--file", plain).out == from_arguments
-    assert succeed("predict", run, "--file", packed).out == from_arguments
+    for stdin in (lines, "\ufeff" + lines.replace("\n", "\r\n")):
+        assert succeed("predict", run, stdin=stdin).out == from_arguments
+    for name, content in (("in.txt", lines), ("in.txt.gz", gzip.compress(lines.encode()))):
+        assert succeed("predict", run, "--file", write(tmp_path / name, content)).out == from_arguments
     assert succeed("translate", run, *INPUTS).out == from_arguments
 
 
@@ -236,18 +203,14 @@ def test_order_and_neighbours_do_not_matter(run: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
-def test_the_n_best_are_distinct_and_sorted_by_the_objective(run: Path, alpha: float) -> None:
+def test_the_n_best_are_distinct_sorted_by_the_objective_and_printed(run: Path, alpha: float) -> None:
     for found in predictions(run, *INPUTS[:4], "--beam", 6, "--nbest", 5, "--length-penalty", alpha):
         assert 1 < len(found["nbest"]) <= 5
         assert len({tuple(one["tokens"]) for one in found["nbest"]}) == len(found["nbest"])
         objectives = [one["score"] / len(one["tokens"]) ** alpha for one in found["nbest"]]
         assert objectives == sorted(objectives, reverse=True)
-
-
-def test_the_n_best_are_printed_with_their_scores(run: Path) -> None:
-    found = predictions(run, INPUTS[0], "--nbest", 3)[0]["nbest"]
-    printed = succeed("predict", run, INPUTS[0], "--nbest", 3).out
-    assert printed == "".join(f"{one['score']:.4f}\t{one['output']}\n" for one in found)
+    printed = succeed("predict", run, INPUTS[3], "--beam", 6, "--nbest", 5, "--length-penalty", alpha).out
+    assert printed == "".join(f"{one['score']:.4f}\t{one['output']}\n" for one in found["nbest"])
 
 
 def test_each_score_is_that_of_the_tokens_beside_it(run: Path) -> None:
@@ -296,11 +259,12 @@ def test_metrics_are_those_of_the_predictions(run: Path, evaluated: dict[str, An
     assert evaluated["bleu"] == pytest.approx(bleu.score)
     assert evaluated["chrf"] == pytest.approx(chrf.score)
     assert evaluated["exact_match"] == sum(map(str.__eq__, outputs, references)) / 40
-    assert evaluated["sentences"] == 40
-    assert evaluated["beam"] == 3
+    assert (evaluated["sentences"], evaluated["beam"]) == (40, 3)
     version = sacrebleu.__version__
     assert evaluated["bleu_signature"] == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
     assert evaluated["chrf_signature"] == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
+    found = succeed("evaluate", run, "--set", "evaluation.lowercase=true", "--set", "search.beam=1", "--json").json
+    assert ("case:lc" in found["bleu_signature"], found["beam"]) == (True, 1)
 
 
 def test_perplexity_is_that_of_the_scores(run: Path, tmp_path: Path) -> None:
@@ -317,14 +281,14 @@ def test_perplexity_is_that_of_the_scores(run: Path, tmp_path: Path) -> None:
 def test_kinds_of_files(run: Path, evaluated: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that names the columns is no pair: by number under names of the user's, by name under the task's own."""
     monkeypatch.chdir(tmp_path)
-    write(tmp_path / "t.tsv", "".join(f"{source}\t{target}\n" for source, target in TEST_PAIRS))
-    rows = ({"target": target, "source": source} for source, target in TEST_PAIRS)
-    (tmp_path / "t.jsonl.gz").write_bytes(gzip.compress("".join(f"{json.dumps(row)}\n" for row in rows).encode()))
-    write(tmp_path / "t.src", "".join(f"{source}\n" for source, _ in TEST_PAIRS))
-    write(tmp_path / "t.trg", "".join(f"{target}\n" for _, target in TEST_PAIRS))
-    write(tmp_path / "own.tsv", "q\ta\n" + (tmp_path / "t.tsv").read_text())
-    named = "".join(f"{target}\t{source}\n" for source, target in TEST_PAIRS)
-    write(tmp_path / "named.tsv", f"target\tsource\n{named}")
+    rows = [{"target": target, "source": source} for source, target in TEST_PAIRS]
+    table = "".join(f"{source}\t{target}\n" for source, target in TEST_PAIRS)
+    write(tmp_path / "t.tsv", table)
+    write(tmp_path / "own.tsv", f"q\ta\n{table}")
+    write_table(tmp_path / "t.jsonl.gz", rows)
+    write_table(tmp_path / "named.tsv", rows)
+    for name, column in (("t.src", "source"), ("t.trg", "target")):
+        write(tmp_path / name, "".join(f"{row[column]}\n" for row in rows))
     note = {"note": "the first line of own.tsv names its columns: the source is 'q', the target is 'a'"}
     for files in (["t.tsv"], ["t.jsonl.gz"], ["t.src", "t.trg"], ["own.tsv"], ["named.tsv"]):
         options = [part for file in files for part in ("--file", file)]
@@ -372,12 +336,6 @@ def test_bad_lines_are_dropped_where_the_recipe_drops_them(hand_made: Path, tmp_
     assert message == f"{tmp_path / 'e.tsv'}:1: the source (column 0) is empty (fill it, or drop the row)"
 
 
-def test_evaluation_settings_reach_the_metrics(run: Path) -> None:
-    found = succeed("evaluate", run, "--set", "evaluation.lowercase=true", "--set", "search.beam=1", "--json").json
-    assert "case:lc" in found["bleu_signature"]
-    assert found["beam"] == 1
-
-
 def test_korean_in_either_unicode_form_is_the_same_text() -> None:
     text = "오늘은 날씨가 좋다"
     found = Translation.metrics([text], [[unicodedata.normalize("NFD", text)]], EvaluationConfig(tokenize="char"))
@@ -405,14 +363,10 @@ def test_a_text_is_scored_as_its_tokens(run: Path) -> None:
     assert all(score <= 0 for score in whole["token_scores"])
     beginning = succeed("score", run, source, " ".join(whole["tokens"][:2]), "--tokens", "--json").json
     assert beginning["token_scores"] == pytest.approx(whole["token_scores"][:2], abs=1e-5)
-
-
-def test_score_speaks_to_people(run: Path) -> None:
-    found = succeed("score", run, "a b", "b a", "--json").json
-    lines = succeed("score", run, "a b", "b a").out.splitlines()
-    shown = zip(found["token_scores"], ["▁b", "▁a", "</s>"], strict=True)
-    assert lines[:3] == [f"{score:10.4f}  {token}" for score, token in shown]
-    assert lines[3] == f"{found['score']:10.4f}  log P of all 3 tokens"
+    *shown, total = succeed("score", run, source, target).out.splitlines()[: len(whole["tokens"]) + 1]
+    pairs = zip(whole["token_scores"], whole["tokens"], strict=True)
+    assert shown == [f"{score:10.4f}  {token}" for score, token in pairs]
+    assert total == f"{whole['score']:10.4f}  log P of all {len(whole['tokens'])} tokens"
 
 
 # explain

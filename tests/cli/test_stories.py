@@ -24,7 +24,6 @@ from regard.runs.run import load_weights
 from regard.tasks.story_answering import StoryAnswering
 from regard.views.attention import Step
 from regard.views.explanation import Story
-from regard.views.report import HeatMaps, Table
 from task_cases import rows_of
 
 BABI = """\
@@ -77,8 +76,7 @@ def test_babi_lines_by_hand(tmp_path: Path) -> None:
         (opening, f"{opening}\nDaniel went back to the hallway.", "Where is Daniel?", "hallway", "2", "3"),
         (*["Sandra got the apple.\nSandra got the milk."] * 2, "What is Sandra carrying?", "apple,milk", "0 1", "2"),
     ]
-    (tmp_path / "qa.txt.xz").write_bytes(lzma.compress(BABI.encode()))
-    assert read(tmp_path / "qa.txt.xz") == rows
+    assert read(write(tmp_path / "qa.txt.xz", lzma.compress(BABI.encode()))) == rows
     assert read(write(tmp_path / "dos.txt", BABI.replace("\n", "\r\n"))) == rows
 
 
@@ -103,11 +101,9 @@ def test_files_of_a_pattern_are_tasks_in_the_order_of_their_numbers(tmp_path: Pa
     for number in (1, 2, 10):
         write(tmp_path / f"qa{number}_some-facts_train.txt", BABI)
     reader = open_corpus(Stories(file="qa*_train.txt"), tmp_path)
+    found = [(row.values[-1], reader.where(row.line)) for row in rows_of(reader)]
     tasks = ("qa1_some-facts", "qa2_some-facts", "qa10_some-facts")
-    places = [reader.where(row.line) for row in rows_of(reader)]
-    assert places[0] == "qa1_some-facts_train.txt:3"
-    assert places[-1] == "qa10_some-facts_train.txt:8"
-    assert [row.values[-1] for row in rows_of(reader)] == [task for task in tasks for _ in range(3)]
+    assert found == [(task, f"{task}_train.txt:{line}") for task in tasks for line in (3, 5, 8)]
 
 
 def test_a_story_of_ten_thousand_sentences_keeps_the_last(tmp_path: Path) -> None:
@@ -194,30 +190,27 @@ def test_bad_questions_are_dropped_and_counted_where_that_is_asked_for(tmp_path:
     write(tmp_path / "many.jsonl", "\n".join(map(json.dumps, told)))
     data = {"train": {"file": "many.txt"}, "validation": {"file": "many.jsonl"}, "bad_lines": "drop"}
     found = succeed("check", recipe_file(tmp_path, data=data), "--json").json["data"]
-    assert [(found["splits"][name]["read"], found["splits"][name]["kept"]) for name in ("train", "validation")] == [
-        (11, 4),
-        (3, 1),
-    ]
+    assert [(split["read"], split["kept"]) for split in found["splits"].values()] == [(11, 4), (3, 1)]
     assert found["findings"] == [
         "dropped 7 of 11 training questions: 7 that cannot be read (first: many.txt:3)",
         "dropped 2 of 3 validation questions: 2 that cannot be read (first: many.jsonl:1)",
     ]
 
 
-def test_bad_recipes_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("train", "expected"), [
+    ({"file": "qa.csv"}, "stories cannot be read from a .csv"),
+    ({"file": "no*.txt"}, "no file has a name of this pattern"),
+    ({"file": "qa.txt"}, "there is no such file"),
+    ({}, "name the stories"),
+    ({"file": "qa.txt", "about": "where"}, "'about' needs"),
+    ({"corpus": "stories-en", "prefix": "x"}, "stories have no 'prefix'"),
+    (RECIPE["data"]["train"], "tokenizer.kind: answers are words"),
+])  # fmt: skip
+def test_bad_recipes_are_refused(tmp_path: Path, train: dict[str, Any], expected: str) -> None:
     write(tmp_path / "qa.csv", "a,b\n")
-    for train, expected in {
-        '{"file": "qa.csv"}': "stories cannot be read from a .csv",
-        '{"file": "no*.txt"}': "no file has a name of this pattern",
-        '{"file": "qa.txt"}': "there is no such file",
-        "{}": "name the stories",
-        '{"file": "qa.txt", "about": "where"}': "'about' needs",
-        '{"corpus": "stories-en", "prefix": "x"}': "stories have no 'prefix'",
-    }.items():
-        recipe = recipe_file(tmp_path, data={"train": json.loads(train)})
-        assert expected in fail("train", recipe, "--out", tmp_path / "run")[0]
-    recipe = recipe_file(tmp_path, tokenizer={"kind": "bpe"})
-    assert "tokenizer.kind: answers are words" in fail("train", recipe, "--out", tmp_path / "run")[0]
+    tokenizer = {"tokenizer": {"kind": "bpe"}} if expected.startswith("tokenizer") else {}
+    recipe = recipe_file(tmp_path, data={"train": train}, **tokenizer)
+    assert expected in fail("train", recipe, "--out", tmp_path / "run")[0]
 
 
 # Preparing
@@ -324,10 +317,9 @@ def test_runs_are_compared_question_by_question(run: Path, tmp_path: Path) -> No
 def test_predict_from_arguments_files_and_standard_input(run: Path, tmp_path: Path) -> None:
     text = "Mary went to the kitchen. John walked to the garden. Where is Mary?"
     [found] = succeed("predict", run, text, "--json").jsons
-    assert found["output"] == "kitchen"
+    assert (found["output"], found["sentences"], found["remembered"]) == ("kitchen", 2, 2)
     assert found["probabilities"]["kitchen"] > 0.5
     assert list(found["probabilities"].values()) == sorted(found["probabilities"].values(), reverse=True)
-    assert (found["sentences"], found["remembered"]) == (2, 2)
     told = write(tmp_path / "story.txt", "Mary went to the kitchen.\nJohn walked to the garden.\n")
     assert succeed("predict", run, "--story", told, "Where is Mary?", "Where is John?").out == "kitchen\ngarden\n"
     assert [one.output for one in regard.predict(run, "Where is John?", story=told)] == ["garden"]  # type: ignore[attr-defined]
@@ -370,12 +362,12 @@ def test_a_story_of_ten_thousand_sentences_is_refused_by_a_limit_that_can_be_rai
     for verb, *options in (("check",), ("train", "--out", tmp_path / "run")):
         assert fail(verb, recipe, *options) == [f"long.txt:10005: {what}model.longest_story=N raises that)"]
     assert not (tmp_path / "run").exists()
-    assert fail("evaluate", run, "--file", long) == [f"{long}:10005: {what}--set model.longest_story=N raises that)"]
     raised = "model.longest_story=10000"
-    assert succeed("evaluate", run, "--file", long, "--set", raised, "--json").json["error"] == 0
     assert succeed("check", recipe, raised, "--json").json["ok"]
-    told = write(tmp_path / "told.txt", "John walked to the garden.\n" * 10_000)
     what += "--set model.longest_story=N raises that)"
+    assert fail("evaluate", run, "--file", long) == [f"{long}:10005: {what}"]
+    assert succeed("evaluate", run, "--file", long, "--set", raised, "--json").json["error"] == 0
+    told = write(tmp_path / "told.txt", "John walked to the garden.\n" * 10_000)
     assert fail("predict", run, "--story", told, "Where is John?") == [f"{told}:10000, input 1: {what}"]
     asking = write(tmp_path / "asking.txt", told.read_text() + "Where is John?\n")
     assert fail("predict", run, "--file", asking)[0] == f"{asking}:10001: {what}"
@@ -404,17 +396,20 @@ def test_signs_of_full_width_are_no_part_of_a_word(run: Path) -> None:
         assert one["sentences"] == expected["sentences"] == 2
 
 
-def test_what_cannot_be_answered_is_refused(run: Path, tmp_path: Path) -> None:
-    assert fail("predict", run, "Mary went to the garden.")[0].startswith("input 1: the story has no question")
-    assert fail("predict", run, "Where is Mary?")[0].startswith("input 1: there is no story before the question")
-    [first, second] = fail("predict", run, "Mary flew to the gardn. Where is Mary?")
-    assert first.startswith("input 1: the word 'flew' is unknown")
-    assert "'gardn' is unknown" in second
-    assert "did you mean 'garden'?" in second
-    assert "the word 'Marry' is unknown" in fail("predict", run, "Mary flew。 Where is Marry？")[1]
-    told = write(tmp_path / "story.txt", "Mary went to the garden.\n\nJohn went to the moon.\n")
-    assert fail("predict", run, "--story", told, "Where is John?")[0].startswith(f"{told}:1: the story has no question")
-    assert "too many" in fail("evaluate", run, "--file", "a.txt", "--file", "b.txt")[0]
+@pytest.mark.parametrize(("arguments", "messages"), [
+    (["Mary went to the garden."], ["input 1: the story has no question"]),
+    (["Where is Mary?"], ["input 1: there is no story before the question"]),
+    (["Mary flew to the gardn. Where is Mary?"],
+     ["input 1: the word 'flew' is unknown", "input 1: the word 'gardn' is unknown"]),
+    (["Mary flew。 Where is Marry？"], ["input 1: the word 'flew' is unknown", "input 1: the word 'Marry' is unknown"]),
+    (["--story", "TOLD", "Where is John?"], ["TOLD:1: the story has no question"]),
+])  # fmt: skip
+def test_what_cannot_be_answered_is_refused(run: Path, tmp_path: Path, arguments: Any, messages: list[str]) -> None:
+    told = str(write(tmp_path / "story.txt", "Mary went to the garden.\n\nJohn went to the moon.\n"))
+    found = fail("predict", run, *(told if word == "TOLD" else word for word in arguments))
+    for message, beginning in zip(found, messages, strict=True):
+        assert message.startswith(beginning.replace("TOLD", told))
+        assert ("did you mean 'garden'?" in message) == ("gardn" in message)
 
 
 def test_objects_are_questions_as_in_training(run: Path, tmp_path: Path) -> None:
@@ -428,14 +423,11 @@ def test_objects_are_questions_as_in_training(run: Path, tmp_path: Path) -> None
     assert succeed("predict", run, json.dumps(mary)).out == "kitchen\n"
     assert succeed("predict", run, "--story", path, "Where is Mary?").out == "kitchen\n", "asked about the last story"
     found = succeed("predict", run, "--file", path, "--json").jsons
-    assert [json.loads(one["input"])["question"] for one in found] == ["Where is Mary?", "Where is John"]
-    assert [one["sentences"] for one in found] == [2, 2]
-    odd = {
-        "story": ["Mary went to the garden. John left.", "1 John went to the kitchen."],
-        "question": "Where is Mary?",
-    }
-    [one] = typed(json.dumps(odd | {"answer": "garden", "facts": [2]}))
-    assert (one.story, one.answer, one.facts) == (tuple(odd["story"]), "garden", (1,))
+    asked = [(json.loads(one["input"])["question"], one["sentences"]) for one in found]
+    assert asked == [("Where is Mary?", 2), ("Where is John", 2)]
+    story = ["Mary went to the garden. John left.", "1 John went to the kitchen."]
+    [one] = typed(json.dumps({"story": story, "question": "Where is Mary?", "answer": "garden", "facts": [2]}))
+    assert (one.story, one.answer, one.facts) == (tuple(story), "garden", (1,))
     assert typed(one.text) == [dataclasses.replace(one, place="line 1")]
 
 
@@ -449,8 +441,7 @@ def test_objects_are_read_by_the_keys_of_the_recipe(tmp_path: Path) -> None:
     succeed("train", recipe, "--out", tmp_path / "run", "--json")
     found = succeed("predict", tmp_path / "run", "--file", path, "--json").jsons
     assert [json.loads(one["input"])["story"] for one in found] == [[line["t"]] for line in lines]
-    told = succeed("predict", tmp_path / "run", "--story", path, "--json").jsons
-    assert told == found
+    assert succeed("predict", tmp_path / "run", "--story", path, "--json").jsons == found
     assert succeed("explain", tmp_path / "run", "--story", path, "--json").json["sentences"] == [lines[-1]["t"]]
     other = write(tmp_path / "other.jsonl", '{"story": "Mary went.", "question": "Where is Mary?"}\n')
     for verb, option in (("predict", "--file"), ("predict", "--story"), ("explain", "--story")):
@@ -475,8 +466,8 @@ def test_what_cannot_be_answered_is_skipped_where_that_is_asked_for(run: Path, t
     messages = fail("predict", run, "--file", objects)
     assert [message.partition(": ")[0] for message in messages[:-1]] == [f"{objects}:{line}" for line in (2, 3, 4, 5)]
     assert succeed("predict", run, "--file", objects, "--skip-bad").out == "kitchen\n\n\n\n\nkitchen\n"
-    broken = tmp_path / "latin.txt"
-    broken.write_bytes(b"Mary went to the caf\xe9.\nWhere is Mary?\n\nJohn went to the garden.\nWhere is John?\n")
+    latin = b"Mary went to the caf\xe9.\nWhere is Mary?\n\nJohn went to the garden.\nWhere is John?\n"
+    broken = write(tmp_path / "latin.txt", latin)
     assert succeed("predict", run, "--file", broken, "--skip-bad").out == "\ngarden\n"
 
 
@@ -489,14 +480,13 @@ def test_options_of_a_search_are_refused(run: Path, tmp_path: Path) -> None:
         [message] = fail("predict", run, *story, *([name] if name.startswith("--") else []), *value)
         assert message == f"{name}: story_answering does not decode, so {name} has no effect (leave it out)"
     assert fail("evaluate", run, "--beam", 3)[0].startswith("--beam: story_answering does not decode")
+    assert "too many" in fail("evaluate", run, "--file", "a.txt", "--file", "b.txt")[0]
     assert not (tmp_path / "search.json").exists()
 
 
 def test_explain_shows_every_hop_and_judges_it_by_the_facts(run: Path, tmp_path: Path) -> None:
-    told = write(
-        tmp_path / "story.txt",
-        "1 Mary went to the kitchen.\n2 John walked to the garden.\n3 Where is Mary?\tkitchen\t1\n",
-    )
+    story = "1 Mary went to the kitchen.\n2 John walked to the garden.\n3 Where is Mary?\tkitchen\t1\n"
+    told = write(tmp_path / "story.txt", story)
     found = succeed("explain", run, "--story", told, "--json").json
     assert np.array(found["hops"]).shape == (2, 2)
     np.testing.assert_allclose(np.sum(found["hops"], axis=1) + found["nothing"], 1, rtol=2e-4)
@@ -509,24 +499,21 @@ def test_explain_shows_every_hop_and_judges_it_by_the_facts(run: Path, tmp_path:
         out = tmp_path / f"hops{suffix}"
         succeed("explain", run, "--story", told, "--out", out)
         assert inside in out.read_text(encoding="utf-8")
-    wrong = write(tmp_path / "wrong.txt", told.read_text().replace("\t1\n", "\t2\n"))
+    wrong = write(tmp_path / "wrong.txt", story.replace("\t1\n", "\t2\n"))
     assert "does not agree with the supporting facts (2)" in succeed("explain", run, "--story", wrong).out
     assert "not known" in succeed("explain", run, "Mary went to the kitchen. Where is Mary?").out
 
 
 def test_errors_are_told_task_by_task(run: Path, tmp_path: Path) -> None:
-    question = "1 Mary went to the {}.\n2 Where is Mary?\tkitchen\t1\n"
-    write(tmp_path / "qa1_right_test.txt", question.format("kitchen"))
-    write(tmp_path / "qa2_wrong_test.txt", question.format("garden"))
-    write(tmp_path / "qa10_unheard_test.txt", question.format("kitchen").replace("\tkitchen", "\tcastle"))
+    question = "1 Mary went to the {}.\n2 Where is Mary?\t{}\t1\n"
+    write(tmp_path / "qa1_right_test.txt", question.format("kitchen", "kitchen"))
+    write(tmp_path / "qa2_wrong_test.txt", question.format("garden", "kitchen"))
+    write(tmp_path / "qa10_unheard_test.txt", question.format("kitchen", "castle"))
     found = succeed("evaluate", run, "--file", f"{tmp_path}/qa*_test.txt", "--json").json
     assert found["tasks"] == {"qa1_right": 0.0, "qa2_wrong": 1.0, "qa10_unheard": 1.0}
     assert found["error"] == pytest.approx(2 / 3)
-    lines = [
-        f"1 Mary went to the kitchen.\n2 Where is Mary?\t{answer}\t1\n" for answer in ["garden"] * 2 + ["kitchen"] * 8
-    ]
-    write(tmp_path / "qa3_shares_test.txt", "".join(lines))
-    found = succeed("evaluate", run, "--file", tmp_path / "qa3_shares_test.txt", "--json")
+    wrong, right = (question.format(place, "kitchen") for place in ("garden", "kitchen"))
+    found = succeed("evaluate", run, "--file", write(tmp_path / "qa3_shares_test.txt", 2 * wrong + 8 * right), "--json")
     assert found.json["error"] == found.json["tasks"]["qa3_shares"] == 0.2
     assert "0.2," in found.out, "and not what float32 makes of it"
     assert re.search(r"qa2_wrong +1\.0000", succeed("evaluate", run, "--file", f"{tmp_path}/qa*_test.txt").out)
@@ -552,8 +539,6 @@ def test_a_hop_that_looked_at_nothing_says_so() -> None:
         "it agrees with the supporting facts (2)."
     )
     table, maps = story.report("Who sat? Mary", Step("Mary", 1.0, 1, ())).sections[0].parts
-    assert isinstance(table, Table)
-    assert isinstance(maps, HeatMaps)
     np.testing.assert_allclose(maps.maps[0].values.sum(0), 1, rtol=1e-6)
     assert [row[0] for row in table.rows] == ["  1  Mary sat.", "  2• John left.", "     (nothing)"]
     assert table.rows[1] == ["  2• John left.", "0.100 ·", "0.800 ▓"]
