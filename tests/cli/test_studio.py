@@ -8,10 +8,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
 import yaml
+from hypothesis import HealthCheck, Phase, given, settings
 
 import regard
 from command_line import fail
@@ -133,21 +135,29 @@ def test_attention_is_that_of_explain(client: Any, root: Path) -> None:
     np.testing.assert_array_equal(small, np.rint(255 * np.sqrt(weights / weights.max())))
     seen = client.post("/runs/tiny/attention", json={"input": "a b", "view": "masks"}).json()["map"]
     assert set(numbers(seen["values"], "<f4")) == {0.0, 1.0}
-    refused = client.post("/runs/tiny/attention", json={"input": "a b", "layer": 7})
-    assert (refused.status_code, refused.json()["error"]) == (
-        422,
-        "layer: there is no layer 7 (allowed: 1, mean, all)",
-    )
 
 
 # What is refused
 
 
+NO_TRAINING: list[tuple[Any, str]] = [
+    ({"name": "../x"}, "body.name"),
+    ({"name": ".x"}, "body.name"),
+    ({"name": "a/b"}, "body.name"),
+    ({"name": "tiny"}, "there is a run 'tiny' already"),
+    ({"recipe": "data: {train: {file: /etc/passwd}}"}, "'/etc/passwd' is not read from a request"),
+    ({"recipe": "training: {init: ../../secret}"}, "there is no run 'secret'"),
+    ({"settings": {"data.train": "x"}}, "'data.train' is not in the form"),
+    ({"files": [{"name": "../x.csv", "text": ""}]}, "body.files.0.name"),
+    ({"files": [{"name": ".ssh", "text": ""}]}, "body.files.0.name"),
+]
+"""What a training does not start with."""
 MALFORMED: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/runs/tiny/attention", b"{", 422, "JSON decode error"),
     ("POST", "/runs/tiny/attention", {"input": 1}, 422, "valid string"),
     ("POST", "/runs/tiny/attention", {"input": "a", "layer": []}, 422, "body.layer"),
     ("POST", "/runs/tiny/attention", {"input": "a " * 2_001}, 422, "at most 4,000"),
+    ("POST", "/runs/tiny/attention", {"input": "a b", "layer": 7}, 422, "no layer 7 (allowed: 1, mean, all)"),
     ("POST", "/runs/%2e%2e/attention", {"input": "a"}, 404, ""),
     ("POST", "/runs/..%2Ftiny/steps", {"input": "a"}, 404, ""),
     ("GET", "/runs/%2e%2e%2Ftiny", b"", 404, ""),
@@ -164,6 +174,7 @@ MALFORMED: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/trainings", {"name": "x", "recipe": RECIPE, "settings": {"training.steps": []}}, 422, "body.settings"),
     ("POST", "/trainings", {"name": "x", "recipe": "task: <script>"}, 422, "<script>"),
     ("POST", "/trainings", {"name": "x", "recipe": "x" * 8_000_001}, 413, "larger than 8,000,000 bytes"),
+    *(("POST", "/trainings", {"name": "new", "recipe": RECIPE, **body}, 422, message) for body, message in NO_TRAINING),
     ("POST", "/form", {"recipe": "x" * 100_001}, 422, "at most 100000 characters"),
     ("POST", "/form", {"recipe": ["task"]}, 422, "valid string"),
     ("POST", "/form", {"recipe": "[" * 5_000}, 422, "recipe"),
@@ -204,28 +215,6 @@ def test_a_request_has_its_language(client: Any, monkeypatch: pytest.MonkeyPatch
 # Trainings
 
 
-REFUSED = [
-    ({"name": "../x"}, "body.name"),
-    ({"name": ".x"}, "body.name"),
-    ({"name": "a/b"}, "body.name"),
-    ({"name": "tiny"}, "there is a run 'tiny' already"),
-    ({"recipe": "data: {train: {file: /etc/passwd}}"}, "'/etc/passwd' is not read from a request"),
-    ({"recipe": "training: {init: ../../secret}"}, "there is no run 'secret'"),
-    ({"settings": {"data.train": "x"}}, "'data.train' is not in the form"),
-    ({"files": [{"name": "../x.csv", "text": ""}]}, "body.files.0.name"),
-    ({"files": [{"name": ".ssh", "text": ""}]}, "body.files.0.name"),
-]
-
-
-@pytest.mark.parametrize(("changes", "message"), REFUSED)
-def test_what_no_training_starts_with(client: Any, root: Path, changes: dict[str, Any], message: str) -> None:
-    before = sorted(root.rglob("*"))
-    answer = client.post("/trainings", json={"name": "new", "recipe": RECIPE, **changes})
-    assert answer.status_code == 422
-    assert message in answer.json()["error"]
-    assert sorted(root.rglob("*")) == before
-
-
 def test_the_form_is_the_schema(client: Any) -> None:
     fields = {field["path"]: field for field in client.post("/form", json={"recipe": RECIPE}).json()}
     assert (fields["training.steps"]["value"], fields["model.dropout"]["value"]) == (20, 0.1)
@@ -254,3 +243,54 @@ def test_a_training_that_fails_says_why(client: Any, root: Path) -> None:
     assert korean != progress["message"]
     assert [run["name"] for run in client.get("/trainings").json()] == ["tiny", "쌍"]
     assert client.post("/trainings/쌍/stop").status_code == 409
+
+
+# Any request
+
+QUICK = settings(
+    max_examples=8, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=[*HealthCheck]
+)
+HIDDEN = {"/", "/page/{name:path}", "/openapi.json"}
+"""Routes that the schema does not have: files of the page, and itself."""
+
+
+@pytest.fixture
+def every_route(tiny_run: Path, tmp_path: Path) -> Iterator[Any]:
+    run = regard.load(tiny_run, device="cpu")
+    served = app({"tiny": run, "other": run}, Settings(timeout=20), root=tmp_path)
+    with TestClient(served, base_url=LOCAL, raise_server_exceptions=False) as client:
+        yield client
+
+
+def test_no_request_makes_the_server_fail(every_route: Any) -> None:
+    """Whatever the OpenAPI schema allows, and what it forbids; nor do the jobs that some requests start fail."""
+    schemathesis, client = pytest.importorskip("schemathesis"), every_route
+    tree = client.get("/openapi.json").json()
+    assert {route.path for route in client.app.routes} - set(tree["paths"]) == HIDDEN
+    schema, jobs, statuses = schemathesis.openapi.from_dict(tree), set[str](), set[int]()
+
+    def answered(case: Any) -> None:
+        path = case.path
+        if not path.endswith("/resume"):  # which would train it
+            path = path.replace("{name}", "tiny")  # with another name it would end there
+        for name, value in (case.path_parameters or {}).items():
+            path = path.replace(f"{{{name}}}", quote(str(value), safe=""))
+        body = None if isinstance(case.body, schemathesis.core.NotSet) else json.dumps(case.body, default=str).encode()
+        headers = {"content-type": "application/json"}
+        answer = client.request(case.method, path, content=body, params=case.query or None, headers=headers)
+        statuses.add(answer.status_code)
+        assert answer.status_code < 500 or answer.status_code == 503, (path, body, answer.text)
+        if answer.status_code == 202:
+            jobs.add(answer.json()["id"])
+            client.delete(f"/jobs/{answer.json()['id']}")
+
+    for operation in (result.ok() for result in schema.get_all_operations()):
+        modes = [*schemathesis.GenerationMode] if operation.body else [schemathesis.GenerationMode.POSITIVE]
+        for mode in modes:
+            QUICK(given(operation.as_strategy(generation_mode=mode))(answered))()
+    assert statuses >= {200, 202, 404, 422}
+    end = time.monotonic() + 60
+    for job in jobs:
+        while (status := client.get(f"/jobs/{job}")).json().get("state") in ("waiting", "running"):
+            assert time.monotonic() < end
+        assert "the server failed" not in status.text
