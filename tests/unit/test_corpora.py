@@ -14,7 +14,6 @@ from typing import get_args
 import pytest
 
 from command_line import fail, succeed
-from regard.config import validate
 from regard.data import corpora
 from regard.data.config import BuiltIn
 from regard.data.corpora import (
@@ -34,7 +33,7 @@ from regard.data.corpora import (
     part_of,
 )  # fmt: skip
 from regard.data.readers import open_corpus
-from regard.errors import ConfigError, DataError
+from regard.errors import DataError
 from regard.tasks.translation import Parallel
 
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
@@ -279,19 +278,6 @@ def test_longer_texts_are_sentences_of_their_part_in_a_row() -> None:
             sentences = re.findall(r"[^.?]+[.?]", source)
             assert " ".join(pairs[part][sentence.strip()] for sentence in sentences) == target
     assert sum(1 for _ in generate("phrases-en-ko", 30_000, 1, "train", range(5, 61))) == 30_000
-
-
-@pytest.mark.parametrize(("options", "words_of_the_message"), [
-    ({"corpus": "dates", "min_words": 3}, "need 'corpus: phrases-en-ko'"),
-    ({"source": "a", "target": "b", "max_words": 9}, "need 'corpus: phrases-en-ko'"),
-    ({"corpus": "phrases-en-ko", "min_words": 20, "max_words": 10}, "min_words 20 is more than max_words 10"),
-    ({"corpus": "phrases-en-ko", "min_words": 2}, "min_words"),
-    ({"corpus": "phrases-en-fr", "max_words": 61}, "max_words"),
-    ({"corpus": "phrases-en-kr"}, "did you mean 'phrases-en-ko'?"),
-])  # fmt: skip
-def test_mistakes_are_named(options: dict[str, object], words_of_the_message: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(words_of_the_message)):
-        validate(Parallel, options)
 
 
 def test_default_lengths_and_the_cache(tmp_path: Path) -> None:

@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model_cases import batch_of, close, tokens_of
-from regard.config import Config, validate
 from regard.data.batches import Tokens
-from regard.errors import ConfigError, DecodeError
+from regard.errors import DecodeError
 from regard.search.config import SearchConfig
 from regard.search.decode import best, draw, search, truncated
 from regard.search.hypotheses import (
@@ -41,7 +40,6 @@ from regard.text.vocabularies import BEGIN, END, PAD
 from search_cases import Ids, allowed, assert_same, may_follow, plain_objective
 from toy_models import TableToy, Toy, ban_tokens, table_toy
 
-torch.set_num_threads(1)
 A, B, C, D = 4, 5, 6, 7
 SOURCES = [[A, B, END], [C, END], [B, B, A, C, END], [A, END], [C, B, A, END]]
 ONE = tokens_of([[A, END]])
@@ -157,20 +155,22 @@ def test_equals_go_by_lowest_row_then_lowest_token() -> None:
     assert_same(found, [(tokens, total, total) for tokens, total in expected])
 
 
-@given(
-    scores=st.lists(
-        st.lists(st.sampled_from([0.0, 1.0, 2.0, NEVER]), min_size=16, max_size=16), min_size=1, max_size=4
-    ),
-    count=st.integers(1, 16),
-)
-def test_best_among_many_equals(scores: list[list[float]], count: int) -> None:
+def check_best(scores: torch.Tensor, count: int) -> None:
     """The first of equals comes first; of what may not be chosen, only the value matters."""
-    values, places = best(torch.tensor(scores), count)
-    for row, row_values, row_places in zip(scores, values.tolist(), places.tolist(), strict=True):
-        expected = sorted(range(16), key=lambda place: (-row[place], place))[:count]
+    values, places = best(scores.clone(), count)
+    for row, row_values, row_places in zip(scores.tolist(), values.tolist(), places.tolist(), strict=True):
+        expected = sorted(range(len(row)), key=lambda place: (-row[place], place))[:count]
         assert row_values == [row[place] for place in expected]
         possible = sum(value > NEVER for value in row_values)
         assert row_places[:possible] == expected[:possible]
+
+
+ROW = st.lists(st.sampled_from([0.0, 1.0, 2.0, NEVER]), min_size=16, max_size=16)
+
+
+@given(scores=st.lists(ROW, min_size=1, max_size=4), count=st.integers(1, 16))
+def test_best_among_many_equals(scores: list[list[float]], count: int) -> None:
+    check_best(torch.tensor(scores), count)
 
 
 @pytest.mark.parametrize("count", [1, 4, 20])
@@ -179,11 +179,7 @@ def test_best_of_a_large_vocabulary(count: int) -> None:
     torch.manual_seed(3)
     scores = torch.randint(0, 400, (3, 64 * 80 + 7)).float()
     scores[0, -3:] = 500.0
-    values, places = best(scores.clone(), count)
-    for row, row_values, row_places in zip(scores.tolist(), values.tolist(), places.tolist(), strict=True):
-        expected = sorted(range(len(row)), key=lambda place: (-row[place], place))[:count]
-        assert row_places == expected
-        assert row_values == [row[place] for place in expected]
+    check_best(scores, count)
 
 
 @pytest.mark.parametrize(("normalisation", "alpha", "beta", "expected"), [
@@ -203,9 +199,8 @@ def test_objectives_by_hand(normalisation: Any, alpha: float, beta: float, expec
 def test_coverage_by_hand() -> None:
     """Attention of 0.5 counts log 0.5, of 1 and more nothing, none at all as MIN_COVERAGE; padding does not count."""
     attended_BWS = torch.tensor([[[0.5, 1.7, 0.0], [1.0, 1.0, 0.25]], [[0.5, 0.125, 0.0], [1.0, 1.0, 0.0]]]).double()
-    found = coverage(attended_BWS, torch.tensor([3, 2]))
     expected = [[math.log(0.5) + math.log(MIN_COVERAGE), math.log(0.25)], [math.log(0.5 * 0.125), 0.0]]
-    close(found, expected)
+    close(coverage(attended_BWS, torch.tensor([3, 2])), expected)
 
 
 @given(
@@ -238,8 +233,8 @@ def test_a_prefix_costs_what_the_model_thinks_of_it() -> None:
 
 
 def test_a_prefix_is_exempt_from_the_rules() -> None:
-    config = SearchConfig(beam=2, no_repeat_ngram=1, max_length=6)
-    [[found]] = search(Toy(9, seed=1), ONE, config, constraints=Constraints(prefixes=[(B, B, B)]))
+    config, prefix = SearchConfig(beam=2, no_repeat_ngram=1, max_length=6), Constraints(prefixes=[(B, B, B)])
+    [[found]] = search(Toy(9, seed=1), ONE, config, constraints=prefix)
     assert found.tokens[:3] == (B, B, B)
     assert B not in found.tokens[3:]
 
@@ -280,41 +275,33 @@ def test_half_precision_logits_are_normalised_in_float32() -> None:
 
 
 def test_an_empty_batch_gives_nothing() -> None:
-    tokens = tokens_of(SOURCES)
-    empty = Tokens.of(tokens.ids_BL[:0], tokens.lengths_B[:0])
-    assert search(Toy(9), empty, SearchConfig()) == []
+    assert search(Toy(9), Tokens.of(ONE.ids_BL[:0], ONE.lengths_B[:0]), SearchConfig()) == []
 
 
-def never_ending(vocabulary: int = 9) -> TableToy:
+def never_ending() -> TableToy:
     """Ends only where it must."""
-    log_p_VV = torch.zeros(vocabulary, vocabulary)
+    log_p_VV = torch.zeros(9, 9)
     log_p_VV[:, END] = -50.0
     return TableToy(log_p_VV)
 
 
-def test_finished_sentences_leave_the_batch_of_a_beam() -> None:
+@pytest.mark.parametrize(("beam", "sources", "rows"), [
+    (2, [[A, B, END], [A, A, B, B, A, END]], [4, 4, 4, 2, 2, 2]),
+    (1, [[A] * n + [END] for n in range(8)], [8, 8, 6, 6, 4, 3, 2, 1]),  # copied only when a quarter is done
+], ids=["beam", "greedy"])  # fmt: skip
+def test_finished_sentences_leave_the_batch(beam: int, sources: list[list[int]], rows: list[int]) -> None:
     model = never_ending()
-    config = SearchConfig(beam=2, max_length_ratio=1.0, max_length_offset=0)
-    search(model, tokens_of([[A, B, END], [A, A, B, B, A, END]]), config)
-    assert model.rows == [4, 4, 4, 2, 2, 2]
-
-
-def test_greedy_copies_its_state_only_when_a_quarter_is_done() -> None:
-    model = never_ending()
-    config = SearchConfig(beam=1, max_length_ratio=1.0, max_length_offset=0)
-    search(model, tokens_of([[A] * n + [END] for n in range(8)]), config)
-    assert model.rows == [8, 8, 6, 6, 4, 3, 2, 1]
-    assert model.selects == 5
+    search(model, tokens_of(sources), SearchConfig(beam=beam, max_length_ratio=1.0, max_length_offset=0))
+    assert model.rows == rows
+    assert beam > 1 or model.selects == 5
 
 
 def test_search_stops_when_nothing_can_win() -> None:
     """After `</s>` with P = 0.9 the rest holds 0.1: with alpha 0 it can never win."""
-    model = table_toy(6, {END: 0.9, A: 0.06, B: 0.04})
-    search(model, ONE, SearchConfig(beam=3, length_penalty=0.0))
-    assert len(model.rows) == 1
-    model.rows.clear()
-    search(model, ONE, SearchConfig(beam=3, nbest=3, length_penalty=0.0))
-    assert len(model.rows) == 2
+    for nbest, steps in ((1, 1), (3, 2)):
+        model = table_toy(6, {END: 0.9, A: 0.06, B: 0.04})
+        search(model, ONE, SearchConfig(beam=3, nbest=nbest, length_penalty=0.0))
+        assert len(model.rows) == steps
 
 
 def test_a_language_model_never_writes_its_start_token() -> None:
@@ -345,23 +332,9 @@ SKEWED = ((A, {A: 0.1, B: 0.2, END: 0.7}), (B, {C: 0.9, END: 0.1}), (C, {END: 1.
 FIRST = {A: 0.4, B: 0.3, C: 0.2, END: 0.1}
 
 
-def test_sample_frequencies() -> None:
-    found = sampled(table_toy(8, FIRST, *SKEWED))
-    assert_frequencies(Counter(h.tokens[0] for h in found), FIRST)
-    assert_frequencies(Counter(h.tokens[1] for h in found if h.tokens[0] == A), {A: 0.1, B: 0.2, END: 0.7})
-    assert_frequencies(Counter(h.tokens[1] for h in found if h.tokens[0] == B), {C: 0.9, END: 0.1})
-
-
-def test_temperature_sharpens_the_draw_and_leaves_the_score() -> None:
-    found = sampled(table_toy(8, FIRST, *SKEWED), temperature=0.5)
-    squares = {token: p * p / 0.30 for token, p in FIRST.items()}
-    assert_frequencies(Counter(h.tokens[0] for h in found), squares)
-    scores = {h.tokens: h.score for h in found}
-    assert scores[A, END] == pytest.approx(math.log(0.4 * 0.7), abs=1e-12)
-    assert scores[B, C, END] == pytest.approx(math.log(0.3 * 0.9), abs=1e-12)
-
-
 @pytest.mark.parametrize(("options", "kept"), [
+    ({}, FIRST),
+    ({"temperature": 0.5}, {token: p * p / 0.30 for token, p in FIRST.items()}),
     ({"top_k": 2}, {A: 4 / 7, B: 3 / 7}),
     ({"top_p": 0.65}, {A: 4 / 7, B: 3 / 7}),
     ({"top_p": 0.75}, {A: 4 / 9, B: 3 / 9, C: 2 / 9}),
@@ -369,9 +342,17 @@ def test_temperature_sharpens_the_draw_and_leaves_the_score() -> None:
     ({"top_k": 3, "top_p": 0.7}, {A: 4 / 7, B: 3 / 7}),  # after top-k the shares are 4/9, 3/9, 2/9
     ({"top_k": 2, "top_p": 0.5}, {A: 1.0}),
 ])  # fmt: skip
-def test_cut_off_distributions(options: dict[str, object], kept: dict[int, float]) -> None:
+def test_frequencies_of_samples_and_their_scores(options: dict[str, object], kept: dict[int, float]) -> None:
+    """A temperature sharpens the draw and leaves the score."""
     found = sampled(table_toy(8, FIRST, *SKEWED), **options)
     assert_frequencies(Counter(h.tokens[0] for h in found), kept)
+    scores = {h.tokens: h.score for h in found}
+    assert scores[A, END] == pytest.approx(math.log(0.4 * 0.7), abs=1e-12)
+    if not options:
+        assert_frequencies(Counter(h.tokens[1] for h in found if h.tokens[0] == A), {A: 0.1, B: 0.2, END: 0.7})
+        assert_frequencies(Counter(h.tokens[1] for h in found if h.tokens[0] == B), {C: 0.9, END: 0.1})
+    if "temperature" in options:
+        assert scores[B, C, END] == pytest.approx(math.log(0.3 * 0.9), abs=1e-12)
 
 
 @given(
@@ -423,48 +404,6 @@ def test_samples_obey_the_rules_and_keep_their_true_score() -> None:
 
 
 # What users can get wrong
-
-
-class Recipe(Config):
-    search: SearchConfig = SearchConfig()
-
-
-@pytest.mark.parametrize(("tree", "where", "words"), [
-    ({"beam": 0}, "search.beam", "greater than or equal to 1"),
-    ({"beam": 1_000_000}, "search.beam", "less than or equal to 1000"),
-    ({"sample": True, "nbest": 10_001}, "search.nbest", "less than or equal to 10000"),
-    ({"beam": 2, "nbest": 3}, "search.nbest", "raise beam to 3"),
-    ({"nbest": 6}, "search.nbest", "a beam of 5 cannot give the best 6"),
-    ({"sample": True, "beam": 4}, "search.beam", "set beam: 1"),
-    ({"temperature": 0.7}, "search.temperature", "set sample: true"),
-    ({"top_k": 10}, "search.top_k", "set sample: true"),
-    ({"top_p": 0.9}, "search.top_p", "set sample: true"),
-    ({"sample": True, "top_p": 1.5}, "search.top_p", "less than or equal to 1"),
-    ({"sample": True, "temperature": 0.0}, "search.temperature", "greater than 0"),
-    ({"min_length": 9, "max_length": 8}, "search.max_length", "below min_length, 9"),
-    ({"min_length": 99_999}, "search.min_length", "less than or equal to 2048"),
-    ({"length_penalty": -1.0}, "search.length_penalty", "greater than or equal to 0"),
-    ({"normalisation": "sum"}, "search.normalisation", "mean"),
-    ({"coverage_penalty": -0.1}, "search.coverage_penalty", "greater than or equal to 0"),
-    ({"repetition_penalty": 0.9}, "search.repetition_penalty", "greater than or equal to 1"),
-    ({"no_repeat_ngram": 0}, "search.no_repeat_ngram", "greater than or equal to 1"),
-    ({"min_length_ratio": 60.0}, "search.min_length_ratio", "more than max_length_ratio and max_length"),
-    ({"banned": ["Haus", " "]}, "search.banned", "every output contains it"),
-    ({"prefix": " "}, "search.prefix", "the prefix is empty"),
-    ({"beem": 3}, "search.beem", "unknown key"),
-])  # fmt: skip
-def test_contradictions_are_named_by_their_path(tree: dict[str, object], where: str, words: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        validate(Recipe, {"search": tree})
-    (problem,) = caught.value.problems
-    assert problem.where == where
-    assert words in str(problem)
-
-
-def test_null_stands_for_no_sampling_and_for_nothing_else() -> None:
-    assert validate(SearchConfig, {"temperature": None, "top_k": None, "top_p": None}) == SearchConfig()
-    with pytest.raises(ConfigError, match="beam"):
-        validate(SearchConfig, {"beam": None})
 
 
 @pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 3}, {"sample": True, "nbest": 2}])
