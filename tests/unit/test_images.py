@@ -60,8 +60,7 @@ def test_every_kind_becomes_rgb(tmp_path: Path, name: str, image: Image.Image, e
 
 
 def test_an_animation_is_its_first_frame(tmp_path: Path) -> None:
-    first, second = filled("RGB", RED), filled("RGB", BLUE)
-    first.save(tmp_path / "a.gif", save_all=True, append_images=[second])
+    filled("RGB", RED).save(tmp_path / "a.gif", save_all=True, append_images=[filled("RGB", BLUE)])
     assert pixel(tmp_path / "a.gif") == list(RED)
 
 
@@ -93,53 +92,40 @@ def icon(embedded: bytes) -> bytes:
     return struct.pack("<3H4B2H2I", 0, 1, 1, 16, 16, 0, 0, 1, 32, len(embedded), 22) + embedded
 
 
-def noise(path: Path) -> None:
+def noise(path: Path, size: int) -> None:
+    """An image of which only the first bytes are there."""
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(path)
-
-
-def cut(path: Path, size: int) -> None:
-    noise(path)
     write(path, path.read_bytes()[:size])
 
 
 ALLOWED = "save it as PNG, JPEG, GIF, BMP, WEBP, TIFF or PPM"
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "truncated.jpg": (lambda path: cut(path, 900), "truncated.jpg cannot be read as an image"),
-    "truncated.png": (lambda path: cut(path, 400), "truncated.png cannot be read as an image"),
+    "truncated.jpg": (lambda path: noise(path, 900), "truncated.jpg cannot be read as an image"),
+    "truncated.png": (lambda path: noise(path, 400), "truncated.png cannot be read as an image"),
     "text.png": (lambda path: write(path, "not an image"), "text.png cannot be read as an image"),
     "empty.jpg": (lambda path: write(path, b""), "empty.jpg cannot be read as an image"),
-    "one.png": (
-        lambda path: filled("RGB", RED, (1, 1)).save(path),
-        "one.png has 1 x 1 pixels: there is nothing to see (at least 2 x 2)",
-    ),
+    "one.png": (lambda path: filled("RGB", RED, (1, 1)).save(path),
+                "one.png has 1 x 1 pixels: there is nothing to see (at least 2 x 2)"),
     "line.png": (lambda path: filled("RGB", RED, (300, 1)).save(path), "line.png has 300 x 1 pixels"),
-    "huge.png": (
-        lambda path: write(path, png_header(10_000, 10_000)),
-        "huge.png has 10,000 x 10,000 pixels, more than the 64,000,000 that are allowed",
-    ),
+    "huge.png": (lambda path: write(path, png_header(10_000, 10_000)),
+                 "huge.png has 10,000 x 10,000 pixels, more than the 64,000,000 that are allowed"),
     "bomb.ico": (lambda path: write(path, icon(png_header(100_000, 100_000))), ALLOWED),
     "small.ico": (lambda path: filled("RGB", RED, (16, 16)).save(path), ALLOWED),
     "small.eps": (lambda path: filled("RGB", RED).save(path), ALLOWED),
     "eps.png": (lambda path: filled("RGB", RED).save(path, format="EPS"), ALLOWED),
-    "float.tif": (
-        lambda path: Image.fromarray(np.zeros((5, 5), dtype=np.float32)).save(path),
-        "float.tif has floating-point pixels",
-    ),
+    "float.tif": (lambda path: Image.fromarray(np.zeros((5, 5), dtype=np.float32)).save(path),
+                  "float.tif has floating-point pixels"),
     "missing.png": (lambda path: None, "does not exist"),
     "folder.png": (lambda path: path.mkdir(), "is a folder"),
-    "features.npy": (
-        lambda path: np.save(path, np.zeros((4, 3))),
-        "features.npy is an array of features, and the model reads images",
-    ),
-}
+    "features.npy": (lambda path: np.save(path, np.zeros((4, 3))),
+                     "features.npy is an array of features, and the model reads images"),
+}  # fmt: skip
 
 
 def recipe(folder: Path, **model: Any) -> Path:
     tree = {
         "task": "captioning",
-        "data": {
-            "train": {"file": "captions.tsv", "image": 0, "caption": 1}, "validation": {"split": 0.3},
-        },
+        "data": {"train": {"file": "captions.tsv", "image": 0, "caption": 1}, "validation": {"split": 0.3}},
         "tokenizer": {"kind": "word"},
         "model": {
             "kind": "captioner", "preset": "tiny", "channels": [4, 8], "width": 8, "attention": 8,
@@ -244,10 +230,9 @@ def test_all_that_is_wrong_is_named_at_once_wherever_it_falls(album: Path, capti
     assert "nowhere.png does not exist" in found[1]
     assert found[2].startswith("broken.png cannot be read as an image")
     assert found[3].startswith("huge.png has 10,000 x 10,000 pixels")
-    if captions == "empty":
-        assert found[4].startswith("the caption (column 1) is empty (fill it")
-    if captions == "missing":
-        assert found[4].startswith("there is no column 1 (caption) in this row")
+    if captions != "right":
+        what = "the caption (column 1) is empty (fill it", "there is no column 1 (caption) in this row"
+        assert found[4].startswith(what[captions == "missing"])
 
 
 @pytest.mark.parametrize(("corpus", "words"), [
@@ -264,25 +249,19 @@ def test_a_corpus_that_is_none_of_images(album: Path, corpus: dict[str, Any], wo
 
 @pytest.mark.parametrize("key", ["caption", "captions"])
 def test_a_list_of_captions_is_as_many_lines(album: Path, key: str) -> None:
-    rows = [line.split("\t") for line in (album / "captions.tsv").read_text(encoding="utf-8").splitlines()]
-    objects = [
-        {"image": image, key: [first, second]}
-        for (image, first), (_, second) in zip(rows[::2], rows[1::2], strict=True)
-    ]
+    rows = [tuple(line.split("\t")) for line in (album / "captions.tsv").read_text(encoding="utf-8").splitlines()]
+    both = zip(rows[::2], rows[1::2], strict=True)
+    objects = [{"image": image, key: [first, second]} for (image, first), (_, second) in both]
     objects[0] |= {key: objects[0][key][0]}
     write(album / "captions.jsonl", "".join(f"{json.dumps(one)}\n" for one in objects))
     corpus = json.dumps({"file": "captions.jsonl", "image": "image", "caption": key})
     loaded, base = load_recipe(album / "recipe.yaml", [f"data.train={corpus}"])
     prepared = Captioning.prepare(loaded, base)
-    found = [
-        (part.texts["source"][row], part.texts["target"][row])
-        for part in (prepared.train, prepared.validation)
-        for row in range(len(part))
-    ]
-    assert sorted(found) == sorted((image, caption) for image, caption in rows if (image, caption) != tuple(rows[1]))
-    assert {prepared.train.where(row) for row in range(len(prepared.train))} <= {
-        f"captions.jsonl:{line}" for line in range(1, 11)
-    }
+    parts = [part.texts for part in (prepared.train, prepared.validation)]
+    found = [pair for texts in parts for pair in zip(texts["source"], texts["target"], strict=True)]
+    assert sorted(found) == sorted({*rows} - {rows[1]})
+    places = {f"captions.jsonl:{line}" for line in range(1, 11)}
+    assert {prepared.train.where(row) for row in range(len(prepared.train))} <= places
 
 
 def test_lists_without_captions_are_named(album: Path) -> None:

@@ -102,10 +102,9 @@ def test_a_long_document_is_read_in_pieces_and_stays_one(tmp_path: Path) -> None
     assert "".join(row.values[0] for row in rows_of(first)) == f"<en> {LONG}"
 
 
-@pytest.mark.parametrize(
-    ("kind", "sentences"),
-    [("word", None), ("word", "punctuation"), ("word", "lines"), ("character", None), ("byte", None)],
-)
+@pytest.mark.parametrize(("kind", "sentences"), [
+    ("word", None), ("word", "punctuation"), ("word", "lines"), ("character", None), ("byte", None),
+])  # fmt: skip
 def test_long_documents_end_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, sentences: Any) -> None:
     """Five books and one of them again, read in pieces of three lines: tokens, places and splits by the book."""
     lines = [f"The end of line {number} came. It" for number in range(40)]
@@ -226,10 +225,6 @@ def test_a_vocabulary_learns_no_white_space(tmp_path: Path) -> None:
     ({"empty.txt": b""}, "none/*.txt", "no file has such a name, or only empty ones"),
     ({}, "none/*.tex", r"none/\*\.tex: no file has such a name"),
     ({}, "nowhere.txt", "there is no such file"),
-    ({"a.txt": b"good\n", "b.png": b"\x89PNG\r\n\x1a\n\0\0"}, "none",
-     r"b\.png:1: this is a PNG image, not a text: byte 0x89 .* is not UTF-8"),
-    ({"a.txt": b"good\n", "b.png": b"good\n\0\0"}, "none",
-     r"b\.png:2: this is a binary file, not a text: the line holds a zero byte"),
 ])  # fmt: skip
 def test_bad_raw_text(tmp_path: Path, files: dict[str, bytes], name: str, message: str) -> None:
     (tmp_path / "none").mkdir()
@@ -240,6 +235,8 @@ def test_bad_raw_text(tmp_path: Path, files: dict[str, bytes], name: str, messag
 
 
 @pytest.mark.parametrize(("data", "said"), [
+    (b"\x89PNG\r\n\x1a\n\0\0", "this is a PNG image, not a text: byte 0x89"),
+    (b"good\n\0\0", "this is a binary file, not a text: the line holds a zero byte"),
     (bz2.compress(b"a text"), "this is a .bz2 file, not a text"),
     (b"PK\x03\x04\xff", "this is a .zip archive, not a text"),
     (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "this is a PDF, not a text"),
@@ -257,8 +254,8 @@ def test_what_is_no_text_is_told_from_a_text_in_another_encoding(tmp_path: Path,
         documents_in(tmp_path, text="texts")
     [problem] = error.value.problems
     assert said in f"{problem.what} ({problem.hint})"
-    assert problem.where.startswith(str(Path("texts", "b:")))
-    if said.endswith("not a text"):
+    assert problem.where == str(Path("texts", "b:2" if data.startswith((b"good", b"%PDF")) else "b:1"))
+    if "not a text" in said:
         assert problem.hint.startswith("take it out of what is read")
         assert problem.hint.endswith("plain or as .gz, .xz, .zst")
 
@@ -276,25 +273,20 @@ def test_a_pattern_chooses_among_files(tmp_path: Path) -> None:
 
 
 def test_what_is_read_of_a_folder_is_said(tmp_path: Path) -> None:
-    names = [
-        *(f"{number}.txt" for number in range(12)),
-        "README.md",
-        "LICENSE",
-        *(f"{number}.py" for number in range(5)),
-    ]
     (tmp_path / "texts").mkdir()
-    for name in names:
+    for name in (*(f"{n}.txt" for n in range(12)), "README.md", "LICENSE", *(f"{n}.py" for n in range(5))):
         (tmp_path / "texts" / name).write_text(f"The text of {name}.")
-    data = RawData.model_validate({"train": {"text": "texts"}, "validation": {"split": 0.2}})
-    config = TokenizerConfig(kind="character")
-    for _ in range(2):
-        assert prepare_raw(data, config, tmp_path).report.sentences() == [
-            "texts: 19 files are read: 12 .txt, 5 .py (0.py, 1.py, 2.py, ...), 1 without a suffix (LICENSE), "
-            "1 .md (README.md); texts/**/*.txt names the .txt files alone"
-        ]
-    data = RawData.model_validate({"train": {"text": "texts/*.txt"}, "validation": {"split": 0.2}})
-    found = prepare_raw(data, config, tmp_path).report.sentences()
-    assert found == ["texts/*.txt: 12 files are read: 12 .txt"]
+    folder = (
+        "texts: 19 files are read: 12 .txt, 5 .py (0.py, 1.py, 2.py, ...), 1 without a suffix (LICENSE), "
+        "1 .md (README.md); texts/**/*.txt names the .txt files alone"
+    )
+    for text, said in (
+        ("texts", folder),
+        ("texts", folder),
+        ("texts/*.txt", "texts/*.txt: 12 files are read: 12 .txt"),
+    ):
+        data = RawData.model_validate({"train": {"text": text}, "validation": {"split": 0.2}})
+        assert prepare_raw(data, TokenizerConfig(kind="character"), tmp_path).report.sentences() == [said]
 
 
 @pytest.mark.parametrize(("text", "sentences"), [
