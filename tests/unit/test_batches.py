@@ -4,6 +4,7 @@ import threading
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,24 +37,16 @@ def tokenizers() -> Tokenizers:
     return train_tokenizers(TokenizerConfig(kind="byte"), {"source": ["a"], "target": ["a"]}, Path())
 
 
-def dataset_of(
-    tokenizers: Tokenizers,
-    source: np.ndarray,
-    target: np.ndarray,
-    corpora: np.ndarray | None = None,
-    weights: tuple[float, ...] = (1.0,),
-) -> Dataset:
-    """Examples of these lengths; token k of example i is 4 + (i + k) % 50."""
+def dataset_of(tokenizers: Tokenizers, source: Any, target: Any, weights: tuple[float, ...] = (1.0,)) -> Dataset:
+    """Examples of these lengths, shared out evenly to corpora; token k of example i is 4 + (i + k) % 50."""
 
-    def column(lengths: np.ndarray) -> TokenColumn:
+    def column(lengths: Any) -> TokenColumn:
         return TokenColumn.of([[4 + (i + k) % 50 for k in range(length)] for i, length in enumerate(lengths)])
 
-    corpora = np.zeros(len(source), dtype=np.int16) if corpora is None else corpora
     columns = {"source": column(source), "target": column(target)}
     texts = {name: TextColumn.of([""] * len(source)) for name in columns}
-    return Dataset(
-        make_task("translation", tokenizers), columns, texts, corpora, weights, lambda example: f"file:{example + 1}"
-    )
+    corpora = (np.arange(len(source)) * len(weights) // len(source)).astype(np.int16)
+    return Dataset(make_task("translation", tokenizers), columns, texts, corpora, weights, str)
 
 
 def long_tailed(tokenizers: Tokenizers, size: int) -> Dataset:
@@ -79,7 +72,7 @@ def listed(batches: list[np.ndarray]) -> list[list[int]]:
 
 class TestPlan:
     def test_the_order_is_the_same_on_every_machine(self, tokenizers: Tokenizers) -> None:
-        dataset = dataset_of(tokenizers, np.array([3, 1, 2, 3, 1, 2]), np.array([3, 1, 2, 3, 1, 2]))
+        dataset = dataset_of(tokenizers, [3, 1, 2, 3, 1, 2], [3, 1, 2, 3, 1, 2])
         bits = np.random.PCG64(np.random.SeedSequence([7, 0]))
         noise = [int(raw) >> 47 for raw in bits.random_raw(6)]
         pairs = [
@@ -101,11 +94,16 @@ class TestPlan:
 
     @given(st.integers(0, 99), st.integers(0, 5), st.integers(1, 600))
     def test_every_example_once_within_the_budget(self, few: Dataset, seed: int, epoch: int, budget: int) -> None:
-        batches = plan(few, budget, seed, epoch)
-        assert sorted(i for batch in batches for i in batch.tolist()) == list(range(60))
+        batches, filled = (plan(few, budget, seed, epoch, fill=fill) for fill in (False, True))
+        for planned in (batches, filled):
+            assert sorted(i for batch in planned for i in batch.tolist()) == list(range(60))
         for batch in batches:
             longest = max(max(len(few.columns[c][i]) for c in ("source", "target")) + 1 for i in batch)
             assert len(batch) * longest <= budget or len(batch) == 1
+        sizes = row_sizes(few, budget)
+        for batch in filled:
+            for column, size in (("source", sizes.first), ("target", sizes.second)):
+                assert sum(len(few.columns[column][i]) + 1 for i in batch) <= size
 
     @pytest.mark.parametrize("budget", [1024, 2048])
     def test_little_padding_and_full_batches(self, examples: Dataset, budget: int) -> None:
@@ -116,31 +114,16 @@ class TestPlan:
             assert 1 - filled / space <= 0.10
         assert np.median([len(batch) * examples.lengths[batch].max() for batch in batches]) > 0.9 * budget
 
-    @given(st.integers(0, 99), st.integers(0, 5), st.integers(1, 600))
-    def test_filled_batches_hold_every_example_once(self, few: Dataset, seed: int, epoch: int, budget: int) -> None:
-        batches, sizes = plan(few, budget, seed, epoch, fill=True), row_sizes(few, budget)
-        assert sorted(i for batch in batches for i in batch.tolist()) == list(range(60))
-        for batch in batches:
-            for column, size in (("source", sizes.first), ("target", sizes.second)):
-                assert sum(len(few.columns[column][i]) + 1 for i in batch) <= size
-
     def test_filled_batches_are_full_and_of_mixed_lengths(self, examples: Dataset) -> None:
         batches, sizes = plan(examples, 4096, 1, 0, fill=True), row_sizes(examples, 4096)
         assert listed(batches) != listed(plan(examples, 4096, 1, 1, fill=True))
-        used = [
-            max(
-                (examples.columns[column].lengths[batch] + 1).sum() / size
-                for column, size in (("source", sizes.first), ("target", sizes.second))
-            )
-            for batch in batches[:-1]
-        ]
-        assert np.mean(used) > 0.98
+        both = (("source", sizes.first), ("target", sizes.second))
+        used = [[(examples.columns[c].lengths[batch] + 1).sum() / size for c, size in both] for batch in batches[:-1]]
+        assert np.mean(np.max(used, axis=1)) > 0.98
         assert all(np.ptp(examples.lengths[batch]) > 20 for batch in batches[:-1])
 
     def test_weights(self, tokenizers: Tokenizers) -> None:
-        corpora = np.repeat(np.arange(5, dtype=np.int16), 20)
-        lengths = np.full(100, 5)
-        dataset = dataset_of(tokenizers, lengths, lengths, corpora, (1.0, 2.0, 0.5, 1.25, 0.001))
+        dataset = dataset_of(tokenizers, [5] * 100, [5] * 100, (1.0, 2.0, 0.5, 1.25, 0.001))
         shown = [np.bincount(np.concatenate(plan(dataset, 60, 1, epoch)), minlength=100) for epoch in (0, 1)]
         for counts in shown:
             assert set(counts[:20]) == {1}
@@ -163,14 +146,11 @@ class TestInTiles:
     second = (first * torch.tensor(random.normal(1, 0.15, 900))).long().clamp(4, 300)
 
     def test_most_tiles_begin_with_a_sentence(self) -> None:
+        """Of pairs those of both rows; a sentence over 128 tokens begins only one of its tiles."""
         assert whole_tiles(self.first) < 0.1
-        order = in_tiles(self.first)
-        assert whole_tiles(self.first[order]) > 0.85  # a sentence over 128 tokens begins only one of its tiles
-
-    def test_of_pairs_most_tiles_of_both_rows_do(self) -> None:
-        order = in_tiles(self.first, self.second)
-        assert whole_tiles(self.first[order]) > 0.85
-        assert whole_tiles(self.second[order]) > 0.6
+        alone, paired = in_tiles(self.first), in_tiles(self.first, self.second)
+        assert min(whole_tiles(self.first[order]) for order in (alone, paired)) > 0.85
+        assert whole_tiles(self.second[paired]) > 0.6
 
     @settings(max_examples=50, deadline=None)
     @given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=1, max_size=60))
@@ -204,21 +184,16 @@ def test_auto_batch_tokens(tokenizers: Tokenizers, size: int, length: int, on_cp
 
 
 def test_batch_of(tokenizers: Tokenizers) -> None:
-    dataset = dataset_of(tokenizers, np.array([2, 1, 3]), np.array([1, 3, 0]))
-    batch = dataset.batch(np.array([2, 0]))
+    batch = dataset_of(tokenizers, [2, 1, 3], [1, 3, 0]).batch(np.array([2, 0]))
     assert batch.source.ids_BL.tolist() == [[6, 7, 8, END], [4, 5, END, PAD]]
-    assert batch.source.lengths_B.tolist() == [4, 3]
     assert batch.target.ids_BL.tolist() == [[BEGIN, END, PAD], [BEGIN, 4, END]]
-    assert batch.target.lengths_B.tolist() == [2, 3]
-    assert batch.examples == (2, 0)
-    assert batch.tokens == 1 + 2
-    assert batch.source.ids_BL.dtype == torch.int64
+    assert (batch.source.lengths_B.tolist(), batch.target.lengths_B.tolist()) == ([4, 3], [2, 3])
+    assert (batch.examples, batch.tokens, batch.source.ids_BL.dtype) == ((2, 0), 1 + 2, torch.int64)
 
 
 def test_a_dataset_in_memory(tokenizers: Tokenizers) -> None:
-    dataset = Dataset.of(
-        make_task("translation", tokenizers), {"source": ["ab", "가"], "target": ["c", ""]}, lambda i: f"input {i + 1}"
-    )
+    texts = {"source": ["ab", "가"], "target": ["c", ""]}
+    dataset = Dataset.of(make_task("translation", tokenizers), texts, lambda i: f"input {i + 1}")
     assert len(dataset) == 2
     assert dataset.columns["source"].lengths.tolist() == [2, 3]
     assert dataset.lengths.tolist() == [3, 4]
@@ -254,9 +229,8 @@ class TestStream:
         counts = [stream.epoch_batches(epoch) for epoch in range(3)]
         assert counts == [len(plan(few, 200, 1, epoch)) for epoch in range(3)]
         batches = list(islice(stream, sum(counts)))
-        assert [batch.examples for batch, _ in batches] == [
-            tuple(batch) for epoch in range(3) for batch in listed(plan(few, 200, 1, epoch))
-        ]
+        planned = [tuple(batch) for epoch in range(3) for batch in listed(plan(few, 200, 1, epoch))]
+        assert [batch.examples for batch, _ in batches] == planned
         assert batches[counts[0] - 1][1] == Position(1, 0)
         assert batches[counts[0]][1] == Position(1, 1)
 

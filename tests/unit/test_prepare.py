@@ -42,25 +42,34 @@ def numbered(size: int, first: int = 0) -> list[tuple[str, str]]:
     return [(f"source {i}", f"ziel {i}") for i in range(first, first + size)]
 
 
-def data_of(**fields: Any) -> Data[Parallel]:
-    return Data[Parallel].model_validate(fields)
+def prepared(base: Path, config: TokenizerConfig = CHARACTER, options: Any = None, **data: Any) -> Prepared:
+    """From the keys of `data`; pairs are written to files that have the name of their part."""
+    parts = {part: data[part] for part in ("train", "validation", "test") if isinstance(data.get(part), list)}
+    data |= {part: write(base, part, pairs) for part, pairs in parts.items() if isinstance(pairs[0], tuple)}
+    return prepare_pairs(Data[Parallel].model_validate(data), config, base, **(options or {}))
 
 
-def prepared(data: Data[Parallel], base: Path, tokenizer: TokenizerConfig = CHARACTER, **more: Any) -> Prepared:
-    return prepare_pairs(data, tokenizer, base, **more)
+def problems(base: Path, **data: Any) -> list[str]:
+    with pytest.raises(DataError) as caught:
+        prepared(base, **data)
+    return [str(problem) for problem in caught.value.problems]
 
 
 def sources(dataset: Any) -> list[str]:
     return list(dataset.texts["source"])
 
 
+def places(dataset: Any) -> list[str]:
+    return [dataset.where(row) for row in range(len(dataset))]
+
+
 class TestTexts:
     def test_tokens_texts_and_places_belong_together(self, tmp_path: Path) -> None:
-        train = write(tmp_path, "train", [("ab", "가"), ("ab", "가"), ("xxxxxxx", "y"), ("bc", "나다")])
-        found = prepared(data_of(train=train, validation=write(tmp_path, "val", [("b", "가")]), max_length=6), tmp_path)
+        train = [("ab", "가"), ("ab", "가"), ("xxxxxxx", "y"), ("bc", "나다")]
+        found = prepared(tmp_path, train=train, validation=[("b", "가")], max_length=6)
         assert sources(found.train) == ["ab", "bc"]
         assert list(found.train.texts["target"]) == ["가", "나다"]
-        assert [found.train.where(i) for i in range(2)] == ["train.en:1", "train.en:4"]
+        assert places(found.train) == ["train.en:1", "train.en:4"]
         for column in ("source", "target"):
             tokenizer = found.tokenizers[column]
             decoded = [tokenizer.decode(found.train.columns[column][i].tolist()) for i in range(2)]
@@ -75,21 +84,20 @@ class TestTexts:
             {"file": "more.tsv", "source": 0, "target": 1, "weight": 2.0},
             {"corpus": "reverse", "size": 2},
         ]
-        found = prepared(data_of(train=train, validation={"corpus": "reverse", "size": 20}), tmp_path)
+        found = prepared(tmp_path, train=train, validation={"corpus": "reverse", "size": 20})
         assert found.train.weights == (0.5, 2.0, 1.0)
         assert found.train.corpora.tolist() == [0, 0, 0, 1, 1, 2, 2]
-        places = [found.train.where(i) for i in (2, 3, 4, 6)]
-        assert places == ["train.en:3", "more.tsv:1", "more.tsv:2", "corpus reverse:2"]
+        rows = ["train.en:1", "train.en:2", "train.en:3", "more.tsv:1", "more.tsv:2"]
+        assert places(found.train) == [*rows, "corpus reverse:1", "corpus reverse:2"]
         assert (len(found.validation), found.report.splits["validation"].leaks.count) == (20, 0)
 
     def test_duplicates_are_pairs_not_sources(self, tmp_path: Path) -> None:
         pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("b", "a"), ("a b", "c"), ("a", "b c"), ("a", "b")]
-        fields = {"train": write(tmp_path, "train", pairs), "validation": write(tmp_path, "val", [("v", "v")])}
-        found = prepared(data_of(**fields), tmp_path)
-        assert [found.train.where(i) for i in range(len(found.train))] == [f"train.en:{i}" for i in (1, 2, 4, 5, 6)]
+        found = prepared(tmp_path, train=pairs, validation=[("v", "v")])
+        assert places(found.train) == [f"train.en:{i}" for i in (1, 2, 4, 5, 6)]
         duplicates = found.report.splits["train"].dropped["duplicate"]
         assert (duplicates.count, duplicates.places) == (2, ("train.en:3", "train.en:7"))
-        assert len(prepared(data_of(**fields, deduplicate=False), tmp_path).train) == 7
+        assert len(prepared(tmp_path, train=pairs, validation=[("v", "v")], deduplicate=False).train) == 7
 
 
 BAD = [("a", "b"), ("", "b"), ("a", "  \t"), ("x" * 30, "b"), ("fine", "fein")]
@@ -97,90 +105,70 @@ BAD = [("a", "b"), ("", "b"), ("a", "  \t"), ("x" * 30, "b"), ("fine", "fein")]
 
 class TestBadLines:
     def test_all_of_them_are_named_at_once(self, tmp_path: Path) -> None:
-        validation = write(tmp_path, "val", [("a", "b"), ("\u3000", "b")])
-        data = data_of(train=write(tmp_path, "train", BAD), validation=validation, max_characters=20)
-        with pytest.raises(DataError) as caught:
-            prepared(data, tmp_path)
         drop = "data.bad_lines=drop drops such pairs"
-        assert [str(problem) for problem in caught.value.problems] == [
+        assert problems(tmp_path, train=BAD, validation=[("a", "b"), ("\u3000", "b")], max_characters=20) == [
             f"train.en:2: the line is empty (fill it, or {drop})",
             f"train.de:3: the line is empty (fill it, or {drop})",
             "train.en:4: the line has 30 characters, data.max_characters allows 20 "
             f"(split it, raise the limit, or {drop})",
-            f"val.en:2: the line is empty (fill it, or {drop})",
+            f"validation.en:2: the line is empty (fill it, or {drop})",
         ]
-        data = data_of(train={"source": "a.en", "target": "a.de"}, validation={"source": "b.en", "target": "b.de"})
-        with pytest.raises(DataError) as caught:
-            prepared(data, tmp_path)
-        assert [problem.where for problem in caught.value.problems] == ["a.en", "a.de", "b.en", "b.de"]
+        missing = {part: {"source": f"{part}.1", "target": f"{part}.2"} for part in ("train", "validation")}
+        found = [problem.partition(":")[0] for problem in problems(tmp_path, **missing)]
+        assert found == ["train.1", "train.2", "validation.1", "validation.2"]
 
     def test_dropped_when_asked_for(self, tmp_path: Path) -> None:
-        validation = write(tmp_path, "val", [("a", "b"), ("", "")])
-        data = data_of(train=write(tmp_path, "train", BAD), validation=validation, max_characters=20, bad_lines="drop")
-        found = prepared(data, tmp_path)
+        found = prepared(tmp_path, train=BAD, validation=[("a", "b"), ("", "")], max_characters=20, bad_lines="drop")
         assert sources(found.train) == ["a", "fine"]
-        assert [found.train.where(i) for i in range(2)] == ["train.en:1", "train.en:5"]
+        assert places(found.train) == ["train.en:1", "train.en:5"]
         dropped = found.report.splits["train"].dropped
         assert (dropped["empty"].count, dropped["empty"].places) == (2, ("train.en:2", "train.de:3"))
         assert (dropped["over_long_line"].count, dropped["over_long_line"].places) == (1, ("train.en:4",))
         assert found.report.sentences()[:2] == [
             "dropped 3 of 5 training pairs: 2 with an empty side (first: train.en:2), "
             "1 over data.max_characters=20 (first: train.en:4)",
-            "dropped 1 of 2 validation pairs: 1 with an empty side (first: val.en:2)",
+            "dropped 1 of 2 validation pairs: 1 with an empty side (first: validation.en:2)",
         ]
 
 
 class TestSplit:
     def test_no_source_stands_on_two_sides(self, tmp_path: Path) -> None:
         pairs = [(f"source {i % 400}", f"ziel {i}") for i in range(1000)]
-        data = data_of(train=write(tmp_path, "train", pairs), validation={"split": 0.1}, test={"split": 0.2})
-        found = prepared(data, tmp_path)
+        found = prepared(tmp_path, train=pairs, validation={"split": 0.1}, test={"split": 0.2})
         parts = [set(sources(part)) for part in (found.train, found.validation, found.test)]
         assert [len(part) for part in parts] == [280, 40, 80]
         assert len(set.union(*parts)) == 400
-        splits = found.report.splits
-        assert splits["train"].read == 1000
-        assert splits["train"].set_aside == len(found.validation) + len(found.test)
-        assert splits["train"].kept == len(found.train) == 1000 - splits["train"].set_aside
+        train = found.report.splits["train"]
+        assert (train.read, train.set_aside) == (1000, len(found.validation) + len(found.test))
+        assert train.kept == len(found.train) == 1000 - train.set_aside
 
-    def test_the_seed_decides(self, tmp_path: Path) -> None:
-        data = data_of(train=write(tmp_path, "train", numbered(300)), validation={"split": 0.1})
-        first, again, other = (sources(prepared(data, tmp_path, seed=seed).validation) for seed in (1, 1, 2))
-        assert first == again
-        assert len(set(first) & set(other)) < 15
-        few = prepared(data_of(train=write(tmp_path, "few", numbered(5))), tmp_path)
+    def test_the_seed_decides_and_a_source_stays_on_its_side_when_others_come_and_go(self, tmp_path: Path) -> None:
+        def validation(pairs: list[tuple[str, str]], seed: int = 1) -> list[str]:
+            return sources(
+                prepared(tmp_path, options={"seed": seed}, train=pairs, validation={"split": 0.1}).validation
+            )
+
+        first = validation(numbered(300))
+        assert first == validation(numbered(300))
+        assert len({*first} & {*validation(numbered(300), seed=2)}) < 15
+        assert len({*first} & {*validation(numbered(310)[::-1])}) >= 25
+        few = prepared(tmp_path, train=numbered(5))
         assert (len(few.train), len(few.validation)) == (4, 1)
 
-    def test_a_source_stays_on_its_side_when_others_come_and_go(self, tmp_path: Path) -> None:
-        data = data_of(train=write(tmp_path, "train", numbered(300)), validation={"split": 0.1})
-        before = set(sources(prepared(data, tmp_path).validation))
-        write(tmp_path, "train", list(reversed(numbered(310))))
-        after = set(sources(prepared(data, tmp_path).validation))
-        assert len(before & after) >= 25
-
-    @pytest.mark.parametrize(("train", "fields", "message"), [
-        ([("a", "b"), ("a", "c"), ("a", "b")],
-         {"validation": {"split": 0.02}},
+    @pytest.mark.parametrize(("data", "message"), [
+        ({"train": [("a", "b"), ("a", "c"), ("a", "b")], "validation": {"split": 0.02}},
          "data.train: no training pair is left: dropped 1 of 3 training pairs: 1 seen before "
          "(first: train.en:3); 2 were set aside for validation and test (those that are alike are set aside "
          "together, and there are too few different ones)"),
-        (numbered(3),
-         {"max_length": 2},
+        ({"train": numbered(3), "validation": numbered(1), "max_length": 2},
          "data.train: no training pair is left: dropped 3 of 3 training pairs: 3 longer than "
          "data.max_length=2 tokens (first: train.en:1)"),
-        (numbered(3),
-         {"bad_lines": "drop", "validation": {"source": "empty.en", "target": "empty.de"}},
+        ({"train": numbered(3), "validation": [(" ", "b")], "bad_lines": "drop"},
          "data.validation: no validation pair is left: dropped 1 of 1 validation pairs: 1 with an empty side "
-         "(first: empty.en:1)"),
+         "(first: validation.en:1)"),
     ])  # fmt: skip
-    def test_nothing_is_left(
-        self, tmp_path: Path, train: list[tuple[str, str]], fields: dict[str, Any], message: str
-    ) -> None:
-        write(tmp_path, "empty", [(" ", "b")])
-        files = {"train": write(tmp_path, "train", train), "validation": write(tmp_path, "val", numbered(1))}
-        with pytest.raises(DataError) as caught:
-            prepared(data_of(**files | fields), tmp_path)
-        assert str(caught.value) == message
+    def test_nothing_is_left(self, tmp_path: Path, data: dict[str, Any], message: str) -> None:
+        assert problems(tmp_path, **data) == [message]
 
 
 def test_composed_and_decomposed_letters_are_the_same_text(tmp_path: Path) -> None:
@@ -188,31 +176,29 @@ def test_composed_and_decomposed_letters_are_the_same_text(tmp_path: Path) -> No
     pairs = [("배가 고프다", "a"), ("사과를 먹는다", "b"), ("café", "c"), ("학교", "d")]
     decomposed = [(unicodedata.normalize("NFD", source), target) for source, target in pairs]
     assert decomposed != pairs
-    train, again = write(tmp_path, "train", pairs), write(tmp_path, "again", decomposed)
-    found = prepared(data_of(train=train, validation=again), tmp_path)
+    found = prepared(tmp_path, train=pairs, validation=decomposed)
     assert found.report.splits["validation"].leaks.count == 4
-    found = prepared(data_of(train=[train, again], validation=write(tmp_path, "val", [("new", "e")])), tmp_path)
+    corpora = [write(tmp_path, "first", pairs), write(tmp_path, "second", decomposed)]
+    found = prepared(tmp_path, train=corpora, validation=[("new", "e")])
     assert found.report.splits["train"].dropped["duplicate"].count == 4
 
 
 def test_leaks_are_counted_and_placed(tmp_path: Path) -> None:
-    validation = write(tmp_path, "val", [("new", "neu"), ("source 2", "anders"), ("source 0", "ziel 0")])
-    test = write(tmp_path, "test", [("source 20", "ziel 20")])
-    found = prepared(data_of(train=write(tmp_path, "train", numbered(9)), validation=validation, test=test), tmp_path)
+    validation = [("new", "neu"), ("source 2", "anders"), ("source 0", "ziel 0")]
+    found = prepared(tmp_path, train=numbered(9), validation=validation, test=[("source 20", "ziel 20")])
     leaks = found.report.splits["validation"].leaks
-    assert (leaks.count, leaks.places) == (2, ("val.en:2", "val.en:3"))
+    assert (leaks.count, leaks.places) == (2, ("validation.en:2", "validation.en:3"))
     assert found.report.splits["test"].leaks.count == 0
     assert found.report.sentences() == [
-        "the sources of 2 of 3 validation pairs also occur in the training data (first: val.en:2)"
+        "the sources of 2 of 3 validation pairs also occur in the training data (first: validation.en:2)"
     ]
 
 
 class TestTokens:
     def test_length_and_ratio_filter_training_only(self, tmp_path: Path) -> None:
         pairs = [("aaaa", "aaaa"), ("a" * 11, "aaaaaaaaaa"), ("a" * 10, "aaa"), ("aaa", "a" * 9), ("aa", "a" * 11)]
-        fields = {"train": write(tmp_path, "train", pairs), "validation": write(tmp_path, "val", pairs)}
-        found = prepared(data_of(**fields, max_length=10, max_ratio=3.0), tmp_path)
-        assert [found.train.where(i) for i in range(len(found.train))] == ["train.en:1", "train.en:4"]
+        found = prepared(tmp_path, train=pairs, validation=pairs, max_length=10, max_ratio=3.0)
+        assert places(found.train) == ["train.en:1", "train.en:4"]
         assert len(found.validation) == 5
         assert found.report.sentences()[0] == (
             "dropped 3 of 5 training pairs: 2 longer than data.max_length=10 tokens (first: train.en:2), "
@@ -220,9 +206,8 @@ class TestTokens:
         )
 
     def test_tokens_unknowns_and_lengths_are_counted(self, tmp_path: Path) -> None:
-        train = write(tmp_path, "train", [("ab", "a"), ("abab", "b")])
-        validation = write(tmp_path, "val", [("abzz", "a"), ("aaaa", "z")])
-        found = prepared(data_of(train=train, validation=validation), tmp_path)
+        pairs = {"train": [("ab", "a"), ("abab", "b")], "validation": [("abzz", "a"), ("aaaa", "z")]}
+        found = prepared(tmp_path, **pairs)
         report = found.report.splits["validation"].columns
         assert (report["source"].tokens, report["source"].unknown) == (8, 2 / 8)
         assert (report["target"].tokens, report["target"].unknown) == (2, 1 / 2)
@@ -232,7 +217,7 @@ class TestTokens:
 
     def test_given_tokenizers_are_used(self, tmp_path: Path) -> None:
         own = train_tokenizers(TokenizerConfig(kind="byte"), {"source": ["a"], "target": ["a"]}, tmp_path)
-        found = prepared(data_of(train=write(tmp_path, "train", numbered(9))), tmp_path, tokenizers=own)
+        found = prepared(tmp_path, options={"tokenizers": own}, train=numbered(9))
         assert found.tokenizers is own
         assert found.train.columns["source"][0].tolist() == own["source"].encode(found.train.texts["source"][0])
 
@@ -243,47 +228,40 @@ class TestTokens:
 
 
 class TestCache:
-    def folders(self, cache: Path) -> dict[str, tuple[int, ...]]:
-        files = (path for path in cache.rglob("*") if path.is_file() and path.name not in (MANIFEST, VERIFIED))
-        return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in files}
-
     def test_a_second_call_does_nothing_again(self, tmp_path: Path, cache: Path) -> None:
-        data = data_of(train=write(tmp_path, "train", numbered(50) + numbered(2)))
+        def folders() -> dict[Path, tuple[int, ...]]:
+            files = (path for path in cache.rglob("*") if path.is_file() and path.name not in (MANIFEST, VERIFIED))
+            return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in files}
+
         steps: list[str] = []
-        first = prepared(data, tmp_path, progress=lambda step, count: steps.append(f"{step} {count}"))
-        assert steps == [
-            "reading train 52",
-            "training the tokenizer 0",
-            "tokenising train 49",
-            "tokenising validation 1",
-        ]
-        before = self.folders(cache)
-        again = prepared(data, tmp_path, progress=lambda step, count: pytest.fail(f"{step} again"))
-        assert self.folders(cache) == before
+        count = {"progress": lambda step, count: steps.append(f"{step} {count}")}
+        first = prepared(tmp_path, options=count, train=numbered(50) + numbered(2))
+        expected = ["reading train 52", "training the tokenizer 0", "tokenising train 49", "tokenising validation 1"]
+        assert steps == expected
+        before = folders()
+        again = prepared(tmp_path, options=count, train=numbered(50) + numbered(2))
+        assert steps == expected
+        assert folders() == before
         assert again.report == first.report
         assert again.tokenizers.fingerprint == first.tokenizers.fingerprint
         assert sources(again.train) == sources(first.train)
 
     def test_other_content_or_settings_are_prepared_anew(self, tmp_path: Path, cache: Path) -> None:
+        """Each of these has as many stored texts, tokenizers and encoded texts as there are different ones so far."""
         train = write(tmp_path, "train", numbered(50))
-
-        def kinds() -> dict[str, int]:
-            names = [path.name.split("-")[0] for path in cache.iterdir()]
-            return {kind: names.count(kind) for kind in ("texts", "tokenizers", "encoded")}
-
-        prepared(data_of(train=train), tmp_path)
-        prepared(data_of(train={**train, "weight": 2.0}), tmp_path)
-        assert kinds() == {"texts": 1, "tokenizers": 1, "encoded": 1}
-        prepared(data_of(train=train, max_length=50), tmp_path)
-        assert kinds() == {"texts": 1, "tokenizers": 1, "encoded": 2}
-        prepared(data_of(train=train), tmp_path, TokenizerConfig(kind="byte"))
-        assert kinds() == {"texts": 1, "tokenizers": 2, "encoded": 3}
-        prepared(data_of(train=train), tmp_path, seed=2)
-        assert kinds() == {"texts": 2, "tokenizers": 3, "encoded": 4}
-        write(tmp_path, "train", numbered(50, first=1))
-        changed = prepared(data_of(train=train), tmp_path)
-        assert kinds() == {"texts": 3, "tokenizers": 4, "encoded": 5}
-        assert "source 50" in sources(changed.train) + sources(changed.validation)
+        byte = TokenizerConfig(kind="byte")
+        for arguments, expected in (
+            ({"train": train}, (1, 1, 1)),
+            ({"train": train | {"weight": 2.0}}, (1, 1, 1)),
+            ({"train": train, "max_length": 50}, (1, 1, 2)),
+            ({"train": train, "config": byte}, (1, 2, 3)),
+            ({"train": train, "options": {"seed": 2}}, (2, 3, 4)),
+            ({"train": numbered(50, first=1)}, (3, 4, 5)),
+        ):
+            found = prepared(tmp_path, **arguments)
+            kinds = [path.name.split("-")[0] for path in cache.iterdir()]
+            assert tuple(kinds.count(kind) for kind in ("texts", "tokenizers", "encoded")) == expected
+        assert "source 50" in sources(found.train) + sources(found.validation)
 
 
 SCRIPT = """

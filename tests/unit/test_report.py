@@ -1,4 +1,4 @@
-"""A report of hand-made sections through its four renderers: terminal, page, figures and JSON."""
+"""A report of hand-made sections through its four renderers: terminal, page, figures and JSON; heat maps in detail."""
 
 import base64
 import io
@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import unicodedata
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,13 +17,27 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
 import regard.course.lab  # noqa: F401  which imports all results
 from regard.errors import RegardError
-from regard.views.labels import Metrics, metric_tables
-from regard.views.render import check_output, draw, fonts_for, page, show, write, write_result
+from regard.views.labels import Metrics, label, metric_tables
+from regard.views.render import (
+    BLUES,
+    ORANGES,
+    SHADES,
+    check_output,
+    draw,
+    fonts_for,
+    heat_map_lines,
+    page,
+    show,
+    write,
+    write_result,
+)
 from regard.views.report import (
     BUDGET,
     Bars,
@@ -171,9 +186,8 @@ def test_every_result_displays_itself() -> None:
     others = {kind.__name__ for kind in Result.__subclasses__() if kind.__repr__ is not Result.__repr__}
     assert others == {"Metrics"}  # a dict
     assert repr(report_of(TABLE, Text(["a"]))).splitlines()[-1] == "a"
-    table, confusion, other = metric_tables(
-        {"f1": 0.5, "confusion": {"a": {"a": 3}, "나": {"a": 0}}, "by": {"x": 1, "y": 0}}
-    )
+    metrics = {"f1": 0.5, "confusion": {"a": {"a": 3}, "나": {"a": 0}}, "by": {"x": 1, "y": 0}}
+    table, confusion, other = metric_tables(metrics)
     assert table.rows == [("f1", Cell("0.5000"))]
     assert (confusion.columns, confusion.rows) == (["confusion", "a"], [["a", "3"], ["나", "0"]])
     assert (other.columns, other.rows) == (["by", "value"], [["x", "1"], ["y", "0"]])
@@ -249,9 +263,8 @@ def test_the_terminal_leaves_out_columns_of_numbers_that_do_not_fit_and_names_th
 @pytest.mark.parametrize("width", [40, 60, 80])
 def test_long_texts_and_names_are_folded_not_cut(width: int) -> None:
     name = "a-system-with-a-very-long-name-of-its-own"
-    lines = shown(
-        report_of(Table(["system", "BLEU"], [[name, 12.5]]), Table(["", ""], [["", "가나다라 " * 30]])), width
-    )
+    tables = Table(["system", "BLEU"], [[name, 12.5]]), Table(["", ""], [["", "가나다라 " * 30]])
+    lines = shown(report_of(*tables), width)
     assert all(cell_len(line) <= width for line in lines)
     assert "".join(lines).count("가나다라") == 30
     assert name in "".join(line.split()[0] for line in lines if line[:2] == "  " and line[2:3].strip())
@@ -270,12 +283,10 @@ def test_bars_and_regions_in_the_terminal() -> None:
     assert "1,2" in "\n".join(shown(report_of(FIGURES["image_map"]), 80))
 
 
-@pytest.mark.parametrize(
-    ("kind", "label"), [("curves", "하나"), ("bars", "짧다"), ("heat_maps", "나는"), ("image_map", "개")]
-)
-def test_every_figure_becomes_a_picture(kind: str, label: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "text"), zip(FIGURES, ("하나", "짧다", "나는", "개"), strict=True))
+def test_every_figure_becomes_a_picture(kind: str, text: str, tmp_path: Path) -> None:
     svg, again = (draw([FIGURES[kind]], tmp_path / "picture.svg") for _ in range(2))
-    assert label in "".join(ElementTree.fromstring(svg).itertext())
+    assert text in "".join(ElementTree.fromstring(svg).itertext())
     assert svg == again  # no date, no random names
     assert draw([FIGURES[kind]], tmp_path / "picture.png").startswith(b"\x89PNG")
 
@@ -286,10 +297,9 @@ def test_a_letter_that_no_font_has_is_refused_only_where_it_would_be_drawn(tmp_p
     assert fonts_for("a\U000e0fff", tmp_path / "x.svg", strict=False)[0] == "DejaVu Sans"
 
 
-@pytest.mark.parametrize(
-    ("suffix", "start"),
-    [(".html", "<!DOCTYPE html>"), (".HTM", "<!DOCTYPE html>"), (".svg", "<?xml"), (".json", '{"말": 1}\n')],
-)
+@pytest.mark.parametrize(("suffix", "start"), [
+    (".html", "<!DOCTYPE html>"), (".HTM", "<!DOCTYPE html>"), (".svg", "<?xml"), (".json", '{"말": 1}\n'),
+])  # fmt: skip
 def test_a_result_is_written_in_the_format_of_the_suffix(tmp_path: Path, suffix: str, start: str) -> None:
     result: Any = SimpleNamespace(to_json=lambda: {"말": 1}, report=lambda: report_of(FIGURES["bars"]))
     for _ in range(2):  # what is there is replaced
@@ -307,15 +317,151 @@ def test_a_missing_matplotlib_is_one_sentence_with_the_command(tmp_path: Path, m
 
 
 def test_json_in_parts_has_four_digits_and_a_row_a_part() -> None:
-    tree = {
-        "a": np.array([[1 / 3, 2e-9], [12345.6, 0]]),
-        "b": [1, 0.123456, None, "한"],
-        "c": {},
-        "d": (),
-        "e": np.eye(1) > 0,
-    }
-    parts = [*json_parts(tree)]
+    a, b = np.array([[1 / 3, 2e-9], [12345.6, 0]]), [1, 0.123456, None, "한"]
+    parts = [*json_parts({"a": a, "b": b, "c": {}, "d": (), "e": np.eye(1) > 0})]
     assert "[0.3333, 2e-09]" in parts
     assert json.loads("".join(parts)) == {
         "a": [[0.3333, 2e-9], [12350.0, 0]], "b": [1, 0.1235, None, "한"], "c": {}, "d": [], "e": [[1]],
     }  # fmt: skip
+
+
+# Heat maps of attention: labels of tokens, maps in the terminal, the scale of colours, pictures of any text
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def heat_map(source: list[str], target: list[str], weights: object = None, title: str = "", seed: int = 0) -> HeatMap:
+    """Attention of `target` to `source`; random unless given."""
+    if weights is None:
+        weights = np.random.default_rng(seed).dirichlet(np.full(len(source), 0.3), size=len(target))
+    return HeatMap([*map(label, target)], [*map(label, source)], np.asarray(weights), title)
+
+
+DATE = heat_map(
+    [*"3월 5일", "</s>"],
+    [*"03-05", "</s>"],
+    [
+        [0.25, 0.75, 0.00, 0.00, 0.00, 0.00],
+        [1.00, 0.00, 0.00, 0.00, 0.00, 0.00],
+        [0.00, 0.42, 0.58, 0.00, 0.00, 0.00],
+        [0.00, 0.00, 0.11, 0.89, 0.00, 0.00],
+        [0.00, 0.00, 0.00, 1.00, 0.00, 0.00],
+        [0.00, 0.00, 0.00, 0.00, 0.01, 0.99],
+    ],
+    title="3월 5일 → 03-05",
+)
+
+
+def display_width(text: str) -> int:
+    """Columns of a terminal, from the Unicode tables of Python (the renderer uses those of rich)."""
+    wide = {"W": 2, "F": 2}
+    return sum(0 if unicodedata.combining(c) else wide.get(unicodedata.east_asian_width(c), 1) for c in text)
+
+
+def grid_rows(lines: list[str]) -> list[tuple[str, str]]:
+    """(label, cells) of each row of blocks."""
+    return [row for line in lines for row in re.findall(r"^(.*?)│(.*)│$", line)]
+
+
+@pytest.mark.parametrize(("piece", "shown"), [
+    (" ", "␣"), ("▁", "␣"), ("\u3000", "␣"), ("\n", "␣"), ("", "␣"), ("</s>", "⏎"), ("<unk>", "<unk>"),
+    ("▁Haus", "▁Haus"), ("화", "화"), ("\u1112\u116a", "화"),  # the same syllable in letters
+    ("a\x1b[31m", "a�[31m"), ("\x00", "�"), ("\ud800", "�"), ("\u0301", "◌\u0301"), ("👩\u200d🚀", "👩🚀"),
+    ("\u202eabc", "abc"), ("\u200d", "◌"),
+])  # fmt: skip
+def test_a_token_is_shown_visibly_and_harmlessly(piece: str, shown: str) -> None:
+    assert label(piece) == shown
+
+
+def test_the_terminal_map_by_hand() -> None:
+    assert heat_map_lines(DATE, width=80) == [
+        "3월 5일 → 03-05",
+        "  3 월␣ 5 일⏎  ",
+        "0│··▓▓        │",
+        "3│██          │",
+        "-│  ░░▒▒      │",
+        "0│    ··▓▓    │",
+        "5│      ██    │",
+        "⏎│          ██│",
+        "",
+        "0  ·░▒▓█ 1.00",
+    ]
+
+
+def test_long_labels_run_downwards_and_are_shortened() -> None:
+    lines = heat_map_lines(heat_map(["▁ab", "각\u0301나", "c"], ["▁x"], [[0.0, 1.0, 0.0]]), width=80)
+    assert lines[:4] == ["   ▁      ", "   a 각\u0301   ", "   b 나c  ", "▁x│  ██  │"]
+    lines = heat_map_lines(heat_map(["Donaudampfschifffahrt"], ["Donaudampfschifffahrt"], [[1.0]]), width=40)
+    assert "".join(line.strip() for line in lines[:12]) == "Donaudampfs…"
+    assert lines[12] == "Donaudampfsc…│██│"
+
+
+TOKEN = st.text(alphabet="aZ▁.<&가힣漢字é\u0301\u0323\x1b\r", max_size=16)
+TOKENS = st.lists(TOKEN | st.sampled_from(["</s>", "<unk>", " ", "▁", "▁화요일"]), min_size=1, max_size=40)
+
+
+@settings(max_examples=60)
+@given(source=TOKENS, target=TOKENS, width=st.integers(6, 120), seed=st.integers(0, 9))
+def test_panels_fit_and_show_every_cell(source: list[str], target: list[str], width: int, seed: int) -> None:
+    drawn = heat_map(source, target, title="제목: \x1b]0;title\x07", seed=seed)
+    lines = heat_map_lines(drawn, width)
+    assert max(map(display_width, lines)) <= width
+    assert not {c for c in "".join(lines) if unicodedata.category(c) == "Cc"}, "no token steers the terminal"
+    for panel in "\n".join(lines[1:]).split("\n\n")[:-1]:
+        assert len({display_width(line) for line in panel.split("\n")}) == 1
+    rows = grid_rows(lines)
+    joined = ["".join(cells for _, cells in rows[t :: len(target)]) for t in range(len(target))]
+    fullness = np.array([[SHADES.index(block) for block in row] for row in joined])
+    assert fullness.shape == (len(target), 2 * len(source))
+    assert (fullness[:, ::2] == fullness[:, 1::2]).all()
+    order = np.argsort(drawn.values, axis=None)
+    assert (np.diff(fullness[:, ::2].flatten()[order]) >= 0).all()
+    assert fullness[:, ::2].flatten()[order[-1]] == len(SHADES) - 1
+
+
+@pytest.mark.parametrize(("width", "panels"), [(80, [10]), (21, [5, 5])])
+def test_a_narrow_terminal_gets_panels_of_even_size(width: int, panels: list[int]) -> None:
+    lines = heat_map_lines(heat_map([*"abcdefghij"], ["x"]), width)
+    assert [len(cells) // 2 for _, cells in grid_rows(lines)] == panels
+
+
+@pytest.mark.parametrize(("names", "tolerance"), [(BLUES, 0.4), (ORANGES, 1.1)])
+def test_the_scale_goes_from_white_to_dark_in_even_steps_of_lightness(names: tuple[str, ...], tolerance: float) -> None:
+    """CIE 1976 L* of sRGB colours."""
+    encoded = np.array([list(bytes.fromhex(name)) for name in names]) / 255
+    linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ [0.2126, 0.7152, 0.0722]
+    lightness = np.where(luminance > 0.008856, 116 * luminance ** (1 / 3) - 16, 903.3 * luminance)
+    assert lightness[0] == pytest.approx(100, abs=0.01)
+    assert np.diff(lightness) == pytest.approx(np.full(8, -10.25), abs=tolerance)
+
+
+@settings(max_examples=10)
+@given(source=st.lists(st.text(max_size=12), min_size=1, max_size=6), title=st.text(max_size=200))
+def test_svg_of_any_text_is_xml_with_every_label_as_text(source: list[str], title: str) -> None:
+    pytest.importorskip("matplotlib")
+    drawn = heat_map(source, source, title=title)
+    root = ElementTree.fromstring(draw([HeatMaps([drawn])], Path("x.svg")))
+    texts = ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
+    assert sum(texts.count(text) for text in {label(piece) for piece in source}) >= 2 * len(source)
+
+
+@pytest.mark.parametrize("size", [(2, 2), (3, 30)])
+@pytest.mark.parametrize("title", [
+    "지난 정부가 임명한 위원회는 내년 예산에 관한 긴 토론 끝에 어제 모두 물러났다 → The committee resigned",
+    "Donaudampfschifffahrtsgesellschaft" * 5,
+    "WWW MMM " * 40,
+], ids=["words", "one word", "capitals"])  # fmt: skip
+def test_a_long_title_ends_inside_its_png(title: str, size: tuple[int, int]) -> None:
+    images = pytest.importorskip("matplotlib.image")
+    rows, columns = ([f"{name}{n}" for n in range(count)] for name, count in zip("rc", size, strict=True))
+    one, wide = (HeatMap(rows, columns, np.zeros(size), title, label_width=width) for width in (18, 60))
+    for maps in ([one] * 3, [wide]):
+        try:
+            content = draw([HeatMaps(maps, shown=range(len(maps)))], Path("x.png"))
+        except RegardError as error:
+            assert "install one" in str(error)  # noqa: PT017
+            return
+        pixels = images.imread(io.BytesIO(content))[..., :3]
+        for edge in (pixels[:, :3], pixels[:, -3:], pixels[:2]):
+            assert edge.min() == 1, "something runs over the edge"

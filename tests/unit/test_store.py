@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from command_line import regard
+from command_line import fail, regard
 from regard.data import store
 from regard.data.store import (
     ColumnWriter,
@@ -64,19 +64,16 @@ class TestCacheFolder:
 
 
 class TestStored:
-    @pytest.mark.parametrize("damage", ["short", "flipped", "missing", "manifest", "no manifest", "empty folder"])
-    def test_rebuilds_what_is_damaged(self, damage: str) -> None:
+    @pytest.mark.parametrize("damage", [
+        {"numbers": bytes(11)}, {"numbers": b"\1" + bytes(11)}, {"numbers": None},
+        {"whole.json": b'{"checksums": {"num'}, {"whole.json": None}, {"numbers": None, "whole.json": None},
+    ], ids=["short", "flipped", "missing", "manifest", "no manifest", "empty folder"])  # fmt: skip
+    def test_rebuilds_what_is_damaged(self, damage: dict[str, bytes | None]) -> None:
         folder = stored(NAME, write_twelve)
-        if damage == "short":
-            (folder / "numbers").write_bytes(bytes(11))
-        if damage == "flipped":
-            (folder / "numbers").write_bytes(b"\1" + bytes(11))
-        if damage in ("missing", "empty folder"):
-            (folder / "numbers").unlink()
-        if damage == "manifest":
-            (folder / "whole.json").write_text('{"checksums": {"num')
-        if damage in ("no manifest", "empty folder"):
-            (folder / "whole.json").unlink()
+        for name, content in damage.items():
+            (folder / name).unlink()
+            if content is not None:
+                (folder / name).write_bytes(content)
         assert not is_whole(folder)
         assert (stored(NAME, write_twelve) / "numbers").read_bytes() == bytes(12)
         assert is_whole(folder)
@@ -175,23 +172,19 @@ def release() -> None:
 
 
 class TestLimit:
-    @pytest.mark.parametrize(("clock", "times"), [
-        ("right", {}),
-        ("back in 1970", {}),
-        ("ahead", {1: 2.0**33}),
-        ("ahead for ever", {1: 2.0**62}),
-        ("back", {1: 0}),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(("now", "second"), [
+        (None, None), (60.0, None), (None, 2.0**33), (None, 2.0**62), (None, 0.0),
+    ], ids=["right", "back in 1970", "ahead", "ahead for ever", "back"])  # fmt: skip
     def test_the_oldest_go_first(
-        self, clock: str, times: dict[int, float], cache: Path, monkeypatch: pytest.MonkeyPatch
+        self, now: float | None, second: float | None, cache: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A limit of three and a half folders; the second folder is the last one that is used before the fifth."""
-        if clock == "back in 1970":
-            monkeypatch.setattr("time.time", lambda: 60.0)
+        if now is not None:
+            monkeypatch.setattr("time.time", lambda: now)
         for number, name in enumerate(names(4)):
             folder = stored(name, write_million)
-            if number in times:
-                os.utime(folder / "whole.json", (times[number], times[number]))
+            if number == 1 and second is not None:
+                os.utime(folder / "whole.json", (second, second))
         stored(names(4)[1], write_million)
         release()
         monkeypatch.setenv("REGARD_CACHE_LIMIT", "0.0035 GB")
@@ -199,11 +192,10 @@ class TestLimit:
         assert sorted(os.listdir(cache)) == [names(5)[1], names(5)[3], names(5)[4]]
 
     def test_a_clock_that_is_wrong_removes_nothing(self, cache: Path) -> None:
-        for number, name in enumerate(names(3)):
+        for name, moment in zip(names(3), (0.0, 2.0**33, 2.0**62), strict=True):
             folder = stored(name, write_twelve)
-            time = [0.0, 2.0**33, 2.0**62][number]
             for path in (folder, folder / "whole.json"):
-                os.utime(path, (time, time))
+                os.utime(path, (moment, moment))
         release()
         trim_cache(1000)
         stored(NAME, write_twelve)
@@ -236,9 +228,7 @@ class TestLimit:
     @pytest.mark.parametrize("given", ["much", "-1", "5 MB", "1e3", "nan"])
     def test_a_limit_that_is_no_size_is_refused(self, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("REGARD_CACHE_LIMIT", given)
-        result = regard("cache")
-        assert (result.code, result.out) == (2, "")
-        assert result.err == f"regard: REGARD_CACHE_LIMIT: {given!r} is not a size (a number of GB: 20, or 0.5)\n"
+        assert fail("cache") == [f"REGARD_CACHE_LIMIT: {given!r} is not a size (a number of GB: 20, or 0.5)"]
 
     def test_the_command(self, cache: Path) -> None:
         stored(NAME, write_twelve)
@@ -275,13 +265,13 @@ class TestColumns:
         rows = [[vocabulary - 1, 5], [], [6], [7, 8, 9]]
         texts = ["가나다", "", "a\nb", "ß"]
         tokens = ColumnWriter(tmp_path, "tokens", token_type(vocabulary))
-        characters = ColumnWriter(tmp_path, "texts", np.uint8)
+        characters, none = (ColumnWriter(tmp_path, name, np.uint8) for name in ("texts", "none"))
         for chunk in (slice(0, 1), slice(1, 1), slice(1, 4)):
             values = np.array([token for row in rows[chunk] for token in row], dtype=np.int64)
             tokens.extend(values, [len(row) for row in rows[chunk]])
             characters.extend_texts(texts[chunk])
-        tokens.close()
-        characters.close()
+        for writer in (tokens, characters, none):
+            writer.close()
         column = TokenColumn.open(tmp_path, "tokens", token_type(vocabulary))
         assert [column[i].tolist() for i in range(4)] == rows
         assert column.lengths.tolist() == [2, 0, 1, 3]
@@ -289,7 +279,6 @@ class TestColumns:
             column[4]
         assert (tmp_path / "tokens.values").stat().st_size == 6 * (2 if vocabulary == 2**16 else 4)
         assert list(TextColumn.open(tmp_path, "texts")) == texts
-        ColumnWriter(tmp_path, "none", np.uint8).close()
         assert list(TextColumn.open(tmp_path, "none")) == []
         assert len(TokenColumn.open(tmp_path, "none", np.uint16).lengths) == 0
 
