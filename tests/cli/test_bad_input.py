@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -12,8 +13,10 @@ import torch
 
 import regard as api
 from command_line import contents, fail, refusal, regard, succeed, write
+from raw_cases import Runs
 from regard.config import write_yaml
 from regard.errors import CheckpointError, ConfigError
+from regard.views.explain import MOST_WORDS
 
 SOURCE = "".join(f"{text}\n" for text in ("a b c", "b c d", "c d e", "d e f", "e f g", "f g h") * 10)
 TARGET = SOURCE.upper()
@@ -56,7 +59,7 @@ def test_only_the_input_without_positions_is_skipped(project: Path) -> None:
 
 class Mistake(NamedTuple):
     """A command and how each of its messages begins, where one more file is there. TRAIN stands for `check` and `train`
-    of the recipe with overrides, @run for a trained run."""
+    of the recipe with overrides, @run for a trained run of translation, @NAME for another of raw_cases.py."""
 
     command: str
     messages: str | list[str]
@@ -89,6 +92,17 @@ THREE_COLUMNS = "it has 3 columns, and nothing says which is the source and whic
 THREE: Files = {"three.tsv": "".join(f"{number}\tGo home {number}.\t집에 {number}.\n" for number in range(9))}
 TEXT_PAIRS = "".join(f"the dog sees a cat {number}\t개가 고양이를 본다 {number}\n" for number in range(60))
 NEEDED = "two columns of text are needed, or a text and its label, but"
+NO_MASK = "there is no [MASK] in the text (write [MASK] where a word is to be found)"
+OF_A_TABLE = (
+    "of a table the run's own columns are read, or 'text', or 'first' and 'second' where it has none "
+    "(a .txt has one input a line"
+)
+TWO_TEXTS = "two texts are expected, not 1 (put a tab between first and second"
+NO_IMAGE = "the image nope.png does not exist (paths are relative to the folder that the command runs in)"
+FLEW = "input 1: the word 'flew' is unknown"
+CONTINUES_NOT = "this model does not continue texts"
+PREDICTED = "runs of the task language_modeling are compared by what they predict, nothing is searched for"
+NOT_DECODED = "{0}: story_answering does not decode, so {0} has no effect (leave it out)"
 MISTAKES = {
     "models": [
         Mistake(f"TRAIN '{LOCAL.format('local_m')}'", WINDOW),  # sources of 5 characters and their </s>
@@ -274,6 +288,103 @@ MISTAKES = {
             ("--engine rya", "--engine: there is no engine 'rya' (did you mean"),
             ("--address a:1", "--address: it is where a Ray cluster is (give"))),
     ],
+    "inputs of other tasks": [
+        Mistake("predict @bilstm-classifier ' '", f"input 1: {EMPTY}"),
+        Mistake("predict @tagging ' '", f"input 1: {EMPTY}"),
+        Mistake("predict @tagging --file bad.jsonl", ["bad.jsonl:2: the column 'tokens' holds 3, not a string", SKIP],
+            {"bad.jsonl": '{"tokens": ["It"]}\n{"tokens": [3]}\n'}),
+        *(Mistake(f"predict @{run} '[MASK] {'the child ' * 40}'", "input 1: the text has ") for run in ("gpt", "bert")),
+        Mistake("predict @bert The", f"input 1: {NO_MASK}"),
+        Mistake("predict @bert-single 'Anna sang.\tShe was late.'", f"input 1: {NO_MASK}"),
+        Mistake("predict @bert --file b.jsonl --features a.npz",
+            ["b.jsonl:2: the column 'text' holds 3, not a string", SKIP],
+            {"b.jsonl": '{"text": "The dog"}\n{"text": 3}\n'}),
+        *(Mistake(f"predict @bert --file a.csv {option}",
+            ["a.csv:1: there is no column 'text' (the columns are id, content)", OF_A_TABLE],
+            {"a.csv": "id,content\n0,The child\n"}) for option in ("", "--features a.npz")),
+        Mistake("predict @reviews --file a.tsv",
+            ["a.tsv:1: there is no column 'sentence' (the columns are review, label)", OF_A_TABLE],
+            {"a.tsv": "review\tlabel\nvery good\t1\n"}),
+        *(Mistake(f"predict @regression '{text}'", f"input 1: {TWO_TEXTS}") for text in ("a", "{first: x}")),
+        *(Mistake(f"{verb} @regression '{{\"a\": \"x\"}}'",
+            f"{place}: there is no column 'b' (the columns are a; wanted are a, b)")
+            for verb, place in (("predict", "input 1"), ("explain", "input"))),
+        Mistake("predict @choices '{\"question\": \"x\", \"choices\": [\"a\", \"b\"]}'",
+            "input 1: there is no column 'start' (the columns are question, choices; wanted are start, end0, end1)"),
+        Mistake("predict @choices 'a\tb'", "input 1: there are 1 choices"),
+        Mistake("predict @questions 'Where is Anna?'", "input 1: there is a question, but no text that it is about"),
+        Mistake("predict @questions '\tAnna is here.'", f"input 1 (question): {EMPTY}"),
+        Mistake("predict @questions 'Where?\t '", f"input 1 (context): {EMPTY}"),
+        Mistake("predict @questions '{\"question\": \"Where?\"}'", "input 1: there is no 'context'"),
+        Mistake("predict @questions '{\"question\": \"Where?\", \"context\": 3}'",
+            "input 1: question and context are not both texts"),
+        Mistake("predict @questions '{\"question'", "input 1: not valid JSON"),
+        Mistake("predict @questions '{\"question\": \"Where?\", \"context\": \"\\ud83d\"}'",
+            "input 1 (context): the text is not valid UTF-8"),
+        Mistake("predict @stories 'Mary went to the garden.'", "input 1: the story has no question"),
+        Mistake("predict @stories 'Where is Mary?'", "input 1: there is no story before the question"),
+        Mistake("predict @stories --story told 'Where is John?'", "told:1: the story has no question",
+            {"told": "Mary went to the garden.\n\nJohn went to the moon.\n"}),
+        Mistake("predict @stories 'Mary flew to the gardn. Where is Mary?'", [FLEW,
+            "input 1: the word 'gardn' is unknown (the run's stories have other words, did you mean 'garden'?)"]),
+        Mistake("predict @stories 'Mary flew。 Where is Marry？'", [FLEW, "input 1: the word 'Marry' is unknown"]),
+        Mistake(f"predict @captioner {'x' * 300}", f"input 1: the image {'x' * 300} does not exist"),
+        Mistake("predict @captioner nope.png", f"input 1: {NO_IMAGE}"),
+        Mistake("explain @captioner nope.png", f"input: {NO_IMAGE}"),
+    ],
+    "what a task or a model does not do": [
+        Mistake("predict @elmo 'The child'", f"predict: {CONTINUES_NOT}"),
+        *(Mistake(f"score @{run} a b", f"score: {CONTINUES_NOT}") for run in ("elmo", "autoencoder")),
+        *(Mistake(f"score @{run} a b", f"@{run}: score needs a run that writes texts, not one of {task}")
+            for run, task in (("bert", "masked_language_modeling"), ("bilstm-classifier", "classification"))),
+        *(Mistake(f"diagnose @{run}",
+            f"@{run}: diagnose compares outputs with references, which a run of {task} does not have")
+            for run, task in (("gpt", "language_modeling"), ("bilstm-classifier", "classification"))),
+        *(Mistake(f"{command} --nbest 2000", "--nbest: should be less than or equal to 1000, not 2000")
+            for command in ("predict @gpt The", "predict @bert [MASK]")),
+        *(Mistake(command, f"{command.split()[3]}: it chooses the vectors that --features writes (give --features FILE")
+            for command in ("predict @gpt The --layer 1", "predict @bert [MASK] --pooling mean",
+                            "predict @bert [MASK] --normalize")),
+        Mistake("predict @gpt The --features a.npz --layer 7", "--layer: there is no layer 7 (0 to 2, or -1)"),
+        Mistake("predict @gpt The --features a.npz --pooling max",
+            "--pooling: there is no pooling 'max' (allowed: mean, first, last)"),
+        Mistake("predict @run a --features a.npz", "@run: bahdanau for translation has no vectors of a single text"),
+        Mistake("predict @bilstm-classifier a --prefix b",
+            "--prefix: classification does not decode, so --prefix has no effect (leave it out)"),
+        *(Mistake(f"predict @stories 'Ann left.' 'Who?' {name} {value}", NOT_DECODED.format(name)) for name, value in (
+            ("--prefix", "the"), ("--record", "r.json"), ("--beam", 3), ("--beam", 0), ("--length-penalty", 0.5))),
+        Mistake("predict @stories 'Ann left.' 'Who?' --set search.banned=[a]", NOT_DECODED.format("search.banned")),
+        Mistake("evaluate @stories --beam 3", NOT_DECODED.format("--beam")),
+        Mistake("evaluate @stories --file a.txt --file b.txt", "--file: 2 files are too many"),
+        Mistake("explain @bilstm-classifier superb",
+            "explain: without its only word the text is empty (give two words or more"),
+        Mistake(f"explain @bilstm-classifier '{'good ' * (MOST_WORDS + 1)}'", f"explain: the text has {MOST_WORDS + 1} "
+            f"words, each of which would be left out once (at most {MOST_WORDS}: "),
+        Mistake("explain @bilstm-classifier 'so good' --head 1",
+            "--head: it does not change occlusion (it changes alignment, "),
+        Mistake("explain @lstm 'The fox' --view heads",
+            "--view: the model 'lstm_lm' has no view 'heads' (allowed for it: probabilities)"),
+        *(Mistake(f"explain @bert Hi {name} 3", f"{name}: a run of the task masked_language_modeling writes no text")
+            for name in ("--target", "--beam")),
+        Mistake("compare @gpt @bert", "@bert: the run's task is masked_language_modeling"),
+        Mistake("compare @gpt @words --beam 2", f"--beam: {PREDICTED}"),
+        Mistake("compare @gpt --hypotheses other=train.s", f"--hypotheses: {PREDICTED}"),
+        Mistake("compare @gpt @autoencoder", "@autoencoder: it writes texts that it has read (model.objective: "
+            "autoencoder), others predict what they have not (compare it with other autoencoders)"),
+        Mistake("train tales-bert training.init=@bert model.preset=tiny tokenizer.vocabulary=999 --out a", [
+            "model.preset: @bert has small, this recipe asks for tiny "
+            "(leave the section model out, with model=null: it is then that run's)",
+            "tokenizer.vocabulary: @bert has 200, this recipe asks for 999 (leave the section tokenizer out, "
+            "with tokenizer=null: it is then that run's, with which its weights were trained)"]),
+        Mistake("check tales-gpt training.init=@bert", "model.kind: @bert is a bert, this recipe asks for gpt"),
+        Mistake("serve @run --host 0.0.0.0", "--host: whoever reaches 0.0.0.0"),
+        Mistake("serve @run @run", "@run: two runs are called 'tiny' (rename one of the folders)"),
+        Mistake("serve @run/none", "@run/none: there is no such run folder"),
+        Mistake("studio none --no-browser", "none: there is no such run folder"),
+        Mistake("course 33", "CHAPTER: there is no chapter '33'"),
+        Mistake("course --lang de", "--lang: there is no 'de' (allowed: en, ko)"),
+        Mistake("course 3 --full nowhere", "--full nowhere: there is no such folder"),
+    ],
     "search": [
         Mistake("predict @run a --beam 0", "search.beam: should be greater than or equal to 1, not 0"),
         Mistake("predict @run a --length-penalty 3 --set search.normalisation=none",
@@ -373,7 +484,12 @@ MISTAKES = {
     pytest.param(mistake, id=f"{kind}-{mistake.command[:60].encode('ascii', 'replace').decode()}")
     for kind, mistakes in MISTAKES.items() for mistake in mistakes
 ])  # fmt: skip
-def test_a_mistake_is_named_and_changes_nothing(project: Path, tiny_run: Path, mistake: Mistake) -> None:
+def test_a_mistake_is_named_and_changes_nothing(project: Path, tiny_run: Path, runs: Runs, mistake: Mistake) -> None:
+    def named(text: str) -> str:
+        """With the folders that it means."""
+        text = text.replace("@here", str(project)).replace("@run", str(tiny_run))
+        return re.sub(r"@([\w-]+)", lambda run: str(runs[run[1]]), text)
+
     for name, content in mistake.files.items():
         if content is None:
             (project / name).mkdir()
@@ -381,7 +497,7 @@ def test_a_mistake_is_named_and_changes_nothing(project: Path, tiny_run: Path, m
             (project / name).parent.mkdir(exist_ok=True)
             write(project / name, content)
     before, run_before = contents(project), contents(tiny_run)
-    arguments = [word.replace("@run", str(tiny_run)) for word in shlex.split(mistake.command)]
+    arguments = [*map(named, shlex.split(mistake.command))]
     commands = [arguments]
     if arguments[0] == "TRAIN":
         commands = [["check", "recipe.yaml", *arguments[1:]], ["train", "recipe.yaml", *arguments[1:], "--out", "run"]]
@@ -390,7 +506,7 @@ def test_a_mistake_is_named_and_changes_nothing(project: Path, tiny_run: Path, m
         messages = fail(*command, stdin=mistake.stdin)
         assert len(messages) == len(expected), messages
         for message, beginning in zip(messages, expected, strict=True):
-            assert message.startswith(beginning.replace("@run", str(tiny_run)).replace("@here", str(project)))
+            assert message.startswith(named(beginning))
     assert (contents(project), contents(tiny_run)) == (before, run_before)
     assert not (project / "run").exists()
 
@@ -441,9 +557,6 @@ def test_a_folder_named_like_a_recipe_that_ships_is_its_data(project: Path) -> N
     assert succeed("check", "dates", "data.train.size=200", "--json").json["ok"]
 
 
-# Runs that were changed
-
-
 def test_a_tokenizer_of_another_run(tiny_run: Path, project: Path) -> None:
     copied = shutil.copytree(tiny_run, project / "copied")
     succeed("train", "recipe.yaml", "--out", "run", "--json")
@@ -465,9 +578,6 @@ def test_of_two_tokenizers_the_changed_one_is_named(project: Path) -> None:
     shutil.copy("run/tokenizer.source.json", "run/tokenizer.target.json")
     [message] = fail("predict", "run", "a b c")
     assert message.startswith("run/tokenizer.target.json: the tokenizer is not the one this run was trained with")
-
-
-# Inputs that are skipped
 
 
 def test_bad_lines_of_a_file_can_be_skipped(tiny_run: Path, tmp_path: Path) -> None:

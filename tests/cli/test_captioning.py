@@ -144,7 +144,6 @@ def test_rows_of_a_table_without_an_image_are_named_or_skipped(run: Path, home: 
     assert [bool(line) for line in succeed("predict", run, "--file", bad, "--skip-bad").out.split("\n")[:4]] == [
         True, False, False, False,
     ]  # fmt: skip
-    assert "does not exist" in refusal("predict", run, "x" * 300)
 
 
 def test_explain_draws_one_panel_a_word(run: Path, home: Path) -> None:
@@ -198,15 +197,6 @@ def test_numbers_of_one_look(run: Path, home: Path) -> None:
     gated = np.array(worked["after"]["z_t = beta_t c, what the gate lets through"]) / np.array(worked["context"])
     assert gated == pytest.approx(gated[0], abs=1e-3), "the gate is one number"
     assert 0 < gated[0] < 1
-
-
-def test_diagnose_judges_every_image(run: Path) -> None:
-    found = succeed("diagnose", run, "--no-sweep", "--limit", "12", "--json").json
-    # A caption has five words, and the length of a file's name says nothing.
-    assert (found["lengths_of"], found["unit"]) == ("reference", "words")
-    assert [(bucket["from"], bucket["to"]) for bucket in found["by_length"]] == [(5, 5)]
-    assert found["sentences"] == 12
-    assert found["search_errors"] + found["model_errors"] == found["errors"]
 
 
 def test_every_verb_judges_an_output_by_all_captions_of_its_image(run: Path, home: Path, tmp_path: Path) -> None:
@@ -266,9 +256,5 @@ def test_what_an_image_has_not(run: Path, home: Path, tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     (tmp_path / "below").mkdir()
     write(tmp_path / "below" / "pairs.tsv", "nope.png\ta red square\n")
-    for words, folder in (
-        (["predict", run, "nope.png"], "the folder that the command runs in"),
-        (["explain", run, "nope.png"], "the folder that the command runs in"),
-        (["evaluate", run, "--file", "below/pairs.tsv"], "the file that names them"),
-    ):
-        assert refusal(*words).endswith(f"nope.png does not exist (paths are relative to {folder})")
+    message = refusal("evaluate", run, "--file", "below/pairs.tsv")
+    assert message.endswith("nope.png does not exist (paths are relative to the file that names them)")

@@ -98,14 +98,6 @@ def test_a_model_that_prefers_the_wrong_answer_shows_model_errors(diagnosed: Dia
     assert len(diagnosis.examples["model"]) == 20
 
 
-def test_both_kinds_and_a_tie_by_hand(diagnosed: Diagnosed) -> None:
-    """Greedy search writes `af` with P = 0.2: below `bg`, above `ad`, and as probable as `c`."""
-    diagnosis = diagnosed("bg", "ad", "c", "af", beam=1)
-    assert [sentence.verdict for sentence in diagnosis.errors] == ["search", "model", "model"]
-    assert counts(diagnosis) == (4, 3, 1, 2)
-    assert diagnosis.tally.shares["search_errors"] == Share.of(1, 3)
-
-
 def test_the_verdict_follows_the_objective_and_the_raw_one_stands_beside_it(diagnosed: Diagnosed) -> None:
     """`c` has log P = log 0.22 over 2 tokens; the search writes `af`, log 0.2 over 3."""
     table = {**GARDEN, "<s>": {"a": 0.5, "b": 0.28, "c": 0.22}}

@@ -16,14 +16,12 @@ from labelled_cases import MODELS, SIZES, TRAINING, pretraining, weights_of
 from labelled_cases import labelled_batch_of as batch_of
 from regard.config import write_yaml
 from regard.data.config import TrainingConfig
-from regard.data.framing import labelled_batch
 from regard.models.bert import BERTConfig
 from regard.models.gpt import GPTConfig
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TextHead, build_base, pool
 from regard.models.text_classifiers import CNN, CNNConfig
 from regard.objectives.labels import ClassCrossEntropy, SquaredError
 from regard.runs import Run
-from regard.tasks.task import inputs_of
 from regard.training.optimiser import parameter_groups
 from regard.training.train import train
 
@@ -116,22 +114,14 @@ REFUSED = [
     ("bert", ["model={kind: cnn, preset: tiny}"], "training.init: {run} is a bert, this recipe asks for cnn"),
     ("bert", ["training.init=nowhere"], "training.init: nowhere is not a run folder"),
     ("bert", ["training.init=nowhere", "model={kind: bert}"], "{tmp}/nowhere: there is no such run folder"),
-    (
-        "bert",
-        ["data.max_length=600"],
-        "data.max_length: texts of 600 tokens are longer than the model's 64 posi",
-    ),
+    ("bert", ["data.max_length=600"], "data.max_length: texts of 600 tokens are longer than the model's 64 posi"),
     ("bert", ["tokenizer.file={gpt}/tokenizer.json"], "training.init: {run} has another tokenizer"),
     ("bert", ["tokenizer={kind: bpe}"], "tokenizer.kind: {run} has wordpiece, this recipe asks for bpe (leave the"),
     ("bert", ["tokenizer={vocabulary: 500}"], "tokenizer.vocabulary: {run} has 200, this recipe asks for 500 ("),
     ("bert", ["tokenizer={knid: bpe}"], "tokenizer.knid: unknown key 'knid' (did you mean 'kind'?)"),
     ("bert", ["head={freeze: 3}"], "head.freeze: the model has 2 layers (0 to 2, or all)"),
     ("bert", ["head={auxiliary: 0.5}"], "head.auxiliary: bert is no language model that reads from left to right"),
-    (
-        "gpt",
-        ["head={auxiliary: 0.5, freeze: all}"],
-        "head.auxiliary: the language model's loss needs a head right above",
-    ),
+    ("gpt", ["head={auxiliary: 0.5, freeze: all}"], "head.auxiliary: the language model's loss needs a head right ab"),
     ("lstm", ["head={features: mix}"], "head.features: the layers of this model have different widths"),
     ("bert", ["head={layer_decay: 1.5}"], "head.layer_decay: should be less than or equal to 1"),
     ("bert", ["head={class_weights: {bad: 2.0}}"], "head.class_weights: there is no label 'bad'"),
@@ -342,23 +332,3 @@ def test_pooling_leaves_padding_out(pooling: Any) -> None:
     text = batch_of([[5, 5, 5], [5, 5], [5] * 4], [0] * 3).text
     expected = {"first": [1, -3], "last": [2, -1], "mean": [7 / 3, -2], "max": [4, -1]}[pooling] + [0]
     assert pool(h_BLD, text, pooling).flatten().tolist() == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("name", ["gpt", "bert", "lstm", "elmo", "bilstm", "cnn"])
-def test_neither_neighbours_nor_padding_change_answers(pretrained: dict[str, Path], name: str, tmp_path: Path) -> None:
-    tree = classification(pretrained.get(name), steps=1)
-    if name not in pretrained:
-        tree |= {"model": {"kind": name, "preset": "tiny"}}
-    run = train(tree, out=tmp_path / "run", quiet=True)
-    model, task = run.load_model(), run.task
-    texts = [
-        "The plot was dull.",
-        "Although the music was never really weak, the ending was quite superb, too.",
-        "Fine",
-    ]
-    together = task.computed(model, task.encode_inputs(model, inputs_of(texts)).readable()[0].examples)
-    for text, expected in zip(texts, together, strict=True):
-        framing = task.framing
-        rows = [framing.rows(framing.spelled(framing.tokenizer.encode(text), [text], 0))]
-        alone = model(labelled_batch(rows, torch.zeros(1), 0))[0].tolist()
-        assert expected.tolist() == pytest.approx(alone, abs=1e-5)

@@ -63,9 +63,6 @@ def test_a_simple_order_is_learned(model: Tree, metric: str, least: float, most:
     assert least <= api.evaluate(tmp_path / "run", split="validation")[metric] <= most
 
 
-# Measured
-
-
 DOCUMENTS = [tale for (tale,) in generate("tales-en", 12, 1, "validation")]
 
 
@@ -147,9 +144,6 @@ def test_a_file_can_be_measured(runs: Runs, tmp_path: Path) -> None:
         found = succeed("evaluate", runs[name], "--file", file, "--json").json
         assert (found.pop("files"), own.pop("split")) == ([str(file)], "validation")
         assert found == own
-
-
-# Predicted
 
 
 @pytest.mark.parametrize("name", ["gpt", "lstm"])
@@ -334,9 +328,6 @@ def test_positions_that_were_never_learned_are_told_of_once(runs: Runs, name: st
         assert succeed("predict", runs[name], "The", *long).err.startswith("note: input 1 has ")
 
 
-# Resumed
-
-
 @pytest.mark.parametrize("name", ["gpt", "lstm", "bert", "captioner"])
 def test_resume_is_exact(runs: Runs, name: str, tmp_path: Path) -> None:
     """Stopped after a step within an epoch and taken up again: bit by bit the run that was never stopped."""
@@ -352,8 +343,6 @@ def test_resume_is_exact(runs: Runs, name: str, tmp_path: Path) -> None:
     carry = load_training(Run.open(folder).checkpoint("last"))[1]["carry"]
     assert (carry is not None) == (name == "lstm")
 
-
-# Refused
 
 TEXT = "\n\n".join(tale for (tale,) in generate("tales-en", 40, 1, "train"))
 
@@ -420,40 +409,6 @@ def test_recipes_that_can(runs: Runs, tmp_path: Path) -> None:
     assert Run.open(tmp_path / "run").tokenizers["text"].mask == 4
 
 
-LONG = "[MASK] " + "the child " * 40
-FEATURES = ["--features", "a.npz"]
-
-
-@pytest.mark.parametrize(("name", "words", "message"), [
-    ("gpt", ["predict", LONG], "input 1: the text has "),
-    ("bert", ["predict", LONG], "input 1: the text has "),
-    ("elmo", ["predict", "The child"], "predict: this model does not continue texts"),
-    ("bert", ["predict", "The"], "there is no [MASK] in the text (write [MASK] where a word is to be found)"),
-    ("gpt", ["predict", "The", *FEATURES, "--layer", "7"], "--layer: there is no layer 7 (0 to 2, or -1)"),
-    ("gpt", ["predict", "The", *FEATURES, "--pooling", "max"],
-     "--pooling: there is no pooling 'max' (allowed: mean, first, last)"),
-    ("gpt", ["predict", "The", "--nbest", "2000"], "--nbest: should be less than or equal to 1000, not 2000"),
-    ("bert", ["predict", "[MASK]", "--nbest", "2000"], "--nbest: should be less than or equal to 1000, not 2000"),
-    ("gpt", ["predict", "The", "--layer", "1"],
-     "--layer: it chooses the vectors that --features writes (give --features FILE, too)"),
-    ("bert", ["predict", "[MASK]", "--pooling", "mean"],
-     "--pooling: it chooses the vectors that --features writes (give --features FILE, too)"),
-    ("bert", ["predict", "[MASK]", "--normalize"],
-     "--normalize: it chooses the vectors that --features writes (give --features FILE, too)"),
-    ("gpt", ["diagnose"], "compares outputs with references, which a run of language_modeling does not have"),
-    ("bert", ["score", "a", "b"], "score needs a run that writes texts, not one of masked_language_modeling"),
-    ("elmo", ["score", "a", "b"], "score: this model does not continue texts"),
-    ("autoencoder", ["score", "a", "b"], "score: this model does not continue texts"),
-])  # fmt: skip
-def test_what_a_model_or_task_cannot_do(runs: Runs, name: str, words: list[str], message: str) -> None:
-    verb, *rest = words
-    assert message in refusal(verb, runs[name], *rest)
-
-
-def test_features_need_a_model_of_one_text(tiny_run: Path, tmp_path: Path) -> None:
-    assert "has no vectors of a single text" in refusal("predict", tiny_run, "a b", "--features", tmp_path / "a.npz")
-
-
 @pytest.mark.parametrize(("model", "blocks"), [(GPT, "contiguous"), (LSTM, "stream")])
 def test_a_tokenised_corpus_is_measured_as_published(tmp_path: Path, model: Tree, blocks: str) -> None:
     """A token is a word or the end of a line, empty lines too: so the perplexity of a token is that of a word."""
@@ -472,8 +427,6 @@ def test_a_tokenised_corpus_is_measured_as_published(tmp_path: Path, model: Tree
     assert again.pop("files") == [str(tmp_path / "wiki.tokens")]
     assert {"split": "validation", "note": found["note"], **again} == pytest.approx(found)
 
-
-# Nothing to mask
 
 KNOWN, UNKNOWN = "a b a b a\n", " ".join("cdefghijkl") + "\n"
 

@@ -188,17 +188,9 @@ def test_the_column_is_that_of_the_training_or_text(of_bodies: Path, tmp_path: P
     assert succeed("predict", of_bodies, "--file", both, "--json").json["input"] == "The dog"
 
 
-def test_a_table_without_the_column_names_those_it_has(of_bodies: Path, runs: Runs, tmp_path: Path) -> None:
-    file = table(tmp_path / "a.csv", "content")
-    for run, wanted in ((of_bodies, "body"), (runs["bert"], "text")):
-        for option in ((), ("--features", tmp_path / "a.npz")):
-            messages = fail("predict", run, "--file", file, *option)
-            assert f"there is no column '{wanted}'" in messages[0]
-            assert "content" in messages[0]
-    broken = write(tmp_path / "b.jsonl", '{"text": "The dog"}\n{"text": 3}\n')
-    message, _ = fail("predict", runs["bert"], "--file", broken, "--features", tmp_path / "a.npz")
-    assert message == f"{broken}:2: the column 'text' holds 3, not a string"
-    assert not (tmp_path / "a.npz").exists()
+def test_a_table_without_the_column_of_the_training_names_those_it_has(of_bodies: Path, tmp_path: Path) -> None:
+    messages = fail("predict", of_bodies, "--file", table(tmp_path / "a.csv", "content"))
+    assert messages[0] == f"{tmp_path / 'a.csv'}:1: there is no column 'body' (the columns are id, content)"
 
 
 def test_two_texts_are_asked_whether_the_second_follows(runs: Runs) -> None:
@@ -215,8 +207,6 @@ def test_two_texts_are_asked_whether_the_second_follows(runs: Runs) -> None:
     assert (len(first["masks"]), second["masks"]) == (1, [])
     assert succeed("predict", runs["bert"], other).out == f"{other}\tP(next) {second['next_sentence']:.4f}\n"
     assert explain(runs["bert"], ("Anna sang.", "She was late.")).output == f"P(next) = {second['next_sentence']:.4f}"
-    [message] = fail("predict", runs["bert-single"], other)
-    assert "there is no [MASK] in the text" in message
 
 
 # Measured
@@ -247,11 +237,6 @@ def test_an_autoencoder_is_measured_under_names_of_its_own(runs: Runs) -> None:
     assert not set(names) & set(found)
     assert found["reconstruction_perplexity"] == pytest.approx(np.exp(found["loss"]))
     assert set(names) <= set(succeed("evaluate", runs["gpt"], "--split", "validation", "--json").json)
-    [message] = fail("compare", runs["gpt"], runs["autoencoder"])
-    assert message == (
-        f"{runs['autoencoder']}: it writes texts that it has read (model.objective: autoencoder), others predict what "
-        "they have not (compare it with other autoencoders)"
-    )
     two = succeed("compare", runs["autoencoder"], runs["autoencoder"], "--json").json
     assert two["metrics"] == ["reconstruction_word_perplexity", "reconstruction_bits_per_character"]
     assert two["systems"][0]["reconstruction_word_perplexity"] == pytest.approx(found["reconstruction_word_perplexity"])
@@ -289,22 +274,11 @@ def test_the_model_and_the_tokenizer_are_those_of_the_run(runs: Runs, name: str,
 
 def test_what_contradicts_the_run_is_named_at_once(runs: Runs, tmp_path: Path) -> None:
     init = f"training.init={runs['bert']}"
-    messages = fail(
-        "train", "tales-bert", init, "model.preset=tiny", "tokenizer.vocabulary=999", "--out", tmp_path / "a"
-    )
-    assert messages == [
-        f"model.preset: {runs['bert']} has small, this recipe asks for tiny "
-        "(leave the section model out, with model=null: it is then that run's)",
-        f"tokenizer.vocabulary: {runs['bert']} has 200, this recipe asks for 999 (leave the section tokenizer out, "
-        "with tokenizer=null: it is then that run's, with which its weights were trained)",
-    ]
     tree = copy.deepcopy(RECIPES["bert"])
     tree["model"]["width"], tree["model"]["dropout"], tree["tokenizer"]["vocabulary"] = 32, 0.2, 300
     file = write(tmp_path / "bert.yaml", write_yaml(tree))
     messages = fail("check", file, init)
     assert [message.partition(":")[0] for message in messages] == ["tokenizer.vocabulary", "model.width"]
-    [message] = fail("check", "tales-gpt", init)
-    assert message.startswith(f"model.kind: {runs['bert']} is a bert, this recipe asks for gpt")
     found, _ = load_recipe(file, [init, "tokenizer.vocabulary=200", "model.width=16"])
     assert (found.model.dropout, found.model.layers) == (0.2, 2)
 

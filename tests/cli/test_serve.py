@@ -69,11 +69,6 @@ def test_routes_answer_as_the_functions_do(client: Any, loaded: Any) -> None:
     assert client.post("/steps", json={"input": "a b", "scores": [1.0]}).status_code == 422
 
 
-def test_the_address_that_is_printed_leads_to_the_routes(client: Any) -> None:
-    page = client.get("/")
-    assert (page.status_code, page.url.path, "/predict" in page.text) == (200, "/docs", True)
-
-
 def test_a_search_and_where_its_reference_fell(client: Any, loaded: Any) -> None:
     found = client.post("/search", json={"input": "a b", "beam": 3, "normalisation": "none", "reference": "c d"}).json()
     expected = loaded.predict(["a b"], beam=3, nbest=3, overrides=["search.normalisation=none"], record=True).record
@@ -91,20 +86,16 @@ def test_what_is_there(client: Any, loaded: Any) -> None:
     recipe = json.loads(json.dumps(loaded.recipe.model_dump()))
     inputs = {"inputs": ["source"], "writes": "target", "examples": shown["examples"]}
     assert shown == {**listed, **inputs, "recipe": recipe}
-    assert (listed["task"], listed["model"], listed["metrics"][0].keys()) == (
-        "translation",
-        "bahdanau",
-        {"step", "loss"},
-    )
+    assert (listed["task"], listed["model"]) == ("translation", "bahdanau")
+    assert listed["metrics"][0].keys() == {"step", "loss"}
     client.post("/predict", json={"inputs": [""]})
     metrics = client.get("/metrics").text
     assert re.search(r'^regard_requests_total{route="/predict",status="422"} [1-9]', metrics, re.MULTILINE)
     assert 'regard_queue_length{run="tiny"} 0\n' in metrics
-    page = client.get("/docs")
-    assert "POST /runs/{name}/predict" in page.text
-    assert "<td>beam<td>integer, at least 1, at most 64<td>null" in page.text
-    assert "For one input." in page.text
-    assert "<script" not in page.text
+    page = client.get("/")  # the address that is printed leads to the routes
+    assert (page.status_code, page.url.path, "<script" in page.text) == (200, "/docs", False)
+    for text in ("POST /runs/{name}/predict", "<td>beam<td>integer, at least 1, at most 64<td>null", "For one input."):
+        assert text in page.text
     assert client.get("/openapi.json").json()["paths"].keys() >= {"/predict", "/runs/{name}/explain"}
     for answer in (page, client.get("/nowhere")):
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -163,9 +154,8 @@ def test_other_tasks(runs: Runs, tmp_path: Path) -> None:
         [expected] = loaded["captioner"].predict(str(tmp_path / "red.png"))
         assert {**found, "input": ""} == {**expected.to_json(), "input": ""}
         assert client.post("/runs/captioner/explain", json={"input": held}).status_code == 200
-        found = client.post(
-            "/runs/captioner/search", json={"input": held, "beam": 2, "reference": "a red circle"}
-        ).json()
+        body = {"input": held, "beam": 2, "reference": "a red circle"}
+        found = client.post("/runs/captioner/search", json=body).json()
         assert len(found["inputs"][0]["ranking"]) == 2
         assert found["reference"]["outcome"]["kind"] in ("fell", "finished", "left")
         for name, one, views in (
@@ -180,15 +170,15 @@ def test_other_tasks(runs: Runs, tmp_path: Path) -> None:
         assert client.post("/runs/bert/search", json={"input": "the cat"}).status_code == 422
         for path in (str(tmp_path / "red.png"), {"image": str(tmp_path / "red.png")}):
             refused = client.post("/runs/captioner/predict", json={"inputs": [path]})
-            assert (refused.status_code, refused.json()["error"]) == (
-                422,
-                'input 1: an image is expected (as a text: "data:image/png;base64,...")',
-            )
-        broken = client.post("/runs/captioner/predict", json={"inputs": ["data:image/png;base64,%%"]})
-        assert "the image is no valid base64" in broken.json()["error"]
-        no_image = base64.b64encode(b"no image").decode()
-        broken = client.post("/runs/captioner/predict", json={"inputs": [f"data:image/png;base64,{no_image}"]})
-        assert "the image cannot be read as an image: cannot identify image file the image" in broken.json()["error"]
+            assert refused.status_code == 422
+            expected = 'input 1: an image is expected (as a text: "data:image/png;base64,...")'
+            assert refused.json()["error"] == expected
+        for content, message in (
+            ("%%", "the image is no valid base64"),
+            (base64.b64encode(b"no image").decode(), "read as an image: cannot identify image file the image"),
+        ):
+            broken = client.post("/runs/captioner/predict", json={"inputs": [f"data:image/png;base64,{content}"]})
+            assert message in broken.json()["error"]
         recipe = loaded["captioner"].recipe
         features = recipe.model.model_copy(update={"encoder": "features", "feature_width": 4})
         with pytest.raises(RegardError, match="x: it reads features of images, which a request cannot hold"):
@@ -281,22 +271,13 @@ def test_what_is_refused(client: Any, route: str, body: Any, status: int, messag
 
 def test_any_bytes_are_refused_in_a_sentence(client: Any) -> None:
     form = client.post("/predict", content=b"a=1", headers={"content-type": "application/x-www-form-urlencoded"})
-    assert (form.status_code, form.json()["error"][-45:]) == (
-        422,
-        "send JSON, with Content-Type: application/json"[-45:],
-    )
+    assert form.status_code == 422
+    assert form.json()["error"].endswith("send JSON, with Content-Type: application/json")
     for depth in (1, 100, 400, 900, 990, 10_000, 49_000):
         for content in (b"[" * depth + b"]" * depth, b'{"inputs":' * depth + b"1" + b"}" * depth):
             answer = client.post("/predict", content=content[:100_000], headers={"content-type": "application/json"})
             assert answer.status_code in (400, 422)
             assert set(answer.json()) == {"error"}
-
-
-def test_html_stays_text(client: Any) -> None:
-    text = "a <script>alert(1)</script> b"
-    answer = client.post("/predict", json={"inputs": [text, "</pre>"], "skip_bad": True})
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.json()["predictions"][0]["input"] == text
 
 
 def test_a_failure_of_ours_tells_nothing(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,10 +423,7 @@ def test_a_killed_server_loses_no_answered_request_and_an_ended_one_none(tiny_ru
     assert outputs == [one.output for one in loaded.predict(LETTERS, overrides=short)]
 
 
-def test_mistakes_of_the_command(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fail("serve", tiny_run, "--host", "0.0.0.0")[0].startswith("--host: whoever reaches 0.0.0.0")
-    assert fail("serve", tiny_run, tiny_run)[0].endswith("two runs are called 'tiny' (rename one of the folders)")
-    assert "there is no such run folder" in fail("serve", tiny_run / "none")[0]
+def test_a_library_that_is_not_installed(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastapi", None)
     message = "regard serve: serving it needs the library 'fastapi' (pip install 'regard[studio]')"
     assert fail("serve", tiny_run) == [message]

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import lzma
 import re
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -63,9 +62,6 @@ def run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
     folder = tmp_path_factory.mktemp("stories")
     succeed("train", recipe_file(folder), "--out", folder / "run", "--json")
     return folder / "run"
-
-
-# Reading
 
 
 def test_babi_lines_by_hand(tmp_path: Path) -> None:
@@ -213,9 +209,6 @@ def test_bad_recipes_are_refused(tmp_path: Path, train: dict[str, Any], expected
     assert expected in fail("train", recipe, "--out", tmp_path / "run")[0]
 
 
-# Preparing
-
-
 def prepared(folder: Path, model: dict[str, Any], **data: Any) -> Any:
     tree = {**RECIPE, "data": data, "model": {"kind": "memory_network", **model}}
     return StoryAnswering.prepare(recipe_of(tree), folder)
@@ -262,9 +255,6 @@ def test_noise_and_linear_start_are_for_training_only(tmp_path: Path) -> None:
     assert held.times_BS.max(1).values.tolist() == (held.times_BS > 0).sum(1).tolist()
 
 
-# What is typed
-
-
 def typed(*lines: str) -> list[Question]:
     return questions_in([(line, f"line {number}") for number, line in enumerate(lines, 1)])
 
@@ -291,9 +281,6 @@ def test_typed_stories_and_questions() -> None:
     assert (known.story, known.answer, known.facts) == (("Mary slept.", "John left."), "John", (1,))
 
 
-# The verbs
-
-
 def test_it_learns_where_people_are(run: Path) -> None:
     found = succeed("evaluate", run, "--json").json
     assert found["questions"] == 300
@@ -305,13 +292,6 @@ def test_it_learns_where_people_are(run: Path) -> None:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     for line in (line for line in lines if line["event"] == "validation"):  # the best restart answers
         assert line["error"] == line["errors"][line["restart"] - 1] == min(line["errors"])
-
-
-def test_runs_are_compared_question_by_question(run: Path, tmp_path: Path) -> None:
-    other = shutil.copytree(run, tmp_path / "other")
-    found = succeed("compare", run, other, "--json").json
-    error = succeed("evaluate", run, "--json").json["error"]
-    assert [system["accuracy"] for system in found["systems"]] == pytest.approx([1 - error] * 2)
 
 
 def test_predict_from_arguments_files_and_standard_input(run: Path, tmp_path: Path) -> None:
@@ -396,22 +376,6 @@ def test_signs_of_full_width_are_no_part_of_a_word(run: Path) -> None:
         assert one["sentences"] == expected["sentences"] == 2
 
 
-@pytest.mark.parametrize(("arguments", "messages"), [
-    (["Mary went to the garden."], ["input 1: the story has no question"]),
-    (["Where is Mary?"], ["input 1: there is no story before the question"]),
-    (["Mary flew to the gardn. Where is Mary?"],
-     ["input 1: the word 'flew' is unknown", "input 1: the word 'gardn' is unknown"]),
-    (["Mary flew。 Where is Marry？"], ["input 1: the word 'flew' is unknown", "input 1: the word 'Marry' is unknown"]),
-    (["--story", "TOLD", "Where is John?"], ["TOLD:1: the story has no question"]),
-])  # fmt: skip
-def test_what_cannot_be_answered_is_refused(run: Path, tmp_path: Path, arguments: Any, messages: list[str]) -> None:
-    told = str(write(tmp_path / "story.txt", "Mary went to the garden.\n\nJohn went to the moon.\n"))
-    found = fail("predict", run, *(told if word == "TOLD" else word for word in arguments))
-    for message, beginning in zip(found, messages, strict=True):
-        assert message.startswith(beginning.replace("TOLD", told))
-        assert ("did you mean 'garden'?" in message) == ("gardn" in message)
-
-
 def test_objects_are_questions_as_in_training(run: Path, tmp_path: Path) -> None:
     """Each with a story of its own, whatever its sentences look like; an answer is not needed."""
     mary = {"story": ["Mary went to the kitchen.", "John walked to the garden."], "question": "Where is Mary?"}
@@ -469,19 +433,6 @@ def test_what_cannot_be_answered_is_skipped_where_that_is_asked_for(run: Path, t
     latin = b"Mary went to the caf\xe9.\nWhere is Mary?\n\nJohn went to the garden.\nWhere is John?\n"
     broken = write(tmp_path / "latin.txt", latin)
     assert succeed("predict", run, "--file", broken, "--skip-bad").out == "\ngarden\n"
-
-
-def test_options_of_a_search_are_refused(run: Path, tmp_path: Path) -> None:
-    story = ("Mary went to the garden.", "Where is Mary?")
-    for name, *value in (
-        ("--prefix", "the"), ("--record", tmp_path / "search.json"), ("--beam", 3), ("--beam", 0),
-        ("--length-penalty", 0.5), ("search.banned", "--set", "search.banned=[a]"),
-    ):  # fmt: skip
-        [message] = fail("predict", run, *story, *([name] if name.startswith("--") else []), *value)
-        assert message == f"{name}: story_answering does not decode, so {name} has no effect (leave it out)"
-    assert fail("evaluate", run, "--beam", 3)[0].startswith("--beam: story_answering does not decode")
-    assert "too many" in fail("evaluate", run, "--file", "a.txt", "--file", "b.txt")[0]
-    assert not (tmp_path / "search.json").exists()
 
 
 def test_explain_shows_every_hop_and_judges_it_by_the_facts(run: Path, tmp_path: Path) -> None:
@@ -542,9 +493,6 @@ def test_a_hop_that_looked_at_nothing_says_so() -> None:
     np.testing.assert_allclose(maps.maps[0].values.sum(0), 1, rtol=1e-6)
     assert [row[0] for row in table.rows] == ["  1  Mary sat.", "  2• John left.", "     (nothing)"]
     assert table.rows[1] == ["  2• John left.", "0.100 ·", "0.800 ▓"]
-
-
-# Real data
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the bAbI tasks are not here")

@@ -58,9 +58,6 @@ def test_a_picture_is_that_of_show(client: Any) -> None:
     assert "did you mean 'softmax'" in refused.json()["error"]
 
 
-# The page
-
-
 def test_the_page_is_this_package(client: Any) -> None:
     page = client.get("/")
     assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self'")
@@ -78,9 +75,6 @@ def test_only_this_page_may_ask(root: Path, runs: Runs, client: Any) -> None:
     with TestClient(app(runs, Settings(token="x"), root=root), base_url="http://any") as others:
         assert (others.get("/").status_code, others.get("/page/app.js").status_code) == (200, 200)
         assert [others.get(path).status_code for path in ("/runs", "/trainings", "/recipes")] == [401, 401, 401]
-
-
-# Runs
 
 
 def test_runs_are_loaded_when_they_are_asked_for(root: Path, runs: Runs, client: Any, tmp_path: Path) -> None:
@@ -108,7 +102,6 @@ def test_runs_are_loaded_when_they_are_asked_for(root: Path, runs: Runs, client:
 
 def test_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "there is no such run folder" in fail("studio", "none", "--no-browser")[0]
     runs = Runs(Settings(), folders=lambda: _run_folders(Path("runs")))
     with TestClient(app(runs, Settings(), root=Path("runs")), base_url=LOCAL) as client:
         assert (client.get("/runs").json(), client.get("/trainings").json()) == ([], [])
@@ -119,9 +112,6 @@ def test_a_port_that_is_taken(root: Path) -> None:
         port = str(taken.getsockname()[1])
         message = f"--port: nothing can listen on port {port}: Address already in use (0 takes a free one)"
         assert fail("studio", root, "--no-browser", "--port", port) == [message]
-
-
-# Attention
 
 
 def test_attention_is_that_of_explain(client: Any, root: Path) -> None:
@@ -135,9 +125,6 @@ def test_attention_is_that_of_explain(client: Any, root: Path) -> None:
     np.testing.assert_array_equal(small, np.rint(255 * np.sqrt(weights / weights.max())))
     seen = client.post("/runs/tiny/attention", json={"input": "a b", "view": "masks"}).json()["map"]
     assert set(numbers(seen["values"], "<f4")) == {0.0, 1.0}
-
-
-# What is refused
 
 
 NO_TRAINING: list[tuple[Any, str]] = [
@@ -212,9 +199,6 @@ def test_a_request_has_its_language(client: Any, monkeypatch: pytest.MonkeyPatch
     assert steps["schema"]["description"] == "갱신 횟수."
 
 
-# Trainings
-
-
 def test_the_form_is_the_schema(client: Any) -> None:
     fields = {field["path"]: field for field in client.post("/form", json={"recipe": RECIPE}).json()}
     assert (fields["training.steps"]["value"], fields["model.dropout"]["value"]) == (20, 0.1)
@@ -244,8 +228,6 @@ def test_a_training_that_fails_says_why(client: Any, root: Path) -> None:
     assert [run["name"] for run in client.get("/trainings").json()] == ["tiny", "쌍"]
     assert client.post("/trainings/쌍/stop").status_code == 409
 
-
-# Any request
 
 QUICK = settings(
     max_examples=8, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=[*HealthCheck]

@@ -76,12 +76,9 @@ def refused(recipe: Path, *overrides: str) -> str:
     return message
 
 
-def test_other_shapes(recipe: Path, tmp_path: Path) -> None:
+def test_other_weights(recipe: Path, tmp_path: Path) -> None:
+    """What of a model does not fit is named as in tests/cli/test_fine_tuning.py."""
     size = Run.open(tmp_path / "before").tokenizers["source"].size
-    assert refused(recipe, "model.embedding=24") == (
-        "model.embedding: 24 does not fit the weights of before (that run has 16)"
-    )
-    assert refused(recipe, "model.layers=2") == "model.layers: 2 does not fit the weights of before (that run has 1)"
     assert refused(recipe, "model={kind: rnn, preset: tiny}") == (
         "training.init: before is a bahdanau, this recipe asks for rnn "
         "(leave the section model out, to use that run's model)"
