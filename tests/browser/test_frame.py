@@ -77,10 +77,8 @@ def test_a_run_that_is_damaged_or_not_there_is_named(page: Any, root: Path) -> N
         tokenizer.unlink()
     weights.write_bytes(weights.read_bytes()[:1000])
     try:
-        for run, reason in (
-            ("broken", "model.safetensors: cannot be read"),
-            ("nothing", "there is no run of this name"),
-        ):
+        reasons = {"broken": "model.safetensors: cannot be read", "nothing": "there is no run of this name"}
+        for run, reason in reasons.items():
             page.open(f"#/look?run={run}&text=a b")
             page.get_by_role("heading", name=f"The run {run} cannot be used").wait_for()
             page.get_by_role("link", name="See why").click()

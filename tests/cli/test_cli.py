@@ -64,9 +64,6 @@ def predictions(run: Path, *arguments: object, stdin: str = "") -> list[dict[str
     return succeed("predict", run, *arguments, "--json", stdin=stdin).jsons
 
 
-# check
-
-
 HAND_MADE = "".join(
     f"{text}\n" for text in ("a b c", "b", "c a", "a a a a", "b c a b", "c", "a b", "b b c", "c c", "a c b a c")
 )
@@ -176,9 +173,6 @@ def test_check_finds_mistakes_of_every_kind_at_once(hand_made: Path) -> None:
     assert result.json == {"ok": False, "problems": problems, "model": {}, "data": {}, "training": {}}
 
 
-# predict
-
-
 def test_arguments_standard_input_and_files_give_the_same(run: Path, tmp_path: Path) -> None:
     lines = "".join(f"{text}\n" for text in INPUTS)
     from_arguments = succeed("predict", run, *INPUTS).out
@@ -240,9 +234,6 @@ def test_work_is_batched_by_length(lengths: list[int], batch_tokens: int) -> Non
         assert len(batch) == 1 or len(batch) * longest <= batch_tokens
         assert min(lengths[row] for row in batch) >= max((lengths[row] for row in following), default=0)
         assert not following or (len(batch) + 1) * longest > batch_tokens
-
-
-# evaluate
 
 
 @pytest.fixture(scope="module")
@@ -351,9 +342,6 @@ def test_case_counts_for_all_metrics_or_for_none(task: type[Translation | Captio
     assert exactly["chrf"] < either["chrf"] == pytest.approx(100)
 
 
-# score
-
-
 def test_a_text_is_scored_as_its_tokens(run: Path) -> None:
     source, target = TEST_PAIRS[0]
     whole = succeed("score", run, source, target, "--json").json
@@ -369,9 +357,6 @@ def test_a_text_is_scored_as_its_tokens(run: Path) -> None:
     assert total == f"{whole['score']:10.4f}  log P of all {len(whole['tokens'])} tokens"
 
 
-# explain
-
-
 def test_the_weights_are_those_of_the_tokens_that_were_written(tmp_path: Path, tiny_recipe: dict[str, Any]) -> None:
     """A subword model may write other pieces than its tokenizer would cut; the picture shows what it wrote."""
     tiny_recipe["data"] |= {"train": {"corpus": "dates", "size": 300}, "max_length": 200}
@@ -383,9 +368,6 @@ def test_the_weights_are_those_of_the_tokens_that_were_written(tmp_path: Path, t
     ids = vocabulary.token_ids(written.tokens)
     assert [*vocabulary.encode(written.output), vocabulary.end] != ids, "else this test shows nothing"
     assert list(api.explain(run, "5 March 2024", beam=1).target.texts) == vocabulary.pieces(ids)
-
-
-# What commands share: their order, the bar, the sums that move it
 
 
 def test_help_lists_the_verbs_in_the_order_of_the_work() -> None:
@@ -423,9 +405,6 @@ def test_a_bar_does_not_say_that_no_time_is_left_because_an_earlier_step_is_done
     assert "25% -:--:--" in last
 
 
-# recipes
-
-
 def test_recipes_are_listed_shown_and_copied(tmp_path: Path) -> None:
     listed = succeed("recipes").out.splitlines()
     assert [line.split()[0] for line in listed] == shipped()
@@ -437,9 +416,6 @@ def test_recipes_are_listed_shown_and_copied(tmp_path: Path) -> None:
     assert succeed("recipes", "dates", "--out", tmp_path / "mine.yaml").out == f"copied: {tmp_path / 'mine.yaml'}\n"
     assert (tmp_path / "mine.yaml").read_text(encoding="utf-8") == shipped_text("dates")
     assert succeed("check", tmp_path / "mine.yaml", "data.train.size=50", "training.device=cpu", "--json").json["ok"]
-
-
-# The same in Python
 
 
 def test_python_gives_what_the_command_line_gives(run: Path, recipe: Path, evaluated: dict[str, Any]) -> None:
@@ -457,9 +433,6 @@ def test_python_gives_what_the_command_line_gives(run: Path, recipe: Path, evalu
     for found in (in_python, printed):
         found["training"] = {name: value for name, value in found["training"].items() if name not in timed}
     assert json.loads(json.dumps(in_python)) == printed
-
-
-# In a process of its own
 
 
 def test_python_runs_the_package_as_the_command_and_knows_its_version() -> None:

@@ -110,9 +110,6 @@ def test_a_damaged_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
         assert path.read_bytes() == data
 
 
-# Every file of a run
-
-
 def test_a_flipped_or_cut_file_gives_the_right_answer_or_a_message(trained: Path, tmp_path: Path) -> None:
     """Never a traceback. The recipe's other sections may be edited, with a note: what they say is not compared."""
     expected: dict[str, Any] = {}

@@ -155,9 +155,6 @@ def test_a_wrong_command_would_be_found() -> None:
     assert complaint(["train", "dates"]) is not None
 
 
-# What the documents say of the code
-
-
 class Inner(Config):
     """One thing
     in two lines."""

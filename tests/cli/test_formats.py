@@ -59,9 +59,6 @@ def table(tmp_path: Path) -> Path:
     return tmp_path
 
 
-# Parquet
-
-
 @pytest.mark.parametrize(
     ("source", "target"), [("en", "ko"), (0, 2), ("translation.en", "translation.ko"), ("en", "category")]
 )
@@ -122,9 +119,6 @@ def test_what_is_wrong_with_a_parquet_file(table: Path) -> None:
         assert str(problem).startswith("broken.parquet: cannot be read as a Parquet file")
     parquet.write_table(arrow.table({"en": arrow.array([], arrow.string())}), table / "p.parquet")
     assert problem_of(table, file="p.parquet", source="en", target="en").what == "the file has no rows"
-
-
-# Hugging Face datasets
 
 
 @pytest.fixture
@@ -238,9 +232,6 @@ def test_which_fields_go_together() -> None:
             Parallel.model_validate(fields)
 
 
-# .zst
-
-
 def test_zst_of_several_frames(tmp_path: Path) -> None:
     text = "".join(f"line {number * 7919}\t한국어\n" for number in range(20_000)).encode()
     half = len(text) // 2
@@ -250,9 +241,6 @@ def test_zst_of_several_frames(tmp_path: Path) -> None:
     assert "".join(file.lines(keep_ends=True)).encode() == text
     assert file.count_lines() == 20_000
     assert read(tmp_path, file="a.tsv.zst", source=0, target=1)[-1] == Row(20_000, ("line 158372081", "한국어"))
-
-
-# Tags
 
 
 def test_a_prefix_stands_before_each_source_that_is_not_empty(tmp_path: Path) -> None:
@@ -266,9 +254,6 @@ def test_a_prefix_stands_before_each_source_that_is_not_empty(tmp_path: Path) ->
     assert len({reader.fingerprint() for reader in readers}) == 3
 
 
-# A task's own words for its columns
-
-
 def test_documents_and_summaries_are_read_as_source_and_target(tmp_path: Path) -> None:
     write(tmp_path / "p.csv", "article,title\nlong text,short\n")
     reader = open_corpus(Summarized(file="p.csv", document="article", summary="title"), tmp_path)
@@ -279,9 +264,6 @@ def test_documents_and_summaries_are_read_as_source_and_target(tmp_path: Path) -
     write(tmp_path / "a", "x\n")
     parallel = open_corpus(Summarized(document="a", summary="a"), tmp_path)
     assert parallel.where(1, "target") == "a:1"
-
-
-# Through the command line
 
 
 def recipe_with(folder: Path, train: dict[str, Any], **others: Any) -> Path:

@@ -155,8 +155,7 @@ def test_processes_train_what_one_trains(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "before", "processes"),
-    [("gpt", 1, 4), ("gpt", 4, 1), ("gpt", 4, 0), ("gpt", 0, 1), ("lstm", 4, 1)],
+    ("name", "before", "processes"), [("gpt", 1, 4), ("gpt", 4, 1), ("gpt", 4, 0), ("gpt", 0, 1), ("lstm", 4, 1)]
 )
 def test_a_checkpoint_is_continued_by_any_number(folder: Path, name: str, before: int, processes: int) -> None:
     """0 stands for FSDP2. Position, optimiser and the state of streams go on as if nothing had changed."""

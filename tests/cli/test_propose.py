@@ -401,9 +401,6 @@ def test_a_long_document_is_shown_in_part_and_may_be_most_of_the_text(folder: Pa
     assert all(re.match(r"(validation|test) is 1 of 8 documents, but \d\d % of the tokens: ", note) for note in notes)
 
 
-# Commands that are printed
-
-
 @pytest.mark.parametrize(("count", "patience"), [(10, None), (2 * COUNT, 4)])
 def test_so_little_text_that_none_can_be_set_aside_to_choose_by(folder: Path, count: int, patience: int | None) -> None:
     write(Path("tales.txt"), "\n\n".join(TALES[:count]))
@@ -459,9 +456,6 @@ def test_the_texts_of_a_folder_with_other_files(folder: Path) -> None:
     assert tree_for("mixed")["data"]["train"]["text"] == "mixed/**/*.txt"
 
 
-# How often each label occurs
-
-
 def test_check_counts_labels_and_tags_but_not_numbers(folder: Path) -> None:
     write(Path("train.tsv"), table(["text", "label"], EN, ["ham"] * 45 + ["spam"] * 15))
     write(Path("dev.tsv"), "text\tlabel\nnew one\tspam\nnew two\tspam\nnew three\tham\n")
@@ -495,9 +489,6 @@ def test_check_names_the_other_columns_that_may_be_the_label(folder: Path) -> No
     assert note in succeed("check", "comments.tsv", "--json").json["data"]["findings"]
     write(Path("named.tsv"), table(["comments", "bias", "label"], EN, bias, hate))
     assert not recognise(["named.tsv"]).notes
-
-
-# Real files
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data")

@@ -169,9 +169,6 @@ def assert_same(run: Run, expected: Run) -> None:
     assert [name for name in found if found[name] != wanted[name]] == []
 
 
-# kill -9
-
-
 def test_killed_between_any_two_touches_of_the_disk(tiny_recipe: Tree, tmp_path: Path, commands: Commands) -> None:
     """With everything on that has a state. A dozen kills in one run: while a checkpoint is written, put in place,
     pointed to or removed, while the average is made, and before the first checkpoint."""
@@ -201,9 +198,6 @@ def wait_for(process: BaseProcess, happened: Callable[[], bool]) -> None:
         assert process.is_alive(), "the process ended too soon"
         assert time.monotonic() < end, "it never happened"
         time.sleep(0.005)  # the process needs the core more
-
-
-# Ctrl-C
 
 
 def test_interrupted_it_reaches_the_same_weights(tiny_recipe: Tree, tmp_path: Path, commands: Commands) -> None:
@@ -265,9 +259,6 @@ def test_ended_before_a_step(tiny_recipe: Tree, tmp_path: Path, commands: Comman
     assert_same(Run.open(run), train(recipe, ["training.seed=2"], out=tmp_path / "uninterrupted", quiet=True))
 
 
-# A full disk
-
-
 def test_a_full_disk_leaves_the_last_checkpoint_whole(tiny_recipe: Tree, tmp_path: Path, commands: Commands) -> None:
     """A limit on the size of files stands in for a disk: it makes the same calls fail at the same places."""
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "rnn", steps=20, validate_every=10, log_every=1)
@@ -293,9 +284,6 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tiny_recipe: Tree, tmp_pat
         Run.open(run).load_model("last")
     assert commands.run("train", recipe, "--out", run, "--resume") == 0
     assert_same(Run.open(run), expected)
-
-
-# What else a resume may meet
 
 
 def test_resuming_a_finished_run_changes_nothing(tiny_recipe: Tree, tmp_path: Path) -> None:
@@ -369,9 +357,6 @@ def test_a_log_that_was_cut_is_gone_on_with(tiny_recipe: Tree, tmp_path: Path) -
     assert steps == [("train", 25), ("train", 30), ("validation", 30)]
 
 
-# Several processes
-
-
 @pytest.mark.parametrize(("process", "waits"), [(0, False), (1, True)])
 def test_the_first_process_complains_for_all(
     tiny_recipe: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: int, waits: bool
@@ -386,9 +371,6 @@ def test_the_first_process_complains_for_all(
     assert messages[-1] == "training.stesp: unknown key 'stesp' (did you mean 'steps'?)"
     own = [f"process 1 ({platform.node()}): has an error of its own"]
     assert messages[:-1] == (own if waits else [])
-
-
-# Two commands on one run
 
 
 def test_a_run_is_written_by_one_process_at_a_time(tiny_recipe: Tree, tmp_path: Path, commands: Commands) -> None:

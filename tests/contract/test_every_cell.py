@@ -37,9 +37,6 @@ def test_every_task_takes_every_model(task: str) -> None:
     assert kinds_in(TASKS[task].models) == set(KINDS)
 
 
-# Learned through the command line
-
-
 @pytest.fixture(scope="module")
 def answerers(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("answerers")
@@ -99,9 +96,6 @@ def test_convolutions_find_names(tmp_path: Path) -> None:
     assert (
         succeed("predict", tmp_path / "run", "Anna Kim lives in Paris.").out == "[PER Anna Kim] lives in [LOC Paris].\n"
     )
-
-
-# Fine-tuned
 
 
 @pytest.mark.parametrize("name", ["gpt", "lstm"])

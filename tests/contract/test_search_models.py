@@ -19,16 +19,7 @@ from regard.search.config import SearchConfig
 from regard.search.decode import search
 from regard.search.hypotheses import Constraints, Hypothesis, as_hypotheses
 from regard.text.vocabularies import END
-from search_cases import (
-    EVERY_CASE,
-    EVERY_KIND,
-    NUMBERS,
-    Ids,
-    allowed,
-    assert_same,
-    plain_objective,
-    writer,
-)
+from search_cases import EVERY_CASE, EVERY_KIND, NUMBERS, Ids, allowed, assert_same, plain_objective, writer
 from toy_models import ban_tokens
 
 A, B, C, D = 4, 5, 6, 7
@@ -111,9 +102,6 @@ def test_a_beam_as_wide_as_the_space_is_exhaustive_under_every_rule(case: str, r
 @pytest.mark.parametrize("case", [case for case in EVERY_CASE if case not in EVERY_KIND])
 def test_a_beam_as_wide_as_the_space_is_exhaustive_for_every_variant(case: str) -> None:
     check_exhaustive(case, {"normalisation": "wu", "repetition_penalty": 1.3}, [(), (B,)], [(A, A)])
-
-
-# Scores, and who else is in the batch
 
 
 HARD = {"normalisation": "wu", "repetition_penalty": 1.4, "no_repeat_ngram": 2, "min_length_ratio": 0.5}

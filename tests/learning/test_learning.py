@@ -20,36 +20,22 @@ from regard.config import write_yaml
 from regard.data.corpora import Part, generate
 from regard.models import MODELS as KINDS
 
-THREE_STEPS = (
-    {"kind": "self_attention", "width": 48, "heads": 2, "decoder_layers": 2, "feed_forward": 96},
-    {"steps": 250, "learning_rate": 8e-3, "warmup": 40},
-)
-MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "rnn": (
-        {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96, "context": "every_step"},
-        {"steps": 220, "learning_rate": 1e-2, "warmup": 100},
-    ),
-    "bahdanau": (
-        {"kind": "bahdanau", "embedding": 32, "hidden": 64, "attention": 64},
-        {"steps": 150, "learning_rate": 1e-2, "warmup": 30},
-    ),
-    "luong": (
-        {"kind": "luong", "embedding": 32, "hidden": 64, "input_feeding": False},
-        {"steps": 250, "learning_rate": 1e-2, "warmup": 30},
-    ),
-    "luong-local-p": (
-        {"kind": "luong", "embedding": 32, "hidden": 64, "reach": "local_p", "window": 5},
-        {"steps": 200, "learning_rate": 1e-2, "warmup": 30},
-    ),
-    "self-attention-plain": (THREE_STEPS[0] | {"encoder": "plain"}, THREE_STEPS[1]),
-    "self-attention-projected": (THREE_STEPS[0] | {"encoder": "projected"}, THREE_STEPS[1]),
-    "self-attention-multi-head": (THREE_STEPS[0] | {"encoder": "multi_head"}, THREE_STEPS[1]),
+THREE_STEPS = {"kind": "self_attention", "width": 48, "heads": 2, "decoder_layers": 2, "feed_forward": 96}
+SIZES = {"embedding": 32, "hidden": 64}
+MODELS: dict[str, tuple[dict[str, Any], int, float, int]] = {
+    "rnn": ({"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96, "context": "every_step"}, 220, 1e-2, 100),
+    "bahdanau": ({"kind": "bahdanau", **SIZES, "attention": 64}, 150, 1e-2, 30),
+    "luong": ({"kind": "luong", **SIZES, "input_feeding": False}, 250, 1e-2, 30),
+    "luong-local-p": ({"kind": "luong", **SIZES, "reach": "local_p", "window": 5}, 200, 1e-2, 30),
+    "self-attention-plain": (THREE_STEPS | {"encoder": "plain"}, 250, 8e-3, 40),
+    "self-attention-projected": (THREE_STEPS | {"encoder": "projected"}, 250, 8e-3, 40),
+    "self-attention-multi-head": (THREE_STEPS | {"encoder": "multi_head"}, 250, 8e-3, 40),
     "transformer": (
         {"kind": "transformer", "width": 48, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 96},
-        {"steps": 260, "learning_rate": 1e-2, "warmup": 40},
+        260, 1e-2, 40,
     ),
-}
-"""Model and training that take a few seconds on one core."""
+}  # fmt: skip
+"""Model, steps, learning rate and warm-up that take a few seconds on one core."""
 LONG = ("rnn", "bahdanau")
 """What is trained on sequences of up to 12 letters; the others see up to 6."""
 
@@ -93,13 +79,10 @@ def learn(tmp_path_factory: pytest.TempPathFactory) -> Learn:
 
     def train(name: str) -> Path:
         if not (folder / name).exists():
-            model, training = MODELS[name]
-            batch = (
-                {"batch_tokens": 768, "validate_every": 150}
-                if name in LONG
-                else {"batch_tokens": 384, "validate_every": 100}
-            )
-            tree = recipe(model, long if name in LONG else short, **batch, **training)
+            model, steps, rate, warmup = MODELS[name]
+            data, batch_tokens, validate_every = (long, 768, 150) if name in LONG else (short, 384, 100)
+            training = {"steps": steps, "learning_rate": rate, "warmup": warmup, "validate_every": validate_every}
+            tree = recipe(model, data, batch_tokens=batch_tokens, **training)
             succeed("train", write(folder / f"{name}.yaml", write_yaml(tree)), "--out", folder / name, "--json")
         return folder / name
 
@@ -115,7 +98,7 @@ def exact_match(run: Path, folder: Path, lengths: range) -> float:
 
 
 def test_no_model_of_the_line_is_left_out() -> None:
-    assert {model["kind"] for model, _ in MODELS.values()} == {
+    assert {model["kind"] for model, *_ in MODELS.values()} == {
         kind for kind, model in KINDS.items() if model.config.reads == "source"
     }
 
