@@ -77,20 +77,15 @@ def test_a_window_is_a_mask() -> None:
         assert row == [abs(s - t) <= 1 and s < 5 for s in range(7)]
 
 
-def test_weights_are_kept_once(transformer: Explanation) -> None:
-    """Those of 512 tokens in 12 layers are 151 MB: neither what one call computed nor the map of a head is a copy."""
-    with torch.inference_mode(), recording() as recorded:
-        transformer.model(transformer.batch)
-    computed = [weights_BHQK.data_ptr() for _, weights_BHQK, _ in recorded.calls]
-    assert [weights.data_ptr() for weights in recorded.by_name(transformer.model).values()] == computed
-    [heat_map] = maps(transformer, "encoder", 2, 1)
-    assert np.shares_memory(heat_map.values, transformer.of_kind("encoder")[1].weights)
-
-
-def test_every_attention_by_layer_and_head(transformer: Explanation) -> None:
+def test_every_attention_by_layer_and_head_is_kept_once(transformer: Explanation) -> None:
+    """Weights of 512 tokens in 12 layers are 151 MB: neither what a call computed nor the map of a head is a copy."""
     with torch.inference_mode(), recording() as recorded:
         transformer.model(transformer.batch)
     by_name = recorded.by_name(transformer.model)
+    computed = [weights_BHQK.data_ptr() for _, weights_BHQK, _ in recorded.calls]
+    assert [weights.data_ptr() for weights in by_name.values()] == computed
+    [heat_map] = maps(transformer, "encoder", 2, 1)
+    assert np.shares_memory(heat_map.values, transformer.of_kind("encoder")[1].weights)
     assert list(transformer.attentions) == list(by_name)
     for name, attention in transformer.attentions.items():
         assert attention.weights.tolist() == by_name[name][0].tolist()
@@ -104,16 +99,12 @@ def test_every_attention_by_layer_and_head(transformer: Explanation) -> None:
     assert transformer.of_kind("alignment")[0].queries.texts == ("c", "▁", "b", "</s>") == transformer.target.texts
 
 
-def test_all_numbers_are_printed_and_written(runs: dict[str, Path], transformer: Explanation, tmp_path: Path) -> None:
-    path = tmp_path / "all.json"
-    printed = succeed("explain", runs["transformer"], "a b c", "--target", "c b", "--out", path, "--json").json
-    assert json.loads(path.read_text(encoding="utf-8")) == printed == json.loads(json.dumps(transformer.to_json()))
-
-
-def test_large_json_comes_with_a_note(
-    runs: dict[str, Path], transformer: Explanation, monkeypatch: pytest.MonkeyPatch
+def test_all_numbers_are_printed_and_written_and_many_come_with_a_note(
+    runs: dict[str, Path], transformer: Explanation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = ("explain", runs["transformer"], "a b c", "--target", "c b", "--json")
+    path, command = tmp_path / "all.json", ("explain", runs["transformer"], "a b c", "--target", "c b", "--json")
+    printed = succeed(*command, "--out", path).json
+    assert json.loads(path.read_text(encoding="utf-8")) == printed == json.loads(json.dumps(transformer.to_json()))
     monkeypatch.setattr("regard.cli.LARGE", 10 * sum(one.weights.size for one in transformer.attentions.values()) - 1)
     assert "MB of JSON: --layer and --head choose one attention" in succeed(*command).err
     assert not succeed(*command, "--layer", "1", "--head", "1").err

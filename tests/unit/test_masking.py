@@ -1,10 +1,12 @@
 """What is hidden from BERT, and which sentences it is asked about."""
 
-import json
 import math
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers as library
 import torch
 
 from regard.data.corpora import generate
@@ -122,14 +124,10 @@ HASHES = ["co", "##vid", "##19", "x", "##86", "b", "##2", "##b", "don", "'", "t"
 ])  # fmt: skip
 def test_whole_words_of_a_vocabulary_that_marks_what_continues(whole: str, text: str, words: list[str]) -> None:
     """All pieces with ## belong to the piece before them, digits after letters too, as in BERT's own code."""
-    model = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
-    model |= {"max_input_chars_per_word": 100, "vocab": {token: row for row, token in enumerate([*MASKING, *HASHES])}}
-    tree = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None}
-    tree |= {"pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": None, "model": model}
-    tokenizer = Tokenizer.from_json(
-        json.dumps({**tree, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}})
-    )
-    assert hidden_together(tokenizer, text, whole) == words
+    vocabulary = {token: row for row, token in enumerate([*MASKING, *HASHES])}
+    bert = library.Tokenizer(library.models.WordPiece(vocabulary, unk_token="[UNK]"))
+    bert.pre_tokenizer, bert.decoder = library.pre_tokenizers.BertPreTokenizer(), library.decoders.WordPiece()
+    assert hidden_together(Tokenizer.from_json(bert.to_str()), text, whole) == words
 
 
 def test_headings_do_not_make_a_vocabulary_of_continuing_pieces() -> None:
@@ -203,13 +201,8 @@ def segments_of(pairs: SentencePairs, seed: int, epoch: int) -> list[tuple[list[
         ids = batch.text.ids_BL.clone()
         ids.view(-1)[batch.places_P] = batch.labels_P
         assert batch.follows_B is not None
-        for row, segments, length, follows in zip(
-            ids.tolist(),
-            batch.segments_BL.tolist(),
-            batch.text.lengths_B.tolist(),
-            batch.follows_B.tolist(),
-            strict=True,
-        ):
+        columns = (ids, batch.segments_BL, batch.text.lengths_B, batch.follows_B)
+        for row, segments, length, follows in zip(*(column.tolist() for column in columns), strict=True):
             second = segments.index(1)
             assert segments == [0] * second + [1] * (length - second) + [0] * (len(row) - length)
             special = pairs.text.tokenizer
@@ -220,9 +213,7 @@ def segments_of(pairs: SentencePairs, seed: int, epoch: int) -> list[tuple[list[
 
 def test_half_of_the_second_segments_follow(pairs: SentencePairs) -> None:
     """50 / 50 over several epochs; the true ones go on, and no other one is what would have come next."""
-    documents = [
-        pairs.text.values[a : b - 1].tolist() for a, b in zip(pairs.text.bounds, pairs.text.bounds[1:], strict=False)
-    ]
+    documents = [pairs.text.values[a : b - 1].tolist() for a, b in pairwise(pairs.text.bounds)]
     joined = [",".join(map(str, document)) + "," for document in documents]
     count = true = 0
     for epoch in range(4):
@@ -236,6 +227,9 @@ def test_half_of_the_second_segments_follow(pairs: SentencePairs) -> None:
         assert np.array_equal(owners[0] == owners[1], shown.follows)
     assert count > 4000
     within(true, count, 0.5)
+    first, second = (pairs.shown(1, epoch) for epoch in (0, 1))
+    assert np.mean(first.a_stops != second.a_stops) > 0.2, "another epoch cuts elsewhere"
+    assert np.mean(first.follows != second.follows) > 0.4
 
 
 def test_lengths_keep_to_the_limit_and_the_plan(pairs: SentencePairs) -> None:
@@ -259,12 +253,6 @@ def test_what_follows_is_made_of_the_same_parts_as_what_does_not(pairs: Sentence
     assert np.mean([ended for _, _, ended, _ in facts[0]]) > 0.98
 
 
-def test_another_epoch_cuts_elsewhere(pairs: SentencePairs) -> None:
-    first, second = (pairs.shown(1, epoch) for epoch in (0, 1))
-    assert np.mean(first.a_stops != second.a_stops) > 0.2
-    assert np.mean(first.follows != second.follows) > 0.4
-
-
 def test_sentence_spans_by_hand(tokenizer: Tokenizer) -> None:
     """Sentences of 3, 3, 3, 3 and 3 tokens with room for 6, then a document of one sentence, then of two."""
     text = raw_tokens(["x. " * 5, "x.", "x. x."], tokenizer, sentences="punctuation")
@@ -279,27 +267,23 @@ def test_a_negative_needs_another_document(tokenizer: Tokenizer, texts: list[str
         SentencePairs(raw_tokens(texts, tokenizer, sentences="punctuation"), Masking(tokenizer), 64)
 
 
-@pytest.mark.parametrize(("sentences", "said"), [
-    ("punctuation", "sentences are found by . ! and ?, data.sentences=lines takes every line for one"),
-    ("lines", "every line is a sentence, data.sentences=punctuation finds them by . ! and ?"),
+@pytest.mark.parametrize(("wrong", "right", "texts", "said"), [
+    ("punctuation", "lines", ["one here\ntwo here", "three\nfour"],
+     "sentences are found by . ! and ?, data.sentences=lines takes every line for one"),
+    ("lines", "punctuation", ["One. Two.", "Three. Four."],
+     "every line is a sentence, data.sentences=punctuation finds them by . ! and ?"),
 ])  # fmt: skip
-def test_where_no_sentences_are_found_it_is_said_how_they_are(tokenizer: Tokenizer, sentences: str, said: str) -> None:
-    texts = ["one here\ntwo here", "three\nfour"] if sentences == "punctuation" else ["One. Two.", "Three. Four."]
-    text = raw_tokens(texts, tokenizer, sentences=sentences)  # type: ignore[arg-type]
+def test_where_no_sentences_are_found_it_is_said_how_they_are(
+    tokenizer: Tokenizer, wrong: Any, right: Any, texts: list[str], said: str
+) -> None:
     with pytest.raises(DataError, match="there are none here, of 2 in all") as raised:
-        SentencePairs(text, Masking(tokenizer), 64, sentences=sentences)  # type: ignore[arg-type]
+        SentencePairs(raw_tokens(texts, tokenizer, sentences=wrong), Masking(tokenizer), 64, sentences=wrong)
     assert said in raised.value.problems[0].hint
-    other = "lines" if sentences == "punctuation" else "punctuation"
-    SentencePairs(raw_tokens(texts, tokenizer, sentences=other), Masking(tokenizer), 64)  # type: ignore[arg-type]
+    SentencePairs(raw_tokens(texts, tokenizer, sentences=right), Masking(tokenizer), 64)
 
 
 def test_the_same_words_in_another_document_truly_follow(tokenizer: Tokenizer) -> None:
     """Every document goes on with the same sentence, so none is a wrong one."""
-    text = raw_tokens(
-        [f"{word} came. The dog was big." for word in ("Anna", "Paul", "Marie")],
-        tokenizer,
-        str,
-        sentences="punctuation",
-    )
-    pairs = SentencePairs(text, Masking(tokenizer), 64)
+    texts = [f"{word} came. The dog was big." for word in ("Anna", "Paul", "Marie")]
+    pairs = SentencePairs(raw_tokens(texts, tokenizer, sentences="punctuation"), Masking(tokenizer), 64)
     assert all(pairs.shown(seed, 0).follows.all() for seed in range(10))

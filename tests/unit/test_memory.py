@@ -84,11 +84,8 @@ def prepared(tree: Tree, *, model: str = "bahdanau") -> tuple[AnyRecipe, Prepare
     data = TASKS[asked.task].prepare(asked, base)
     recipe = resolve(asked, base, data, torch.device("cpu"))
     torch.manual_seed(1)
-    return (
-        recipe,
-        data,
-        KINDS[recipe.model.kind].build(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size),
-    )
+    sizes = [data.tokenizers[column].size for column in ("source", "target")]
+    return recipe, data, KINDS[recipe.model.kind].build(recipe.model, *sizes)
 
 
 def test_saved_bytes_by_hand() -> None:
@@ -115,10 +112,9 @@ def test_the_line_predicts_what_larger_batches_keep(tiny_recipe: Tree, model: st
     fixed, per_token = line(recipe, data, built)
     assert fixed == pytest.approx(16 * count_parameters(built), rel=0.05)
     example = data.train.longest_example()
+    objective = TokenCrossEntropy(built, smoothing=0.1).train()
     for rows in (5, 40):
-        batch = data.train.batch(np.full(rows, example))
-        objective = TokenCrossEntropy(built, smoothing=0.1).train()
-        kept = saved_by(built, partial(objective, batch.unnamed()))[1]
+        kept = saved_by(built, partial(objective, data.train.batch(np.full(rows, example)).unnamed()))[1]
         needed = fixed + per_token * rows * int(data.train.lengths[example])
         assert needed == pytest.approx(16 * count_parameters(built) + kept, rel=0.02)
 
@@ -137,14 +133,11 @@ def test_measuring_changes_neither_weights_nor_draws(tiny_recipe: Tree) -> None:
 def test_little_memory_lowers_the_batch_and_less_refuses(tiny_recipe: Tree) -> None:
     tiny_recipe["training"]["batch_tokens"] = 8192
     recipe, data, model = prepared(tiny_recipe)
-    accelerator = make_accelerator(recipe.training)
+    fitting = partial(fitting_batch_tokens, recipe, data.train, model, make_accelerator(recipe.training))
     fixed, per_token = line(recipe, data, model)
     for tokens in (256, 1024, 4096):
-        available = int((fixed + per_token * tokens) / 0.9) + 2
-        assert fitting_batch_tokens(recipe, data.train, model, accelerator, available) == tokens
-    assert fitting_batch_tokens(recipe, data.train, model, accelerator, int(fixed + per_token * 8192)) == 7168
-    assert fitting_batch_tokens(recipe, data.train, model, accelerator, int(fixed)) == 0
-    assert fitting_batch_tokens(recipe, data.train, model, accelerator) == 8192
+        assert fitting(int((fixed + per_token * tokens) / 0.9) + 2) == tokens
+    assert (fitting(int(fixed + per_token * 8192)), fitting(int(fixed)), fitting()) == (7168, 0, 8192)
 
 
 # In a training

@@ -58,19 +58,6 @@ def test_a_score(score: str) -> None:
             close(c_BQD[b, i], c)
 
 
-def test_concat_is_additive_with_both_matrices_side_by_side() -> None:
-    additive, concat = AdditiveAttention(3, 4, 5).double(), ConcatAttention(3, 4, 5).double()
-    with torch.no_grad():
-        concat.W_b.weight.copy_(torch.cat([additive.W_a.weight, additive.U_a.weight], dim=1))
-        concat.W_b.bias.copy_(additive.U_a.bias)
-        concat.w.weight.copy_(additive.v_a.weight)
-    s_BQD, h_BSD, lengths_B = randn(2, 3, 3), randn(2, 5, 4), torch.tensor([5, 2])
-    with recording() as recorded:
-        c_of_both = [each(s_BQD, each.memory(h_BSD, lengths_B)) for each in (additive, concat)]
-    close(*c_of_both)
-    close(*(alpha_BHQS for _, alpha_BHQS, _ in recorded.calls))
-
-
 # Windows
 
 
@@ -91,9 +78,9 @@ def test_a_monotonic_window_walks_along_the_source_and_waits_at_its_end() -> Non
     assert [[s for s in row if s < 2] for row in near(focus, 1)] == [[0, 1], [0, 1], [0, 1], *[[1]] * 6]
 
 
-@pytest.mark.parametrize(
-    ("place", "p", "inside"), [(-50.0, 0.0, [0, 1, 2]), (0.0, 2.0, [0, 1, 2, 3]), (50.0, 4.0, [2, 3])]
-)
+@pytest.mark.parametrize(("place", "p", "inside"), [
+    (-50.0, 0.0, [0, 1, 2]), (0.0, 2.0, [0, 1, 2, 3]), (50.0, 4.0, [2, 3]),
+])  # fmt: skip
 def test_a_predictive_window_by_hand(place: float, p: float, inside: list[int]) -> None:
     """Of a source of 4 words: its beginning, its middle, and just behind its last word. sigma = 2 / 2."""
     window = PredictiveWindow(3, 2).double()
