@@ -46,9 +46,8 @@ def test_against_plain_loops_xu() -> None:
         beta = plain.sigmoid(plain.linear(carry[0], w["W_beta.weight"], w["W_beta.bias"])[0])
         z, y = [beta * one for one in c], w["target_embedding.weight"][token]
         carry = plain.lstm_cell(cell, [*y, *z], carry)
-        hidden = plain.add(
-            y, plain.linear(carry[0], w["L_h.weight"], w["L_h.bias"]), plain.linear(z, w["L_z.weight"], w["L_z.bias"])
-        )
+        deep = (plain.linear(x, w[f"{name}.weight"], w[f"{name}.bias"]) for name, x in (("L_h", carry[0]), ("L_z", z)))
+        hidden = plain.add(y, *deep)
         expected.append(plain.linear(hidden, w["output.linear.weight"], w["output.linear.bias"]))
     batch = batch_of([picture], [ids])
     close(logits_of(model, batch)[0], torch.tensor(expected, dtype=torch.float64), 1e-6)

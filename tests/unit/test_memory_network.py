@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import plain
+from model_cases import close
 from regard.data.batches import StoryBatch
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.story_answering import with_gaps
 
 V = 11
-CLOSE = {"rtol": 1e-5, "atol": 1e-5}
-"""The position weights are single precision."""
 CASES: list[dict[str, Any]] = [
     {"hops": 1},
     {"hops": 3},
@@ -42,11 +41,8 @@ def model_of(**fields: Any) -> MemoryNetwork:
 
 def batch_of(linear: bool = False) -> StoryBatch:
     story = [[[4, 5, 6], [7, 5, 8], [4, 9, 0]], [[10, 5, 0], [0, 0, 0], [0, 0, 0]]]
-    times = [[4, 2, 1], [1, 0, 0]]
-    question = [[6, 4], [9, 0]]
-    return StoryBatch(
-        torch.tensor(story), torch.tensor(times), torch.tensor(question), torch.tensor([7, 10]), linear=linear, tokens=2
-    )
+    times, question, answers = [[4, 2, 1], [1, 0, 0]], [[6, 4], [9, 0]], [7, 10]
+    return StoryBatch(*map(torch.tensor, (story, times, question, answers)), linear=linear, tokens=2)
 
 
 def plain_answer(model: MemoryNetwork, batch: StoryBatch, b: int, i: int) -> tuple[list[float], list[list[float]]]:
@@ -94,20 +90,15 @@ def test_equations_in_plain_loops(fields: dict[str, Any], linear: bool) -> None:
     for b in range(2):
         for i in range(model.config.restarts):
             logits, looks = plain_answer(model, batch, b, i)
-            torch.testing.assert_close(answered.logits_BIV[b, i], torch.tensor(logits, dtype=torch.float64), **CLOSE)
+            close(answered.logits_BIV[b, i], logits, 1e-5)  # the position weights are single precision
             for hop, p in enumerate(looks):
-                padded = [*p, *[0.0] * (3 - len(p))]
-                torch.testing.assert_close(
-                    answered.p_NBIS[hop, b, i], torch.tensor(padded, dtype=torch.float64), **CLOSE
-                )
+                close(answered.p_NBIS[hop, b, i], [*p, *[0.0] * (3 - len(p))], 1e-5)
 
 
 def alone(model: MemoryNetwork, i: int) -> MemoryNetwork:
     """One restart as a model of its own."""
-    single = MemoryNetwork(model.config.model_copy(update={"restarts": 1}), V)
-    single.load_state_dict(
-        {name: tensor[:, i : i + 1] if tensor.ndim else tensor for name, tensor in model.state_dict().items()}
-    )
+    single, weights = MemoryNetwork(model.config.model_copy(update={"restarts": 1}), V), model.state_dict()
+    single.load_state_dict({name: one[:, i : i + 1] if one.ndim else one for name, one in weights.items()})
     return single
 
 

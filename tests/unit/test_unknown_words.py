@@ -35,12 +35,13 @@ def tokenizer(kind: Any = "word", text: str = KNOWN, **more: Any) -> Tokenizer:
     return Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=60, **more), [text])
 
 
-def words_of(text: Tokens, own: Tokenizer) -> list[list[str]]:
+def spelt(ids: list[int], own: Tokenizer) -> list[str]:
     """What a model can know of each token: its spelling, whoever has it."""
-    return [
-        [token.word if isinstance(token, UnknownWord) else own.pieces([token])[0] for token in text.row(row)]
-        for row in range(len(text))
-    ]
+    return [token.word if isinstance(token, UnknownWord) else own.pieces([token])[0] for token in ids]
+
+
+def words_of(text: Tokens, own: Tokenizer) -> list[list[str]]:
+    return [spelt(text.row(row), own) for row in range(len(text))]
 
 
 # From a text to tokens
@@ -51,8 +52,7 @@ def test_an_unknown_word_is_spelt_as_a_vocabulary_that_has_it_would(text: str, l
     small, whole = (tokenizer(text=one, lowercase=lowercase) for one in ("a", f"a {text}"))
     [ids] = small.encode_batch([text], 50)
     assert ids == small.encode(text)
-    shown = [token.word if isinstance(token, UnknownWord) else small.pieces([token])[0] for token in ids]
-    assert shown == whole.pieces(whole.encode(text))
+    assert spelt(ids, small) == whole.pieces(whole.encode(text))
     assert all(isinstance(token, UnknownWord) == (token == UNK) for token in ids)
 
 
@@ -96,9 +96,7 @@ def test_a_split_on_disk_and_one_in_memory_carry_the_same(tmp_path: Path) -> Non
     (tmp_path / "t.txt").write_text("\n\n".join(texts), encoding="utf-8")
     data = RawData.model_validate({"train": {"text": "t.txt"}, "validation": {"split": 0.3}})
     config = TokenizerConfig(kind="word", vocabulary=13)
-    found = prepare_raw(data, config, tmp_path, letters=50)
-    again = prepare_raw(data, config, tmp_path, letters=50)
-    plain = prepare_raw(data, config, tmp_path)
+    found, again, plain = (prepare_raw(data, config, tmp_path, letters=letters) for letters in (50, 50, None))
     seen = set()
     for name, split in found.splits.items():
         assert np.array_equal(split.values, plain.splits[name].values)
@@ -135,10 +133,8 @@ def test_texts_that_are_cut_windowed_and_paired_keep_their_words() -> None:
         return words_of(Dataset.of(task, columns, str).batch(np.array([1])).text, own)
 
     assert rows({"text": TEXTS}, 8, long="head_tail") == [["</s>", "▁the", *SECOND[3:], "</s>"]]
-    assert rows({"text": TEXTS}, 8, long="windows", stride=4) == [
-        ["</s>", *SECOND[:6], "</s>"],
-        ["</s>", *SECOND[4:], "</s>"],
-    ]
+    windows = [["</s>", *SECOND[:6], "</s>"], ["</s>", *SECOND[4:], "</s>"]]
+    assert rows({"text": TEXTS}, 8, long="windows", stride=4) == windows
     pair = {"first": TEXTS, "second": ["", "a yak", ""]}
     assert rows(pair, 20) == [["</s>", *SECOND, "<s>", "▁a", "▁yak", "</s>"]]
 
@@ -149,11 +145,9 @@ def test_tagged_words_and_questions_keep_them_too() -> None:
     tagging = task_of("tagging", 8, head={"labels": ["O", "B-X", "I-X"]})
     columns = {"tokens": [json.dumps(words, ensure_ascii=False)], "tags": [json.dumps(["O"] * 8)]}
     tagged = Dataset.of(tagging, columns, str)
-    spelt = [f"▁{word}" for word in words]
-    assert words_of(tagged.batch(np.array([0])).text, own) == [
-        ["</s>", *spelt[:6], "</s>"],
-        ["</s>", *spelt[3:], "</s>"],
-    ]
+    marked = [f"▁{word}" for word in words]
+    rows = [["</s>", *marked[:6], "</s>"], ["</s>", *marked[3:], "</s>"]]
+    assert words_of(tagged.batch(np.array([0])).text, own) == rows
     encoded = tagging.words(tagged, 0)
     unknown_words = [[token.word for token in word if isinstance(token, UnknownWord)] for word in encoded]
     assert unknown_words[:5] == [[], ["▁zebra"], ["▁saw"], ["▁여우"], []]
@@ -249,9 +243,9 @@ def test_a_classifier_on_frozen_features_tells_unknown_words_apart(run: Path, tm
     together = succeed("predict", tmp_path / "run", *texts, "--json").jsons
     shares = [one["probabilities"]["positive"] for one in together]
     assert len(set(shares)) == 3
-    assert words_of(explain(Run.open(tmp_path / "run"), texts[0]).batch.text, Run.open(run).tokenizers["text"]) == [
-        ["</s>", "▁A", "▁qwertyfox", "▁film", ".", "</s>"]
-    ]
+    read = explain(Run.open(tmp_path / "run"), texts[0]).batch.text
+    words = [["</s>", "▁A", "▁qwertyfox", "▁film", ".", "</s>"]]
+    assert words_of(read, Run.open(run).tokenizers["text"]) == words
     for text, share in zip(texts, shares, strict=True):
         alone = succeed("predict", tmp_path / "run", text, "--json").json["probabilities"]["positive"]
         assert alone == pytest.approx(share, abs=1e-6)
