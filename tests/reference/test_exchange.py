@@ -1,6 +1,7 @@
 """A folder of `transformers` becomes a run and a run such a folder: the same numbers, and no round trip loses any."""
 
 import ast
+import re
 import unicodedata
 from functools import reduce
 from importlib.metadata import PackageNotFoundError, distribution
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
@@ -27,18 +28,22 @@ from exchange_cases import (
     same_logits,
     same_weights,
     save_bert,
+    save_gpt2,
     save_pegasus,
     there_and_back,
     trained,
+    wordpiece,
 )
+from regard.exchange.folder import Exported
+from regard.exchange.tokenizers import tokenizer_files
 from regard.runs import Run
+from regard.tasks.masked_language_modeling import with_gaps
 from regard.text.normalise import fold_white_space
-from regard.text.tokenizers import Tokenizer
+from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.text.vocabularies import MASKING
 
 transformers = pytest.importorskip("transformers")
 
-LABELS = {0: "bad", 1: "10", 2: "2"}
-TAGS = {0: "O", 1: "B-A", 2: "I-A"}
 CLASSIFIER = "BertForSequenceClassification"
 IMPORTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "bert-cased": ({"lowercase": False}, {}),
@@ -49,16 +54,12 @@ IMPORTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "bert-relu": ({"hidden_act": "relu"}, {"model.activation": "relu"}),
     "bert-no-heads": ({"architecture": "BertModel"}, {"model.masked_head": False}),
     "bert-masked": ({"architecture": "BertForMaskedLM"}, {"model.next_sentence": False}),
-    "bert-classes": (
-        {"architecture": CLASSIFIER, "id2label": LABELS},
-        {"task": "classification", "head.labels": ["bad", "10", "2"]},  # neither sorted nor renamed
-    ),
+    "bert-classes": ({"architecture": CLASSIFIER, "id2label": {0: "bad", 1: "10", 2: "2"}},
+                     {"task": "classification", "head.labels": ["bad", "10", "2"]}),  # neither sorted nor renamed
     "bert-number": ({"architecture": CLASSIFIER, "id2label": {0: "score"}}, {"task": "regression"}),
     "bert-choices": ({"architecture": "BertForMultipleChoice"}, {"task": "multiple_choice"}),
-    "bert-tags": (
-        {"architecture": "BertForTokenClassification", "id2label": TAGS},
-        {"task": "tagging", "head.labels": ["O", "B-A", "I-A"]},
-    ),
+    "bert-tags": ({"architecture": "BertForTokenClassification", "id2label": {0: "O", 1: "B-A", 2: "I-A"}},
+                  {"task": "tagging", "head.labels": ["O", "B-A", "I-A"]}),
     "bert-questions": ({"architecture": "BertForQuestionAnswering"}, {"task": "question_answering"}),
     "gpt2": ({}, {"task": "language_modeling", "model.norm": "pre"}),
     "gpt2-merges": ({"vocabulary": "merges.txt"}, {}),
@@ -67,11 +68,9 @@ IMPORTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "pegasus": ({}, {"task": "summarization", "model.norm": "pre", "model.tie": "all"}),
     "pegasus-json": ({"vocabulary": "tokenizer.json"}, {}),
     "pegasus-translation": ({"task_specific_params": {"translation": {}}}, {"task": "translation"}),
-    "pegasus-untied": (
-        {"tie_word_embeddings": False, "activation_function": "gelu"},
-        {"model.tie": "none", "model.activation": "gelu"},
-    ),
-}
+    "pegasus-untied": ({"tie_word_embeddings": False, "activation_function": "gelu"},
+                       {"model.tie": "none", "model.activation": "gelu"}),
+}  # fmt: skip
 """How a folder is made, and what the recipe of the run must then say."""
 
 
@@ -375,3 +374,63 @@ def test_minilm(tmp_path: Path) -> None:
     [message] = fail("predict", run, "The capital of France is [MASK].")
     assert message.startswith("model.masked_head: the model was imported without a masked-LM head")
     assert fail("evaluate", run) == ["--split: the run was imported and has no data of its own (give --file)"]
+
+
+# Masks and white space in a text, vocabularies of another size
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Tokenizer, Any]]:
+    """A vocabulary of ours of every kind, and the same as AutoTokenizer reads it."""
+    pairs = {}
+    texts = ["The fox ate the hen. A fox (big) went home, 여우가 갔다!"] * 4
+    exported = Exported("BertForMaskedLM", {"max_position_embeddings": 64}, {}, None, raw_text=True)
+    for kind in ("word", "wordpiece", "bpe", "unigram", "character", "byte"):
+        config = TokenizerConfig(kind=kind, vocabulary=90, lowercase=kind == "bpe")  # type: ignore[arg-type]
+        own, folder = Tokenizer.train(config, texts, MASKING), tmp_path_factory.mktemp(kind)
+        for name, text in tokenizer_files(own, exported, 512).items():
+            (folder / name).write_text(text, encoding="utf-8")
+        pairs[kind] = own, transformers.AutoTokenizer.from_pretrained(folder)
+    return pairs
+
+
+PARTS = ["[MASK]", " ", "  ", "fox", "The", "ing", ".", "(", "여우가", "\u1112\u1161", "▁", "\t", "1"]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=9).map(lambda parts: "".join(parts).strip()))
+@example("The fox ate the [MASK].")
+@example("[MASK] fox[MASK][MASK]ing  [MASK]")
+def test_masks_are_read_as_here(kinds: dict[str, tuple[Tokenizer, Any]], text: str) -> None:
+    """Also by a run that comes back, and with one space for all white space."""
+    for kind, (own, theirs) in kinds.items():
+        expected = with_gaps(own, re.sub(r"\s+", " ", text))
+        assert theirs(text)["input_ids"] == [own.begin, *expected, own.end], kind
+        assert with_gaps(Tokenizer.from_json(theirs.backend_tokenizer.to_str()), text) == expected, kind
+
+
+@pytest.mark.parametrize("prompt", ["The animal", "one\n\ntwo ", "one two"])
+def test_gpt2_continues_a_text_as_there(tmp_path: Path, prompt: str) -> None:
+    """White space counts: the vocabulary was learned with it."""
+    theirs = save_gpt2(tmp_path / "theirs", texts=["one  two\n\n\nthree  four\n\n\nfive"] * 9 + TEXTS)
+    run = regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
+    reads = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "theirs")
+    result = succeed("predict", run.folder, prompt, "--json", "--beam", 1, "--set", "search.max_length=6").json
+    start = torch.tensor([[reads.eos_token_id, *reads(prompt).input_ids]])
+    options = {"do_sample": False, "num_beams": 1, "max_new_tokens": 5, "pad_token_id": 0}
+    written = theirs.generate(start, **options, eos_token_id=reads.eos_token_id)
+    assert result["output"] == run.tokenizers["text"].decode(written[0].tolist())
+    assert result["output"].startswith(prompt)
+
+
+@pytest.mark.parametrize(("size", "fits"), [(150, True), (140, True), (160, False)])
+def test_a_tokenizer_of_another_size(tmp_path: Path, size: int, fits: bool) -> None:
+    """Rows without a token get spare ones; a vocabulary with more tokens than rows is another model's."""
+    save_bert(tmp_path / "theirs")
+    (tmp_path / "theirs" / "tokenizer.json").write_text(wordpiece(size, lowercase=True).to_str())
+    if fits:
+        run = regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
+        assert run.tokenizers["text"].size == len(run.load_model().embedding.tokens.weight) == 150
+    else:
+        [message] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run")
+        what = "the tokenizer has 160 tokens, but the embedding 150 rows (the two must come from the same model)"
+        assert what in message

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 
 import regard
 from command_line import write
-from exchange_cases import TEXTS, TRAINING, answers, change, save_bert, there_and_back, wordpiece
+from exchange_cases import TEXTS, TRAINING, answers, by_id, byte_bpe, change, save_bert, there_and_back, wordpiece
 from regard.data.framing import Framing
 from regard.data.segments import Masking, SentencePairs
 from regard.runs import Run
@@ -53,18 +53,6 @@ def unigram(**special: str) -> Tokenizer:
     return tokenizer
 
 
-def bytes_bpe() -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        initial_alphabet=alphabet, vocab_size=300, special_tokens=SPECIAL, show_progress=False
-    )
-    tokenizer.train_from_iterator(TEXTS, trainer)
-    return tokenizer
-
-
 def words() -> Tokenizer:
     tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -86,13 +74,13 @@ def with_processor(kind: str) -> tuple[Tokenizer, dict[str, Any]]:
             tokenizer.post_processor = template(*roberta, tokenizer)
             return tokenizer, {"tokenizer_class": "XLMRobertaTokenizer"}
         case "roberta" | "merges.txt":
-            tokenizer = bytes_bpe()
+            tokenizer = byte_bpe(TEXTS, SPECIAL)
             tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
             return tokenizer, {"tokenizer_class": "RobertaTokenizer"}
         case "xlm-roberta-without-template":
             return unigram(), {"tokenizer_class": "XLMRobertaTokenizer"}
         case "sequence":
-            tokenizer = bytes_bpe()
+            tokenizer = byte_bpe(TEXTS, SPECIAL)
             steps = [processors.ByteLevel(), template("<s> $A </s>", "<s> $A </s> $B:1 <s>:1 </s>:1", tokenizer)]
             tokenizer.post_processor = processors.Sequence(steps)
             return tokenizer, {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
@@ -119,8 +107,7 @@ def save(folder: Path, kind: str, architecture: str = CLASSIFIER, **changes: Any
     model = save_bert(folder, architecture, vocab_size=tokenizer.get_vocab_size(), **changes)
     for file in folder.glob("*token*.json"):
         file.unlink()
-    names = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)[:5]
-    roles = dict(zip(("cls", "pad", "sep", "unk", "mask"), names, strict=True))
+    roles = dict(zip(("cls", "pad", "sep", "unk", "mask"), by_id(tokenizer)[:5], strict=True))
     if "[CLS]" in tokenizer.get_vocab():
         roles = {role: f"[{role.upper()}]" for role in roles}
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", **settings}
@@ -128,8 +115,7 @@ def save(folder: Path, kind: str, architecture: str = CLASSIFIER, **changes: Any
     settings |= {"bos_token": roles["cls"], "eos_token": roles["sep"]}
     write(folder / "tokenizer_config.json", json.dumps(settings))
     if kind == "vocab.txt":
-        by_id = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)
-        write(folder / "vocab.txt", "\n".join(by_id) + "\n")
+        write(folder / "vocab.txt", "\n".join(by_id(tokenizer)) + "\n")
     elif kind == "merges.txt":
         tokenizer.model.save(str(folder))
     else:
@@ -244,9 +230,8 @@ def test_training_and_runs_of_before(tmp_path: Path) -> None:
     run, text = tuned(tmp_path), "The animal\tit was tired"
     regard.export_run(run, to="huggingface", out=tmp_path / "exported")
     [new] = answers(run, text)
-    assert list(new["probabilities"].values()) == pytest.approx(
-        sorted(probabilities(tmp_path / "exported", PAIRS[0]))[::-1], abs=1e-5
-    )
+    expected = sorted(probabilities(tmp_path / "exported", PAIRS[0]), reverse=True)
+    assert list(new["probabilities"].values()) == pytest.approx(expected, abs=1e-5)
     for folder in ("run", "tuned"):
         change(tmp_path / folder / "environment.json", format=1)
     older, ids = Run.open(run.folder), [run.tokenizers["text"].encode(text) for text in PAIRS[0]]
@@ -257,9 +242,8 @@ def test_training_and_runs_of_before(tmp_path: Path) -> None:
     regard.export_run(older, to="huggingface", out=tmp_path / "older")
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "older")(*PAIRS[0]).input_ids == short
     [old] = answers(older, text)
-    assert list(old["probabilities"].values()) == pytest.approx(
-        sorted(probabilities(tmp_path / "older", PAIRS[0]))[::-1], abs=1e-5
-    )
+    expected = sorted(probabilities(tmp_path / "older", PAIRS[0]), reverse=True)
+    assert list(old["probabilities"].values()) == pytest.approx(expected, abs=1e-5)
     assert old != new
     same_rows(Run.open(tmp_path / "run"), tmp_path / "theirs")
 

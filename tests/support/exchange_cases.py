@@ -41,8 +41,6 @@ TRAINING = {
     "steps": 3, "batch_tokens": 256, "device": "cpu", "decode": 0, "learning_rate": 0.05, "schedule": "constant",
 }  # fmt: skip
 TALES = {"train": {"corpus": "tales-en", "size": 40}, "validation": {"split": 0.1}, "max_length": 32}
-
-
 FEW = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SPECIAL_NAMES = re.compile(r"\[\w+\]|<[/|\w]+>|>>\w+<<")
 """Here a special token that is typed is text like any other, in `transformers` it is the token."""
@@ -73,28 +71,35 @@ def wordpiece(size: int = 150, *, lowercase: bool = False) -> Tokenizer:
     return tokenizer
 
 
-def save_bert(
-    folder: Path,
-    architecture: str = "BertForPreTraining",
-    *,
-    vocabulary: str = "tokenizer.json",
-    lowercase: bool = True,
-    **changes: Any,
-) -> Any:
-    """A folder with a small BERT and its tokenizer, as one of two files; returns the model."""
+def by_id(tokenizer: Tokenizer) -> list[str]:
+    return sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)
+
+
+def byte_bpe(texts: Sequence[str], special: Sequence[str] = ()) -> Tokenizer:
+    """A vocabulary like GPT-2's."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    options = {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet(), "vocab_size": 300, "show_progress": False}
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(special_tokens=[*special], **options))
+    return tokenizer
+
+
+def save_bert(folder: Path, architecture: str = "BertForPreTraining", **options: Any) -> Any:
+    """A folder with a small BERT and its tokenizer; returns the model. `vocabulary` names the tokenizer's file."""
+    vocabulary, lowercase = options.pop("vocabulary", "tokenizer.json"), options.pop("lowercase", True)
     tokenizer = wordpiece(lowercase=lowercase)
     sizes = {
         "hidden_size": 12, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 17,
         "max_position_embeddings": 40, "layer_norm_eps": 1e-6, "vocab_size": tokenizer.get_vocab_size(),
     }  # fmt: skip
     torch.manual_seed(1)
-    model = getattr(transformers, architecture)(transformers.BertConfig(**sizes | changes))
+    model = getattr(transformers, architecture)(transformers.BertConfig(**sizes | options))
     _save_randomised(model, folder)
     settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase, "model_max_length": 40}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     if vocabulary == "vocab.txt":
-        pieces = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)
-        (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
+        (folder / "vocab.txt").write_text("\n".join(by_id(tokenizer)) + "\n", encoding="utf-8")
     else:
         transformers.BertTokenizerFast(tokenizer_object=tokenizer, do_lower_case=lowercase).save_pretrained(folder)
     return model
@@ -102,12 +107,7 @@ def save_bert(
 
 def save_gpt2(folder: Path, *, texts: Sequence[str] = TEXTS, vocabulary: str = "tokenizer.json") -> Any:
     """The same for GPT-2: in its vocabulary only the end is special, and it comes last."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(initial_alphabet=alphabet, vocab_size=300, show_progress=False)
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer = byte_bpe(texts)
     tokenizer.add_special_tokens(["<|endoftext|>"])
     sizes = {"n_embd": 12, "n_layer": 3, "n_head": 3, "n_inner": 17, "n_positions": 40}
     ids = {"vocab_size": tokenizer.get_vocab_size(), "bos_token_id": 0, "eos_token_id": 0}
@@ -196,8 +196,6 @@ SIZES: dict[str, Any] = {
     "encoder_ffn_dim": 17, "decoder_ffn_dim": 17, "max_position_embeddings": 60, "scale_embedding": True,
     "forced_eos_token_id": None,
 }  # fmt: skip
-
-
 SAVERS: dict[str, Any] = {"bert": save_bert, "gpt2": save_gpt2, "marian": save_marian, "pegasus": save_pegasus}
 
 
