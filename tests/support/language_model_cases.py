@@ -38,7 +38,6 @@ CASES: dict[str, ModelConfig] = {
     "bert": BERTConfig(**TRANSFORMER),
     "bert-masked-only": BERTConfig(**TRANSFORMER, next_sentence=False),
 }
-GENERATING = [name for name in CASES if name.startswith(("lstm_lm", "gpt"))]
 
 TEXTS = [
     [BEGIN, 4, 5, 6, 7, END],

@@ -22,7 +22,6 @@ from regard.data.corpora import (
     SIZES,
     TURNED,
     Part,
-    as_object,
     date_words,
     first_rows,
     generate,
@@ -138,7 +137,8 @@ def test_text_is_the_same_on_every_machine(name: str) -> None:
 
 WRITTEN = HASHES["written"]
 """SHA-256 of all rows that the generators of commit 6733b05 (greetings: 152aba7) wrote with seed 1, by corpus and what
-stories are about."""
+stories are about. That in these rows Korean particles agree with their nouns, names have a tag a word, answers and
+facts stand in their texts, and pronouns and homonyms are where they are marked was tested before 18 November 2026."""
 FILES = sorted({key.split()[0] for key in WRITTEN})
 
 
@@ -157,20 +157,12 @@ def test_files_are_small_and_each_is_known() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_text_belongs_to_one_part_and_has_its_columns(name: str) -> None:
+def test_a_text_belongs_to_one_part(name: str) -> None:
     """The first column is what must be unseen: a source, a text, how a story begins."""
     for part in PARTS:
         rows = packaged_rows(name, part)
         assert all(part_of(row[0]) == part for row in rows)
         assert all(unicodedata.normalize("NFC", cell) == cell for row in rows for cell in row)
-        if name.startswith("names"):
-            assert all(len(words.split()) == len(tags.split()) for words, tags in rows)
-        if name.startswith("portraits"):
-            assert all(answer in text for text, _, answer in rows)
-            assert 0.15 < sum(not answer for *_, answer in rows) / len(rows) < 0.35
-        if name.startswith("stories"):
-            assert all(story.startswith(opening) for opening, story, *_ in rows)
-            assert all(int(facts.split()[-1]) <= story.count("\n") for _, story, _, _, facts in rows)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -195,19 +187,6 @@ def test_stories_about_everything_take_turns() -> None:
     assert rows[:12] == [row for kind in kinds for row in kind[:4]]
     assert len(rows) == 10_000
     assert list(generate("stories-en", 30, 1, "train", about="who")) == kinds[2][:30]
-
-
-NOUNS = "학생|책|빵|우산|창문|사촌|지영|하은|공|사과|친구|의사|요리사|편지|민수|우유"
-
-
-@pytest.mark.parametrize(("name", "column"), [("phrases-en-ko", 1), ("tales-ko", 0), ("stories-ko", 1)])
-def test_korean_particles_agree_with_the_nouns_before_them(name: str, column: int) -> None:
-    pattern = re.compile(rf"\b({NOUNS})([이가은는을를과와])\b")
-    found = {match for row in packaged_rows(name, "train") for match in pattern.findall(row[column])}
-    assert len(found) >= 7
-    for noun, particle in found:
-        closed = (ord(noun[-1]) - ord("가")) % 28 > 0
-        assert particle in ("이은을과" if closed else "가는를와"), noun
 
 
 # Lengths of the phrases
@@ -271,21 +250,6 @@ def test_what_decides_a_meaning_is_marked(name: str, homonyms: dict[str, int]) -
     assert all(part_of(mark.text) == "train" for mark in marked)
 
 
-def test_pronouns_and_homonyms_of_phrases_are_marked() -> None:
-    meanings: dict[str, set[str]] = {}
-    for row in packaged_rows("phenomena-en-ko", "test"):
-        mark = as_object("phenomena-en-ko", row)
-        source, target = str(mark["source"]).split(), str(mark["target"]).split()
-        position, meaning = int(str(mark["position"])), str(mark["meaning"])
-        assert source[int(str(mark["refers_to"]))].strip(".,") in (meaning, meaning + "s")
-        if mark["phenomenon"] == "pronoun":
-            assert (source[position - 1], source[position]) == ("because", "it")
-        else:
-            meanings.setdefault(target[position][:-1], set()).add(meaning)
-    assert meanings["배"] == {"pear", "ship", "belly"}
-    assert meanings["눈"] == {"eye", "snow"}
-
-
 def test_phrases_the_other_way_round_share_no_source_either() -> None:
     for name, other in TURNED.items():
         sources = {part: [source for source, _ in generate(name, None, 1, part)] for part in PARTS}
@@ -299,8 +263,7 @@ def test_who_acts_first_is_the_label() -> None:
     for text, label in rows:
         assert label == min(("Anna", "Ben"), key=text.index)
     assert 0.4 < sum(label == "Anna" for _, label in rows) / len(rows) < 0.6
-    between = {text.split("Anna", 1)[1 if label == "Anna" else 0].partition("Ben")[label == "Ben" and 2].count("then")
-               for text, label in rows}  # fmt: skip
+    between = {re.search("(Anna|Ben)(.*)(Anna|Ben)", text)[2].count("then") for text, _ in rows}  # type: ignore[index]
     assert between == {1, 2, 3, 4}
 
 

@@ -2,37 +2,21 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-import language_model_cases
 import plain
+from contract_cases import ROWS, WRITERS
+from language_model_cases import TEXTS
 from model_cases import CASES, SOURCES, TARGETS, batch_of, build, each_real, logits_of
 from regard.data.batches import Batch
 from regard.objectives import cross_entropy
-from regard.objectives.cross_entropy import TokenCrossEntropy, VocabularyLoss, scheduled_sample
+from regard.objectives.cross_entropy import TokenCrossEntropy, scheduled_sample
 from regard.text.vocabularies import BEGIN, END
 
 ONE_OF_EACH = ["rnn-lstm", "bahdanau-gru", "luong-fed-local-p", "self-attention-plain", "transformer"]
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("case", ONE_OF_EACH)
-def test_the_loss_in_plain_loops(case: str, smoothing: float) -> None:
-    model, batch = build(CASES[case]), batch_of(extra=2, filler=7)
-    check_loss(TokenCrossEntropy(model, smoothing), batch, each_real(logits_of(model, batch)), TARGETS)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("case", language_model_cases.GENERATING)
-def test_the_next_token_loss_in_plain_loops(case: str, smoothing: float) -> None:
-    model = language_model_cases.build(language_model_cases.CASES[case])
-    batch, texts = language_model_cases.text_batch(extra=2, filler=7), language_model_cases.TEXTS
-    logits = each_real(logits_of(model, batch), texts)
-    check_loss(language_model_cases.objective_for(case, model, smoothing), batch, logits, texts)
 
 
 def plain_loss(logits: Sequence[Tensor], targets: Sequence[Sequence[int]] = TARGETS, epsilon: float = 0.0) -> float:
@@ -40,10 +24,13 @@ def plain_loss(logits: Sequence[Tensor], targets: Sequence[Sequence[int]] = TARG
     return math.fsum(plain.smoothed_loss(logits_TV.tolist(), target[1:], epsilon) for logits_TV, target in pairs)
 
 
-def check_loss(
-    objective: VocabularyLoss, batch: Any, logits: Sequence[Tensor], targets: Sequence[Sequence[int]]
-) -> None:
-    smoothed, expected = plain_loss(logits, targets, objective.smoothing), plain_loss(logits, targets)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("name", [*ONE_OF_EACH, *(name for name in WRITERS if name.startswith(("lstm_lm", "gpt")))])
+def test_the_loss_in_plain_loops(name: str, smoothing: float) -> None:
+    case = WRITERS[name]
+    model, batch, targets = case.build(), case.batch(extra=2, filler=7), TARGETS if name in CASES else TEXTS
+    logits, objective = case.outputs(model, batch), case.objective(model, smoothing)
+    smoothed, expected = (plain_loss(logits, targets[: len(ROWS)], epsilon) for epsilon in (smoothing, 0.0))
     assert objective.train()(batch).tolist() == pytest.approx([smoothed, expected], rel=1e-10)
     assert objective.eval()(batch).tolist() == pytest.approx([expected] * 2, rel=1e-10)
 
