@@ -105,9 +105,6 @@ def test_what_is_no_model_folder(
     assert part in fail("import", source, "--out", "run")[0]
 
 
-# Weights
-
-
 @pytest.mark.parametrize("shards", [["model-1.safetensors"], "model-1.safetensors", 3, {"weight": 3}])
 def test_an_index_that_is_none(tmp_path: Path, shards: Any) -> None:
     index = tmp_path / "model.safetensors.index.json"
@@ -189,9 +186,6 @@ def test_transformers_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
     assert np.isfinite(regard.features(tmp_path / "run", ["The animal"]).vectors).all()
     assert "the run folder exists already" in fail("import", tmp_path / "theirs", "--out", tmp_path / "run")[0]
-
-
-# Settings
 
 
 @pytest.mark.parametrize(("option", "message"), [

@@ -40,9 +40,6 @@ def measured(run: Run, *files: Path, predictions: Path | None = None) -> dict[st
     return result
 
 
-# Multiple choice
-
-
 @pytest.fixture(scope="module")
 def chooser(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return imported(tmp_path_factory.mktemp("chooser"), "BertForMultipleChoice")
@@ -99,9 +96,6 @@ def test_other_columns(tmp_path: Path, architecture: str, content: str, missing:
         assert message.startswith("--file: 2 files are too many")
 
 
-# Pairs
-
-
 def test_pairs_and_single_texts(tmp_path: Path) -> None:
     """A tab within a text of a table makes no pair; a typed one does."""
     run = imported(tmp_path, "BertForSequenceClassification", id2label=YES_NO)
@@ -133,9 +127,6 @@ def test_a_regressor_of_pairs(tmp_path: Path) -> None:
     assert measured(run, write(tmp_path / "b.csv", "label,text\n1,the animal\n2,the street\n"))["examples"] == 2
 
 
-# Tags
-
-
 def test_a_tagger_of_parts_of_speech(tmp_path: Path) -> None:
     """Its labels show that tags mark no entities."""
     run = imported(tmp_path, "BertForTokenClassification", id2label={0: "NOUN", 1: "VERB", 2: "O"})
@@ -157,9 +148,6 @@ def test_a_tagger_of_another_scheme(tmp_path: Path) -> None:
     assert expected == ["B-LOC", "I-LOC", "E-LOC", "O", "S-LOC"], "the same entities, in the model's scheme"
 
 
-# Models of others
-
-
 @pytest.mark.parametrize(("datasets", "no_answer"), [("- rajpurkar/squad_v2", True), ("- squad", False), (None, None)])
 def test_the_card_says_if_answers_may_lack(tmp_path: Path, datasets: str | None, no_answer: bool | None) -> None:
     save_bert(tmp_path / "theirs", "BertForQuestionAnswering")
@@ -173,9 +161,8 @@ def test_the_card_says_if_answers_may_lack(tmp_path: Path, datasets: str | None,
 
 def test_what_the_folder_leaves_open_is_set(tmp_path: Path) -> None:
     save_bert(tmp_path / "theirs", "BertForQuestionAnswering")
-    options = [
-        f"--set={option}" for option in ("head.no_answer=true", "evaluation.threshold=-1000", "data.max_length=16")
-    ]
+    settings = "head.no_answer=true", "evaluation.threshold=-1000", "data.max_length=16"
+    options = [f"--set={setting}" for setting in settings]
     assert "note" not in succeed("import", tmp_path / "theirs", "--out", tmp_path / "run", *options, "--json").json
     assert answers(Run.open(tmp_path / "run"), f"Who was tired?\t{TEXTS[0]}")[0]["output"] == ""
 

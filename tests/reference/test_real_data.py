@@ -26,11 +26,9 @@ def recipe(folder: Path, data: dict[str, Any], **sections: Any) -> Path:
 
 
 def test_multi30k_is_read_as_it_lies_there(tmp_path: Path) -> None:
-    folder = DATA / "multi30k"
-    files = {
-        split: {"source": str(folder / f"{name}.en.gz"), "target": str(folder / f"{name}.de.gz")}
-        for split, name in (("train", "val"), ("validation", "test_2016_flickr"))
-    }
+    folder, names = DATA / "multi30k", {"train": "val", "validation": "test_2016_flickr"}
+    pair = lambda name: {"source": str(folder / f"{name}.en.gz"), "target": str(folder / f"{name}.de.gz")}  # noqa: E731
+    files = {part: pair(name) for part, name in names.items()}
     path = recipe(tmp_path, files, tokenizer={"kind": "bpe", "vocabulary": 1000})
     found = succeed("check", path, "--json").json
     assert found["data"]["splits"]["train"]["read"] == 1014
@@ -61,10 +59,8 @@ def test_tatoeba_is_read_by_column_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "train"), [
-    ("multi30k-rnn", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
-    ("multi30k-bahdanau", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
-    ("multi30k-luong", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
-    ("multi30k-transformer", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
+    *((f"multi30k-{model}", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}")
+      for model in ("rnn", "bahdanau", "luong", "transformer")),
     ("translation", "{source: ko_en/tatoeba.ko.xz, target: ko_en/tatoeba.en.xz, size: 800}"),
     ("chat", "{file: ko_chatbot/ChatbotData.csv.xz, source: Q, target: A, size: 800}"),
 ])  # fmt: skip

@@ -39,12 +39,7 @@ CASES: dict[str, ModelConfig] = {
     "bert-masked-only": BERTConfig(**TRANSFORMER, next_sentence=False),
 }
 
-TEXTS = [
-    [BEGIN, 4, 5, 6, 7, END],
-    [BEGIN, 8, 9, END],
-    [BEGIN, 12, 11, 10, 9, 8, 7, END],
-    [BEGIN, 6, 6, END],
-]
+TEXTS = [[BEGIN, 4, 5, 6, 7, END], [BEGIN, 8, 9, END], [BEGIN, 12, 11, 10, 9, 8, 7, END], [BEGIN, 6, 6, END]]
 CLS, SEP, MASK = 4, 5, 6
 """What stands in for BERT's special tokens here."""
 PAIRS = [[CLS, 7, MASK, 9, SEP, 10, 11, SEP], [CLS, 8, SEP, MASK, SEP], [CLS, 12, 11, SEP, 7, MASK, SEP]]
@@ -71,17 +66,10 @@ def text_batch(
 def masked_batch(rows: Sequence[int] = (0, 1, 2), *, extra: int = 0, filler: int = PAD) -> MaskedBatch:
     """Some of the pairs."""
     text = tokens_of([PAIRS[row] for row in rows], extra=extra, filler=filler)
-    width = text.ids_BL.shape[1]
+    segments_BL, width = tokens_of([SEGMENTS[row] for row in rows], extra=extra).ids_BL, text.ids_BL.shape[1]
     places = [number * width + place for number, row in enumerate(rows) for place in PLACES[row]]
-    labels = [label for row in rows for label in LABELS[row]]
-    return MaskedBatch(
-        text,
-        tokens_of([SEGMENTS[row] for row in rows], extra=extra).ids_BL,
-        torch.tensor(places),
-        torch.tensor(labels),
-        torch.tensor([FOLLOWS[row] for row in rows]),
-        tokens=len(places),
-    )
+    labels, follows = [label for row in rows for label in LABELS[row]], [FOLLOWS[row] for row in rows]
+    return MaskedBatch(text, segments_BL, *map(torch.tensor, (places, labels, follows)), tokens=len(places))
 
 
 def objective_for(case: str, model: nn.Module, smoothing: float = 0.0) -> VocabularyLoss:

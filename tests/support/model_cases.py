@@ -23,14 +23,9 @@ RNN = {"embedding": 10, "hidden": 12, "dropout": 0.0}
 BAHDANAU = {"embedding": 10, "hidden": 12, "attention": 8, "dropout": 0.0}
 LUONG = {**BAHDANAU, "window": 1}
 TRANSFORMER = {
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "width": 16,
-    "heads": 4,
-    "feed_forward": 24,
-    "dropout": 0.0,
+    "encoder_layers": 2, "decoder_layers": 2, "width": 16, "heads": 4, "feed_forward": 24, "dropout": 0.0,
     "max_positions": 20,
-}
+}  # fmt: skip
 
 CASES: dict[str, ModelConfig] = {
     "rnn-plain": RNNConfig(**RNN, cell="rnn"),
@@ -82,9 +77,8 @@ TARGETS = [[BEGIN, 4, 5, 6, END], [BEGIN, 7, 8, 9, 10, 4, END], [BEGIN, 5, END],
 def build(config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float64) -> Generator:
     torch.manual_seed(seed)
     target_size = SOURCE_SIZE if config.tie == "all" else TARGET_SIZE  # type: ignore[attr-defined]
-    return with_weights_that_matter(
-        MODELS[config.kind].build(config, SOURCE_SIZE, target_size).to(dtype), only_vectors=True
-    )
+    model = MODELS[config.kind].build(config, SOURCE_SIZE, target_size).to(dtype)
+    return with_weights_that_matter(model, only_vectors=True)
 
 
 def with_weights_that_matter(model: Any, alpha: float = 0.3, *, only_vectors: bool = False) -> Any:

@@ -24,28 +24,16 @@ def planted_run(folder: Path, table: Table, *, letters: str, search: dict[str, A
     """A run folder like any other, over the characters `letters`. What the table leaves out never follows."""
     settings = TokenizerConfig(kind="character", lowercase=lowercase)
     tokenizer = Tokenizer.train(settings, [letters])
-    recipe = recipe_of(
-        {
-            "task": "translation",
-            "data": {"train": {"corpus": "reverse", "size": 10}, "validation": {"split": 0.5}},
-            "tokenizer": settings.model_dump(),
-            "model": {
-                "kind": "rnn",
-                "cell": "rnn",
-                "embedding": tokenizer.size,
-                "hidden": tokenizer.size,
-                "dropout": 0.0,
-            },
-            "training": {"steps": 1},
-            "search": search,
-        }
-    )
+    data = {"train": {"corpus": "reverse", "size": 10}, "validation": {"split": 0.5}}
+    tree = {"data": data, "tokenizer": settings.model_dump(), "search": search, "training": {"steps": 1}}
+    model = {"kind": "rnn", "cell": "rnn", **dict.fromkeys(("embedding", "hidden"), tokenizer.size), "dropout": 0.0}
+    recipe = recipe_of(tree | {"task": "translation", "model": model})
     shutil.rmtree(folder, ignore_errors=True)  # an earlier one of the same test
     run = Run.create(folder, recipe, Tokenizers({"source": tokenizer, "target": tokenizer}))
-    model = run.task.model()
-    plant(model, log_p_of(table, tokenizer))
+    planted = run.task.model()
+    plant(planted, log_p_of(table, tokenizer))
     facts = {"step": 1, "metrics": {}, "tokenizer": run.tokenizers.fingerprint}
-    save_checkpoint(run.checkpoints / "step-00000001", Checkpoint(stored_weights(model), facts))
+    save_checkpoint(run.checkpoints / "step-00000001", Checkpoint(stored_weights(planted), facts))
     run.point("best", "step-00000001")
     return run
 

@@ -1,6 +1,6 @@
 """Tasks to test with, from as little of a recipe as they read."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,19 +44,11 @@ def make_task(name: str, tokenizers: Tokenizers, **sections: Any) -> Any:
     return TASKS[name](recipe_of(tree), tokenizers)
 
 
-def prepare_pairs(
-    data: Any,
-    tokenizer: TokenizerConfig,
-    base: Path,
-    *,
-    seed: int = 1,
-    tokenizers: Tokenizers | None = None,
-    progress: Any = None,
-) -> Prepared[Any]:
-    """The pipeline for pairs of texts, from the sections that it reads."""
-    training = SimpleNamespace(seed=seed)
+def prepare_pairs(data: Any, tokenizer: TokenizerConfig, base: Path, **options: Any) -> Prepared[Any]:
+    """The pipeline for pairs, from the sections that it reads; options are `seed`, `tokenizers` and `progress`."""
+    training = SimpleNamespace(seed=options.pop("seed", 1))
     recipe: Any = SimpleNamespace(task="translation", data=data, tokenizer=tokenizer, training=training)
-    return prepare(Translation, recipe, base, tokenizers, progress)
+    return prepare(Translation, recipe, base, options.get("tokenizers"), options.get("progress"))
 
 
 def raw_case(
@@ -86,12 +78,7 @@ def read_raw(data: Any, base: Path, tokenizer: Tokenizer, **options: Any) -> Raw
 
 
 def raw_tokens(
-    texts: Sequence[str],
-    tokenizer: Tokenizer,
-    place: Callable[[int], str] = str,
-    *,
-    sentences: Any = None,
-    letters: int | None = None,
+    texts: Sequence[str], tokenizer: Tokenizer, place: Any = str, *, sentences: Any = None, letters: int | None = None
 ) -> RawTokens:
     """Whole documents, encoded in memory; `place` names where one stands."""
     parts = [END] * len(texts)

@@ -40,9 +40,6 @@ def test_a_forced_text_may_begin_another_one() -> None:
     assert best.tokens[1] != b
 
 
-# What is ruled out, against enumeration
-
-
 def vocabulary_of(kind: Any, texts: list[str], lowercase: bool = False) -> Tokenizer:
     """The smallest that holds all letters, or nearly: texts then have many cuts."""
     config = TokenizerConfig(kind=kind, lowercase=lowercase, vocabulary=4 + 2 * len(set("".join(texts))) + 6)
@@ -146,9 +143,6 @@ def test_vocabularies_of_other_makes() -> None:
         tokenizer = Tokenizer.from_json(library.to_str())
         assert tokenizer.token_bytes()[1:3] == expected
         assert tokenizer.normalised(" Ab ") == "ab"
-
-
-# Through the verbs
 
 
 def test_no_output_of_a_run_holds_a_banned_word(tiny_run: Path) -> None:

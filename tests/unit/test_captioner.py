@@ -25,9 +25,6 @@ def test_every_region_matters(case: str) -> None:
     assert (after - before).abs().amax(-1).min() > 1e-11
 
 
-# Equations
-
-
 def test_against_plain_loops_xu() -> None:
     """Gate, state, deep output and penalty of Xu 2015, in loops over Python numbers."""
     model, [_, picture, *_] = build(CASES["attention-of-features"]), pictures_of(CASES["attention-of-features"])

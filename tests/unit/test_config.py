@@ -155,10 +155,8 @@ def test_readers_of_the_older_yaml_see_the_same_words(word: str) -> None:
 def test_overrides_reach_into_mappings_and_lists_and_leave_the_original_alone() -> None:
     tree = {"data": {"train": [{"source": "a"}, {"source": "b"}]}, "betas": [0.9, 0.98], "empty": None}
     before = copy.deepcopy(tree)
-    changed = apply_overrides(
-        tree, ["data.train.1.source=c", "betas.0=1e-1", "empty.deep.key={x: [1, no]}", "data.max=null", "word=a=b"]
-    )
-    assert changed == {
+    overrides = "data.train.1.source=c", "betas.0=1e-1", "empty.deep.key={x: [1, no]}", "data.max=null", "word=a=b"
+    assert apply_overrides(tree, overrides) == {
         "data": {"train": [{"source": "a"}, {"source": "c"}], "max": None},
         "betas": [0.1, 0.98],
         "empty": {"deep": {"key": {"x": [1, "no"]}}},
@@ -303,26 +301,19 @@ def recipes(draw: st.DrawFn) -> dict[str, Any]:
     corpora = st.lists(two_files | table | built_in, min_size=1, max_size=3) | two_files
     share = st.fixed_dictionaries({"split": st.floats(0.001, 0.999)})
     model = draw(st.sampled_from(sorted(kind for kind, known in MODELS.items() if known.config.reads == "source")))
+    dropouts = st.floats(0, 1, exclude_max=True)
+    others = {"validation": corpora | share, "test": corpora | share, "max_ratio": st.floats(1.1, 99)}
+    training = {"learning_rate": st.floats(1e-30, 1e30), "batch_tokens": st.integers(1) | st.just("auto")}
     return {
         "task": "translation",
-        "data": draw(
-            st.fixed_dictionaries(
-                {"train": corpora},
-                optional={"validation": corpora | share, "test": corpora | share, "max_ratio": st.floats(1.1, 99)},
-            )
-        ),
+        "data": draw(st.fixed_dictionaries({"train": corpora}, optional=others)),
         "tokenizer": {"kind": draw(st.sampled_from(["word", "bpe"])), "vocabulary": draw(st.integers(5))},
         "model": {
             "kind": model,
             "preset": draw(st.sampled_from(["tiny", "base"])),
-            "dropout": draw(st.floats(0, 1, exclude_max=True)),
+            "dropout": draw(st.floats(0, 0.99)),
         },
-        "training": draw(
-            st.fixed_dictionaries(
-                {"steps": st.integers(1)},
-                optional={"learning_rate": st.floats(1e-30, 1e30), "batch_tokens": st.integers(1) | st.just("auto")},
-            )
-        ),
+        "training": draw(st.fixed_dictionaries({"steps": st.integers(1)}, optional=training)),
         "search": draw(st.sampled_from([{}, {"sample": True, "top_p": 0.5}, {"beam": 3, "nbest": 2}])),
     }
 
@@ -399,9 +390,8 @@ def test_base_has_the_published_size(config: ModelConfig, sizes: tuple[int, ...]
 def test_a_window_that_holds_every_source_whole_is_refused(reach: str) -> None:
     """5 tokens: with 3 to each side the first does not see the last, with 4 it does."""
     LuongConfig(reach=reach, window=3).check_data(longest_source=5)  # type: ignore[arg-type]
-    with pytest.raises(
-        ConfigError, match=r"model\.window: 4 positions.*longest has 5 tokens \(at most 3, or model\.reach"
-    ):
+    refused = r"model\.window: 4 positions.*longest has 5 tokens \(at most 3, or model\.reach"
+    with pytest.raises(ConfigError, match=refused):
         LuongConfig(reach=reach, window=4).check_data(longest_source=5)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"longest has 2 tokens \(model\.reach=global\)"):
         LuongConfig(reach=reach, window=1).check_data(longest_source=2)  # type: ignore[arg-type]
@@ -417,11 +407,9 @@ def test_every_preset_of_every_model_can_be_built(kind: str) -> None:
     options = {"characters_VC": torch.zeros(1000, 50, dtype=torch.long)} if kind == "elmo" else {}
     sizes = []
     for preset in config.PRESETS:
+        chosen = config.model_validate({"kind": kind, "preset": preset})
         with torch.device("meta"):
-            model = MODELS[kind].build(
-                config.model_validate({"kind": kind, "preset": preset}), *vocabularies, **options
-            )
-        sizes.append(count_parameters(model))
+            sizes.append(count_parameters(MODELS[kind].build(chosen, *vocabularies, **options)))
     assert sizes == sorted(set(sizes)), "each is larger than the one before"
 
 

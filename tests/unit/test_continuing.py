@@ -51,10 +51,8 @@ def test_score_is_log_p_of_how_a_text_goes_on(runs: dict[str, Path], name: str) 
     run = runs[name]
     tokenizer = Run.open(run).tokenizers["text"]
     found = succeed("score", run, PROMPT, "big.", "--json").json
-    assert found["tokens"] == [
-        *tokenizer.tokens(tokenizer.encode("The child was big."))[-len(found["tokens"]) + 1 :],
-        "</s>",
-    ]
+    tokens = tokenizer.tokens(tokenizer.encode("The child was big."))
+    assert found["tokens"] == [*tokens[1 - len(found["tokens"]) :], "</s>"]
     assert (found["source"], found["target"]) == (PROMPT, "big.")
     assert found["token_scores"] == pytest.approx(one_by_one(run, PROMPT, found["tokens"]), abs=1e-4)
     assert found["score"] == pytest.approx(sum(found["token_scores"]), abs=1e-9)

@@ -76,9 +76,8 @@ def test_a_full_disk_is_named(tmp_path: Path, disk: Callable[[int], None], monke
     monkeypatch.setenv("REGARD_CACHE", str(cache))
     recipe = ["dates", "data.train.size=20", "data.validation.size=5", "data.test.size=5"]
     disk(100)
-    assert fail("recipes", "dates", "--out", tmp_path / "a.yaml") == [
-        f"{tmp_path / 'a.yaml'}: cannot be written: File too large"
-    ]
+    refused = f"{tmp_path / 'a.yaml'}: cannot be written: File too large"
+    assert fail("recipes", "dates", "--out", tmp_path / "a.yaml") == [refused]
     [message] = fail("check", *recipe)
     assert message.startswith(f"{cache}: prepared data cannot be stored here: File too large (make room")
     assert not [*cache.iterdir()]

@@ -482,11 +482,8 @@ def test_the_two_losses_weigh_by_their_means(smoothing: float) -> None:
     hidden_BLD = model(batch).hidden_BTD
     next_logits = model.next_sentence(hidden_BLD).tolist()
     next_mean = plain.smoothed_loss(next_logits, [1 - follows for follows in FOLLOWS], 0.0) / 3
-    masked = model.readout(hidden_BLD.flatten(0, 1)[batch.places_P]).tolist()
-    smoothed, plainly = (
-        plain.smoothed_loss(masked, [label for labels in LABELS for label in labels], epsilon)
-        for epsilon in (smoothing, 0.0)
-    )
+    masked, labels = model.readout(hidden_BLD.flatten(0, 1)[batch.places_P]).tolist(), batch.labels_P.tolist()
+    smoothed, plainly = (plain.smoothed_loss(masked, labels, epsilon) for epsilon in (smoothing, 0.0))
     objective = MaskedTokens(model, smoothing).train()
     found = (objective(batch) / batch.tokens).tolist()
     assert found == pytest.approx([smoothed / 5 + next_mean, plainly / 5])

@@ -281,9 +281,6 @@ def test_an_encoder_block(norm: str, residual: bool) -> None:
     close(block(x_BSD, Visibility(torch.tensor([length])))[0], expected)
 
 
-# Names
-
-
 def test_every_axis_letter_stands_in_the_legend() -> None:
     """The letters at the end of the names of variables and arguments; parameters keep their paper's names."""
     legend = set(re.findall(r"^\| `(.)` ", (ROOT / "docs" / "axes.md").read_text(encoding="utf-8"), re.MULTILINE))
@@ -297,9 +294,6 @@ def test_every_axis_letter_stands_in_the_legend() -> None:
     used = {letter for suffix in suffixes if not suffix.isdigit() for letter in suffix}
     assert used
     assert used <= legend
-
-
-# Loops over time that drop finished sentences
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(0, 3))
@@ -367,9 +361,6 @@ def test_few_rows_give_what_torch_gives(rows: int, bias: bool, width: int, out: 
         torch.testing.assert_close(found.clone(), theirs(x).detach(), rtol=1e-12, atol=1e-12)
 
 
-# Packing
-
-
 def test_packing_by_hand() -> None:
     tokens = tokens_of([[5, 6, 3], [7, 3], [8, 9, 4, 3]], extra=1)
     packing = Packing.of(tokens)
@@ -394,9 +385,6 @@ def test_the_packed_kernel_equals_the_equation_on_a_gpu(causal: bool) -> None:
     expected = attend(q, k, v, visible, owner=nn.Identity())
     halves = (x.bfloat16() for x in (q, k, v))
     torch.testing.assert_close(attend(*halves, visible, owner=nn.Identity()).float(), expected, atol=0.03, rtol=0.03)
-
-
-# The initial bias of the readout
 
 
 def test_the_bias_is_the_log_of_the_smoothed_frequencies() -> None:

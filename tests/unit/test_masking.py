@@ -190,9 +190,6 @@ def test_single_segments_by_hand(text: RawTokens, tokenizer: Tokenizer) -> None:
     assert found == [token for token in text.values.tolist() if token != tokenizer.end]
 
 
-# Next sentences
-
-
 def segments_of(pairs: SentencePairs, seed: int, epoch: int) -> list[tuple[list[int], list[int], int]]:
     """Every example of an epoch with its masks undone: A, B and whether B is said to follow."""
     found = []

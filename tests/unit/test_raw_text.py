@@ -42,15 +42,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_documents_of_a_folder_stand_in_the_order_of_its_files(folder: Path) -> None:
-    name = str(Path("texts", "a.txt"))
-    assert documents_in(folder, text="texts") == [
-        (f"{name}:1", "one\ntwo"),
-        (f"{name}:6", "three"),
-        (f"{Path('texts', 'below', 'b.txt.gz')}:1", "넷"),
-        (f"{Path('texts', 'below', 'b.txt.gz')}:3", "다섯"),
-        (f"{Path('texts', 'c.jsonl')}:1", "six\nseven"),
-        (f"{Path('texts', 'c.jsonl')}:2", "eight"),
-    ]
+    documents = {
+        "texts/a.txt:1": "one\ntwo", "texts/a.txt:6": "three", "texts/below/b.txt.gz:1": "넷",
+        "texts/below/b.txt.gz:3": "다섯", "texts/c.jsonl:1": "six\nseven", "texts/c.jsonl:2": "eight",
+    }  # fmt: skip
+    assert documents_in(folder, text="texts") == [(str(Path(where)), text) for where, text in documents.items()]
     lines = documents_in(folder, text="texts/a.txt", documents="lines")
     assert lines == [("texts/a.txt:1", "one"), ("texts/a.txt:2", "two"), ("texts/a.txt:6", "three")]
     every = documents_in(folder, text="texts/a.txt", documents="all_lines")
@@ -123,14 +119,12 @@ def test_long_documents_end_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [len(text) for text in cut.splits.values()] == [len(text) for text in whole.splits.values()] == [3, 2]
     assert sorted(one for text in cut.splits.values() for one in text.texts()) == sorted(books)
     for text in cut.splits.values():
-        tokenizer = text.tokenizer
+        tokenizer, own = text.tokenizer, [*text.texts()]
         assert len(text.pieces) == 3 * len(text) == 3 * len(text.corpora)
-        assert [text.place(row) for row in range(len(text))] == [
-            f"books.txt:{9 * books.index(book) + 1}" for book in text.texts()
-        ]
-        assert [text.values[start:stop].tolist() for start, stop in pairwise(text.bounds)] == [
-            [*tokenizer.encode(fold_white_space(book)), tokenizer.end] for book in text.texts()
-        ]
+        places = [f"books.txt:{9 * books.index(book) + 1}" for book in own]
+        assert [text.place(row) for row in range(len(text))] == places
+        tokens = [[*tokenizer.encode(fold_white_space(book)), tokenizer.end] for book in own]
+        assert [text.values[start:stop].tolist() for start, stop in pairwise(text.bounds)] == tokens
     in_memory = read_raw(data, tmp_path, cut.tokenizers["text"], sentences=sentences)
     assert [*in_memory.texts()] == [*books, books[2]]
 
@@ -314,9 +308,6 @@ def test_sentences_lose_nothing_but_white_space(text: str) -> None:
     assert all(sentence == sentence.strip() and sentence for sentence in found)
 
 
-# Tokens
-
-
 TEXTS = ["a b c d e.", "f g.", "h i j k l m n o p q r s t.", "u."]
 
 
@@ -370,10 +361,9 @@ def test_streams_go_on_where_the_batch_before_ended(text: RawTokens, batch_token
 def test_a_document_that_stands_in_both_splits_is_told(folder: Path) -> None:
     data = RawData.model_validate({"train": {"text": "texts"}, "validation": {"text": "texts/a.txt"}})
     found = prepare_raw(data, TokenizerConfig(kind="character"), folder)
-    name = Path("texts", "a.txt")
-    assert found.report.sentences()[1:] == [
-        f"2 of 2 validation documents also occur in the training data (first: {name}:1)"
-    ]
+    [said] = found.report.sentences()[1:]
+    first = Path("texts", "a.txt:1")
+    assert said == f"2 of 2 validation documents also occur in the training data (first: {first})"
 
 
 def test_sentences_are_kept_apart_where_they_are_asked_for(tokenizer: Tokenizer) -> None:

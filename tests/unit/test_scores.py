@@ -29,8 +29,6 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
-# Scores
-
 ATTENTIONS = {
     "additive": lambda: AdditiveAttention(3, 4, 5),
     "concat": lambda: ConcatAttention(3, 4, 5),

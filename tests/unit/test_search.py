@@ -251,9 +251,6 @@ def test_limits_by_hand(lengths: list[int], options: dict[str, Any], shortest: l
     assert Limits.of(lengths, SearchConfig(**options)) == Limits(shortest, longest)
 
 
-# Scores
-
-
 def test_score_by_hand_and_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     model = table_toy(6, {A: 0.5, B: 0.25, END: 0.25}, (A, {END: 0.125, B: 0.875}))
     batch = batch_of([[A, END], [B, END]], [[BEGIN, A, B, END], [BEGIN, END]], extra=2)

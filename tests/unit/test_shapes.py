@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import fail, succeed
-from regard.data.corpora import CLEAR, Part, generate, part_of, scenes
+from regard.data.corpora import CLEAR, generate, part_of, scenes
 from regard.data.shapes import COLOURS, KOREAN, OUTLINES, RADIUS, Scene, Thing, draw, in_order, parse
 from regard.errors import DataError
 
@@ -81,19 +81,14 @@ def test_no_two_shapes_look_alike() -> None:
 
 
 def test_test_pictures_show_pairs_that_training_never_showed_in_words_that_it_did() -> None:
-    def part(name: Part) -> list[tuple[str, str]]:
-        return list(generate("shapes", 4000 if name == "train" else 400, 1, name))
-
-    train, test = part("train"), part("test")
-    kinds = {name: {parse(code, "").kinds for code, _ in rows} for name, rows in (("train", train), ("test", test))}
-    assert not kinds["train"] & kinds["test"]
-    assert len(kinds["test"]) >= 20
-    assert all(part_of(one) == "test" for one in kinds["test"])
-    words = {
-        name: {word for _, caption in rows for word in caption.split()} for name, rows in (("a", train), ("b", test))
-    }
-    assert words["b"] <= words["a"]
-    assert words["a"] == {"a", "of", "left", "right", "above", "below", *RADIUS, *COLOURS, *OUTLINES}
+    parts = [list(generate("shapes", 4000, 1, "train")), list(generate("shapes", 400, 1, "test"))]
+    train_kinds, test_kinds = ({parse(code, "").kinds for code, _ in rows} for rows in parts)
+    assert not train_kinds & test_kinds
+    assert len(test_kinds) >= 20
+    assert all(part_of(kinds) == "test" for kinds in test_kinds)
+    train_words, test_words = ({word for _, caption in rows for word in caption.split()} for rows in parts)
+    assert test_words <= train_words
+    assert train_words == {"a", "of", "left", "right", "above", "below", *RADIUS, *COLOURS, *OUTLINES}
     for code, caption in generate("shapes-ko", 200, 1, "train"):
         assert caption == parse(code, "").caption("korean")
 

@@ -172,10 +172,8 @@ for kind in sys.argv[1:]:
 
 def test_training_is_the_same_in_every_process() -> None:
     kinds = [kind for kind in KINDS if kind != "byte"]
-    command, env = (
-        [sys.executable, "-c", SCRIPT, *kinds],
-        {"PYTHONPATH": ":".join(sys.path), "PYTHONIOENCODING": "utf-8"},
-    )
+    command = [sys.executable, "-c", SCRIPT, *kinds]
+    env = {"PYTHONPATH": ":".join(sys.path), "PYTHONIOENCODING": "utf-8"}
     first, second = (
         subprocess.run(command, env=env | {"PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
         for seed in ("1", "2")
