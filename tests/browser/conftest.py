@@ -95,9 +95,9 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any, studio: str, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A page of the studio: `page.open("#/look?run=tiny")` waits until the view is drawn. Marked with
-    `options(locale=..., color_scheme=...)` it is another one. What the console says, and a request to another host,
-    fails the test."""
+    """A page of the studio: `page.open("#/look?run=tiny")` waits until the view is drawn, `page.violations()` is what
+    axe-core says of names and contrast. Marked with `options(locale=..., color_scheme=...)` it is another one. What the
+    console says, and a request to another host, fails the test."""
     marker = request.node.get_closest_marker("options")
     options = {"locale": "en-US", "color_scheme": "light"} | (marker.kwargs if marker else {})
     context = browser.new_context(base_url=studio, **options)
@@ -111,7 +111,13 @@ def page(browser: Any, studio: str, request: pytest.FixtureRequest) -> Iterator[
         page.goto(f"/{address}")
         page.wait_for_selector("main[aria-busy=false]")
 
-    page.open, page.faults = open_view, faults
+    def violations() -> list[tuple[str, str]]:
+        from axe_playwright_python.sync_playwright import Axe
+
+        found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
+        return [(one["id"], one["nodes"][0]["html"]) for one in found]
+
+    page.open, page.faults, page.violations = open_view, faults, violations
     yield page
     context.close()
     assert faults == []

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from regard.views.show import PICTURES
 
@@ -39,11 +38,6 @@ def _another(root: Path) -> Iterator[None]:
     folder = shutil.copytree(root / "tiny", root / "tiny-again")
     yield
     shutil.rmtree(folder)
-
-
-def violations(page: Any) -> list[tuple[str, str]]:
-    found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
-    return [(one["id"], one["nodes"][0]["html"]) for one in found]
 
 
 @pytest.mark.parametrize("run", list(INPUTS))
@@ -186,11 +180,11 @@ def test_the_cells_of_a_confusion_matrix_in_korean_on_a_phone(page: Any) -> None
     cell.click()
     assert page.locator("table").last.locator("tbody tr").count() == count
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    assert violations(page) == []
+    assert page.violations() == []
     page.locator("table").last.get_by_role("link", name="단계별 계산").first.click()
     page.wait_for_selector(".keys")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    assert violations(page) == []
+    assert page.violations() == []
 
 
 def test_runs_are_compared(page: Any) -> None:
@@ -203,8 +197,8 @@ def test_runs_are_compared(page: Any) -> None:
     page.get_by_role("button", name="Compare on a split").click()
     page.wait_for_selector("text=Quality")
     assert "the same as tiny" in page.locator(".results").inner_text()
-    assert violations(page) == []
+    assert page.violations() == []
     page.emulate_media(color_scheme="dark")
     page.open("#/beam?run=tiny&text=a b")
     page.wait_for_selector("svg .branch")
-    assert violations(page) == []
+    assert page.violations() == []
