@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import pickle
 import random
 import re
 import shutil
@@ -19,7 +20,7 @@ from regard.api import compare, export_run, predict, train
 from regard.errors import CheckpointError, RegardError, RunWarning
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
-from regard.runs.run import load_training, load_weights
+from regard.runs.run import load_training, load_weights, put_weights
 from regard.tasks import TASKS
 from tiny import TINY
 
@@ -147,27 +148,124 @@ def test_a_flipped_or_cut_file_gives_the_right_answer_or_a_message(trained: Path
     assert outcomes.keys() == {"right", "refused"}
 
 
-@pytest.mark.parametrize(("name", "content", "said"), [
-    ("best", b"\xff\xfe", r"there is no such checkpoint"),
-    ("best", b"a" * 5000, r"there is no such checkpoint"),
-    ("last", b"\xff", r"there is no such checkpoint"),
-    ("environment.json", b"[]", r"environment\.json: cannot be read"),
-    ("environment.json", b'{"format": "1", "regard": ""}', r"environment\.json: cannot be read"),
-    ("environment.json", b"[" * 100_000, r"environment\.json: cannot be read"),
-    ("checkpoint.json", b'"tokenizer"', r"checkpoint\.json: the file is missing or damaged"),
-    ("checkpoint.json", b'{"tokenizer": 1, "step": "a"}', r"checkpoint\.json: the file is missing or damaged"),
-    ("metrics.jsonl", b'{"event": "validation", "step": 1}\n{"event": \n', r"metrics\.jsonl:2: the line is damaged"),
-    ("metrics.jsonl", b"\xff\n", r"metrics\.jsonl:1: the line is damaged"),
-    ("metrics.jsonl", b"[]\n", r"metrics\.jsonl:1: the line is damaged"),
-    ("metrics.jsonl", b'{"event": "train", "step": 1}\n', r"metrics\.jsonl:1: the line is damaged"),
-])  # fmt: skip
-def test_files_of_another_shape(run: Run, tmp_path: Path, name: str, content: bytes, said: str) -> None:
-    (run.checkpoint() if name == "checkpoint.json" else run.folder).joinpath(name).write_bytes(content)
-    with pytest.raises(CheckpointError, match=said):
-        resume(run.folder) if name == "last" else export_run(run.folder, to="huggingface", out=tmp_path / "out")
-    if name == "metrics.jsonl":
-        with pytest.raises(CheckpointError, match=said):
-            compare([run.folder, run.folder], split="test")
+TENSORS, FACTS, SURROUNDINGS = "model.safetensors", "checkpoint.json", "environment.json"
+NO_CHECKPOINT = "there is no such checkpoint"
+DAMAGES: list[tuple[str, str, Any, str]] = [
+    *(("predict resume", *damage) for damage in [
+        (TENSORS, 0.5, r"model\.safetensors: the file is damaged"),
+        (TENSORS, 0.0, r"model\.safetensors: the file is damaged"),
+        (TENSORS, None, r"model\.safetensors: there is no such"),
+        (TENSORS, "folder", r"model\.safetensors: cannot be read: Is a dir"),
+        (TENSORS, "link", r"model\.safetensors: is a link to gone"),
+        (FACTS, None, r"checkpoint\.json: the file is missing"),
+        *((FACTS, how, r"checkpoint\.json: the file is missing or damaged")
+          for how in (0.5, b"[1]", b'"tokenizer"', b'{"tokenizer": 1, "step": "a"}')),
+        ("tokenizer.json", None, r"tokenizer\.json: there is no such"),
+        ("tokenizer.json", 0.5, r"tokenizer\.json: "),
+        ("", None, NO_CHECKPOINT),  # the whole of it
+        ("recipe.yaml", b"task: translation", "data: this key is req"),
+        *((SURROUNDINGS, how, r"environment\.json: cannot be read")
+          for how in (0.5, b"[]", b'{"format": "1", "regard": ""}', b"[" * 100_000)),
+    ]),
+    ("predict", "best", b"\xff\xfe", NO_CHECKPOINT),
+    ("predict", "best", b"a" * 5000, NO_CHECKPOINT),
+    ("resume", "last", b"\xff", NO_CHECKPOINT),
+    *(("export compare", "metrics.jsonl", content, rf"metrics\.jsonl:{line}: the line is damaged")
+      for content, line in ((b'{"event": "validation", "step": 1}\n{"event": \n', 2), (b"\xff\n", 1), (b"[]\n", 1),
+                            (b'{"event": "train", "step": 1}\n', 1))),
+]  # fmt: skip
+"""Who refuses it; the file; what is put there, or the share that is left of it; the message."""
+
+
+@pytest.mark.parametrize(("verbs", "name", "how", "said"), DAMAGES)
+def test_what_is_damaged_is_named(run: Run, tmp_path: Path, verbs: str, name: str, how: Any, said: str) -> None:
+    path = (run.checkpoint() if name in (TENSORS, FACTS, "") else run.folder) / name
+    if isinstance(how, bytes):
+        path.write_bytes(how)
+    elif isinstance(how, float):
+        os.truncate(path, int(path.stat().st_size * how))
+    else:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if how is not None:
+            path.mkdir() if how == "folder" else path.symlink_to("gone")
+    uses: dict[str, Callable[[], object]] = {
+        "predict": lambda: predict(run.folder, ["a"]),
+        "resume": lambda: resume(run.folder),
+        "export": lambda: export_run(run.folder, to="huggingface", out=tmp_path / "out"),
+        "compare": lambda: compare([run.folder, run.folder], split="test"),
+    }
+    for verb in verbs.split():
+        with pytest.raises(RegardError if verb == "resume" else CheckpointError, match=said):
+            uses[verb]()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.999])
+def test_a_state_that_was_cut_stops_a_resume_but_not_a_prediction(run: Run, share: float) -> None:
+    path = run.checkpoint("last") / "training.pt"
+    os.truncate(path, int(path.stat().st_size * share))
+    assert len(predict(run.folder, ["a"])) == 1
+    with pytest.raises(CheckpointError, match=r"training\.pt: the file is damaged"):
+        resume(run.folder)
+
+
+def forget_checksums(run: Run) -> None:
+    """As in checkpoints of older versions."""
+    path = run.checkpoint("last") / "checkpoint.json"
+    facts = json.loads(path.read_text())
+    path.write_text(json.dumps({name: facts[name] for name in ("step", "best", "tokenizer")}))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_flipped_bytes_in_a_state_never_give_a_traceback(run: Run) -> None:
+    """Whatever the reader stumbles over, it is told as a damaged file; where it does not, the values are plain."""
+    forget_checksums(run)
+    path, generator, refused = run.checkpoint("last") / "training.pt", torch.Generator().manual_seed(1), 0
+    data = path.read_bytes()
+    for _ in range(150):
+        spoilt = bytearray(data)
+        for place in torch.randint(len(data), (8,), generator=generator).tolist():
+            spoilt[place] ^= 1 + int(torch.randint(255, (), generator=generator))
+        path.write_bytes(spoilt)
+        try:
+            load_training(path.parent)
+        except CheckpointError:
+            refused += 1
+    assert refused > 50
+
+
+class Malicious:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("archive", [True, False])
+def test_code_in_a_state_is_refused_and_not_run(run: Run, tmp_path: Path, archive: bool) -> None:
+    forget_checksums(run)
+    path = run.checkpoint("last") / "training.pt"
+    if archive:
+        torch.save({"optimiser": Malicious(tmp_path / "taken")}, path)
+    else:
+        path.write_bytes(pickle.dumps({"optimiser": Malicious(tmp_path / "taken")}, protocol=2))
+    with pytest.raises(CheckpointError, match=r"training\.pt"):
+        resume(run.folder)
+    assert not (tmp_path / "taken").exists()
+    torch.load(path, weights_only=False) if archive else pickle.loads(path.read_bytes())  # this runs it
+    assert (tmp_path / "taken").exists()
+
+
+def test_weights_of_another_model_are_refused(run: Run) -> None:
+    weights = load_weights(run.checkpoint("last"))
+    name = next(name for name, tensor in weights.items() if tensor.dim() == 2)
+    model = run.task.model()
+    with pytest.raises(CheckpointError, match=name):
+        put_weights(model, weights | {name: weights[name][:, 1:]}, run.folder)
+    with pytest.raises(CheckpointError, match=name):
+        put_weights(model, {key: value for key, value in weights.items() if key != name}, run.folder)
+    with pytest.raises(CheckpointError, match="another"):
+        put_weights(model, weights | {"another": torch.zeros(1)}, run.folder)
 
 
 def test_a_changed_digit_and_a_lost_line_of_the_log(run: Run, tmp_path: Path) -> None:
@@ -226,8 +324,7 @@ STATES: dict[str, Callable[[dict[str, Any]], object]] = {
 def test_states_of_another_shape(run: Run, state: str) -> None:
     """In a checkpoint of an older version, which has no checksums."""
     folder = run.checkpoint("last")
-    facts = json.loads((folder / "checkpoint.json").read_text())
-    (folder / "checkpoint.json").write_text(json.dumps({"tokenizer": facts["tokenizer"], "step": facts["step"]}))
+    forget_checksums(run)
     training = torch.load(folder / "training.pt", weights_only=True)
     STATES[state](training)
     torch.save(training, folder / "training.pt")
