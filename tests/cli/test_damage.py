@@ -1,14 +1,18 @@
-"""Flipped and cut files of a run and of the cache: the right answer or a message, never another answer."""
+"""Flipped, cut and closed files of a run and of the cache: the right answer or a message, never another answer."""
 
 import copy
+import ctypes
 import json
 import os
 import pickle
 import random
 import re
 import shutil
+import sys
+import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -332,3 +336,64 @@ def test_states_of_another_shape(run: Run, state: str) -> None:
     with pytest.raises(CheckpointError, match=r"training\.pt: the file is damaged"):
         resume(run.folder)
     assert contents(run.folder) | {".lock": b""} == before | {".lock": b""}
+
+
+NOBODY = 65534
+PLAIN = "task: translation\ndata: {train: {source: a.s, target: a.t}}\nmodel: {kind: rnn}\ntraining: {steps: 1}\n"
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Files are opened as a user who owns none; the superuser could open all."""
+    set_user = ctypes.CDLL(None).setfsuid
+    before = set_user(NOBODY)
+    try:
+        yield
+    finally:
+        set_user(before)
+
+
+@pytest.fixture(scope="module")
+def closable(tiny_run: Path) -> Iterator[Path]:
+    """A folder that all may enter, which that of the tests is not, with a run, a recipe and its data."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        shutil.copytree(tiny_run, folder / "run")
+        write(folder / "a.s", "".join(f"{one} {other}\n" for one in "abcdefg" for other in "abcdefg"))
+        write(folder / "a.t", "x y\n" * 49)
+        write(folder / "pairs.tsv", "a b\tb a\n" * 3)
+        write(folder / "recipe.yaml", PLAIN)
+        (folder / "new").mkdir()
+        for command in ("check recipe.yaml", "predict run a", "explain run a", "compare run run --file pairs.tsv"):
+            succeed(*(folder / word if (folder / word).exists() else word for word in command.split()))  # imports all
+        yield folder
+
+
+@pytest.mark.parametrize(("closed", "command", "named"), [
+    ("recipe.yaml", "check {}/recipe.yaml", "{}/recipe.yaml"),
+    ("a.s", "check {}/recipe.yaml", "a.s"),
+    ("a.s", "predict {}/run --file {}/a.s", "{}/a.s"),
+    ("run/recipe.yaml", "predict {}/run a", "{}/run/recipe.yaml"),
+    ("run/environment.json", "predict {}/run a", "{}/run/environment.json"),
+    ("run/tokenizer.json", "predict {}/run a", "{}/run/tokenizer.json"),
+    ("run/best", "predict {}/run a", "{}/run/best"),
+    ("run/metrics.jsonl", "compare {}/run {}/run --file {}/pairs.tsv", "{}/run/metrics.jsonl"),
+    ("run/checkpoints", "predict {}/run a", "{}/run/checkpoints"),
+    ("run/checkpoints/*/model.safetensors", "predict {}/run a", "{}/run/checkpoints/step-00000020/model.safetensors"),
+    ("run", "predict {}/run a", "{}/run/recipe.yaml"),
+    ("new", "train {}/recipe.yaml --out {}/new/run", "{}/new/run"),
+    ("new", "predict {}/run a --record {}/new/out.json", "{}/new/out.json"),
+    ("new", "explain {}/run a --out {}/new/out.svg", "{}/new/out.svg"),
+])  # fmt: skip
+@pytest.mark.skipif(sys.platform != "linux", reason="another user is made in the way of Linux")
+def test_no_permission(closable: Path, closed: str, command: str, named: str) -> None:
+    [path] = closable.glob(closed)
+    mode = path.stat().st_mode
+    path.chmod(0)
+    try:
+        with as_nobody():
+            [message] = fail(*command.replace("{}", str(closable)).split())
+    finally:
+        path.chmod(mode)
+    assert re.match(rf"{re.escape(named.replace('{}', str(closable)))}: .*Permission denied", message)
