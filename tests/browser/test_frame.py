@@ -29,8 +29,7 @@ def test_every_text_is_in_both_languages() -> None:
         begun |= set(re.findall(r"\bt\(`(\w+)\$\{", text))
         assert ".innerHTML" not in text
     assert used <= keys
-    unused = {key for key in keys - used if not key.startswith(tuple(begun))}
-    assert not unused
+    assert not {key for key in keys - used if not key.startswith(tuple(begun))}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -49,8 +48,7 @@ def test_korean_on_a_phone_and_the_switches(page: Any) -> None:
     assert page.get_by_role("heading", level=1).inner_text() == "실행 목록"
     for view in VIEWS:
         page.open(f"#/{view}?run=portraits")  # whose examples are long, and whose inputs have two parts
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= 360, view
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
     page.get_by_role("radio", name="한국어").focus()
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector("html[lang=en]")

@@ -82,8 +82,7 @@ def test_a_model_without_attention_says_so(page: Any) -> None:
 def test_a_picture_needs_no_run(page: Any) -> None:
     page.open("#/steps?run=tiny&text=a b c")
     picture = page.get_by_label("Picture")
-    offered = [one.get_attribute("value") for one in picture.locator("option").all()]
-    assert offered == ["", *PICTURES]
+    assert [one.get_attribute("value") for one in picture.locator("option").all()] == ["", *PICTURES]
     picture.select_option("dot-products")
     page.get_by_role("cell", name="1,024").wait_for()
     assert "picture=dot-products" in page.url

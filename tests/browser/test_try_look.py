@@ -29,8 +29,7 @@ def test_an_answer_with_its_best_outputs(page: Any) -> None:
     page.get_by_label("Outputs").fill("3")
     with page.expect_request(re.compile("/predict$")) as asked:
         page.get_by_role("button", name="Answer").click()
-    body = json.loads(asked.value.post_data)
-    assert body == {"inputs": ["Thé <b>cup</b> 컵"], "stream": True, "nbest": 3}
+    assert json.loads(asked.value.post_data) == {"inputs": ["Thé <b>cup</b> 컵"], "stream": True, "nbest": 3}
     expect(page.locator("tbody tr")).to_have_count(3)
     assert page.locator("section b").count() == 0
     assert "nbest=3" in page.url
@@ -134,8 +133,7 @@ def test_lines_are_those_of_all_words_until_one_is_pointed_at(page: Any) -> None
     page.open(f"#/look?run=phrases&text={quote('He repaired my cups.')}&units=words&draw=lines")
     told, canvas = page.locator("output.told"), page.locator(".lines canvas")
     expect(told).to_have_text("")
-    wide = canvas.bounding_box()["width"]
-    canvas.hover(position={"x": wide - 20, "y": 10})
+    canvas.hover(position={"x": canvas.bounding_box()["width"] - 20, "y": 10})
     expect(told).to_have_text(re.compile("^He was looked at by "))
     page.locator("h1").hover()
     expect(told).to_have_text("")

@@ -1,6 +1,5 @@
 """What users get wrong: one clear message (what, where, what is allowed), exit code 2, no traceback, nothing lost."""
 
-import os
 import re
 import shlex
 import shutil
@@ -508,13 +507,6 @@ def test_a_device_that_is_not_there(project: Path, tiny_run: Path) -> None:
     assert message.startswith("--device: there is no device 'cuda' here (allowed: auto,")
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
-def test_an_output_folder_that_may_not_be_written(project: Path) -> None:
-    (project / "closed").mkdir(mode=0o500)
-    [message] = fail("train", "recipe.yaml", "--out", "closed/run")
-    assert message.startswith("closed/run: cannot be written: Permission denied")
-
-
 def test_a_folder_named_like_a_recipe_that_ships_is_its_data(project: Path) -> None:
     (project / "dates").mkdir()
     assert succeed("check", "dates", "data.train.size=200", "--json").json["ok"]
@@ -545,8 +537,7 @@ def test_of_two_tokenizers_the_changed_one_is_named(project: Path) -> None:
 
 def test_bad_lines_of_a_file_can_be_skipped(tiny_run: Path, tmp_path: Path) -> None:
     """Every line keeps its place: an empty output for each that was skipped, null with the reason in JSON."""
-    lines = [b"a b c", b"", b"d e", "한국어".encode(), b"caf\xe9", b"b a", b"  "]
-    content = b"\n".join(lines) + b"\n"
+    content = b"\n".join([b"a b c", b"", b"d e", "한국어".encode(), b"caf\xe9", b"b a", b"  "]) + b"\n"
     good, file = ["a b c", "d e", "b a"], write(tmp_path / "in.txt", content)
     first, second, third = succeed("predict", tiny_run, *good).out.splitlines()
     printed = succeed("predict", tiny_run, "--file", file, "--skip-bad")

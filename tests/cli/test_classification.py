@@ -129,8 +129,7 @@ def test_two_texts_are_compared(tmp_path: Path) -> None:
         tmp_path, train={"file": "train.tsv", "first": 0, "second": 1, "label": 2}, head={"class_weights": "balanced"}
     )
     run = project.train("training.steps=150", "training.validate_every=150", "data.deduplicate=false")
-    weights = Run.open(run).recipe.head.class_weights
-    assert weights == {"other": pytest.approx(16 / 24), "same": 2.0}
+    assert Run.open(run).recipe.head.class_weights == {"other": pytest.approx(16 / 24), "same": 2.0}
     assert succeed("evaluate", run, "--json").json["accuracy"] == 1.0
     answers = succeed("predict", run, "a\ta", "a\tb", "--json").jsons
     assert [one["output"] for one in answers] == ["same", "other"]
@@ -381,8 +380,7 @@ def test_bad_rows_are_dropped_and_counted_where_the_recipe_says_so(project: Proj
     assert facts["splits"]["train"]["dropped"]["cells"] == {"count": 2, "places": ["train.tsv:6", "train.tsv:7"]}
     assert facts["splits"]["train"]["dropped"]["empty"] == {"count": 1, "places": ["train.tsv:8"]}
     assert sum(sum(counts.values()) for counts in facts["labels"].values()) == 5
-    found = facts["findings"][-1]
-    assert "2 with cells missing, too many or no text (first: train.tsv:6)" in found
+    assert "2 with cells missing, too many or no text (first: train.tsv:6)" in facts["findings"][-1]
     run = project.train(*drop)
     whole = project.folder / "train.tsv"
     assert succeed("evaluate", run, "--file", whole, "--json").json["examples"] == 5
@@ -437,8 +435,7 @@ def test_the_numbers_of_glue(tmp_path: Path) -> None:
     corpus = {"file": file, "first": "sentence1", "second": "sentence2", "label": "score", "size": 300}
     project = Project(tmp_path, "regression", corpus)
     assert succeed("check", project.recipe, "data.validation={split: 0.1}", "--json").json["ok"]
-    message = project.refused("task=classification")
-    assert "' is a number with a fraction, not a class" in message
+    assert "' is a number with a fraction, not a class" in project.refused("task=classification")
 
 
 def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:

@@ -217,12 +217,10 @@ def test_each_score_is_that_of_the_tokens_beside_it(run: Path) -> None:
 
 
 def test_settings_change_the_search_of_a_run(run: Path) -> None:
-    greedy = predictions(run, *INPUTS, "--beam", 1)
-    assert predictions(run, *INPUTS, "--set", "search.beam=1") == greedy
+    assert predictions(run, *INPUTS, "--set", "search.beam=1") == predictions(run, *INPUTS, "--beam", 1)
     wide = predictions(run, INPUTS[0], "--set", "search.beam=7", "--nbest", 2)
     assert wide == predictions(run, INPUTS[0], "--beam", 7, "--nbest", 2)
-    short = predictions(run, *INPUTS, "--set", "search.max_length=3")
-    assert all(len(one["tokens"]) <= 3 for one in short)
+    assert all(len(one["tokens"]) <= 3 for one in predictions(run, *INPUTS, "--set", "search.max_length=3"))
 
 
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))
@@ -262,8 +260,7 @@ def test_perplexity_is_that_of_the_scores(run: Path, tmp_path: Path) -> None:
     pairs = TEST_PAIRS[:3]
     file = write(tmp_path / "few.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs))
     scored = [succeed("score", run, source, target, "--json").json for source, target in pairs]
-    tokens = sum(len(one["tokens"]) for one in scored)
-    loss = -sum(one["score"] for one in scored) / tokens
+    loss = -sum(one["score"] for one in scored) / sum(len(one["tokens"]) for one in scored)
     found = succeed("evaluate", run, "--file", file, "--json").json
     assert found["loss"] == pytest.approx(loss, abs=1e-4)
     assert found["perplexity"] == pytest.approx(math.exp(loss), rel=1e-4)
@@ -298,11 +295,9 @@ def test_a_first_pair_of_short_texts_is_a_pair(pairs: str, tmp_path: Path) -> No
 
 def test_columns_are_found_as_in_the_recipes_own_file() -> None:
     own = [Parallel(source="a.en", target="a.de"), Parallel(file="chat.csv.xz", source="Q", target="A", header=True)]
-    found = corpus_of(["other.csv"], own)
-    assert found == Parallel(file="other.csv", source="Q", target="A", header=True)
+    assert corpus_of(["other.csv"], own) == Parallel(file="other.csv", source="Q", target="A", header=True)
     assert corpus_of(["other.tsv"], own) == Parallel(file="other.tsv", source=0, target=1)
-    named = Parallel(file="o.jsonl", source="source", target="target")
-    assert corpus_of(["o.jsonl"], own) == named
+    assert corpus_of(["o.jsonl"], own) == Parallel(file="o.jsonl", source="source", target="target")
 
 
 def test_splits_are_chosen_by_name(run: Path, tiny_run: Path) -> None:

@@ -212,8 +212,7 @@ def test_another_setting_beside_the_seed_makes_another_group() -> None:
 def test_only_the_differences_of_recipes_are_listed(compared: Comparison) -> None:
     overrides = ["search.beam=7", "tokenizer.kind=word", "training.seed=2", "data.train.0.size=200"]
     one, _ = load_recipe(TINY)
-    listed = {**TINY, "data": {**TINY["data"], "train": [TINY["data"]["train"]]}}
-    two, _ = load_recipe(listed, overrides)
+    two, _ = load_recipe({**TINY, "data": {**TINY["data"], "train": [TINY["data"]["train"]]}}, overrides)
     assert differences({"one": one, "two": two}) == [
         {"key": "data.train.0.size", "one": 300, "two": 200},
         {"key": "tokenizer.kind", "one": "character", "two": "word"},

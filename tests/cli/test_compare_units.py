@@ -66,8 +66,7 @@ def test_units_sum_to_the_metrics(runs: Runs, classifiers: dict[str, Path], name
 
 def test_a_document_alone_costs_what_it_costs_among_others(runs: Runs, tmp_path: Path) -> None:
     for prediction in predictions_of(runs["gpt"])[::5]:
-        file = write(tmp_path / "one.txt", prediction["input"])
-        alone = api.evaluate(runs["gpt"], files=[str(file)])
+        alone = api.evaluate(runs["gpt"], files=[str(write(tmp_path / "one.txt", prediction["input"]))])
         assert prediction["nats"] == pytest.approx(alone["loss"] * alone["tokens"], rel=1e-5)
 
 

@@ -324,8 +324,7 @@ def test_equal_scores_are_the_models_fault() -> None:
 def test_errors_by_source_length_by_hand(tmp_path: Path) -> None:
     """Greedy search writes `af`. Sources of 1 letter: `bg` twice and `af`; of 3 letters: `ad` and `bg`."""
     file = write(tmp_path / "pairs.tsv", "x\tbg\nxyz\tad\ny\tbg\nz\taf\nxyy\tbg")
-    diagnosis = regard.diagnose(plant(tmp_path, beam=1), files=[str(file)], sweep=())
-    unit, by_length = diagnosis.by_length
+    unit, by_length = regard.diagnose(plant(tmp_path, beam=1), files=[str(file)], sweep=()).by_length
     rows = [(bucket.shortest, bucket.longest, *tally.counts.values()) for bucket, tally in by_length]
     assert (unit, rows) == ("characters", [(1, 1, 3, 2, 2, 0), (3, 3, 2, 2, 1, 1)])
     assert by_length[0][1].chrf == pytest.approx(100 / 3)

@@ -198,8 +198,7 @@ def test_fields_by_hand() -> None:
 @pytest.mark.parametrize("name", READMES)
 def test_a_readme_is_short_and_lists_every_model(name: str) -> None:
     assert len(text_of(name).split()) <= 1500
-    listed = re.findall(r"^\| `(\w+)` \|", text_of(name), re.MULTILINE)
-    assert sorted(listed) == sorted(MODELS)
+    assert sorted(re.findall(r"^\| `(\w+)` \|", text_of(name), re.MULTILINE)) == sorted(MODELS)
 
 
 def test_the_lines_of_data_are_those_of_their_recipes() -> None:
@@ -260,8 +259,7 @@ def test_every_link_leads_somewhere(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_begins_with_its_table_of_contents(name: str) -> None:
-    opening = text_of(name).partition("\n## ")[0]
-    listed = re.findall(r"^ *- \[.*\]\(#([^)]+)\)$", opening, re.MULTILINE)
+    listed = re.findall(r"^ *- \[.*\]\(#([^)]+)\)$", text_of(name).partition("\n## ")[0], re.MULTILINE)
     assert listed == [anchor(heading) for heading in headings(name)]
 
 

@@ -152,8 +152,7 @@ def test_what_a_transformer_does_with_the_context(explained: dict[str, Explanati
 def test_scores_that_are_not_changed_change_nothing(explained: dict[str, Explanation], name: str) -> None:
     found = explained[name].select(Options(step=2))
     worked = found.worked()
-    scores = [score if math.isfinite(score) else None for score in worked.scores_K.tolist()]
-    again = found.worked(scores)
+    again = found.worked([score if math.isfinite(score) else None for score in worked.scores_K.tolist()])
     for one, other in zip([*worked.after.values()], [*again.after.values()], strict=True):
         assert one.tolist() == pytest.approx(other.tolist(), abs=1e-6)
     assert [one.probability for one in again.outcome] == pytest.approx([one.probability for one in found.steps])
@@ -192,8 +191,7 @@ def test_what_follows_from_changed_scores_in_a_transformer(explained: dict[str, 
     """Only one head reads other values: the others' contexts are joined with the changed one by hand."""
     found = explained[name]
     first, second = (found.select(Options("alignment", 2, head, step=1)) for head in (1, 2))
-    scores = [None, *second.worked().scores_K.tolist()[1:]]
-    changed = second.worked(scores)
+    changed = second.worked([None, *second.worked().scores_K.tolist()[1:]])
     module = found.model.get_submodule(found.of_kind("alignment")[1].name)
     with torch.inference_mode():
         out_D = module.W_O(torch.cat([first.worked().context_D, changed.context_D]))

@@ -187,8 +187,7 @@ def test_what_follows_from_changed_scores(run: Path) -> None:
     model = found.model
     for hop in (1, 2):
         chosen = found.select(Options(layer=hop))
-        scores = [5.0, None, chosen.worked().scores_K.tolist()[-1]]
-        changed = chosen.worked(scores)
+        changed = chosen.worked([5.0, None, chosen.worked().scores_K.tolist()[-1]])
         assert changed.weights_K.tolist()[1] == 0
         [u_D] = changed.after.values()
         if hop == 2:

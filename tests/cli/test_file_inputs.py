@@ -65,8 +65,7 @@ def test_a_table_says_the_same_as_evaluate(runs: Runs, tmp_path: Path, task: str
         found = succeed("predict", runs[task], "--file", write_table(tmp_path / name, given), "--json").jsons
         assert [one["output"] for one in found] == [one["output"] for one in expected]
         assert [one.get("probabilities") for one in found] == [one.get("probabilities") for one in expected]
-        plain = succeed("predict", runs[task], "--file", tmp_path / name).out.splitlines()
-        assert len(plain) == len(rows)
+        assert len(succeed("predict", runs[task], "--file", tmp_path / name).out.splitlines()) == len(rows)
 
 
 LINES = "sentence\tlabel\nvery good\t1\n"
@@ -234,8 +233,7 @@ def test_each_text_is_encoded_once(runs: Runs, task: str, monkeypatch: pytest.Mo
 def test_other_objects_are_texts(runs: Runs) -> None:
     """A classifier may well be asked about them."""
     texts = ['{"review": "very good"}', '{"sentence": 3}', "{sentence", '["sentence"]', '{"sentence": "\\ud800"}']
-    found = succeed("predict", runs["reviews"], *texts, "--json").jsons
-    assert [one["input"] for one in found] == texts
+    assert [one["input"] for one in succeed("predict", runs["reviews"], *texts, "--json").jsons] == texts
 
 
 def test_objects_without_the_columns_are_skipped_where_several_are_read(runs: Runs) -> None:

@@ -262,8 +262,7 @@ def test_documents_and_summaries_are_read_as_source_and_target(tmp_path: Path) -
     with pytest.raises(DataError, match=r"there is no column 2 \(summary\) in this row"):
         list(open_corpus(Summarized(file="p.csv", document=0, summary=2), tmp_path).rows())
     write(tmp_path / "a", "x\n")
-    parallel = open_corpus(Summarized(document="a", summary="a"), tmp_path)
-    assert parallel.where(1, "target") == "a:1"
+    assert open_corpus(Summarized(document="a", summary="a"), tmp_path).where(1, "target") == "a:1"
 
 
 def recipe_with(folder: Path, train: dict[str, Any], **others: Any) -> Path:

@@ -94,8 +94,7 @@ def test_diagnose_and_compare_answer_as_the_functions_do(client: Any, loaded: di
         "Search errors and model errors", {"text": "5", "tone": ""},
     )  # fmt: skip
     found = done(client, "/compare", runs=["tiny", "other"])
-    names = {row["system"] for row in found["result"]["systems"]}
-    assert names == {"tiny", "other"}
+    assert {row["system"] for row in found["result"]["systems"]} == {"tiny", "other"}
     assert found["result"]["metrics"][0] in found["result"]["systems"][0]
     refused = done(client, "/compare", runs=["tiny", "labelled"])
     assert (refused["state"], "compare runs of one task" in refused["error"]) == ("failed", True)

@@ -105,8 +105,7 @@ def test_a_carried_state_equals_one_long_pass(runs: Runs) -> None:
     total, carry = 0.0, None
     with torch.inference_mode():
         for rows in plan:
-            batch = examples.batch(rows)
-            sums_2, carry = objective(batch, carry)
+            sums_2, carry = objective(examples.batch(rows), carry)
             total += float(sums_2[1])
     starts = [*examples.starts[plan[0]].tolist(), len(text.values)]
     expected = 0.0
@@ -274,8 +273,7 @@ def test_features_are_the_models_own_layers(runs: Runs, name: str, tmp_path: Pat
     bottom = features(run, texts, layer=0).vectors
     assert bottom.shape == stored["vectors"].shape
     assert np.abs(bottom - stored["vectors"]).max() > 1e-3
-    pooled = features(run, texts, layer=1, pooling="mean").vectors
-    assert pooled.shape == (3, stored["vectors"].shape[1])
+    assert features(run, texts, layer=1, pooling="mean").vectors.shape == (3, stored["vectors"].shape[1])
 
 
 @pytest.mark.parametrize(("name", "longest"), [("gpt", 64), ("bert", 64), ("lstm", 2048)])
@@ -340,8 +338,7 @@ def test_resume_is_exact(runs: Runs, name: str, tmp_path: Path) -> None:
     whole, resumed = (load_weights(Run.open(one).checkpoint("last")) for one in (runs[name], folder))
     assert whole.keys() == resumed.keys()
     assert all(torch.equal(whole[key], resumed[key]) for key in whole)
-    carry = load_training(Run.open(folder).checkpoint("last"))[1]["carry"]
-    assert (carry is not None) == (name == "lstm")
+    assert (load_training(Run.open(folder).checkpoint("last"))[1]["carry"] is not None) == (name == "lstm")
 
 
 TEXT = "\n\n".join(tale for (tale,) in generate("tales-en", 40, 1, "train"))

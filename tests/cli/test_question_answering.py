@@ -278,8 +278,7 @@ def test_answers_are_joined_over_windows_as_in_a_plain_loop(characters: Tokenize
     """That there is no answer stands at the first token, or at the last where a model has read all only there."""
     task = task_of(characters, kind, longest_answer=4)
     context = "Anna lives in Oslo.  민수는 서울에 산다. Anna is in Oslo."
-    examples = examples_of(task, [context], ["Where?"])
-    [(_, found, read)] = task.answers_to(model_of(task), examples, 5)
+    [(_, found, read)] = task.answers_to(model_of(task), examples_of(task, [context], ["Where?"]), 5)
     windows, logits = zip(*read, strict=True)
     assert len(windows) > 2
     expected: dict[tuple[int, int], float] = {}
@@ -454,8 +453,7 @@ def test_bad_recipes_are_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data")
 def test_korquad_answers_have_their_tokens() -> None:
     """Every answer is covered by its tokens, and with syllables as tokens by no more than it."""
-    name = "KorQuAD_v1.0_dev.json.xz"
-    questions = read(REAL / "korquad" / name)
+    questions = read(REAL / "korquad" / "KorQuAD_v1.0_dev.json.xz")
     assert len(questions) == 5774
     some = questions[::20]
     tokenizer = Tokenizer.train(TokenizerConfig(kind="character", vocabulary=4000), [context for context, *_ in some])

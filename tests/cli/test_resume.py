@@ -369,8 +369,7 @@ def test_the_first_process_complains_for_all(
     messages = fail("train", recipe, "training.stesp=3", "--out", tmp_path / "run")
     assert (time.monotonic() - begun > 0.5) >= waits
     assert messages[-1] == "training.stesp: unknown key 'stesp' (did you mean 'steps'?)"
-    own = [f"process 1 ({platform.node()}): has an error of its own"]
-    assert messages[:-1] == (own if waits else [])
+    assert messages[:-1] == ([f"process 1 ({platform.node()}): has an error of its own"] if waits else [])
 
 
 def test_a_run_is_written_by_one_process_at_a_time(tiny_recipe: Tree, tmp_path: Path, commands: Commands) -> None:

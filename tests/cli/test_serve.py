@@ -293,8 +293,7 @@ def test_who_may_ask(loaded: Any) -> None:
         Settings(host="0.0.0.0")
     with TestClient(app({"tiny": loaded}, Settings(host="0.0.0.0", token="geheim-ü")), base_url="http://any") as client:
         for header, status in (("Bearer geheim-ü", 200), ("Bearer geheim", 401), ("geheim-ü", 401), ("", 401)):
-            headers = {"authorization": header.encode()}
-            assert client.get("/runs", headers=headers).status_code == status
+            assert client.get("/runs", headers={"authorization": header.encode()}).status_code == status
         assert client.get("/health").status_code == 200
         assert client.get("/runs").json() == {"error": "a token is needed"}
     with TestClient(app({"tiny": loaded}, Settings()), base_url="http://elsewhere.example") as client:
@@ -339,8 +338,7 @@ def test_a_batch_has_one_kind_and_about_one_length() -> None:
         pass
     given = [("a", 10), ("b", 30), ("a", 29), ("a", 90), ("a", 11), ("a", 12)]
     futures = [batcher.submit(Job([n], compute, kind, length=n)) for kind, n in given]
-    cancelled = batcher.submit(Job([5], compute))
-    assert cancelled.cancel()
+    assert batcher.submit(Job([5], compute)).cancel()
     with pytest.raises(FullError):
         batcher.submit(Job([1, 2], compute))
     held.set()

@@ -264,8 +264,7 @@ def test_typed_stories_and_questions() -> None:
     assert (one.story, one.question) == (("Mary went to the garden.", "John left."), "Where is Mary?")
     first, second = typed("Mary sat.", "Who sat?", "John sat too.", "Who sat too?")
     assert second.story == ("Mary sat.", "John sat too.")
-    other = typed("Mary sat.", "Who sat?", "", "John sat.", "Who sat?")[1]
-    assert other.story == ("John sat.",)
+    assert typed("Mary sat.", "Who sat?", "", "John sat.", "Who sat?")[1].story == ("John sat.",)
     whole = typed("Mary sat.\nWho sat?", "John sat.\nWho sat?")
     assert [one.story for one in whole] == [("Mary sat.",), ("John sat.",)]
     [korean] = typed("민수가 부엌으로 갔다. 민수는 어디에 있나요?")

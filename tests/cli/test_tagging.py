@@ -220,8 +220,7 @@ def test_every_word_is_tagged_once_where_most_stands_around_it(tokenizer: Tokeni
     assert len(rows) > 3
     assert max(map(len, words)) > 1
     assert sorted(word for row in rows for word in row.words) == list(range(len(words)))
-    ids = [token for word in words for token in word]
-    ends = windows(len(ids), 6)
+    ends = windows(sum(map(len, words)), 6)
     for number, row in enumerate(rows):
         assert len(row.row.ids) <= 8
         for place, word in zip(row.places, row.words, strict=True):
@@ -439,8 +438,7 @@ def test_entities_are_slices_of_the_text() -> None:
     text, tags = "Anna Kim lives in Oslo.", ["B-PER", "I-PER", "O", "O", "B-LOC", "O"]
     spans = [Span(0, 4), Span(5, 8), Span(9, 14), Span(15, 17), Span(18, 22), Span(22, 23)]
     words = tuple(TaggedWord(span, tag, 0.5) for span, tag in zip(spans, tags, strict=True))
-    found = TaggedInput(text, words, finds_entities=True)
-    entities = [tuple(entity.values()) for entity in found.entities]
+    entities = [tuple(entity.values()) for entity in TaggedInput(text, words, finds_entities=True).entities]
     assert entities == [("PER", 0, 8, "Anna Kim", 0.25), ("LOC", 18, 22, "Oslo", 0.5)]
     assert TaggedInput(text, words, finds_entities=False).entities == []
 

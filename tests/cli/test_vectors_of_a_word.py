@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import regard
-from command_line import fail, succeed, write
+from command_line import fail, refusal, succeed, write
 from labelled_cases import SIZES
 from regard.config import write_yaml
 from regard.runs import Run
@@ -58,8 +58,7 @@ def test_cosines_are_those_of_the_features(runs: Path, name: str) -> None:
     model, tokenizer = Run.open(runs / name).load_model("best", "cpu"), Run.open(runs / name).tokenizers["text"]
     layers = ["static", *(f"layer {number}" for number in range(model.depth + 1))]
     assert [*found.cosines] == {"word2vec": ["static"], "elmo": ["static", *layers[2:]]}.get(name, layers)
-    pieces = [tokenizer.encode(word) for word in ("배를", "배는")]
-    whole = len(pieces[0]) == 1
+    whole = len(tokenizer.encode("배를")) == 1
     assert found.cosines["static"][0, 2] == pytest.approx(1.0)
     assert (abs(found.cosines["static"][0, 1] - 1) < 1e-5) == (not whole)
     for number in range(1, model.depth + 1):
@@ -116,6 +115,5 @@ def test_it_is_drawn_and_mistakes_are_one_sentence(runs: Path, tmp_path: Path) -
         ("bert", " ", SENTENCES, "--word: there is no word"),
         ("bahdanau", "How", ["How are you?"], "bahdanau for translation has no vectors of a single text"),
     ):
-        [said] = fail("vectors", runs / run, *texts, "--word", word)
-        assert message in said
+        assert message in refusal("vectors", runs / run, *texts, "--word", word)
     assert "there is no layer 7" in fail("vectors", runs / "bert", *SENTENCES, "--word", "배", "--layer", "7")[0]

@@ -194,7 +194,6 @@ def test_coverage_needs_a_model_that_looks_at_the_source(case: str) -> None:
 
 def test_learned_positions_limit_the_output() -> None:
     """A hypothesis that does not end must end at the last position, not in an error that aborts a training."""
-    config = TransformerConfig(preset="tiny", positions="learned", max_positions=5)
-    model = build(config).eval()
+    model = build(TransformerConfig(preset="tiny", positions="learned", max_positions=5)).eval()
     found = search(model, tokens_of([[A, B, END]]), SearchConfig(beam=2, nbest=2, min_length=5))
     assert [len(hypothesis.tokens) for hypothesis in found[0]] == [5, 5]

@@ -183,8 +183,7 @@ def test_the_cells_of_a_notebook_run_in_order(
     captions = [caption for caption, name in PLACED.findall(lesson.text) if ":" not in name]
     assert [found for found, caption in zip(shown, captions, strict=True) if caption not in ("", found)] == []
     texts = "".join(one["source"] for one in notebook["cells"] if one["cell_type"] == "markdown")
-    folded = len(re.findall(r"^### |^!\[.*\]\(code:", lesson.text, re.MULTILINE))
-    assert texts.count("<details>") == folded
+    assert texts.count("<details>") == len(re.findall(r"^### |^!\[.*\]\(code:", lesson.text, re.MULTILINE))
     assert QUICK["ko"] in texts
 
 
@@ -216,8 +215,7 @@ def test_the_claims_of_a_chapter_hold(name: str, seed: int, tmp_path_factory: py
 def test_the_command_lists_runs_once_and_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REGARD_LANG", "ko")
-    listed = succeed("course", "--json").json
-    assert listed[0]["title"] == chapters("ko")[0].title
+    assert succeed("course", "--json").json[0]["title"] == chapters("ko")[0].title
     first = succeed("course", "search", "--quick", "--json")
     assert first.json["quick"]
     assert "학습합니다" in first.err

@@ -346,8 +346,7 @@ def test_average_of_the_last_checkpoints(tiny_recipe: Tree, tmp_path: Path, rate
         mean = (parts[0][name].double() + parts[1][name].double() + parts[2][name].double()) / 3
         torch.testing.assert_close(tensor, mean.float(), rtol=0, atol=0)
     [line] = lines(run, "average")
-    best = min(one["loss"] for one in lines(run, "validation"))
-    assert (line["loss"] < best) is used
+    assert (line["loss"] < min(one["loss"] for one in lines(run, "validation"))) is used
     assert (run.folder / "best").read_text() == "average\n" if used else run.checkpoint("best").name.startswith("step-")
     assert (run.folder / "last").read_text() == "step-00000025\n"
 
@@ -366,8 +365,7 @@ def test_validation_and_checkpoints_each_have_their_own_pace(tiny_recipe: Tree, 
     )
     assert [line["step"] for line in lines(run, "train")] == [6, 12, 17]
     assert [line["step"] for line in lines(run, "validation")] == [5, 10, 15, 17]
-    saved = {f"step-{step:08d}" for step in (4, 5, 8, 10, 12, 15, 16, 17)}
-    assert folders(run) == saved | {"average"}
+    assert folders(run) == {f"step-{step:08d}" for step in (4, 5, 8, 10, 12, 15, 16, 17)} | {"average"}
 
 
 @pytest.mark.parametrize(
@@ -510,6 +508,5 @@ def test_golden_losses(tiny_recipe: Tree, tmp_path: Path, kind: str) -> None:
     """Frozen from our own seed: proves only that nothing has changed. Kernels of other machines round otherwise."""
     recipe = with_training(tiny_recipe, log_every=1, validate_every=20, decode=0)
     recipe["model"] = MODELS[kind] | {"dropout": 0.0}
-    run = train(recipe, out=tmp_path / "run", quiet=True)
-    found = [line["loss"] for line in lines(run, "train")]
+    found = [line["loss"] for line in lines(train(recipe, out=tmp_path / "run", quiet=True), "train")]
     assert found == pytest.approx(json.loads(LOSSES.read_text())[kind], rel=1e-3)
