@@ -301,7 +301,6 @@ def recipes(draw: st.DrawFn) -> dict[str, Any]:
     corpora = st.lists(two_files | table | built_in, min_size=1, max_size=3) | two_files
     share = st.fixed_dictionaries({"split": st.floats(0.001, 0.999)})
     model = draw(st.sampled_from(sorted(kind for kind, known in MODELS.items() if known.config.reads == "source")))
-    dropouts = st.floats(0, 1, exclude_max=True)
     others = {"validation": corpora | share, "test": corpora | share, "max_ratio": st.floats(1.1, 99)}
     training = {"learning_rate": st.floats(1e-30, 1e30), "batch_tokens": st.integers(1) | st.just("auto")}
     return {
@@ -311,7 +310,7 @@ def recipes(draw: st.DrawFn) -> dict[str, Any]:
         "model": {
             "kind": model,
             "preset": draw(st.sampled_from(["tiny", "base"])),
-            "dropout": draw(st.floats(0, 0.99)),
+            "dropout": draw(st.floats(0, 1, exclude_max=True)),
         },
         "training": draw(st.fixed_dictionaries({"steps": st.integers(1)}, optional=training)),
         "search": draw(st.sampled_from([{}, {"sample": True, "top_p": 0.5}, {"beam": 3, "nbest": 2}])),
