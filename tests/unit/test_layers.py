@@ -231,10 +231,8 @@ def test_self_attention_with_one_head(scaled: bool | None, written_out: bool) ->
     assert set(weights) == (set() if scaled is None else {"W_Q.weight", "W_K.weight", "W_V.weight"})
     with recording() if written_out else nullcontext():
         attended = attention(x_BSD, *attention.keys_values(x_BSD), Visibility(torch.tensor([length])))
-    identity = torch.eye(4).tolist()
-    queries, keys, values = (
-        [plain.linear(x, weights.get(f"W_{kind}.weight", identity)) for x in x_BSD[0].tolist()] for kind in "QKV"
-    )
+    matrices = [weights.get(f"W_{kind}.weight", torch.eye(4).tolist()) for kind in "QKV"]
+    queries, keys, values = ([plain.linear(x, matrix) for x in x_BSD[0].tolist()] for matrix in matrices)
     for query, result in zip(queries, attended[0], strict=True):
         close(result, plain.attention(query, keys, values, lambda j: j < length, bool(scaled)))
 

@@ -1,46 +1,31 @@
 """Weights cast together: what is computed stays the same, bit for bit."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.data.batches import MaskedBatch, Tokens
-from regard.models.bert import BERT, BERTConfig
+from language_model_cases import CASES, build, masked_batch
 from regard.objectives.language_model import MaskedTokens
 from regard.training.optimiser import HalfWeights
 
 
 def bert() -> MaskedTokens:
-    torch.manual_seed(1)
-    config = BERTConfig(layers=2, width=16, heads=2, feed_forward=32, dropout=0.0, next_sentence=False)
-    return MaskedTokens(BERT(config, 30)).train()
+    return MaskedTokens(build(CASES["bert-masked-only"], dtype=torch.float32)).train()
 
 
-def batch() -> MaskedBatch:
-    ids_BL = torch.randint(5, 30, (3, 7), generator=torch.Generator().manual_seed(2))
-    places_P = torch.tensor([1, 4, 9, 15])
-    text = Tokens.of(ids_BL, torch.tensor([7, 5, 3]))
-    return MaskedBatch(text, torch.zeros_like(ids_BL), places_P, ids_BL.flatten()[places_P], tokens=4)
-
-
-def learned(objective: MaskedTokens, halves: HalfWeights | None) -> tuple[Tensor, dict[str, Tensor]]:
-    with torch.autocast("cpu", torch.bfloat16):
-        if halves is None:
-            loss = objective(batch())[0]
-        else:
-            with halves.in_place():
-                loss = objective(batch())[0]
+def learned(objective: MaskedTokens, halves: HalfWeights | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+    with torch.autocast("cpu", torch.bfloat16), halves.in_place() if halves else nullcontext():
+        loss = objective(masked_batch())[0]
     loss.backward()
-    return loss.detach(), {
-        name: weight.grad for name, weight in objective.named_parameters() if weight.grad is not None
-    }
+    return loss.detach(), {name: one.grad for name, one in objective.named_parameters() if one.grad is not None}
 
 
 def test_loss_and_gradients_are_those_of_autocast() -> None:
     one, other = bert(), bert()
-    loss, slopes = learned(one, None)
     halves = HalfWeights(other, torch.bfloat16)
-    half_loss, half_slopes = learned(other, halves)
+    (loss, slopes), (half_loss, half_slopes) = learned(one), learned(other, halves)
     assert len(halves.places) == 2 * 10  # five layers a block, weights and biases; the readout's are left alone
     assert torch.equal(loss, half_loss)
     assert slopes.keys() == half_slopes.keys()

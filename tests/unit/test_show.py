@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from command_line import fail, succeed
+from plain import position
 from regard.views.render import write_result
 from regard.views.show import PICTURES, show
 
@@ -21,11 +22,7 @@ def test_every_picture_in_every_format(name: str, tmp_path: Path) -> None:
 
 def test_positions_are_the_papers_and_depend_on_the_distance_alone() -> None:
     numbers = show("positions", ["length=6", "width=4"]).to_json()
-    expected = [
-        [wave(place / 10000 ** (2 * (column // 2) / 4)) for column, wave in enumerate((math.sin, math.cos) * 2)]
-        for place in range(6)
-    ]
-    np.testing.assert_allclose(numbers["positions"], expected, atol=1e-4)
+    np.testing.assert_allclose(numbers["positions"], [position(place, 4) for place in range(6)], atol=1e-4)
     assert numbers["largest difference between equal distances"] < 1e-6
 
 
