@@ -3,7 +3,7 @@ exported. For every kind of tokenizer that is imported."""
 
 import json
 import pickle
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -60,50 +60,44 @@ def words() -> Tokenizer:
     return tokenizer
 
 
-def with_processor(kind: str) -> tuple[Tokenizer, dict[str, Any]]:
-    """A tokenizer of this kind, and what tokenizer_config.json says besides its special tokens."""
-    roberta = "<s> $A </s>", "<s> $A </s> </s> $B </s>"
-    match kind:
-        case "wordpiece" | "vocab.txt" | "wordpiece-without-segments":
-            tokenizer, settings = wordpiece(), dict[str, Any](tokenizer_class="BertTokenizer", do_lower_case=False)
-            ends = [(name, tokenizer.token_to_id(name)) for name in ("[SEP]", "[CLS]")]
-            tokenizer.post_processor = processors.BertProcessing(*ends)
-            return tokenizer, settings | (BARE if kind.endswith("segments") else {})
-        case "xlm-roberta":
-            tokenizer = unigram()
-            tokenizer.post_processor = template(*roberta, tokenizer)
-            return tokenizer, {"tokenizer_class": "XLMRobertaTokenizer"}
-        case "roberta" | "merges.txt":
-            tokenizer = byte_bpe(TEXTS, SPECIAL)
-            tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
-            return tokenizer, {"tokenizer_class": "RobertaTokenizer"}
-        case "xlm-roberta-without-template":
-            return unigram(), {"tokenizer_class": "XLMRobertaTokenizer"}
-        case "sequence":
-            tokenizer = byte_bpe(TEXTS, SPECIAL)
-            steps = [processors.ByteLevel(), template("<s> $A </s>", "<s> $A </s> $B:1 <s>:1 </s>:1", tokenizer)]
-            tokenizer.post_processor = processors.Sequence(steps)
-            return tokenizer, {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
-        case "other-names":
-            tokenizer = unigram(**{"<s>": "<begin>", "</s>": "<end>", "<pad>": "<nothing>"})
-            tokenizer.post_processor = processors.RobertaProcessing(("<end>", 2), ("<begin>", 0))
-            return tokenizer, BARE
-        case "words":
-            tokenizer = words()
-            tokenizer.post_processor = template("<s> $A", "<s> $A </s>:1 $B:1", tokenizer)
-            return tokenizer, {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
-    raise ValueError(kind)
+def bert_ends(tokenizer: Tokenizer) -> Any:
+    return processors.BertProcessing(*((name, tokenizer.token_to_id(name)) for name in ("[SEP]", "[CLS]")))
 
 
-KINDS = (
-    "wordpiece", "vocab.txt", "wordpiece-without-segments", "xlm-roberta", "roberta", "merges.txt",
-    "xlm-roberta-without-template", "sequence", "other-names", "words",
-)  # fmt: skip
+def after_bytes(tokenizer: Tokenizer) -> Any:
+    ends = template("<s> $A </s>", "<s> $A </s> $B:1 <s>:1 </s>:1", tokenizer)
+    return processors.Sequence([processors.ByteLevel(), ends])
+
+
+BERT, XLM = {"tokenizer_class": "BertTokenizer", "do_lower_case": False}, {"tokenizer_class": "XLMRobertaTokenizer"}
+ROBERTA = (
+    partial(byte_bpe, TEXTS, SPECIAL),
+    lambda made: processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False),
+    {"tokenizer_class": "RobertaTokenizer"},
+)
+SEGMENTS = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "wordpiece": (wordpiece, bert_ends, BERT),
+    "vocab.txt": (wordpiece, bert_ends, BERT),
+    "wordpiece-without-segments": (wordpiece, bert_ends, BERT | BARE),
+    "xlm-roberta": (unigram, lambda made: template("<s> $A </s>", "<s> $A </s> </s> $B </s>", made), XLM),
+    "roberta": ROBERTA,
+    "merges.txt": ROBERTA,
+    "xlm-roberta-without-template": (unigram, lambda made: None, XLM),
+    "sequence": (partial(byte_bpe, TEXTS, SPECIAL), after_bytes, SEGMENTS),
+    "other-names": (partial(unigram, **{"<s>": "<begin>", "</s>": "<end>", "<pad>": "<nothing>"}),
+                    lambda made: processors.RobertaProcessing(("<end>", 2), ("<begin>", 0)), BARE),
+    "words": (words, lambda made: template("<s> $A", "<s> $A </s>:1 $B:1", made), SEGMENTS),
+}  # fmt: skip
+"""How a tokenizer is made, what it puts around texts, what tokenizer_config.json says besides its special tokens."""
 
 
 def save(folder: Path, kind: str, architecture: str = CLASSIFIER, **changes: Any) -> Any:
     """A BERT under such a tokenizer."""
-    tokenizer, settings = with_processor(kind)
+    make, processor, settings = KINDS[kind]
+    tokenizer = make()
+    if (around := processor(tokenizer)) is not None:
+        tokenizer.post_processor = around
     model = save_bert(folder, architecture, vocab_size=tokenizer.get_vocab_size(), **changes)
     for file in folder.glob("*token*.json"):
         file.unlink()
