@@ -35,8 +35,11 @@ RUNS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
 """By name: task, corpus, tokenizer, model."""
 
 
-def train_runs(folder: Path) -> None:
-    """The runs, each trained for a few steps."""
+@pytest.fixture(scope="session")
+def root(tmp_path_factory: pytest.TempPathFactory, tiny_run: Path) -> Path:
+    """The folder of the runs, each trained for a few steps."""
+    folder = tmp_path_factory.mktemp("studio") / "runs"
+    shutil.copytree(tiny_run, folder / "tiny")
     for name, (task, corpus, tokenizer, model) in RUNS.items():
         parts = {part: {"corpus": corpus, "size": size} for part, size in (("train", 60), ("test", 12))}
         recipe = {
@@ -45,14 +48,6 @@ def train_runs(folder: Path) -> None:
             **({"tokenizer": tokenizer} if tokenizer else {}),
         }  # fmt: skip
         regard.train(recipe, out=folder / name, quiet=True)
-
-
-@pytest.fixture(scope="session")
-def root(tmp_path_factory: pytest.TempPathFactory, tiny_run: Path) -> Path:
-    """The folder of the runs."""
-    folder = tmp_path_factory.mktemp("studio") / "runs"
-    shutil.copytree(tiny_run, folder / "tiny")
-    train_runs(folder)
     return folder
 
 

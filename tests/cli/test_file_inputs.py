@@ -12,7 +12,7 @@ import pytest
 
 import regard
 from command_line import fail, succeed, write, write_table
-from raw_cases import Runs
+from raw_cases import FILES, Runs
 from regard.api import CHARACTERS
 from regard.config import write_yaml
 from regard.errors import DecodeError
@@ -22,20 +22,11 @@ from regard.training.train import train
 Rows = list[dict[str, str]]
 TRAINING = {"steps": 3, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.01, "schedule": "constant"}
 MODEL = {"kind": "bilstm", "preset": "tiny", "embedding": 8, "hidden": 8}
-REVIEWS = [
-    {"id": "7", "sentence": "very good", "label": "1"},
-    {"id": "8", "sentence": 'bad,\n"really" bad', "label": "0"},
-    {"id": "9", "sentence": "so\tgood", "label": "1"},
-]
-PAIRS = [
-    {"b": "a cat", "score": "2.5", "a": "one cat"},
-    {"b": "two dogs", "score": "0.5", "a": "a dog"},
-    {"b": "a dog", "score": "4", "a": "some dog"},
-]
-CHOICES = [
-    {"start": "a cat", "end0": "sleeps", "end1": "flies", "right": "0"},
-    {"start": "a bird", "end0": "barks", "end1": "sings", "right": "1"},
-]
+
+
+def rows_of(name: str) -> Rows:
+    """The rows that a run was trained on, with their columns in another order."""
+    return [dict(reversed(row.items())) for row in csv.DictReader(io.StringIO(FILES[name]))]
 
 
 def trained(folder: Path, task: str, data: dict[str, Any], **others: Any) -> Path:
@@ -48,7 +39,10 @@ def without(rows: Rows, *names: str) -> Rows:
     return [{name: text for name, text in row.items() if name not in names} for row in rows]
 
 
-CASES = {"reviews": (REVIEWS, "label"), "regression": (PAIRS, "score"), "choices": (CHOICES, "right")}
+CASES = {
+    "reviews": (rows_of("reviews.csv"), "label"), "regression": (rows_of("pairs.csv"), "score"),
+    "choices": (rows_of("choices.csv"), "right"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("task", "name"), [

@@ -29,18 +29,10 @@ Tree = dict[str, Any]
 
 
 def classification(init: Path | None = None, head: Tree | None = None, **training: Any) -> Tree:
-    tree: Tree = {
-        "task": "classification",
-        "data": {
-            "train": {"corpus": "reviews-en", "size": 60}, "validation": {"corpus": "reviews-en", "size": 20},
-            "max_length": 40,
-        },
-        "head": head or {},
-        "training": TRAINING | training,
-    }  # fmt: skip
-    if init is not None:
-        tree["training"]["init"] = str(init)
-    return copy.deepcopy(tree)
+    data: Tree = {part: {"corpus": "reviews-en", "size": size} for part, size in (("train", 60), ("validation", 20))}
+    begun = {"init": str(init)} if init is not None else {}
+    sections = {"data": data | {"max_length": 40}, "head": head or {}, "training": TRAINING | training | begun}
+    return copy.deepcopy({"task": "classification", **sections})
 
 
 @pytest.fixture(scope="module")

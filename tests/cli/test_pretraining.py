@@ -17,6 +17,7 @@ from command_line import fail, refusal, succeed, write
 from raw_cases import BERT, ELMO, GPT, LSTM, RECIPES, Runs, Tree, raw_recipe
 from regard.api import features
 from regard.config import write_yaml
+from regard.data.batches import MaskedBatch, TextBatch, Tokens
 from regard.data.corpora import generate
 from regard.data.raw import EVALUATED_STREAMS, Streams
 from regard.objectives.language_model import CarriedNextToken
@@ -87,8 +88,6 @@ def test_perplexity_by_hand(runs: Runs) -> None:
 
 
 def log_p(model: Any, ids_BL: torch.Tensor) -> torch.Tensor:
-    from regard.data.batches import TextBatch, Tokens
-
     lengths = torch.full((len(ids_BL),), ids_BL.shape[1])
     with torch.inference_mode():
         hidden = model(TextBatch(Tokens.of(ids_BL, lengths))).hidden_BTD
@@ -183,7 +182,10 @@ def test_gaps_are_filled_by_probability(runs: Runs) -> None:
     ids = [*tokenizer.encode("The"), 4, *tokenizer.encode("went to the"), 4, *tokenizer.token_ids(["."])]
     ids_BL = torch.tensor([[tokenizer.begin, *ids, tokenizer.end]])
     places = [place for place, token in enumerate(ids_BL[0].tolist()) if token == 4]
-    p = masked_probabilities(model, ids_BL, places)
+    nothing, text_BL = torch.empty(0, dtype=torch.long), Tokens.of(ids_BL, torch.tensor([ids_BL.shape[1]]))
+    with torch.inference_mode():
+        hidden_BTD = model(MaskedBatch(text_BL, torch.zeros_like(ids_BL), nothing, nothing)).hidden_BTD
+        p = model.readout(hidden_BTD[0, places]).double().softmax(-1)
     assert [len(mask["tokens"]) for mask in found["masks"]] == [4, 4]
     for place, mask in zip(places, found["masks"], strict=True):
         expected = {tokenizer.pieces([token])[0]: float(value) for token, value in enumerate(p[places.index(place)])}
@@ -245,16 +247,6 @@ def test_a_mark_without_a_word_is_not_offered_and_keeps_its_probability(kind: st
 ])  # fmt: skip
 def test_a_word_comes_with_a_space_only_after_another(typed: str, words: list[str], output: str) -> None:
     assert put_in(typed, words) == output
-
-
-def masked_probabilities(model: Any, ids_BL: torch.Tensor, places: list[int]) -> torch.Tensor:
-    from regard.data.batches import MaskedBatch, Tokens
-
-    nothing = torch.empty(0, dtype=torch.long)
-    text = Tokens.of(ids_BL, torch.tensor([ids_BL.shape[1]]))
-    with torch.inference_mode():
-        hidden = model(MaskedBatch(text, torch.zeros_like(ids_BL), nothing, nothing)).hidden_BTD
-        return model.readout(hidden[0, places]).double().softmax(-1)
 
 
 @pytest.mark.parametrize("name", ["gpt", "lstm", "elmo", "bert"])

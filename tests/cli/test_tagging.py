@@ -205,11 +205,6 @@ def tagger(tokenizer: Tokenizer, kind: str = "bert", words: str = "punctuation")
     return task, with_weights_that_matter(task.model())
 
 
-def examples_of(task: Tagging, sentences: list[list[str]], tags: list[list[str]]) -> Dataset:
-    columns = {"tokens": [json.dumps(words) for words in sentences], "tags": [json.dumps(row) for row in tags]}
-    return Dataset.of(task, columns, str)
-
-
 def test_every_word_is_tagged_once_where_most_stands_around_it(tokenizer: Tokenizer) -> None:
     task = tagger(tokenizer)[0]
     [words] = task.encode_words(
@@ -276,7 +271,7 @@ def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
     task, model = tagger(tokenizer)
     sentences = [["Anna", "lives", "in", "Oslo", "and", "Hong", "Kong", "."], ["Anna", "."]]
     tags = [["B-PER", "O", "O", "B-LOC", "O", "B-LOC", "I-LOC", "O"], ["B-PER", "O"]]
-    examples = examples_of(task, sentences, tags)
+    examples = Dataset.of(task, {"tokens": [*map(json.dumps, sentences)], "tags": [*map(json.dumps, tags)]}, str)
     batch = examples.batch(np.array([0, 1]))
     assert len(batch.text) > 2  # the first sentence is read in several rows
     assert batch.tokens == 10

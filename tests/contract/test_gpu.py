@@ -98,10 +98,8 @@ def test_the_loss_and_its_gradient_are_those_of_the_equation(vocabulary: int, sm
     labels_P = torch.randint(vocabulary, (7,), device="cuda")
     labels_P[2] = -100  # filler
     logits_PV = torch.randn(7, vocabulary, device="cuda", requires_grad=True)
-    found, expected = (
-        GPULoss.apply(logits_PV, labels_P, smoothing),
-        smoothed_loss(logits_PV.log_softmax(-1), labels_P, smoothing),
-    )
+    found = GPULoss.apply(logits_PV, labels_P, smoothing)
+    expected = smoothed_loss(logits_PV.log_softmax(-1), labels_P, smoothing)
     weights_2 = torch.tensor([0.7, 0.3], device="cuda")
     gradients = [torch.autograd.grad((sums_2 * weights_2).sum(), logits_PV)[0] for sums_2 in (found, expected)]
     torch.testing.assert_close(found, expected)
@@ -111,10 +109,8 @@ def test_the_loss_and_its_gradient_are_those_of_the_equation(vocabulary: int, sm
 @pytest.mark.parametrize("kind", [scores.AdditiveAttention, scores.FullyConnectedAttention])
 def test_a_step_of_additive_attention_is_that_of_the_equation(kind: Any) -> None:
     attention = kind(6, 10, 12).cuda()
-    h_BSD, lengths_B = (
-        torch.randn(3, 19, 10, device="cuda", requires_grad=True),
-        torch.tensor([19, 1, 7], device="cuda"),
-    )
+    h_BSD = torch.randn(3, 19, 10, device="cuda", requires_grad=True)
+    lengths_B = torch.tensor([19, 1, 7], device="cuda")
     queries = [torch.randn(3, 1, 6, device="cuda", requires_grad=True) for _ in range(3)]
     results = []
     for fast in (True, False):
@@ -129,10 +125,8 @@ def test_a_step_of_additive_attention_is_that_of_the_equation(kind: Any) -> None
 @pytest.mark.parametrize("length", [1, 32, 33, 40])
 def test_attention_to_a_cache_whose_rows_have_moved_is_that_of_the_equation(length: int) -> None:
     own_M2RHE = torch.randn(40, 2, 6, 3, 24, device="cuda")
-    rows_MR, q_RH1E = (
-        torch.randint(6, (40, 6), device="cuda", dtype=torch.int32),
-        torch.randn(6, 3, 1, 24, device="cuda"),
-    )
+    rows_MR = torch.randint(6, (40, 6), device="cuda", dtype=torch.int32)
+    q_RH1E = torch.randn(6, 3, 1, 24, device="cuda")
     k_RHKE, v_RHKE = own_M2RHE.permute(1, 2, 3, 0, 4)
     visible = Visibility(torch.tensor([length], device="cuda"), rows_KR=rows_MR)
     found = attend(q_RH1E, k_RHKE, v_RHKE, visible, owner=torch.nn.Identity())
