@@ -547,9 +547,8 @@ def test_bad_lines_of_a_file_can_be_skipped(tiny_run: Path, tmp_path: Path) -> N
     objects = succeed("predict", tiny_run, "--file", file, "--skip-bad", "--json").jsons
     expected = succeed("predict", tiny_run, *good, "--json").jsons
     assert [one for one in objects if one["output"] is not None] == expected
-    assert [one["problem"]["where"] for one in objects if one["output"] is None] == [
-        f"{file}:{n}" for n in (2, 4, 5, 7)
-    ]
+    places = [one["problem"]["where"] for one in objects if one["output"] is None]
+    assert places == [f"{file}:{line}" for line in (2, 4, 5, 7)]
     assert objects[3]["problem"]["what"] == "every token of '한국어' is unknown to the tokenizer"
     assert objects[4]["problem"]["what"] == "the text is not valid UTF-8"
     assert succeed("predict", tiny_run, "--file", write(file, "\n\n"), "--skip-bad").out == "\n\n"

@@ -157,9 +157,8 @@ def test_explain_draws_one_panel_a_word(run: Path, home: Path) -> None:
     svg = drawn[".svg"].read_text(encoding="utf-8")
     assert svg.count("<image") == 1 + len(words)
     assert all(f">{word}</text>" in svg for word in words)
-    [image] = [
-        part for part in api.explain(run, str(path), target=caption).report().figures if isinstance(part, ImageMap)
-    ]
+    figures = api.explain(run, str(path), target=caption).report().figures
+    [image] = [part for part in figures if isinstance(part, ImageMap)]
     assert (list(image.words), image.grid, image.pixels.shape) == (words, (4, 4), (16, 16, 3))
     assert '<figure data-kind="image_map">' in drawn[".html"].read_text(encoding="utf-8")
     with Image.open(drawn[".png"]) as picture:

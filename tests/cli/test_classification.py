@@ -125,9 +125,8 @@ def test_two_texts_are_compared(tmp_path: Path) -> None:
     words = "abcd"
     rows = [f"{a}\t{b}\t{'same' if a == b else 'other'}" for a in words for b in words]
     write(tmp_path / "train.tsv", "\n".join(rows) + "\n")
-    project = Project(
-        tmp_path, train={"file": "train.tsv", "first": 0, "second": 1, "label": 2}, head={"class_weights": "balanced"}
-    )
+    corpus = {"file": "train.tsv", "first": 0, "second": 1, "label": 2}
+    project = Project(tmp_path, train=corpus, head={"class_weights": "balanced"})
     run = project.train("training.steps=150", "training.validate_every=150", "data.deduplicate=false")
     assert Run.open(run).recipe.head.class_weights == {"other": pytest.approx(16 / 24), "same": 2.0}
     assert succeed("evaluate", run, "--json").json["accuracy"] == 1.0
@@ -329,9 +328,8 @@ def test_each_split_has_its_share_of_every_label(project: Project, seed: int) ->
 def test_labels_as_pandas_writes_them(project: Project) -> None:
     """1.0 is 1 where all labels are numbers, and nan is a label that is missing."""
     labels = ["1.0", "0.0", "nan", "1", "", "0"]
-    write(
-        project.folder / "train.tsv", "sentence\tlabel\n" + "".join(f"{n} a\t{one}\n" for n, one in enumerate(labels))
-    )
+    rows = "".join(f"{number} a\t{label}\n" for number, label in enumerate(labels))
+    write(project.folder / "train.tsv", f"sentence\tlabel\n{rows}")
     messages = fail("check", project.recipe)
     assert [message.partition(" (")[0] for message in messages[:2]] == [
         "train.tsv:4: the label is missing: nan", "train.tsv:6: the label is empty",
@@ -352,9 +350,8 @@ def test_a_text_with_two_labels_is_in_one_split(project: Project) -> None:
     write(project.folder / "train.tsv", table)
     shares = ("data.validation={split: 0.25}", "data.test={split: 0.25}")
     counts = succeed("check", project.recipe, *shares, "--json").json["data"]["labels"]
-    assert counts == {
-        part: {"no": size, "yes": size} for part, size in (("train", 100), ("validation", 50), ("test", 50))
-    }
+    sizes = {"train": 100, "validation": 50, "test": 50}
+    assert counts == {part: {"no": size, "yes": size} for part, size in sizes.items()}
 
 
 def test_a_run_of_an_older_version_keeps_its_split(project: Project) -> None:

@@ -64,9 +64,7 @@ def predictions(run: Path, *arguments: object, stdin: str = "") -> list[dict[str
     return succeed("predict", run, *arguments, "--json", stdin=stdin).jsons
 
 
-HAND_MADE = "".join(
-    f"{text}\n" for text in ("a b c", "b", "c a", "a a a a", "b c a b", "c", "a b", "b b c", "c c", "a c b a c")
-)
+HAND_MADE = "a b c\nb\nc a\na a a a\nb c a b\nc\na b\nb b c\nc c\na c b a c\n"
 
 
 HAND_MADE_RECIPE = """

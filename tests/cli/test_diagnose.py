@@ -106,9 +106,8 @@ def test_the_verdict_follows_the_objective_and_the_raw_one_stands_beside_it(diag
     normalised = diagnosed("c", "b", table=table, beam=1, penalty=1.0)
     short = normalised.judged[0]
     assert (short.verdict, short.raw_verdict) == ("model", "search")
-    assert (short.scored.best.objective, short.written.objective) == pytest.approx(
-        (math.log(0.22) / 2, math.log(0.2) / 3)
-    )
+    objectives = (short.scored.best.objective, short.written.objective)
+    assert objectives == pytest.approx((math.log(0.22) / 2, math.log(0.2) / 3))
     assert normalised.to_json()["raw"] == {"search_errors": 1, "model_errors": 1}
     assert normalised.advice[0].startswith("100 % model errors: more data or a larger model.")
     assert normalised.advice[1] == (

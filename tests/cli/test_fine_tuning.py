@@ -267,10 +267,8 @@ def test_the_cnn_against_plain_loops() -> None:
             x = [model.embedding.weight[token] for token in text]
             x += [torch.zeros(4, dtype=torch.double)] * (h - len(x))
             for filter_EH, b in zip(convolution.weight, convolution.bias, strict=True):
-                c = [
-                    max(0.0, float(sum(filter_EH[:, j] @ x[i + j] for j in range(h)) + b))
-                    for i in range(len(x) - h + 1)
-                ]
+                seen = range(len(x) - h + 1)
+                c = [max(0.0, float(sum(filter_EH[:, j] @ x[i + j] for j in range(h)) + b)) for i in seen]
                 expected.append(max(c))
         assert vector.tolist() == pytest.approx(expected)
 

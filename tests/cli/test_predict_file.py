@@ -32,9 +32,8 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of 230 lines, of which no two are alike."""
     chosen = random.Random(1)
     lines = (" ".join(chosen.choices("abcdefg", k=chosen.randint(4, 9))) for _ in range(1_000))
-    return write(
-        tmp_path_factory.mktemp("big") / "big.txt", "".join(f"{line}\n" for line in [*dict.fromkeys(lines)][:230])
-    )
+    content = "".join(f"{line}\n" for line in [*dict.fromkeys(lines)][:230])
+    return write(tmp_path_factory.mktemp("big") / "big.txt", content)
 
 
 @pytest.fixture(autouse=True)
@@ -113,9 +112,8 @@ def test_a_bad_line_ends_it_with_all_before_kept(tiny_run: Path, big: Path, tmp_
         f"{out}.partial: 40 outputs were written by now (--resume continues it)",
     ]
     mended = write(tmp_path / "bad.txt", big.read_text())
-    assert written(tiny_run, mended, out, workers=1, resume=True) == written(
-        tiny_run, big, tmp_path / "whole.jsonl", workers=1
-    )
+    whole = written(tiny_run, big, tmp_path / "whole.jsonl", workers=1)
+    assert written(tiny_run, mended, out, workers=1, resume=True) == whole
     write(bad, f"{lines[0]}\n\n{lines[1]}\n")
     skipped = succeed("predict", tiny_run, "--file", bad, "--out", tmp_path / "s.jsonl", "--skip-bad", "--workers", 1)
     assert "skipped 1 of 3 inputs; the first: " in skipped.err
@@ -203,11 +201,8 @@ def cluster() -> Iterator[Any]:
     small = {"num_cpus": 1, "object_store_memory": 80_000_000}
     with pytest.MonkeyPatch.context() as patch:  # what the nodes import
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-        noticed = {
-            "health_check_initial_delay_ms": 0,
-            "health_check_period_ms": 500,
-            "health_check_failure_threshold": 2,
-        }
+        timing = {"initial_delay_ms": 0, "period_ms": 500, "failure_threshold": 2}
+        noticed = {f"health_check_{name}": value for name, value in timing.items()}
         head = small | {"include_dashboard": False, "_system_config": noticed}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         cluster.other = cluster.add_node(**small)

@@ -532,9 +532,8 @@ def test_nothing_is_proposed_where_most_rows_would_be_dropped(folder: Path) -> N
 
 
 def test_why_no_row_can_be_read(folder: Path) -> None:
-    put(
-        "quiz.json", '{"data": [{"paragraphs": [{"context": "Ben.", "qas": [{"question": "Who?", "answer": "Ben"}]}]}]}'
-    )
+    asked = {"context": "Ben.", "qas": [{"question": "Who?", "answer": "Ben"}]}
+    put("quiz.json", json.dumps({"data": [{"paragraphs": [asked]}]}))
     count, reason = check("quiz.json", quiet=True).problems
     assert count.what.startswith("no training question is left: dropped 1 of 1 training questions")
     assert (reason.where, reason.what) == ("quiz.json:1: question '1'", "there is no column 'answers'")

@@ -32,7 +32,7 @@ from regard.tasks.question_answering import QuestionAnswering, best_threshold, e
 from regard.tasks.task import inputs_of
 from regard.text.normalise import trimmed
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
-from task_cases import rows_of
+from task_cases import make_task, rows_of
 from texts import TEXTS
 
 REAL = SHARED
@@ -49,9 +49,8 @@ def asked(id: str, question: str, *answers: tuple[Any, str], **others: Any) -> d
 
 
 def squad(*questions: dict[str, Any], context: str = CONTEXT) -> str:
-    return json.dumps(
-        {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": context, "qas": questions}]}]}
-    )
+    paragraphs = [{"context": context, "qas": questions}]
+    return json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]})
 
 
 def read(path: Path, **keys: str) -> list[tuple[str, ...]]:
@@ -116,9 +115,8 @@ BAD = {
 def test_bad_files_are_named_with_place_and_question(tmp_path: Path, content: str, expected: str) -> None:
     with pytest.raises(DataError) as error:
         read(write(tmp_path / "a.json", content))
-    assert str(error.value).startswith(
-        expected if expected.startswith("a.json") else f"a.json:1: question 'q1': {expected}"
-    )
+    place = "" if expected.startswith("a.json") else "a.json:1: question 'q1': "
+    assert str(error.value).startswith(f"{place}{expected}")
 
 
 def test_a_bad_answer_is_named_by_the_line_of_its_question(tmp_path: Path) -> None:
@@ -199,9 +197,8 @@ def test_best_threshold_against_all_thresholds(rows: list[tuple[int, float, bool
     no_answer, scores, unanswered = zip(*((n, 0.0 if none else s, none) for n, s, none in rows), strict=True)
 
     def mean(threshold: float) -> float:
-        return sum(
-            s if n <= threshold else float(none) for n, s, none in zip(no_answer, scores, unanswered, strict=True)
-        ) / len(rows)
+        triples = zip(no_answer, scores, unanswered, strict=True)
+        return sum(s if n <= threshold else float(none) for n, s, none in triples) / len(rows)
 
     threshold, best = best_threshold(no_answer, scores, unanswered)
     assert best == pytest.approx(max(mean(one) for one in (*no_answer, -9)))
@@ -211,25 +208,11 @@ def test_best_threshold_against_all_thresholds(rows: list[tuple[int, float, bool
 # Answers and tokens
 
 
-def task_of(
-    tokenizer: Tokenizer,
-    kind: str = "bert",
-    *,
-    max_length: int = 40,
-    stride: int = 7,
-    max_question: int = 9,
-    **evaluation: Any,
-) -> QuestionAnswering:
-    data = {"max_length": max_length, "stride": stride, "max_question": max_question}
-    tree = {
-        "task": "question_answering",
-        "data": {"train": {"corpus": "portraits-en"}, **data},
-        "model": {"kind": kind, **SMALL[kind]},
-        "head": {"no_answer": True},
-        "training": {"steps": 1},
-        "evaluation": evaluation,
-    }
-    return QuestionAnswering(recipe_of(tree), Tokenizers({"text": tokenizer}))
+def task_of(tokenizer: Tokenizer, kind: str = "bert", evaluation: Any = None, **data: int) -> QuestionAnswering:
+    data = {"max_length": 40, "stride": 7, "max_question": 9} | data
+    sections = {"model": {"kind": kind, **SMALL[kind]}, "head": {"no_answer": True}, "evaluation": evaluation or {}}
+    task: QuestionAnswering = make_task("question_answering", Tokenizers({"text": tokenizer}), data=data, **sections)
+    return task
 
 
 def model_of(task: QuestionAnswering) -> Headed:
@@ -276,7 +259,7 @@ def characters() -> Tokenizer:
 @pytest.mark.parametrize("kind", ["bert", "gpt", "lstm_lm", "cnn"])
 def test_answers_are_joined_over_windows_as_in_a_plain_loop(characters: Tokenizer, kind: str) -> None:
     """That there is no answer stands at the first token, or at the last where a model has read all only there."""
-    task = task_of(characters, kind, longest_answer=4)
+    task = task_of(characters, kind, {"longest_answer": 4})
     context = "Anna lives in Oslo.  민수는 서울에 산다. Anna is in Oslo."
     [(_, found, read)] = task.answers_to(model_of(task), examples_of(task, [context], ["Where?"]), 5)
     windows, logits = zip(*read, strict=True)
@@ -369,7 +352,7 @@ def lower_bytes() -> Tokenizer:
 @pytest.fixture(scope="module", params=SMALL)
 def talkative(request: pytest.FixtureRequest, lower_bytes: Tokenizer) -> tuple[QuestionAnswering, Headed]:
     """It always has an answer."""
-    task = task_of(lower_bytes, request.param, max_length=24, stride=3, threshold=1e9)
+    task = task_of(lower_bytes, request.param, {"threshold": 1e9}, max_length=24, stride=3)
     return task.with_search(SearchConfig(nbest=3, beam=3)), model_of(task)
 
 

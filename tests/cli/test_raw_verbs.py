@@ -89,9 +89,8 @@ def test_vectors_are_those_of_the_text_with_single_blanks(runs: Runs, name: str,
 
 
 def test_gaps_are_filled_as_in_the_text_with_single_blanks(runs: Runs) -> None:
-    typed, plain = succeed(
-        "predict", runs["bert"], "The\n[MASK]\u00a0was  big. ", "The [MASK] was big.", "--json"
-    ).jsons
+    texts = ("The\n[MASK]\u00a0was  big. ", "The [MASK] was big.")
+    typed, plain = succeed("predict", runs["bert"], *texts, "--json").jsons
     assert typed["masks"][0]["tokens"] == plain["masks"][0]["tokens"]
     assert typed["masks"][0]["probabilities"] == pytest.approx(plain["masks"][0]["probabilities"], rel=1e-4)
     assert typed["output"] == f"The\n{plain['masks'][0]['words'][0]}\u00a0was  big. "
@@ -120,9 +119,7 @@ def test_what_the_vocabulary_lacks_stays_and_is_told_of(runs: Runs, tmp_path: Pa
     assert told.startswith(f"note: {file}:1 has 1 token that is not in the vocabulary ('qa')")
     gap = succeed("predict", runs["bert"], "The 여우 [MASK]")
     assert gap.out.startswith("The 여우 ")
-    assert gap.err == (
-        "note: input 1 has 1 token that is not in the vocabulary ('여우'): the model reads [UNK] there\n"
-    )
+    assert gap.err == "note: input 1 has 1 token that is not in the vocabulary ('여우'): the model reads [UNK] there\n"
     for name, told in (("bert", True), ("elmo", False)):  # which reads the letters of every word
         err = succeed("predict", runs[name], "The 여우", "--features", tmp_path / f"{name}.npz").err
         assert ("not in the vocabulary ('여우')" in err) == told
@@ -179,9 +176,8 @@ def test_the_column_is_that_of_the_training_or_text(of_bodies: Path, tmp_path: P
     for name, column in (("a.csv", "body"), ("a.jsonl", "body"), ("a.tsv.gz", "body"), ("b.csv", "text")):
         found = succeed("predict", of_bodies, "--file", table(tmp_path / name, column), "--json").jsons
         assert [one["input"] for one in found] == PLAIN
-    measured = [
-        succeed("evaluate", of_bodies, "--file", tmp_path / name, "--json").json for name in ("a.csv", "a.jsonl")
-    ]
+    files = [tmp_path / name for name in ("a.csv", "a.jsonl")]
+    measured = [succeed("evaluate", of_bodies, "--file", file, "--json").json for file in files]
     assert measured[0].pop("files") != measured[1].pop("files")
     assert measured[0] == measured[1]
     both = write(tmp_path / "c.csv", "text,body\nAnna,The dog\n")

@@ -174,9 +174,8 @@ def test_killed_between_any_two_touches_of_the_disk(tiny_recipe: Tree, tmp_path:
     pointed to or removed, while the average is made, and before the first checkpoint."""
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "transformer", **EVERYTHING)
     expected = train(recipe, out=tmp_path / "uninterrupted", quiet=True)
-    rates = {
-        line["learning_rate"] for line in read_metrics(expected.folder / "metrics.jsonl") if "learning_rate" in line
-    }
+    lines = read_metrics(expected.folder / "metrics.jsonl")
+    rates = {line["learning_rate"] for line in lines if "learning_rate" in line}
     assert len(rates) > 1  # the plateau did act
     moments, kills, left = random.Random(1), 0, set()
     arguments = ("train", recipe, "--out", tmp_path / "killed", "--resume")

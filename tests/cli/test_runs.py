@@ -93,9 +93,8 @@ def test_a_frozen_run_predicts_and_scores_as_ever() -> None:
     for one, wanted in zip(found, expected["predict"], strict=True):
         assert [output.output for output in one.nbest] == [output["output"] for output in wanted["nbest"]]
         assert [list(output.tokens) for output in one.nbest] == [output["tokens"] for output in wanted["nbest"]]
-        assert [output.score for output in one.nbest] == pytest.approx(
-            [output["score"] for output in wanted["nbest"]], abs=1e-4
-        )
+        scores = pytest.approx([output["score"] for output in wanted["nbest"]], abs=1e-4)
+        assert [output.score for output in one.nbest] == scores
     for wanted in expected["score"]:
         target = wanted["target"] if wanted["tokens"][-1] == "</s>" else wanted["tokens"]
         again = score(folder, wanted["source"], target)

@@ -220,10 +220,11 @@ def test_batches_hold_the_story_as_it_stands(tmp_path: Path) -> None:
     batch = data.task.batch(data.validation, np.array([1, 2]))
     tokenizer = data.tokenizers["text"]
     told = [[" ".join(tokenizer.tokens([t for t in row if t])) for row in story] for story in batch.story_BSL.tolist()]
-    assert told == [
+    went, got = (
         ["john went to the hallway", "daniel went back to the hallway"],
         ["sandra got the apple", "sandra got the milk"],
-    ]
+    )
+    assert told == [went, got]
     assert batch.times_BS.tolist() == [[2, 1], [2, 1]]
     assert tokenizer.tokens(batch.answers_B.tolist()) == ["hallway", "apple,milk"]
     assert [data.task.kept_facts(data.validation, row) for row in range(3)] == [(0,), (1,), (0, 1)]

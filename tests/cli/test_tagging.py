@@ -35,7 +35,7 @@ from regard.tasks.tagging import TaggedInput, TaggedWord, Tagging, accuracy, ent
 from regard.tasks.task import inputs_of
 from regard.text.normalise import Span
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
-from task_cases import rows_of
+from task_cases import make_task, rows_of
 from texts import TEXTS
 
 REAL = SHARED / "conll2003_en"
@@ -144,9 +144,8 @@ def test_compressed_windows_and_tabbed_files_read_the_same(tmp_path: Path) -> No
 
 
 def test_json_lines(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "a.jsonl", '{"tokens": ["Anna", "left"], "tags": ["B-PER", "O"]}\n\n{"tokens": [], "tags": []}\n'
-    )
+    lines = '{"tokens": ["Anna", "left"], "tags": ["B-PER", "O"]}\n\n{"tokens": [], "tags": []}\n'
+    path = write(tmp_path / "a.jsonl", lines)
     assert read(path) == [(["Anna", "left"], ["B-PER", "O"])]
     path = write(tmp_path / "b.jsonl", '{"words": ["Anna"], "ner": {"iob": ["B-PER"]}}\n')
     assert read(path, tokens="words", tags="ner.iob") == [(["Anna"], ["B-PER"])]
@@ -193,23 +192,17 @@ def tokenizer() -> Tokenizer:
 
 def tagger(tokenizer: Tokenizer, kind: str = "bert", words: str = "punctuation") -> tuple[Tagging, Headed]:
     """The task, and a model with random weights that say something."""
-    tree = {
-        "task": "tagging",
-        "data": {"train": {"corpus": "names-en"}, "max_length": 8, "words": words},
-        "model": {"kind": kind, **SMALL[kind]},
-        "head": {"labels": labels_of({"PER", "LOC"}, "iob2")},
-        "training": {"steps": 1},
-    }
+    head, model = {"labels": labels_of({"PER", "LOC"}, "iob2")}, {"kind": kind, **SMALL[kind]}
+    sections = {"data": {"max_length": 8, "words": words}, "model": model, "head": head}
+    task = make_task("tagging", Tokenizers({"text": tokenizer}), **sections)
     torch.manual_seed(0)
-    task = Tagging(recipe_of(tree), Tokenizers({"text": tokenizer}))
     return task, with_weights_that_matter(task.model())
 
 
 def test_every_word_is_tagged_once_where_most_stands_around_it(tokenizer: Tokenizer) -> None:
     task = tagger(tokenizer)[0]
-    [words] = task.encode_words(
-        [["Anna", "livesin", "Hong", "Kong", "and", "OsloAnna", "in", ".", "Kongs", "lives", "."]]
-    )
+    sentence = "Anna livesin Hong Kong and OsloAnna in . Kongs lives ."
+    [words] = task.encode_words([sentence.split()])
     first = np.cumsum([0, *map(len, words)])[:-1].tolist()
     rows = task.rows(words)
     assert len(rows) > 3

@@ -53,9 +53,8 @@ def test_questions_are_answered_or_left_without_an_answer(answerers: dict[str, P
     assert found["questions"] == 200
     assert found["answerable_exact_match"] > 0.85
     assert found["unanswerable_right"] > 0.6
-    answered, unanswered = succeed(
-        "predict", run, f"Where does Ben live?\t{TEXT}", f"What does Ben work as?\t{TEXT}", "--json"
-    ).jsons
+    asked = [f"{question}\t{TEXT}" for question in ("Where does Ben live?", "What does Ben work as?")]
+    answered, unanswered = succeed("predict", run, *asked, "--json").jsons
     assert (answered["output"], answered["start"], answered["end"]) == ("New York", 13, 21)
     assert answered["no_answer"] < 0 < unanswered["no_answer"]
     assert (unanswered["output"], unanswered["start"]) == ("", None)
@@ -93,9 +92,8 @@ def test_convolutions_find_names(tmp_path: Path) -> None:
     recipe = write(tmp_path / "r.yaml", json.dumps({**TAGGING, "model": {"kind": "cnn", "preset": "tiny"}}))
     succeed("train", recipe, "training.epochs=3", "--out", tmp_path / "run", "--json")
     assert succeed("evaluate", tmp_path / "run", "--json").json["f1"] > 0.9
-    assert (
-        succeed("predict", tmp_path / "run", "Anna Kim lives in Paris.").out == "[PER Anna Kim] lives in [LOC Paris].\n"
-    )
+    found = succeed("predict", tmp_path / "run", "Anna Kim lives in Paris.").out
+    assert found == "[PER Anna Kim] lives in [LOC Paris].\n"
 
 
 @pytest.mark.parametrize("name", ["gpt", "lstm"])
@@ -103,10 +101,8 @@ def test_answers_are_learned_above_a_language_model(name: str, tmp_path: Path) -
     """Weights are taken over, the first layer stays, the second learns more slowly than the head."""
     train(pretraining(MODELS[name]), out=tmp_path / "base", quiet=True)
     tree = {name: section for name, section in QUESTIONS.items() if name not in ("model", "tokenizer")}
-    tree |= {
-        "data": {**QUESTIONS["data"], "max_length": 48},
-        "head": {"freeze": 1, "layer_decay": 0.5, "auxiliary": 0.5},
-    }
+    head = {"freeze": 1, "layer_decay": 0.5, "auxiliary": 0.5}
+    tree |= {"data": {**QUESTIONS["data"], "max_length": 48}, "head": head}
     tree["training"] = {"init": str(tmp_path / "base"), "steps": 2, "batch_tokens": 512, "device": "cpu"}
     recipe = write(tmp_path / "r.yaml", json.dumps(tree))
     printed = succeed("train", recipe, "--out", tmp_path / "run").err

@@ -38,7 +38,17 @@ DATA = ("data/corpora.py", "text/normalise.py")
 INTERNAL = {"re.compile", "re.sub", "re.search", "re.split", "re.findall", "cast", "logger.warning", "filterwarnings"}
 """What is called with strings that nobody reads."""
 PARTS = {
-    *["Table", "TablePart", "Section", "_section", "Curves", "Series", "Bars", "HeatMap", "HeatMaps", "Text", "muted"]
+    "Table",
+    "TablePart",
+    "Section",
+    "_section",
+    "Curves",
+    "Series",
+    "Bars",
+    "HeatMap",
+    "HeatMaps",
+    "Text",
+    "muted",
 }
 """What a report is made of: texts of one word are found here alone."""
 TEXT = re.compile(r"[A-Za-z]{2,}[,.:;?!)'\"]* +[\w({\[\"'<-]|\}[,.:;)]* ?[a-z]{2,}|[a-z]{2,}[:(]? +\{|\S +[a-z]{2,}")
@@ -207,13 +217,11 @@ def test_only_the_comments_of_a_recipe_change(monkeypatch: pytest.MonkeyPatch) -
 def test_of_a_report_only_our_own_texts_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tokens and names of the data stay, also where the catalogue has such a word."""
     heat_map = HeatMap(["loss", "layer 1, head 2"], ["step", "there is no input"], np.eye(2), "layer 1 · put it back")
-    table = Table(
-        ["loss", "put it back"], [["loss", Cell("worse", ours=True)], [Cell("worse"), "better"]], title="Tests"
-    )
+    rows = [["loss", Cell("worse", ours=True)], [Cell("worse"), "better"]]
+    table = Table(["loss", "put it back"], rows, title="Tests")
     curves = Curves([Series("loss", [0.0], [0.0])], "training step", "validation BLEU", x_ticks=[(0.0, "layer 0")])
-    report = Report(
-        "put it back", [Section("Quality", [HeatMaps([heat_map]), table, curves])], "12 sentences of the test set"
-    )
+    section = Section("Quality", [HeatMaps([heat_map]), table, curves])
+    report = Report("put it back", [section], "12 sentences of the test set")
     assert in_language(report) == replace(report, language="en")
     monkeypatch.setenv("REGARD_LANG", "ko")
     found = in_language(report)
@@ -235,14 +243,12 @@ def test_commands_speak_korean_and_write_json_in_english(tiny_run: Path, monkeyp
 
     def run(*words: str, columns: int = 100) -> str:
         given = {**os.environ, "REGARD_LANG": "", "LC_ALL": "ko_KR.UTF-8", "COLUMNS": str(columns)}
-        done = subprocess.run(
-            [sys.executable, "-m", "regard", *words], capture_output=True, env=given, encoding="utf-8"
-        )
+        command = [sys.executable, "-m", "regard", *words]
+        done = subprocess.run(command, capture_output=True, env=given, encoding="utf-8")
         return done.stdout + done.stderr
 
-    assert "regard: none: 그런 실행 폴더가 없습니다 ('regard train RECIPE --out RUN'으로 만드십시오)" in run(
-        "predict", "none"
-    )
+    message = "regard: none: 그런 실행 폴더가 없습니다 ('regard train RECIPE --out RUN'으로 만드십시오)"
+    assert message in run("predict", "none")
     help_text = run("train", "--help")
     assert all(text in help_text for text in ("사용법: ", "옵션", "중단된 학습을 계속합니다.", "[필수]", "이 도움말을"))
     assert "…" not in run("--help", columns=80)  # no line is cut

@@ -34,9 +34,8 @@ every_attending_case = pytest.mark.parametrize("name", ATTENDING)
 
 def test_the_cases_cover_every_kind() -> None:
     assert set(FIRST_OF_KIND) == set(MODELS)
-    assert {case.kind for case in WRITERS.values()} == {
-        kind for kind, model in MODELS.items() if model.config.generates
-    }
+    generating = {kind for kind, model in MODELS.items() if model.config.generates}
+    assert {case.kind for case in WRITERS.values()} == generating
 
 
 # Padding and neighbours
@@ -317,9 +316,8 @@ def test_every_source_token_matters_at_every_position(name: str) -> None:
 )
 def test_a_transformer_knows_the_order_of_the_source_only_from_positions(name: str, knows_order: bool) -> None:
     model = CASES[name].build()
-    straight, turned = (
-        logits_of(model, batch_of([source], [TARGETS[0]])) for source in ([4, 5, 6, END], [6, 4, 5, END])
-    )
+    sources = ([4, 5, 6, END], [6, 4, 5, END])
+    straight, turned = (logits_of(model, batch_of([source], [TARGETS[0]])) for source in sources)
     assert torch.allclose(straight, turned, atol=1e-10) is not knows_order
 
 

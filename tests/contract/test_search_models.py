@@ -176,9 +176,8 @@ def test_given_targets_are_judged_as_the_search_judges_them(case: str) -> None:
     found_by = writer(case)
     config = SearchConfig(**{"coverage_penalty": 0.3 if found_by.model.alignment else 0.0} | HARD)  # type: ignore[arg-type]
     found = [(number, one) for number, several in enumerate(searched(case, NUMBERS)) for one in several]
-    judged = as_hypotheses(
-        found_by.model, found_by.case.continued([(number, one.tokens) for number, one in found]), config
-    )
+    given_targets = found_by.case.continued([(number, one.tokens) for number, one in found])
+    judged = as_hypotheses(found_by.model, given_targets, config)
     assert_same(judged, [(one.tokens, one.score, one.objective) for _, one in found])
 
 

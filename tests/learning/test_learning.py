@@ -55,9 +55,8 @@ def recipe(model: dict[str, Any], data: dict[str, Any], **training: Any) -> dict
 
 def unseen(size: int, lengths: range, part: Part = "test") -> list[tuple[str, ...]]:
     """The first sequences of these lengths."""
-    return list(
-        islice((pair for pair in generate("reverse", 20_000, 7, part) if len(pair[0].split()) in lengths), size)
-    )
+    pairs = generate("reverse", 20_000, 7, part)
+    return list(islice((pair for pair in pairs if len(pair[0].split()) in lengths), size))
 
 
 def files(folder: Path, parts: dict[str, Sequence[tuple[str, ...]]]) -> dict[str, Any]:

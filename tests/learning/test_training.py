@@ -49,9 +49,8 @@ def make_trainer(recipe: Tree, folder: Path, *, double: bool = False, **changes:
     data = TASKS[asked.task].prepare(asked, base)
     resolved = resolve(asked, base, data, torch.device("cpu"))
     torch.manual_seed(1)
-    model = KINDS[resolved.model.kind].build(
-        resolved.model, data.tokenizers["source"].size, data.tokenizers["target"].size
-    )
+    sizes = [data.tokenizers[side].size for side in ("source", "target")]
+    model = KINDS[resolved.model.kind].build(resolved.model, *sizes)
     accelerator = make_accelerator(resolved.training)
     run = Run.create(folder, resolved, data.tokenizers)
     return Trainer(run, resolved, data, model.double() if double else model, accelerator, Display(quiet=True))
@@ -213,11 +212,7 @@ def test_weight_decay_leaves_out_biases_and_norms(name: str, decay_biases: bool)
         nn.init.ones_(parameter)
         parameter.grad = torch.zeros_like(parameter)
     build_optimiser(model, config).step()
-    moved = {
-        name
-        for name, parameter in model.named_parameters()
-        if not torch.equal(parameter, torch.ones(()).expand_as(parameter))
-    }
+    moved = {name for name, parameter in model.named_parameters() if (parameter != 1).any()}
     matrices = {"0.weight", "2.weight", "3.weight_ih_l0", "3.weight_hh_l0"}
     assert moved == ({*dict(model.named_parameters())} if decay_biases else matrices)
 
@@ -245,9 +240,7 @@ def test_schedules_by_hand(schedule: str, warmup: int, steps: int, expected: dic
 
 @pytest.mark.parametrize("patience", [0, 1, 3])
 def test_plateau_against_torch(patience: int) -> None:
-    config = TrainingConfig.model_validate(
-        {"steps": 1, "schedule": "plateau", "plateau_factor": 0.3, "plateau_patience": patience}
-    )
+    config = TrainingConfig(steps=1, schedule="plateau", plateau_factor=0.3, plateau_patience=patience)
     plateau, best = Plateau(config), math.inf
     optimiser = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
     reference = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.3, patience=patience, threshold=0.0)
@@ -310,9 +303,8 @@ def test_best_checkpoints_are_kept_and_pointed_to(tiny_recipe: Tree, tmp_path: P
     assert folders(run) == {f"step-{step:08d}" for step in (first["step"], second["step"], 24)}
     assert (run.folder / "best").read_text() == f"step-{first['step']:08d}\n"
     assert (run.folder / "last").read_text() == "step-00000024\n"
-    assert load_facts(run.checkpoint("last"))["best"] == [
-        {"step": line["step"], "loss": line["loss"]} for line in (first, second)
-    ]
+    ranked = [{"step": line["step"], "loss": line["loss"]} for line in (first, second)]
+    assert load_facts(run.checkpoint("last"))["best"] == ranked
 
 
 @pytest.mark.parametrize(("metric", "rate", "last"), [
@@ -322,14 +314,12 @@ def test_best_checkpoints_are_kept_and_pointed_to(tiny_recipe: Tree, tmp_path: P
 ])  # fmt: skip
 def test_early_stopping(tiny_recipe: Tree, tmp_path: Path, metric: str, rate: float, last: int | None) -> None:
     """Two validations without a better one end it, and not where a metric that stays at 0 has a loss that falls."""
-    run = trained(
-        tiny_recipe, tmp_path, steps=20, validate_every=2, patience=2, best=metric, learning_rate=rate, decode=2, seed=2
-    )
+    training: Tree = {"steps": 20, "validate_every": 2, "patience": 2, "decode": 2, "seed": 2}
+    run = trained(tiny_recipe, tmp_path, best=metric, learning_rate=rate, **training)
     sign = 1 if metric == "loss" else -1
     values = [(sign * line[metric], line["loss"]) for line in lines(run, "validation")]
-    expected = next(
-        (count for count in range(3, len(values)) if min(values[: count - 2]) == min(values[:count])), len(values)
-    )
+    ends = (count for count in range(3, len(values)) if min(values[: count - 2]) == min(values[:count]))
+    expected = next(ends, len(values))
     assert len(values) == expected
     assert last is None or lines(run, "validation")[-1]["step"] == last
     assert last is not None or lines(run, "validation")[-1]["step"] < 20
@@ -360,9 +350,8 @@ def test_an_average_that_is_only_as_good_is_not_used(tiny_recipe: Tree, tmp_path
 
 
 def test_validation_and_checkpoints_each_have_their_own_pace(tiny_recipe: Tree, tmp_path: Path) -> None:
-    run = trained(
-        tiny_recipe, tmp_path, steps=17, validate_every=5, checkpoint_every=4, log_every=6, average=99, decode=0
-    )
+    paces: Tree = {"validate_every": 5, "checkpoint_every": 4, "log_every": 6}
+    run = trained(tiny_recipe, tmp_path, steps=17, average=99, decode=0, **paces)
     assert [line["step"] for line in lines(run, "train")] == [6, 12, 17]
     assert [line["step"] for line in lines(run, "validation")] == [5, 10, 15, 17]
     assert folders(run) == {f"step-{step:08d}" for step in (4, 5, 8, 10, 12, 15, 16, 17)} | {"average"}

@@ -52,9 +52,8 @@ def test_pretrained_models_are_of_like_size() -> None:
     sizes = {}
     for name in PRETRAINED:
         config = recipe_of(read_yaml(FOLDER / f"{name}-pretrain.yaml")).model
-        sizes[name] = count_parameters(
-            MODELS[config.kind].build(config, VOCABULARY, **(characters if config.letters else {}))
-        )
+        options = characters if config.letters else {}
+        sizes[name] = count_parameters(MODELS[config.kind].build(config, VOCABULARY, **options))
     assert max(sizes.values()) < 1.6 * min(sizes.values()), sizes
 
 
