@@ -60,7 +60,9 @@ from regard.training.loop import CapturedLoss
 from regard.training.optimiser import HalfWeights
 
 VOCABULARY = 32_000
+own: Any = None
 translator: Any = None
+"""The models of worker processes."""
 CTRANSLATE2_ROWS = 32
 """Sentences a batch of CTranslate2, at most; the library sorts them by length."""
 Job = Callable[[], Any]
@@ -466,7 +468,8 @@ def recurrent_race(kind: str, device: str, repeats: int) -> Iterator[Row]:
 
 def decoding_race(rows: int, device: str, repeats: int) -> Iterator[Row]:
     """All write exactly `length` tokens for each source, with random weights of the same size and precision. On a CPU
-    everybody gets the sentences sorted by length: `regard` as `predict` cuts them, `generate` in batches of 32."""
+    everybody gets the sentences sorted by length: `regard` as `predict` cuts them, `generate` in batches of 32; and
+    `regard` runs as in Python and for requests, and as `predict --out` does, a process a core."""
     gpu = device == "cuda"
     config, dtype = TransformerConfig(preset="base", tie="all"), torch.bfloat16 if gpu else torch.float32
     model = MODELS[config.kind].build(config, VOCABULARY, VOCABULARY).to(device, dtype).eval()
@@ -483,6 +486,8 @@ def decoding_race(rows: int, device: str, repeats: int) -> Iterator[Row]:
         theirs = [source] if gpu else [part(source, rows) for rows in source.host_lengths_B.argsort().split(32)]
         jobs: dict[str, Job] = {name: partial(searched, one, ours, settings, device) for name, one in models.items()}
         jobs["generate"] = partial(generated, peer, theirs, asked, device)
+        if not gpu and rows > 1:
+            jobs |= {f"{name}, workers": in_workers(model, name != "regard", ours, settings) for name in models}
         if not gpu:
             jobs |= {
                 f"CTranslate2, {kind}": ctranslate2(model, config, source, asked, kind) for kind in ("float32", "int8")
@@ -536,6 +541,22 @@ def part(source: Tokens, rows: Sequence[int] | Tensor) -> Tokens:
 def searched(model: Any, batches: Sequence[Tokens], settings: SearchConfig, device: str) -> None:
     for batch in batches:
         search(model, batch.to(device), settings)
+
+
+def in_workers(model: Any, int8: bool, batches: Sequence[Tokens], settings: SearchConfig) -> Job:
+    """`searched` by a process a core, as `predict --out` has them."""
+    pool = ProcessPoolExecutor(torch.get_num_threads(), get_context("spawn"), start_worker, (model, int8))
+    return lambda: [*pool.map(work, batches, [settings] * len(batches))]
+
+
+def start_worker(model: Any, int8: bool) -> None:
+    global own
+    torch.set_num_threads(1)
+    own = with_int8(model) if int8 else model
+
+
+def work(batch: Tokens, settings: SearchConfig) -> None:
+    search(own, batch, settings)
 
 
 def generated(peer: Any, batches: Sequence[Tokens], asked: dict[str, Any], device: str) -> None:
@@ -596,7 +617,7 @@ def main() -> None:
         "transformer": transformer_race, "bert": bert_race, "gpt": gpt_race,
         "bahdanau": lambda device, repeats: recurrent_race("bahdanau", device, repeats),
         "luong": lambda device, repeats: recurrent_race("luong", device, repeats),
-        "decoding": lambda device, repeats: decoding_race(128 if device == "cuda" else 64, device, repeats),
+        "decoding": lambda device, repeats: decoding_race(128 if device == "cuda" else 256, device, repeats),
         "sentence": lambda device, repeats: decoding_race(1, device, repeats), "inference": inference_race,
     }  # fmt: skip
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
