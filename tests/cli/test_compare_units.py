@@ -24,7 +24,7 @@ from regard.training.train import train
 from regard.views.significance import correlation, counts_of, f1_of, mcnemar, paired_tests_of_sums
 from task_cases import raw_tokens
 
-REVIEWS = "label\ttext\n" + "".join(f"{word}\tIt was {word}, {n}.\n" for word in ("good", "bad") for n in range(16))
+REVIEWS = "label\ttext\n" + "".join(f"{w}\tIt was {w}, number {n}.\n" for w in ("good", "bad") for n in range(16))
 
 
 @pytest.fixture(scope="module")
