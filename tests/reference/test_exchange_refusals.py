@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -205,17 +206,11 @@ def test_an_override_that_the_model_does_not_allow(tmp_path: Path, option: str, 
 # Export
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
-    """A limit on the size of files stands in for it."""
-    resource = pytest.importorskip("resource")
+def test_a_full_disk_leaves_nothing(tmp_path: Path, disk: Callable[[int], None]) -> None:
     save_bert(tmp_path / "theirs")
     run = regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
-    size, before = (tmp_path / "theirs" / "model.safetensors").stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, before[1]))
-        [message] = fail("export", run.folder, "--to", "huggingface", "--out", tmp_path / "out")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    disk((tmp_path / "theirs" / "model.safetensors").stat().st_size // 2)
+    [message] = fail("export", run.folder, "--to", "huggingface", "--out", tmp_path / "out")
     assert message == f"{tmp_path / 'out'}: cannot be written: File too large"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "theirs"]
 

@@ -1,7 +1,7 @@
 """Messages: one line each, whatever is repeated in them."""
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,19 +61,9 @@ def test_what_a_terminal_gets_has_no_control_characters(tmp_path: Path) -> None:
         assert not {"\x1b", "\x07"} & {*shown}
 
 
-@pytest.fixture
-def disk() -> Iterator[Callable[[int], None]]:
-    """Limits the size of files, which stands in for a full disk."""
-    resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_full_disk_is_named(tmp_path: Path, disk: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither of a recipe, nor of the cache, nor of a run, of which the second file may be the one that fails."""
-    cache, run = tmp_path / "cache", tmp_path / "run"
-    monkeypatch.setenv("REGARD_CACHE", str(cache))
+def test_a_full_disk_is_named(tmp_path: Path, disk: Callable[[int], None], cache: Path) -> None:
+    """That of a recipe, of the cache, and of a run, of which the second file may be the one that fails."""
+    run = tmp_path / "run"
     recipe = ["dates", "data.train.size=20", "data.validation.size=5", "data.test.size=5"]
     disk(100)
     refused = f"{tmp_path / 'a.yaml'}: cannot be written: File too large"

@@ -23,12 +23,7 @@ from regard.text.tokenizers import TokenizerConfig, train_tokenizers
 from task_cases import prepare_pairs
 
 CHARACTER = TokenizerConfig(kind="character", vocabulary=200)
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def write(base: Path, name: str, pairs: list[tuple[str, str]]) -> dict[str, str]:

@@ -29,13 +29,8 @@ from regard.errors import DataError
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), max_size=20)
 NAME = "texts-" + 32 * "0"
+pytestmark = pytest.mark.usefixtures("cache")
 ROWS = st.lists(st.lists(st.integers(4, 999), max_size=9), min_size=1, max_size=12)
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def write_twelve(folder: Path) -> None:
