@@ -332,6 +332,23 @@ MISTAKES = {
             "--view: the model 'lstm_lm' has no view 'heads' (allowed for it: probabilities)"),
         *(Mistake(f"explain @bert Hi {name} 3", f"{name}: a run of the task masked_language_modeling writes no text")
             for name in ("--target", "--beam")),
+        Mistake("compare @run", "compare: there is nothing to compare (give two runs, or a run and --hypotheses)"),
+        Mistake("compare @run @run/none", "@run/none: there is no such run folder "),
+        Mistake("compare @run @translation --baseline tniy",
+            "--baseline: there is no system 'tniy' (did you mean 'tiny'?)"),
+        Mistake("compare @run @summarization",
+            "@summarization: the run's task is summarization, that of @run is translation (compare runs of one task)"),
+        Mistake("compare @run @translation", "@translation: its examples are not those of @run (give the sentences to "
+            "compare on with --file; "),
+        Mistake("compare @run --hypotheses a.txt", "--hypotheses: 'a.txt' names no system (NAME=FILE, "),
+        Mistake("compare @run --hypotheses x=no.txt", "no.txt: there is no such file"),
+        Mistake("compare @run --hypotheses tiny=no", "--hypotheses: the name 'tiny' is a run's (give another name)"),
+        Mistake("compare @run --hypotheses x=a --hypotheses x=b", "--hypotheses: the name 'x' is given twice "),
+        *(Mistake(f"compare @run --hypotheses x=o.txt {option}",
+            f"o.txt: {count} lines for 15 inputs (one output a line, in the order ", {"o.txt": "a b\n" * count})
+            for count, option in ((14, ""), (16, "--out new.html"))),
+        Mistake("compare @run @run --csv train.s", "train.s: this is a file, not a folder (give another --csv)"),
+        Mistake("compare @run @run --set search.sample=true", "search.sample: samples cannot be compared "),
         Mistake("compare @gpt @bert", "@bert: the run's task is masked_language_modeling"),
         Mistake("compare @gpt @words --beam 2", f"--beam: {PREDICTED}"),
         Mistake("compare @gpt --hypotheses other=train.s", f"--hypotheses: {PREDICTED}"),

@@ -5,7 +5,6 @@ import csv
 import html
 import io
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
 import regard
-from command_line import contents, fail, succeed, write
+from command_line import succeed, write
 from places import ROOT
 from regard.errors import RegardError
 from regard.recipes.recipe import load_recipe
@@ -437,34 +436,3 @@ def test_summaries_are_compared_by_rouge(summarizer: Path, tmp_path: Path) -> No
         scores = Summarization.metrics(outputs[row["system"]], [[text] for text in references], RougeConfig())
         assert row["score"] == pytest.approx(scores[row["metric"]])
     assert "ROUGE-L" in page(compared.report())
-
-
-@pytest.mark.parametrize(("arguments", "message"), [
-    ("plain", r"compare: there is nothing to compare \(give two runs, or a run and --hypotheses\)"),
-    ("plain seed-1 --baseline plian", r"--baseline: there is no system 'plian' \(did you mean .*"),
-    ("plain --hypotheses file.txt", r"--hypotheses: 'file.txt' names no system \(NAME=FILE, .*"),
-    ("plain --hypotheses x=no.txt", r"no.txt: .*"),
-    ("plain --hypotheses plain=no.txt", r"--hypotheses: the name 'plain' is a run's \(give another name\)"),
-    ("plain --hypotheses x=a --hypotheses x=b", r"--hypotheses: the name 'x' is given twice .*"),
-    ("plain --hypotheses x=29.txt", r"29.txt: 29 lines for 30 inputs \(one output a line, in the order .*\)"),
-    ("plain --hypotheses x=31.txt --out new.html", r"31.txt: 31 lines for 30 inputs .*"),
-    ("plain seed-1 --csv 29.txt", r"29.txt: this is a file, not a folder \(give another --csv\)"),
-    ("plain seed-1 --set search.sample=true", r"search.sample: samples cannot be compared .*"),
-    ("plain missing", r".*missing: there is no such run folder .*"),
-    ("plain summarizer",
-     r".*run: the run's task is summarization, that of .*plain is translation \(compare runs of one task\)"),
-    ("plain tiny", r".*tiny: its examples are not those of .*plain \(give the sentences .* with --file; .*"),
-])  # fmt: skip
-def test_what_cannot_be_compared_is_refused(
-    runs: Mapping[str, Path], summarizer: Path, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    arguments: str, message: str,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    for lines in (29, 31):
-        write(tmp_path / f"{lines}.txt", "a b\n" * lines)
-    before = contents(tmp_path)
-    names = {**runs, "summarizer": summarizer, "tiny": tiny_run, "missing": runs["plain"].parent / "missing"}
-    first, *others = arguments.split()
-    [printed] = fail("compare", runs[first], *(names.get(argument, argument) for argument in others))
-    assert re.fullmatch(message, printed), printed
-    assert contents(tmp_path) == before
