@@ -114,6 +114,9 @@ REFUSED = [
     ("bert", ["head={auxiliary: 0.5}"], "head.auxiliary: bert is no language model that reads from left to right"),
     ("gpt", ["head={auxiliary: 0.5, freeze: all}"], "head.auxiliary: the language model's loss needs a head right ab"),
     ("lstm", ["head={features: mix}"], "head.features: the layers of this model have different widths"),
+    ("bert", ["tokenizer={knid: bpe}"], "tokenizer.knid: unknown key 'knid' (did you mean 'kind'?)"),
+    ("bert", ["head={layer_decay: 1.5}"], "head.layer_decay: should be less than or equal to 1"),
+    ("bert", ["head={frezee: 1}"], "head.frezee: unknown key 'frezee' (did you mean 'freeze'?)"),
     ("bert", ["head={class_weights: {bad: 2.0}}"], "head.class_weights: there is no label 'bad'"),
     ("bert", ["head={both_orders: true}"], "head.both_orders: there is only one text"),
 ]
