@@ -232,7 +232,9 @@ class Visibility:
     equal: int = 0
     """The number of packed sentences, if all their queries and all their keys have one length."""
     rows_KR: Tensor | None = None
-    """On a GPU, for a step of a search: the row of the cache that has key k of row r (`TransformerState.rows_MR`)."""
+    """On a GPU, for a step of a search: the row of the cache that has key k of row r (`RowCache.rows_MR`)."""
+    bias_B1QK: Tensor | None = None
+    """What is added to the scores, if the others do not say it: 0 for what a query sees, -inf for the rest."""
 
     @staticmethod
     def between(queries: Packing, keys: Packing, *, causal: bool = False) -> Visibility:
@@ -248,13 +250,13 @@ class Visibility:
         padded = int(tokens.host_lengths_B.min()) < tokens.ids_BL.shape[1]
         return Visibility(tokens.lengths_B if padded else None)
 
-    def bias_B11K(self, keys: int, dtype: torch.dtype) -> Tensor | None:
-        """What a kernel adds to the scores: 0 for real keys, -inf for padding; None if there is no padding.
+    def bias(self, keys: int, dtype: torch.dtype) -> Tensor | None:
+        """What a kernel adds to the scores, [B, 1, 1 or Q, K]: 0 for real keys, -inf for padding; None without padding.
 
         All layers of a model need the same bias, so it is cached. Rows start at multiples of 8, as kernels require.
         """
         if self.key_lengths_B is None:
-            return None
+            return self.bias_B1QK
         cached: Tensor | None = self.__dict__.get("_bias_B11K")
         if cached is not None and cached.shape[-1] == keys and cached.dtype == dtype:
             return cached
@@ -277,6 +279,8 @@ class Visibility:
         visible_BQK = torch.ones(1, queries, keys, dtype=torch.bool, device=device)
         if self.causal:
             visible_BQK = visible_BQK.tril(diagonal=keys - queries)
+        if self.bias_B1QK is not None:
+            return self.bias_B1QK[:, 0] == 0
         if self.key_lengths_B is None:
             return visible_BQK
         return visible_BQK & real_positions(self.key_lengths_B, keys)[:, None]
@@ -424,7 +428,7 @@ def attend(
     if is_recording():
         return attend_as_written(q_BHQE, k_BHKE, v_BHKE, visible, owner, scale, dropout)
     # Padding is on the right, so no real query of a causal attention sees it: the kernel needs no mask.
-    mask = None if visible.causal else visible.bias_B11K(keys_length, q_BHQE.dtype)
+    mask = None if visible.causal else visible.bias(keys_length, q_BHQE.dtype)
     causal = visible.causal and length > 1
     assert not causal or length == keys_length, "the kernel aligns queries with the first keys, not with the last"
     few = length <= FEW_QUERIES and len(q_BHQE) >= MANY_SENTENCES
@@ -531,6 +535,8 @@ class FeedForward(nn.Module):
 
 # Decoding steps as CUDA graphs
 
+Cache = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Stores the keys and values of the input tokens -> all keys and values to attend to."""
 Step = Callable[[Tensor, int], Tensor]
 """Tokens [R], and the number of cached tokens per row to attend to -> logits [R, V]."""
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.data.batches import TextBatch, Tokens
 from regard.layers.attention import (
+    Cache,
     FeedForward,
     MultiHeadAttention,
     Packing,
@@ -22,9 +23,6 @@ from regard.layers.attention import (
 )
 from regard.layers.embeddings import Embedding, Positions, Readout
 from regard.models.base import BlocksConfig, LanguageModel, Output, Presets, last_of
-
-Cache = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Stores the keys and values of the input tokens -> all keys and values to attend to."""
 
 
 class GPTConfig(BlocksConfig):

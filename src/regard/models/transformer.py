@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from regard.data.batches import Batch, TextBatch, Tokens
 from regard.errors import ConfigError
 from regard.layers.attention import (
+    Cache,
     FeedForward,
     MultiHeadAttention,
     Packing,
@@ -146,21 +147,16 @@ class DecoderBlock(nn.Module):
         x_BTD = self.around_self(x_BTD, lambda read_BTD: self.self_attention.attend_to_self(read_BTD, own))
         return self._rest(x_BTD, *self.cross_attention.keys_values(memory_BSD), source)
 
-    def step(
-        self, x_R1D: Tensor, own_2RHKE: Tensor, source_2BHSE: Tensor, place_1: Tensor, visible: tuple[Visibility, ...]
-    ) -> Tensor:
-        """`forward` for one more token per row, at position `place_1`, with the cached keys and values before it."""
+    def step(self, x_BQD: Tensor, add: Cache, source_2BHSE: Tensor, own: Visibility, source: Visibility) -> Tensor:
+        """`forward` for one more token per row, with the cached keys and values before it: [R, 1, D] or [B, W, D]."""
 
-        def attend(read_R1D: Tensor) -> Tensor:
-            k_RHKE, v_RHKE, (k_RH1E, v_RH1E) = own_2RHKE[0], own_2RHKE[1], self.self_attention.keys_values(read_R1D)
-            k_RHKE.index_copy_(2, place_1, k_RH1E)
-            v_RHKE.index_copy_(2, place_1, v_RH1E)
-            return self.self_attention(read_R1D, k_RHKE, v_RHKE, visible[0])
+        def attend(read_BQD: Tensor) -> Tensor:
+            return self.self_attention(read_BQD, *add(*self.self_attention.keys_values(read_BQD)), own)
 
-        x_R1D = self.around_self(x_R1D, attend)
+        x_BQD = self.around_self(x_BQD, attend)
         # The W rows of a source are W queries to the same keys, so that keys are stored once and not W times.
-        x_BWD = group_rows(x_R1D[:, 0], source_2BHSE.shape[1])
-        return self._rest(x_BWD, source_2BHSE[0], source_2BHSE[1], visible[1]).flatten(0, 1)[:, None]
+        x_BWD = x_BQD.view(source_2BHSE.shape[1], -1, x_BQD.shape[-1])
+        return self._rest(x_BWD, source_2BHSE[0], source_2BHSE[1], source).view_as(x_BQD)
 
     def _rest(self, x_BTD: Tensor, k_BHSE: Tensor, v_BHSE: Tensor, source: Visibility) -> Tensor:
         x_BTD = self.around_cross(x_BTD, lambda read_BTD: self.cross_attention(read_BTD, k_BHSE, v_BHSE, source))
@@ -168,68 +164,112 @@ class DecoderBlock(nn.Module):
 
 
 @dataclass(frozen=True)
-class TransformerState:
-    """The keys and values of every decoder block: per row those of the target so far, with space for more, and per
-    source those of the source."""
+class RowCache:
+    """The keys and values of the target so far, on a GPU. Hypotheses move from row to row, what is stored stays."""
 
     own_MN2RHE: Tensor  # positions are the first axis: so the filled part is one block of memory
+    rows_MR: Tensor  # the row that has position m of row r
+
+    @staticmethod
+    def of(own_MN2RHE: Tensor) -> RowCache:
+        rows_R = torch.arange(own_MN2RHE.shape[3], device=own_MN2RHE.device, dtype=torch.int32)
+        return RowCache(own_MN2RHE, rows_R.repeat(len(own_MN2RHE), 1))
+
+    def select(self, rows_BW: Tensor, kept_B: Tensor | None, written: int) -> RowCache:
+        rows_MR = self.rows_MR[:written].index_select(1, rows_BW.flatten())
+        if kept_B is None and rows_MR.shape[1] == self.rows_MR.shape[1]:
+            self.rows_MR[:written] = rows_MR
+            return self
+        filled = self._rows_of(rows_MR)
+        own_MN2RHE = filled.new_zeros(len(self.own_MN2RHE), *filled.shape[1:])
+        own_MN2RHE[:written] = filled
+        return RowCache.of(own_MN2RHE)
+
+    def _rows_of(self, rows_MR: Tensor) -> Tensor:
+        """The filled part of the cache with row rows_MR[m, r] in place of r."""
+        filled = self.own_MN2RHE[: len(rows_MR)]
+        layers, rows = 2 * filled.shape[1], filled.shape[3]
+        # Rows of memory by their numbers: index_select along the fourth axis is three times as slow
+        first_MN1 = torch.arange(0, len(filled) * layers * rows, rows, device=filled.device).view(-1, layers, 1)
+        numbers_R = (first_MN1 + rows_MR[:, None]).flatten()
+        chosen_RD = filled.flatten(0, 3).flatten(1).index_select(0, numbers_R)
+        return chosen_RD.view(*filled.shape[:3], rows_MR.shape[1], *filled.shape[4:])
+
+    def visible(self, written: int, written_1: Tensor, capacity: int) -> Visibility:
+        if not is_recording():
+            return Visibility(written_1 + 1, rows_KR=self.rows_MR[:capacity])
+        # The equation expects keys and values in their own rows
+        self.own_MN2RHE[:written] = self._rows_of(self.rows_MR[:written])
+        self.rows_MR.copy_(torch.arange(self.rows_MR.shape[1]))
+        return Visibility()
+
+    def add(
+        self, number: int, written_1: Tensor, capacity: int, k_RH1E: Tensor, v_RH1E: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Store the keys and values of a token in block `number` -> all to attend to."""
+        k_RHKE, v_RHKE = self.own_MN2RHE[:capacity, number].permute(1, 2, 3, 0, 4)
+        k_RHKE.index_copy_(2, written_1, k_RH1E)
+        v_RHKE.index_copy_(2, written_1, v_RH1E)
+        return k_RHKE, v_RHKE
+
+
+@dataclass(frozen=True)
+class SlotCache:
+    """The same on a CPU. A source has a slot for each hypothesis. All its hypotheses attend to all slots, with weight 0
+    for what others have written: so nothing moves here either."""
+
+    own_N2BHMWE: Tensor
+    slots_MBW: Tensor  # the slot that has position m of hypothesis w; there may be fewer hypotheses than slots
+
+    def select(self, rows_BW: Tensor, kept_B: Tensor | None, written: int) -> SlotCache:
+        slots_MBW = torch.arange(rows_BW.shape[1], device=rows_BW.device).repeat(len(self.slots_MBW), len(rows_BW), 1)
+        moved_MR = self.slots_MBW[:written].flatten(1).index_select(1, rows_BW.flatten())
+        slots_MBW[:written] = moved_MR.view(written, *rows_BW.shape)
+        own_N2BHMWE = self.own_N2BHMWE if kept_B is None else self.own_N2BHMWE.index_select(2, kept_B)
+        if (more := rows_BW.shape[1] - own_N2BHMWE.shape[5]) > 0:
+            own_N2BHMWE = F.pad(own_N2BHMWE, (0, 0, 0, more))
+        return SlotCache(own_N2BHMWE, slots_MBW)
+
+    def visible(self, written: int, written_1: Tensor, capacity: int) -> Visibility:
+        if (slots := self.own_N2BHMWE.shape[5]) == 1:
+            return Visibility()
+        others_BWKW = self.slots_MBW[:capacity].permute(1, 2, 0)[..., None] != torch.arange(
+            slots, device=self.slots_MBW.device
+        )
+        bias_BWKW = self.own_N2BHMWE.new_zeros(others_BWKW.shape).masked_fill_(others_BWKW, -torch.inf)
+        return Visibility(bias_B1QK=bias_BWKW.flatten(2)[:, None])
+
+    def add(
+        self, number: int, written_1: Tensor, capacity: int, k_BHWE: Tensor, v_BHWE: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        own_2BHMWE = self.own_N2BHMWE[number, ..., :capacity, :, :]
+        own_2BHMWE[0, :, :, -1, : k_BHWE.shape[2]] = k_BHWE
+        own_2BHMWE[1, :, :, -1, : k_BHWE.shape[2]] = v_BHWE
+        return own_2BHMWE[0].flatten(2, 3), own_2BHMWE[1].flatten(2, 3)
+
+
+@dataclass(frozen=True)
+class TransformerState:
+    """The keys and values of every decoder block: those of the target so far, and per source those of the source."""
+
+    own: RowCache | SlotCache
     source_N2BHSE: Tensor
     visible: Visibility  # which source positions are not padding
     positions_MD: Tensor | None
+    limit: int  # tokens per row at most
+    rows: int  # per source
     written: int  # tokens per row so far
     written_1: Tensor  # the same number on the device
-    rows_MR: Tensor | None
-    """On a GPU, the row of the cache that has position m of row r: hypotheses move, their keys and values stay."""
     graph: StepGraph | None = None
-    other_MN2RHE: Tensor | None = None  # a second cache, into which `select` copies on a CPU
 
     def select(self, rows_BW: Tensor) -> TransformerState:
-        sources, rows, rows_R = self.source_N2BHSE.shape[2], self.own_MN2RHE.shape[3], rows_BW.flatten()
-        same = len(rows_BW) == sources and len(rows_R) == rows
-        if self.rows_MR is None:
-            rows_MR = rows_R.expand(self.written, -1)
-            if same:  # from one cache into the other: new memory in every step would cost more
-                other_MN2RHE = torch.empty_like(self.own_MN2RHE) if self.other_MN2RHE is None else self.other_MN2RHE
-                self._rows_of(rows_MR, other_MN2RHE[: self.written])
-                return replace(self, own_MN2RHE=other_MN2RHE, other_MN2RHE=self.own_MN2RHE)
-        else:
-            rows_MR = self.rows_MR[: self.written].index_select(1, rows_R)
-            if same:
-                self.rows_MR[: self.written] = rows_MR
-                return self
-        filled = self._rows_of(rows_MR)
-        own_MN2RHE = filled.new_zeros(len(self.own_MN2RHE), *filled.shape[1:])
-        own_MN2RHE[: self.written] = filled
-        state = replace(self, own_MN2RHE=own_MN2RHE, rows_MR=own_rows(own_MN2RHE), graph=None, other_MN2RHE=None)
-        if len(rows_BW) == sources:
+        kept_B = None if len(rows_BW) == self.source_N2BHSE.shape[2] else rows_BW[:, 0] // self.rows
+        own = self.own.select(rows_BW, kept_B, self.written)
+        state = replace(self, own=own, rows=rows_BW.shape[1], graph=self.graph if own is self.own else None)
+        if kept_B is None:
             return state
-        kept_B = rows_BW[:, 0] // (rows // sources)
         source_N2BHSE = self.source_N2BHSE.index_select(2, kept_B)
         return replace(state, source_N2BHSE=source_N2BHSE, visible=self.visible.select(kept_B))
-
-    def in_order(self) -> None:
-        """Move keys and values to their own rows, where the equation expects them."""
-        if self.rows_MR is not None:
-            self.own_MN2RHE[: self.written] = self._rows_of(self.rows_MR[: self.written])
-            self.rows_MR.copy_(torch.arange(self.rows_MR.shape[1]))
-
-    def _rows_of(self, rows_MR: Tensor, out: Tensor | None = None) -> Tensor:
-        """The filled part of the cache with row rows_MR[m, r] in place of r, written to `out` if it is given."""
-        filled = self.own_MN2RHE[: self.written]
-        layers, rows = 2 * filled.shape[1], filled.shape[3]
-        # Rows of memory by their numbers: on a GPU, index_select along the fourth axis is three times as slow
-        first_MN1 = torch.arange(0, len(filled) * layers * rows, rows, device=filled.device).view(-1, layers, 1)
-        numbers_R = (first_MN1 + rows_MR[:, None]).flatten()
-        out_RD = None if out is None else out.flatten(0, 3).flatten(1)
-        chosen_RD = torch.index_select(filled.flatten(0, 3).flatten(1), 0, numbers_R, out=out_RD)
-        return chosen_RD.view(*filled.shape[:3], rows_MR.shape[1], *filled.shape[4:])
-
-
-def own_rows(own_MN2RHE: Tensor) -> Tensor | None:
-    """`TransformerState.rows_MR` while no hypothesis has moved."""
-    if own_MN2RHE.device.type != "cuda":
-        return None
-    return torch.arange(own_MN2RHE.shape[3], device="cuda", dtype=torch.int32).repeat(len(own_MN2RHE), 1)
 
 
 class TransformerDecoder(Generator):
@@ -262,21 +302,28 @@ class TransformerDecoder(Generator):
             packed_N2HPE, sources = source_N2BHSE[:, :, 0], len(packing.lengths_B)
             source_N2BHSE = packed_N2HPE.new_zeros(layers, 2, sources, heads, packing.width, head_width)
             source_N2BHSE[:, :, packing.sentences_P, :, packing.places_P] = packed_N2HPE.permute(3, 0, 1, 2, 4)
-        own_MN2RHE = source_N2BHSE.new_zeros(max_length, layers, 2, sources * rows, heads, head_width)
+        own: RowCache | SlotCache
+        if source_N2BHSE.device.type == "cuda":
+            own = RowCache.of(source_N2BHSE.new_zeros(max_length, layers, 2, sources * rows, heads, head_width))
+        else:
+            own_N2BHMWE = source_N2BHSE.new_zeros(layers, 2, sources, heads, max_length, rows, head_width)
+            slots_W = torch.arange(rows, device=source_N2BHSE.device)
+            own = SlotCache(own_N2BHMWE, slots_W.repeat(max_length, sources, 1))
         return TransformerState(
-            own_MN2RHE=own_MN2RHE,
+            own=own,
             source_N2BHSE=source_N2BHSE,
             visible=visible,
             positions_MD=self.positions.table(source_N2BHSE, max_length),
+            limit=max_length,
+            rows=rows,
             written=0,
             written_1=torch.zeros(1, dtype=torch.long, device=source_N2BHSE.device),
-            rows_MR=own_rows(own_MN2RHE),
         )
 
     def step(self, tokens_R: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         self.positions.check_length(state.written + 1)
-        written, limit, advance = state.written, len(state.own_MN2RHE), partial(self.advance, state)
-        logits_RV, graph = step_with_cache(advance, tokens_R, written, limit, state.graph, warm=written > 0)
+        written, advance = state.written, partial(self.advance, state)
+        logits_RV, graph = step_with_cache(advance, tokens_R, written, state.limit, state.graph, warm=written > 0)
         return logits_RV, replace(state, written=state.written + 1, graph=graph)
 
     def advance(self, state: TransformerState, tokens_R: Tensor, capacity: int) -> Tensor:
@@ -284,18 +331,14 @@ class TransformerDecoder(Generator):
         x_RD = self.target_embedding(tokens_R) * math.sqrt(self.target_embedding.embedding_dim)
         if state.positions_MD is not None:
             x_RD = x_RD + state.positions_MD.index_select(0, state.written_1)
-        x_R1D = self.dropout(x_RD)[:, None]
-        if state.rows_MR is not None and not is_recording():
-            own = Visibility(state.written_1 + 1, rows_KR=state.rows_MR[:capacity])
-        else:
-            state.in_order()
-            own = Visibility()
-        own_N2RHKE = state.own_MN2RHE[:capacity].permute(1, 2, 3, 4, 0, 5)
+        x_RD = self.dropout(x_RD)
+        x_BQD = x_RD[:, None] if isinstance(state.own, RowCache) else group_rows(x_RD, state.source_N2BHSE.shape[2])
+        own = state.own.visible(state.written, state.written_1, capacity)
         for number, block in enumerate(self.decoder_blocks()):
-            keys_values = own_N2RHKE[number], state.source_N2BHSE[number]
-            x_R1D = block.step(x_R1D, *keys_values, state.written_1, (own, state.visible))
+            add = partial(state.own.add, number, state.written_1, capacity)
+            x_BQD = block.step(x_BQD, add, state.source_N2BHSE[number], own, state.visible)
         state.written_1.add_(1)
-        return self.readout(self.decoder_norm(x_R1D)[:, 0])
+        return self.readout(self.decoder_norm(x_BQD).flatten(0, 1))
 
     def decoder_blocks(self) -> list[DecoderBlock]:
         return cast("list[DecoderBlock]", list(self.decoder))
