@@ -119,6 +119,9 @@ class Int8Linear(Linear):
             self.packed = torch.ops.quantized.linear_prepack(W_8, bias)
 
     def forward(self, x: Tensor, then: str = "none") -> Tensor:
+        if then == "relu":
+            rectified: Tensor = torch.ops.quantized.linear_relu_dynamic(x, self.packed, True)
+            return rectified
         y: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, True)
         return ACTIVATIONS[then](y)
 
