@@ -284,6 +284,13 @@ def test_any_bytes_are_refused_in_a_sentence(client: Any) -> None:
             assert set(answer.json()) == {"error"}
 
 
+def test_html_stays_text(client: Any) -> None:
+    text = "a <script>alert(1)</script> b"
+    answer = client.post("/predict", json={"inputs": [text, "</pre>"], "skip_bad": True})
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["predictions"][0]["input"] == text
+
+
 def test_a_failure_of_ours_tells_nothing(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with TestClient(app({"tiny": loaded}, Settings()), base_url=LOCAL, raise_server_exceptions=False) as client:
         monkeypatch.setattr(loaded.task, "score_text", None)
