@@ -30,6 +30,9 @@ from regard.layers.attention import (
 from regard.layers.embeddings import Embedding, PositionKind, Positions, Readout, Tie, tied_embeddings
 from regard.models.base import Contextual, Generator, HeadsConfig, Output, Presets, group_rows
 
+FIRST_POSITIONS = 16
+"""Positions that a cache on a CPU has space for at first; it is doubled when they are filled."""
+
 
 class TransformerConfig(HeadsConfig):
     """Transformer encoder-decoder (Vaswani 2017)."""
@@ -195,6 +198,9 @@ class RowCache:
         chosen_RD = filled.flatten(0, 3).flatten(1).index_select(0, numbers_R)
         return chosen_RD.view(*filled.shape[:3], rows_MR.shape[1], *filled.shape[4:])
 
+    def with_space(self, positions: int) -> RowCache:
+        return self  # a captured step needs tensors that stay
+
     def visible(self, written: int, written_1: Tensor, capacity: int) -> Visibility:
         if not is_recording():
             return Visibility(written_1 + 1, rows_KR=self.rows_MR[:capacity])
@@ -218,34 +224,42 @@ class SlotCache:
     """The same on a CPU. A source has a slot for each hypothesis. All its hypotheses attend to all slots, with weight 0
     for what others have written: so nothing moves here either."""
 
-    own_N2BHMWE: Tensor
-    slots_MBW: Tensor  # the slot that has position m of hypothesis w; there may be fewer hypotheses than slots
+    own_N2BHMWE: Tensor  # there may be more slots than hypotheses
+    slots_KBW: Tensor  # the slot that has position k of hypothesis w; later positions are in their own slots
+
+    def of_positions(self, count: int) -> Tensor:
+        """`slots_KBW` for the first `count` positions."""
+        known, sources, hypotheses = self.slots_KBW.shape
+        own_W = torch.arange(hypotheses, device=self.slots_KBW.device)
+        return torch.cat([self.slots_KBW, own_W.repeat(count - known, sources, 1)])
 
     def select(self, rows_BW: Tensor, kept_B: Tensor | None, written: int) -> SlotCache:
-        slots_MBW = torch.arange(rows_BW.shape[1], device=rows_BW.device).repeat(len(self.slots_MBW), len(rows_BW), 1)
-        moved_MR = self.slots_MBW[:written].flatten(1).index_select(1, rows_BW.flatten())
-        slots_MBW[:written] = moved_MR.view(written, *rows_BW.shape)
+        slots_KR = self.of_positions(written).flatten(1).index_select(1, rows_BW.flatten())
         own_N2BHMWE = self.own_N2BHMWE if kept_B is None else self.own_N2BHMWE.index_select(2, kept_B)
         if (more := rows_BW.shape[1] - own_N2BHMWE.shape[5]) > 0:
             own_N2BHMWE = F.pad(own_N2BHMWE, (0, 0, 0, more))
-        return SlotCache(own_N2BHMWE, slots_MBW)
+        return SlotCache(own_N2BHMWE, slots_KR.view(written, *rows_BW.shape))
+
+    def with_space(self, positions: int) -> SlotCache:
+        if positions <= (space := self.own_N2BHMWE.shape[4]):
+            return self
+        return replace(self, own_N2BHMWE=F.pad(self.own_N2BHMWE, (0, 0, 0, 0, 0, space)))
 
     def visible(self, written: int, written_1: Tensor, capacity: int) -> Visibility:
         if (slots := self.own_N2BHMWE.shape[5]) == 1:
             return Visibility()
-        others_BWKW = self.slots_MBW[:capacity].permute(1, 2, 0)[..., None] != torch.arange(
-            slots, device=self.slots_MBW.device
-        )
+        slots_BWK1, slots_W = self.of_positions(capacity).permute(1, 2, 0)[..., None], torch.arange(slots)
+        others_BWKW = slots_BWK1 != slots_W.to(slots_BWK1.device)
         bias_BWKW = self.own_N2BHMWE.new_zeros(others_BWKW.shape).masked_fill_(others_BWKW, -torch.inf)
         return Visibility(bias_B1QK=bias_BWKW.flatten(2)[:, None])
 
     def add(
         self, number: int, written_1: Tensor, capacity: int, k_BHWE: Tensor, v_BHWE: Tensor
     ) -> tuple[Tensor, Tensor]:
-        own_2BHMWE = self.own_N2BHMWE[number, ..., :capacity, :, :]
-        own_2BHMWE[0, :, :, -1, : k_BHWE.shape[2]] = k_BHWE
-        own_2BHMWE[1, :, :, -1, : k_BHWE.shape[2]] = v_BHWE
-        return own_2BHMWE[0].flatten(2, 3), own_2BHMWE[1].flatten(2, 3)
+        own_2BHKWE = self.own_N2BHMWE[number, ..., :capacity, :, :]
+        own_2BHKWE[0, :, :, -1, : k_BHWE.shape[2]] = k_BHWE
+        own_2BHKWE[1, :, :, -1, : k_BHWE.shape[2]] = v_BHWE
+        return own_2BHKWE[0].flatten(2, 3), own_2BHKWE[1].flatten(2, 3)
 
 
 @dataclass(frozen=True)
@@ -306,9 +320,8 @@ class TransformerDecoder(Generator):
         if source_N2BHSE.device.type == "cuda":
             own = RowCache.of(source_N2BHSE.new_zeros(max_length, layers, 2, sources * rows, heads, head_width))
         else:
-            own_N2BHMWE = source_N2BHSE.new_zeros(layers, 2, sources, heads, max_length, rows, head_width)
-            slots_W = torch.arange(rows, device=source_N2BHSE.device)
-            own = SlotCache(own_N2BHMWE, slots_W.repeat(max_length, sources, 1))
+            own_N2BHMWE = source_N2BHSE.new_zeros(layers, 2, sources, heads, FIRST_POSITIONS, rows, head_width)
+            own = SlotCache(own_N2BHMWE, torch.zeros(0, sources, rows, dtype=torch.long, device=own_N2BHMWE.device))
         return TransformerState(
             own=own,
             source_N2BHSE=source_N2BHSE,
@@ -322,7 +335,8 @@ class TransformerDecoder(Generator):
 
     def step(self, tokens_R: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         self.positions.check_length(state.written + 1)
-        written, advance = state.written, partial(self.advance, state)
+        written, state = state.written, replace(state, own=state.own.with_space(state.written + 1))
+        advance = partial(self.advance, state)
         logits_RV, graph = step_with_cache(advance, tokens_R, written, state.limit, state.graph, warm=written > 0)
         return logits_RV, replace(state, written=state.written + 1, graph=graph)
 
