@@ -171,10 +171,15 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
     amount = profile.examples * (profile.sizes[0].characters if is_text else 1)
     sizes = next(sizes for sizes in plan.sizes if amount < sizes.below)
     longest = max((size.characters for size in profile.sizes), default=0)
-    by_character = profile.task == "regression" and "first" in profile.data  # how alike two texts are shows in letters
+    by_character = _by_character(profile)
+    syllables = by_character and profile.task == "classification"
+    if syllables:  # fewer than sub-words, so each needs more weights; the end of the schedule is what generalises best
+        half = (sizes.batch_tokens or 0) // 2
+        sizes = sizes._replace(preset="base", epochs=sizes.epochs // 2, batch_tokens=half, patience=None)
     fitting = (length for length in plan.lengths if longest <= (1 if by_character else 2) * length)
     length = next(fitting, plan.lengths[-1] if plan.lengths else 0)
-    tokens = min(max((max(size.words, size.characters / 8) for size in profile.sizes), default=inf), length or inf)
+    each = 3 if syllables else 8  # characters of the longest texts for a token of the average one
+    tokens = min(max((max(size.words, size.characters / each) for size in profile.sizes), default=inf), length or inf)
     scripts = [size.script for size in profile.sizes]
     vocabulary = sizes.vocabulary if {*scripts}.isdisjoint(IDEOGRAPHIC) else max(sizes.vocabulary, 16_000)
     alphabet = sum(size.alphabet for size in profile.sizes)
@@ -198,16 +203,26 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
         batch = max(batch, 4 * length * len(profile.data.get("choices", "1")))
     if profile.task in ("classification", "regression"):
         batch = max(batch or 0, 2 ** ceil(log2(16 * tokens)))
+        if by_character:
+            settings |= {"tokenizer.kind": "character", "tokenizer.vocabulary": None, "model.widths": [1, 2, 3, 4]}
         if "first" in profile.data:
             settings |= {"head.apart": True, "head.pooling": "max" if profile.task == "classification" else "mean"}
-            if by_character:
-                settings |= {"tokenizer.kind": "character", "tokenizer.vocabulary": None, "model.widths": [1, 2, 3, 4]}
+        elif syllables:
+            settings["training.label_smoothing"] = 0.1
         elif profile.sizes[0].words > 100:  # of long texts the words alone say enough, and are learned fast
             settings |= {"model.widths": [1], "model.dropout": 0.5, "head.pooling": "mean"}
             settings |= {"tokenizer.vocabulary": 16_000, "training.learning_rate": 0.003, "training.best": "loss"}
     training = pace(sizes, amount / 3 if is_text else amount * tokens, batch or 4_096, plan.steps)
     training["batch_tokens"] = batch or "auto"
     return settings | {f"training.{key}": value for key, value in training.items()}
+
+
+def _by_character(profile: DataProfile) -> bool:
+    """Whether characters say more than sub-words: of how alike two texts are, and of a short Korean text, whose words
+    have many endings and spellings, each of them rare."""
+    if "first" in profile.data:
+        return profile.task == "regression"
+    return profile.task == "classification" and profile.sizes[0].script == "Hangul" and profile.sizes[0].words <= 100
 
 
 def pace(sizes: Sizes, tokens: float, batch: int, least: int) -> dict[str, Any]:
