@@ -4,7 +4,8 @@ python benchmarks/proposals.py DATA FOLDER [SET ...]         DATA holds nsmc/, i
 
 For each set the first rows of its training file are written to FOLDER/SET/train.tsv. Both sides get this file and are
 measured on another one. Ours sets a part of it aside to stop by, and another to measure with; TF-IDF learns from all of
-it. It reads words (scikit-learn's defaults, one and two words); of two texts, both after each other.
+it. It reads words (scikit-learn's defaults, one and two words), then one to three characters within words; of two
+texts, both after each other.
 """
 
 import csv
@@ -37,6 +38,8 @@ SETS = {  # training file and its rows, test file and its rows, columns of the t
 }
 NUMBERS = ("stsb", "korsts")
 """Sets whose labels are numbers: Pearson's correlation beside ridge regression."""
+READ = {"words": {"ngram_range": (1, 2)}, "characters": {"analyzer": "char_wb", "ngram_range": (1, 3)}}
+"""What TF-IDF counts."""
 Rows = list[list[str]]
 
 
@@ -57,9 +60,9 @@ def rows_of(name: str, data: Path) -> tuple[Rows, Rows]:
     return train[:size], read(other)[:other_size] if other else train[size : size + other_size]
 
 
-def linear(name: str, train: Rows, test: Rows) -> float:
+def linear(name: str, train: Rows, test: Rows, read: str) -> float:
     """TF-IDF with logistic regression: the accuracy; with ridge regression for numbers: Pearson's correlation."""
-    vectorizer = TfidfVectorizer(ngram_range=(1, 2))
+    vectorizer = TfidfVectorizer(**READ[read])
     train_XF = vectorizer.fit_transform(" ".join(row[:-1]) for row in train)
     test_XF = vectorizer.transform(" ".join(row[:-1]) for row in test)
     known, wanted = ([row[-1] for row in rows] for rows in (train, test))
@@ -89,11 +92,11 @@ def main(data: Path, out: Path, *names: str) -> None:
             lines = ["\t".join(cell.replace("\t", " ") for cell in row) for row in (head, *rows)]
             (folder / file).write_text("\n".join(lines) + "\n", encoding="utf-8")
         start = time.perf_counter()
-        bar = linear(name, train, test)
+        bars = {f"tfidf_{read}": linear(name, train, test, read) for read in READ}
         middle = time.perf_counter()
         ours = proposed(name, folder)
         seconds = [round(middle - start, 1), round(time.perf_counter() - middle, 1)]
-        print(json.dumps({"set": name, "rows": len(train), "tfidf": bar, "ours": ours, "seconds": seconds}), flush=True)
+        print(json.dumps({"set": name, "rows": len(train), **bars, "ours": ours, "seconds": seconds}), flush=True)
 
 
 if __name__ == "__main__":
