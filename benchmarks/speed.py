@@ -1,7 +1,7 @@
 """Training and decoding speed beside peers, in one run on one machine: ratios of real tokens per second.
 
     python benchmarks/speed.py [--device cuda|cpu] [--repeats 5] [--vocabulary 32000]
-        [--only transformer bert gpt bahdanau luong decoding sentence inference]
+        [--only transformer bert gpt bahdanau luong decoding sentence workers inference]
 
 Everybody trains on the same sentences. The peers get them as their best users would: in batches bucketed by length,
 with a fused optimiser, in bf16 on a GPU, eager and compiled. `regard` runs what `regard train` runs: filled batches
@@ -466,10 +466,10 @@ def recurrent_race(kind: str, device: str, repeats: int) -> Iterator[Row]:
     yield from rows_of(jobs, device, repeats)
 
 
-def decoding_race(rows: int, device: str, repeats: int) -> Iterator[Row]:
+def decoding_race(rows: int, device: str, repeats: int, *, workers: bool = False) -> Iterator[Row]:
     """All write exactly `length` tokens for each source, with random weights of the same size and precision. On a CPU
-    everybody gets the sentences sorted by length: `regard` as `predict` cuts them, `generate` in batches of 32; and
-    `regard` runs as in Python and for requests, and as `predict --out` does, a process a core."""
+    everybody gets the sentences sorted by length: `regard` as `predict` cuts them, `generate` in batches of 32.
+    `workers`: a process a core, as `predict --out` has them, beside as many workers of CTranslate2."""
     gpu = device == "cuda"
     config, dtype = TransformerConfig(preset="base", tie="all"), torch.bfloat16 if gpu else torch.float32
     model = MODELS[config.kind].build(config, VOCABULARY, VOCABULARY).to(device, dtype).eval()
@@ -485,9 +485,10 @@ def decoding_race(rows: int, device: str, repeats: int) -> Iterator[Row]:
         ours = [source] if gpu else [part(source, rows) for rows in by_length(source.host_lengths_B.tolist(), tokens)]
         theirs = [source] if gpu else [part(source, rows) for rows in source.host_lengths_B.argsort().split(32)]
         jobs: dict[str, Job] = {name: partial(searched, one, ours, settings, device) for name, one in models.items()}
-        jobs["generate"] = partial(generated, peer, theirs, asked, device)
-        if not gpu and rows > 1:
-            jobs |= {f"{name}, workers": in_workers(model, name != "regard", ours, settings) for name in models}
+        if workers:
+            jobs = {name: in_workers(model, name != "regard", ours, settings) for name in models}
+        else:
+            jobs["generate"] = partial(generated, peer, theirs, asked, device)
         if not gpu:
             jobs |= {
                 f"CTranslate2, {kind}": ctranslate2(model, config, source, asked, kind) for kind in ("float32", "int8")
@@ -617,8 +618,9 @@ def main() -> None:
         "transformer": transformer_race, "bert": bert_race, "gpt": gpt_race,
         "bahdanau": lambda device, repeats: recurrent_race("bahdanau", device, repeats),
         "luong": lambda device, repeats: recurrent_race("luong", device, repeats),
-        "decoding": lambda device, repeats: decoding_race(128 if device == "cuda" else 256, device, repeats),
-        "sentence": lambda device, repeats: decoding_race(1, device, repeats), "inference": inference_race,
+        "decoding": lambda device, repeats: decoding_race(128 if device == "cuda" else 64, device, repeats),
+        "sentence": lambda device, repeats: decoding_race(1, device, repeats),
+        "workers": lambda device, repeats: decoding_race(512, "cpu", repeats, workers=True), "inference": inference_race,
     }  # fmt: skip
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")
