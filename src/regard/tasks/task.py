@@ -35,8 +35,8 @@ Given = str | tuple[str, ...] | list[str] | Mapping[str, object] | FileInput
 """An input of a program: a text, the texts that it consists of, or the run's columns with what is in them."""
 Done = Callable[[int], None]  # called with how many more inputs or examples are finished
 READ_TOKENS = 8_192  # padded tokens that are read at once
-CPU_READ_TOKENS = 4_096
-"""Those that a model on a CPU reads for predictions: the memory of larger batches is requested anew in every layer."""
+CPU_READ_TOKENS = 1_024
+"""Those that a model on a CPU reads for predictions: the fewer, the less padding and the more in the CPU's caches."""
 LONGEST = 2048  # longest input in tokens: beyond it a line break is missing rather than a sentence long
 
 
