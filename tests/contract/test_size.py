@@ -20,16 +20,16 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36474,
+    "lines": 36553,
     "lines in .": 2180,  # raised: Korean help, likely mistakes are named (issues 16, 19)
     "lines in config": 336,  # raised: nested YAML is refused while it is read (issue 16)
     "lines in course": 2482,  # raised: heads against grammar with two controls (issue 19)
     "lines in data": 6323,  # raised: sentences that fill tiles of attention (issue 17)
     "lines in exchange": 1548,
-    "lines in layers": 1497,  # raised: packed weights on a CPU, cached keys by row on a GPU (issue 17)
-    "lines in models": 3084,
+    "lines in layers": 1506,  # raised: packed weights on a CPU, cached keys by row on a GPU, masked slots (issue 17)
+    "lines in models": 3139,  # raised: cached keys stay in place on a CPU too (issue 17)
     "lines in objectives": 563,
-    "lines in recipes": 1026,
+    "lines in recipes": 1041,  # raised: Korean texts are read by character (issue 16)
     "lines in runs": 720,  # raised: what users copied beside checkpoints is kept (issue 16)
     "lines in search": 1057,
     "lines in studio": 1658,  # raised: damaged runs, every mask, descriptions of routes (issue 18)
@@ -42,7 +42,7 @@ LIMITS = {
     "modules with one importer": 19,
     "Any in signatures": 533,
     "recipe: Any": 0,
-    "public names": 2748,
+    "public names": 2759,
     "class checks outside models and tasks": 0,
 }
 
