@@ -620,7 +620,8 @@ def main() -> None:
         "luong": lambda device, repeats: recurrent_race("luong", device, repeats),
         "decoding": lambda device, repeats: decoding_race(128 if device == "cuda" else 64, device, repeats),
         "sentence": lambda device, repeats: decoding_race(1, device, repeats),
-        "workers": lambda device, repeats: decoding_race(512, "cpu", repeats, workers=True), "inference": inference_race,
+        "workers": lambda device, repeats: decoding_race(512, "cpu", repeats, workers=True),
+        "inference": inference_race,
     }  # fmt: skip
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")
