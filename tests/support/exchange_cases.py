@@ -85,16 +85,22 @@ def byte_bpe(texts: Sequence[str], special: Sequence[str] = ()) -> Tokenizer:
     return tokenizer
 
 
-def save_bert(folder: Path, architecture: str = "BertForPreTraining", **options: Any) -> Any:
-    """A folder with a small BERT and its tokenizer; returns the model. `vocabulary` names the tokenizer's file."""
-    vocabulary, lowercase = options.pop("vocabulary", "tokenizer.json"), options.pop("lowercase", True)
+def save_bert(
+    folder: Path,
+    architecture: str = "BertForPreTraining",
+    *,
+    vocabulary: str = "tokenizer.json",
+    lowercase: bool = True,
+    **changes: Any,
+) -> Any:
+    """A folder with a small BERT and its tokenizer, as one of two files; returns the model."""
     tokenizer = wordpiece(lowercase=lowercase)
     sizes = {
         "hidden_size": 12, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 17,
         "max_position_embeddings": 40, "layer_norm_eps": 1e-6, "vocab_size": tokenizer.get_vocab_size(),
     }  # fmt: skip
     torch.manual_seed(1)
-    model = getattr(transformers, architecture)(transformers.BertConfig(**sizes | options))
+    model = getattr(transformers, architecture)(transformers.BertConfig(**sizes | changes))
     _save_randomised(model, folder)
     settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase, "model_max_length": 40}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))

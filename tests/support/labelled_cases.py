@@ -11,6 +11,7 @@ from model_cases import tokens_of
 from regard.data.batches import LabelledBatch
 from regard.runs import Run
 from regard.runs.run import load_weights
+from regard.text.vocabularies import PAD
 
 Tree = dict[str, Any]
 SIZES: Tree = {"width": 16, "heads": 2, "feed_forward": 32, "layers": 2, "max_positions": 64, "dropout": 0.0}
@@ -72,10 +73,15 @@ def weights_of(run: Path, checkpoint: str = "last") -> dict[str, Tensor]:
 
 
 def labelled_batch_of(
-    rows: Sequence[Sequence[int]], labels: Sequence[Any], owners: Sequence[int] | None = None, **padding: int
+    rows: Sequence[Sequence[int]],
+    labels: Sequence[Any],
+    owners: Sequence[int] | None = None,
+    *,
+    extra: int = 0,
+    filler: int = PAD,
 ) -> LabelledBatch:
     """Rows of tokens in one segment, with the labels of their examples."""
-    text = tokens_of(rows, **padding)
+    text = tokens_of(rows, extra=extra, filler=filler)
     owners_B = torch.tensor(owners or range(len(rows)))
     return LabelledBatch(text, torch.zeros_like(text.ids_BL), owners_B, torch.tensor(labels), tokens=len(labels))
 

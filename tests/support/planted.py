@@ -26,7 +26,8 @@ def planted_run(folder: Path, table: Table, *, letters: str, search: dict[str, A
     tokenizer = Tokenizer.train(settings, [letters])
     data = {"train": {"corpus": "reverse", "size": 10}, "validation": {"split": 0.5}}
     tree = {"data": data, "tokenizer": settings.model_dump(), "search": search, "training": {"steps": 1}}
-    model = {"kind": "rnn", "cell": "rnn", **dict.fromkeys(("embedding", "hidden"), tokenizer.size), "dropout": 0.0}
+    size = tokenizer.size
+    model = {"kind": "rnn", "cell": "rnn", "embedding": size, "hidden": size, "dropout": 0.0}
     recipe = recipe_of(tree | {"task": "translation", "model": model})
     shutil.rmtree(folder, ignore_errors=True)  # an earlier one of the same test
     run = Run.create(folder, recipe, Tokenizers({"source": tokenizer, "target": tokenizer}))
