@@ -279,11 +279,11 @@ class Visibility:
 
         With fewer queries than keys, the queries of a causal attention are at the last positions.
         """
+        if self.bias_B1QK is not None:
+            return self.bias_B1QK[:, 0] == 0
         visible_BQK = torch.ones(1, queries, keys, dtype=torch.bool, device=device)
         if self.causal:
             visible_BQK = visible_BQK.tril(diagonal=keys - queries)
-        if self.bias_B1QK is not None:
-            return self.bias_B1QK[:, 0] == 0
         if self.key_lengths_B is None:
             return visible_BQK
         return visible_BQK & real_positions(self.key_lengths_B, keys)[:, None]
