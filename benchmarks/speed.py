@@ -61,8 +61,9 @@ from regard.training.optimiser import HalfWeights
 
 VOCABULARY = 32_000
 own: Any = None
+"""The model of a worker process."""
 translator: Any = None
-"""The models of worker processes."""
+"""That of a process of CTranslate2."""
 CTRANSLATE2_ROWS = 32
 """Sentences a batch of CTranslate2, at most; the library sorts them by length."""
 Job = Callable[[], Any]
@@ -484,10 +485,11 @@ def decoding_race(rows: int, device: str, repeats: int, *, workers: bool = False
         tokens = decode_tokens(settings, torch.device(device))
         ours = [source] if gpu else [part(source, rows) for rows in by_length(source.host_lengths_B.tolist(), tokens)]
         theirs = [source] if gpu else [part(source, rows) for rows in source.host_lengths_B.argsort().split(32)]
-        jobs: dict[str, Job] = {name: partial(searched, one, ours, settings, device) for name, one in models.items()}
+        jobs: dict[str, Job]
         if workers:
             jobs = {name: in_workers(model, name != "regard", ours, settings) for name in models}
         else:
+            jobs = {name: partial(searched, one, ours, settings, device) for name, one in models.items()}
             jobs["generate"] = partial(generated, peer, theirs, asked, device)
         if not gpu:
             jobs |= {
