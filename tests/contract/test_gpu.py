@@ -12,7 +12,7 @@ import torch
 from model_cases import CASES, CAUSAL_CASES, build, tokens_of
 from regard.errors import ConfigError
 from regard.layers import scores
-from regard.layers.attention import Visibility, attend
+from regard.layers.attention import Dropout, Visibility, attend
 from regard.objectives.cross_entropy import GPULoss, smoothed_loss
 from regard.search.config import SearchConfig
 from regard.search.decode import search
@@ -104,6 +104,19 @@ def test_the_loss_and_its_gradient_are_those_of_the_equation(vocabulary: int, sm
     gradients = [torch.autograd.grad((sums_2 * weights_2).sum(), logits_PV)[0] for sums_2 in (found, expected)]
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(*gradients)
+
+
+def test_compiled_dropout_drops_its_share_and_keeps_the_mean() -> None:
+    dropout, x_RD = Dropout(0.1), torch.ones(4000, 250, device="cuda", requires_grad=True)
+    compiled = torch.compile(dropout)
+    first_RD, second_RD = compiled(x_RD), compiled(x_RD)
+    deviation = (0.1 * 0.9 / x_RD.numel()) ** 0.5
+    assert float((first_RD == 0).float().mean()) == pytest.approx(0.1, abs=5 * deviation)
+    assert float(((first_RD == 0) & (second_RD == 0)).float().mean()) == pytest.approx(0.01, abs=5 * deviation)
+    assert first_RD.unique().tolist() == pytest.approx([0.0, 1 / 0.9], rel=1e-4)
+    [gradient_RD] = torch.autograd.grad(first_RD.sum(), x_RD)
+    torch.testing.assert_close(gradient_RD, first_RD.detach())  # x is 1, so both are the mask times 1 / (1 - p)
+    assert torch.equal(torch.compile(dropout.eval())(x_RD), x_RD)
 
 
 @pytest.mark.parametrize("kind", [scores.AdditiveAttention, scores.FullyConnectedAttention])

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.data.batches import TILE, Tokens
 
@@ -33,6 +34,10 @@ PACKED_WEIGHT = 1 << 16
 FEW_QUERIES, MANY_SENTENCES = 4, 16
 """With at most so many queries for each of at least so many sentences, two products are faster on a CPU than its kernel
 for attention."""
+KERNELS = [
+    SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH,
+]  # fmt: skip
+"""Torch's choice for texts of one length. For others cuDNN is off, since it makes a plan for each new shape."""
 CPU_FACTS = Path("/proc/cpuinfo")
 
 
@@ -412,7 +417,10 @@ def attend(
     if visible.equal:
         heads, width = q_BHQE.shape[1], q_BHQE.shape[-1]
         q, k, v = (x.view(heads, visible.equal, -1, width).transpose(0, 1) for x in (q_BHQE, k_BHKE, v_BHKE))
-        context_BHQE = attend(q, k, v, Visibility(causal=visible.causal), owner=owner, scaled=scaled, dropout=dropout)
+        with sdpa_kernel(KERNELS):
+            context_BHQE = attend(
+                q, k, v, Visibility(causal=visible.causal), owner=owner, scaled=scaled, dropout=dropout
+            )
         return context_BHQE.transpose(0, 1).flatten(1, 2)[None]
     if visible.packed is not None:
         if has_packed_kernel(q_BHQE, q_BHQE.shape[-1], dropout):
@@ -470,6 +478,20 @@ def _attend_packed(
 
 
 # The sub-layers of a Transformer block
+
+
+class Dropout(nn.Dropout):
+    """torch's dropout: 0 with probability p, else x / (1 - p). Compiled code for a GPU draws numbers of 16 bits, eight
+    at once, and rounds p to them: torch's compiler calls the generator for each, longer than all else around a norm."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        limit = round(self.p * 2**16)
+        fast = self.training and torch.compiler.is_compiling() and x.device.type == "cuda"
+        if not fast or limit in (0, 2**16):
+            return super().forward(x)
+        from regard.layers import kernels
+
+        return torch.where(kernels.kept(x, limit) != 0, x * (2**16 / (2**16 - limit)), 0.0)
 
 
 def split_heads(x_BLD: Tensor, heads: int) -> Tensor:
@@ -530,7 +552,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.W_1, self.W_2 = Linear(width, inner), Linear(inner, width)
         self.activation = activation
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.W_2(self.dropout(self.W_1(x, self.activation)))

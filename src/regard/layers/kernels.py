@@ -1,8 +1,8 @@
 """Kernels for a GPU, in Triton, which torch has where there is a GPU. Each reads its largest input once.
 
 The cross-entropy over a vocabulary (`objectives/cross_entropy.py`), the scores of an additive attention
-(`layers/scores.py`) and the attention of a search step to the tokens before it (`layers/attention.py`); the equations
-stand there.
+(`layers/scores.py`), the attention of a search step to the tokens before it and what dropout keeps
+(`layers/attention.py`); the equations stand there.
 """
 
 # mypy: disable-error-code="import-not-found, no-untyped-def, untyped-decorator"
@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LOGITS, POSITIONS, CACHED = 4096, 16, 32
-"""Logits of a row, positions of a source, and cached positions that are computed at once."""
+LOGITS, POSITIONS, CACHED, DRAWN = 4096, 16, 32, 1024
+"""Logits of a row, positions of a source, cached positions, calls of a random generator that are computed at once."""
 
 
 # Cross-entropy
@@ -185,3 +185,29 @@ def attend_to_cache(
         scale, width, triton.next_power_of_2(width), CACHED, exact, num_warps=2,
     )  # fmt: skip
     return out_RH1E
+
+
+# Dropout
+
+
+@triton.jit
+def _kept(seed, out, calls, limit: tl.constexpr, BLOCK: tl.constexpr):
+    """Each call of the generator gives eight numbers of 16 bits; what is below the limit is dropped."""
+    call, eight = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.zeros([BLOCK], tl.int64)
+    words = tl.randint4x(tl.load(seed), call, n_rounds=7)
+    for number in tl.static_range(4):
+        low, high = words[number] & 0xFFFF, (words[number] >> 16) & 0xFFFF
+        eight |= (low >= limit).to(tl.int64) << (16 * number)
+        eight |= (high >= limit).to(tl.int64) << (16 * number + 8)
+    tl.store(out.to(tl.pointer_type(tl.int64)) + call, eight, mask=call < calls)
+
+
+def kept(like: Tensor, limit: int) -> Tensor:
+    """1 with probability 1 - limit / 65536, else 0; [..., D], uint8.
+
+    Philox with 7 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", table 2).
+    """
+    calls = -(-like.numel() // 8)
+    out, seed_1 = like.new_empty(8 * calls, dtype=torch.uint8), torch.randint(2**31, (1,), device=like.device)
+    _kept[(triton.cdiv(calls, DRAWN),)](seed_1, out, calls, limit, DRAWN)
+    return out[: like.numel()].view(like.shape)

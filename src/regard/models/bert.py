@@ -12,6 +12,7 @@ from regard.data.batches import LabelledBatch, MaskedBatch
 from regard.errors import DecodeError
 from regard.layers.attention import (
     ACTIVATIONS,
+    Dropout,
     FeedForward,
     Linear,
     MultiHeadAttention,
@@ -65,7 +66,7 @@ class BERTEmbedding(nn.Module):
         self.segments = Embedding(2, config.width)
         self.positions = Positions("learned", config.width, config.max_positions)
         self.norm = nn.LayerNorm(config.width, eps=config.epsilon)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, ids_BL: Tensor, segments_BL: Tensor, packing: Packing | None = None) -> Tensor:
         """Embeddings of padded texts, or of packed ones."""
@@ -82,7 +83,7 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(config.width, config.feed_forward, config.activation)
         self.attention_norm = nn.LayerNorm(config.width, eps=config.epsilon)
         self.feed_forward_norm = nn.LayerNorm(config.width, eps=config.epsilon)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
         attended_BLD = self.self_attention.attend_to_self(x_BLD, visible)

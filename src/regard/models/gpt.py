@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from regard.data.batches import TextBatch, Tokens
 from regard.layers.attention import (
     Cache,
+    Dropout,
     FeedForward,
     MultiHeadAttention,
     Packing,
@@ -61,7 +62,7 @@ class Block(nn.Module):
         self.self_attention = MultiHeadAttention(config.width, config.heads, dropout=config.attention_dropout)
         self.feed_forward = FeedForward(config.width, config.feed_forward, "gelu_tanh")
         self.attention_norm, self.feed_forward_norm = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x_BLD: Tensor, visible: Visibility, cache: Cache | None = None) -> Tensor:
         def attend(read_BLD: Tensor) -> Tensor:
@@ -121,7 +122,7 @@ class GPT(LanguageModel):
         self.width, self.depth = config.width, config.layers
         self.embedding = Embedding(vocabulary_size, config.width)
         self.positions = Positions("learned", config.width, config.max_positions)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
         self.output = Readout(config.width, vocabulary_size, self.embedding, bias=False)

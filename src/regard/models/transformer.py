@@ -17,6 +17,7 @@ from regard.data.batches import Batch, TextBatch, Tokens
 from regard.errors import ConfigError
 from regard.layers.attention import (
     Cache,
+    Dropout,
     FeedForward,
     MultiHeadAttention,
     Packing,
@@ -103,7 +104,7 @@ class Sublayer(nn.Module):
         self.order, self.residual = config.norm, config.residual
         norm = nn.LayerNorm(config.width, elementwise_affine=learned_norm)
         self.norm = nn.Identity() if config.norm == "none" else norm
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         out = self.dropout(sublayer(self.norm(x) if self.order == "pre" else x))
@@ -373,7 +374,7 @@ class Transformer(TransformerDecoder):
         )
         self.positions = Positions(config.positions, config.width, config.max_positions)
         self.longest = config.max_positions if config.positions == "learned" else None
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(self.encoder_block(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderBlock(config) for _ in range(config.decoder_layers))
         last_norm = config.norm == "pre"
