@@ -88,7 +88,8 @@ class CapturedLoss:
             torch.cuda.empty_cache()
             return self.loss(batch, factor)
         graph, inputs, sums_2, gradients = captured
-        torch._foreach_copy_(inputs, [*tensors, inputs[-1].new_tensor(factor)])
+        torch._foreach_copy_(inputs[:-1], tensors)
+        inputs[-1].fill_(factor)  # a tensor made from a number would wait for the GPU
         graph.replay()
         for weight, gradient in zip(self.weights, gradients, strict=True):
             weight.grad = gradient
