@@ -433,7 +433,7 @@ def gpt_race(device: str, repeats: int) -> Iterator[Row]:
 
     gpu = device == "cuda"
     config = GPTConfig(preset="base" if gpu else "tiny", norm="pre", max_positions=512)
-    data = blocks(24_576 if gpu else 2_048, 8 if gpu else 4, 512 if gpu else 128)
+    data = blocks(24_576 if gpu else 2_048, 16 if gpu else 4, 512 if gpu else 128)
     width, ff = config.width, config.feed_forward
 
     def peer() -> Any:
