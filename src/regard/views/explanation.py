@@ -47,7 +47,6 @@ from regard.views.report import (
     Result,
     Section,
     Table,
-    Value,
     json_parts,
     muted,
 )
@@ -132,7 +131,7 @@ class Story:
         notes = [f"{FACT} marks a supporting fact."] if self.facts else []
         heat_map = HeatMap(rows, hops, values, title, label_width=min(60, max(map(cell_len, rows))))
         maps = [Table([title, *hops], table, notes=notes), HeatMaps([heat_map])]
-        answers = Table(["answer", "probability"], [[token, f"{p:.3f}"] for token, p in answered.candidates])
+        answers = Table(["answer", "probability"], answered.candidates, formats=[".3f"])
         forgotten = f"{self.forgotten:,} earlier sentences are forgotten: the memory holds {len(self.sentences)}."
         sections = [Section("Where each hop looked", maps, in_terminal=1), Section("The likeliest answers", [answers])]
         return Report(title, sections, forgotten if self.forgotten else "", [self.conclusion()])
@@ -187,8 +186,8 @@ class Occlusion:
         for answer, value, falls_W in zip(self.answers, self.values, self.falls_WA.T, strict=True):
             most = [w for w in np.argsort(-falls_W, kind="stable")[:NAMED] if falls_W[w] >= 0.0005]
             named = "  ".join(f"{words[w]} {falls_W[w]:+.3f}" for w in most)
-            rows.append([one_line(answer), f"{value:.3f}", named or Cell("no single word", ours=True)])
-        table = Table(["word/tag", "probability", "falls most without"], rows)
+            rows.append([one_line(answer), value, named or Cell("no single word", ours=True)])
+        table = Table(["word/tag", "probability", "falls most without"], rows, formats=[".3f"])
         title = "how much the probability of each tag falls without each word"
         heat_map = HeatMap(words, [*map(one_line, self.answers)], self.falls_WA, f"{title} · {about}")
         return [table, HeatMaps([heat_map], title=title)]
@@ -511,8 +510,8 @@ class Explanation(Result):
         if self.occlusion is not None:
             parts, p = self.occlusion.parts(self.title), self.prediction.get("probabilities")
             if p is not None:
-                best: list[list[Value]] = [[name, f"{value:.3f}"] for name, value in islice(p.items(), LIKELIEST)]
-                parts = [parts[0], Table(["label", "probability"], best), *parts[1:]]
+                likeliest = Table(["label", "probability"], [*islice(p.items(), LIKELIEST)], formats=[".3f"])
+                parts = [parts[0], likeliest, *parts[1:]]
             yield _section("How much the answer depends on each word", parts, view == "occlusion", 1 + (p is not None))
         if self.mix is not None:
             how = "" if self.mix["learned"] else "; even, since no task has learned it"
@@ -521,13 +520,14 @@ class Explanation(Result):
             bars = Bars(names, {"share": shares}, "share s_j", title, span=1.0)
             yield _section("Mix of layers", [bars], view == "mix")
         if self.steps:
-            rows: list[list[Value]] = []
+            rows = []
             for number, step in enumerate(self.steps, 1):
                 candidates = " · ".join(f"{label(token)}\u00a0{p:.3f}" for token, p in step.candidates)
-                rows.append([number, label(step.token), f"{step.probability:.3f}", step.rank, candidates])
+                rows.append([number, label(step.token), step.probability, step.rank, candidates])
             columns = ["step", "written", "probability", "rank", "the five likeliest"]
             title, as_map = (self.title, [HeatMaps(self.heat_maps())]) if view == "probabilities" else ("", [])
-            yield _section("Likeliest tokens", [Table(columns, rows, title), *as_map], view == "probabilities")
+            table = Table(columns, rows, title, formats=[".3f"])
+            yield _section("Likeliest tokens", [table, *as_map], view == "probabilities")
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, with four digits."""
