@@ -282,14 +282,12 @@ class Diagnosis(Result):
     run: str
     search: SearchConfig
     judged: Sequence[Judged]
-    """Every sentence."""
     metrics: Mapping[str, float]
     """The task's own, over all outputs."""
     examples: Mapping[Verdict, Sequence[tuple[Judged, Outcome]]]
     """The worst errors of each kind, the worst first, and what became of their references in the search."""
     beam_sweep: Sweep | None
     seconds: Mapping[str, float]
-    """How long each part took."""
     measured_on: Mapping[str, Any]
     """Which split or files the sentences are (runs/examples.py)."""
     lengths_of: LengthsOf
@@ -301,9 +299,8 @@ class Diagnosis(Result):
     @cached_property
     def by_length(self) -> tuple[str, list[tuple[Bucket, Tally]]]:
         """What lengths are counted in, and the errors among sentences of each length."""
-        unit, lengths = search_errors.lengths_of(
-            [getattr(sentence.scored, self.lengths_of) for sentence in self.judged]
-        )
+        texts = [getattr(sentence.scored, self.lengths_of) for sentence in self.judged]
+        unit, lengths = search_errors.lengths_of(texts)
         buckets = search_errors.length_buckets(lengths)
         return unit, [(bucket, Tally.of([self.judged[row] for row in bucket.rows])) for bucket in buckets]
 

@@ -19,20 +19,8 @@ from regard.errors import DecodeError
 from regard.layers.attention import recording
 from regard.tasks.story_answering import facts_found
 from regard.text.normalise import one_line
-from regard.views.attention import (
-    NAMES,
-    Attention,
-    Given,
-    Kind,
-    Pieces,
-    Step,
-    Worked,
-    mixed,
-    replaced,
-    work_out,
-    work_out_hop,
-    work_out_mix,
-)
+from regard.views import attention as equations
+from regard.views.attention import NAMES, Attention, Given, Kind, Pieces, Step, Worked
 from regard.views.labels import label, shorten
 from regard.views.render import SHADES
 from regard.views.report import (
@@ -203,7 +191,6 @@ class Options:
     head: Choice = "mean"
     rollout: bool = False
     words: bool = False
-    """Whether tokens are merged into words."""
     step: int | None = None
     """The query that `heads` is about, from 1."""
 
@@ -245,7 +232,6 @@ class Explanation(Result):
     options: Options = Options()
 
     def select(self, options: Options) -> Explanation:
-        """The same with other options."""
         if not options.words:
             return replace(self, options=options)
         starts = self.of_kind(self.kinds[0])[0].queries.starts if self.attentions else ()
@@ -291,16 +277,16 @@ class Explanation(Result):
 
     @property
     def views(self) -> list[View]:
-        """What there is to see of this model."""
         has: dict[View, bool] = {
+            "occlusion": self.occlusion is not None,
+            **dict.fromkeys(self.kinds, True),
             "mix": self.mix is not None,
             "probabilities": bool(self.steps) and self.story is None,
             "heads": bool(self.attentions),
             "masks": bool(self.attentions),
             "positions": self.positions is not None,
         }
-        first: list[View] = [] if self.occlusion is None else ["occlusion"]
-        return [*first, *self.kinds, *(view for view, there in has.items() if there)]
+        return [view for view, there in has.items() if there]
 
     @property
     def view(self) -> View:
@@ -337,10 +323,6 @@ class Explanation(Result):
         that is written; for the encoder's self-attention, one that is read. With other `scores`, one for each key or
         None to hide it, the rest is what the model computes from these.
         """
-        return self.worked_choice(scores)[1]
-
-    def worked_choice(self, scores: Given = None) -> tuple[dict[str, Any], Worked]:
-        """What was chosen, of how many; and its numbers."""
         options = self.options
         if options.words:
             raise DecodeError("the numbers are those of tokens, not of words", where="--words", hint="leave it out")
@@ -361,26 +343,26 @@ class Explanation(Result):
         change: AbstractContextManager[object] = nullcontext()
         if attentions:
             attention = attentions[layer - 1]
-            worked = work_out(self.model, self.forward, attention, layers, head - 1, step - 1, scores)
+            worked = equations.work_out(self.model, self.forward, attention, layers, head - 1, step - 1, scores)
             token = self.steps[step - 1] if self.steps and view != "encoder" else None
             module = self.model.get_submodule(attention.name)
-            change = recording(replaced(module, head - 1, step - 1, worked.weights_K))
+            change = recording(equations.replaced(module, head - 1, step - 1, worked.weights_K))
         elif self.story is None:
             learned = bool(self.mix and self.mix["learned"])
-            worked = work_out_mix(self.model, self.batch, queries, step - 1, scores, learned)
+            worked = equations.work_out_mix(self.model, self.batch, queries, step - 1, scores, learned)
             if learned:
-                change = mixed(self.model.mix, worked.weights_K)
+                change = equations.mixed(self.model.mix, worked.weights_K)
         else:
             named = zip(self.story.numbers, self.story.sentences, strict=True)
             numbered = [f"{number} {text}" for number, text in named]
-            worked, token = work_out_hop(self.model, self.batch, numbered, layer, scores), self.steps[0]
+            worked, token = equations.work_out_hop(self.model, self.batch, numbered, layer, scores), self.steps[0]
             worked = replace(worked, title=f"{NAMES['hops']}, hop {layer} of {layers}: {self.story.question}")
-            change = recording(replaced(self.model, int(self.model.winner), layer - 1, worked.weights_K))
+            change = recording(equations.replaced(self.model, int(self.model.winner), layer - 1, worked.weights_K))
         outcome = self.steps
         if scores is not None or not outcome:
             with torch.inference_mode(), nullcontext() if scores is None else change:
                 outcome = self.follow(self.forward())
-        return chosen, replace(worked, step=token, outcome=outcome)
+        return replace(worked, step=token, outcome=outcome, chosen=chosen)
 
     # Heat maps
 

@@ -150,7 +150,6 @@ class Curves(Part):
     y_label: str
     title: str = ""
     from_zero: bool = False
-    """Whether the y-axis begins at 0."""
     x_ticks: Sequence[tuple[float, str]] | None = None
 
 
@@ -355,7 +354,6 @@ class Section:
     in_terminal: int | None = None
     """How many of the parts the terminal shows; None: all of them."""
     in_picture: bool = True
-    """Whether a picture shows its figures."""
 
     @property
     def anchor(self) -> str:

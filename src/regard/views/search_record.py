@@ -118,7 +118,6 @@ class SearchRecord(Result):
     run: str
     search: SearchConfig
     inputs: Sequence[Json]
-    """For each input the record of its search."""
     reference: Reference | None = None
     """Of the only input."""
 
