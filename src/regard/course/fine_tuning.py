@@ -13,7 +13,6 @@ from regard.config import Tree
 from regard.course.lab import LANGUAGE_MODELS, Findings, Found, Lab, built_in
 from regard.data.corpora import as_object, generate
 from regard.tasks.regression import spearman
-from regard.text.files import write_file
 from regard.views.labels import title
 from regard.views.report import Bars, Curves, Series, Table
 
@@ -63,14 +62,9 @@ def _pairs(lab: Lab, size: int) -> Tree:
     """Questions and texts, and whether the text has the answer, as files like a reader's own."""
     files = {}
     for part, count in (("train", size), ("validation", 60), ("test", 500)):
-        file = lab.runs / f"pairs-{part}-{count}.tsv"
-        rows = [
-            f"{question}\t{text}\t{'yes' if answer else 'no'}"
-            for text, question, answer in generate("portraits-en", count, 1, cast(Any, part))
-        ]
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_file(file, "\n".join(["question\ttext\tanswered", *rows]) + "\n")
-        files[part] = {"file": str(file.resolve()), "first": "question", "second": "text", "label": "answered"}
+        rows = generate("portraits-en", count, 1, cast(Any, part))
+        asked = [(question, text, "yes" if answer else "no") for text, question, answer in rows]
+        files[part] = lab.pairs(f"pairs-{part}", asked, ("first", "second", "label"))
     return files
 
 

@@ -130,13 +130,13 @@ class Lab:
             train(tree, out=partial, resume=partial.exists(), quiet=True).folder.rename(folder)
         return Run.open(folder)
 
-    def pairs(self, name: str, rows: Sequence[tuple[str, str]]) -> Tree:
+    def pairs(self, name: str, rows: Iterable[Sequence[str]], columns: Sequence[str] = ("source", "target")) -> Tree:
         """Sources and targets of the chapter's own, in a file beside the runs: a corpus for a recipe."""
-        text = "".join(f"{source}\t{target}\n" for source, target in rows)
+        text = "".join("\t".join(row) + "\n" for row in rows)
         file = self.runs / f"{name}-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}.tsv"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-        return {"file": str(file.resolve()), "source": 0, "target": 1}
+        return {"file": str(file.resolve()), **{column: number for number, column in enumerate(columns)}}
 
     def few(self, count: int, least: int = 20) -> int:
         """A number of examples, fewer in a quick run."""
@@ -149,20 +149,20 @@ class Lab:
         train = [{"corpus": name, "size": 100 if self.quick else size} for name, size in sizes.items()]
         return {"train": train, "validation": [{"corpus": name, "size": 60} for name in sizes], "max_length": 64}
 
-    def pretrain(self, name: str, data: Tree, model: Tree, steps: int, vocabulary: int = 1000, **training: Any) -> Run:
-        """A model that has read raw text."""
+    def pretrain(
+        self, name: str, data: Tree, model: Tree, steps: int | None = None, vocabulary: int = 1000, **training: Any
+    ) -> Run:
+        """A model that has read raw text, by default for as long as the others."""
         kind = str(model["kind"])
-        task, decode = ("masked_language_modeling", {}) if kind == "bert" else ("language_modeling", {"decode": 0})
-        recipe = {
-            "task": task, "data": data, "tokenizer": {"kind": "word", "vocabulary": vocabulary}, "model": model,
-            "training": training_of(steps, RATES[kind], **training, **decode),
-        }  # fmt: skip
-        return self.train(name, recipe)
+        training = training_of(steps or UPDATES[kind], RATES[kind], **training) | (
+            {} if kind == "bert" else {"decode": 0}
+        )
+        return self.train(name, text_recipe(model, data, {"kind": "word", "vocabulary": vocabulary}, training))
 
     def pretrained(self, kinds: Iterable[str] = tuple(LANGUAGE_MODELS)) -> dict[str, Run]:
         """Models that have read the built-in texts; chapter 9 uses BERT again."""
         data = self.texts(TEXTS)
-        return {kind: self.pretrain(f"pretrained-{kind}", data, LANGUAGE_MODELS[kind], UPDATES[kind]) for kind in kinds}
+        return {kind: self.pretrain(f"pretrained-{kind}", data, LANGUAGE_MODELS[kind]) for kind in kinds}
 
     def fine_tune(
         self, name: str, data: Tree, start: Run | Tree, task: str = "classification", steps: int = 100,
@@ -194,6 +194,12 @@ def training_of(steps: int, rate: float, warmup: int = 50, batch_tokens: int = 1
     """A short training, validated once at its end."""
     return {"steps": steps, "learning_rate": rate, "warmup": warmup, "schedule": "linear",
             "batch_tokens": batch_tokens, "validate_every": steps, **others}  # fmt: skip
+
+
+def text_recipe(model: Tree, data: Tree, tokenizer: Tree, training: Tree) -> Tree:
+    """A model that reads raw text."""
+    task = "masked_language_modeling" if model["kind"] == "bert" else "language_modeling"
+    return {"task": task, "data": data, "tokenizer": tokenizer, "model": model, "training": training}
 
 
 def reverse_recipe(model: Tree, steps: int, rate: float, *, warmup: int = 50, corpus: str = "reverse") -> Tree:

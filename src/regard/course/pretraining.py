@@ -9,7 +9,7 @@ import torch
 
 from regard.api import Run, evaluate, predict
 from regard.config import Tree
-from regard.course.lab import FROZEN, LANGUAGE_MODELS, TEXTS, UPDATES, Findings, Found, Lab, last_loss, training_of
+from regard.course.lab import FROZEN, LANGUAGE_MODELS, TEXTS, Findings, Found, Lab, last_loss, text_recipe, training_of
 from regard.data.segments import OUTCOMES, Segments
 from regard.runs.examples import examples_of
 from regard.runs.run import read_metrics
@@ -102,9 +102,7 @@ def _full_runs(lab: Lab, folder: Path) -> dict[str, Run]:
         if runs:
             vocabulary = {"file": str((runs["bert"].folder / "tokenizer.json").resolve())}
         training = training_of(FULL_STEPS[kind], FULL_RATES[kind], 300, 16_384, optimizer="adamw")
-        task = "masked_language_modeling" if kind == "bert" else "language_modeling"
-        recipe = {"task": task, "data": data, "tokenizer": vocabulary, "model": FULL_MODELS[kind], "training": training}
-        runs[kind] = lab.train(f"nsmc-{kind}", recipe)
+        runs[kind] = lab.train(f"nsmc-{kind}", text_recipe(FULL_MODELS[kind], data, vocabulary, training))
     return {kind: runs[kind] for kind in LANGUAGE_MODELS}
 
 
@@ -132,7 +130,7 @@ def _masking(lab: Lab, runs: dict[str, Run]) -> Found:
     rows, numbers = [], Found()
     for name, (hidden, replaced) in MASKINGS.items():
         data = lab.texts(TEXTS) | {"mask_share": hidden, "random_share": replaced}
-        run = runs["bert"] if hidden == 0.8 else lab.pretrain("masking", data, LANGUAGE_MODELS["bert"], UPDATES["bert"])
+        run = runs["bert"] if hidden == 0.8 else lab.pretrain("masking", data, LANGUAGE_MODELS["bert"])
         frozen, tuned = (tag(lab, "after-masking", LABELS[1], run, head=head) for head in (FROZEN, None))
         loss, word = last_loss(run, "validation"), {0.8: "paper", 1.0: "all_masked", 0.0: "all_kept"}[hidden]
         rows.append([name, loss, frozen, tuned])
@@ -213,7 +211,7 @@ def _paper(run: Run) -> Found:
 def _look_ahead(lab: Lab, masked: Run) -> Found:
     """A language model whose tokens see what they are to predict."""
     model = LANGUAGE_MODELS["gpt"] | {"look_ahead": True}
-    sees = lab.pretrain("gpt-look-ahead", lab.texts(TEXTS), model, UPDATES["gpt"])
+    sees = lab.pretrain("gpt-look-ahead", lab.texts(TEXTS), model)
     rows, numbers = [], Found()
     for name, run in (("hidden", masked), ("seen", sees)):
         loss, f1 = last_loss(run, "train"), tag(lab, "after-gpt", LABELS[1], run)

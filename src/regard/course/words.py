@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.api import Run, explain, features, load, vectors
 from regard.config import Tree
-from regard.course.lab import Findings, Found, Lab, built_in, flat, training_of
+from regard.course.lab import Findings, Found, Lab, built_in, flat, text_recipe, training_of
 from regard.data.corpora import Meant, Part, meanings
 from regard.views.report import Cell, Curves, Numbers, Series, Table
 
@@ -39,13 +39,8 @@ NEAREST = 3
 def _run(lab: Lab, language: str, name: str) -> Run:
     model, steps, rate = MODELS[name]
     corpus = f"meanings-{language}"
-    recipe: Tree = {
-        "task": "masked_language_modeling" if name == "bert" else "language_modeling",
-        "data": built_in(corpus, 8000, 200),
-        "tokenizer": {"kind": "word"},
-        "model": model,
-        "training": training_of(steps, rate, warmup=30, batch_tokens=2048, decode=0),
-    }
+    training = training_of(steps, rate, warmup=30, batch_tokens=2048, decode=0)
+    recipe = text_recipe(model, built_in(corpus, 8000, 200), {"kind": "word"}, training)
     return lab.train(f"{corpus}-{name}", recipe)
 
 
