@@ -184,13 +184,13 @@ class Lab:
         return data | {"train": data["train"] | {"seed": 10 * self.seed + draw + 2}}
 
 
-def built_in(corpus: str, train: int, validation: int = 100, test: int | None = None, **options: Any) -> Tree:
+def built_in(corpus: str, train: int, validation: int = 100, test: int | None = None, **options: int) -> Tree:
     """So many examples of a built-in corpus for each part."""
     sizes = {"train": train, "validation": validation, "test": test}
     return {part: {"corpus": corpus, "size": size, **options} for part, size in sizes.items() if size is not None}
 
 
-def training_of(steps: int, rate: float, warmup: int = 50, batch_tokens: int = 1024, **others: Any) -> Tree:
+def training_of(steps: int, rate: float, warmup: int = 50, batch_tokens: int = 1024, **others: float | str) -> Tree:
     """A short training, validated once at its end."""
     return {"steps": steps, "learning_rate": rate, "warmup": warmup, "schedule": "linear",
             "batch_tokens": batch_tokens, "validate_every": steps, **others}  # fmt: skip
@@ -392,7 +392,7 @@ def with_title(part: Part, title: str) -> Part:
     return replace(part, title=title)  # type: ignore[type-var]
 
 
-def translated(value: Any, words: Mapping[str, str]) -> Any:
+def translated(value: object, words: Mapping[str, str]) -> Any:
     """A part of a report with every text that `words` has replaced."""
     if isinstance(value, str):
         return words.get(value, value)
