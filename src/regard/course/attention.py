@@ -13,19 +13,12 @@ import yaml
 from torch import Tensor
 
 from regard.api import Run, evaluate, explain
-from regard.course.lab import BAHDANAU, LARGER, Findings, Found, Lab, Number, flat, phrases_recipe, reverse_recipe
+from regard.course.lab import BAHDANAU, LARGER, Findings, Found, Lab, flat, phrases_recipe, reverse_recipe
 from regard.data.corpora import generate
-from regard.layers.scores import (
-    AdditiveAttention,
-    ConcatAttention,
-    DotAttention,
-    FullyConnectedAttention,
-    GeneralAttention,
-    ScoredAttention,
-)
+from regard.layers import scores
 from regard.recipes.shipped import shipped_text
 from regard.views.explanation import Options
-from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
+from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
 LUONG = {"kind": "luong", "embedding": 32, "hidden": 64, "attention": 64, "input_feeding": False}
 SCORES: dict[str, dict[str, Any]] = {
@@ -36,12 +29,12 @@ SCORES: dict[str, dict[str, Any]] = {
     "general": LUONG | {"score": "general"},
 }
 """The model of each score: the first three as Bahdanau's decoder uses them, the others as Luong's."""
-LAYERS: dict[str, Callable[[int], ScoredAttention]] = {
-    "additive": lambda width: AdditiveAttention(width, width, width),
-    "concat": lambda width: ConcatAttention(width, width, width),
-    "fully connected": lambda width: FullyConnectedAttention(width, width, width),
-    "dot": lambda width: DotAttention(),
-    "general": lambda width: GeneralAttention(width, width),
+LAYERS: dict[str, Callable[[int], scores.ScoredAttention]] = {
+    "additive": lambda width: scores.AdditiveAttention(width, width, width),
+    "concat": lambda width: scores.ConcatAttention(width, width, width),
+    "fully connected": lambda width: scores.FullyConnectedAttention(width, width, width),
+    "dot": lambda width: scores.DotAttention(),
+    "general": lambda width: scores.GeneralAttention(width, width),
 }
 WIDTHS = (64, 128, 256, 512)
 LETTERS = "a b c d e f g h"
@@ -52,7 +45,7 @@ PAIRS = {
 
 
 def experiment(lab: Lab) -> Findings:
-    return Findings.of(_greetings(lab), _scores(lab), _speed(lab), _orders(lab))
+    return Findings(_greetings(lab) | _scores(lab) | _speed(lab) | _orders(lab))
 
 
 def _greetings(lab: Lab) -> Found:
@@ -64,23 +57,19 @@ def _greetings(lab: Lab) -> Found:
     luong = english | {"model": LUONG | {"score": "dot", "dropout": 0.0}}
     dotted = explain(lab.train("how-are-you-luong", luong), "How are you?")
     first = looked.worked()
-    parts: dict[str, Part | list[Part]] = {
-        "how_are_you": HeatMaps(looked.heat_maps()),
-        "je_suis": HeatMaps(student.heat_maps()),
-        "bahdanau_step": flat(first.report()),
-        "luong_step": flat(dotted.worked().report()),
-    }
-    scores, shares = first.scores_K.double(), first.weights_K.double()
-    return parts, {
-        "korean": looked.output, "english": student.output, "scores": ", ".join(f"{x:.2f}" for x in scores.tolist()),
+    e_K, alpha_K = first.scores_K.double(), first.weights_K.double()
+    return {
+        "how_are_you": HeatMaps(looked.heat_maps()), "je_suis": HeatMaps(student.heat_maps()),
+        "bahdanau_step": flat(first.report()), "luong_step": flat(dotted.worked().report()),
+        "korean": looked.output, "english": student.output, "scores": ", ".join(f"{e:.2f}" for e in e_K.tolist()),
         "korean_unseen": unseen[0], "english_unseen": unseen[1],
-        "softmax_error": float((scores.softmax(0) - shares).abs().max()),
+        "softmax_error": float((e_K.softmax(0) - alpha_K).abs().max()),
     }  # fmt: skip
 
 
 def _scores(lab: Lab) -> Found:
     """Each score learns to reverse; the right alignment is known, so the share of attention on it can be measured."""
-    rows, maps, numbers = list[list[Value]](), list[HeatMap](), dict[str, Number]()
+    rows, maps, numbers = [], [], Found()
     pairs = list(generate("reverse", lab.few(40), 7, "test"))
     for name, model in SCORES.items():
         run = lab.train(f"reverse-{name.replace(' ', '-')}", reverse_recipe(model, 300, 8e-3))
@@ -89,11 +78,12 @@ def _scores(lab: Lab) -> Found:
         maps.append(HeatMap(heat_map.rows, heat_map.columns, heat_map.values, name, (name,)))
         right, after = np.mean([_on_the_mirror(run, *pair) for pair in pairs], axis=0).tolist()
         decoder = "Bahdanau" if model["kind"] == "bahdanau" else "Luong"
-        rows.append([name, decoder, *(Cell(share, ".2f") for share in (exact, right, after))])
+        rows.append([name, decoder, exact, right, after])
         key = name.replace(" ", "_")
         numbers |= {f"{key}_exact": exact, f"{key}_right": right, f"{key}_after": after}
     columns = ["score", "decoder", "exact match", "attention on the letter", "on the position after it"]
-    return {"scores_table": Table(columns, rows), "same_sentence": HeatMaps(maps, ["score"])}, numbers
+    table = Table(columns, rows, formats=[".2f"])
+    return {"scores_table": table, "same_sentence": HeatMaps(maps, ["score"]), **numbers}
 
 
 def _on_the_mirror(run: Run, source: str, target: str) -> tuple[float, float]:
@@ -125,9 +115,9 @@ def _speed(lab: Lab) -> Found:
     x, ticks = [math.log2(width) for width in widths], [(math.log2(width), str(width)) for width in widths]
     curves = Curves([Series(name, x, values) for name, values in ratios.items()], "width", "time, dot = 1",
                     from_zero=True, x_ticks=ticks)  # fmt: skip
-    rows: list[list[Value]] = [[name, *(Cell(x, ".1f") for x in values)] for name, values in ratios.items()]
-    table = Table(["score / width", *map(str, widths)], rows)
-    return {"speed": curves, "speed_table": table}, {
+    rows = [[name, *values] for name, values in ratios.items()]
+    return {
+        "speed": curves, "speed_table": Table(["score / width", *map(str, widths)], rows, formats=[".1f"]),
         "additive_times": ratios["additive"][-1], "additive_times_narrow": ratios["additive"][0],
         "general_times": ratios["general"][-1], "widest": widths[-1],
     }  # fmt: skip
@@ -144,23 +134,20 @@ def _timed(look: Callable[[Tensor], Tensor], s_B1D: Tensor, steps: int) -> float
 
 def _orders(lab: Lab) -> Found:
     """English to Korean, where the verb goes to the end, and to French, where the order stays."""
-    parts: dict[str, Part | list[Part]] = {}
-    rows, numbers = list[list[Value]](), dict[str, Number]()
+    rows, found = [], Found()
     for language, example in PAIRS.items():
         corpus = f"phrases-en-{language}"
         run = lab.train(corpus, phrases_recipe(language, BAHDANAU | LARGER, 450, 5e-3))
         looked = explain(run, example[0], target=example[1]).select(Options(words=True))
         [drawn] = looked.heat_maps()
-        parts[f"{language}_alignment"] = HeatMaps([drawn])
         pairs = list(generate(corpus, lab.few(60), 1, "test", range(3, 8)))
         order = float(np.mean([_same_order(run, *pair) for pair in pairs]))
         chrf = evaluate(run)["chrf"]
-        rows.append([corpus, Cell(order, ".2f"), Cell(chrf, ".1f")])
+        rows.append([corpus, order, chrf])
         noun, verb = (drawn.columns[best] for best in drawn.values.argmax(1)[[-3, -2]])  # before the end
-        found = {"order": order, "chrf": chrf, "noun": noun, "verb": verb}
-        numbers |= {f"{language}_{name}": value for name, value in found.items()}
-    parts["orders"] = Table(["corpus", "same order", "chrF"], rows)
-    return parts, numbers
+        own = {"alignment": HeatMaps([drawn]), "order": order, "chrf": chrf, "noun": noun, "verb": verb}
+        found |= {f"{language}_{name}": value for name, value in own.items()}
+    return {"orders": Table(["corpus", "same order", "chrF"], rows, formats=["", ".2f", ".1f"]), **found}
 
 
 def _same_order(run: Run, source: str, target: str) -> float:

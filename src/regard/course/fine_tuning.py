@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from regard.api import Run, evaluate, explain, load, predict
 from regard.config import Tree
-from regard.course.lab import LANGUAGE_MODELS, Findings, Found, Lab, Number
+from regard.course.lab import LANGUAGE_MODELS, Findings, Found, Lab, built_in
 from regard.data.corpora import as_object, generate
 from regard.tasks.regression import spearman
-from regard.text.files import write_file
 from regard.views.labels import title
-from regard.views.report import Bars, Cell, Curves, Part, Series, Table, Value
+from regard.views.report import Bars, Curves, Series, Table
 
 SENTENCE = "In the end the photography was never tedious, even if the music was dull."
 CNN: Tree = {"kind": "cnn", "preset": "tiny"}
@@ -24,61 +23,48 @@ CNN: Tree = {"kind": "cnn", "preset": "tiny"}
 def experiment(lab: Lab) -> Findings:
     """One BERT of chapter 8, fine-tuned four times; then the words of a sentence weighed in two ways; then order."""
     bert = lab.pretrained(["bert"])["bert"]
-    tasks, numbers, single = _tasks(lab, bert)
-    return Findings.of((tasks, numbers), _explained(lab, single), _order(lab))
+    tasks, single = _tasks(lab, bert)
+    return Findings(tasks | _explained(lab, single) | _order(lab))
 
 
-def _tasks(lab: Lab, bert: Run) -> tuple[dict[str, Part | list[Part]], dict[str, Number], Run]:
-    """Each task from the pre-trained run and from scratch, with one line of its file."""
-
-    def built_in(name: str, size: int) -> Tree:
-        sizes = {"train": size, "validation": 100, "test": 500}
-        return {part: {"corpus": name, "size": count} for part, count in sizes.items()}
-
+def _tasks(lab: Lab, bert: Run) -> tuple[Found, Run]:
+    """Each task from the pre-trained run and from scratch, with one line of its file; the run of single texts."""
     text, question, answer = next(generate("portraits-en", 1, 1, "train"))
     pair = {"question": question, "text": text, "answered": "yes" if answer else "no"}
     settings: dict[str, tuple[str, Tree, str, object, str]] = {
-        "single text": ("classification", built_in("reviews-en", 4000), "accuracy",
+        "single text": ("classification", built_in("reviews-en", 4000, test=500), "accuracy",
                         _line("reviews-en"), "{file: own.jsonl, text: text, label: label}"),
         "pair of texts": ("classification", _pairs(lab, 3000), "accuracy", pair,
                           "{file: own.jsonl, first: question, second: text, label: answered}"),
         "tags": ("tagging", lab.tagged_names(30), "f1", _line("names-en"), "{file: own.jsonl}"),
-        "questions": ("question_answering", built_in("portraits-en", 1000), "f1", _line("portraits-en"),
+        "questions": ("question_answering", built_in("portraits-en", 1000, test=500), "f1", _line("portraits-en"),
                       "{file: own.jsonl}"),
     }  # fmt: skip
-    rows: list[list[Value]] = []
-    files: list[list[Value]] = []
-    numbers: dict[str, Number] = {}
-    runs = dict[str, Run]()
+    rows, files, numbers, runs = [], [], Found(), dict[str, Run]()
     for name, (task, data, metric, line, corpus) in settings.items():
         word = name.split()[0]
         steps, rate = (1200, 1e-3) if word == "single" else (300, None)
         runs[name] = lab.fine_tune(word, data, bert, task, steps, rate=rate)
         scratch = lab.fine_tune(f"{word}-scratch", data, {"model": LANGUAGE_MODELS["bert"]}, task, steps, rate=rate)
-        found = [float(evaluate(run, overwrite=True)[metric]) for run in (scratch, runs[name])]
-        numbers |= dict(zip((f"{word}_scratch", f"{word}_tuned"), found, strict=True))
-        scores = [Cell(value, ".3f") for value in found]
+        scores = [float(evaluate(run, overwrite=True)[metric]) for run in (scratch, runs[name])]
+        numbers |= {f"{word}_scratch": scores[0], f"{word}_tuned": scores[1]}
         rows.append([name, task, data["train"].get("size", 3000), title(metric), *scores])
         files.append([name, corpus, json.dumps(line)])
     columns = ["task", "recipe's task", "labels", "measured by", "from scratch", "fine-tuned"]
-    parts: dict[str, Part | list[Part]] = {
-        "tasks": Table(columns, rows), "files": Table(["task", "data.train", "a line of own.jsonl"], files),
-    }  # fmt: skip
-    return parts, numbers, runs["single text"]
+    tables = {
+        "tasks": Table(columns, rows, formats=[".3f"]),
+        "files": Table(["task", "data.train", "a line of own.jsonl"], files),
+    }
+    return numbers | tables, runs["single text"]
 
 
 def _pairs(lab: Lab, size: int) -> Tree:
     """Questions and texts, and whether the text has the answer, as files like a reader's own."""
     files = {}
     for part, count in (("train", size), ("validation", 60), ("test", 500)):
-        file = lab.runs / f"pairs-{part}-{count}.tsv"
-        rows = [
-            f"{question}\t{text}\t{'yes' if answer else 'no'}"
-            for text, question, answer in generate("portraits-en", count, 1, cast(Any, part))
-        ]
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_file(file, "\n".join(["question\ttext\tanswered", *rows]) + "\n")
-        files[part] = {"file": str(file.resolve()), "first": "question", "second": "text", "label": "answered"}
+        rows = generate("portraits-en", count, 1, cast(Any, part))
+        asked = [(question, text, "yes" if answer else "no") for text, question, answer in rows]
+        files[part] = lab.pairs(f"pairs-{part}", asked, ("first", "second", "label"))
     return files
 
 
@@ -95,16 +81,11 @@ def _explained(lab: Lab, run: Run) -> Found:
         agree.append(spearman(attended, falls))
         top.append(float(falls[attended.argmax()] == falls.max()))  # several words may be needed alike
     words, attended, falls = _weights(loaded, SENTENCE)
-    rows: list[list[Value]] = [
-        [word, Cell(float(share), ".3f"), Cell(float(fall), ".3f")]
-        for word, share, fall in zip(words, attended, falls, strict=True)
-    ]
-    parts: dict[str, Part | list[Part]] = {
-        "explained": Table(["word", "attention of [CLS]", "fall without it"], rows),
-        "attended": Bars(words, {"attention": [float(share) for share in attended]}, "attention of [CLS]"),
-        "fallen": Bars(words, {"fall": [float(fall) for fall in falls]}, "fall of the probability without the word"),
-    }
-    return parts, {
+    rows = [*zip(words, attended.tolist(), falls.tolist(), strict=True)]
+    return {
+        "explained": Table(["word", "attention of [CLS]", "fall without it"], rows, formats=[".3f"]),
+        "attended": Bars(words, {"attention": attended.tolist()}, "attention of [CLS]"),
+        "fallen": Bars(words, {"fall": falls.tolist()}, "fall of the probability without the word"),
         "correlation": float(np.mean(agree)), "same_word": float(np.mean(top)), "sentence": SENTENCE,
         "most_attended": words[int(attended.argmax())],
         "most_fallen": ", ".join(words[n] for n in np.flatnonzero(falls == falls.max())),
@@ -117,33 +98,32 @@ def _weights(run: Run, text: str) -> tuple[list[str], NDArray[np.float64], NDArr
     assert explanation.occlusion is not None
     falls = np.asarray(explanation.occlusion.falls_WA, dtype=float)[:, 0].round(3) + 0.0  # no negative zero
     words = list(explanation.occlusion.words)
-    shares = np.mean([one.weights.mean(0)[0] for one in explanation.of_kind("encoder")], axis=0)
+    shares = np.mean([attention.weights.mean(0)[0] for attention in explanation.of_kind("encoder")], axis=0)
     return words, np.asarray(shares[1 : 1 + len(words)], dtype=float), falls
 
 
 def _order(lab: Lab) -> Found:
     """Which of two people acts first, further and further apart, for filters and for attention."""
-    data = {part: {"corpus": "order", "size": size}
-            for part, size in {"train": 6000, "validation": 100, "test": 600}.items()}  # fmt: skip
+    data = built_in("order", 6000, test=600)
     models = {"short": CNN, "long": CNN | {"widths": [3, 4, 5, 20]}, "attention": LANGUAGE_MODELS["bert"]}
     names = {"short": "CNN, filters of 3 to 5", "long": "CNN, filters of 3 to 20", "attention": "BERT"}
     rows = list(generate("order", lab.few(600), 1, "test"))
     between = np.array([_between(text) for text, _ in rows])
-    series, table = list[Series](), list[list[Value]]()
-    numbers: dict[str, Number] = {}
+    series, table, numbers = [], [], Found()
     for word, model in models.items():
         run = lab.fine_tune("order", data, {"model": model}, steps=900)
-        found = [one.to_json()["output"] for one in predict(run, [text for text, _ in rows])]
-        right = np.array([label == output for (_, label), output in zip(rows, found, strict=True)])
+        predictions = predict(run, [text for text, _ in rows])
+        right = np.array([label == own.to_json()["output"] for (_, label), own in zip(rows, predictions, strict=True)])
         shares = [float(right[between == count].mean()) for count in range(4)]
         series.append(Series(names[word], [0.0, 1.0, 2.0, 3.0], shares))
-        table.append([names[word], *(Cell(share, ".2f") for share in shares)])
+        table.append([names[word], *shares])
         numbers |= {f"{word}_near": shares[0], f"{word}_far": shares[3]}
     ticks = [(float(count), str(count)) for count in range(4)]
-    return {
+    columns = ["model", "next to each other", "1 between", "2 between", "3 between"]
+    return numbers | {
         "order": Curves(series, "events between the two", "accuracy", x_ticks=ticks),
-        "distances": Table(["model", "next to each other", "1 between", "2 between", "3 between"], table),
-    }, numbers
+        "distances": Table(columns, table, formats=[".2f"]),
+    }
 
 
 def _between(text: str) -> int:

@@ -14,7 +14,7 @@ from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from pydoc import locate
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import torch
 import yaml
@@ -32,8 +32,6 @@ from regard.runs.run import read_metrics
 from regard.views.labels import percent
 from regard.views.report import Cell, Part, Prose, Report, Result, Section, Table
 
-T = TypeVar("T")
-Number = float | int | str | bool
 PLACED = re.compile(r"^!\[(.*)\]\((\S+)\)$", re.MULTILINE)
 QUICK = {
     "en": "A quick run: hardly trained, so its numbers mean nothing.",
@@ -87,25 +85,20 @@ FROZEN: Tree = {"freeze": "all"}
 
 # An experiment
 
-Found = tuple[dict[str, Part | list[Part]], dict[str, Number]]
-"""What a part of an experiment found: some of the parts and numbers of its `Findings`."""
+Found = dict[str, Any]
+"""What a part of an experiment found: parts of a report, one or a list, and numbers."""
 
 
-@dataclass(frozen=True)
-class Findings:
-    """What an experiment found: figures and tables by name, and the numbers that the text tells and tests check."""
+class Findings(Found):
+    """What an experiment found, by name: figures and tables, and the numbers that the text tells and tests check."""
 
-    parts: Mapping[str, Part | Sequence[Part]]
-    numbers: Mapping[str, Number]
+    @property
+    def numbers(self) -> dict[str, float | int | str | bool]:
+        return {name: value for name, value in self.items() if isinstance(value, float | int | str)}
 
-    @classmethod
-    def of(cls, *found: Found) -> Findings:
-        """All that the parts of an experiment found."""
-        parts, numbers = dict[str, Part | list[Part]](), dict[str, Number]()
-        for own_parts, own_numbers in found:
-            parts |= own_parts
-            numbers |= own_numbers
-        return cls(parts, numbers)
+    @property
+    def parts(self) -> dict[str, Part | list[Part]]:
+        return {name: value for name, value in self.items() if name not in self.numbers}
 
 
 @dataclass(frozen=True)
@@ -137,13 +130,13 @@ class Lab:
             train(tree, out=partial, resume=partial.exists(), quiet=True).folder.rename(folder)
         return Run.open(folder)
 
-    def pairs(self, name: str, rows: Sequence[tuple[str, str]]) -> Tree:
+    def pairs(self, name: str, rows: Iterable[Sequence[str]], columns: Sequence[str] = ("source", "target")) -> Tree:
         """Sources and targets of the chapter's own, in a file beside the runs: a corpus for a recipe."""
-        text = "".join(f"{source}\t{target}\n" for source, target in rows)
+        text = "".join("\t".join(row) + "\n" for row in rows)
         file = self.runs / f"{name}-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}.tsv"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-        return {"file": str(file.resolve()), "source": 0, "target": 1}
+        return {"file": str(file.resolve()), **{column: number for number, column in enumerate(columns)}}
 
     def few(self, count: int, least: int = 20) -> int:
         """A number of examples, fewer in a quick run."""
@@ -156,64 +149,69 @@ class Lab:
         train = [{"corpus": name, "size": 100 if self.quick else size} for name, size in sizes.items()]
         return {"train": train, "validation": [{"corpus": name, "size": 60} for name in sizes], "max_length": 64}
 
-    def pretrain(self, name: str, data: Tree, model: Tree, steps: int, vocabulary: int = 1000, **training: Any) -> Run:
-        """A model that has read raw text."""
+    def pretrain(
+        self, name: str, data: Tree, model: Tree, steps: int | None = None, vocabulary: int = 1000, **training: Any
+    ) -> Run:
+        """A model that has read raw text, by default for as long as the others."""
         kind = str(model["kind"])
-        recipe = {
-            "task": "masked_language_modeling" if kind == "bert" else "language_modeling",
-            "data": data, "tokenizer": {"kind": "word", "vocabulary": vocabulary}, "model": model,
-            "training": {
-                "steps": steps, "learning_rate": RATES[kind], "warmup": 50, "schedule": "linear", "batch_tokens": 1024,
-                "validate_every": steps, **training,
-            } | ({} if kind == "bert" else {"decode": 0}),
-        }  # fmt: skip
-        return self.train(name, recipe)
+        training = training_of(steps or UPDATES[kind], RATES[kind], **training) | (
+            {} if kind == "bert" else {"decode": 0}
+        )
+        return self.train(name, text_recipe(model, data, {"kind": "word", "vocabulary": vocabulary}, training))
 
     def pretrained(self, kinds: Iterable[str] = tuple(LANGUAGE_MODELS)) -> dict[str, Run]:
         """Models that have read the built-in texts; chapter 9 uses BERT again."""
         data = self.texts(TEXTS)
-        return {kind: self.pretrain(f"pretrained-{kind}", data, LANGUAGE_MODELS[kind], UPDATES[kind]) for kind in kinds}
+        return {kind: self.pretrain(f"pretrained-{kind}", data, LANGUAGE_MODELS[kind]) for kind in kinds}
 
     def fine_tune(
         self, name: str, data: Tree, start: Run | Tree, task: str = "classification", steps: int = 100,
         head: Tree | None = None, rate: float | None = None,
     ) -> Run:  # fmt: skip
         """A run of few labels: from a pre-trained run, or from scratch with the model and tokenizer that are given."""
-        scratch = {"tokenizer": {"kind": "word", "vocabulary": 1000}, **start} if isinstance(start, dict) else {}
-        began = {} if isinstance(start, dict) else {"init": str(start.folder.resolve())}
-        best = {"classification": "accuracy", "tagging": "f1", "question_answering": "f1"}[task]
-        recipe = {
-            "task": task, "data": data, "head": head or {}, **scratch,
-            "training": {
-                "steps": steps, "learning_rate": rate or (1e-2 if head == FROZEN else 2e-3), "warmup": 20,
-                "schedule": "linear", "batch_tokens": 512, "validate_every": steps, "best": best, **began,
-            },
-        }  # fmt: skip
+        best, rate = "accuracy" if task == "classification" else "f1", rate or (1e-2 if head == FROZEN else 2e-3)
+        training = training_of(steps, rate, warmup=20, batch_tokens=512, best=best)
+        recipe = {"task": task, "data": data, "head": head or {}, "training": training}
+        if isinstance(start, Run):
+            training["init"] = str(start.folder.resolve())
+        else:
+            recipe |= {"tokenizer": {"kind": "word", "vocabulary": 1000}, **start}
         return self.train(name, recipe)
 
     def tagged_names(self, size: int, draw: int = 0) -> Tree:
         """So many sentences whose names are tagged; each draw has others."""
-        corpus = {"corpus": "names-en"}
-        return {
-            "train": {**corpus, "size": size, "seed": 10 * self.seed + draw + 2},
-            "validation": {**corpus, "size": 100}, "test": {**corpus, "size": 500},
-        }  # fmt: skip
+        data = built_in("names-en", size, test=500)
+        return data | {"train": data["train"] | {"seed": 10 * self.seed + draw + 2}}
+
+
+def built_in(corpus: str, train: int, validation: int = 100, test: int | None = None, **options: int) -> Tree:
+    """So many examples of a built-in corpus for each part."""
+    sizes = {"train": train, "validation": validation, "test": test}
+    return {part: {"corpus": corpus, "size": size, **options} for part, size in sizes.items() if size is not None}
+
+
+def training_of(steps: int, rate: float, warmup: int = 50, batch_tokens: int = 1024, **others: float | str) -> Tree:
+    """A short training, validated once at its end."""
+    return {"steps": steps, "learning_rate": rate, "warmup": warmup, "schedule": "linear",
+            "batch_tokens": batch_tokens, "validate_every": steps, **others}  # fmt: skip
+
+
+def text_recipe(model: Tree, data: Tree, tokenizer: Tree, training: Tree) -> Tree:
+    """A model that reads raw text."""
+    task = "masked_language_modeling" if model["kind"] == "bert" else "language_modeling"
+    return {"task": task, "data": data, "tokenizer": tokenizer, "model": model, "training": training}
 
 
 def reverse_recipe(model: Tree, steps: int, rate: float, *, warmup: int = 50, corpus: str = "reverse") -> Tree:
     """Letters to be written backwards, or another built-in corpus: about ten seconds for 300 steps on one core."""
-    sizes = {"train": 8000, "validation": 100, "test": 300}
     return {
         "task": "translation",
-        "data": {part: {"corpus": corpus, "size": size} for part, size in sizes.items()},
+        "data": built_in(corpus, 8000, test=300),
         "tokenizer": {"kind": "word"},
         "model": {"dropout": 0.0, **model},
-        "training": {
-            "steps": steps, "learning_rate": rate, "warmup": warmup, "schedule": "linear", "batch_tokens": 1024,
-            "label_smoothing": 0.0, "decode": 0, "validate_every": steps,
-        },
+        "training": training_of(steps, rate, warmup, label_smoothing=0.0, decode=0),
         "search": {"beam": 1},
-    }  # fmt: skip
+    }
 
 
 def reverse_transformer(changes: Tree | None = None, corpus: str = "reverse") -> Tree:
@@ -223,11 +221,9 @@ def reverse_transformer(changes: Tree | None = None, corpus: str = "reverse") ->
 
 def phrases_recipe(language: str, model: Tree, steps: int, rate: float) -> Tree:
     """English sentences of at most seven words and their translations: about half a minute for 450 steps."""
-    corpus = f"phrases-en-{language}"
-    recipe = reverse_recipe(model, steps, rate, corpus=corpus)
-    for part, size in (("train", 1500), ("validation", 100), ("test", 100)):
-        recipe["data"][part] = {"corpus": corpus, "max_words": 7, "size": size}
-    return recipe | {"tokenizer": {"kind": "bpe", "vocabulary": 2000, "joint": False}}
+    data = built_in(f"phrases-en-{language}", 1500, test=100, max_words=7)
+    tokenizer = {"kind": "bpe", "vocabulary": 2000, "joint": False}
+    return reverse_recipe(model, steps, rate) | {"data": data, "tokenizer": tokenizer}
 
 
 def source_tokens(run: Run, texts: Sequence[str]) -> Tokens:
@@ -278,8 +274,8 @@ class Lesson(Result):
 
     def to_json(self) -> dict[str, Any]:
         made_with = {"seed": self.lab.seed, "quick": self.lab.quick, "full": str(self.lab.full or "") or None}
-        numbers = {"numbers": dict(self.findings.numbers)}
-        return {"chapter": self.chapter.number, "title": self.chapter.title} | made_with | numbers
+        return {"chapter": self.chapter.number, "title": self.chapter.title, **made_with,
+                "numbers": self.findings.numbers}  # fmt: skip
 
     @cached_property
     def text(self) -> str:
@@ -307,8 +303,8 @@ class Lesson(Result):
 
     def _placed(self, caption: str, name: str) -> Iterator[Part]:
         """What stands in the place of a name; of several parts, the first has the caption."""
-        found = translated(self.findings.parts[name], self.words)
-        first, *others = [found] if isinstance(found, Part) else found
+        parts = translated(self.findings[name], self.words)
+        first, *others = [parts] if isinstance(parts, Part) else parts
         yield with_title(first, caption) if caption else first
         yield from others
 
@@ -396,18 +392,16 @@ def with_title(part: Part, title: str) -> Part:
     return replace(part, title=title)  # type: ignore[type-var]
 
 
-def translated(value: T, words: Mapping[str, str]) -> T:
+def translated(value: object, words: Mapping[str, str]) -> Any:
     """A part of a report with every text that `words` has replaced."""
-    found: Any = value
     if isinstance(value, str):
-        found = words.get(value, value)
-    elif is_dataclass(value) and not isinstance(value, type):
-        found = replace(value, **{one.name: translated(getattr(value, one.name), words) for one in fields(value)})
-    elif isinstance(value, Mapping):
-        found = {translated(key, words): translated(part, words) for key, part in value.items()}
-    elif isinstance(value, list | tuple):
-        found = type(value)(translated(part, words) for part in value)
-    return cast(T, found)
+        return words.get(value, value)
+    if is_dataclass(value) and not isinstance(value, type):
+        texts = {field.name: translated(getattr(value, field.name), words) for field in fields(value)}
+        return replace(value, **texts)
+    if isinstance(value, Mapping):
+        return {translated(key, words): translated(part, words) for key, part in value.items()}
+    return type(value)(translated(part, words) for part in value) if isinstance(value, list | tuple) else value
 
 
 def run(
@@ -424,9 +418,9 @@ def run(
 
     `quick` trains a few steps only, to see that all works. `full` is a folder with real data.
     """
-    found = find_chapter(str(chapter), language)
+    wanted = find_chapter(str(chapter), language)
     if full is not None and not Path(full).is_dir():
         raise RegardError("there is no such folder", where=f"--full {full}", hint="a folder that holds multi30k")
-    experiment = import_module(f"regard.course.{found.name}").experiment
+    experiment = import_module(f"regard.course.{wanted.name}").experiment
     lab = Lab(Path(runs), seed, quick, None if full is None else Path(full), say)
-    return Lesson(found, language or default_language(), lab, experiment(lab))
+    return Lesson(wanted, language or default_language(), lab, experiment(lab))

@@ -8,11 +8,11 @@ import numpy as np
 
 from regard.api import Run, evaluate, explain
 from regard.config import Tree
-from regard.course.lab import Findings, Found, Lab, Number, flat
+from regard.course.lab import Findings, Found, Lab, built_in, flat, training_of
 from regard.data.corpora import Cells, generate
 from regard.data.shapes import Scene, parse
 from regard.views.explanation import Options
-from regard.views.report import Cell, ImageMap, Table, Value
+from regard.views.report import ImageMap, Table
 
 HOPS = (1, 3)
 KINDS = ("where", "things")
@@ -34,36 +34,29 @@ def _recipe(lab: Lab, hops: int) -> Tree:
 
 
 def experiment(lab: Lab) -> Findings:
-    return Findings.of(_hops(lab), _captions(lab))
+    return Findings(_hops(lab) | _captions(lab))
 
 
 def _hops(lab: Lab) -> Found:
     """One hop against three: errors by kind of question, and which sentences each hop reads."""
     runs = {hops: lab.train(f"stories-{hops}-hops", _recipe(lab, hops)) for hops in HOPS}
-    errors = {hops: evaluate(run)["tasks"] for hops, run in runs.items()}
-    rows: list[list[Value]] = [
-        [hops, *(Cell(1 - of_kind[f"stories-en:{kind}"], ".2f") for kind in KINDS)] for hops, of_kind in errors.items()
-    ]
+    rights = {hops: evaluate(run)["tasks"] for hops, run in runs.items()}
+    errors = {hops: {kind: 1 - float(right[f"stories-en:{kind}"]) for kind in KINDS} for hops, right in rights.items()}
     questions = list(generate("stories-en", lab.few(60), 1, "test", about="things"))
     read = {hops: np.mean([_read(run, row) for row in questions], axis=0) for hops, run in runs.items()}
-    looked: list[list[Value]] = [
-        [f"{hops} hop{'s' * (hops > 1)}", hop, *(Cell(float(share), ".2f") for share in shares)]
-        for hops, by_hop in read.items()
-        for hop, shares in enumerate(by_hop, 1)
-    ]
+    looked = [[f"{hops} hop{'s' * (hops > 1)}", hop, *shares.tolist()]
+              for hops, by_hop in read.items() for hop, shares in enumerate(by_hop, 1)]  # fmt: skip
     row = _telling(runs, questions)
-    told = [explain(run, f"{row[1]}\n{row[2]}") for run in runs.values()]
-    tables = [flat(one.report())[0] for one in told]
-    numbers: dict[str, Number] = {
-        f"{kind}_{hops}": 1 - float(errors[hops][f"stories-en:{kind}"]) for kind in KINDS for hops in HOPS
-    }
-    numbers |= {"question": row[2], "answer": row[3], "said_1": told[0].output, "said_3": told[1].output,
-                "first_hop": float(read[3][0][1]), "last_hop": float(read[3][-1][0])}  # fmt: skip
+    one, three = (explain(run, f"{row[1]}\n{row[2]}") for run in runs.values())
+    columns = ["model", "hop", "sentence with the place", "sentence with the thing"]
     return {
-        "hops": Table(["hops", *KINDS], rows),
-        "read": Table(["model", "hop", "sentence with the place", "sentence with the thing"], looked),
-        "one_hop": tables[0], "three_hops": tables[1],
-    }, numbers  # fmt: skip
+        "hops": Table(["hops", *KINDS], [[hops, *own.values()] for hops, own in errors.items()], formats=[".2f"]),
+        "read": Table(columns, looked, formats=[".2f"]),
+        "one_hop": flat(one.report())[0], "three_hops": flat(three.report())[0],
+        **{f"{kind}_{hops}": errors[hops][kind] for kind in KINDS for hops in HOPS},
+        "question": row[2], "answer": row[3], "said_1": one.output, "said_3": three.output,
+        "first_hop": float(read[3][0][1]), "last_hop": float(read[3][-1][0]),
+    }  # fmt: skip
 
 
 def _read(run: Run, row: Cells) -> list[list[float]]:
@@ -89,16 +82,13 @@ def _telling(runs: dict[int, Run], questions: list[Cells]) -> Cells:
 
 def _captions(lab: Lab) -> Found:
     """A captioner that looks at regions against one with a single vector, and what it looks at for each word."""
-    sizes, runs = {"train": 3000, "validation": 100, "test": 300}, {}
+    runs = {}
     for decoder in ("plain", "attention"):
         recipe: Tree = {
-            "task": "captioning",
-            "data": {part: {"corpus": "shapes", "size": size} for part, size in sizes.items()},
-            "tokenizer": {"kind": "word"},
+            "task": "captioning", "data": built_in("shapes", 3000, test=300), "tokenizer": {"kind": "word"},
             "model": {"kind": "captioner", "preset": "tiny", "images": {"size": 64}, "decoder": decoder,
                       "dropout": 0.0} | ({"doubly_stochastic": 0.0} if decoder == "attention" else {}),
-            "training": {"steps": STEPS, "batch_tokens": 2048, "learning_rate": 3e-3, "schedule": "linear",
-                         "warmup": 100, "label_smoothing": 0.0, "decode": 0, "validate_every": STEPS},
+            "training": training_of(STEPS, 3e-3, warmup=100, batch_tokens=2048, label_smoothing=0.0, decode=0),
             "search": {"beam": 1},
         }  # fmt: skip
         runs[decoder] = lab.train(f"captions-{decoder}", recipe)
@@ -106,22 +96,19 @@ def _captions(lab: Lab) -> Found:
     scenes = list(generate("shapes", lab.few(60), 7, "test"))
     shares = np.mean([_on_the_things(runs["attention"], parse(code, "")) for code, _ in scenes], axis=0)
     names = [f"{what} of the {place}" for place in ("first", "second") for what in ("size", "colour", "shape")]
-    rows: list[list[Value]] = [
-        [name, *(Cell(float(share), ".2f") for share in own)] for name, own in zip(names, shares, strict=True)
-    ]
+    rows = [[name, *own] for name, own in zip(names, shares.tolist(), strict=True)]
     explained = explain(runs["attention"], scenes[0][0])
     picture = next(part for section in explained.report().sections for part in section.parts
                    if isinstance(part, ImageMap))  # fmt: skip
     columns = ["word", "attention on the first thing", "on the second", "elsewhere"]
-    compared: list[list[Value]] = [
-        [name, Cell(metrics[decoder]["exact_match"], ".2f"), Cell(metrics[decoder]["bleu"], ".1f")]
-        for name, decoder in (("one vector", "plain"), ("attention", "attention"))
-    ]
-    return {"picture": picture, "captioners": Table(["captioner", "exact match", "BLEU"], compared),
-            "things": Table(columns, rows)}, {
+    plain, attention = metrics["plain"], metrics["attention"]
+    compared = [[name, own["exact_match"], own["bleu"]]
+                for name, own in (("one vector", plain), ("attention", attention))]  # fmt: skip
+    return {
+        "picture": picture, "things": Table(columns, rows, formats=[".2f"]),
+        "captioners": Table(["captioner", "exact match", "BLEU"], compared, formats=["", ".2f", ".1f"]),
         "caption": explained.output, "caption_right": scenes[0][1], "caption_steps": STEPS,
-        "plain_captions": metrics["plain"]["exact_match"],
-        "attention_captions": metrics["attention"]["exact_match"],
+        "plain_captions": plain["exact_match"], "attention_captions": attention["exact_match"],
         "own_thing": float((shares[:3, 0].mean() + shares[3:, 1].mean()) / 2),
         "other_thing": float((shares[:3, 1].mean() + shares[3:, 0].mean()) / 2),
     }  # fmt: skip

@@ -9,12 +9,12 @@ import torch
 
 from regard.api import Run, evaluate, predict
 from regard.config import Tree
-from regard.course.lab import FROZEN, LANGUAGE_MODELS, TEXTS, UPDATES, Findings, Found, Lab, Number, last_loss
+from regard.course.lab import FROZEN, LANGUAGE_MODELS, TEXTS, Findings, Found, Lab, last_loss, text_recipe, training_of
 from regard.data.segments import OUTCOMES, Segments
 from regard.runs.examples import examples_of
 from regard.runs.run import read_metrics
 from regard.views.compare import trained
-from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
+from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
 PAIRED = {"errands": 3000}
 """Texts of two sentences, of which the second depends on the first: for next-sentence prediction."""
@@ -47,10 +47,8 @@ def tag(
 def experiment(lab: Lab) -> Findings:
     """All parts: each trains what it needs and gives figures and numbers."""
     runs = lab.pretrained()
-    return Findings.of(
-        _few_labels(lab, runs), _directions(lab, runs), _masking(lab, runs), _objectives(lab),
-        _look_ahead(lab, runs["gpt"]),
-    )  # fmt: skip
+    found = _few_labels(lab, runs) | _directions(lab, runs) | _masking(lab, runs)
+    return Findings(found | _objectives(lab) | _look_ahead(lab, runs["gpt"]))
 
 
 def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
@@ -70,34 +68,29 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
     starts: dict[str, Run | Tree] = {NAMES[kind]: run for kind, run in runs.items()}
     own = {"tokenizer": {"file": str((runs["bert"].folder / "tokenizer.json").resolve())}}
     starts[SCRATCH] = {"model": models["bert"], **own}
-    found = {
-        name: [[learned(start, size, draw) for draw in range(draws)] for size in labels]
-        for name, start in starts.items()
-    }
-    means = {name: [sum(one) / draws for one in by_size] for name, by_size in found.items()}
-    rows: list[list[Value]] = []
+    scores = {name: [[learned(start, size, draw) for draw in range(draws)] for size in labels]
+              for name, start in starts.items()}  # fmt: skip
+    means = {name: [sum(of_size) / draws for of_size in by_size] for name, by_size in scores.items()}
+    rows: list[list[Any]] = []
     for kind, run in runs.items():
         steps, spent = trained(read_metrics(run.folder / "metrics.jsonl"))
-        known: list[Value] = [steps, Cell(spent, ".0f"), Cell(last_loss(run, "validation"), ".2f")]
-        rows.append([NAMES[kind], *known, *(Cell(mean, ".3f") for mean in means[NAMES[kind]])])
-    rows.append([SCRATCH, None, None, None, *(Cell(mean, ".3f") for mean in means[SCRATCH])])
+        rows.append([NAMES[kind], steps, spent, last_loss(run, "validation"), *means[NAMES[kind]]])
+    rows.append([SCRATCH, None, None, None, *means[SCRATCH]])
     ticks = [(float(place), f"{size:,}") for place, size in enumerate(labels)]
     series = [
         Series(name, [place for place, _ in ticks], means[name], [*map(min, by_size)], [*map(max, by_size)])
-        for name, by_size in found.items()
+        for name, by_size in scores.items()
     ]
     columns = ["model", "updates", "seconds", "own loss", *(f"{size:,} labels" for size in labels)]
-    parts: dict[str, Part | list[Part]] = {
+    found: Found = {
         "labels": Curves(series, "labels", "accuracy" if lab.full else "F1", x_ticks=ticks),
-        "equal_time": Table(columns, rows),
+        "equal_time": Table(columns, rows, formats=["", "", ".0f", ".2f", ".3f"]),
+        "draws": draws, "probed": MANY,
     }  # fmt: skip
-    numbers: dict[str, Number] = {"draws": draws, "probed": MANY}
-    numbers |= dict(zip(("few", "middle", "many"), labels, strict=True))
-    for kind in runs:
-        for word, mean in zip(("few", "middle", "many"), means[NAMES[kind]], strict=True):
-            numbers[f"{kind}_{word}"] = mean
-    names = ("scratch_few", "scratch_middle", "scratch_many")
-    return parts, numbers | dict(zip(names, means[SCRATCH], strict=True))
+    named = {"": labels, "scratch_": means[SCRATCH], **{f"{kind}_": means[NAMES[kind]] for kind in runs}}
+    for start_of_name, values in named.items():
+        found |= {f"{start_of_name}{word}": x for word, x in zip(("few", "middle", "many"), values, strict=True)}
+    return found
 
 
 def _full_runs(lab: Lab, folder: Path) -> dict[str, Run]:
@@ -108,14 +101,8 @@ def _full_runs(lab: Lab, folder: Path) -> dict[str, Run]:
         vocabulary: Tree = {"kind": "wordpiece", "vocabulary": 16_000}
         if runs:
             vocabulary = {"file": str((runs["bert"].folder / "tokenizer.json").resolve())}
-        steps = FULL_STEPS[kind]
-        training = {"steps": steps, "learning_rate": FULL_RATES[kind], "warmup": 300, "schedule": "linear",
-                    "batch_tokens": 16_384, "validate_every": steps, "optimizer": "adamw"}  # fmt: skip
-        runs[kind] = lab.train(
-            f"nsmc-{kind}",
-            {"task": "masked_language_modeling" if kind == "bert" else "language_modeling", "data": data,
-             "tokenizer": vocabulary, "model": FULL_MODELS[kind], "training": training},
-        )  # fmt: skip
+        training = training_of(FULL_STEPS[kind], FULL_RATES[kind], 300, 16_384, optimizer="adamw")
+        runs[kind] = lab.train(f"nsmc-{kind}", text_recipe(FULL_MODELS[kind], data, vocabulary, training))
     return {kind: runs[kind] for kind in LANGUAGE_MODELS}
 
 
@@ -129,42 +116,37 @@ def _nsmc(lab: Lab, folder: Path, size: int, draw: int) -> Tree:
 def _directions(lab: Lab, runs: dict[str, Run]) -> Found:
     """A linear probe on frozen features, and all weights trained: names, by what stands on their left and right."""
     looks = {"lstm_lm": "one direction", "gpt": "one direction", "elmo": "two, shallow", "bert": "two, deep"}
-    rows: list[list[Value]] = []
-    numbers: dict[str, Number] = {}
+    rows, numbers = [], Found()
     for kind, look in looks.items():
         frozen = tag(lab, "probe", MANY, runs[kind], head=FROZEN | ({"features": "mix"} if kind == "elmo" else {}))
         tuned = tag(lab, "tagger", MANY, runs[kind], head={"freeze": 0})
         numbers |= {f"{kind}_frozen": frozen, f"{kind}_tuned": tuned}
-        rows.append([NAMES[kind], look, Cell(frozen, ".3f"), Cell(tuned, ".3f")])
-    return {"directions": Table(["model", "looks in", "frozen", "fine-tuned"], rows)}, numbers
+        rows.append([NAMES[kind], look, frozen, tuned])
+    return {"directions": Table(["model", "looks in", "frozen", "fine-tuned"], rows, formats=[".3f"]), **numbers}
 
 
 def _masking(lab: Lab, runs: dict[str, Run]) -> Found:
     """What becomes of the tokens to predict: counted, and three ways compared."""
-    rows: list[list[Value]] = []
-    numbers: dict[str, Number] = {}
+    rows, numbers = [], Found()
     for name, (hidden, replaced) in MASKINGS.items():
         data = lab.texts(TEXTS) | {"mask_share": hidden, "random_share": replaced}
-        run = runs["bert"] if hidden == 0.8 else lab.pretrain("masking", data, LANGUAGE_MODELS["bert"], UPDATES["bert"])
+        run = runs["bert"] if hidden == 0.8 else lab.pretrain("masking", data, LANGUAGE_MODELS["bert"])
         frozen, tuned = (tag(lab, "after-masking", LABELS[1], run, head=head) for head in (FROZEN, None))
-        rows.append([name, Cell(last_loss(run, "validation"), ".3f"), Cell(frozen, ".3f"), Cell(tuned, ".3f")])
-        word = {0.8: "paper", 1.0: "all_masked", 0.0: "all_kept"}[hidden]
-        numbers |= {f"{word}_loss": last_loss(run, "validation"), f"{word}_frozen": frozen, f"{word}_tuned": tuned}
+        loss, word = last_loss(run, "validation"), {0.8: "paper", 1.0: "all_masked", 0.0: "all_kept"}[hidden]
+        rows.append([name, loss, frozen, tuned])
+        numbers |= {f"{word}_loss": loss, f"{word}_frozen": frozen, f"{word}_tuned": tuned}
     examples = cast(Segments, examples_of(runs["bert"], "train", []))
     counts = examples.outcomes(1000, 4096)
-    chosen = sum(counts.values()) - counts[OUTCOMES[0]]
-    numbers |= {"chosen_share": chosen / sum(counts.values()), "mask_share": counts["[MASK]"] / chosen}
-    shares: list[list[Value]] = [
-        [name, counts[name], Cell(counts[name] / sum(counts.values()), ".1%"), Cell(counts[name] / chosen, ".1%")]
-        for name in OUTCOMES[1:]
-    ]
-    sample = examples.pieces(1)
-    read: list[list[Value]] = [[name, " ".join(pieces)] for name, pieces in sample.items()]
-    return {
-        "maskings": Table(["[MASK] / another / unchanged, %", "own loss", "frozen", "fine-tuned"], rows),
-        "counts": Table(["token to predict", "tokens", "of all", "of those to predict"], shares),
+    every, chosen = sum(counts.values()), sum(counts.values()) - counts[OUTCOMES[0]]
+    shares = [[name, counts[name], counts[name] / every, counts[name] / chosen] for name in OUTCOMES[1:]]
+    read = [[name, " ".join(pieces)] for name, pieces in examples.pieces(1).items()]
+    columns = ["[MASK] / another / unchanged, %", "own loss", "frozen", "fine-tuned"]
+    return numbers | {
+        "chosen_share": chosen / every, "mask_share": counts["[MASK]"] / chosen,
+        "maskings": Table(columns, rows, formats=[".3f"]),
+        "counts": Table(["token to predict", "tokens", "of all", "of those to predict"], shares, formats=[".1%"]),
         "sample": Table(["", "tokens"], read),
-    }, numbers
+    }  # fmt: skip
 
 
 def _objectives(lab: Lab) -> Found:
@@ -179,9 +161,7 @@ def _objectives(lab: Lab) -> Found:
         "both": (both, data), "masked tokens alone": (LANGUAGE_MODELS["bert"], data),
         "next sentences alone": (both, data | {"masked_weight": 0.0}),
     }  # fmt: skip
-    rows: list[list[Value]] = []
-    numbers: dict[str, Number] = {}
-    runs = dict[str, Run]()
+    rows, numbers, runs = [], Found(), dict[str, Run]()
     for name, (model, texts) in ways.items():
         best: dict[str, Any] = {"best": "next_sentence_loss"} if "masked_weight" in texts else {}
         run = runs[name] = lab.pretrain("objective", texts, model, **size, **best)
@@ -189,10 +169,9 @@ def _objectives(lab: Lab) -> Found:
         word = {"both": "both", "masked tokens alone": "masked", "next sentences alone": "next"}[name]
         follows = log.get("next_sentence_accuracy")
         numbers |= {f"{word}_masked": log["masked_accuracy"], f"{word}_next": follows or 0.0}
-        rows.append([name, Cell(log["masked_accuracy"], ".3f"), None if follows is None else Cell(follows, ".3f")])
-    parts, more = _paper(runs["both"])
+        rows.append([name, log["masked_accuracy"], follows])
     columns = ["learned from", "masked tokens", "next sentences"]
-    return {"objectives": Table(columns, rows), **parts}, numbers | more
+    return {"objectives": Table(columns, rows, formats=[".3f"]), **_paper(runs["both"]), **numbers}
 
 
 def _paper(run: Run) -> Found:
@@ -200,13 +179,13 @@ def _paper(run: Run) -> Found:
     first = "the man went to the store."
     seconds = ("he bought a gallon of milk.", "he fed the monkeys.", "it barks at the postman.")
     followed = predict(run, [(first, second) for second in seconds])
-    probabilities = [float(one.to_json()["next_sentence"]) for one in followed]
-    rows: list[list[Value]] = [[first, b, Cell(p, ".3f")] for b, p in zip(seconds, probabilities, strict=True)]
-    gaps: list[list[Value]] = []
+    rows = [[first, second, float(prediction.to_json()["next_sentence"])]
+            for second, prediction in zip(seconds, followed, strict=True)]  # fmt: skip
+    gaps = []
     for texts in (("my dog is [MASK].",), ("my [MASK] is hairy.", "it barks at the postman."),
                   ("the man went to the [MASK].", "he bought a gallon of milk.")):  # fmt: skip
-        [found] = [one.to_json() for one in predict(run, [texts])]
-        mask = found["masks"][0]
+        [filled] = predict(run, [texts])
+        mask = filled.to_json()["masks"][0]
         words = [f"{word} {p:.2f}" for word, p in zip(mask["words"][:3], mask["probabilities"][:3], strict=True)]
         gaps.append([" ".join(texts), "  ".join(words)])
     model, task = run.load_model(), cast(Any, run.task)
@@ -218,30 +197,26 @@ def _paper(run: Run) -> Found:
             "position": embedding.positions.learned(torch.arange(len(ids))),
         }  # fmt: skip
     tokens = run.tokenizers["text"].pieces(row.ids)
-    width = 16
-    maps = [
-        HeatMap(tokens, [str(place) for place in range(width)], table[:, :width].numpy(), name)
-        for name, table in (tables | {"sum": torch.stack([*tables.values()]).sum(0)}).items()
-    ]
-    numbers: dict[str, Number] = {
-        "store_milk": probabilities[0], "store_monkeys": probabilities[1], "dog_is": str(gaps[0][1]).split()[0],
-    }  # fmt: skip
+    tables["sum"] = torch.stack([*tables.values()]).sum(0)
+    columns = [str(place) for place in range(16)]
     return {
-        "next": Table(["first", "second", "P(next)"], rows), "gaps": Table(["text", "most probable"], gaps),
-        "embeddings": [HeatMaps([one], title=one.title) for one in maps],
-    }, numbers  # fmt: skip
+        "next": Table(["first", "second", "P(next)"], rows, formats=[".3f"]),
+        "gaps": Table(["text", "most probable"], gaps),
+        "embeddings": [HeatMaps([HeatMap(tokens, columns, table[:, :16].numpy(), name)], title=name)
+                       for name, table in tables.items()],
+        "store_milk": rows[0][2], "store_monkeys": rows[1][2], "dog_is": gaps[0][1].split()[0],
+    }  # fmt: skip
 
 
 def _look_ahead(lab: Lab, masked: Run) -> Found:
     """A language model whose tokens see what they are to predict."""
     model = LANGUAGE_MODELS["gpt"] | {"look_ahead": True}
-    sees = lab.pretrain("gpt-look-ahead", lab.texts(TEXTS), model, UPDATES["gpt"])
-    rows: list[list[Value]] = []
-    numbers: dict[str, Number] = {}
+    sees = lab.pretrain("gpt-look-ahead", lab.texts(TEXTS), model)
+    rows, numbers = [], Found()
     for name, run in (("hidden", masked), ("seen", sees)):
-        found = tag(lab, "after-gpt", LABELS[1], run)
+        loss, f1 = last_loss(run, "train"), tag(lab, "after-gpt", LABELS[1], run)
         [written] = predict(run, ["The pacing was"], beam=1, overrides=["search.max_length=12"])
-        numbers |= {f"{name}_loss": last_loss(run, "train"), f"{name}_f1": found}
-        rows.append([name, Cell(numbers[f"{name}_loss"], ".3f"), Cell(found, ".3f"), written.to_json()["output"]])
+        numbers |= {f"{name}_loss": loss, f"{name}_f1": f1}
+        rows.append([name, loss, f1, written.to_json()["output"]])
     columns = ["the next token is", "training loss", "F1, fine-tuned", "The pacing was ..."]
-    return {"look_ahead": Table(columns, rows)}, numbers
+    return {"look_ahead": Table(columns, rows, formats=[".3f"]), **numbers}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 
 from regard.api import Run, compare, diagnose, predict
-from regard.course.lab import ONE_VECTOR, Findings, Found, Lab, Number, captions_recipe, reverse_recipe
-from regard.views.diagnose import Diagnosis
-from regard.views.report import Cell, Curves, Part, Series, Table, Value
+from regard.course.lab import ONE_VECTOR, Findings, Found, Lab, captions_recipe, reverse_recipe
+from regard.views.diagnose import Diagnosis, Width
+from regard.views.report import Curves, Series, Table
 from regard.views.search_record import ranking, search_tree
 
 ALPHAS = (0.0, 0.5, 1.0, 1.5)
@@ -33,12 +32,12 @@ def experiment(lab: Lab) -> Findings:
     greedy = diagnose(early, beam=1, limit=limit, sweep=BEAMS)
     tried = {(b, a): diagnose(early, beam=b, length_penalty=a, limit=limit, sweep=()) for b in (3, 10) for a in ALPHAS}
     example, errors = _tree(early, greedy, tried[3, 1.0]), _errors(greedy, early, late)
-    return Findings.of(({"underflow": _underflow()}, {}), example, _lengths(tried), _beams(greedy), errors)
+    return Findings({"underflow": _underflow()} | example | _lengths(tried) | _beams(greedy) | errors)
 
 
 def _underflow() -> Table:
     """How many factors it takes until a product of probabilities is 0."""
-    rows: list[list[Value]] = []
+    rows = []
     for p in (0.5, 0.1, 0.01):
         counts = []
         for dtype in (torch.float16, torch.float32, torch.float64):
@@ -46,49 +45,45 @@ def _underflow() -> Table:
             while product > 0:
                 product, count = product * p, count + 1
             counts.append(count)
-        rows.append([Cell(p, "g"), *counts, Cell(100 * float(torch.tensor(p).log()), ".1f")])
+        rows.append([p, *counts, 100 * float(torch.tensor(p).log())])
     columns = ["p of each token", "float16", "float32", "float64", "log P of 100 tokens"]
-    return Table(columns, rows, title="Tokens after which the product is 0")
+    return Table(columns, rows, title="Tokens after which the product is 0", formats=["g", ".1f"])
 
 
 def _tree(run: Run, greedy: Diagnosis, beam: Diagnosis) -> Found:
     """The shortest sentence that greedy search gets wrong and a beam of 3 right, or just the first."""
     pairs = list(zip(greedy.judged, beam.judged, strict=True))
-    mended = [(one, other) for one, other in pairs if other.exact and not one.exact] or pairs
-    one, other = min(mended, key=lambda pair: len(pair[0].scored.source.split()))
+    mended = [(wrong, right) for wrong, right in pairs if right.exact and not wrong.exact] or pairs
+    wrong, right = min(mended, key=lambda pair: len(pair[0].scored.source.split()))
     with TemporaryDirectory() as folder:
         record = Path(folder) / "search.json"
-        predict(run, [one.scored.source], beam=3, record=record)
+        predict(run, [wrong.scored.source], beam=3, record=record)
         search = json.loads(record.read_text(encoding="utf-8"))["inputs"][0]
-    numbers: dict[str, Number] = {
-        "source": one.scored.source, "greedy_output": one.output, "beam_output": other.output,
-        "greedy_log_p": one.written.score, "beam_log_p": other.written.score,
+    return {
+        "tree": search_tree(search), "ranking": ranking(search),
+        "source": wrong.scored.source, "greedy_output": wrong.output, "beam_output": right.output,
+        "greedy_log_p": wrong.written.score, "beam_log_p": right.written.score,
     }  # fmt: skip
-    return {"tree": search_tree(search), "ranking": ranking(search)}, numbers
 
 
 def _ratio(diagnosis: Diagnosis) -> float:
     """Words of the outputs over words of the references."""
-    written = sum(len(one.output.split()) for one in diagnosis.judged)
-    return written / sum(len(one.scored.reference.split()) for one in diagnosis.judged)
+    written = sum(len(sentence.output.split()) for sentence in diagnosis.judged)
+    return written / sum(len(sentence.scored.reference.split()) for sentence in diagnosis.judged)
 
 
 def _lengths(tried: dict[tuple[int, float], Diagnosis]) -> Found:
-    ratio = {key: _ratio(one) for key, one in tried.items()}
-    bleu = {key: one.metrics["bleu"] for key, one in tried.items()}
-    rows = [[Cell(a, "g"), *(cell for b in (3, 10) for cell in (Cell(ratio[b, a], ".3f"), Cell(bleu[b, a], ".1f")))]
-            for a in ALPHAS]  # fmt: skip
+    ratio = {key: _ratio(diagnosis) for key, diagnosis in tried.items()}
+    bleu = {key: diagnosis.metrics["bleu"] for key, diagnosis in tried.items()}
+    rows = [[a, ratio[3, a], bleu[3, a], ratio[10, a], bleu[10, a]] for a in ALPHAS]
     columns = ["alpha", *(f"{what}, beam {b}" for b in (3, 10) for what in ("length", "BLEU"))]
 
     def curves(table: dict[tuple[int, float], float], name: str) -> Curves:
         return Curves([Series(f"beam {b}", ALPHAS, [table[b, a] for a in ALPHAS]) for b in (3, 10)], "alpha", name)
 
-    parts: dict[str, Part | list[Part]] = {
-        "length": curves(ratio, "length of outputs / length of references"),
-        "length_bleu": curves(bleu, "BLEU"),
-        "lengths": Table(columns, rows),
-    }
-    return parts, {
+    return {
+        "length": curves(ratio, "length of outputs / length of references"), "length_bleu": curves(bleu, "BLEU"),
+        "lengths": Table(columns, rows, formats=["g", ".3f", ".1f", ".3f", ".1f"]),
         "raw_ratio": ratio[10, 0.0], "mean_ratio": ratio[10, 1.0],
         "raw_bleu": bleu[10, 0.0], "mean_bleu": bleu[10, 1.0],
     }  # fmt: skip
@@ -96,24 +91,20 @@ def _lengths(tried: dict[tuple[int, float], Diagnosis]) -> Found:
 
 def _beams(greedy: Diagnosis) -> Found:
     assert greedy.beam_sweep is not None
-    widths, sweep = greedy.beam_sweep.widths, greedy.beam_sweep
+    sweep, widths = greedy.beam_sweep, greedy.beam_sweep.widths
     places = [float(place) for place in range(len(widths))]
     ticks = [(place, str(width.beam)) for place, width in zip(places, widths, strict=True)]
     bleu = [width.metrics["bleu"] for width in widths]
-    rows: list[list[Value]] = [
-        [width.beam, Cell(width.metrics["bleu"], ".1f"), width.tally.search_errors, width.tally.model_errors,
-         Cell(width.seconds / widths[0].seconds, ".1f")] for width in widths
-    ]  # fmt: skip
-    parts: dict[str, Part | list[Part]] = {
+    rows = [[width.beam, width.metrics["bleu"], width.tally.search_errors, width.tally.model_errors,
+             width.seconds / widths[0].seconds] for width in widths]  # fmt: skip
+    by_beam = {width.beam: width.metrics["bleu"] for width in widths}
+    columns = ["beam", "BLEU", "search errors", "model errors", "time, greedy = 1"]
+    return {
         "beams": Curves([Series("BLEU", places, bleu)], "beam", "BLEU", x_ticks=ticks),
-        "beam_table": Table(["beam", "BLEU", "search errors", "model errors", "time, greedy = 1"], rows),
-    }
-    by_beam = {width.beam: width for width in widths}
-    return parts, {
-        "greedy_bleu": bleu[0], "beam_3_bleu": by_beam[3].metrics["bleu"], "beam_10_bleu": by_beam[10].metrics["bleu"],
+        "beam_table": Table(columns, rows, formats=[".1f"]),
+        "greedy_bleu": bleu[0], "beam_3_bleu": by_beam[3], "beam_10_bleu": by_beam[10],
         "widest_bleu": bleu[-1], "enough": sweep.enough.beam, "sentences": greedy.tally.sentences,
-        "beam_helps": sweep.behind(sweep.now).matters,
-        "widest_search_errors": widths[-1].tally.search_errors,
+        "beam_helps": sweep.behind(sweep.now).matters, "widest_search_errors": widths[-1].tally.search_errors,
     }  # fmt: skip
 
 
@@ -125,17 +116,13 @@ def _errors(greedy: Diagnosis, early: Run, late: Run) -> Found:
     significant = {row["system"]: row for row in both["significance"] if row["metric"] == "bleu"}
     trained = significant[late.folder.name]
     longer = diagnose(late, beam=5, sweep=())
-    rows: list[Sequence[Value]] = [
-        ["early, greedy", greedy.tally.errors, greedy.tally.search_errors, greedy.tally.model_errors,
-         Cell(greedy.metrics["bleu"], ".1f")],
-        ["early, beam 5", wider.tally.errors, wider.tally.search_errors, wider.tally.model_errors,
-         Cell(wider.metrics["bleu"], ".1f")],
-        ["late, beam 5", longer.tally.errors, longer.tally.search_errors, longer.tally.model_errors,
-         Cell(longer.metrics["bleu"], ".1f")],
-    ]  # fmt: skip
-    table = Table(["run and search", "errors", "search errors", "model errors", "BLEU"], rows)
+    tried: dict[str, Diagnosis | Width] = {"early, greedy": greedy, "early, beam 5": wider, "late, beam 5": longer}
+    rows = [[name, own.tally.errors, own.tally.search_errors, own.tally.model_errors, own.metrics["bleu"]]
+            for name, own in tried.items()]  # fmt: skip
+    columns = ["run and search", "errors", "search errors", "model errors", "BLEU"]
     shares = greedy.tally.shares
-    return {"errors": table}, {
+    return {
+        "error_table": Table(columns, rows, formats=[".1f"]),
         "errors": greedy.tally.errors, "search_errors": greedy.tally.search_errors,
         "model_errors": greedy.tally.model_errors, "search_share": shares["search_errors"].share,
         "model_share": shares["model_errors"].share, "wider_bleu": wider.metrics["bleu"],

@@ -12,10 +12,10 @@ import torch
 
 from regard.api import Loaded, Run, evaluate, explain, load, predict
 from regard.config import Tree
-from regard.course.lab import TRANSFORMER, Findings, Found, Lab, Number, last_loss, reverse_recipe, reverse_transformer
+from regard.course.lab import TRANSFORMER, Findings, Found, Lab, last_loss, reverse_recipe, reverse_transformer
 from regard.data.corpora import generate
 from regard.layers.attention import MultiHeadAttention
-from regard.views.report import Cell, HeatMap, HeatMaps, Part, Table, Value
+from regard.views.report import HeatMap, HeatMaps, Table
 from regard.views.show import dot_products
 
 STEPS: Tree = {"kind": "self_attention", "width": 64, "heads": 2, "decoder_layers": 1, "feed_forward": 128}
@@ -46,40 +46,37 @@ GRAMMAR = {
     "adjective to pronoun": [(ADJECTIVE, IT)],
 }  # fmt: skip
 """Positions of a word and of one that it belongs to."""
+TRAINED = ["", ".2f", ".3f"]
+"""Formats of what was trained, its exact match and its loss."""
 Weights = np.ndarray[tuple[int, ...], np.dtype[np.floating]]
 
 
 def experiment(lab: Lab) -> Findings:
     whole = lab.train("reverse-transformer", reverse_transformer())
-    heads = _heads(lab, whole), _pruned(lab, whole), _pronouns(lab)
-    return Findings.of(_steps(lab), _scaling(lab), _matrices(whole), *heads)
+    heads = _heads(lab, whole) | _pruned(lab, whole) | _pronouns(lab)
+    return Findings(_steps(lab) | _scaling(lab) | _matrices(whole) | heads)
 
 
 def _steps(lab: Lab) -> Found:
     """Three encoders for one decoder: no parameters, projections, heads."""
-    rows, numbers = list[list[Value]](), dict[str, Number]()
+    rows, numbers = [], Found()
     for encoder in ("plain", "projected", "multi_head"):
         run = lab.train(f"reverse-{encoder}", reverse_recipe(STEPS | {"encoder": encoder}, 300, 8e-3, warmup=60))
-        exact, loss = float(evaluate(run)["exact_match"]), last_loss(run, "validation")
-        rows.append([encoder, Cell(exact, ".2f"), Cell(loss, ".3f")])
-        numbers |= {f"{encoder}_exact": exact, f"{encoder}_loss": loss}
-    return {"steps": Table(["encoder", "exact match", "validation loss"], rows)}, numbers
+        rows.append([encoder, float(evaluate(run)["exact_match"]), last_loss(run, "validation")])
+        numbers |= {f"{encoder}_exact": rows[-1][1], f"{encoder}_loss": rows[-1][2]}
+    return {"steps": Table(["encoder", "exact match", "validation loss"], rows, formats=TRAINED), **numbers}
 
 
 def _scaling(lab: Lab) -> Found:
     """Random vectors, and then a training with d_k = 256, with and without the division."""
     table, entropy, gradient = dot_products().parts
-    rows, numbers = list[list[Value]](), dict[str, Number]()
-    for scaled in (True, False):
-        run = lab.train(
-            f"wide-{'scaled' if scaled else 'unscaled'}", reverse_recipe(ONE_HEAD | {"scaled": scaled}, 150, 2e-3)
-        )
-        exact, loss = float(evaluate(run)["exact_match"]), last_loss(run, "validation")
-        key = "scaled" if scaled else "unscaled"
-        numbers |= {f"{key}_exact": exact, f"{key}_loss": loss}
-        rows.append(["q . k / sqrt(d_k)" if scaled else "q . k", Cell(exact, ".2f"), Cell(loss, ".3f")])
-    trained = Table(["scores", "exact match", "validation loss"], rows)
-    return {"variances": table, "entropies": entropy, "gradients": gradient, "trained": trained}, numbers
+    rows, numbers = [], Found()
+    for key, scores in {"scaled": "q . k / sqrt(d_k)", "unscaled": "q . k"}.items():
+        run = lab.train(f"wide-{key}", reverse_recipe(ONE_HEAD | {"scaled": key == "scaled"}, 150, 2e-3))
+        rows.append([scores, float(evaluate(run)["exact_match"]), last_loss(run, "validation")])
+        numbers |= {f"{key}_exact": rows[-1][1], f"{key}_loss": rows[-1][2]}
+    trained = Table(["scores", "exact match", "validation loss"], rows, formats=TRAINED)
+    return {"variances": table, "entropies": entropy, "gradients": gradient, "trained": trained, **numbers}
 
 
 def _matrices(run: Run) -> Found:
@@ -101,17 +98,11 @@ def _matrices(run: Run) -> Found:
     masked_LL = scaled_LL.masked_fill(hidden_LL, 0.0)  # drawn as 0; the model has -inf there
     weights_LL = scaled_LL.masked_fill(hidden_LL, -torch.inf).softmax(-1)
     labels = list(explanation.inputs.texts)
-    stages = {
-        "1. Q K^T": raw_LL,
-        "2. divided by sqrt(d_k)": scaled_LL,
-        "3. the future hidden": masked_LL,
-        "4. softmax": weights_LL,
-    }
-    maps: list[Part] = [
-        HeatMaps([HeatMap(labels, labels, x.double().numpy())], title=name) for name, x in stages.items()
-    ]
+    stages = {"1. Q K^T": raw_LL, "2. divided by sqrt(d_k)": scaled_LL, "3. the future hidden": masked_LL,
+              "4. softmax": weights_LL}  # fmt: skip
+    maps = [HeatMaps([HeatMap(labels, labels, x.double().numpy())], title=stage) for stage, x in stages.items()]
     recorded = explanation.attentions[name].weights[0]
-    return {"matrices": maps}, {"matrix_error": float(np.abs(weights_LL.double().numpy() - recorded).max())}
+    return {"matrices": maps, "matrix_error": float(np.abs(weights_LL.double().numpy() - recorded).max())}
 
 
 def _heads(lab: Lab, whole: Run) -> Found:
@@ -122,27 +113,22 @@ def _heads(lab: Lab, whole: Run) -> Found:
         for place, name in ATTENTIONS.items():
             for head, weights in enumerate(explanation.attentions[name].weights):
                 looked.setdefault((place, head), []).append(_shares(weights))
-    columns = ["first", "one before", "itself", "one after", "end", "mirror"]
-    rows: list[list[Value]] = [
-        [place, head + 1, *(Cell(float(share), ".2f") for share in np.mean(shares, axis=0))]
-        for (place, head), shares in looked.items()
-    ]
-    counts, exact = (1, 4, 8), dict[int, float]()
-    for heads in counts:
-        same = heads == TRANSFORMER["heads"]
-        recipe = reverse_transformer({"heads": heads})
+    columns = ["attention", "head", "first", "one before", "itself", "one after", "end", "mirror"]
+    rows = [[place, head + 1, *np.mean(shares, axis=0).tolist()] for (place, head), shares in looked.items()]
+    exact = dict[int, float]()
+    for heads in (1, 4, 8):
+        same, recipe = heads == TRANSFORMER["heads"], reverse_transformer({"heads": heads})
         run = whole if same else lab.train(f"reverse-{heads}-heads", recipe)
         exact[heads] = float(evaluate(run)["exact_match"])
-    several = Table(["heads", "exact match"], [[heads, Cell(share, ".2f")] for heads, share in exact.items()])
-    means = {key: np.mean(shares, axis=0) for key, shares in looked.items()}
-    mirror = max(float(share[-1]) for (place, _), share in means.items() if place == "decoder to encoder")
-    table = Table(["attention", "head", *columns], rows)
-    return {"looked": table, "several": several}, {
-        **{f"heads_{heads}_exact": share for heads, share in exact.items()}, "mirror": mirror,
-    }  # fmt: skip
+    return {
+        "looked": Table(columns, rows, formats=[".2f"]),
+        "several": Table(["heads", "exact match"], [*exact.items()], formats=[".2f"]),
+        "mirror": max(row[-1] for row in rows if row[0] == "decoder to encoder"),
+        **{f"heads_{heads}_exact": share for heads, share in exact.items()},
+    }
 
 
-def _shares(weights: np.ndarray[tuple[int, int], np.dtype[np.floating]]) -> list[float]:
+def _shares(weights: Weights) -> list[float]:
     """The share of attention at places that have a name; for the mirror, the last row looks at the first column."""
     rows, columns = weights.shape
 
@@ -151,27 +137,19 @@ def _shares(weights: np.ndarray[tuple[int, int], np.dtype[np.floating]]) -> list
 
     letters = columns - 1
     mirrored = [weights[row, letters - 1 - row] for row in range(min(rows, letters))]
-    return [
-        float(weights[:, 0].mean()),
-        mean(-1),
-        mean(0),
-        mean(1),
-        float(weights[:, -1].mean()),
-        float(np.mean(mirrored)),
-    ]
+    first, end = (float(weights[:, column].mean()) for column in (0, -1))
+    return [first, mean(-1), mean(0), mean(1), end, float(np.mean(mirrored))]
 
 
 def _pruned(lab: Lab, whole: Run) -> Found:
     """Exact match after taking out one head at a time, by setting its columns of W^O to 0."""
     run = load(whole)
-    before = float(run.evaluate()["exact_match"])
-    rows, costs = list[list[Value]](), dict[str, list[float]]()
-    for place, name in ATTENTIONS.items():
-        costs[place] = [before - _without_head(run, name, head) for head in range(TRANSFORMER["heads"])]
-        rows.append([place, *(Cell(before - cost, ".2f") for cost in costs[place])])
+    before, heads = float(run.evaluate()["exact_match"]), range(TRANSFORMER["heads"])
+    costs = {place: [before - _without_head(run, name, head) for head in heads] for place, name in ATTENTIONS.items()}
+    rows = [[place, *(before - cost for cost in of_place)] for place, of_place in costs.items()]
     every = [cost for of_place in costs.values() for cost in of_place]
-    table = Table(["without", *(f"head {head + 1}" for head in range(TRANSFORMER["heads"]))], rows)
-    return {"pruned": table}, {
+    return {
+        "pruned": Table(["without", *(f"head {head + 1}" for head in heads)], rows, formats=[".2f"]),
         "before": before, "cheap_heads": sum(cost < 0.1 for cost in every), "all_heads": len(every),
         "dearest": before - max(every), "dearest_place": max(costs, key=lambda place: max(costs[place])),
     }  # fmt: skip
@@ -210,7 +188,7 @@ def _pronouns(lab: Lab) -> Found:
     unseen = [(animal, [*PLACES][-number % 8]) for number, animal in enumerate(ANIMALS)]
     tests = [_sentence(animal, "cross", place, "too", adjective) for adjectives in zip(TIRED, WIDE, strict=True)
              for animal, place in unseen for adjective in adjectives][: 2 * lab.few(48)]  # fmt: skip
-    outputs = [one.to_json()["output"] for one in predict(run, [source for source, _ in tests], beam=1)]
+    outputs = [prediction.to_json()["output"] for prediction in predict(run, [source for source, _ in tests], beam=1)]
     right = [("elle" in output.split()) == ("elle" in target.split())
              for output, (_, target) in zip(outputs, tests, strict=True)]  # fmt: skip
     heads = [f"layer {layer + 1}, head {head + 1}" for layer in range(2) for head in range(TRANSFORMER["heads"])]
@@ -222,18 +200,15 @@ def _pronouns(lab: Lab) -> Found:
     follows = (more[:, 0] & ~more[:, 1]).mean(0)
     best = int(follows.argmax())
     means = looks.mean(0)
-    table: list[list[Value]] = [
-        [name, *(Cell(float(means[kind, n, place]), ".2f") for kind in (0, 1) for place in (ANIMAL, PLACE)),
-         Cell(float(follows[n]), ".2f")] for n, name in enumerate(heads)
-    ]  # fmt: skip
-    maps: list[Part] = [
-        HeatMaps([HeatMap(heads, [*tests[kind][0].split(), "⏎"], looks[0, kind])], title=tests[kind][0])
-        for kind in (0, 1)
-    ]
+    table = [[name, *(float(means[kind, n, place]) for kind in (0, 1) for place in (ANIMAL, PLACE)), float(follows[n])]
+             for n, name in enumerate(heads)]  # fmt: skip
+    maps = [HeatMaps([HeatMap(heads, [*tests[kind][0].split(), "⏎"], looks[0, kind])], title=tests[kind][0])
+            for kind in (0, 1)]  # fmt: skip
     columns = ["head", "tired: animal", "tired: place", "wide: animal", "wide: place", "pairs that it follows"]
     sources = np.mean([written for _, written in found], axis=0)
     grammar, gain = _grammar(weights_NHLL.mean(0), heads)
-    return {"pronouns": Table(columns, table), "it": maps, "grammar": grammar}, {
+    return {
+        "pronouns": Table(columns, table, formats=[".2f"]), "it": maps, "grammar": grammar,
         "grammar_gain": 100 * gain, "it_tired": outputs[0], "it_wide": outputs[1],
         "pronoun_right": float(np.mean(right)), "pairs": len(looks),
         "first_layer_follows": float(follows[: TRANSFORMER["heads"]].max()), "follows": float(follows[best]),
@@ -245,7 +220,7 @@ def _pronouns(lab: Lab) -> Found:
 def _grammar(weights_HLL: Weights, heads: list[str]) -> tuple[Table, float]:
     """The head that looks most from a word to one that it belongs to, beside two controls: how much it looks as far
     from other words, and from other words to the same one; and the most by which it exceeds both."""
-    rows, gains = list[list[Value]](), list[float]()
+    rows, gains = [], []
     for name, pairs in GRAMMAR.items():
         line_HN = np.diagonal(weights_HLL, pairs[0][1] - pairs[0][0], 1, 2)  # all pairs of words as far apart
         shares_HP = np.array([weights_HLL[:, q, k] for q, k in pairs]).T
@@ -254,11 +229,11 @@ def _grammar(weights_HLL: Weights, heads: list[str]) -> tuple[Table, float]:
         as_far_H = (line_HN.sum(1) - shares_HP.sum(1)) / (line_HN.shape[1] - len(pairs))
         from_others_H = (columns_HP - shares_HP).mean(1) / (len(weights_HLL[0]) - 1)
         best = int(shares_H.argmax())
-        found = [float(of_H[best]) for of_H in (shares_H, as_far_H, from_others_H)]
-        rows.append([name, heads[best], *(Cell(share, ".2f") for share in found)])
-        gains.append(found[0] - max(found[1:]))
+        share, *controls = (float(of_H[best]) for of_H in (shares_H, as_far_H, from_others_H))
+        rows.append([name, heads[best], share, *controls])
+        gains.append(share - max(controls))
     columns = ["relation", "head", "attention", "as far from other words", "there from other words"]
-    return Table(columns, rows), max(gains)
+    return Table(columns, rows, formats=[".2f"]), max(gains)
 
 
 def _looks(run: Run, source: str, target: str) -> tuple[Weights, list[float]]:

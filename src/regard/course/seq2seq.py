@@ -9,7 +9,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, product
 from pathlib import Path
 from random import Random
 
@@ -26,7 +26,6 @@ from regard.course.lab import (
     Findings,
     Found,
     Lab,
-    Number,
     last_loss,
     pair_batch,
     phrases_recipe,
@@ -37,7 +36,7 @@ from regard.course.lab import (
 from regard.data.corpora import SYMBOLS, generate
 from regard.runs.run import read_metrics
 from regard.views.compare import trained
-from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
+from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
 READER: Tree = {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96}
 CELLS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -56,9 +55,9 @@ TRAINED: dict[str, tuple[Tree, int, float]] = {
 def experiment(lab: Lab) -> Findings:
     names = {"one vector": "reverse-late", "attention": "reverse-additive"}
     runs = {name: lab.train(names[name], reverse_recipe(*recipe)) for name, recipe in TRAINED.items()}
-    found = [_lengths(lab, runs), _vector(lab, runs["one vector"]), _distractors(lab), _source_order(lab)]
-    found += [_gradients(), _teacher(lab), _word_by_word(lab)]
-    return Findings.of(*found, *([_captions(lab)] if lab.full else []))
+    found = _lengths(lab, runs) | _vector(lab, runs["one vector"]) | _distractors(lab) | _source_order(lab)
+    found |= _gradients() | _teacher(lab) | _word_by_word(lab)
+    return Findings(found | (_captions(lab) if lab.full else {}))
 
 
 def _lengths(lab: Lab, runs: dict[str, Run]) -> Found:
@@ -74,17 +73,14 @@ def _lengths(lab: Lab, runs: dict[str, Run]) -> Found:
         by_length[name] = [float(np.mean(shares[length])) for length in lengths]
     long = max(lengths)
     places = {name: np.mean([row for row in answers if len(row) == long], axis=0) for name, answers in right.items()}
-    x = [float(length) for length in lengths]
-    parts: dict[str, Part | list[Part]] = {
-        "by_length": Curves([Series(name, x, y) for name, y in by_length.items()], "letters", "exact match",
-                            from_zero=True),
+    lines = [Series(name, [float(length) for length in lengths], y) for name, y in by_length.items()]
+    plain, looked, place = by_length["one vector"], by_length["attention"], places["one vector"]
+    return {
+        "by_length": Curves(lines, "letters", "exact match", from_zero=True),
         "by_position": Curves([Series(name, [*range(1, long + 1)], y.tolist()) for name, y in places.items()],
                               "position in the output", "share of right letters", from_zero=True),
-        "length_table": Table(["letters", *by_length], [[length, *(Cell(y[n], ".2f") for y in by_length.values())]
-                                                        for n, length in enumerate(lengths)]),
-    }  # fmt: skip
-    plain, looked, place = by_length["one vector"], by_length["attention"], places["one vector"]
-    return parts, {
+        "length_table": Table(["letters", *by_length], [*zip(lengths, *by_length.values(), strict=True)],
+                              formats=[".2f"]),
         "plain_short": plain[0], "plain_long": float(np.mean(plain[-2:])),
         "attention_long": float(np.mean(looked[-2:])),
         "first_letter": float(place[0]), "last_letter": float(place[-1]), "longest": long,
@@ -121,7 +117,7 @@ def _vector(lab: Lab, run: Run) -> Found:
     states = HeatMap(letters, [str(n) if n % 16 == 0 else "" for n in range(c_ND.shape[1])], torch.stack(read).numpy())
     line = Series("linear probe", [*range(1, length + 1)], found)
     curves = Curves([line], "position in the source", "share of right letters", from_zero=True)
-    return {"states": HeatMaps([states]), "probe": curves}, {"probe_first": found[0], "probe_last": found[-1]}
+    return {"states": HeatMaps([states]), "probe": curves, "probe_first": found[0], "probe_last": found[-1]}
 
 
 def _distractors(lab: Lab) -> Found:
@@ -144,24 +140,24 @@ def _distractors(lab: Lab) -> Found:
         shares[name] = [float(np.mean([all(row) for row in _right(run, pairs)])) for pairs in tests.values()]
     lines = [Series(name, DISTRACTORS, values) for name, values in shares.items()]
     curves = Curves(lines, "distractors", "exact match", from_zero=True)
-    return {"distractors": curves}, {
-        "most": MOST, "distracted": min(shares["one vector"][:-1]), "beyond": shares["one vector"][-1],
-        "attention_beyond": shares["attention"][-1], "beyond_count": DISTRACTORS[-1],
+    return {
+        "distractors": curves, "most": MOST, "distracted": min(shares["one vector"][:-1]),
+        "beyond": shares["one vector"][-1], "attention_beyond": shares["attention"][-1],
+        "beyond_count": DISTRACTORS[-1],
     }  # fmt: skip
 
 
 def _source_order(lab: Lab) -> Found:
     """Sutskever's trick: on the task `copy` a reversed source brings the first letters of both sides together."""
-    rows, numbers = list[list[Value]](), dict[str, Number]()
-    for corpus in ("copy", "reverse"):
-        for reverse in (False, True):
-            model = READER | {"reverse_source": reverse}
-            name = f"{corpus}-{'backwards' if reverse else 'forwards'}"
-            run = lab.train(name, reverse_recipe(model, 300, 6e-3, corpus=corpus))
-            exact, loss = float(evaluate(run)["exact_match"]), last_loss(run, "validation")
-            rows.append([corpus, "backwards" if reverse else "forwards", Cell(exact, ".2f"), Cell(loss, ".2f")])
-            numbers |= {f"{name.replace('-', '_')}": exact, f"{name.replace('-', '_')}_loss": loss}
-    return {"source_order": Table(["task", "source is read", "exact match", "validation loss"], rows)}, numbers
+    rows, numbers = [], Found()
+    for corpus, order in product(("copy", "reverse"), ("forwards", "backwards")):
+        model = READER | {"reverse_source": order == "backwards"}
+        run = lab.train(f"{corpus}-{order}", reverse_recipe(model, 300, 6e-3, corpus=corpus))
+        exact, loss = float(evaluate(run)["exact_match"]), last_loss(run, "validation")
+        rows.append([corpus, order, exact, loss])
+        numbers |= {f"{corpus}_{order}": exact, f"{corpus}_{order}_loss": loss}
+    columns = ["task", "source is read", "exact match", "validation loss"]
+    return {"source_order": Table(columns, rows, formats=[".2f"]), **numbers}
 
 
 def _gradients() -> Found:
@@ -183,12 +179,11 @@ def _gradients() -> Found:
         keep(name, h_TD[-1], x_1TD)
         keep(f"{name} + attention", (h_TD @ h_TD[-1]).softmax(0) @ h_TD, x_1TD)
     x = [float(distance) for distance in DISTANCES]
-    curves = Curves([Series(name, x, [math.log10(max(y, 1e-30)) for y in values]) for name, values in norms.items()],
-                    "steps before the end", "log10 of the gradient")  # fmt: skip
-    rows: list[list[Value]] = [
-        [distance, *(Cell(values[n], ".1e") for values in norms.values())] for n, distance in enumerate(DISTANCES)
-    ]
-    return {"gradients": curves, "gradient_table": Table(["steps before the end", *norms], rows)}, {
+    lines = [Series(name, x, [math.log10(max(y, 1e-30)) for y in values]) for name, values in norms.items()]
+    rows = [*zip(DISTANCES, *norms.values(), strict=True)]
+    return {
+        "gradients": Curves(lines, "steps before the end", "log10 of the gradient"),
+        "gradient_table": Table(["steps before the end", *norms], rows, formats=[".1e"]),
         "rnn_gradient": norms["rnn"][-1], "lstm_gradient": norms["lstm"][-1], "furthest": DISTANCES[-1],
         "attention_gradient": norms["rnn + attention"][-1],
     }  # fmt: skip
@@ -197,33 +192,30 @@ def _gradients() -> Found:
 def _teacher(lab: Lab) -> Found:
     """How often the decoder reads the right letter instead of its own, at equal steps: some seeds of each rate."""
     seeds, pairs = lab.few(3, 1), sorted(generate("reverse", lab.few(600), 7, "test"), key=lambda pair: len(pair[0]))
-    rows, exposure, lines = list[list[Value]](), list[list[Value]](), list[Series]()
+    rows, exposure, lines = [], [], []
     found = {rate: [_taught(lab, rate, lab.seed + n, pairs) for n in range(seeds)] for rate in RATES}
-    numbers: dict[str, Number] = {"seeds": seeds}
+    numbers: Found = {"seeds": seeds}
     for rate, runs in found.items():
         name, key = f"rate {rate:g}", f"rate_{rate:g}".replace(".", "_")
         steps, losses = runs[0][0], np.array([values for _, values, _ in runs])
-        lines.append(
-            Series(name, steps, *(losses_T.tolist() for losses_T in (losses.mean(0), losses.min(0), losses.max(0))))
-        )
+        lines.append(Series(name, steps, *(of(losses, axis=0).tolist() for of in (np.mean, np.min, np.max))))
         measured = {word: [one[word] for *_, one in runs] for word in runs[0][2]}
         means = {word: float(np.mean(values)) for word, values in measured.items()}
         numbers |= {f"{key}_{word}": mean for word, mean in means.items()}
         spans = {word: f"{means[word]:.2f} ({min(x):.2f}-{max(x):.2f})" for word, x in measured.items()}
-        rows.append([name, *(spans[word] for word in ("half", "last", "exact")), Cell(means["seconds"], ".1f")])
+        rows.append([name, *(spans[word] for word in ("half", "last", "exact")), means["seconds"]])
         exposure.append([name, *(spans[word] for word in ("right", "own", "after_right", "after_own"))])
     taught, alone = ([one for *_, one in found[rate]] for rate in (RATES[0], RATES[-1]))
     numbers["faster"] = sum(one["half"] < other["half"] for one, other in zip(taught, alone, strict=True))
     numbers["exposed"] = sum(one["right"] - one["own"] > other["right"] - other["own"]
                              for one, other in zip(taught, alone, strict=True))  # fmt: skip
-    columns = ["right letters before", "own letters before"]
-    return {
+    learned = ["loss after 150 steps", "after 300", "exact match", "seconds"]
+    exposed = ["right letters before", "own letters before", "right, after a mistake", "own, after a mistake"]
+    return numbers | {
         "teacher": Curves(lines, "step", "validation loss", from_zero=True),
-        "teacher_table": Table(
-            ["teacher forcing", "loss after 150 steps", "after 300", "exact match", "seconds"], rows
-        ),
-        "exposure": Table(["teacher forcing", *columns, "right, after a mistake", "own, after a mistake"], exposure),
-    }, numbers
+        "teacher_table": Table(["teacher forcing", *learned], rows, formats=[".1f"]),
+        "exposure": Table(["teacher forcing", *exposed], exposure),
+    }
 
 
 def _taught(
@@ -252,7 +244,7 @@ def _taught(
 
 def _word_by_word(lab: Lab) -> Found:
     """A dictionary learned from the same pairs, beside the models, for two languages of unlike word order."""
-    rows, numbers = list[list[Value]](), dict[str, Number]()
+    rows, numbers = [], Found()
     for language in ("fr", "ko"):
         corpus = f"phrases-en-{language}"
         runs = {
@@ -265,12 +257,12 @@ def _word_by_word(lab: Lab) -> Found:
         task = runs["attention"].task
         found = {"word by word": task.metrics(written, [[target] for _, target in tests], task.recipe.evaluation)}
         for name, metrics in (found | {name: evaluate(run) for name, run in runs.items()}).items():
-            rows.append([f"en-{language}", name, *(Cell(metrics[key], ".1f") for key in ("bleu", "chrf"))])
-            numbers |= {f"{language}_{name.replace(' ', '_')}{end}": metrics[key]
-                        for key, end in (("bleu", ""), ("chrf", "_chrf"))}  # fmt: skip
+            rows.append([f"en-{language}", name, metrics["bleu"], metrics["chrf"]])
+            key = f"{language}_{name.replace(' ', '_')}"
+            numbers |= {key: metrics["bleu"], f"{key}_chrf": metrics["chrf"]}
         example = {"source": tests[0][0], "words": written[0], "right": tests[0][1]}
         numbers |= {f"{language}_{name}": text for name, text in example.items()}
-    return {"word_by_word": Table(["languages", "model", "BLEU", "chrF"], rows)}, numbers
+    return {"word_by_word": Table(["languages", "model", "BLEU", "chrF"], rows, formats=[".1f"]), **numbers}
 
 
 def word_by_word(pairs: Sequence[tuple[str, ...]], sources: Sequence[str], rounds: int = 8) -> list[str]:
@@ -324,5 +316,5 @@ def _captions(lab: Lab) -> Found:
         lines[names[str(row["system"])]].append((row["mean_length"], row["bleu"]))
     curves = [Series(name, *zip(*points, strict=True)) for name, points in lines.items()]
     scores = {names[str(row["system"])]: float(row["bleu"]) for row in compared.tables["systems"]}
-    table = Table(["model", "BLEU"], [[name, Cell(value, ".1f")] for name, value in scores.items()])
-    return {"full_by_length": Curves(curves, "words", "BLEU", from_zero=True), "full_bleu": table}, {}
+    table = Table(["model", "BLEU"], [*scores.items()], formats=[".1f"])
+    return {"full_by_length": Curves(curves, "words", "BLEU", from_zero=True), "full_bleu": table}

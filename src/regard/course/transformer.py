@@ -6,6 +6,7 @@ import math
 import re
 import time
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from regard.course.lab import (
     Findings,
     Found,
     Lab,
-    Number,
     captions_recipe,
     last_loss,
     pair_batch,
@@ -36,7 +36,7 @@ from regard.models.rnn import RNNConfig
 from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.runs.examples import examples_of
-from regard.views.report import Branch, Cell, Curves, HeatMap, HeatMaps, Part, Series, Table, Value
+from regard.views.report import Branch, Curves, HeatMap, HeatMaps, Series, Table
 from regard.views.report import Tree as Drawn
 from regard.views.show import positions
 
@@ -55,19 +55,15 @@ SHOWN = 6
 
 def experiment(lab: Lab) -> Findings:
     whole = lab.train("reverse-transformer", reverse_transformer())
-    drawn, left_out = (_pictures(whole), _forward(whole)), (_order(lab, whole), _look_ahead(lab, whole), _depth(lab))
-    return Findings.of(*drawn, *left_out, _normed(), _times(lab))
-
-
-def _pictures(run: Run) -> Found:
-    """Positions, the masks of a batch, and the shapes of one forward pass."""
     matrix, waves, shifts, _ = positions().parts
-    return {"positions": matrix, "waves": waves, "shifts": shifts, **_masks(run), **_stages(run)}, {}
+    drawn = {"positions": matrix, "waves": waves, "shifts": shifts} | _masks(whole) | _stages(whole) | _forward(whole)
+    left_out = _order(lab, whole) | _look_ahead(lab, whole) | _depth(lab)
+    return Findings(drawn | left_out | _normed() | _times(lab))
 
 
-def _masks(run: Run) -> dict[str, Part | list[Part]]:
+def _masks(run: Run) -> Found:
     """Who may look at whom in a batch of test sentences of unequal lengths, as the model itself has it."""
-    test, model, parts = examples_of(run, "test"), run.load_model(), dict[str, Part | list[Part]]()
+    test, model, parts = examples_of(run, "test"), run.load_model(), Found()
     by_length = np.argsort(test.lengths, kind="stable")
     batch = test.batch(by_length[[0, len(by_length) // 4, len(by_length) // 2]])
     with recording() as recorded, torch.inference_mode():
@@ -82,18 +78,18 @@ def _masks(run: Run) -> dict[str, Part | list[Part]]:
         ("cross", "decoder.0.cross_attention", written, read),
     ):  # fmt: skip
         maps_BQK = visible[attention][:, 0].double().numpy()
-        parts[f"masks_{name}"] = [HeatMaps([HeatMap(*one)]) for one in zip(looking, seen, maps_BQK, strict=True)]
+        parts[f"masks_{name}"] = [HeatMaps([HeatMap(*mask)]) for mask in zip(looking, seen, maps_BQK, strict=True)]
     return parts
 
 
-def _stages(run: Run) -> dict[str, Part | list[Part]]:
+def _stages(run: Run) -> Found:
     """What every part of the model gives out for "a b c d": shape, mean and deviation; and which part reads which."""
-    model, rows, made = run.load_model(), list[list[Value]](), dict[Any, str]()
+    model, rows, made = run.load_model(), list[list[Any]](), dict[Any, str]()
 
     def keep(name: str, module: nn.Module, out: object) -> None:
         if isinstance(out, Tensor):
-            shape, size = " x ".join(map(str, out.shape[1:])), (out.mean().item(), out.std().item())
-            rows.append([name, type(module).__name__, shape, *(Cell(x, ".2f") for x in size)])
+            shape = " x ".join(map(str, out.shape[1:]))
+            rows.append([name, type(module).__name__, shape, out.mean().item(), out.std().item()])
             if name.count(".") in (0, 2):  # embeddings, positions, output; of blocks, their sub-layers
                 made[out.grad_fn] = name
 
@@ -106,7 +102,7 @@ def _stages(run: Run) -> dict[str, Part | list[Part]]:
     for handle in handles:
         handle.remove()
     encoded = next(node for node in reversed(made) if made[node].startswith("encoder"))
-    return {"stages": Table(["part", "class", "shape", "mean", "deviation"], rows, folded=True),
+    return {"stages": Table(["part", "class", "shape", "mean", "deviation"], rows, folded=True, formats=[".2f"]),
             "diagram": [_flow(node, made, encoded) for node in (encoded, [*made][-1])]}  # fmt: skip
 
 
@@ -170,7 +166,8 @@ def _forward(run: Run) -> Found:
         columns = across.get(matrix.shape[1]) or [str(n) if n % 16 == 0 else "" for n in range(matrix.shape[1])]
         title = f"{number}. {name}: {len(matrix)} x {matrix.shape[1]}"
         maps.append(HeatMap(labels, columns, matrix.double().numpy(), title, (title,)))
-    return {"forward": HeatMaps(maps, ["stage"]), "layer_norm": _layer_norm(block.around_attention.norm, summed[0])}, {
+    return {
+        "forward": HeatMaps(maps, ["stage"]), "layer_norm": _layer_norm(block.around_attention.norm, summed[0]),
         "forward_error": float((out - whole_1LD[0]).abs().max()),
     }  # fmt: skip
 
@@ -178,39 +175,36 @@ def _forward(run: Run) -> Found:
 def _layer_norm(norm: nn.LayerNorm, x_D: Tensor) -> Table:
     """The first dimensions of one word: x -> (x - mean) / deviation * gain + bias."""
     mean, deviation = float(x_D.mean()), float((x_D.var(correction=0) + norm.eps).sqrt())
-    rows: list[list[Value]] = []
+    rows = []
     for place in range(SHOWN):
         x, gain, bias = x_D[place].item(), norm.weight[place].item(), norm.bias[place].item()
         even = (x - mean) / deviation
-        rows.append([place, *(Cell(n, ".3f") for n in (x, mean, deviation, even, gain, bias, even * gain + bias))])
+        rows.append([place, x, mean, deviation, even, gain, bias, even * gain + bias])
     columns = ["dimension", "x", "mean", "deviation", "(x - mean) / deviation", "gain", "bias", "LayerNorm(x)"]
-    return Table(columns, rows)
+    return Table(columns, rows, formats=[".3f"])
 
 
 def _order(lab: Lab, whole: Run) -> Found:
     """Without positions, where the order of the source matters and where it does not."""
-    rows, numbers = list[list[Value]](), dict[str, Number]()
-    for corpus in ("reverse", "copy", "sort"):
-        shares = []
-        for kind in ("sinusoidal", "none"):
-            recipe = reverse_transformer({"positions": kind}, corpus)
-            same = corpus == "reverse" and kind == "sinusoidal"
-            run = whole if same else lab.train(f"{corpus}-positions-{kind}", recipe)
-            shares.append(float(evaluate(run)["exact_match"]))
-            numbers[f"{corpus}_{kind}"] = shares[-1]
-        rows.append([corpus, *(Cell(share, ".2f") for share in shares)])
-    chrf = list[float]()
-    for kind in ("sinusoidal", "none"):
+    numbers, corpora, kinds = Found(), ("reverse", "copy", "sort"), ("sinusoidal", "none")
+    for corpus, kind in product(corpora, kinds):
+        recipe = reverse_transformer({"positions": kind}, corpus)
+        same = corpus == "reverse" and kind == "sinusoidal"
+        run = whole if same else lab.train(f"{corpus}-positions-{kind}", recipe)
+        numbers[f"{corpus}_{kind}"] = float(evaluate(run)["exact_match"])
+    for kind in kinds:
         name, recipe = f"phrases-positions-{kind}", phrases_recipe("fr", TRANSFORMER | {"positions": kind}, 450, 3e-3)
         if lab.full:
             name, recipe = "multi30k-late", captions_recipe(lab.full)
             if kind == "none":
                 name, recipe["model"] = "multi30k-no-positions", recipe["model"] | {"positions": "none"}
-        chrf.append(float(evaluate(lab.train(name, recipe))["chrf"]))
-        numbers[f"translation_{kind}"] = chrf[-1]
-    translated: list[list[Value]] = [["translation", *(Cell(value, ".1f") for value in chrf)]]
+        numbers[f"translation_{kind}"] = float(evaluate(lab.train(name, recipe))["chrf"])
+    rows = {task: [task, *(numbers[f"{task}_{kind}"] for kind in kinds)] for task in (*corpora, "translation")}
     columns = ["with positions", "without"]
-    return {"order": Table(["task", *columns], rows), "translation": Table(["chrF", *columns], translated)}, numbers
+    return numbers | {
+        "order": Table(["task", *columns], [rows[corpus] for corpus in corpora], formats=[".2f"]),
+        "translation": Table(["chrF", *columns], [rows["translation"]], formats=[".1f"]),
+    }
 
 
 def _look_ahead(lab: Lab, whole: Run) -> Found:
@@ -221,13 +215,13 @@ def _look_ahead(lab: Lab, whole: Run) -> Found:
     else:
         recipe = reverse_transformer()
     cheat = lab.train("look-ahead", recipe | {"model": recipe["model"] | {"look_ahead": True}})
-    rows, numbers = list[list[Value]](), dict[str, Number]()
-    for name, run in (("masked", whole), ("look_ahead", cheat)):
+    rows, numbers = [], Found()
+    for name, title, run in (("masked", "with the mask", whole), ("look_ahead", "without", cheat)):
         loss, metrics = last_loss(run, "train"), evaluate(run)
         numbers |= {f"{name}_loss": loss, f"{name}_exact": metrics["exact_match"], f"{name}_bleu": metrics["bleu"]}
-        title = "with the mask" if name == "masked" else "without"
-        rows.append([title, Cell(loss, ".3f"), Cell(metrics["exact_match"], ".2f"), Cell(metrics["bleu"], ".1f")])
-    return {"look_ahead": Table(["look-ahead mask", "training loss", "exact match", "BLEU"], rows)}, numbers
+        rows.append([title, loss, metrics["exact_match"], metrics["bleu"]])
+    columns = ["look-ahead mask", "training loss", "exact match", "BLEU"]
+    return {"look_ahead": Table(columns, rows, formats=["", ".3f", ".2f", ".1f"]), **numbers}
 
 
 def _depth(lab: Lab) -> Found:
@@ -247,12 +241,10 @@ def _depth(lab: Lab) -> Found:
     x, ticks = [float(depth) for depth in depths], [(float(depth), str(depth)) for depth in depths]
     lines = [Series(name, x, values) for name, values in losses.items()]
     curves = Curves(lines, "encoder layers", "validation loss after 200 steps", from_zero=True, x_ticks=ticks)
-    rows: list[list[Value]] = [
-        [name, *("∞" if math.isnan(loss) else Cell(loss, ".2f") for loss in values)] for name, values in losses.items()
-    ]
-    table = Table(["encoder layers", *map(str, depths)], rows)
+    rows = [[name, *("∞" if math.isnan(loss) else loss for loss in values)] for name, values in losses.items()]
     without_norm = losses["without norm"]
-    return {"depth": curves, "depth_table": table}, {
+    return {
+        "depth": curves, "depth_table": Table(["encoder layers", *map(str, depths)], rows, formats=[".2f"]),
         "deep_whole": losses["whole, norm first"][-1], "deep_post": losses["whole, norm last"][-1],
         "deep_without_residual": losses["without residual"][-1], "diverged": math.isnan(without_norm[-1]),
         "deep_without_norm": 0.0 if math.isnan(without_norm[-1]) else without_norm[-1],
@@ -276,10 +268,9 @@ def _normed() -> Found:
         batch_BLD[0, :own] = mine_LD
         for name, normed in (("BatchNorm", _batch_norm(batch_BLD)[0, :own]), ("LayerNorm", layer(batch_BLD)[0, :own])):
             changed[name].append(float((normed - alone[name]).abs().mean()))
-    rows: list[list[Value]] = [
-        [f"{share:.0%}", *(Cell(values[n], ".3f") for values in changed.values())] for n, share in enumerate(shares)
-    ]
-    return {"norms": Table(["padding in its row", *changed], rows)}, {
+    rows = [*zip([f"{share:.0%}" for share in shares], *changed.values(), strict=True)]
+    return {
+        "norms": Table(["padding in its row", *changed], rows, formats=[".3f"]),
         "batch_norm_change": max(changed["BatchNorm"]), "layer_norm_change": max(changed["LayerNorm"]),
     }  # fmt: skip
 
@@ -298,7 +289,7 @@ def _times(lab: Lab) -> Found:
     }
     lengths = LENGTHS[:2] if lab.quick else LENGTHS
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    series, rows, numbers = list[Series](), list[list[Value]](), dict[str, Number]()
+    series, rows, numbers = [], [], Found(cuda="cuda" in devices)
     for device in devices:
         taken = {
             name: [_step_seconds(MODELS[config.kind].build(config, 100, 100).to(device), length) for length in lengths]
@@ -307,13 +298,13 @@ def _times(lab: Lab) -> Found:
         ratios = [taken["LSTM"][n] / taken["Transformer"][n] for n in range(len(lengths))]
         x = [math.log2(length) for length in lengths]
         series += [Series(f"{name}, {device}", x, [1000 * s for s in values]) for name, values in taken.items()]
-        rows += [[device, length, *(Cell(1000 * taken[name][n], ".1f") for name in configs), Cell(ratios[n], ".2f")]
+        rows += [[device, length, *(1000 * taken[name][n] for name in configs), ratios[n]]
                  for n, length in enumerate(lengths)]  # fmt: skip
         numbers |= {f"short_ratio_{device}": ratios[0], f"long_ratio_{device}": ratios[-1]}
     curves = Curves(series, "length in tokens", "milliseconds of a step", from_zero=True,
                     x_ticks=[(math.log2(length), str(length)) for length in lengths])  # fmt: skip
-    table = Table(["device", "length", "LSTM, ms", "Transformer, ms", "LSTM / Transformer"], rows)
-    return {"times": curves, "times_table": table}, {"cuda": "cuda" in devices, **numbers}
+    columns = ["device", "length", "LSTM, ms", "Transformer, ms", "LSTM / Transformer"]
+    return {"times": curves, "times_table": Table(columns, rows, formats=["", "", ".1f", ".1f", ".2f"]), **numbers}
 
 
 def _step_seconds(model: nn.Module, length: int) -> float:

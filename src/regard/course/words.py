@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
-from itertools import islice
+from itertools import islice, product
 from random import Random
 from typing import Any
 
@@ -13,9 +13,9 @@ import numpy as np
 
 from regard.api import Run, explain, features, load, vectors
 from regard.config import Tree
-from regard.course.lab import Findings, Found, Lab, Number, flat
+from regard.course.lab import Findings, Found, Lab, built_in, flat, text_recipe, training_of
 from regard.data.corpora import Meant, Part, meanings
-from regard.views.report import Cell, Curves, Numbers, Series, Table, Value
+from regard.views.report import Cell, Curves, Numbers, Series, Table
 
 BLOCKS: Tree = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0}
 MODELS: dict[str, tuple[Tree, int, float]] = {
@@ -39,17 +39,9 @@ NEAREST = 3
 def _run(lab: Lab, language: str, name: str) -> Run:
     model, steps, rate = MODELS[name]
     corpus = f"meanings-{language}"
-    recipe: Tree = {
-        "task": "masked_language_modeling" if name == "bert" else "language_modeling",
-        "data": {"train": {"corpus": corpus, "size": 8000}, "validation": {"corpus": corpus, "size": 200}},
-        "tokenizer": {"kind": "word"},
-        "model": model,
-        "training": {
-            "steps": steps, "learning_rate": rate, "warmup": 30, "schedule": "linear", "batch_tokens": 2048,
-            "validate_every": steps, "decode": 0,
-        },
-    }  # fmt: skip
-    return lab.train(corpus + f"-{name}", recipe)
+    training = training_of(steps, rate, warmup=30, batch_tokens=2048, decode=0)
+    recipe = text_recipe(model, built_in(corpus, 8000, 200), {"kind": "word"}, training)
+    return lab.train(f"{corpus}-{name}", recipe)
 
 
 @cache
@@ -107,18 +99,18 @@ def _unit(rows: Numbers) -> Numbers:
 
 def _meanings(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     """A probe of each layer of each model."""
-    rows, numbers, lines = list[list[Value]](), dict[str, Number](), list[Series]()
+    rows, lines, numbers = [], [], Found()
     for name, run in runs.items():
         depth = run.load_model().depth
         by_layer = [_probed(run, language, layer, lab) for layer in range(depth + 1)]
         for layer, found in enumerate(by_layer):
-            rows.append([NAMES[name], layer, *(Cell(value, ".2f") for value in found.values())])
+            rows.append([NAMES[name], layer, *found.values()])
         for side in ("before", "after") if depth else ():
             lines.append(Series(f"{NAMES[name]}, {side}", [*range(depth + 1)], [found[side] for found in by_layer]))
         numbers |= {f"{language}_{name}_{key}": value for key, value in by_layer[-1].items()}
-    table = Table(["model", "layer", "told before", "told after", "nearest word"], rows)
+    table = Table(["model", "layer", "told before", "told after", "nearest word"], rows, formats=[".2f"])
     curves = Curves(lines, "layer", "share of right meanings", x_ticks=[(n, str(n)) for n in range(3)])
-    return {f"{language}_probe": table, f"{language}_curves": curves}, numbers
+    return {f"{language}_probes": table, f"{language}_curves": curves, **numbers}
 
 
 def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
@@ -137,17 +129,18 @@ def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     marks = _marked(language, "test", "homonym", lab.few(400, 60))
     marks = [mark for mark in marks if _word(mark).startswith(word)]
     unit = _unit(_at(runs["bert"], marks, -1))
-    same = np.array([[one.meaning == other.meaning for other in marks] for one in marks])
+    same = np.array([[mark.meaning == other.meaning for other in marks] for mark in marks])
     cosine, pairs = unit @ unit.T, ~np.eye(len(marks), dtype=bool)
     return {
         f"{language}_cosines": flat(shown.report())[1],
         f"{language}_neighbours": Table(["sentence", "nearest by word2vec", "nearest by BERT"], rows),
-    }, {f"{language}_same": float(cosine[same & pairs].mean()), f"{language}_other": float(cosine[~same].mean())}
+        f"{language}_same": float(cosine[same & pairs].mean()), f"{language}_other": float(cosine[~same].mean()),
+    }  # fmt: skip
 
 
 def _mix(lab: Lab, elmo: Run) -> Found:
     """ELMo's weights of its layers, learned by two tasks on the frozen model: what a homonym means, and which it is."""
-    rows, numbers = list[list[Value]](), dict[str, Number]()
+    rows, numbers = [], Found()
     for task in ("meaning", "word"):
         file = lab.runs / f"{task}.jsonl"
         with file.open("w", encoding="utf-8") as stream:
@@ -155,8 +148,7 @@ def _mix(lab: Lab, elmo: Run) -> Found:
                 words = mark.text.strip(".").split(" ")
                 tags = ["none"] * len(words)
                 tags[mark.position] = mark.meaning if task == "meaning" else _word(mark)
-                row = {"tokens": words, "tags": tags}
-                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+                stream.write(json.dumps({"tokens": words, "tags": tags}, ensure_ascii=False) + "\n")
         pretrained = str(elmo.folder.resolve())
         recipe: Tree = {
             "task": "tagging",
@@ -167,12 +159,12 @@ def _mix(lab: Lab, elmo: Run) -> Found:
         }
         model: Any = lab.train(f"elmo-{task}", recipe).load_model()
         weights = model.mix.weights_N.tolist()
-        rows.append([task, *(Cell(weight, ".2f") for weight in weights)])
+        rows.append([task, *weights])
         numbers[f"{task}_static"] = weights[0]
     marks = _marked("ko", "test", "homonym", 100)
     lengths = [float(np.linalg.norm(_at(elmo, marks, layer), axis=1).mean()) for layer in range(3)]
     rows.append(["mean length of the vectors", *(Cell(length, ".1f") for length in lengths)])
-    return {"mix": Table(["task", "words alone", "layer 1", "layer 2"], rows)}, numbers
+    return {"mix": Table(["task", "words alone", "layer 1", "layer 2"], rows, formats=[".2f"]), **numbers}
 
 
 def _pronouns(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
@@ -191,15 +183,17 @@ def _pronouns(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
         "always the first noun": right.count(min(right)) / len(right),
         "mean of all heads": float(shares.mean()),
         "best head": float(shares[1::2, best].mean()),
-        "probe of the last layer": float(np.mean([one == other for one, other in zip(said, right, strict=True)])),
+        "probe of the last layer": float(np.mean(np.array(said) == right)),
     }
-    table = Table(["by", "share of right nouns"], [[name, Cell(value, ".2f")] for name, value in measured.items()])
+    table = Table(["by", "share of right nouns"], [*measured.items()], formats=[".2f"])
     keys = (f"{language}_{key}" for key in ("first", "heads", "head", "probe"))
-    return {f"{language}_pronouns": table}, dict(zip(keys, measured.values(), strict=True))
+    return {f"{language}_pronouns": table, **dict(zip(keys, measured.values(), strict=True))}
 
 
 def experiment(lab: Lab) -> Findings:
     """Four models a language: what their vectors know of a homonym and of a pronoun, and where they know it from."""
     runs = {language: {name: _run(lab, language, name) for name in MODELS} for language in SENTENCES}
-    about = (part(lab, *own) for own in runs.items() for part in (_meanings, _sentences, _pronouns))
-    return Findings.of(*about, _mix(lab, runs["ko"]["elmo"]))
+    findings = Findings(_mix(lab, runs["ko"]["elmo"]))
+    for part, own in product((_meanings, _sentences, _pronouns), runs.items()):
+        findings |= part(lab, *own)
+    return findings

@@ -321,9 +321,9 @@ class Served:
     def steps(self, body: StepsBody) -> dict[str, Any]:
         """One attention worked out, with its equations and its code, and what there is to choose from."""
         explanation = self.explained(body)
-        chosen, worked = explanation.worked_choice(body.scores)
+        worked = explanation.worked(body.scores)
         texts = {"input": explanation.input, "output": explanation.output}
-        answer: dict[str, Any] = plain({**texts, **chosen, **worked.to_json(), **worked.details()})
+        answer: dict[str, Any] = plain({**texts, **worked.to_json(), **worked.details()})
         named = {part: {shown(name): values for name, values in answer[part].items()} for part in ("query", "after")}
         return answer | named | {"equations": {part: shown(text) for part, text in answer["equations"].items()}}
 

@@ -11,7 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from textwrap import dedent
 from typing import Any, Literal, NamedTuple
@@ -149,7 +149,6 @@ class Step:
     probability: float
     rank: int
     candidates: tuple[tuple[str, float], ...]
-    """Each with its probability."""
 
 
 # One attention, worked out
@@ -181,9 +180,10 @@ class Worked(Result):
     scale: float = 1.0
     """What the products of query and keys are multiplied by."""
     functions: Sequence[Any] = ()
-    """Those that compute it."""
     outcome: Sequence[Step] = ()
     """What the model then predicts."""
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    """View, layer, head and step, and what else there is to choose from."""
 
     @property
     def context_D(self) -> Tensor:
@@ -204,8 +204,9 @@ class Worked(Result):
         }
 
     def details(self) -> dict[str, Any]:
-        """Beside the numbers: the equations, the code, and what the model predicts."""
+        """Beside the numbers: what was chosen, the equations, the code, and what the model predicts."""
         return {
+            **self.chosen,
             "equations": {name: getattr(self, name) for name in ("score", "softmax", "context")},
             "scale": self.scale,
             "code": [source_of(function) for function in self.functions],

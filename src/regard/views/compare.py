@@ -20,21 +20,7 @@ from regard.runs.run import read_metrics
 from regard.text.files import check_writable
 from regard.views.labels import count_text, main_metric, rounds_to_zero, score_text, title
 from regard.views.render import write
-from regard.views.report import (
-    Bars,
-    Cell,
-    Curves,
-    HeatMaps,
-    Part,
-    Report,
-    Result,
-    Section,
-    Series,
-    Text,
-    Tone,
-    Value,
-    muted,
-)
+from regard.views.report import Bars, Cell, Curves, HeatMaps, Part, Report, Result, Section, Series, Text, Tone, muted
 from regard.views.report import Table as TablePart
 from regard.views.search_errors import VERDICTS
 from regard.views.significance import LEVEL
@@ -320,11 +306,11 @@ def _quality(comparison: Comparison) -> list[Part]:
     A star marks a significant difference of a single system.
     """
     baseline, unit, main = comparison.baseline, comparison.unit, main_metric([*comparison.metrics])
-    tests, differing = list[list[Value]](), set[tuple[str, str]]()
+    tests, differing = [], set[tuple[str, str]]()
     tones: dict[str, Tone] = {"better": "good", "worse": "bad"}
     for row in comparison.tables["significance"]:
         name, metric = row["system"], row["metric"]
-        against: list[Value] = [None, None, None, Cell("baseline", ours=True)]
+        against: list[Any] = [None, None, None, Cell("baseline", ours=True)]
         if name != baseline:
             result = verdict(comparison, row)
             differing |= {(name, metric)} if result in tones else set()
@@ -335,7 +321,7 @@ def _quality(comparison: Comparison) -> list[Part]:
         tests.append([Cell(title(metric), ours=True), name, score, interval, *against])
     systems = {row["system"]: row for row in comparison.tables["systems"]}
     metrics = sorted(comparison.metrics, key=lambda metric: metric != main)
-    rows, starred, unknown = list[list[Value]](), False, ["unknown"] if comparison.note else []
+    rows, starred, unknown = [], False, ["unknown"] if comparison.note else []
     for group in comparison.tables["groups"]:
         names = comparison.groups[group["group"]]
         own = [systems[name] for name in names]
@@ -446,9 +432,7 @@ def _errors(comparison: Comparison) -> list[Part]:
     if not tallies:
         return []
     columns = ["system", "sentences", "errors", "search errors", "model errors", "search errors, share"]
-    rows: list[list[Value]] = [
-        [name, *own.counts.values(), own.share_texts["search_errors"]] for name, own in tallies.items()
-    ]
+    rows = [[name, *own.counts.values(), own.share_texts["search_errors"]] for name, own in tallies.items()]
     kinds = {f"{kind} errors": [float(own.counts[f"{kind}_errors"]) for own in tallies.values()] for kind in VERDICTS}
     return [TablePart(columns, rows), Bars([*tallies], kinds, "sentences"), muted(ERRORS)]
 
@@ -456,7 +440,7 @@ def _errors(comparison: Comparison) -> list[Part]:
 def _recipes(comparison: Comparison) -> list[Part]:
     """The settings that all recipes have and that differ, then those that only some have."""
     names = [system.name for system in comparison.systems if system.run is not None]
-    shared, others = list[list[Value]](), list[list[Value]]()
+    shared, others = list[list[Any]](), list[list[Any]]()
     for row in comparison.tables["recipes"]:
         values = [row[name] for name in names]
         shown = [value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -487,10 +471,10 @@ def _units(comparison: Comparison, table: str) -> dict[int, Part]:
         group = rows[start : start + systems]
         first = group[0]
         if "sentence" in first:
-            body: list[list[Value]] = [[Cell("reference", ours=True), None, first["reference"]]]
-            body += [[row["system"], Cell(row["sentence_chrf"], ".1f"), row["output"]] for row in group]
+            body = [[Cell("reference", ours=True), None, first["reference"]]]
+            body += [[row["system"], row["sentence_chrf"], row["output"]] for row in group]
             heading = f"{first['sentence']}. {first['source']}"
-            tables[first["sentence"]] = TablePart(["", "chrF", ""], body, title=heading)
+            tables[first["sentence"]] = TablePart(["", "chrF", ""], body, title=heading, formats=[".1f"])
         else:
             heading = f"{first['number']}. {first['text'][:LONGEST]}"
             tables[first["number"]] = TablePart(["", ""], [[row["system"], row["says"]] for row in group], heading)

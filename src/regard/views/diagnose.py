@@ -24,24 +24,10 @@ from regard.search.config import SearchConfig
 from regard.tasks.task import summed
 from regard.tasks.translation import LengthsOf, TextToText
 from regard.text.normalise import nfc
+from regard.views import search_errors
 from regard.views.labels import count_text, percent, title
-from regard.views.report import Bars, Cell, Curves, Report, Result, Section, Series, Table, Value, muted
-from regard.views.search_errors import (
-    SAME_TOKENS,
-    UNKNOWN_NOTE,
-    VERDICTS,
-    Bucket,
-    Judged,
-    Scored,
-    Tally,
-    Verdict,
-    decode_best,
-    judge,
-    length_buckets,
-    lengths_of,
-    metrics_of,
-    score_references,
-)
+from regard.views.report import Bars, Cell, Curves, Report, Result, Section, Series, Table, muted
+from regard.views.search_errors import SAME_TOKENS, VERDICTS, Bucket, Judged, Scored, Tally, Verdict
 from regard.views.search_record import Outcome, outcomes_of
 from regard.views.significance import resamples, text_metrics
 
@@ -161,14 +147,13 @@ class Sweep:
 
     def section(self) -> Section:
         """What the widths are compared by comes first, so that a narrow terminal has room for it."""
-        main, rows = title(self.metric), list[list[Value]]()
+        main, rows = title(self.metric), []
         names = sorted(self.widths[0].metrics, key=lambda name: name != self.metric)
         for width in self.widths:
             mark = "*" * (width is self.enough) + "<" * (width is self.now)
-            first, *others = (Cell(width.metrics[name], ".2f") for name in names)
+            first, *others = (width.metrics[name] for name in names)
             behind = "{:.2f} ({:.2f}–{:.2f})".format(*self.behind(width))
-            seconds = Cell(width.seconds, ".2f")
-            rows.append([f"{mark} {width.beam}", first, width.tally.search_errors, seconds, *others, behind])
+            rows.append([f"{mark} {width.beam}", first, width.tally.search_errors, width.seconds, *others, behind])
         columns = ["beam", main, "search errors", "seconds", *map(title, names[1:]), f"{main} behind the best"]
         sentences = count_text(self.now.tally.sentences, "sentences")
         note = f"< in use; * wider beams do not improve {main}, as far as {sentences} can show"
@@ -178,14 +163,13 @@ class Sweep:
         )
         places = [float(place) for place in range(len(rows))]  # evenly, since each beam is about twice the one before
         ticks = [(place, str(width.beam)) for place, width in zip(places, self.widths, strict=True)]
+        lines = {main: [*map(self.quality, self.widths)], "seconds": [width.seconds for width in self.widths]}
         curves = [
             Curves([Series(name, places, values)], "beam", name, from_zero=name == "seconds", x_ticks=ticks)
-            for name, values in (
-                (main, [self.quality(width) for width in self.widths]),
-                ("seconds", [width.seconds for width in self.widths]),
-            )
+            for name, values in lines.items()
         ]
-        return Section("Other beams", [Table(columns, rows, notes=[note]), muted(why), *curves], in_terminal=1)
+        table = Table(columns, rows, notes=[note], formats=[".2f"])
+        return Section("Other beams", [table, muted(why), *curves], in_terminal=1)
 
 
 def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | None) -> Iterator[str]:
@@ -280,13 +264,15 @@ def _example(judged: Judged, outcome: Outcome) -> Table:
         "finished": f"was written to its end, step {outcome.step}, and another one won",
         "left": f"was still in the beam at step {outcome.step}, without a chance to win",
     }[outcome.kind]
-    rows: list[list[Value]] = [[Cell("source", ours=True), "", "", scored.source]]
-    texts = {"reference": (scored.best, scored.reference), "output": (judged.written, judged.output)}
-    for name, (hypothesis, text) in texts.items():
-        rows.append([Cell(name, ours=True), Cell(hypothesis.objective, ".3f"), Cell(hypothesis.score, ".1f"), text])
+    best, written = scored.best, judged.written
+    rows = [
+        [Cell("source", ours=True), "", "", scored.source],
+        [Cell("reference", ours=True), best.objective, best.score, scored.reference],
+        [Cell("output", ours=True), written.objective, written.score, judged.output],
+    ]
     heading = f"{scored.where}, chrF {judged.chrf:.1f}: the reference {became}"
-    notes = [f"note: {UNKNOWN_NOTE}"] if scored.unknown else []
-    return Table(["", "objective", "log P", ""], rows, title=heading, notes=notes)
+    notes = [f"note: {search_errors.UNKNOWN_NOTE}"] if scored.unknown else []
+    return Table(["", "objective", "log P", ""], rows, title=heading, notes=notes, formats=["", ".3f", ".1f"])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -296,14 +282,12 @@ class Diagnosis(Result):
     run: str
     search: SearchConfig
     judged: Sequence[Judged]
-    """Every sentence."""
     metrics: Mapping[str, float]
     """The task's own, over all outputs."""
     examples: Mapping[Verdict, Sequence[tuple[Judged, Outcome]]]
     """The worst errors of each kind, the worst first, and what became of their references in the search."""
     beam_sweep: Sweep | None
     seconds: Mapping[str, float]
-    """How long each part took."""
     measured_on: Mapping[str, Any]
     """Which split or files the sentences are (runs/examples.py)."""
     lengths_of: LengthsOf
@@ -315,8 +299,9 @@ class Diagnosis(Result):
     @cached_property
     def by_length(self) -> tuple[str, list[tuple[Bucket, Tally]]]:
         """What lengths are counted in, and the errors among sentences of each length."""
-        unit, lengths = lengths_of([getattr(sentence.scored, self.lengths_of) for sentence in self.judged])
-        buckets = length_buckets(lengths)
+        texts = [getattr(sentence.scored, self.lengths_of) for sentence in self.judged]
+        unit, lengths = search_errors.lengths_of(texts)
+        buckets = search_errors.length_buckets(lengths)
         return unit, [(bucket, Tally.of([self.judged[row] for row in bucket.rows])) for bucket in buckets]
 
     @cached_property
@@ -381,8 +366,8 @@ class Diagnosis(Result):
 
     def _counts(self) -> Section:
         tally, raw = self.tally, self.raw_search_errors
-        alone: dict[str, Value] = {"errors": "", "search_errors": raw, "model_errors": tally.errors - raw}
-        rows: list[list[Value]] = [[Cell("sentences", ours=True), tally.sentences, "", ""]]
+        alone = {"errors": "", "search_errors": raw, "model_errors": tally.errors - raw}
+        rows = [[Cell("sentences", ours=True), tally.sentences, "", ""]]
         rows += [[Cell(name.replace("_", " "), ours=True), tally.counts[name], text, alone[name]]
                  for name, text in tally.share_texts.items()]  # fmt: skip
         rows += [
@@ -395,15 +380,12 @@ class Diagnosis(Result):
 
     def _lengths(self) -> Section:
         unit, by_length = self.by_length
-        rows: list[list[Value]] = [
-            [bucket.name, tally.sentences, Cell(tally.chrf, ".1f"), *tally.share_texts.values()]
-            for bucket, tally in by_length
-        ]
+        rows = [[bucket.name, tally.sentences, tally.chrf, *tally.share_texts.values()] for bucket, tally in by_length]
         shares = {
             name: [100 * tally.counts[f"{kind}_errors"] / tally.sentences for _, tally in by_length]
             for kind, name in KINDS.items()
         }
-        table = Table([unit, "sentences", "sentence chrF", "errors", *KINDS.values()], rows)
+        table = Table([unit, "sentences", "sentence chrF", "errors", *KINDS.values()], rows, formats=[".1f"])
         bars = Bars([bucket.name for bucket, _ in by_length], shares, "% of the sentences", span=100.0)
         return Section(f"By {self.lengths_of} length in {unit}", [table, bars], in_terminal=1)
 
@@ -440,8 +422,8 @@ def diagnose(
     dataset = examples_of(run, split, files)
     model = run.load_model(checkpoint, device)
     with _timed(seconds, "scoring"):
-        scored = score_references(run, model, dataset, run.task.by_input(dataset)[:limit])
-    decode_best(run, model, [sentence.source_ids for sentence in scored[:WARM_UP]], search)
+        scored = search_errors.score_references(run, model, dataset, run.task.by_input(dataset)[:limit])
+    search_errors.decode_best(run, model, [sentence.source_ids for sentence in scored[:WARM_UP]], search)
     tried = {width: _try_width(run, model, scored, width, seconds, progress) for width in sorted({*sweep, search.beam})}
     measured, judged = tried[search.beam]
     with _timed(seconds, "watching"):
@@ -468,11 +450,11 @@ def _try_width(
     moved = summed(partial(progress, part), len(scored))
     with _timed(seconds, part):
         search = with_search(run.recipe, beam, 1, None, []).search
-        written = decode_best(run, model, [sentence.source_ids for sentence in scored], search, moved)
+        written = search_errors.decode_best(run, model, [sentence.source_ids for sentence in scored], search, moved)
     with _timed(seconds, f"measuring {part}"):
-        judged = judge(run, scored, written)
+        judged = search_errors.judge(run, scored, written)
         outputs, references = zip(*((sentence.output, sentence.scored.references) for sentence in judged), strict=True)
-        metrics = metrics_of(run, outputs, references)
+        metrics = search_errors.metrics_of(run, outputs, references)
         draws = resampled(outputs, references, run.task, run.recipe.evaluation)
     return Width(beam, seconds[part], metrics, draws, Tally.of(judged)), judged
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -49,14 +50,6 @@ CANDIDATES = 5
 """Likeliest tokens that are kept for each step."""
 
 
-class Predicted(NamedTuple):
-    """Where a model predicts tokens, and which; None: the likeliest ones that are not special."""
-
-    tokenizer: Tokenizer
-    places: Sequence[int] = ()
-    written: Sequence[int] | None = None
-
-
 def explain(
     run: str | Path | Run,
     text: Given | Iterable[Given],
@@ -93,8 +86,8 @@ def explain(
         raise DecodeError(f"one text is explained, and these are {len(given):,}", where="input", hint="give one")
     padded = (MASK_PADDING if view == "masks" else 0) if padding is None else padding
     read = _read_pair if task.writes == "target" else _read_text
-    reading, predicted = read(run, model, given[0].text, target, beam, padded)
-    hidden_TD, attentions = record(model, reading.forward, reading.source, reading.inputs, reading.target)
+    reading = read(run, model, given[0].text, target, beam, padded)
+    hidden_BTD, attentions = record(model, reading)
     mix = _mix(model, config, headed=task.head is not None)
     occlusion, alone = None, not attentions and mix is None
     opens = view is None and padding is None and "probabilities" in reading.prediction  # of a classifier
@@ -104,8 +97,7 @@ def explain(
     return replace(
         reading,
         attentions=attentions,
-        steps=steps_of(model, hidden_TD, predicted),
-        follow=_follow(run, model, reading, predicted),
+        steps=reading.follow(hidden_BTD) if task.head is None else (),
         rollouts=roll_out(attentions, residual=getattr(config, "residual", True)),
         positions=positions_of(model),
         mix=mix,
@@ -123,19 +115,6 @@ def _check_options(task: Task, target: str | None, beam: int | None, padding: in
         refuse({"--question": question}, f"a run of {task.name} reads no story", "runs of story_answering do")
     if task.writes is None or not task.recipe.model.generates:
         refuse({"--target": target, "--beam": beam}, f"a run of the task {task.name} writes no text")
-
-
-def _follow(run: Run, model: Any, reading: Explanation, predicted: Predicted) -> Callable[[Tensor], tuple[Step, ...]]:
-    """From hidden states to what the model predicts: tokens, or the answer of a classifier, which reads its input
-    again."""
-    if "probabilities" not in reading.prediction:
-        return lambda hidden_BTD: steps_of(model, hidden_BTD[0], predicted)
-
-    def answer(_: Tensor) -> tuple[Step, ...]:
-        [prediction] = run.task.predict(model, [FileInput(reading.input, "input")])
-        return _answered(prediction.to_json()["probabilities"])
-
-    return answer
 
 
 def _answered(probabilities: Mapping[str, float]) -> tuple[Step, ...]:
@@ -157,9 +136,7 @@ def _mix(model: Any, config: ModelConfig, *, headed: bool) -> dict[str, Any] | N
     }  # fmt: skip
 
 
-def _read_pair(
-    run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int
-) -> tuple[Explanation, Predicted]:
+def _read_pair(run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int) -> Explanation:
     """A source, and the target that was given or the best that the search finds."""
     task, vocabulary, picture = run.task, run.tokenizers["target"], None
     [encoded] = readable(task.encode_sources([FileInput(text, "input")]))
@@ -178,12 +155,11 @@ def _read_pair(
     read, _ = _padded(vocabulary, [vocabulary.begin, *ids], padding)
     written = [*ids, *[vocabulary.pad] * padding]
     batch = Batch(source, read).to(device_of(model))
-    reading = Explanation(
+    return Explanation(
         text, output, run.recipe.model.kind, model, batch, lambda: model(batch).hidden_BTD, pieces,
         inputs=pieces_of(vocabulary, [vocabulary.begin, *written[:-1]]), target=pieces_of(vocabulary, written),
-        picture=picture,
+        picture=picture, follow=partial(steps_of, model, vocabulary, range(len(ids)), ids),
     )  # fmt: skip
-    return reading, Predicted(vocabulary, range(len(ids)), ids)
 
 
 def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> Pieces:
@@ -208,22 +184,20 @@ def _padded(tokenizer: Tokenizer, ids: Sequence[int], padding: int) -> tuple[Tok
     return tokens, pieces_of(tokenizer, padded)
 
 
-def _read_text(
-    run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int
-) -> tuple[Explanation, Predicted]:
+def _read_text(run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int) -> Explanation:
     """A text: under a head with the answer, of a masked model with its gaps filled, of a language model with its
     continuation."""
     task, tokenizer, config = run.task, run.tokenizers["text"], run.recipe.model
-    output, prediction, predicted = "", dict[str, Any](), Predicted(tokenizer)
+    output, prediction, places, written = "", dict[str, Any](), list[int](), list[int]()
     if task.head is not None:
         row, output, prediction = _read_headed(run, model, text)
     elif task.writes is None:
         row, output = _read_masked(run, model, text)
         if model.output is not None:
-            predicted = Predicted(tokenizer, [place for place, token in enumerate(row.ids) if token == tokenizer.mask])
+            places = [place for place, token in enumerate(row.ids) if token == tokenizer.mask]
     else:
         row = Framed(_continued(run, model, text, target, beam), [])
-        predicted = Predicted(tokenizer, range(len(row.ids)), [*row.ids[1:], tokenizer.end])
+        places, written = [*range(len(row.ids))], [*row.ids[1:], tokenizer.end]
     tokens, pieces = _padded(tokenizer, row.ids, padding)
     segments_BL, none = torch.zeros_like(tokens.ids_BL), torch.zeros(0, dtype=torch.long)
     segments_BL[0, : len(row.segments)] = torch.tensor(row.segments)
@@ -240,11 +214,16 @@ def _read_text(
             states_BLD = model.states(batch)
         return states_BLD
 
-    reading = Explanation(text, output, config.kind, model, batch, forward, prediction=prediction)
+    def answer(_: Tensor) -> tuple[Step, ...]:
+        """Of a classifier, which reads its input again."""
+        [again] = task.predict(model, [FileInput(text, "input")])
+        return _answered(again.to_json()["probabilities"])
+
+    follow = answer if "probabilities" in prediction else partial(steps_of, model, tokenizer, places, written)
+    reading = Explanation(text, output, config.kind, model, batch, forward, prediction=prediction, follow=follow)
     if config.segments:  # BERT, which reads in both directions
-        return replace(reading, source=pieces), predicted
-    written = pieces_of(tokenizer, predicted.written or [])
-    return replace(reading, inputs=pieces, target=written, whole=len(row.ids) - 1), predicted
+        return replace(reading, source=pieces)
+    return replace(reading, inputs=pieces, target=pieces_of(tokenizer, written), whole=len(row.ids) - 1)
 
 
 def _read_headed(run: Run, model: Any, text: str) -> tuple[Framed, str, dict[str, Any]]:
@@ -324,12 +303,11 @@ def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: i
 
 
 @torch.inference_mode()
-def record(
-    model: nn.Module, forward: Callable[[], Tensor], source: Pieces, inputs: Pieces, target: Pieces
-) -> tuple[Tensor, dict[str, Attention]]:
+def record(model: nn.Module, reading: Explanation) -> tuple[Tensor, dict[str, Attention]]:
     """Run the written-out equation of every attention for the first sentence of a batch: hidden states, attentions."""
     with recording() as recorded:
-        hidden_BTD = forward()
+        hidden_BTD = reading.forward()
+    source, inputs, target = reading.source, reading.inputs, reading.target
     visible, attentions = recorded.by_name(model, visible=True), dict[str, Attention]()
     for name, weights_BHQK in recorded.by_name(model).items():
         kind: Kind = "decoder"
@@ -343,7 +321,7 @@ def record(
         number = re.search(r"\.(\d+)\.", name)
         layer, weights = int(number[1]) + 1 if number else 1, weights_BHQK[0].float().cpu().numpy()
         attentions[name] = Attention(name, kind, layer, queries, keys, weights, visible[name][0, 0].cpu().numpy())
-    return hidden_BTD[0], attentions
+    return hidden_BTD, attentions
 
 
 def roll_out(attentions: Mapping[str, Attention], *, residual: bool = True) -> dict[Kind, list[Attention]]:
@@ -398,13 +376,15 @@ def positions_of(model: nn.Module) -> Numbers | None:
 
 
 @torch.inference_mode()
-def steps_of(model: Any, hidden_TD: Tensor, predicted: Predicted) -> tuple[Step, ...]:
-    """The model's own probabilities, also of tokens that the search may not write."""
-    tokenizer, places, written = predicted
+def steps_of(
+    model: Any, tokenizer: Tokenizer, places: Sequence[int], written: Sequence[int], hidden_BTD: Tensor
+) -> tuple[Step, ...]:
+    """The model's own probabilities, also of tokens that the search may not write; where none are `written`, of the
+    likeliest ones that are not special."""
     if not places:
         return ()
-    logits_PV = model.readout(hidden_TD[[*places]])
-    if written is None:
+    logits_PV = model.readout(hidden_BTD[0, [*places]])
+    if not written:
         special = torch.tensor(sorted(tokenizer.special), device=logits_PV.device)
         written = logits_PV.index_fill(1, special, -torch.inf).argmax(-1).tolist()
     p_PV = log_probabilities(logits_PV).exp().cpu()

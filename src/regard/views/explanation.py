@@ -19,20 +19,8 @@ from regard.errors import DecodeError
 from regard.layers.attention import recording
 from regard.tasks.story_answering import facts_found
 from regard.text.normalise import one_line
-from regard.views.attention import (
-    NAMES,
-    Attention,
-    Given,
-    Kind,
-    Pieces,
-    Step,
-    Worked,
-    mixed,
-    replaced,
-    work_out,
-    work_out_hop,
-    work_out_mix,
-)
+from regard.views import attention as equations
+from regard.views.attention import NAMES, Attention, Given, Kind, Pieces, Step, Worked
 from regard.views.labels import label, shorten
 from regard.views.render import SHADES
 from regard.views.report import (
@@ -47,7 +35,6 @@ from regard.views.report import (
     Result,
     Section,
     Table,
-    Value,
     json_parts,
     muted,
 )
@@ -132,7 +119,7 @@ class Story:
         notes = [f"{FACT} marks a supporting fact."] if self.facts else []
         heat_map = HeatMap(rows, hops, values, title, label_width=min(60, max(map(cell_len, rows))))
         maps = [Table([title, *hops], table, notes=notes), HeatMaps([heat_map])]
-        answers = Table(["answer", "probability"], [[token, f"{p:.3f}"] for token, p in answered.candidates])
+        answers = Table(["answer", "probability"], answered.candidates, formats=[".3f"])
         forgotten = f"{self.forgotten:,} earlier sentences are forgotten: the memory holds {len(self.sentences)}."
         sections = [Section("Where each hop looked", maps, in_terminal=1), Section("The likeliest answers", [answers])]
         return Report(title, sections, forgotten if self.forgotten else "", [self.conclusion()])
@@ -187,8 +174,8 @@ class Occlusion:
         for answer, value, falls_W in zip(self.answers, self.values, self.falls_WA.T, strict=True):
             most = [w for w in np.argsort(-falls_W, kind="stable")[:NAMED] if falls_W[w] >= 0.0005]
             named = "  ".join(f"{words[w]} {falls_W[w]:+.3f}" for w in most)
-            rows.append([one_line(answer), f"{value:.3f}", named or Cell("no single word", ours=True)])
-        table = Table(["word/tag", "probability", "falls most without"], rows)
+            rows.append([one_line(answer), value, named or Cell("no single word", ours=True)])
+        table = Table(["word/tag", "probability", "falls most without"], rows, formats=[".3f"])
         title = "how much the probability of each tag falls without each word"
         heat_map = HeatMap(words, [*map(one_line, self.answers)], self.falls_WA, f"{title} · {about}")
         return [table, HeatMaps([heat_map], title=title)]
@@ -204,7 +191,6 @@ class Options:
     head: Choice = "mean"
     rollout: bool = False
     words: bool = False
-    """Whether tokens are merged into words."""
     step: int | None = None
     """The query that `heads` is about, from 1."""
 
@@ -246,7 +232,6 @@ class Explanation(Result):
     options: Options = Options()
 
     def select(self, options: Options) -> Explanation:
-        """The same with other options."""
         if not options.words:
             return replace(self, options=options)
         starts = self.of_kind(self.kinds[0])[0].queries.starts if self.attentions else ()
@@ -292,16 +277,16 @@ class Explanation(Result):
 
     @property
     def views(self) -> list[View]:
-        """What there is to see of this model."""
         has: dict[View, bool] = {
+            "occlusion": self.occlusion is not None,
+            **dict.fromkeys(self.kinds, True),
             "mix": self.mix is not None,
             "probabilities": bool(self.steps) and self.story is None,
             "heads": bool(self.attentions),
             "masks": bool(self.attentions),
             "positions": self.positions is not None,
         }
-        first: list[View] = [] if self.occlusion is None else ["occlusion"]
-        return [*first, *self.kinds, *(view for view, there in has.items() if there)]
+        return [view for view, there in has.items() if there]
 
     @property
     def view(self) -> View:
@@ -338,10 +323,6 @@ class Explanation(Result):
         that is written; for the encoder's self-attention, one that is read. With other `scores`, one for each key or
         None to hide it, the rest is what the model computes from these.
         """
-        return self.worked_choice(scores)[1]
-
-    def worked_choice(self, scores: Given = None) -> tuple[dict[str, Any], Worked]:
-        """What was chosen, of how many; and its numbers."""
         options = self.options
         if options.words:
             raise DecodeError("the numbers are those of tokens, not of words", where="--words", hint="leave it out")
@@ -362,26 +343,26 @@ class Explanation(Result):
         change: AbstractContextManager[object] = nullcontext()
         if attentions:
             attention = attentions[layer - 1]
-            worked = work_out(self.model, self.forward, attention, layers, head - 1, step - 1, scores)
+            worked = equations.work_out(self.model, self.forward, attention, layers, head - 1, step - 1, scores)
             token = self.steps[step - 1] if self.steps and view != "encoder" else None
             module = self.model.get_submodule(attention.name)
-            change = recording(replaced(module, head - 1, step - 1, worked.weights_K))
+            change = recording(equations.replaced(module, head - 1, step - 1, worked.weights_K))
         elif self.story is None:
             learned = bool(self.mix and self.mix["learned"])
-            worked = work_out_mix(self.model, self.batch, queries, step - 1, scores, learned)
+            worked = equations.work_out_mix(self.model, self.batch, queries, step - 1, scores, learned)
             if learned:
-                change = mixed(self.model.mix, worked.weights_K)
+                change = equations.mixed(self.model.mix, worked.weights_K)
         else:
             named = zip(self.story.numbers, self.story.sentences, strict=True)
             numbered = [f"{number} {text}" for number, text in named]
-            worked, token = work_out_hop(self.model, self.batch, numbered, layer, scores), self.steps[0]
+            worked, token = equations.work_out_hop(self.model, self.batch, numbered, layer, scores), self.steps[0]
             worked = replace(worked, title=f"{NAMES['hops']}, hop {layer} of {layers}: {self.story.question}")
-            change = recording(replaced(self.model, int(self.model.winner), layer - 1, worked.weights_K))
+            change = recording(equations.replaced(self.model, int(self.model.winner), layer - 1, worked.weights_K))
         outcome = self.steps
         if scores is not None or not outcome:
             with torch.inference_mode(), nullcontext() if scores is None else change:
                 outcome = self.follow(self.forward())
-        return chosen, replace(worked, step=token, outcome=outcome)
+        return replace(worked, step=token, outcome=outcome, chosen=chosen)
 
     # Heat maps
 
@@ -511,8 +492,8 @@ class Explanation(Result):
         if self.occlusion is not None:
             parts, p = self.occlusion.parts(self.title), self.prediction.get("probabilities")
             if p is not None:
-                best: list[list[Value]] = [[name, f"{value:.3f}"] for name, value in islice(p.items(), LIKELIEST)]
-                parts = [parts[0], Table(["label", "probability"], best), *parts[1:]]
+                likeliest = Table(["label", "probability"], [*islice(p.items(), LIKELIEST)], formats=[".3f"])
+                parts = [parts[0], likeliest, *parts[1:]]
             yield _section("How much the answer depends on each word", parts, view == "occlusion", 1 + (p is not None))
         if self.mix is not None:
             how = "" if self.mix["learned"] else "; even, since no task has learned it"
@@ -521,13 +502,14 @@ class Explanation(Result):
             bars = Bars(names, {"share": shares}, "share s_j", title, span=1.0)
             yield _section("Mix of layers", [bars], view == "mix")
         if self.steps:
-            rows: list[list[Value]] = []
+            rows = []
             for number, step in enumerate(self.steps, 1):
                 candidates = " · ".join(f"{label(token)}\u00a0{p:.3f}" for token, p in step.candidates)
-                rows.append([number, label(step.token), f"{step.probability:.3f}", step.rank, candidates])
+                rows.append([number, label(step.token), step.probability, step.rank, candidates])
             columns = ["step", "written", "probability", "rank", "the five likeliest"]
             title, as_map = (self.title, [HeatMaps(self.heat_maps())]) if view == "probabilities" else ("", [])
-            yield _section("Likeliest tokens", [Table(columns, rows, title), *as_map], view == "probabilities")
+            table = Table(columns, rows, title, formats=[".3f"])
+            yield _section("Likeliest tokens", [table, *as_map], view == "probabilities")
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, with four digits."""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -70,9 +71,6 @@ class Cell:
         return f"{self.value:,.2f}" if abs(self.value) >= 1 or self.value == 0 else f"{self.value:.3g}"
 
 
-Value = Cell | str | int | float | None
-
-
 @dataclass(frozen=True)
 class Text(Part):
     """Paragraphs."""
@@ -98,19 +96,26 @@ class Prose(Part):
 
 @dataclass(frozen=True)
 class Table(Part):
-    """Rows under the names of their columns."""
+    """Rows of cells or of their values, under the names of their columns."""
 
     kind = "table"
     columns: Sequence[str]
-    rows: Sequence[Sequence[Value]]
+    rows: Sequence[Sequence[Any]]
     title: str = ""
     notes: Sequence[str] = ()
     folded: bool = False
     """Whether a page shows only the title until the reader unfolds it."""
+    formats: Sequence[str] = ("",)
+    """Of the floats in each column; the last one also of those in the columns after it."""
 
     @cached_property
     def cells(self) -> list[list[Cell]]:
-        return [[value if isinstance(value, Cell) else Cell(value) for value in row] for row in self.rows]
+        formats = [*self.formats, *repeat(self.formats[-1], len(self.columns))]
+
+        def cell(value: Any, form: str) -> Cell:
+            return value if isinstance(value, Cell) else Cell(value, form if isinstance(value, float) else "")
+
+        return [[*map(cell, row, formats)] for row in self.rows]
 
     @cached_property
     def numeric(self) -> list[bool]:
@@ -145,7 +150,6 @@ class Curves(Part):
     y_label: str
     title: str = ""
     from_zero: bool = False
-    """Whether the y-axis begins at 0."""
     x_ticks: Sequence[tuple[float, str]] | None = None
 
 
@@ -350,7 +354,6 @@ class Section:
     in_terminal: int | None = None
     """How many of the parts the terminal shows; None: all of them."""
     in_picture: bool = True
-    """Whether a picture shows its figures."""
 
     @property
     def anchor(self) -> str:

@@ -49,7 +49,6 @@ class Scored:
     source: str
     reference: str
     references: tuple[str, ...]
-    """All that there are."""
     source_ids: Source
     best: Hypothesis
     """The reference as if the search had written it, its `</s>` included."""
@@ -124,7 +123,6 @@ def verdict_of(reference: float, output: float) -> Verdict:
 def decode_best(
     run: Run, model: Generator, sources: Sequence[Source], config: SearchConfig, progress: Done = ignore
 ) -> list[Hypothesis]:
-    """The best hypothesis for each source."""
     best: dict[int, Hypothesis] = {}
     for rows, nbest in run.task.decode(model, sources, config):
         best.update((row, hypotheses[0]) for row, hypotheses in zip(rows, nbest, strict=True))

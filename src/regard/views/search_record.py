@@ -21,7 +21,7 @@ from regard.tasks.task import encode_target, readable
 from regard.tasks.translation import Source
 from regard.text.files import FileInput
 from regard.views.labels import label
-from regard.views.report import Branch, Cell, Report, Result, Section, Table, Tone, Tree, Value, muted
+from regard.views.report import Branch, Cell, Report, Result, Section, Table, Tone, Tree, muted
 
 HINT = (
     "Each token stands after the one that it continues, with log P of all tokens up to it. A dashed line leads to a "
@@ -118,7 +118,6 @@ class SearchRecord(Result):
     run: str
     search: SearchConfig
     inputs: Sequence[Json]
-    """For each input the record of its search."""
     reference: Reference | None = None
     """Of the only input."""
 
@@ -150,13 +149,10 @@ def search_tree(record: Json, reference: Reference | None = None) -> Tree:
             rank = f", rank {candidate['rank']:,}" if candidate["rank"] else ""
             why = f": {candidate['why']}" if candidate["why"] else ""
             note = f"log P {candidate['log_p']:.3f}, in all {candidate['total']:.3f}{rank}; {candidate['fate']}{why}"
-            text, parent, value = (
-                label(candidate["token"]),
-                places.get(candidate["parent"]),
-                f"{candidate['total']:.2f}",
-            )
+            parent, text = places.get(candidate["parent"]), label(candidate["token"])
             places[candidate["id"] or -1] = len(branches)
-            branches.append(Branch(parent, step["step"], text, value, tone, note, marked=candidate is own))
+            total = f"{candidate['total']:.2f}"
+            branches.append(Branch(parent, step["step"], text, total, tone, note, marked=candidate is own))
     return Tree(branches)
 
 
@@ -182,16 +178,13 @@ def _way(record: Json, reference: Reference | None) -> list[Json]:
 def ranking(record: Json) -> Table:
     """The outputs in the order of the objective, with the rank that each has by log P alone."""
     by_score = sorted(record["ranking"], key=lambda hypothesis: -hypothesis["score"])
-    rows: list[list[Value]] = [
-        [
-            rank, by_score.index(hypothesis) + 1, Cell(hypothesis["objective"], ".3f"),
-            Cell(hypothesis["score"], ".3f"), len(hypothesis["tokens"]),
-            Cell(hypothesis["output"], tone="good" if hypothesis["given"] else ""),
-        ]
+    rows = [
+        [rank, by_score.index(hypothesis) + 1, hypothesis["objective"], hypothesis["score"], len(hypothesis["tokens"]),
+         Cell(hypothesis["output"], tone="good" if hypothesis["given"] else "")]
         for rank, hypothesis in enumerate(record["ranking"], 1)
     ]  # fmt: skip
     columns = ["rank", "rank by log P", "objective", "log P", "tokens", "output"]
-    return Table(columns, rows, title="Outputs, after length normalisation and before it")
+    return Table(columns, rows, title="Outputs, after length normalisation and before it", formats=[".3f"])
 
 
 def outcomes_of(

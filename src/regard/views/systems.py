@@ -35,27 +35,11 @@ from regard.tasks.task import Done, padded, summed
 from regard.tasks.translation import Source
 from regard.text.files import open_text
 from regard.text.normalise import nfc
+from regard.views import search_errors, significance
 from regard.views.labels import label
 from regard.views.report import HeatMap
-from regard.views.search_errors import (
-    Tally,
-    decode_best,
-    judge,
-    length_buckets,
-    lengths_of,
-    metrics_of,
-    score_references,
-    sentence_chrf,
-)
-from regard.views.significance import (
-    Counts,
-    Rows,
-    counts_of,
-    mcnemar,
-    paired_tests_of_sums,
-    paired_tests_of_texts,
-    text_metrics,
-)
+from regard.views.search_errors import Tally, metrics_of
+from regard.views.significance import Counts, Rows, mcnemar
 
 Table = list[dict[str, Any]]
 """Each row maps columns to values, so that JSON and CSV are the same."""
@@ -212,16 +196,17 @@ def measure_texts(
     scores = {name: metrics_of(first, own, references) for name, own in outputs.items()}
     metrics = [*scores[baseline]]
     progress("testing", 0, len(metrics))
-    measures, moved = text_metrics(metrics, task, config), summed(partial(progress, "testing"), len(metrics))
-    chrf = {name: sentence_chrf(first, own, references) for name, own in outputs.items()}
-    unit, lengths = lengths_of(measured)
+    measures = significance.text_metrics(metrics, task, config)
+    moved = summed(partial(progress, "testing"), len(metrics))
+    chrf = {name: search_errors.sentence_chrf(first, own, references) for name, own in outputs.items()}
+    unit, lengths = search_errors.lengths_of(measured)
     tables: dict[str, Table] = {
-        "significance": paired_tests_of_texts(outputs, references, measures, baseline, moved),
+        "significance": significance.paired_tests_of_texts(outputs, references, measures, baseline, moved),
         "lengths": [
             {"from": bucket.shortest, "to": bucket.longest, "mean_length": bucket.mean, "sentences": len(bucket.rows),
              "system": name,
              **metrics_of(first, [own[row] for row in bucket.rows], [references[row] for row in bucket.rows])}
-            for bucket in length_buckets(lengths)
+            for bucket in search_errors.length_buckets(lengths)
             for name, own in outputs.items()
         ],
         "errors": [{"system": system.name, **system.tally.row} for system in systems if system.tally is not None],
@@ -268,13 +253,13 @@ def decode_run(name: str, run: Run, model: Generator, dataset: Dataset, shown: S
     inputs, search = run.task.by_input(dataset), run.recipe.search
     encoded = [run.task.source(dataset, rows[0]) for rows in inputs]
     # A device gets ready with its first sentence, which is not timed: the first run is not to pay for it.
-    decode_best(run, model, [min(encoded, key=len)], search)
+    search_errors.decode_best(run, model, [min(encoded, key=len)], search)
     started = time.perf_counter()
-    written = decode_best(run, model, encoded, search, moved)
+    written = search_errors.decode_best(run, model, encoded, search, moved)
     seconds = time.perf_counter() - started
     tokens = sum(len(hypothesis.tokens) for hypothesis in written)
     speed = dict(zip(SPEED, (seconds, len(written) / seconds, tokens / seconds), strict=True))
-    judged = judge(run, score_references(run, model, dataset, inputs), written)
+    judged = search_errors.judge(run, search_errors.score_references(run, model, dataset, inputs), written)
     attended = shown if model.alignment else ()
     alignments = {row: alignment_of(run, model, encoded[row], written[row].tokens, name) for row in attended}
     outputs = [nfc(sentence.output) for sentence in judged]
@@ -318,7 +303,7 @@ def measure_units(
             raise DataError(what, where=str(run.folder), hint="regard evaluate measures each of them")
         texts.append([f"{prediction['input']}" for prediction in predictions])
         check_same(runs, texts, "texts")
-        counts[name] = counts_of(predictions)
+        counts[name] = significance.counts_of(predictions)
         unknown = {"unknown": own.text.unknown_share} if "nats" in predictions[0] else {}
         speed = {**unknown, "measuring_seconds": seconds, "per_second": len(predictions) / seconds}
         systems.append(System(name, counts[name].outputs, run, count_parameters(model), speed))
@@ -329,9 +314,12 @@ def measure_units(
         metrics.pop("f1_macro", None)
         rows = {name: own[:, :2] for name, own in rows.items()}
     tables = {
-        "significance": paired_tests_of_sums(metrics, rows, baseline),
+        "significance": significance.paired_tests_of_sums(metrics, rows, baseline),
         "mcnemar": [
-            {"system": name, **mcnemar(int((base.right > own.right).sum()), int((own.right > base.right).sum()))}
+            {
+                "system": name,
+                **mcnemar(int((base.right > own.right).sum()), int((own.right > base.right).sum())),
+            }
             for name, own in counts.items()
             if base.right is not None and own.right is not None and name != baseline
         ],

@@ -17,35 +17,12 @@ from regard.data.batches import MaskedBatch, TextBatch
 from regard.data.framing import Framing
 from regard.errors import DecodeError, InputError, Problem, first_of, short
 from regard.models.base import Contextual, Pooling, device_of, pool
-from regard.tasks.task import (
-    LONGEST,
-    Note,
-    Task,
-    by_length,
-    is_foreign,
-    nothing_known,
-    padded,
-    problem_in,
-    read_tokens,
-)
+from regard.tasks import task as tasks
+from regard.tasks.task import Note, Task
 from regard.text.files import FileInput
 from regard.text.normalise import Span
 from regard.text.tokenizers import unknown_in
-from regard.views.report import (
-    Cell,
-    Curves,
-    HeatMap,
-    HeatMaps,
-    Numbers,
-    Part,
-    Report,
-    Result,
-    Section,
-    Series,
-    Table,
-    Value,
-    muted,
-)
+from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Report, Result, Section, Series, Table, muted
 
 TokenSpans = Sequence[tuple[list[int], list[Span]]]
 NEAREST = 5
@@ -95,7 +72,7 @@ def text_vectors(
     reads [CLS] before it, a language model the `</s>` of the text before. A long text is cut. One that cannot be read
     is an InputError; with `skip_bad` it is skipped.
     """
-    texts, problems = tuple(given.text for given in inputs), [problem_in(given) for given in inputs]
+    texts, problems = tuple(given.text for given in inputs), [tasks.problem_in(given) for given in inputs]
     read, skipped = [row for row, problem in enumerate(problems) if problem is None], [*filter(None, problems)]
     if not read or (skipped and not skip_bad):
         raise InputError(problems=first_of(skipped) or [Problem("--features", "there is no text")])
@@ -103,7 +80,7 @@ def text_vectors(
     folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
     folded = [tokenizer.fold(text) if folds else text for text, *_ in inputs]
     encoded = [ids or [tokenizer.unk] for ids in tokenizer.encode_batch(folded, model.config.letters)]
-    longest = getattr(model, "longest", None) or LONGEST
+    longest = getattr(model, "longest", None) or tasks.LONGEST
     longest = longest if task.reads_raw_text else task.recipe.data.max_length  # what a head has read
     framing = Framing(tokenizer, model.config.segments, longest)
     notes, encoded = _notes(task, inputs, encoded, framing), [ids[: framing.room] for ids in encoded]
@@ -138,8 +115,8 @@ def _notes(
             length = len(ids) + framing.special(1)
             what = f"{place} has {length:,} tokens with the special ones: the model reads the first {framing.longest:,}"
             notes.append(Note("length", what))
-        elif is_foreign(framing.tokenizer, ids):
-            notes.append(Note("unknown", str(nothing_known(text, place))))
+        elif tasks.is_foreign(framing.tokenizer, ids):
+            notes.append(Note("unknown", str(tasks.nothing_known(text, place))))
         else:
             others.append(number)
     rows = [framing.frame(encoded[number]).ids for number in others]
@@ -152,8 +129,8 @@ def _states(
 ) -> list[NDArray[np.float32]]:
     """Of each row the vectors of its tokens and of padding after them, or with `pooling` one vector."""
     states = dict[int, NDArray[np.float32]]()
-    for numbers in by_length([len(row) for row in rows], read_tokens(model)):
-        text = padded([rows[number] for number in numbers], pad).to(device_of(model))
+    for numbers in tasks.by_length([len(row) for row in rows], tasks.read_tokens(model)):
+        text = tasks.padded([rows[number] for number in numbers], pad).to(device_of(model))
         batch: TextBatch | MaskedBatch = TextBatch(text)
         if model.config.segments:
             nothing = text.ids_BL.new_empty(0)
@@ -184,7 +161,7 @@ class WordVectors(Result):
     word: str
     texts: Sequence[str]
     occurrences: Sequence[Word]
-    cosines: dict[str, Numbers]
+    cosines: dict[str, NDArray[np.float64]]
     """Static, then each layer -> [occurrences, occurrences]."""
     layer: str
     """The layer of the neighbours."""
@@ -200,15 +177,13 @@ class WordVectors(Result):
         }  # fmt: skip
 
     def report(self) -> Report:
-        rows: list[list[Value]] = [
-            [number, occurrence.word, self.texts[occurrence.sentence - 1]]
-            for number, occurrence in enumerate(self.occurrences, 1)
-        ]
+        rows = [[number, word, self.texts[sentence - 1]]
+                for number, (sentence, word, _) in enumerate(self.occurrences, 1)]  # fmt: skip
         sections = [Section("Occurrences", [Table(["", "word", "sentence"], rows)])]
         if len(rows) > 1:
             sections.append(Section("Cosine between the occurrences", [*self._by_layer()]))
         near = "{word} ({sentence}) {cosine:.2f}".format_map
-        words: list[list[Value]] = [
+        words = [
             [row + 1, occurrence.word, Cell(name, ours=True), " · ".join(map(near, nearest[row]))]
             for row, occurrence in enumerate(self.occurrences)
             for name, nearest in self.neighbours.items()
@@ -228,11 +203,8 @@ class WordVectors(Result):
             values_PN = np.array([*by_pair.values()])
             kinds = {"mean": values_PN.mean(0), "least": values_PN.min(0), "most": values_PN.max(0)}
             by_pair = {kind: values_N.tolist() for kind, values_N in kinds.items()}
-        table: list[list[Value]] = [
-            [Cell(name, ours=True), *(Cell(values[row], ".3f") for values in by_pair.values())]
-            for row, name in enumerate(names)
-        ]
-        yield Table(["vector", *by_pair], table)
+        table = [*zip([Cell(name, ours=True) for name in names], *by_pair.values(), strict=True)]
+        yield Table(["vector", *by_pair], table, formats=[".3f"])
         if len(self.occurrences) > 2:
             labels = [f"{number} {occurrence.word}" for number, occurrence in enumerate(self.occurrences, 1)]
             maps = [HeatMap(labels, labels, values, choice=(name,)) for name, values in self.cosines.items()]
@@ -297,14 +269,16 @@ def _size(read: Features, row: int) -> int:
     return read.offsets[row + 1] - read.offsets[row]
 
 
-def _cosines(vectors: Numbers, words: Sequence[Word], others: Sequence[Word]) -> Numbers:
+def _cosines(vectors: NDArray[np.float32], words: Sequence[Word], others: Sequence[Word]) -> NDArray[np.float64]:
     """Between words, each the mean of its tokens."""
     a, b = (np.stack([vectors[word.rows].mean(0) for word in some]) for some in (words, others))
     a, b = (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) for rows in (a, b))
     return np.asarray(a @ b.T, dtype=np.float64)
 
 
-def _nearest(cosines: Numbers, occurrences: Sequence[Word], pool: Sequence[Word]) -> list[list[dict[str, Any]]]:
+def _nearest(
+    cosines: NDArray[np.float64], occurrences: Sequence[Word], pool: Sequence[Word]
+) -> list[list[dict[str, Any]]]:
     """Of each occurrence the nearest words, each once, and not itself."""
     rows = []
     for occurrence, values in zip(occurrences, cosines, strict=True):
