@@ -46,7 +46,6 @@ def has_header(corpus: Corpus) -> bool:
 
 
 def numeric_keys(corpus: Corpus) -> frozenset[Key]:
-    """Those of the columns that may hold numbers."""
     return frozenset(key for name, key in keys_of(corpus).items() if name in corpus.NUMBERS)
 
 
@@ -68,7 +67,6 @@ def or_one_error(read: Callable[[TextFile, C], Iterator[Row]]) -> Callable[[Text
 
 @or_one_error
 def table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
-    """The rows of a table of any of these formats."""
     return TABLE_ROWS[file.suffixes[0]](file, corpus)
 
 
@@ -185,7 +183,6 @@ def objects_of(file: TextFile) -> Iterator[tuple[int, str]]:
 
 
 def is_array(file: TextFile) -> bool:
-    """Whether a .json is an array."""
     return next(filter(None, map(str.strip, file.lines())), "").startswith("[")
 
 
@@ -341,25 +338,20 @@ def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = 
 
     `translation.en` is the field `en` of the column `translation`; a null is an empty text.
     """
-    compute = import_extra("pyarrow.compute", extra="formats", where=file.name)  # which `import pyarrow` leaves out
-    read = 0
+    row = 0
     with _opened(file) as table:
-        names, kinds, paths = table.schema_arrow.names, dict(_leaves(table.schema_arrow)), []
-        for key in keys:
-            name = names[key] if isinstance(key, int) and 0 <= key < len(names) else key
+        names, kinds = table.schema_arrow.names, dict(_leaves(table.schema_arrow))
+        columns = [names[key] if isinstance(key, int) and 0 <= key < len(names) else key for key in keys]
+        for key, name in zip(keys, columns, strict=True):
             if name not in kinds:
                 raise _no_column(name, kinds, file.name)
             if not (_is_text(kinds[name]) or (key in numeric and _is_number(kinds[name]))):
                 raise DataError(f"the column {name!r} holds {kinds[name]}, not text", where=file.name)
-            paths.append([name] if name in names else name.split("."))
-        for batch in table.iter_batches(4096, columns=[".".join(path) for path in paths]):
-            cells = [(batch.column(name), below) for name, *below in paths]
-            columns = [(compute.struct_field(cell, below) if below else cell).to_pylist() for cell, below in cells]
-            for row, values in enumerate(zip(*columns, strict=True), read + 1):
-                texts = ["" if cell is None else cell if isinstance(cell, str) else json.dumps(cell) for cell in values]
-                yield Row(row, tuple(texts))
-            read += batch.num_rows
-    if read == 0:
+        examples = chain.from_iterable(batch.to_pylist() for batch in table.iter_batches(4096, columns=columns))
+        for row, example in enumerate(examples, 1):
+            texts = [texts_in(example, name, file.where(row), number=True)[0] for name in columns]
+            yield Row(row, tuple(texts))
+    if row == 0:
         raise DataError("the file has no rows", where=file.name)
 
 
