@@ -61,7 +61,6 @@ class Prepared(Generic[E]):
         return self.task.tokenizers
 
     def with_notes(self, notes: Sequence[str]) -> Prepared[E]:
-        """The same with more notes in the report."""
         return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
 
 
@@ -103,17 +102,14 @@ def _uneven(report: Report, shares: Mapping[Part, float]) -> Iterator[str]:
             yield f"{count}, but {100 * part:.0f} % of the tokens: {remedy}"
 
 
-def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> list[str]:
+def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> Iterator[str]:
     """A note on the labels that are too rare to be set aside, unless nothing is."""
     elsewhere = [task.label_counts(split) for split in held_out]
-    rare = [
-        f"{label!r} ({count})"
-        for label, count in task.label_counts(train).items()
-        if elsewhere and not any(counts[label] for counts in elsewhere)
-    ]
-    more = [f"{len(rare) - SHOWN:,} more"] if len(rare) > SHOWN else []
-    note = f"too rare to be set aside, so only in the training data: the label {', '.join([*rare[:SHOWN], *more])}"
-    return [note] if rare else []
+    labels = task.label_counts(train).items() if elsewhere else []
+    rare = [f"{label!r} ({count})" for label, count in labels if not any(counts[label] for counts in elsewhere)]
+    if rare:
+        more = [f"{len(rare) - SHOWN:,} more"] if len(rare) > SHOWN else []
+        yield f"too rare to be set aside, so only in the training data: the label {', '.join([*rare[:SHOWN], *more])}"
 
 
 def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
@@ -299,7 +295,6 @@ class _Copy:
     labels: Hashes | None  # a hash of the label, of which each split has its share
 
     def rows_of(self, examples: Integers) -> Integers:
-        """All rows of these examples, in order."""
         sizes = np.diff(self.firsts)[examples]
         shifts = self.firsts[examples] - (np.cumsum(sizes) - sizes)
         return np.repeat(shifts, sizes) + np.arange(int(sizes.sum()))
@@ -403,7 +398,6 @@ def _mixed(values: Hashes) -> Hashes:
 
 
 def _combined(columns: Sequence[Hashes]) -> Hashes:
-    """One hash of several in their order."""
     result = np.zeros_like(columns[0])
     for column in columns:
         result = _mixed(result ^ column)
@@ -443,7 +437,6 @@ def _trained_tokenizers(
 
 
 def _encode(folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts, progress: Progress) -> None:
-    """Write the encoded columns of every split and the report."""
     splits: dict[Part, SplitReport] = {}
     for split, split_texts in texts.splits.items():
         dropped = _encode_split(folder, split, split_texts, task, data.workers, progress)

@@ -130,7 +130,6 @@ class TextFile:
         return lines + (last != b"\n")
 
     def digest(self) -> str:
-        """A hash of the bytes on the disk."""
         try:
             with self.path.open("rb") as stream:
                 return hashlib.file_digest(stream, "blake2b").hexdigest()
@@ -141,8 +140,7 @@ class TextFile:
 def open_text(name: str, base: Path) -> TextFile:
     """A text file, or a DataError if it cannot be opened."""
     file = TextFile(name, base / name)
-    if problem := problem_with(file):
-        raise DataError(problems=[problem])
+    DataError.raise_if([problem_with(file)])
     return file
 
 
@@ -315,7 +313,6 @@ class GrowingFile:
         self.done = done
 
     def complete(self) -> None:
-        """Give the file its name."""
         self.close()
         with writing(self.path):
             os.replace(self.partial, self.path)

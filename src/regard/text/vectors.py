@@ -32,7 +32,6 @@ class VectorsConfig(Config):
 
     @property
     def files(self) -> dict[str, str]:
-        """The file of each side that has one."""
         named = {"source": self.source, "target": self.target, "text": self.text}
         return {side: file for side, file in named.items() if file is not None}
 
