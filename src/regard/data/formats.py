@@ -338,20 +338,25 @@ def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = 
 
     `translation.en` is the field `en` of the column `translation`; a null is an empty text.
     """
-    row = 0
+    compute = import_extra("pyarrow.compute", extra="formats", where=file.name)  # which `import pyarrow` leaves out
+    read = 0
     with _opened(file) as table:
-        names, kinds = table.schema_arrow.names, dict(_leaves(table.schema_arrow))
-        columns = [names[key] if isinstance(key, int) and 0 <= key < len(names) else key for key in keys]
-        for key, name in zip(keys, columns, strict=True):
+        names, kinds, paths = table.schema_arrow.names, dict(_leaves(table.schema_arrow)), []
+        for key in keys:
+            name = names[key] if isinstance(key, int) and 0 <= key < len(names) else key
             if name not in kinds:
                 raise _no_column(name, kinds, file.name)
             if not (_is_text(kinds[name]) or (key in numeric and _is_number(kinds[name]))):
                 raise DataError(f"the column {name!r} holds {kinds[name]}, not text", where=file.name)
-        examples = chain.from_iterable(batch.to_pylist() for batch in table.iter_batches(4096, columns=columns))
-        for row, example in enumerate(examples, 1):
-            texts = [texts_in(example, name, file.where(row), number=True)[0] for name in columns]
-            yield Row(row, tuple(texts))
-    if row == 0:
+            paths.append([name] if name in names else name.split("."))
+        for batch in table.iter_batches(4096, columns=[".".join(path) for path in paths]):
+            cells = [(batch.column(name), below) for name, *below in paths]
+            columns = [(compute.struct_field(cell, below) if below else cell).to_pylist() for cell, below in cells]
+            for row, values in enumerate(zip(*columns, strict=True), read + 1):
+                texts = ["" if cell is None else cell if isinstance(cell, str) else json.dumps(cell) for cell in values]
+                yield Row(row, tuple(texts))
+            read += batch.num_rows
+    if read == 0:
         raise DataError("the file has no rows", where=file.name)
 
 
