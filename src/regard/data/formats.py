@@ -23,6 +23,7 @@ EXPECTED = (
 """What a .json may hold."""
 Records = Iterator[tuple[int, list[str]]]  # the cells of each record, and the line where it begins
 Key = str | int  # a column of a file: its name, or its number from 0
+Read = Callable[[dict[str, Any], str], Iterable[tuple[str, ...]]]  # an object and its place -> the cells of its rows
 
 
 class Row(NamedTuple):
@@ -231,12 +232,7 @@ def _object_table(file: TextFile, corpus: Corpus) -> Iterator[Row]:
 
 
 def object_rows(
-    file: TextFile,
-    keys: Iterable[Key],
-    cells: Callable[[dict[str, Any], str], Iterable[tuple[str, ...]]],
-    nothing: tuple[str, ...],
-    *,
-    blank_lines: bool = False,
+    file: TextFile, keys: Iterable[Key], cells: Read, nothing: tuple[str, ...], *, blank_lines: bool = False
 ) -> Iterator[Row]:
     """The rows that `cells` makes of each object of a file and its place; `keys` are those that it asks for.
 

@@ -350,9 +350,7 @@ class TokenColumn:
             total += np.bincount(self.values[start : start + 2**20], minlength=vocabulary)
         return total
 
-    def padded(
-        self, rows: Integers, *, begin: int | None, end: int | None, pad: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def padded(self, rows: Integers, *, begin: int | None, end: int | None, pad: int) -> tuple[NDArray[np.int64], ...]:
         """ids [B, L] of these rows between `begin` and `end` (where given), padded on the right; and lengths [B]."""
         lengths = self.lengths[rows].astype(np.int64)
         before = int(begin is not None)
