@@ -23,7 +23,6 @@ from regard.data.corpora import (
     TURNED,
     Part,
     date_words,
-    first_rows,
     generate,
     generator_words,
     korean_number,
@@ -170,8 +169,8 @@ def test_a_seed_shuffles_a_part_and_a_size_takes_its_first_rows(name: str) -> No
     rows, other = packaged_rows(name, "train"), packaged_rows(name, "train", seed=2)
     assert rows != other == packaged_rows(name, "train", seed=2)
     assert sorted(rows) == sorted(other)
-    assert list(first_rows(rows, 20, name, "train")) == rows[:20]
-    assert list(first_rows(rows, None, name, "train")) == rows
+    assert list(generate(name, 20, 1, "train")) == rows[:20]
+    assert list(generate(name, None, 1, "train")) == rows
 
 
 def test_more_rows_than_there_are(tmp_path: Path) -> None:

@@ -137,7 +137,6 @@ class Corpus(Config):
         return file.row(line)
 
     def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
-        """The rows of the corpus of the package that is named."""
         assert self.corpus is not None
         return generate(self.corpus, self.size, self.seed, part, self.words)
 
@@ -266,7 +265,6 @@ class Splits(Config, Generic[C]):
 
     @property
     def corpora(self) -> list[C]:
-        """All corpora that the recipe names."""
         parts = (part for part in (self.train, self.validation, self.test) if isinstance(part, list))
         return [corpus for part in parts for corpus in part]
 

@@ -10,7 +10,7 @@ spaces, an empty line after each sentence, `-DOCSTART-` lines between documents.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
@@ -103,7 +103,7 @@ def conll_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
         fault = None if faults else _tag_fault(tags, [file.where(line) for line in lines], corpus.scheme)
         for problem in [fault] if fault else faults:
             yield Row(lines[0], ("", ""), problem)
-        if not faults and not fault and (cells := _cells(tokens, tags)):
+        for cells in [] if faults or fault else _cells(tokens, tags):
             first = next(line for line, token in zip(lines, tokens, strict=True) if token.strip())
             yield Row(first, cells)
 
@@ -124,18 +124,16 @@ def tagged_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
         if len(tokens) != len(tags):
             what = f"there are {len(tokens)} words and {len(tags)} tags"
             raise DataError(what, where=where, hint="a tag for each word")
-        if fault := _tag_fault(tags, [where] * len(tags), corpus.scheme):
-            raise DataError(problems=[fault])
-        row = _cells(tokens, tags)
-        return [row] if row else []
+        DataError.raise_if([_tag_fault(tags, [where] * len(tags), corpus.scheme)])
+        return _cells(tokens, tags)
 
     return object_rows(file, keys, cells, ("", ""))
 
 
-def _cells(tokens: Sequence[str], tags: Sequence[str]) -> tuple[str, str] | None:
-    """The words and their tags as two JSON lists; white space alone is no word. None where no word is left."""
+def _cells(tokens: Sequence[str], tags: Sequence[str]) -> list[tuple[str, ...]]:
+    """The words and their tags as two JSON lists; white space alone is no word. Nothing where no word is left."""
     words = [pair for pair in zip(tokens, tags, strict=True) if pair[0].strip()]
-    return (_json([token for token, _ in words]), _json([tag for _, tag in words])) if words else None
+    return [tuple(map(_json, zip(*words, strict=True)))] if words else []
 
 
 def _tag_fault(tags: Sequence[str], places: Sequence[str], scheme: str) -> Problem | None:
@@ -244,7 +242,6 @@ def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] |
 
 
 Scheme = Literal["iob1", "iob2", "bioes"]
-PREFIXES: dict[Scheme, str] = {"iob1": "BI", "iob2": "BI", "bioes": "BIES"}
 OUTSIDE = "O"
 
 
@@ -277,24 +274,20 @@ def tags_of(entities: Iterable[Entity], words: int, scheme: Scheme) -> list[str]
     """The tags of a sentence whose entities these are, in their order."""
     tags, before = [OUTSIDE] * words, Entity("", 0, 0)
     for entity in entities:
+        size = entity.end - entity.start
         adjoins = before.type == entity.type and before.end == entity.start
-        prefixes = _WRITTEN[scheme](entity.end - entity.start, adjoins)
+        prefixes = ("I" if scheme == "iob1" and not adjoins else "B") + "I" * (size - 1)
+        if scheme == "bioes":
+            prefixes = "S" if size == 1 else "B" + "I" * (size - 2) + "E"
         tags[entity.start : entity.end] = [f"{prefix}-{entity.type}" for prefix in prefixes]
         before = entity
     return tags
 
 
-_WRITTEN: dict[Scheme, Callable[[int, bool], str]] = {
-    "iob1": lambda words, adjoins: ("B" if adjoins else "I") + "I" * (words - 1),
-    "iob2": lambda words, adjoins: "B" + "I" * (words - 1),
-    "bioes": lambda words, adjoins: "S" if words == 1 else "B" + "I" * (words - 2) + "E",
-}
-"""The prefixes of an entity of so many words, that adjoins one of its type or does not."""
-
-
 def labels_of(types: Iterable[str], scheme: Scheme) -> list[str]:
     """All tags that entities of these types can have."""
-    return [OUTSIDE, *(f"{prefix}-{type}" for type in sorted(types) for prefix in PREFIXES[scheme])]
+    prefixes = "BIES" if scheme == "bioes" else "BI"
+    return [OUTSIDE, *(f"{prefix}-{type}" for type in sorted(types) for prefix in prefixes)]
 
 
 def first_fault(tags: Sequence[str], scheme: Scheme) -> int | None:

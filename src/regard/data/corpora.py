@@ -69,7 +69,10 @@ def generate(
         if words.stop > WORDS.stop:
             return islice(_longer(random, by_words, words), SIZES[part] if size is None else size)
         rows = [row for row in rows if len(row[0].split()) in words]
-    return first_rows(rows, size, name, part)
+    if size is not None and size > len(rows):
+        what = f"the package has {len(rows):,} such rows for {part}, not {size:,}"
+        raise DataError(what, where=f"corpus {name}", hint=f"size: {len(rows)} is the most")
+    return iter(rows[:size])
 
 
 def pick(random: Random, items: Sequence[T]) -> T:
@@ -86,7 +89,6 @@ def part_of(text: str) -> Part:
 
 @cache
 def generator_words() -> Tree:
-    """The words of the corpora that are generated."""
     return parse_yaml(PACKAGED.joinpath("words.yaml").read_text(encoding="utf-8"), "words.yaml")
 
 
@@ -127,14 +129,6 @@ def packaged_rows(name: str, part: Part, seed: int = 1, about: str | None = None
     if name.startswith("portraits-"):
         return [(text, *question) for text, *cells in rows for question in _questions(cells)]
     return [tuple(row) for row in rows]
-
-
-def first_rows(rows: list[Cells], size: int | None, name: str, part: Part) -> Iterator[Cells]:
-    """As many rows as the recipe asks for."""
-    if size is not None and size > len(rows):
-        what = f"the package has {len(rows):,} such rows for {part}, not {size:,}"
-        raise DataError(what, where=f"corpus {name}", hint=f"size: {len(rows)} is the most")
-    return iter(rows[:size])
 
 
 def _questions(cells: Sequence[str]) -> Iterator[Cells]:
@@ -201,8 +195,7 @@ def korean_number(number: int) -> str:
     """Sino-Korean numerals below 10,000: 2024 -> 이천이십사; a one before 천, 백 and 십 is not said."""
     text = ""
     for unit, name in ((1000, "천"), (100, "백"), (10, "십"), (1, "")):
-        digit = number // unit % 10
-        if digit:
+        if digit := number // unit % 10:
             text += name if digit == 1 and name else " 일이삼사오육칠팔구"[digit] + name
     return text
 
@@ -345,7 +338,6 @@ GENERATORS: dict[str, Generator] = {
 
 
 def names() -> list[str]:
-    """All built-in corpora."""
     packaged = (file.name.removesuffix(".bz2") for file in PACKAGED.iterdir() if file.name.endswith(".bz2"))
     return sorted({*GENERATORS, *TURNED, *packaged})
 

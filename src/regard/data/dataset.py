@@ -125,7 +125,6 @@ class Dataset(Examples):
         return cls(task, columns, in_memory, np.zeros(size, dtype=np.int16), (1.0,), where)
 
     def select(self, rows: Integers) -> Dataset:
-        """These examples alone, in this order."""
         columns = {
             name: TokenColumn.of([column[int(row)].tolist() for row in rows]) for name, column in self.columns.items()
         }
@@ -163,7 +162,6 @@ class Finding:
     places: tuple[str, ...] = ()
 
     def more(self, rows: Integers, where: Where) -> Finding:
-        """The same with these rows."""
         places = [where(int(row)) for row in rows[: max(0, NAMED - self.count)]]
         return Finding(self.count + len(rows), (*self.places, *places))
 
@@ -188,8 +186,6 @@ class Histogram:
 
 @dataclass(frozen=True)
 class ColumnReport:
-    """The tokens of one column."""
-
     tokens: int
     unknown: float  # the share of the tokens that are `<unk>`
     lengths: Histogram
@@ -204,8 +200,6 @@ def token_report(column: TokenColumn, tokenizer: Tokenizer) -> ColumnReport:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """The examples of one split."""
-
     read: int
     kept: int
     set_aside: int = 0  # how many of those read were set aside for validation and test
@@ -247,12 +241,9 @@ class Report:
 
     def _sentences_of(self, name: Part) -> Iterator[str]:
         split = self.splits[name]
-        count = sum(finding.count for finding in split.dropped.values())
-        if count:
-            reasons = ", ".join(
-                self._reason(reason, finding) for reason, finding in split.dropped.items() if finding.count
-            )
-            yield f"dropped {count:,} of {split.read:,} {SPLITS[name]} {self.unit}: {reasons}"
+        if count := sum(finding.count for finding in split.dropped.values()):
+            reasons = [self._reason(reason, finding) for reason, finding in split.dropped.items() if finding.count]
+            yield f"dropped {count:,} of {split.read:,} {SPLITS[name]} {self.unit}: {', '.join(reasons)}"
         if split.leaks.count:
             sources = {"pairs": "the sources of ", "questions": "the texts of "}.get(self.unit, "")
             yield (

@@ -15,19 +15,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from regard.data import formats
 from regard.data.config import OBJECTS, TABLES, Corpus
-from regard.data.formats import (
-    SEPARATORS,
-    TABLE_ROWS,
-    Key,
-    Row,
-    csv_records,
-    first_records,
-    object_rows,
-    text_of,
-    tsv_records,
-    value_in,
-)
+from regard.data.formats import Key, Row
 from regard.errors import DataError, Problem
 from regard.text.files import LINE, FileInput, TextFile, problem_with
 
@@ -93,8 +83,6 @@ def arriving(stream: io.BufferedIOBase, *, skip_bad: bool = False) -> Iterator[l
 
 
 class _Wanted(Corpus):
-    """Some columns of a table."""
-
     keys: dict[str, Key]
 
     @property
@@ -103,7 +91,6 @@ class _Wanted(Corpus):
 
 
 def is_table(file: TextFile) -> bool:
-    """Whether a file has columns, by its suffix."""
     return file.suffixes[0] in TABLES
 
 
@@ -118,7 +105,7 @@ def table_rows(
     if file.suffixes[0] in OBJECTS:
         return _object_rows(file, columns, listed, blank_lines=True)
     wanted = _Wanted.model_construct(header=header, keys=dict(columns))
-    return TABLE_ROWS[wanted.format(file)](file, wanted)
+    return formats.TABLE_ROWS[wanted.format(file)](file, wanted)
 
 
 def _object_rows(
@@ -127,14 +114,14 @@ def _object_rows(
     first, *others = columns.values()
 
     def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
-        items = value_in(example, listed, where) if listed else None
+        items = formats.value_in(example, listed, where) if listed else None
         if isinstance(items, list) and len(items) > 1:
             keys = [first, *(f"{listed}.{number}" for number in range(len(items)))]
         else:
             keys = [first, *others]
-        return [tuple(text_of(value_in(example, key, where), key, where) for key in keys)]
+        return [tuple(formats.text_of(formats.value_in(example, key, where), key, where) for key in keys)]
 
-    return object_rows(file, [first, *others], cells, ("",) * len(columns), blank_lines=blank_lines)
+    return formats.object_rows(file, [first, *others], cells, ("",) * len(columns), blank_lines=blank_lines)
 
 
 def has_columns(file: TextFile, columns: Mapping[str, Key]) -> bool:
@@ -177,11 +164,11 @@ def table_records(file: TextFile) -> Iterator[list[str]]:
     """The cells of each line of a .tsv, or of each record of a .csv with the separator that splits it evenly."""
 
     def even_rows(separator: str) -> int:
-        widths = [len(record) for record in first_records(file, separator)]
+        widths = [len(record) for record in formats.first_records(file, separator)]
         return widths.count(widths[0]) if widths and widths[0] > 1 else 0
 
     is_tsv = file.suffixes[0] == ".tsv"
-    records = tsv_records(file) if is_tsv else csv_records(file, max(SEPARATORS, key=even_rows))
+    records = formats.tsv_records(file) if is_tsv else formats.csv_records(file, max(formats.SEPARATORS, key=even_rows))
     return (fields for _, fields in records)
 
 
@@ -262,11 +249,8 @@ def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
 
 def alike(file: TextFile, own: Sequence[Corpus]) -> list[Corpus]:
     """The corpora that have a file with all columns in the same format, however it is compressed."""
-    return [
-        corpus
-        for corpus in own
-        if corpus.file is not None and TextFile(corpus.file, Path(corpus.file)).suffixes[0] == file.suffixes[0]
-    ]
+    suffix = file.suffixes[0]
+    return [corpus for corpus in own if corpus.file and TextFile(corpus.file, Path()).suffixes[0] == suffix]
 
 
 def read_like(corpus: Corpus, file: TextFile) -> Corpus:

@@ -23,6 +23,7 @@ EXPECTED = (
 """What a .json may hold."""
 Records = Iterator[tuple[int, list[str]]]  # the cells of each record, and the line where it begins
 Key = str | int  # a column of a file: its name, or its number from 0
+Read = Callable[[dict[str, Any], str], Iterable[tuple[str, ...]]]  # an object and its place -> the cells of its rows
 
 
 class Row(NamedTuple):
@@ -46,7 +47,6 @@ def has_header(corpus: Corpus) -> bool:
 
 
 def numeric_keys(corpus: Corpus) -> frozenset[Key]:
-    """Those of the columns that may hold numbers."""
     return frozenset(key for name, key in keys_of(corpus).items() if name in corpus.NUMBERS)
 
 
@@ -68,7 +68,6 @@ def or_one_error(read: Callable[[TextFile, C], Iterator[Row]]) -> Callable[[Text
 
 @or_one_error
 def table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
-    """The rows of a table of any of these formats."""
     return TABLE_ROWS[file.suffixes[0]](file, corpus)
 
 
@@ -185,7 +184,6 @@ def objects_of(file: TextFile) -> Iterator[tuple[int, str]]:
 
 
 def is_array(file: TextFile) -> bool:
-    """Whether a .json is an array."""
     return next(filter(None, map(str.strip, file.lines())), "").startswith("[")
 
 
@@ -234,12 +232,7 @@ def _object_table(file: TextFile, corpus: Corpus) -> Iterator[Row]:
 
 
 def object_rows(
-    file: TextFile,
-    keys: Iterable[Key],
-    cells: Callable[[dict[str, Any], str], Iterable[tuple[str, ...]]],
-    nothing: tuple[str, ...],
-    *,
-    blank_lines: bool = False,
+    file: TextFile, keys: Iterable[Key], cells: Read, nothing: tuple[str, ...], *, blank_lines: bool = False
 ) -> Iterator[Row]:
     """The rows that `cells` makes of each object of a file and its place; `keys` are those that it asks for.
 

@@ -152,7 +152,6 @@ def arranged(texts: Sequence[Sequence[int]], framing: Framing, arrangement: Arra
 def labelled_batch(
     rows: Sequence[Sequence[Framed]], labels: torch.Tensor, pad: int, examples: tuple[int, ...] = ()
 ) -> LabelledBatch:
-    """The rows of some examples as one padded batch."""
     framed = [row for example in rows for row in example]
     lengths_B = torch.tensor([len(row.ids) for row in framed])
     longest = int(lengths_B.max())

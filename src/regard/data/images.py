@@ -107,8 +107,7 @@ def read_picture(name: str, folder: Path, reading: Reading, where: str) -> Pictu
         raise DataError(f"{name} is an array of features, and the model reads images", where=where, hint=hint)
     if reading.feature_width is None and name.startswith(HELD):
         return reading.picture(read_image(HeldImage.of(name, where), reading.images, where))
-    if missing := missing_image(name, folder, where):
-        raise DataError(problems=[missing])
+    DataError.raise_if([missing_image(name, folder, where)])
     if reading.feature_width is None:
         return reading.picture(read_image(folder / name, reading.images, where))
     array = _features(folder / name, reading.feature_width, where)
@@ -248,7 +247,6 @@ class Pictures:
 
     @property
     def regions(self) -> Integers:
-        """Of each picture."""
         if self.reading.feature_width is None:
             return np.full(len(self), self.reading.rows * self.reading.columns)
         return self.shown.lengths // self.reading.feature_width

@@ -38,9 +38,6 @@ class OneFile(Corpus):
     def columns(self) -> dict[str, str | int | None]:
         return {}
 
-    def files(self, base: Path) -> tuple[TextFile, ...]:
-        return () if self.file is None else (TextFile(self.file, base / self.file),)
-
     def format(self, file: TextFile) -> str:
         suffix = file.suffixes[0]
         if suffix not in self.SUFFIXES:

@@ -133,17 +133,13 @@ def over_cluster(work: Work[P, R], pieces: Iterable[P], address: str | None, wor
         settings.execution_options.preserve_order, settings.enable_progress_bars = True, False
         gpus = int(ray.cluster_resources().get("GPU", 0))
         most = workers or gpus or int(ray.cluster_resources().get("CPU", 1))
+        needed: dict[str, Any] = {"num_gpus": 1} if gpus else {"num_cpus": 1}  # of each process
         reference, pieces = ray.put(work), iter(pieces)
         _refuse_broken(ray, reference)
         while window := [{"piece": pickle.dumps(piece)} for piece in islice(pieces, WINDOW)]:
+            pool = data.ActorPoolStrategy(min_size=1, max_size=min(most, len(window)))
             answers = data.from_items(window, override_num_blocks=len(window)).map_batches(
-                _Actor,
-                fn_constructor_args=(reference,),
-                batch_size=1,
-                batch_format="pyarrow",
-                num_cpus=None if gpus else 1,
-                num_gpus=1 if gpus else None,
-                compute=data.ActorPoolStrategy(min_size=1, max_size=min(most, len(window))),
+                _Actor, fn_constructor_args=(reference,), batch_size=1, batch_format="pyarrow", compute=pool, **needed
             )
             try:
                 for row in answers.iter_rows():

@@ -8,7 +8,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from math import ceil
 from operator import itemgetter
@@ -61,7 +61,6 @@ class Prepared(Generic[E]):
         return self.task.tokenizers
 
     def with_notes(self, notes: Sequence[str]) -> Prepared[E]:
-        """The same with more notes in the report."""
         return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
 
 
@@ -103,17 +102,14 @@ def _uneven(report: Report, shares: Mapping[Part, float]) -> Iterator[str]:
             yield f"{count}, but {100 * part:.0f} % of the tokens: {remedy}"
 
 
-def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> list[str]:
+def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> Iterator[str]:
     """A note on the labels that are too rare to be set aside, unless nothing is."""
     elsewhere = [task.label_counts(split) for split in held_out]
-    rare = [
-        f"{label!r} ({count})"
-        for label, count in task.label_counts(train).items()
-        if elsewhere and not any(counts[label] for counts in elsewhere)
-    ]
-    more = [f"{len(rare) - SHOWN:,} more"] if len(rare) > SHOWN else []
-    note = f"too rare to be set aside, so only in the training data: the label {', '.join([*rare[:SHOWN], *more])}"
-    return [note] if rare else []
+    labels = task.label_counts(train).items() if elsewhere else []
+    rare = [f"{label!r} ({count})" for label, count in labels if not any(counts[label] for counts in elsewhere)]
+    if rare:
+        more = [f"{len(rare) - SHOWN:,} more"] if len(rare) > SHOWN else []
+        yield f"too rare to be set aside, so only in the training data: the label {', '.join([*rare[:SHOWN], *more])}"
 
 
 def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
@@ -215,7 +211,7 @@ def _shares(data: Splits[Any]) -> dict[Part, float]:
 
 def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, progress: Progress) -> None:
     checks = _Checks(data, f"data.bad_lines=drop drops such {data.UNIT}")
-    copies = {split: _copy(folder, split, opened, checks, data.by_label, progress) for split, opened in readers.items()}
+    copies = {split: _copy(folder, split, opened, checks, progress) for split, opened in readers.items()}
     if checks.errors or (checks.faults.count and data.bad_lines == "error"):
         raise DataError(problems=checks.problems)
     chosen = _split(copies["train"], data, seed)
@@ -233,17 +229,16 @@ def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, p
     (folder / "report.json").write_text(json.dumps(tree), encoding="utf-8")
 
 
+@dataclass
 class _Checks:
     """Finds lines that are empty, too long or without the columns, in all files."""
 
-    def __init__(self, data: Splits[Any], remedy: str) -> None:
-        self.max_characters, self.remedy = data.max_characters, remedy
-        self.faults = Faults()
-        self.errors: list[DataError] = []
-        """What ended the reading of a corpus."""
-        self.read = 0
-        """How many examples were read so far of the corpora of a split, bad ones included."""
-        self.dropped: dict[str, Finding] = {}
+    data: Splits[Any]
+    remedy: str
+    faults: Faults = field(default_factory=Faults)
+    errors: list[DataError] = field(default_factory=list)  # what ended the reading of a corpus
+    read: int = 0  # examples that were read so far of the corpora of a split, bad ones included
+    dropped: dict[str, Finding] = field(default_factory=dict)
 
     @property
     def problems(self) -> list[Problem]:
@@ -277,9 +272,9 @@ class _Checks:
                 where = reader.where(row.line, reader.columns[column])
                 what = f"the {reader.columns[column]} is missing: {text}" if missing else reader.empty(row, column)
                 problems.append(("empty", Problem(where, what, f"fill it, or {self.remedy}")))
-            elif len(text) > self.max_characters < (size := len(text.rstrip("\n"))):
+            elif len(text) > self.data.max_characters < (size := len(text.rstrip("\n"))):
                 where = reader.where(row.line, reader.columns[column])
-                what = f"the line has {size:,} characters, data.max_characters allows {self.max_characters:,}"
+                what = f"the line has {size:,} characters, data.max_characters allows {self.data.max_characters:,}"
                 hint = f"split it, raise the limit, or {self.remedy}"
                 problems.append(("over_long_line", Problem(where, what, hint)))
         return problems
@@ -299,7 +294,6 @@ class _Copy:
     labels: Hashes | None  # a hash of the label, of which each split has its share
 
     def rows_of(self, examples: Integers) -> Integers:
-        """All rows of these examples, in order."""
         sizes = np.diff(self.firsts)[examples]
         shifts = self.firsts[examples] - (np.cumsum(sizes) - sizes)
         return np.repeat(shifts, sizes) + np.arange(int(sizes.sum()))
@@ -308,9 +302,7 @@ class _Copy:
         return Finding().more(self.firsts[examples], self.texts.where)
 
 
-def _copy(
-    folder: Path, split: Part, readers: list[Reader], checks: _Checks, by_label: bool, progress: Progress
-) -> _Copy:
+def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, progress: Progress) -> _Copy:
     """Stream the files of a split into columns."""
     columns = readers[0].columns
     places, hashes = [np.empty((3, 0), np.int64)], [[np.empty(0, np.uint64)] for _ in columns]
@@ -328,7 +320,7 @@ def _copy(
     firsts = np.flatnonzero(np.diff(copied.owners, prepend=-1, append=-1)) if len(copied) else np.zeros(1, np.int64)
     by_column = [_of_examples(np.concatenate(chunks), firsts) for chunks in hashes]
     by_inputs, by_all = _combined(by_column[: readers[0].corpus.inputs]), _combined(by_column)
-    labels = by_column[columns.index("label")] if by_label else None
+    labels = by_column[columns.index("label")] if checks.data.by_label else None
     return _Copy(copied, checks.read, checks.dropped, firsts, by_column[0], by_inputs, by_all, labels)
 
 
@@ -403,7 +395,6 @@ def _mixed(values: Hashes) -> Hashes:
 
 
 def _combined(columns: Sequence[Hashes]) -> Hashes:
-    """One hash of several in their order."""
     result = np.zeros_like(columns[0])
     for column in columns:
         result = _mixed(result ^ column)
@@ -443,10 +434,9 @@ def _trained_tokenizers(
 
 
 def _encode(folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts, progress: Progress) -> None:
-    """Write the encoded columns of every split and the report."""
     splits: dict[Part, SplitReport] = {}
     for split, split_texts in texts.splits.items():
-        dropped = _encode_split(folder, split, split_texts, task, data.workers, progress)
+        dropped = _encode_split(folder, split, split_texts, task, progress)
         report, columns = texts.report[split], task.column_reports(_open_encoded(folder, split, split_texts, task))
         kept = report.kept - sum(finding.count for finding in dropped.values())
         splits[split] = replace(report, kept=kept, dropped=report.dropped | dropped, columns=columns)
@@ -501,9 +491,7 @@ class _Encoding:
         return kept, broken, encoded
 
 
-def _encode_split(
-    folder: Path, split: Part, texts: Texts, task: Encoder, workers: int | str, progress: Progress
-) -> dict[str, Finding]:
+def _encode_split(folder: Path, split: Part, texts: Texts, task: Encoder, progress: Progress) -> dict[str, Finding]:
     """Encode a split into columns, without the training examples that the task leaves out: what these are."""
     dropped, kept_rows = dict[str, Finding](), list[Integers]()
     writers: dict[str, ColumnWriter] = {}
@@ -515,6 +503,7 @@ def _encode_split(
             waiting.append((chunk[0], {name: list(column[chunk[0] : chunk[-1] + 1]) for name, column in read.items()}))
             yield waiting[-1][1]
 
+    workers = task.recipe.data.workers
     if workers == "auto":
         workers = processors() if len(texts) >= PARALLEL else 1
     work = _Encoding(task, split == "train")

@@ -220,11 +220,9 @@ class RawTokens:
         return len(self.documents) - 1
 
     def place(self, document: int) -> str:
-        """Where a document stands in the user's files."""
         return self.pieces.where(int(self.firsts[document]))
 
     def texts(self) -> Iterator[str]:
-        """The text of each document."""
         pieces = self.pieces.texts["text"]
         return ("".join(pieces[first:after]) for first, after in pairwise(self.firsts.tolist()))
 

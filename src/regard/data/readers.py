@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +22,7 @@ from regard.data.raw import document_rows, text_table_rows
 from regard.data.squad import question_rows, squad_rows
 from regard.data.stories import babi_rows, story_rows
 from regard.errors import DataError, Problem, did_you_mean, import_extra
-from regard.text.files import TextFile, problem_with
+from regard.text.files import TextFile, key_of, problem_with
 
 FORMATS: dict[str, Callable[[TextFile, Any], Iterator[Row]]] = {
     **dict.fromkeys(TABLE_ROWS, table_rows),
@@ -75,12 +73,10 @@ class Reader:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a row, in their order."""
         return self.corpus.ROW or tuple(self.corpus.READ_AS.get(name, name) for name in self.corpus.columns)
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
-        """The files that the corpus names."""
         return self.corpus.files(self.base)
 
     @cached_property
@@ -160,8 +156,7 @@ class Reader:
 
     def fingerprint(self) -> str:
         """A hash of all that decides the rows: how they are read, and the bytes of the files."""
-        settings = [self.corpus.settings(), self.reading, self.columns, *self._content()]
-        return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
+        return key_of([self.corpus.settings(), self.reading, self.columns, *self._content()])
 
     def _content(self) -> list[Any]:
         if self.corpus.corpus is not None:
@@ -241,12 +236,8 @@ class DatasetReader(Reader):
             files = [Path(file["filename"]) for file in self._load().cache_files]
         else:
             files = sorted(path for path in folder.rglob("*") if path.is_file())
-        digest = hashlib.blake2b(digest_size=16)
-        for path in files:
-            with path.open("rb") as stream:
-                digest.update(str(path.relative_to(folder) if folder else path.name).encode())
-                digest.update(hashlib.file_digest(stream, "blake2b").digest())
-        return [self.part, digest.hexdigest()]
+        names = [str(path.relative_to(folder) if folder else path.name) for path in files]
+        return [self.part, [[name, TextFile(name, path).digest()] for name, path in zip(names, files, strict=True)]]
 
     def examples(self) -> Iterator[Mapping[str, Any]]:
         """The rows as they are, with all columns."""

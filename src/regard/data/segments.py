@@ -54,7 +54,6 @@ class Shown(Measured):
 
     @property
     def special(self) -> int:
-        """Special tokens of a row."""
         return sum(token is not None for token, _ in self.template)
 
 
@@ -87,15 +86,9 @@ class Segments(Examples):
         masked = self.masking(rows_BL, Draws(seed, epoch, MASKS, int(examples[0]), len(examples)))
         ids_BL, places_P, labels_P = map(torch.from_numpy, masked)
         text, follows = Tokens.of(ids_BL, torch.from_numpy(lengths)), self.shown(seed, epoch).follows
-        return MaskedBatch(
-            text,
-            torch.from_numpy(segments_BL),
-            places_P,
-            labels_P,
-            None if follows is None else torch.from_numpy(follows[examples].astype(np.int64)),
-            examples=tuple(examples.tolist()),
-            tokens=len(places_P),
-        )
+        follows_B = None if follows is None else torch.from_numpy(follows[examples].astype(np.int64))
+        segments, numbers = torch.from_numpy(segments_BL), tuple(examples.tolist())
+        return MaskedBatch(text, segments, places_P, labels_P, follows_B, examples=numbers, tokens=len(places_P))
 
     def _rows(self, examples: Integers, seed: int, epoch: int) -> tuple[Ids, Ids, Integers]:
         """A, and B where there is a second segment, among the special tokens; which segment; the lengths of both."""

@@ -84,7 +84,6 @@ class QuestionData(LabelledSplits[QuestionedText]):
 
 
 def answers_in(text: str) -> tuple[tuple[int, str], ...]:
-    """The answers of a row."""
     return tuple((start, answer) for start, answer in json.loads(text))
 
 
@@ -118,8 +117,6 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
 
 
 def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
-    """Objects with context, question and answers."""
-
     def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
         context, question = (_text(example, key, where) for key in (corpus.context, corpus.question))
         answers = _placed_answers(value_in(example, corpus.answers, where), context, Clusters(context), where)

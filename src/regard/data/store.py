@@ -46,8 +46,7 @@ removes their folders. At most 64, those used last."""
 
 def cache_folder() -> Path:
     """Where prepared data is kept: REGARD_CACHE, or `regard` in the platform's cache folder."""
-    chosen = os.environ.get("REGARD_CACHE")
-    if chosen:
+    if chosen := os.environ.get("REGARD_CACHE"):
         return Path(chosen).expanduser()
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "regard"
@@ -271,13 +270,11 @@ class TextColumn(Sequence[str]):
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> TextColumn:
-        """A column in memory."""
         encoded = [text.encode("utf-8") for text in texts]
         values = np.frombuffer(b"".join(encoded), dtype=np.uint8)
         return cls(values, offsets_of(np.array([len(text) for text in encoded])))
 
     def select(self, rows: Integers) -> TextColumn:
-        """The same texts, only these rows, in this order."""
         return TextColumn(self._values, self._offsets, rows if self._rows is None else self._rows[rows])
 
     def __len__(self) -> int:
@@ -331,7 +328,6 @@ class TokenColumn:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> TokenColumn:
-        """A column in memory."""
         values = np.fromiter(chain.from_iterable(rows), dtype=np.int32)
         return cls(values, offsets_of(np.array([len(row) for row in rows])))
 
@@ -354,9 +350,7 @@ class TokenColumn:
             total += np.bincount(self.values[start : start + 2**20], minlength=vocabulary)
         return total
 
-    def padded(
-        self, rows: Integers, *, begin: int | None, end: int | None, pad: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def padded(self, rows: Integers, *, begin: int | None, end: int | None, pad: int) -> tuple[NDArray[np.int64], ...]:
         """ids [B, L] of these rows between `begin` and `end` (where given), padded on the right; and lengths [B]."""
         lengths = self.lengths[rows].astype(np.int64)
         before = int(begin is not None)

@@ -155,14 +155,15 @@ class _Story:
         self.sentences.append(sentence)
         self.numbers.append(number or len(self.sentences))
 
-    def facts(self, named: str, where: str) -> tuple[int, ...] | None:
-        """The sentences that an answer rests on, from what they are called."""
+    def question(self, text: str, answer: str, facts: str, where: str) -> Question:
+        """A question about the story so far; `facts` has the sentences that the answer rests on, as they are called."""
         places = {number: place for place, number in enumerate(self.numbers)}
-        for name in named.split():
+        for name in facts.split():
             if not name.isdecimal() or int(name) not in places:
                 hint = f"the sentences before the question are numbered {', '.join(map(str, [*places][-10:]))}"
                 raise DataError(f"the supporting fact {name!r} is no sentence before it", where=where, hint=hint)
-        return tuple(places[int(name)] for name in named.split()) or None
+        known = tuple(places[int(name)] for name in facts.split()) or None
+        return Question(tuple(self.sentences), text, answer.strip() or None, known, where, tuple(self.numbers))
 
     def unasked(self) -> Iterator[FileInput]:
         if self.sentences and not self.has_question:
@@ -202,8 +203,7 @@ def babi_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
         story.has_question = True
         story.opening = story.opening or "\n".join(story.sentences[:OPENING])
         try:
-            if story.fault is not None:
-                raise DataError(problems=[story.fault])
+            DataError.raise_if([story.fault])
             yield Row(line, _babi_question(content, story, where).cells(story.opening, _task_of(file)))
         except DataError as error:
             yield Row(line, FAULTY, error.problems[0])
@@ -228,8 +228,7 @@ def _babi_question(content: str, story: _Story, where: str) -> Question:
         hint = "expected are a question, its answer and the numbers of its facts, with a tab between each two"
         raise DataError(f"the question line has {len(fields)} fields", where=where, hint=hint)
     _check_one_word(fields[1], where)
-    facts = story.facts("".join(fields[2:]), where)
-    return Question(tuple(story.sentences), fold_white_space(fields[0]), fields[1], facts, where)
+    return story.question(fold_white_space(fields[0]), fields[1], "".join(fields[2:]), where)
 
 
 def _check_one_word(answer: str, where: str) -> None:
@@ -246,8 +245,6 @@ def _task_of(file: TextFile) -> str:
 
 
 def story_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
-    """An object a line with story, question and answer."""
-
     def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
         question = _object_question(example, where, corpus, answered=True)
         return [question.cells("\n".join(question.story[:OPENING]), _task_of(file))]
@@ -320,9 +317,8 @@ def typed_questions(lines: Iterable[tuple[str, str]]) -> Iterator[Question | Fil
         if is_object:
             try:
                 yield (question := _object_question(object_in(text, place, ["story", "question"]), place, keys))
-                story = _Story(has_question=True, typed=[*question.story])
-                for sentence in question.story:
-                    story.add(sentence)
+                sentences = [*question.story]
+                story = _Story(sentences=sentences, numbers=[*question.numbers], has_question=True, typed=[*sentences])
             except DataError as error:
                 yield FileInput(text, place, error.problems[0])
             continue
@@ -343,13 +339,11 @@ def _typed_question(story: _Story, question: str, given: Sequence[str], place: s
     if not story.sentences:
         hint = "tell the story first: Mary went to the garden. Where is Mary?"
         return story.refused("there is no story before the question", hint)
-    answer, named, *_ = (*given, "", "")
+    answer, facts, *_ = (*given, "", "")
     try:
-        facts = story.facts(named, place)
+        return story.question(question.strip(), answer, facts, place)
     except DataError as error:
         return story.refused(error.problems[0].what)
-    answer, numbers = answer.strip(), tuple(story.numbers)
-    return Question(tuple(story.sentences), question.strip(), answer or None, facts, place, numbers)
 
 
 def questions_in(lines: Sequence[tuple[str, str]]) -> list[Question]:

@@ -130,7 +130,6 @@ class TextFile:
         return lines + (last != b"\n")
 
     def digest(self) -> str:
-        """A hash of the bytes on the disk."""
         try:
             with self.path.open("rb") as stream:
                 return hashlib.file_digest(stream, "blake2b").hexdigest()
@@ -141,8 +140,7 @@ class TextFile:
 def open_text(name: str, base: Path) -> TextFile:
     """A text file, or a DataError if it cannot be opened."""
     file = TextFile(name, base / name)
-    if problem := problem_with(file):
-        raise DataError(problems=[problem])
+    DataError.raise_if([problem_with(file)])
     return file
 
 
@@ -197,9 +195,7 @@ class _Frames(io.RawIOBase):
 
     BLOCK = 1 << 12  # bytes that are unpacked at once, to at most 32,768 times as many
 
-    def __init__(
-        self, stream: io.BufferedReader, new: Callable[[], Any], error: type[Exception] = lzma.LZMAError
-    ) -> None:
+    def __init__(self, stream: BinaryIO, new: Callable[[], Any], error: type[Exception] = lzma.LZMAError) -> None:
         self._stream, self._new, self._error = stream, new, error
         self._frame: Any = None
         self._input, self._output = b"", memoryview(b"")
@@ -315,7 +311,6 @@ class GrowingFile:
         self.done = done
 
     def complete(self) -> None:
-        """Give the file its name."""
         self.close()
         with writing(self.path):
             os.replace(self.partial, self.path)
@@ -353,9 +348,7 @@ def write_folder(path: Path, fill: Callable[[Path], None], replace: bool = False
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def place_folder(
-    partial: Path, path: Path, keep: Callable[[Path], bool] = lambda folder: False, replace: bool = True
-) -> None:
+def place_folder(partial: Path, path: Path, keep: Callable[[Path], bool] | None = None, replace: bool = True) -> None:
     """Sync a complete folder and rename it to `path`. A folder that is there already is removed, unless `keep`; without
     `replace` it is an error."""
     for file in (file for file in partial.rglob("*") if file.is_file()):
@@ -371,7 +364,7 @@ def place_folder(
         except OSError as error:
             if not replace or error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
-        if keep(path):
+        if keep is not None and keep(path):
             return
         with suppress(FileNotFoundError):  # another process may have removed it just now
             path.rename(old)

@@ -117,8 +117,6 @@ class Span(NamedTuple):
 
 
 class Clusters:
-    """The grapheme clusters of a text."""
-
     def __init__(self, text: str) -> None:
         self._simple = text.isascii() and "\r" not in text
         cut = () if self._simple else (span[0] for _, span in _CLUSTERS.pre_tokenize_str(text))
@@ -146,14 +144,11 @@ def trimmed(text: str, start: int, end: int) -> Span:
 
 
 def word_spans(text: str, words: Words) -> list[Span]:
-    """The spans of the words of a text."""
     clusters = [(span, not text[slice(*span)].isspace()) for span in Clusters(text).spans()]
     if words == "characters":
         return [span for span, visible in clusters if visible]
-    chunks = []
-    for visible, chunk in groupby(clusters, key=lambda cluster: cluster[1]):
-        if visible:
-            chunks.append([span for span, _ in chunk])
+    groups = groupby(clusters, key=lambda cluster: cluster[1])
+    chunks = [[span for span, _ in group] for visible, group in groups if visible]
     if words == "whitespace":
         return [Span(chunk[0].start, chunk[-1].end) for chunk in chunks]
     return [part for chunk in chunks for part in _split_punctuation(text, chunk)]

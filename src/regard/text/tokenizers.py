@@ -16,17 +16,10 @@ from tokenizers import AddedToken, models
 
 from regard.config import Config
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError, did_you_mean
+from regard.text import vocabularies
 from regard.text.files import TextFile, problem_with
 from regard.text.normalise import Clusters, Span, fold_white_space, nfc, trimmed
-from regard.text.vocabularies import (
-    MARK,
-    SPECIAL,
-    UNK,
-    bytes_of,
-    characters_of_bytes,
-    convert_sentencepiece,
-    train_vocabulary,
-)
+from regard.text.vocabularies import MARK, SPECIAL, UNK
 
 _ALIASES = (
     ("<pad>", "[PAD]", "<PAD>", "<|pad|>", "<|padding|>"),
@@ -126,17 +119,6 @@ class Slot(NamedTuple):
 Templates = tuple[tuple[Slot, ...], tuple[Slot, ...]]  # the row of one text, and that of two
 
 
-def without_first_mark(tree: dict[str, Any]) -> dict[str, Any]:
-    """The same tokenizer.json for a text that continues another one: no mark is put before it."""
-    for step in steps_of(tree["normalizer"]):
-        if "normalizers" in step:
-            step["normalizers"] = [part for part in step["normalizers"] if part["type"] != "Prepend"]
-    for step in steps_of(tree["pre_tokenizer"]):
-        if step["type"] == "Metaspace":
-            step["prepend_scheme"] = "never"
-    return tree
-
-
 def steps_of(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
     """A step of a pipeline, and the steps that it is a sequence of."""
     if step is not None:
@@ -186,6 +168,8 @@ class Tokenizer:
         self.size: int = 1 + max(tokenizer.get_vocab().values())  # ids of other tools may have gaps
         tokenizer.encode_special_tokens = True
         tree = json.loads(self._json)
+        self._decoder: dict[str, Any] = tree.get("decoder") or {}
+        self._byte_level = '"ByteLevel"' in json.dumps(self._decoder)
         special = self.token_ids(special_names(tokenizer, tree))
         self._own_templates = templates_in(tree)
         self.pad, self.unk, self.begin, self.end = special
@@ -207,7 +191,7 @@ class Tokenizer:
         assert iter(texts) is not texts, "texts are read twice"
         try:
             kind = "spaces" if config.split == "spaces" else config.kind
-            return cls(train_vocabulary(kind, config.vocabulary, config.lowercase, texts, special))
+            return cls(vocabularies.train_vocabulary(kind, config.vocabulary, config.lowercase, texts, special))
         except UnicodeEncodeError as error:
             raise DataError(f"not valid Unicode, there is half a surrogate pair: {error.object[:40]!r}") from None
 
@@ -237,8 +221,9 @@ class Tokenizer:
         """Read a tokenizer.json file, or a .model of SentencePiece, which keeps its ids."""
         try:
             if path.suffix == ".model":
-                return cls.from_json(convert_sentencepiece(path.read_bytes(), str(path)).to_str(), where=str(path))
-            text = path.read_text(encoding="utf-8")
+                text = vocabularies.convert_sentencepiece(path.read_bytes(), str(path)).to_str()
+            else:
+                text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise DataError("there is no such tokenizer file", where=str(path)) from None
         except (OSError, UnicodeDecodeError) as error:
@@ -246,11 +231,9 @@ class Tokenizer:
         return cls.from_json(text, where=str(path))
 
     def to_json(self) -> str:
-        """The whole tokenizer, as the `tokenizers` library and Hugging Face read it."""
         return self._json
 
     def save(self, path: Path) -> None:
-        """Write a tokenizer.json file."""
         path.write_text(self._json, encoding="utf-8", newline="")
 
     def __reduce__(self) -> tuple[Any, tuple[str], dict[str, bool]]:
@@ -362,7 +345,7 @@ class Tokenizer:
         suffix = self._decoder.get("suffix")  # of a vocabulary that marks the end of a word, not its beginning
         if self._byte_level or suffix:
             spelt = self.tokens(range(self.size))
-            added = [own.replace(suffix, " ").encode() if suffix else bytes_of(own) for own in spelt]
+            added = [own.replace(suffix, " ").encode() if suffix else vocabularies.bytes_of(own) for own in spelt]
             return [b"" if token in self.special else own for token, own in enumerate(added)]
         first = next(token for token in range(self.size) if self.decode([token]).strip())
         start = len(self.decode([first]))
@@ -377,7 +360,6 @@ class Tokenizer:
         return [self._tokenizer.id_to_token(token) or SPECIAL[UNK] for token in ids]
 
     def token_ids(self, tokens: Sequence[str]) -> list[int]:
-        """The ids of tokens as the vocabulary spells them."""
         ids: list[int] = []
         for token in tokens:
             number = self._tokenizer.token_to_id(token)
@@ -393,13 +375,12 @@ class Tokenizer:
         """
         tokens = self.tokens(ids)
         if self._byte_level:
-            tokens = characters_of_bytes(tokens, [token in self.special for token in ids])
+            tokens = vocabularies.characters_of_bytes(tokens, [token in self.special for token in ids])
         return [shown(token) for token in tokens]
 
     def _normalise(self, text: str) -> str:
         normalizer = self._tokenizer.normalizer
-        normal: str = text if normalizer is None else normalizer.normalize_str(text)
-        return normal
+        return text if normalizer is None else str(normalizer.normalize_str(text))
 
     @cached_property
     def _prepended(self) -> str:
@@ -421,20 +402,19 @@ class Tokenizer:
     @cached_property
     def continued(self) -> Tokenizer:
         """The same vocabulary for a text that continues another one: no mark is put before it."""
-        return Tokenizer.from_json(json.dumps(without_first_mark(json.loads(self._json))))
+        tree = json.loads(self._json)
+        for step in steps_of(tree["normalizer"]):
+            if "normalizers" in step:
+                step["normalizers"] = [part for part in step["normalizers"] if part["type"] != "Prepend"]
+        for step in steps_of(tree["pre_tokenizer"]):
+            if step["type"] == "Metaspace":
+                step["prepend_scheme"] = "never"
+        return Tokenizer.from_json(json.dumps(tree))
 
     def all_unknown(self, ids: Sequence[int]) -> bool:
         """Whether no token of a text is known: there are only `<unk>`, other special tokens and spaces, or none."""
         space = " \t\r\n\u00a0\u3000" + MARK + ("ĠĊĉ" if self._byte_level else "")
         return all(token in self.special or not self.tokens([token])[0].strip(space) for token in ids)
-
-    @cached_property
-    def _decoder(self) -> dict[str, Any]:
-        return json.loads(self._json)["decoder"] or {}
-
-    @cached_property
-    def _byte_level(self) -> bool:
-        return '"ByteLevel"' in json.dumps(self._decoder)
 
 
 class Tokenizers(dict[str, Tokenizer]):
@@ -446,7 +426,6 @@ class Tokenizers(dict[str, Tokenizer]):
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of the columns together."""
         lines = [f"{column} {tokenizer.fingerprint}" for column, tokenizer in sorted(self.items())]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -461,7 +440,6 @@ class Tokenizers(dict[str, Tokenizer]):
 
     @classmethod
     def load(cls, folder: Path, columns: Sequence[str] = ("source", "target")) -> Tokenizers:
-        """Read what `save` wrote."""
         try:
             if any((folder / _file_name(column)).exists() for column in columns):
                 return cls({column: Tokenizer.load(folder / _file_name(column)) for column in columns})

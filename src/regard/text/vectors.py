@@ -32,9 +32,7 @@ class VectorsConfig(Config):
 
     @property
     def files(self) -> dict[str, str]:
-        """The file of each side that has one."""
-        named = {"source": self.source, "target": self.target, "text": self.text}
-        return {side: file for side, file in named.items() if file is not None}
+        return self.model_dump(include={"source", "target", "text"}, exclude_none=True)
 
     @model_validator(mode="after")
     def _names_a_file(self) -> VectorsConfig:

@@ -265,7 +265,6 @@ _BYTE_OF = {character: byte for byte, character in enumerate(BYTES)}
 
 
 def bytes_of(token: str) -> bytes:
-    """The bytes of a token of a byte vocabulary."""
     return b"".join(bytes([_BYTE_OF[sign]]) if sign in _BYTE_OF else sign.encode() for sign in token)
 
 
