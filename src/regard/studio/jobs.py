@@ -59,14 +59,14 @@ class MeasureBody(Body):
     @contextmanager
     def options(self) -> Iterator[dict[str, Any]]:
         """Those of the verbs; rows are a file in a folder of their own, which no message names."""
-        search = {"beam": self.beam, "length_penalty": self.length_penalty}
+        options = self.model_dump(include={"split", "beam", "length_penalty"})
         if self.rows is None:
-            yield {"split": self.split, **search}
+            yield options
             return
         with private_folder() as folder:
             lines = [json.dumps(row, ensure_ascii=False) for row in self.rows]
             (folder / "rows.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-            yield {"split": self.split, "files": [str(folder / "rows.jsonl")], **search}
+            yield {**options, "files": [str(folder / "rows.jsonl")]}
 
 
 class DiagnoseBody(MeasureBody):
@@ -106,9 +106,8 @@ def private_folder() -> Iterator[Path]:
         try:
             yield folder
         except RegardError as error:
-            problems = [
-                replace(one, where=without(folder, one.where), what=without(folder, one.what)) for one in error.problems
-            ]
+            shortened = partial(without, folder)
+            problems = [replace(one, where=shortened(one.where), what=shortened(one.what)) for one in error.problems]
             raise type(error)(problems=problems) from None
 
 
@@ -146,10 +145,9 @@ def diagnosis(run: Served, body: DiagnoseBody, progress: Progress) -> dict[str, 
 
 
 def comparison(runs: Sequence[Served], body: CompareBody, progress: Progress) -> dict[str, Any]:
+    copies = [run.run.copy() for run in runs]
     with body.options() as options:
-        return answer_of(
-            compare([run.run.copy() for run in runs], baseline=body.baseline, progress=progress, **options)
-        )
+        return answer_of(compare(copies, baseline=body.baseline, progress=progress, **options))
 
 
 def checked(body: CheckBody, progress: Progress) -> dict[str, Any]:
@@ -183,8 +181,6 @@ def refuse_paths(recipe: str, but: str = "") -> None:
 
 @dataclass(eq=False)
 class Work:
-    """One job and how far it is."""
-
     verb: str
     runs: Sequence[str]
     id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
@@ -241,15 +237,16 @@ class Jobs:
         self.works: dict[str, Work] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jobs")
 
-    def submit(self, work: Work, compute: Callable[[Progress], Mapping[str, Any]]) -> Work:
+    def submit(self, verb: str, runs: Sequence[str], compute: Callable[[Progress], Mapping[str, Any]]) -> Response:
         if sum(one.state == "waiting" for one in self.works.values()) >= WAITING:
             raise HTTPException(503, "too many jobs wait: try again later", {"Retry-After": "10"})
         finished = [one.id for one in self.works.values() if one.finished]
         for old in finished[: max(0, len(finished) - KEPT + 1)]:
             del self.works[old]
+        work = Work(verb, runs)
         self.works[work.id] = work
         self._thread.submit(work.run, compute)
-        return work
+        return answered(work, 202)
 
     def find(self, job: str) -> Work:
         if job not in self.works:
@@ -274,32 +271,27 @@ async def events_of(work: Work) -> AsyncIterator[str]:
 
 
 def long_verbs(api: FastAPI, named: Callable[[str], Served]) -> Jobs:
-    """The routes."""
     jobs = Jobs()
-
-    def accepted(work: Work, compute: Callable[[Progress], Mapping[str, Any]]) -> Response:
-        return answered(jobs.submit(work, compute), 202)
 
     @api.post("/runs/{name}/evaluate", status_code=202)
     def evaluate_run(body: MeasureBody, run: Served = Depends(named)) -> Response:
         """A job that computes the task's metrics."""
-        return accepted(Work("evaluate", [run.name]), lambda progress: evaluation(run, body, progress))
+        return jobs.submit("evaluate", [run.name], partial(evaluation, run, body))
 
     @api.post("/runs/{name}/diagnose", status_code=202)
     def diagnose_run(body: DiagnoseBody, run: Served = Depends(named)) -> Response:
         """A job that tells search errors from model errors."""
-        return accepted(Work("diagnose", [run.name]), lambda progress: diagnosis(run, body, progress))
+        return jobs.submit("diagnose", [run.name], partial(diagnosis, run, body))
 
     @api.post("/compare", status_code=202)
     def compare_runs(body: CompareBody) -> Response:
         """A job that compares runs of one task."""
-        runs = [named(name) for name in body.runs]
-        return accepted(Work("compare", body.runs), lambda progress: comparison(runs, body, progress))
+        return jobs.submit("compare", body.runs, partial(comparison, [*map(named, body.runs)], body))
 
     @api.post("/check", status_code=202)
     def check_recipe(body: CheckBody) -> Response:
         """A job that validates a recipe and its data, or proposes one for the files."""
-        return accepted(Work("check", []), lambda progress: checked(body, progress))
+        return jobs.submit("check", [], partial(checked, body))
 
     @api.get("/jobs/{job}")
     def show_job(work: Work = Depends(jobs.find)) -> Response:
