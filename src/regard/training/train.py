@@ -86,8 +86,7 @@ def train(
             torch.manual_seed(resolved.training.seed + accelerator.process_index)
         if existing is None or existing.resumable() is None:
             task.first_weights(model, data.train)
-            for sentence in initialise(model, task, given, base):
-                display.say(sentence)
+            display.say(*initialise(model, task, given, base))
         if existing is None and given.training.batch_tokens == "auto":
             before, resolved = resolved, with_fitting_batches(resolved, data.train, model, accelerator)
             if resolved != before:
@@ -104,15 +103,13 @@ def _train(
     run: Run, recipe: AnyRecipe, data: Prepared[Any], model: nn.Module, accelerator: Accelerator, display: Display
 ) -> None:
     trainer = Trainer(run, recipe, data, model, accelerator, display)
-    notes = [*length_notes(recipe.training, trainer.steps), *budget_note(recipe.training, data.train)]
+    display.say(*data.report.sentences(), *length_notes(recipe.training, trainer.steps))
+    display.say(*budget_note(recipe.training, data.train))
     if recipe.training.compile:
-        notes.append("compiling the model: the first step takes a minute (training.compile=false starts at once)")
-    for sentence in [*data.report.sentences(), *notes]:
-        display.say(sentence)
+        display.say("compiling the model: the first step takes a minute (training.compile=false starts at once)")
     resumed, done = trainer.restore(), trainer.progress.step
     if resumed:
-        for sentence in resume_notes(run.recipe.training, recipe.training, done, trainer.steps):
-            display.say(sentence)
+        display.say(*resume_notes(run.recipe.training, recipe.training, done, trainer.steps))
         if damage := damage_of_log(run.folder / "metrics.jsonl"):
             display.say(f"metrics.jsonl: {damage}; the training is not, and continues")
     if accelerator.is_main_process and run.recipe != recipe:
@@ -134,19 +131,12 @@ def _train(
     except RegardError as error:
         error.add_note(f"in process {accelerator.process_index}")  # other processes may not have this error
         raise
-    if advice := still_falling(run, recipe.training, trainer):
-        display.say(advice)
-    display.say(f"done: {run.folder}")
-
-
-def still_falling(run: Run, config: TrainingConfig, trainer: Trainer) -> str:
-    """A sentence if the training ended, not stopped early, with a validation loss clearly below all before."""
     losses = [line["loss"] for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == "validation"]
-    if trainer.progress.stopped or len(losses) < 2 or losses[-1] > 0.995 * min(losses[:-1]):
-        return ""
-    name, length = ("epochs", config.epochs) if config.steps is None else ("steps", config.steps)
-    twice = f"training.{name}={2 * (length or 1)}"
-    return f"the validation loss was still falling: --resume with {twice} trains twice as long"
+    if not trainer.progress.stopped and len(losses) > 1 and losses[-1] <= 0.995 * min(losses[:-1]):
+        name = "epochs" if recipe.training.steps is None else "steps"
+        twice = f"training.{name}={2 * (getattr(recipe.training, name) or 1)}"
+        display.say(f"the validation loss was still falling: --resume with {twice} trains twice as long")
+    display.say(f"done: {run.folder}")
 
 
 def make_accelerator(config: TrainingConfig) -> Accelerator:
@@ -156,9 +146,8 @@ def make_accelerator(config: TrainingConfig) -> Accelerator:
     mps = torch.backends.mps.is_available()
     if (wanted == "cuda" and not cuda) or (wanted == "mps" and not mps):
         there = ["cpu", *(["cuda"] if cuda else []), *(["mps"] if mps else [])]
-        raise ConfigError(
-            f"there is no {wanted} on this machine", where="training.device", hint=f"allowed: auto, {', '.join(there)}"
-        )
+        hint = f"allowed: auto, {', '.join(there)}"
+        raise ConfigError(f"there is no {wanted} on this machine", where="training.device", hint=hint)
     on_gpu = wanted == "cuda" or (wanted == "auto" and cuda)
     precision = mixed_precision(config, on_gpu=on_gpu)
     if precision == "fp16" and not on_gpu:
@@ -273,12 +262,8 @@ def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
         if before.get(path) != now.get(path) and path.removeprefix("training.") not in CHANGEABLE
     ]
     if problems:
-        raise ConfigError(
-            problems=[
-                *problems,
-                Problem(str(run.folder), "cannot be resumed with another recipe", "give another --out"),
-            ]
-        )
+        refusal = Problem(str(run.folder), "cannot be resumed with another recipe", "give another --out")
+        raise ConfigError(problems=[*problems, refusal])
 
 
 # Memory
@@ -290,11 +275,9 @@ def with_fitting_batches(recipe: AnyRecipe, train: Examples, model: nn.Module, a
         fitting = fitting_batch_tokens(recipe, train, model, accelerator)
     tokens = int(accelerator.gather(torch.tensor([fitting], device=accelerator.device)).min())
     if tokens == 0:
-        raise ConfigError(
-            f"not even the longest example, of {int(train.lengths.max()):,} tokens, fits into memory",
-            where="training.batch_tokens",
-            hint="use a smaller model, or lower data.max_length",
-        )
+        what = f"not even the longest example, of {int(train.lengths.max()):,} tokens, fits into memory"
+        hint = "use a smaller model, or lower data.max_length"
+        raise ConfigError(what, where="training.batch_tokens", hint=hint)
     tree = recipe.model_dump()
     tree["training"]["batch_tokens"] = tokens
     return recipe_of(tree)
@@ -322,12 +305,12 @@ def explained_out_of_memory(recipe: AnyRecipe, fitting: Callable[[], int] = lamb
             fits = 0
         tokens = fits if 0 < fits < config.batch_tokens else max(1, config.batch_tokens // 2)
         accumulate = math.ceil(config.accumulate * config.batch_tokens / tokens)
-        raise ConfigError(
-            f"out of memory with batches of {config.batch_tokens:,} tokens",
-            where="training.batch_tokens",
-            hint=f"{tokens}{' fits, and' if tokens == fits else ''} with training.accumulate={accumulate} makes the "
-            "same steps, or use a smaller model",
-        ) from None
+        what = f"out of memory with batches of {config.batch_tokens:,} tokens"
+        hint = (
+            f"{tokens}{' fits, and' if tokens == fits else ''} with training.accumulate={accumulate} makes the same "
+            "steps, or use a smaller model"
+        )
+        raise ConfigError(what, where="training.batch_tokens", hint=hint) from None
 
 
 def _out_of_memory(error: Exception) -> bool:
@@ -345,16 +328,15 @@ def fitting_afterwards(recipe: AnyRecipe, train: Examples, model: nn.Module, acc
     return fitting_batch_tokens(recipe, train, model, accelerator)
 
 
-def budget_note(config: TrainingConfig, train: Examples) -> list[str]:
+def budget_note(config: TrainingConfig, train: Examples) -> Iterator[str]:
     """A note if examples are longer than `training.batch_tokens`."""
     assert isinstance(config.batch_tokens, int)
-    longer = int(np.count_nonzero(train.lengths > config.batch_tokens))
-    if not longer:
-        return []
-    return [
-        f"{longer:,} of {len(train):,} training examples are longer than training.batch_tokens={config.batch_tokens} "
-        f"(the longest: {int(train.lengths.max()):,} tokens): each of them is a batch of its own"
-    ]
+    if longer := int(np.count_nonzero(train.lengths > config.batch_tokens)):
+        yield (
+            f"{longer:,} of {len(train):,} training examples are longer than training.batch_tokens="
+            f"{config.batch_tokens} (the longest: {int(train.lengths.max()):,} tokens): each of them is a batch of its "
+            "own"
+        )
 
 
 # Initial weights: word vectors, and the weights of another run
@@ -460,12 +442,9 @@ def _other_model(name: str, theirs: ModelConfig, ours: ModelConfig) -> Iterator[
 def _refuse_other_shapes(name: str, theirs: dict[str, Tensor], ours: dict[str, Tensor]) -> None:
     there, here = ({key: " x ".join(map(str, tensor.shape)) for key, tensor in side.items()} for side in (theirs, ours))
     differing = [key for key in dict.fromkeys([*here, *there]) if there.get(key) != here.get(key)]
-    if not differing:
-        return
     named = [f"{key} is {there.get(key, 'missing')} there, {here.get(key, 'missing')} here" for key in differing]
     more = [f"and {len(differing) - NAMED:,} more"] if len(differing) > NAMED else []
-    raise ConfigError(
-        f"the weights of {name} do not fit this recipe's model: {'; '.join([*named[:NAMED], *more])}",
-        where="training.init",
-        hint=f"the section model of {name}/recipe.yaml is the one that fits",
-    )
+    if differing:
+        what = f"the weights of {name} do not fit this recipe's model: {'; '.join([*named[:NAMED], *more])}"
+        hint = f"the section model of {name}/recipe.yaml is the one that fits"
+        raise ConfigError(what, where="training.init", hint=hint)
