@@ -61,7 +61,6 @@ def written_out(stream: TextIO) -> Iterator[None]:
 
 
 def show_json(result: Any) -> None:
-    """One line of JSON."""
     print(json.dumps(result, ensure_ascii=False), flush=True)
 
 
@@ -91,7 +90,6 @@ def warnings_as_notes() -> Iterator[None]:
 
 
 def complain(problems: Iterable[Problem]) -> None:
-    """A line for each problem, on standard error."""
     for problem in problems:
         print(f"regard: {shown_problem(problem)}", file=sys.stderr)
 
@@ -122,12 +120,12 @@ def bar(what: str, *, visible: bool) -> Iterator[Progress]:
 
 def show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
     """A result as JSON or for people; and as a file, if one is asked for."""
-    from regard.views.render import show, write_result
+    from regard.views.render import json_line, show, write_result
 
     if out is not None:
         write_result(result, out)
     if as_json:
-        show_json(result.to_json())
+        sys.stdout.writelines(json_line(result))
         return
     show(result.report())
     if out is not None:
@@ -220,7 +218,7 @@ class Answers:
 
     def __init__(self, as_json: bool, prompt: str = "> ", begin: str = "") -> None:
         self.prompt, self._begin, self._as_json = prompt, begin, as_json
-        self._count = 0
+        self.count = 0
         self._counts, self._first = Counter[str](), dict[str, Any]()
         """How many of each kind there were, and the first: "skipped", or the kind of a note."""
 
@@ -230,7 +228,7 @@ class Answers:
         self.add(chunk)
 
     def add(self, chunk: Predictions | Answered) -> None:
-        self._count += len(chunk)
+        self.count += len(chunk)
         self._remember(chunk.skipped, chunk.notes)
 
     def _remember(self, skipped: Sequence[Problem], notes: Sequence[Note]) -> None:
@@ -240,10 +238,10 @@ class Answers:
 
     def show_features(self, vectors: Features, out: Path) -> None:
         rows, width = vectors.vectors.shape
-        self._count = len(vectors.inputs)
+        self.count = len(vectors.inputs)
         self._remember(vectors.skipped, vectors.notes)
         if self._as_json:
-            show_json({"features": str(out), "vectors": rows, "width": width, "inputs": self._count})
+            show_json({"features": str(out), "vectors": rows, "width": width, "inputs": self.count})
         else:
             say(f"written: {out}, {rows} vectors of {width} numbers")
 
@@ -255,7 +253,7 @@ class Answers:
         except InputError as error:
             if typed:
                 raise
-            what = f"{self._count:,} outputs were written before" if self._count else "nothing was written"
+            what = f"{self.count:,} outputs were written before" if self.count else "nothing was written"
             more = Problem("", what, "--skip-bad leaves such lines out, with an empty output for each")
             raise DecodeError(problems=[*error.problems, more]) from None
         self.conclude()
@@ -263,7 +261,7 @@ class Answers:
     def conclude(self) -> None:
         if skipped := self._counts["skipped"]:
             first = shown_problem(self._first["skipped"])
-            say(f"skipped {skipped:,} of {self._count:,} inputs; the first: {first}", sys.stderr)
+            say(f"skipped {skipped:,} of {self.count:,} inputs; the first: {first}", sys.stderr)
         for kind in ("unknown", "length"):
             if count := self._counts[kind]:
                 note(f"{self._first[kind]}" + (f", and so for {count - 1:,} more" if count > 1 else ""))
