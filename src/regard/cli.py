@@ -381,8 +381,8 @@ def _loaded(run: Run, search: Mapping[str, Any], options: Mapping[str, str]) -> 
 
 def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: list[str], skip_bad: bool) -> None:
     """Refuse options that do not go together with the inputs."""
-    console.refuse_standard_input(file, "--file", "it is where neither texts nor --file are given")
-    console.refuse_standard_input(story, "--story", console.STORY_HINT)
+    refuse({"--file": str(file) == "-"}, console.NOT_READ, "it is where neither texts nor --file are given")
+    refuse({"--story": str(story) == "-"}, console.NOT_READ, console.STORY_HINT)
     refuse({"--skip-bad": skip_bad and typed}, "it is for the lines of --file or standard input")
     if len(prefix) > 1:
         hint = "give one, or --prefixes with a line for each input"

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from regard.errors import DecodeError, InputError, Problem, RegardError, RunWarning, printable
+from regard.errors import DecodeError, InputError, Problem, RegardError, RunWarning, printable, refuse
 from regard.language import shown
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from regard.views.report import Result
     from regard.views.vectors import Features
 
+NOT_READ = "standard input is not read here"
 STORY_HINT = "give a file; without --story a story may stand there before its questions"
 
 
@@ -178,14 +179,9 @@ def gathered(task: Task, texts: Iterable[str] | None, story: Sequence[FileInput]
     return list(task.gather(typed, story))
 
 
-def refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
-    if str(file) == "-":
-        raise DecodeError("standard input is not read here", where=option, hint=hint)
-
-
 def read_story(task: Task, story: Path | None, *, skip_bad: bool = False) -> tuple[list[FileInput], bool]:
     """The lines of a story, and whether there is a question among them."""
-    refuse_standard_input(story, "--story", STORY_HINT)
+    refuse({"--story": str(story) == "-"}, NOT_READ, STORY_HINT)
     from regard.data.stories import Question, typed_questions
     from regard.tasks.task import without_faults
 

@@ -50,11 +50,8 @@ class Check:
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        proposal = {} if self.proposal is None else {"proposal": self.proposal, "commands": list(self.commands)}
-        return {
-            "ok": self.ok, "problems": [asdict(problem) for problem in self.problems], "model": self.model,
-            "data": self.data, "training": self.training, **proposal,
-        }  # fmt: skip
+        missing = ("proposal", "commands") if self.proposal is None else ()
+        return {"ok": self.ok, **{name: value for name, value in asdict(self).items() if name not in missing}}
 
     def sentences(self) -> Iterator[str]:
         """The same as lines of text, if there are no problems."""

@@ -142,11 +142,10 @@ def _train(
 def make_accelerator(config: TrainingConfig) -> Accelerator:
     """accelerate's handle on the device, the precision and the other processes."""
     _refuse_other_ways()
-    wanted, cuda = config.device, torch.cuda.is_available()
-    mps = torch.backends.mps.is_available()
-    if (wanted == "cuda" and not cuda) or (wanted == "mps" and not mps):
-        there = ["cpu", *(["cuda"] if cuda else []), *(["mps"] if mps else [])]
-        hint = f"allowed: auto, {', '.join(there)}"
+    wanted, cuda, mps = config.device, torch.cuda.is_available(), torch.backends.mps.is_available()
+    there = [name for name, is_there in {"auto": True, "cpu": True, "cuda": cuda, "mps": mps}.items() if is_there]
+    if wanted not in there:
+        hint = f"allowed: {', '.join(there)}"
         raise ConfigError(f"there is no {wanted} on this machine", where="training.device", hint=hint)
     on_gpu = wanted == "cuda" or (wanted == "auto" and cuda)
     precision = mixed_precision(config, on_gpu=on_gpu)
