@@ -330,7 +330,7 @@ def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
     with console.bar("writing", visible=True) as move:
 
         def each(answered: Answered) -> None:
-            answers.add(answered)
+            answers.add(answered.inputs, answered.skipped, answered.notes)
             move(f"{answers.count:,} written", 0, 0)
 
         try:

@@ -22,7 +22,7 @@ from regard.errors import DecodeError, InputError, Problem, RegardError, RunWarn
 from regard.language import shown
 
 if TYPE_CHECKING:
-    from regard.api import Answered, Loaded, Predictions
+    from regard.api import Loaded, Predictions
     from regard.runs.examples import Progress
     from regard.tasks.task import Note, Task
     from regard.text.files import FileInput
@@ -221,21 +221,17 @@ class Answers:
     def show(self, chunk: Predictions) -> None:
         for line in chunk.lines(as_json=self._as_json):
             print(("" if self._as_json else self._begin) + line, flush=True)
-        self.add(chunk)
+        self.add(len(chunk), chunk.skipped, chunk.notes)
 
-    def add(self, chunk: Predictions | Answered) -> None:
-        self.count += len(chunk)
-        self._remember(chunk.skipped, chunk.notes)
-
-    def _remember(self, skipped: Sequence[Problem], notes: Sequence[Note]) -> None:
+    def add(self, count: int, skipped: Sequence[Problem], notes: Sequence[Note]) -> None:
+        self.count += count
         for kind, remark in (*(("skipped", problem) for problem in skipped), *((note.kind, note) for note in notes)):
             self._counts[kind] += 1
             self._first.setdefault(kind, remark)
 
     def show_features(self, vectors: Features, out: Path) -> None:
         rows, width = vectors.vectors.shape
-        self.count = len(vectors.inputs)
-        self._remember(vectors.skipped, vectors.notes)
+        self.add(len(vectors.inputs), vectors.skipped, vectors.notes)
         if self._as_json:
             show_json({"features": str(out), "vectors": rows, "width": width, "inputs": self.count})
         else:

@@ -59,8 +59,6 @@ FORM = [
 
 
 class Runs:
-    """The runs by their names: those that are loaded, and folders, which are loaded when they are first asked for."""
-
     def __init__(
         self,
         settings: Settings,
@@ -195,7 +193,6 @@ class Trainings:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def add_routes(self, api: FastAPI) -> None:
-        """What the view of runs asks for."""
         api.get("/trainings")(self.list_trainings)
         api.get("/trainings/{name}")(self.show_training)
         api.post("/trainings", status_code=201)(self.start_training)

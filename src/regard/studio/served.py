@@ -162,7 +162,6 @@ class StepsBody(ExplainBody):
     """What a reader has made of the scores, null for a key that is hidden; the rest follows from them."""
 
     def answer(self, served: Served) -> dict[str, Any]:
-        """With what there is to choose from."""
         explanation = self.explanation(served)
         chosen, worked = explanation.worked_choice(self.scores)
         texts = {"input": explanation.input, "output": explanation.output}

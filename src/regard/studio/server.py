@@ -75,7 +75,6 @@ class Counts:
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def text(self, runs: Mapping[str, Served]) -> str:
-        """In the format of Prometheus."""
         errors = Counter[str]()
         for (route, status), count in self.requests.items():
             errors[route] += count * (status >= 400)
@@ -273,7 +272,6 @@ class AttentionBody(Body):
         return served.last[1]
 
     def answer(self, served: Served) -> dict[str, Any]:
-        """What the view shows of it."""
         options = Options(self.view, str(self.layer), str(self.head), self.rollout, self.words)
         shown = self.explanation(served).select(options)
         view, picture, attentions = shown.view, shown.picture, list[Attention]()

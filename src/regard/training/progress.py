@@ -69,7 +69,6 @@ def total_steps(steps: int | None, epochs: int | None, epoch_batches: int, group
 
 
 def random_state() -> dict[str, Tensor]:
-    """The random generators of dropout and sampling."""
     on_gpu = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {}
     return {"cpu": torch.get_rng_state(), **on_gpu}
 
