@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,6 @@ from regard.runs.run import (
     is_vacant,
     load_weights,
     locked,
-    put_weights,
     read_metrics,
     stored_weights,
 )
@@ -380,41 +379,27 @@ def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -
     problems = [*_other_tokenizers(run, name, task.tokenizers), *_other_model(name, run.recipe.model, recipe.model)]
     if problems:
         raise ConfigError(problems=problems)
-    weights = load_weights(checkpoint)
+    ours, theirs = stored_weights(model), load_weights(checkpoint)
     if task.head is not None:
-        fresh = _take_base(cast("Headed", model), run, task, weights)
+        theirs = weights_for(cast("Headed", model), theirs)
+        if run.recipe.task != task.name or getattr(run.task, "labels", ()) != getattr(task, "labels", ()):
+            theirs = _without(theirs, {"head.linear."})  # which has another meaning
+        fresh = list(dict.fromkeys(key.rpartition(".")[0] for key in ours if key not in theirs))
+        ours = {key: ours[key] for key in theirs if key in ours}
     else:
-        weights, fresh = _with_heads(model, weights, run.recipe.model, recipe.model)
-        _refuse_other_shapes(name, weights, stored_weights(model))
-        put_weights(model, weights, checkpoint)
+        here, there = (
+            {prefix for field, prefix in HEADS.items() if getattr(config, field, False)}
+            for config in (recipe.model, run.recipe.model)
+        )
+        ours, theirs = _without(ours, here - there), _without(theirs, there - here)
+        fresh = [prefix.removesuffix(".") for prefix in HEADS.values() if prefix in here - there]
+    _refuse_other_shapes(name, theirs, ours)
+    model.load_state_dict(theirs, strict=False)
     return f"weights: those of {name}, {checkpoint.name}" + (f"; new: {', '.join(fresh)}" if fresh else "")
 
 
-def _with_heads(
-    model: nn.Module, weights: dict[str, Tensor], theirs: ModelConfig, ours: ModelConfig
-) -> tuple[dict[str, Tensor], list[str]]:
-    """The weights of a run, with new ones for heads that only this recipe has and without heads that it lacks; and the
-    names of the new heads."""
-    heads = [(prefix, getattr(ours, field, False), getattr(theirs, field, False)) for field, prefix in HEADS.items()]
-    new = tuple(prefix for prefix, here, there in heads if here and not there)
-    gone = tuple(prefix for prefix, here, there in heads if there and not here)
-    fresh = {name: tensor.detach() for name, tensor in stored_weights(model).items() if name.startswith(new)}
-    kept = {name: tensor for name, tensor in weights.items() if not name.startswith(gone)}
-    return fresh | kept, [prefix.removesuffix(".") for prefix in new]
-
-
-def _take_base(model: Headed, run: Run, task: Task, weights: dict[str, Tensor]) -> list[str]:
-    """Copy the weights of a run that a model with a head can use; the names of the modules that stay new.
-
-    The last layer of the head is copied only if it has the same meaning: the same task and labels.
-    """
-    ours, theirs = stored_weights(model), weights_for(model, weights)
-    same_labels = getattr(run.task, "labels", ()) == getattr(task, "labels", ())
-    if run.recipe.task != task.name or not same_labels:
-        theirs = {key: tensor for key, tensor in theirs.items() if not key.startswith("head.linear.")}
-    _refuse_other_shapes(str(task.recipe.training.init), theirs, {key: ours[key] for key in theirs if key in ours})
-    model.load_state_dict(theirs, strict=False)
-    return list(dict.fromkeys(key.rpartition(".")[0] for key in ours if key not in theirs))
+def _without(weights: dict[str, Tensor], prefixes: Iterable[str]) -> dict[str, Tensor]:
+    return {key: tensor for key, tensor in weights.items() if not key.startswith(tuple(prefixes))}
 
 
 def _other_tokenizers(run: Run, name: str, tokenizers: Tokenizers) -> Iterator[Problem]:
