@@ -106,8 +106,10 @@ def private_folder() -> Iterator[Path]:
         try:
             yield folder
         except RegardError as error:
-            shortened = partial(without, folder)
-            problems = [replace(one, where=shortened(one.where), what=shortened(one.what)) for one in error.problems]
+            problems = [
+                replace(problem, where=without(folder, problem.where), what=without(folder, problem.what))
+                for problem in error.problems
+            ]
             raise type(error)(problems=problems) from None
 
 
@@ -118,8 +120,8 @@ def without(folder: Path, text: str) -> str:
 # What each verb answers: what its command's --json prints as `result`, and its report for people
 
 
-def answer_of(found: Result, **others: Any) -> dict[str, Any]:
-    return {"result": found.to_json(), "report": found.report(), **others}
+def answer_of(result: Result, **others: Any) -> dict[str, Any]:
+    return {"result": result.to_json(), "report": result.report(), **others}
 
 
 def evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str, Any]:
@@ -140,8 +142,8 @@ def diagnosis(run: Served, body: DiagnoseBody, progress: Progress) -> dict[str, 
     """The diagnosis, and every sentence that was judged."""
     with body.options() as options:
         progress("scoring", 0, 0)
-        found = diagnose(run.run.copy(), limit=body.limit, sweep=body.sweep, progress=progress, **options)
-    return answer_of(found, sentences=[{**one.to_json(), "error": one.error} for one in found.judged])
+        result = diagnose(run.run.copy(), limit=body.limit, sweep=body.sweep, progress=progress, **options)
+    return answer_of(result, sentences=[{**judged.to_json(), "error": judged.error} for judged in result.judged])
 
 
 def comparison(runs: Sequence[Served], body: CompareBody, progress: Progress) -> dict[str, Any]:
@@ -238,9 +240,9 @@ class Jobs:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jobs")
 
     def submit(self, verb: str, runs: Sequence[str], compute: Callable[[Progress], Mapping[str, Any]]) -> Response:
-        if sum(one.state == "waiting" for one in self.works.values()) >= WAITING:
+        if sum(work.state == "waiting" for work in self.works.values()) >= WAITING:
             raise HTTPException(503, "too many jobs wait: try again later", {"Retry-After": "10"})
-        finished = [one.id for one in self.works.values() if one.finished]
+        finished = [work.id for work in self.works.values() if work.finished]
         for old in finished[: max(0, len(finished) - KEPT + 1)]:
             del self.works[old]
         work = Work(verb, runs)

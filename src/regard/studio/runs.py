@@ -33,7 +33,7 @@ from regard.errors import CheckpointError, ConfigError, Problem, RegardError
 from regard.language import shown, shown_comments
 from regard.recipes.recipe import leaves, recipe_of
 from regard.recipes.shipped import shipped, shipped_recipes, shipped_text
-from regard.runs.run import Run, load_facts, read_metrics
+from regard.runs.run import Run, load_facts
 from regard.studio.jobs import SentFile, refuse_paths
 from regard.studio.served import Body, Served, Settings, told
 
@@ -166,7 +166,7 @@ def examples_of(run: Run) -> list[str]:
                 reader = open_corpus(corpora[0], run.folder, part, reading=1)
                 rows = islice((row.values for row in reader.rows() if row.fault is None), 0, EXAMPLES * APART, APART)
                 return [run.task.typed(dict(zip(reader.columns, row, strict=True)), reader) for row in rows]
-    events = [event for event in read_metrics(run.folder / "metrics.jsonl") if event.get("samples")]
+    events = [event for event in run.events() if event.get("samples")]
     return [sample["source"] for sample in events[-1]["samples"] if "source" in sample] if events else []
 
 
@@ -307,25 +307,25 @@ class Trainings:
         if name not in self.runs:  # it has no folder yet
             return facts
         run = self.runs.opened(name)
-        events = [*read_metrics(run.folder / "metrics.jsonl")]
+        events = [*run.events()]
         training, step = run.recipe.training, events[-1]["step"] if events else 0
         if facts["state"] == "finished" and training.patience is None and training.steps and step < training.steps:
             facts["state"] = "stopped"
-        by_kind = {kind: [one for one in events if one["event"] == kind] for kind in ("train", "validation")}
+        by_kind = {kind: [event for event in events if event["event"] == kind] for kind in ("train", "validation")}
         return {
             **facts,
             "step": step,
             "steps": training.steps,
             "date": (run.folder / "recipe.yaml").stat().st_mtime,
             "curves": {kind: _thinned(lines, points) for kind, lines in by_kind.items()},
-            "samples": next((one["samples"] for one in reversed(events) if one.get("samples")), []),
+            "samples": next((event["samples"] for event in reversed(events) if event.get("samples")), []),
         }
 
 
 def _told(line: str) -> str:
     """A problem that the command has printed, in the language of the page."""
-    found = re.fullmatch(r"(\S.*?): (.+?)(?: \((.+)\))?", line)
-    return str(Problem(found[1], shown(found[2]), shown(found[3] or ""))) if found else shown(line)
+    parts = re.fullmatch(r"(\S.*?): (.+?)(?: \((.+)\))?", line)
+    return str(Problem(parts[1], shown(parts[2]), shown(parts[3] or ""))) if parts else shown(line)
 
 
 def _thinned(events: Sequence[dict[str, Any]], points: int) -> dict[str, list[float | None]]:

@@ -372,7 +372,7 @@ class Served:
         self.check(body)
         inputs = list(self.run.task.gather(self.run.task.given_inputs(body.inputs)))
         options = body.options()
-        length = max((len(one.text) for one in inputs), default=0)
+        length = max((len(given.text) for given in inputs), default=0)
         return Job(inputs, lambda all: self.run.predict(all, skip_bad=True, **options), repr(options), length)
 
 
@@ -385,9 +385,9 @@ async def predicted(served: Served, body: PredictBody) -> Response:
 
 def readable(answers: list[Any], *, skip_bad: bool) -> list[dict[str, Any]]:
     """The predictions of a request, or one error with the inputs that cannot be read."""
-    if not skip_bad and (problems := [one.problem for one in answers if isinstance(one, Skipped)]):
+    if not skip_bad and (problems := [answer.problem for answer in answers if isinstance(answer, Skipped)]):
         raise InputError(problems=problems)
-    return [one.to_json() for one in answers]
+    return [answer.to_json() for answer in answers]
 
 
 # Tokens as they are written

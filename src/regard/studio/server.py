@@ -30,10 +30,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader
 from pydantic import Field
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-import regard.views.render
 from regard import __version__
 from regard.api import Loaded, show
 from regard.errors import Problem, RegardError
@@ -45,7 +45,7 @@ from regard.views.attention import Attention
 from regard.views.explanation import MAPS, Explanation, Options, View
 from regard.views.report import HeatMap, Numbers, in_language
 
-PAGE, TEMPLATES = Path(__file__).parent / "page", Path(regard.views.render.__file__).parent / "templates"
+PAGE, TEMPLATES = Path(__file__).parent / "page", Path(__file__).parents[1] / "views" / "templates"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 SMALL = 48
 """Most rows and columns of a small picture of a head."""
@@ -82,9 +82,9 @@ class Counts:
             "requests_total": {f'route="{route}",status="{code}"': n for (route, code), n in self.requests.items()},
             "errors_total": {f'route="{route}"': n for route, n in errors.items()},
             "request_seconds_total": {f'route="{route}"': n for route, n in self.seconds.items()},
-            "queue_length": {f"run={json.dumps(name)}": len(one.queue) for name, one in runs.items()},
-            "batches_total": {f"run={json.dumps(name)}": one.queue.batches for name, one in runs.items()},
-            "inputs_total": {f"run={json.dumps(name)}": one.queue.inputs for name, one in runs.items()},
+            "queue_length": {f"run={json.dumps(name)}": len(run.queue) for name, run in runs.items()},
+            "batches_total": {f"run={json.dumps(name)}": run.queue.batches for name, run in runs.items()},
+            "inputs_total": {f"run={json.dumps(name)}": run.queue.inputs for name, run in runs.items()},
         }
         lines = list[str]()
         for name, rows in tables.items():
@@ -125,9 +125,9 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                given = dict(message["headers"])
-                headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message["headers"], *(one for one in headers if one[0] not in given)]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         try:
@@ -167,8 +167,8 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | 
         await asyncio.to_thread(jobs.close)
         if trainings is not None:
             await asyncio.to_thread(trainings.close)
-        for one in runs.served.values():
-            await asyncio.to_thread(one.queue.close)
+        for run in runs.served.values():
+            await asyncio.to_thread(run.queue.close)
 
     api = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     _answer_errors(api)
@@ -288,7 +288,7 @@ class AttentionBody(Body):
             "heads": len(attentions[0].weights) if attentions else 0,
             "rollout": bool(shown.rollouts) and view in MAPS,
             "map": _packed(maps[0]) if maps else None,
-            "others": [_packed(one) for one in maps[1:]],
+            "others": [_packed(other) for other in maps[1:]],
             "small": _small(attentions) if self.heads and attentions else None,
             "picture": None,
             "figures": [part.to_json() for part in parts if part.kind not in ("text", "table")],
@@ -315,7 +315,7 @@ def _packed(drawn: HeatMap) -> dict[str, Any]:
 
 def _small(attentions: list[Attention]) -> dict[str, Any]:
     """Every head of every layer in bytes, each as strong as its strongest weight; cells that fall together are one."""
-    pictures = [_fewer(_fewer(weights_QK, 0), 1) for one in attentions for weights_QK in one.weights]
+    pictures = [_fewer(_fewer(weights_QK, 0), 1) for attention in attentions for weights_QK in attention.weights]
     codes = [np.rint(255 * np.sqrt(picture / max(float(picture.max()), 1e-9))) for picture in pictures]
     rows, columns = codes[0].shape
     return {"rows": rows, "columns": columns, "codes": _text(np.stack(codes).astype(np.uint8))}
@@ -356,7 +356,7 @@ def _answer_errors(api: FastAPI) -> None:
 def _kind(schema: Mapping[str, Any]) -> str:
     """What a JSON schema allows besides null, in words."""
     if "anyOf" in schema:
-        return " or ".join(_kind(one) for one in schema["anyOf"] if one.get("type") != "null")
+        return " or ".join(_kind(kind) for kind in schema["anyOf"] if kind.get("type") != "null")
     if "enum" in schema:
         return ", ".join(map(json.dumps, schema["enum"]))
     names = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}

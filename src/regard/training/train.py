@@ -28,16 +28,7 @@ from regard.models.base import ModelConfig, count_parameters
 from regard.models.headed import Headed, weights_for
 from regard.recipes.recipe import AnyRecipe, leaves, load_recipe, other_fields, recipe_of, with_absolute_paths
 from regard.runs import Run
-from regard.runs.run import (
-    BEFORE,
-    CHANGEABLE,
-    damage_of_log,
-    is_vacant,
-    load_weights,
-    locked,
-    read_metrics,
-    stored_weights,
-)
+from regard.runs.run import BEFORE, CHANGEABLE, damage_of_log, is_vacant, load_weights, locked, stored_weights
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers
@@ -130,7 +121,7 @@ def _train(
     except RegardError as error:
         error.add_note(f"in process {accelerator.process_index}")  # other processes may not have this error
         raise
-    losses = [line["loss"] for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == "validation"]
+    losses = [line["loss"] for line in run.events() if line["event"] == "validation"]
     if not trainer.progress.stopped and len(losses) > 1 and losses[-1] <= 0.995 * min(losses[:-1]):
         name = "epochs" if recipe.training.steps is None else "steps"
         twice = f"training.{name}={2 * (getattr(recipe.training, name) or 1)}"
