@@ -92,10 +92,10 @@ def warnings_as_notes() -> Iterator[None]:
 
 def complain(problems: Iterable[Problem]) -> None:
     for problem in problems:
-        print(f"regard: {shown_problem(problem)}", file=sys.stderr)
+        print(f"regard: {_shown_problem(problem)}", file=sys.stderr)
 
 
-def shown_problem(problem: Problem) -> Problem:
+def _shown_problem(problem: Problem) -> Problem:
     """A problem in the user's language; a single word that says where it is may be a key of a recipe."""
     where = shown(problem.where) if " " in problem.where else problem.where
     return Problem(where, shown(problem.what), shown(problem.hint))
@@ -190,7 +190,7 @@ def read_story(task: Task, story: Path | None, *, skip_bad: bool = False) -> tup
     return lines, any(isinstance(question, Question) for question in typed_questions((line.text, "") for line in lines))
 
 
-def typed_lines(prompt: str) -> Iterator[str]:
+def _typed_lines(prompt: str) -> Iterator[str]:
     """What is typed at a prompt, with editing and history; Ctrl-C drops a line, Ctrl-D is an EOFError."""
     with suppress(ImportError):  # the console of Windows has both
         import readline  # noqa: F401
@@ -252,7 +252,7 @@ class Answers:
 
     def conclude(self) -> None:
         if skipped := self._counts["skipped"]:
-            first = shown_problem(self._first["skipped"])
+            first = _shown_problem(self._first["skipped"])
             say(f"skipped {skipped:,} of {self.count:,} inputs; the first: {first}", sys.stderr)
         for kind in ("unknown", "length"):
             if count := self._counts[kind]:
@@ -268,7 +268,7 @@ def answer_lines(run: Loaded, answers: Answers, story: Sequence[FileInput] = (),
     task, ready, at_prompt = run.task, list[FileInput](), sys.stdin.isatty()
     parts = standard_input(needed=not story, skip_bad=skip_bad)
     if at_prompt:
-        typed = typed_lines(answers.prompt)
+        typed = _typed_lines(answers.prompt)
         parts = ([FileInput(line, "input")] for line in typed if line.strip() or task.reads_stories)
 
     def answer() -> None:

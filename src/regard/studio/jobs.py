@@ -107,24 +107,24 @@ def private_folder() -> Iterator[Path]:
             yield folder
         except RegardError as error:
             problems = [
-                replace(problem, where=without(folder, problem.where), what=without(folder, problem.what))
+                replace(problem, where=_without(folder, problem.where), what=_without(folder, problem.what))
                 for problem in error.problems
             ]
             raise type(error)(problems=problems) from None
 
 
-def without(folder: Path, text: str) -> str:
+def _without(folder: Path, text: str) -> str:
     return re.sub(rf"(\.\./)*{re.escape(folder.name)}/", "", text.replace(f"{folder}/", "")).replace(str(folder), "")
 
 
 # What each verb answers: what its command's --json prints as `result`, and its report for people
 
 
-def answer_of(result: Result, **others: Any) -> dict[str, Any]:
+def _answer_of(result: Result, **others: Any) -> dict[str, Any]:
     return {"result": result.to_json(), "report": result.report(), **others}
 
 
-def evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str, Any]:
+def _evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str, Any]:
     """The metrics, and `predictions`, or how well each example is predicted; nothing is left in the run folder."""
     own, moved = run.run.copy(), partial(progress, "examples")
     with body.options() as options:
@@ -138,21 +138,21 @@ def evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str, 
     return {"result": others, "report": None, "predictions": predictions}
 
 
-def diagnosis(run: Served, body: DiagnoseBody, progress: Progress) -> dict[str, Any]:
+def _diagnosis(run: Served, body: DiagnoseBody, progress: Progress) -> dict[str, Any]:
     """The diagnosis, and every sentence that was judged."""
     with body.options() as options:
         progress("scoring", 0, 0)
         result = diagnose(run.run.copy(), limit=body.limit, sweep=body.sweep, progress=progress, **options)
-    return answer_of(result, sentences=[{**judged.to_json(), "error": judged.error} for judged in result.judged])
+    return _answer_of(result, sentences=[{**judged.to_json(), "error": judged.error} for judged in result.judged])
 
 
-def comparison(runs: Sequence[Served], body: CompareBody, progress: Progress) -> dict[str, Any]:
+def _comparison(runs: Sequence[Served], body: CompareBody, progress: Progress) -> dict[str, Any]:
     copies = [run.run.copy() for run in runs]
     with body.options() as options:
-        return answer_of(compare(copies, baseline=body.baseline, progress=progress, **options))
+        return _answer_of(compare(copies, baseline=body.baseline, progress=progress, **options))
 
 
-def checked(body: CheckBody, progress: Progress) -> dict[str, Any]:
+def _checked(body: CheckBody, progress: Progress) -> dict[str, Any]:
     progress("reading", 0, 0)
     with private_folder() as folder:
         for file in body.files:
@@ -166,7 +166,7 @@ def checked(body: CheckBody, progress: Progress) -> dict[str, Any]:
             refuse_paths(body.recipe)
             (folder / "recipe.yaml").write_text(body.recipe, encoding="utf-8")
             found = check(str(folder / "recipe.yaml"), quiet=True)
-        result = json.loads(without(folder, json.dumps(found.to_json(), ensure_ascii=False)))
+        result = json.loads(_without(folder, json.dumps(found.to_json(), ensure_ascii=False)))
         return {"result": result, "report": None, "text": [*found.sentences()] if found.ok else []}
 
 
@@ -248,7 +248,7 @@ class Jobs:
         work = Work(verb, runs)
         self.works[work.id] = work
         self._thread.submit(work.run, compute)
-        return answered(work, 202)
+        return _answered(work, 202)
 
     def find(self, job: str) -> Work:
         if job not in self.works:
@@ -261,7 +261,7 @@ class Jobs:
         self._thread.shutdown()
 
 
-async def events_of(work: Work) -> AsyncIterator[str]:
+async def _events_of(work: Work) -> AsyncIterator[str]:
     """`progress` whenever it has moved, at the end `done`, `failed` or `cancelled` with the whole status."""
     last = None
     while not work.finished:
@@ -278,41 +278,41 @@ def long_verbs(api: FastAPI, named: Callable[[str], Served]) -> Jobs:
     @api.post("/runs/{name}/evaluate", status_code=202)
     def evaluate_run(body: MeasureBody, run: Served = Depends(named)) -> Response:
         """A job that computes the task's metrics."""
-        return jobs.submit("evaluate", [run.name], partial(evaluation, run, body))
+        return jobs.submit("evaluate", [run.name], partial(_evaluation, run, body))
 
     @api.post("/runs/{name}/diagnose", status_code=202)
     def diagnose_run(body: DiagnoseBody, run: Served = Depends(named)) -> Response:
         """A job that tells search errors from model errors."""
-        return jobs.submit("diagnose", [run.name], partial(diagnosis, run, body))
+        return jobs.submit("diagnose", [run.name], partial(_diagnosis, run, body))
 
     @api.post("/compare", status_code=202)
     def compare_runs(body: CompareBody) -> Response:
         """A job that compares runs of one task."""
-        return jobs.submit("compare", body.runs, partial(comparison, [*map(named, body.runs)], body))
+        return jobs.submit("compare", body.runs, partial(_comparison, [*map(named, body.runs)], body))
 
     @api.post("/check", status_code=202)
     def check_recipe(body: CheckBody) -> Response:
         """A job that validates a recipe and its data, or proposes one for the files."""
-        return jobs.submit("check", [], partial(checked, body))
+        return jobs.submit("check", [], partial(_checked, body))
 
     @api.get("/jobs/{job}")
     def show_job(work: Work = Depends(jobs.find)) -> Response:
         """How far a job is, and what came of it."""
-        return answered(work)
+        return _answered(work)
 
     @api.get("/jobs/{job}/events")
     async def follow_job(work: Work = Depends(jobs.find)) -> Response:
         """The same as server-sent events."""
-        return StreamingResponse(events_of(work), media_type="text/event-stream")
+        return StreamingResponse(_events_of(work), media_type="text/event-stream")
 
     @api.delete("/jobs/{job}")
     def cancel_job(work: Work = Depends(jobs.find)) -> Response:
         """Cancel a job."""
         work.cancelled.set()
-        return answered(work)
+        return _answered(work)
 
     return jobs
 
 
-def answered(work: Work, status: int = 200) -> Response:
+def _answered(work: Work, status: int = 200) -> Response:
     return JSONResponse(plain(work.status()), status)

@@ -378,12 +378,12 @@ class Served:
 
 async def predicted(served: Served, body: PredictBody) -> Response:
     if body.stream:
-        return StreamingResponse(streamed(served, body), media_type="text/event-stream")
+        return StreamingResponse(_streamed(served, body), media_type="text/event-stream")
     answers = await served.computed(served.predict_job(body))
-    return JSONResponse({"predictions": readable(answers, skip_bad=body.skip_bad)})
+    return JSONResponse({"predictions": _readable(answers, skip_bad=body.skip_bad)})
 
 
-def readable(answers: list[Any], *, skip_bad: bool) -> list[dict[str, Any]]:
+def _readable(answers: list[Any], *, skip_bad: bool) -> list[dict[str, Any]]:
     """The predictions of a request, or one error with the inputs that cannot be read."""
     if not skip_bad and (problems := [answer.problem for answer in answers if isinstance(answer, Skipped)]):
         raise InputError(problems=problems)
@@ -405,7 +405,7 @@ class Tokens:
         self.report(self.run.tokenizers[self.run.task.writes].decode(ids))
 
 
-def streamed(served: Served, body: PredictBody) -> AsyncIterator[str]:
+def _streamed(served: Served, body: PredictBody) -> AsyncIterator[str]:
     """Server-sent events: `output` with the best output so far, then `prediction`, or `error`."""
     texts: asyncio.Queue[str | None] = asyncio.Queue()
     loop, job = asyncio.get_running_loop(), served.predict_job(body)
@@ -427,7 +427,7 @@ def streamed(served: Served, body: PredictBody) -> AsyncIterator[str]:
         try:
             while (text := await asyncio.wait_for(texts.get(), end - loop.time())) is not None:
                 yield event("output", {"output": text})
-            [prediction] = readable(future.result(), skip_bad=body.skip_bad)
+            [prediction] = _readable(future.result(), skip_bad=body.skip_bad)
             yield event("prediction", prediction)
         except RegardError as error:
             yield event("error", told(error))

@@ -82,7 +82,7 @@ def train(
             if resolved != before:
                 display.say(f"batch_tokens: {resolved.training.batch_tokens:,}, the most that fits into memory")
         lock = locked(folder) if accelerator.is_main_process else nullcontext()
-        measure = partial(fitting_afterwards, resolved, data.train, model, accelerator)
+        measure = partial(_fitting_afterwards, resolved, data.train, model, accelerator)
         with lock, explained_out_of_memory(resolved, measure):
             run = existing or _create(folder, resolved, data, accelerator)
             _train(run, resolved, data, model, accelerator, display)
@@ -178,7 +178,7 @@ def resolve(
         tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else default
     training, on_gpu = tree["training"], device.type == "cuda"
     packs = on_gpu and task.packs and mixed_precision(recipe.training, on_gpu=True) != "fp32"
-    for name, automatic in (("fill", packs), ("compile", packs and pays_to_compile(training, data.train))):
+    for name, automatic in (("fill", packs), ("compile", packs and _pays_to_compile(training, data.train))):
         if training[name] == "auto":  # old runs have neither
             training[name] = getattr(existing.recipe.training, name) is True if existing else automatic
     return recipe_of(tree)
@@ -189,7 +189,7 @@ COMPILED_POSITIONS = 10**8
 an H200 then needs 0.8 s less than captured steps for a million positions."""
 
 
-def pays_to_compile(training: Tree, train: Examples) -> bool:
+def _pays_to_compile(training: Tree, train: Examples) -> bool:
     """Whether so much is to be computed on the GPU that compiled code wins back the time that compiling takes."""
     of_epoch, of_step = int(train.lengths.sum(dtype=np.int64)), training["batch_tokens"] * training["accumulate"]
     by_epochs = math.inf if training["epochs"] is None else training["epochs"] * of_epoch
@@ -309,7 +309,7 @@ def _out_of_memory(error: Exception) -> bool:
     return known or any(phrase in text for phrase in ("out of memory", "not enough memory", "can't allocate memory"))
 
 
-def fitting_afterwards(recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator) -> int:
+def _fitting_afterwards(recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator) -> int:
     """The `batch_tokens` that would have fitted, measured after the training's memory is released."""
     model.zero_grad(set_to_none=True)
     model.to("cpu")
