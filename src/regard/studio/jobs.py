@@ -152,7 +152,7 @@ def _comparison(runs: Sequence[Served], body: CompareBody, progress: Progress) -
         return _answer_of(compare(copies, baseline=body.baseline, progress=progress, **options))
 
 
-def _checked(body: CheckBody, progress: Progress) -> dict[str, Any]:
+def checked(body: CheckBody, progress: Progress) -> dict[str, Any]:
     progress("reading", 0, 0)
     with private_folder() as folder:
         for file in body.files:
@@ -293,7 +293,7 @@ def long_verbs(api: FastAPI, named: Callable[[str], Served]) -> Jobs:
     @api.post("/check", status_code=202)
     def check_recipe(body: CheckBody) -> Response:
         """A job that validates a recipe and its data, or proposes one for the files."""
-        return jobs.submit("check", [], partial(_checked, body))
+        return jobs.submit("check", [], partial(checked, body))
 
     @api.get("/jobs/{job}")
     def show_job(work: Work = Depends(jobs.find)) -> Response:
