@@ -12,26 +12,10 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.api import (
-        Run,
-        check,
-        compare,
-        diagnose,
-        evaluate,
-        explain,
-        export_run,
-        features,
-        import_run,
-        load,
-        load_recipe,
-        predict,
-        predict_file,
-        score,
-        shipped_recipes,
-        show,
-        train,
-        vectors,
-    )
+    from regard.api import (  # isort: skip
+        Run, check, compare, diagnose, evaluate, explain, export_run, features, import_run, load, load_recipe, predict,
+        predict_file, score, shipped_recipes, show, train, vectors,
+    )  # fmt: skip
 
 __version__ = "0.1.0"
 

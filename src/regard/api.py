@@ -195,9 +195,6 @@ class Answered:
     skipped: list[Problem]
     notes: list[Note]
 
-    def __len__(self) -> int:
-        return self.inputs
-
 
 @dataclass(frozen=True)
 class _Placed:
@@ -224,8 +221,6 @@ def _gpus(device: str, precision: Precision) -> int:
 
 @dataclass(frozen=True)
 class _Answering(_Placed):
-    """Predict for a piece of a file."""
-
     skip_bad: bool
     as_json: bool
 
@@ -517,8 +512,6 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Measuring(_Placed):
-    """Compute what an evaluation needs of some examples."""
-
     def __call__(self, piece: Dataset) -> tuple[int, Any]:
         return len(piece), self.run.task.computed(self.run.load_model(), piece, ignore)
 
@@ -572,7 +565,6 @@ class Loaded(Run):
         vars(self).update(vars(run))
 
     def move_to(self, device: str) -> None:
-        """Compute there from now on."""
         self._model = self._model.to(device)
 
     def load_model(self, checkpoint: str | None = None, device: str | None = None) -> Any:

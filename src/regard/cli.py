@@ -23,26 +23,7 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 import regard
-from regard.console import (
-    STORY_HINT,
-    Answers,
-    answer_lines,
-    bar,
-    check_output,
-    complain,
-    gathered,
-    note,
-    read_story,
-    refuse_standard_input,
-    say,
-    set_up_streams,
-    show_json,
-    show_report,
-    standard_input,
-    typed_by,
-    warnings_as_notes,
-    written_out,
-)
+from regard import console
 from regard.errors import TEXT, DecodeError, InputError, Problem, RegardError, import_extra, refuse, short
 from regard.language import default_language, shown, shown_comments
 
@@ -205,14 +186,14 @@ def check(recipe: str, overrides: list[str], out: Path | None, as_json: bool) ->
     """
     result = regard.check(recipe, overrides, out=out, quiet=as_json)
     if as_json:
-        show_json(result.to_json())
+        console.show_json(result.to_json())
     else:
         if result.proposal is not None:  # standard output has the recipe alone, so that `>` saves it
-            say(f"written: {out}" if out else shown_comments(result.proposal).rstrip("\n"))
-        complain(result.problems)
+            console.say(f"written: {out}" if out else shown_comments(result.proposal).rstrip("\n"))
+        console.complain(result.problems)
         if result.ok:
             lines = [*result.sentences(), *(f"next       {command}" for command in result.commands)]
-            say("\n".join(lines), sys.stdout if result.proposal is None else sys.stderr)
+            console.say("\n".join(lines), sys.stdout if result.proposal is None else sys.stderr)
     if not result.ok:
         raise typer.Exit(2)
 
@@ -233,7 +214,7 @@ def train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: b
         if first_process:
             kept = "the checkpoints are complete, and the same command with --resume continues from the last"
             nothing = "nothing was trained yet, so nothing is lost: the same command starts again"
-            say(f"interrupted; {kept if (out / 'last').exists() else nothing}", sys.stderr)
+            console.say(f"interrupted; {kept if (out / 'last').exists() else nothing}", sys.stderr)
         raise typer.Exit(130) from None
     except RegardError as error:
         if first_process or getattr(error, "__notes__", None):
@@ -255,7 +236,7 @@ def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: 
         raise typer.Exit(130) from None
     if as_json and PartialState().is_main_process:
         facts = load_facts(run.checkpoint("best"))
-        show_json({"run": str(out), **{name: facts.get(name) for name in ("step", "best", "tokenizer")}})
+        console.show_json({"run": str(out), **{name: facts.get(name) for name in ("step", "best", "tokenizer")}})
 
 
 # ------------------------------------------------------------------------------------------------------------- predict
@@ -320,23 +301,24 @@ def predict(
     if out is not None:
         _predict_file(run, out, as_json, precision=precision, **source, **search, **parallel)
         return
-    opened, answers = _opened(run, precision, options), Answers(as_json)
-    story_lines, asks = ([], True) if file else read_story(opened.task, story, skip_bad=skip_bad)
+    opened, answers = _opened(run, precision, options), console.Answers(as_json)
+    story_lines, asks = ([], True) if file else console.read_story(opened.task, story, skip_bad=skip_bad)
     reads, whole = not typed and (bool(inputs) or not asks), any((features, prefixes, record))
     texts = inputs if typed else None
-    given = gathered(opened.task, texts, story_lines, skip_bad) if typed or (reads and whole) else None
-    with answers.explaining(typed), bar("writing", visible=file is not None and not sys.stdout.isatty()) as move:
+    given = console.gathered(opened.task, texts, story_lines, skip_bad) if typed or (reads and whole) else None
+    visible = file is not None and not sys.stdout.isatty()
+    with answers.explaining(typed), console.bar("writing", visible=visible) as move:
         if features is not None:
             chosen = {name: value for name, value in vectors.items() if value is not None}
             answers.show_features(regard.features(opened, given, out=features, **source, **chosen), features)
         elif reads and not whole:
-            answer_lines(_loaded(opened, search, options), answers, story_lines, skip_bad=skip_bad)
+            console.answer_lines(_loaded(opened, search, options), answers, story_lines, skip_bad=skip_bad)
         else:
             source |= {"story": story, "prefixes": prefixes, "progress": partial(move, "writing"), "each": answers.show}
             printed = str(record) == "-"
             predictions = regard.predict(opened, given, record=printed or record or False, **source, **search)
             if printed and predictions.record is not None:
-                show_report(predictions.record, None, as_json=False)
+                console.show_report(predictions.record, None, as_json=False)
 
 
 app.command("translate", help="The same as predict.")(predict)
@@ -344,26 +326,24 @@ app.command("translate", help="The same as predict.")(predict)
 
 def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
     """Say how many outputs were written, also where it ends early: `--resume` continues then."""
-    answers, written = Answers(as_json), 0
-    with bar("writing", visible=True) as move:
+    answers = console.Answers(as_json)
+    with console.bar("writing", visible=True) as move:
 
         def each(answered: Answered) -> None:
-            nonlocal written
-            written += len(answered)
-            answers.add(answered)
-            move(f"{written:,} written", 0, 0)
+            answers.add(answered.inputs, answered.skipped, answered.notes)
+            move(f"{answers.count:,} written", 0, 0)
 
         try:
             inputs = regard.predict_file(run, out=out, as_json=as_json, each=each, **options)
         except (KeyboardInterrupt, InputError) as error:
-            kept = Problem(f"{out}.partial", f"{written:,} outputs were written by now", "--resume continues it")
+            kept = Problem(f"{out}.partial", f"{answers.count:,} outputs were written by now", "--resume continues it")
             if isinstance(error, KeyboardInterrupt):
-                complain([kept])
+                console.complain([kept])
                 raise typer.Exit(130) from None
             skip = Problem("", "--skip-bad leaves such lines out, with an empty output for each")
             raise DecodeError(problems=[*error.problems, skip, kept]) from None
     answers.conclude()
-    say(f"written: {out}, {inputs:,} outputs")
+    console.say(f"written: {out}, {inputs:,} outputs")
 
 
 def _check_out(out: Path | None, file: Path | None, at_once: Options, parallel: Options) -> None:
@@ -380,8 +360,8 @@ def _check_out(out: Path | None, file: Path | None, at_once: Options, parallel: 
 def chat(run: Path, beam: int | None, overrides: list[str], **options: Any) -> None:
     """Talk to a run at a prompt: each line is answered by itself, as the run was trained. Ctrl-D ends."""
     search = {"beam": beam, "nbest": None, "length_penalty": None, "overrides": overrides}
-    with (answers := Answers(False, "you: ", "run: ")).explaining(False):
-        answer_lines(_loaded(regard.Run.open(run), search, options), answers)
+    with (answers := console.Answers(False, "you: ", "run: ")).explaining(False):
+        console.answer_lines(_loaded(regard.Run.open(run), search, options), answers)
 
 
 def _opened(run: Path, precision: Any, options: Mapping[str, str]) -> Run:
@@ -401,8 +381,8 @@ def _loaded(run: Run, search: Mapping[str, Any], options: Mapping[str, str]) -> 
 
 def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: list[str], skip_bad: bool) -> None:
     """Refuse options that do not go together with the inputs."""
-    refuse_standard_input(file, "--file", "it is where neither texts nor --file are given")
-    refuse_standard_input(story, "--story", STORY_HINT)
+    refuse({"--file": str(file) == "-"}, console.NOT_READ, "it is where neither texts nor --file are given")
+    refuse({"--story": str(story) == "-"}, console.NOT_READ, console.STORY_HINT)
     refuse({"--skip-bad": skip_bad and typed}, "it is for the lines of --file or standard input")
     if len(prefix) > 1:
         hint = "give one, or --prefixes with a line for each input"
@@ -437,9 +417,9 @@ PREDICTIONS = option(
 )  # fmt: skip
 def evaluate(run: Path, precision: str, as_json: bool, **options: Any) -> None:
     """Compute the task's metrics on a split or a file: BLEU, ROUGE, perplexity, accuracy, F1, correlations."""
-    with bar("writing", visible=not as_json) as move:
+    with console.bar("writing", visible=not as_json) as move:
         metrics = regard.evaluate(_opened(run, precision, options), progress=partial(move, "writing"), **options)
-    show_report(metrics, None, as_json=as_json)
+    console.show_report(metrics, None, as_json=as_json)
 
 
 @command(
@@ -459,11 +439,11 @@ def score(run: Path, source: str, target: str, tokens: bool, as_json: bool, **op
     """
     result = regard.score(run, source, _tokens_in(target) if tokens else target, **options)
     if as_json:
-        show_json(result)
+        console.show_json(result)
         return
     for token, log_p in zip(result["tokens"], result["token_scores"], strict=True):
-        say(f"{log_p:10.4f}  {token}")
-    say(f"{result['score']:10.4f}  log P of all {len(result['tokens'])} tokens")
+        console.say(f"{log_p:10.4f}  {token}")
+    console.say(f"{result['score']:10.4f}  log P of all {len(result['tokens'])} tokens")
 
 
 def _tokens_in(target: str) -> list[str]:
@@ -513,37 +493,35 @@ def explain(
     sentences that each hop attended to.
     """
     from regard.views.explanation import Options
-    from regard.views.render import json_line, show, write_result
+    from regard.views.render import write_result
 
     chosen = {name: options.pop(name) for name in ("layer", "head", "rollout", "words", "step")}
     opened = regard.Run.open(run)
-    check_output(out, DRAWN, [text, story, *opened.recipe_values], overwrite=overwrite)
+    console.check_output(out, DRAWN, [text, story, *opened.recipe_values], overwrite=overwrite)
     given = _explained(opened.task, text, story, question)
     explanation = regard.explain(opened, given, question=question, **options)
     explanation = explanation.select(Options(options["view"], **chosen))
     explanation.refuse_without_effect(padding=options["padding"], numbers=numbers)
     count = explanation.story.questions if explanation.story else 1
     if question is None and count > 1 and (text in STANDARD_INPUT or story is None):
-        note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")
+        console.note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")
     result = explanation.worked() if numbers else explanation
     size = explanation.json_size() if as_json or (out and out.suffix.lower() == ".json") else 0
     if size > LARGE and not numbers:
-        note(f"about {size / 1e6:,.0f} MB of JSON: --layer and --head choose one attention")
+        console.note(f"about {size / 1e6:,.0f} MB of JSON: --layer and --head choose one attention")
     if as_json:
         explanation.heat_maps()  # refuses a layer or head that is not there
-        sys.stdout.writelines(json_line(result))
-    else:
-        show(result.report())
+    console.show_report(result, None, as_json=as_json)
     if out is not None:
         # Only JSON has the numbers: a picture shows the attention that they belong to.
         write_result(result if out.suffix.lower() == ".json" else explanation, out)
         if not as_json:
-            say(f"drawn: {out}")
+            console.say(f"drawn: {out}")
 
 
 def _explained(task: Task, text: str | None, story: Path | None, question: int | None) -> list[FileInput]:
     """What to explain: a text; or the lines of a story, and the question given beside it."""
-    story_lines, asks = read_story(task, story)
+    story_lines, asks = console.read_story(task, story)
     if text not in STANDARD_INPUT:
         if story is not None and question is not None:
             what = "it chooses one of the story's own questions"
@@ -553,14 +531,14 @@ def _explained(task: Task, text: str | None, story: Path | None, question: int |
         return [*story_lines, *(task.typed_input(line, f"{begin}input") for line in lines)]
     if asks and text is None:
         return story_lines
-    piped = list(chain.from_iterable(standard_input(needed=False)))
+    piped = list(chain.from_iterable(console.standard_input(needed=False)))
     if not story_lines and not any(line.text.strip() for line in piped):
         hint = "give a text, or --story; standard input is empty, too"
         raise DecodeError("there is nothing to explain", where="INPUT", hint=hint)
     if len(piped) > 1 and not task.reads_stories:
         what = f"one text is explained, and these are {len(piped):,} lines"
         raise DecodeError(what, where="standard input", hint="give one of them")
-    return [*story_lines, *typed_by(task, piped)]
+    return [*story_lines, *console.typed_by(task, piped)]
 
 
 # --------------------------------------------------------------------------------------------------- diagnose, compare
@@ -576,10 +554,10 @@ def diagnose(run: Path, out: Path | None, overwrite: bool, sweep: bool, as_json:
     """Tell search errors from model errors: by source length and beam size, with advice."""
     from regard.views.diagnose import BEAMS
 
-    check_output(out, inputs=[*options["files"], *regard.Run.open(run).recipe_values], overwrite=overwrite)
-    with bar("scoring the references", visible=not as_json) as move:
+    console.check_output(out, inputs=[*options["files"], *regard.Run.open(run).recipe_values], overwrite=overwrite)
+    with console.bar("scoring the references", visible=not as_json) as move:
         diagnosis = regard.diagnose(run, sweep=BEAMS if sweep else (), progress=move, **options)
-    show_report(diagnosis, out, as_json=as_json)
+    console.show_report(diagnosis, out, as_json=as_json)
 
 
 @command(
@@ -603,16 +581,16 @@ def compare(
 
     outputs = named_files(hypotheses)
     read = [*files, *outputs.values(), *(value for run in runs for value in regard.Run.open(run).recipe_values)]
-    check_output(out, inputs=read, overwrite=overwrite)
+    console.check_output(out, inputs=read, overwrite=overwrite)
     if tables is not None:
         check_csv(tables, read, overwrite=overwrite)
-    with bar("reading", visible=not as_json) as move:
+    with console.bar("reading", visible=not as_json) as move:
         comparison = regard.compare(runs, files=files, hypotheses=outputs, progress=move, **options)
     if tables is not None:
         comparison.write_csv(tables, overwrite=overwrite)
-    show_report(comparison, out, as_json=as_json)
+    console.show_report(comparison, out, as_json=as_json)
     if tables is not None and not as_json:
-        say(f"written: {tables}")
+        console.say(f"written: {tables}")
 
 
 @command(
@@ -631,8 +609,8 @@ def vectors(
 
     Static vectors are the same in every sentence, contextual ones are not.
     """
-    check_output(out, DRAWN, [file, *regard.Run.open(run).recipe_values], overwrite=overwrite)
-    show_report(regard.vectors(run, texts, file=file, **options), out, as_json=as_json)
+    console.check_output(out, DRAWN, [file, *regard.Run.open(run).recipe_values], overwrite=overwrite)
+    console.show_report(regard.vectors(run, texts, file=file, **options), out, as_json=as_json)
 
 
 # ------------------------------------------------------------------------------------------------ corpora, show, course
@@ -650,13 +628,13 @@ def corpora(name: str | None, out: Path | None, size: int | None, part: str, ove
     from regard.data.corpora import names, objects, write_corpus
 
     if name is None:
-        say("\n".join(names()))
+        console.say("\n".join(names()))
     elif out is None:
         for row in objects(name, size or 5, part):
-            show_json(row)
+            console.show_json(row)
     else:
-        check_output(out, (".jsonl",), overwrite=overwrite)
-        say(f"written: {out}, {write_corpus(name, out, size, part):,} rows")
+        console.check_output(out, (".jsonl",), overwrite=overwrite)
+        console.say(f"written: {out}, {write_corpus(name, out, size, part):,} rows")
 
 
 @command(
@@ -673,12 +651,12 @@ def show(name: str | None, overrides: list[str], out: Path | None, overwrite: bo
     if name is None:
         summaries = {key: str(picture.__doc__) for key, picture in PICTURES.items()}
         if as_json:
-            show_json(summaries)
+            console.show_json(summaries)
         else:
             print("\n".join(f"{key:16}  {shown(summary)}" for key, summary in summaries.items()))
         return
-    check_output(out, DRAWN, overwrite=overwrite)
-    show_report(regard.show(name, overrides), out, as_json=as_json)
+    console.check_output(out, DRAWN, overwrite=overwrite)
+    console.show_report(regard.show(name, overrides), out, as_json=as_json)
 
 
 @command(
@@ -704,7 +682,7 @@ def course(
     if chapter is None:
         listed = chapters(language)
         if as_json:
-            show_json([{"chapter": entry.number, "name": entry.name, "title": entry.title} for entry in listed])
+            console.show_json([{"chapter": entry.number, "name": entry.name, "title": entry.title} for entry in listed])
         else:
             print("\n".join(f"{entry.number}  {entry.title}" for entry in listed))
         return
@@ -716,20 +694,20 @@ def course(
 
     if out is None:
         page.parent.mkdir(exist_ok=True)
-    check_output(page, (".html", ".ipynb"), overwrite=overwrite or out is None)
+    console.check_output(page, (".html", ".ipynb"), overwrite=overwrite or out is None)
     try:
-        runs, to_stderr = page.parent / "runs", partial(say, file=sys.stderr)
+        runs, to_stderr = page.parent / "runs", partial(console.say, file=sys.stderr)
         lesson = run_chapter(chosen.number, runs=runs, language=language, say=to_stderr, **options)
     except (Interrupted, KeyboardInterrupt):
-        say("interrupted; the same command continues, with the runs that are trained already", sys.stderr)
+        console.say("interrupted; the same command continues, with the runs that are trained already", sys.stderr)
         raise typer.Exit(130) from None
     if page.suffix.lower() != ".ipynb":
-        show_report(lesson, page, as_json=as_json)
+        console.show_report(lesson, page, as_json=as_json)
         return
     write(page, [lesson.notebook(page.parent).encode()])
-    show_report(lesson, None, as_json=as_json)
+    console.show_report(lesson, None, as_json=as_json)
     if not as_json:
-        say(f"written: {page}")
+        console.say(f"written: {page}")
 
 
 # --------------------------------------------------------------------------------------------------------------- serve
@@ -777,7 +755,7 @@ def studio(runs: list[Path], host: str, port: int, token: str | None, browser: b
     given = _named([regard.Run.open(run).folder for run in runs])
     folders = partial(dict, given) if runs else partial(_run_folders, root)
     if not folders():
-        note(f"there is no run in the folder {root} yet: train one in the page, or with 'regard train'")
+        console.note(f"there is no run in the folder {root} yet: train one in the page, or with 'regard train'")
     answer(Runs(how, folders=folders, device=device), how, root=root, browse=browser)
 
 
@@ -844,9 +822,9 @@ def export(run: Path, to: str, out: Path, as_json: bool, **options: Any) -> None
 
 def _report(result: dict[str, object], sentence: str, note: str | None, as_json: bool) -> None:
     if as_json:
-        show_json(result | ({"note": note} if note else {}))
+        console.show_json(result | ({"note": note} if note else {}))
     else:
-        say("\n".join(filter(None, (sentence, note))))
+        console.say("\n".join(filter(None, (sentence, note))))
 
 
 @command(
@@ -860,9 +838,9 @@ def recipes(name: str | None, out: Path | None, as_json: bool) -> None:
 
     texts = shipped_recipes(name, out=out)
     if as_json:
-        show_json(texts if name is None else {"name": name, "recipe": texts[name]})
+        console.show_json(texts if name is None else {"name": name, "recipe": texts[name]})
     elif name is not None:
-        say(f"copied: {out}" if out else shown_comments(texts[name]).rstrip("\n"))
+        console.say(f"copied: {out}" if out else shown_comments(texts[name]).rstrip("\n"))
     else:
         width = max(map(len, texts))
         print("\n".join(f"{recipe:{width}}  {shown(summary)}" for recipe, summary in texts.items()))
@@ -880,14 +858,14 @@ def cache(clear: bool, as_json: bool) -> None:
     size = sum(entry.bytes for entry in entries)
     if as_json:
         names = [{"name": entry.folder.name, "bytes": entry.bytes, "used": entry.used} for entry in entries]
-        show_json({"folder": str(folder), "bytes": size, "limit": int(limit), "entries": names})
+        console.show_json({"folder": str(folder), "bytes": size, "limit": int(limit), "entries": names})
         return
-    say(f"{folder}: {size / 1e6:,.1f} MB, at most {limit / 1e6:,.0f} MB (REGARD_CACHE_LIMIT)")
+    console.say(f"{folder}: {size / 1e6:,.1f} MB, at most {limit / 1e6:,.0f} MB (REGARD_CACHE_LIMIT)")
     for entry in entries:
         used = datetime.fromtimestamp(min(entry.used, 2e11))  # a wrong clock may be past the last year of a datetime
         print(f"{entry.bytes / 1e6:12,.1f} MB  {used:%Y-%m-%d %H:%M}  {entry.folder.name}")
     if clear and entries:
-        note("what is left is in use: a training or another command is running")
+        console.note("what is left is in use: a training or another command is running")
 
 
 # ---------------------------------------------------------------------------------------------------------------- main
@@ -895,15 +873,15 @@ def cache(clear: bool, as_json: bool) -> None:
 
 def main() -> None:
     """Run a command. A user's mistake gives one clear sentence and exit code 2; Ctrl-C gives 130."""
-    set_up_streams()
+    console.set_up_streams()
     regard.wait_quietly()
     try:
-        with written_out(sys.stdout), warnings_as_notes():
+        with console.written_out(sys.stdout), console.warnings_as_notes():
             app()
     except RegardError as error:
-        complain(error.problems)
+        console.complain(error.problems)
     except OSError as error:  # a folder without write permission, a full disk
-        complain([Problem(str(error.filename or ""), error.strerror or str(error))])
+        console.complain([Problem(str(error.filename or ""), error.strerror or str(error))])
     sys.exit(2)
 
 

@@ -18,17 +18,18 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from regard.errors import DecodeError, InputError, Problem, RegardError, RunWarning, printable
+from regard.errors import DecodeError, InputError, Problem, RegardError, RunWarning, printable, refuse
 from regard.language import shown
 
 if TYPE_CHECKING:
-    from regard.api import Answered, Loaded, Predictions
+    from regard.api import Loaded, Predictions
     from regard.runs.examples import Progress
     from regard.tasks.task import Note, Task
     from regard.text.files import FileInput
     from regard.views.report import Result
     from regard.views.vectors import Features
 
+NOT_READ = "standard input is not read here"
 STORY_HINT = "give a file; without --story a story may stand there before its questions"
 
 
@@ -61,7 +62,6 @@ def written_out(stream: TextIO) -> Iterator[None]:
 
 
 def show_json(result: Any) -> None:
-    """One line of JSON."""
     print(json.dumps(result, ensure_ascii=False), flush=True)
 
 
@@ -91,12 +91,11 @@ def warnings_as_notes() -> Iterator[None]:
 
 
 def complain(problems: Iterable[Problem]) -> None:
-    """A line for each problem, on standard error."""
     for problem in problems:
-        print(f"regard: {shown_problem(problem)}", file=sys.stderr)
+        print(f"regard: {_shown_problem(problem)}", file=sys.stderr)
 
 
-def shown_problem(problem: Problem) -> Problem:
+def _shown_problem(problem: Problem) -> Problem:
     """A problem in the user's language; a single word that says where it is may be a key of a recipe."""
     where = shown(problem.where) if " " in problem.where else problem.where
     return Problem(where, shown(problem.what), shown(problem.hint))
@@ -122,12 +121,12 @@ def bar(what: str, *, visible: bool) -> Iterator[Progress]:
 
 def show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
     """A result as JSON or for people; and as a file, if one is asked for."""
-    from regard.views.render import show, write_result
+    from regard.views.render import json_line, show, write_result
 
     if out is not None:
         write_result(result, out)
     if as_json:
-        show_json(result.to_json())
+        sys.stdout.writelines(json_line(result))
         return
     show(result.report())
     if out is not None:
@@ -180,14 +179,9 @@ def gathered(task: Task, texts: Iterable[str] | None, story: Sequence[FileInput]
     return list(task.gather(typed, story))
 
 
-def refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
-    if str(file) == "-":
-        raise DecodeError("standard input is not read here", where=option, hint=hint)
-
-
 def read_story(task: Task, story: Path | None, *, skip_bad: bool = False) -> tuple[list[FileInput], bool]:
     """The lines of a story, and whether there is a question among them."""
-    refuse_standard_input(story, "--story", STORY_HINT)
+    refuse({"--story": str(story) == "-"}, NOT_READ, STORY_HINT)
     from regard.data.stories import Question, typed_questions
     from regard.tasks.task import without_faults
 
@@ -196,7 +190,7 @@ def read_story(task: Task, story: Path | None, *, skip_bad: bool = False) -> tup
     return lines, any(isinstance(question, Question) for question in typed_questions((line.text, "") for line in lines))
 
 
-def typed_lines(prompt: str) -> Iterator[str]:
+def _typed_lines(prompt: str) -> Iterator[str]:
     """What is typed at a prompt, with editing and history; Ctrl-C drops a line, Ctrl-D is an EOFError."""
     with suppress(ImportError):  # the console of Windows has both
         import readline  # noqa: F401
@@ -220,30 +214,26 @@ class Answers:
 
     def __init__(self, as_json: bool, prompt: str = "> ", begin: str = "") -> None:
         self.prompt, self._begin, self._as_json = prompt, begin, as_json
-        self._count = 0
+        self.count = 0
         self._counts, self._first = Counter[str](), dict[str, Any]()
         """How many of each kind there were, and the first: "skipped", or the kind of a note."""
 
     def show(self, chunk: Predictions) -> None:
         for line in chunk.lines(as_json=self._as_json):
             print(("" if self._as_json else self._begin) + line, flush=True)
-        self.add(chunk)
+        self.add(len(chunk), chunk.skipped, chunk.notes)
 
-    def add(self, chunk: Predictions | Answered) -> None:
-        self._count += len(chunk)
-        self._remember(chunk.skipped, chunk.notes)
-
-    def _remember(self, skipped: Sequence[Problem], notes: Sequence[Note]) -> None:
+    def add(self, count: int, skipped: Sequence[Problem], notes: Sequence[Note]) -> None:
+        self.count += count
         for kind, remark in (*(("skipped", problem) for problem in skipped), *((note.kind, note) for note in notes)):
             self._counts[kind] += 1
             self._first.setdefault(kind, remark)
 
     def show_features(self, vectors: Features, out: Path) -> None:
         rows, width = vectors.vectors.shape
-        self._count = len(vectors.inputs)
-        self._remember(vectors.skipped, vectors.notes)
+        self.add(len(vectors.inputs), vectors.skipped, vectors.notes)
         if self._as_json:
-            show_json({"features": str(out), "vectors": rows, "width": width, "inputs": self._count})
+            show_json({"features": str(out), "vectors": rows, "width": width, "inputs": self.count})
         else:
             say(f"written: {out}, {rows} vectors of {width} numbers")
 
@@ -255,15 +245,15 @@ class Answers:
         except InputError as error:
             if typed:
                 raise
-            what = f"{self._count:,} outputs were written before" if self._count else "nothing was written"
+            what = f"{self.count:,} outputs were written before" if self.count else "nothing was written"
             more = Problem("", what, "--skip-bad leaves such lines out, with an empty output for each")
             raise DecodeError(problems=[*error.problems, more]) from None
         self.conclude()
 
     def conclude(self) -> None:
         if skipped := self._counts["skipped"]:
-            first = shown_problem(self._first["skipped"])
-            say(f"skipped {skipped:,} of {self._count:,} inputs; the first: {first}", sys.stderr)
+            first = _shown_problem(self._first["skipped"])
+            say(f"skipped {skipped:,} of {self.count:,} inputs; the first: {first}", sys.stderr)
         for kind in ("unknown", "length"):
             if count := self._counts[kind]:
                 note(f"{self._first[kind]}" + (f", and so for {count - 1:,} more" if count > 1 else ""))
@@ -278,7 +268,7 @@ def answer_lines(run: Loaded, answers: Answers, story: Sequence[FileInput] = (),
     task, ready, at_prompt = run.task, list[FileInput](), sys.stdin.isatty()
     parts = standard_input(needed=not story, skip_bad=skip_bad)
     if at_prompt:
-        typed = typed_lines(answers.prompt)
+        typed = _typed_lines(answers.prompt)
         parts = ([FileInput(line, "input")] for line in typed if line.strip() or task.reads_stories)
 
     def answer() -> None:

@@ -25,7 +25,8 @@ from hypothesis import strategies as st
 
 import regard as api
 from command_line import contents, fail, regard, succeed, write, write_table
-from regard.cli import app, bar
+from regard.cli import app
+from regard.console import bar
 from regard.data.corpora import generate
 from regard.data.file_inputs import corpus_of
 from regard.errors import DataError

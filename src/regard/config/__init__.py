@@ -6,7 +6,6 @@ An error lists every problem at once.
 from __future__ import annotations
 
 import ast
-import copy
 import inspect
 import re
 import textwrap
@@ -136,7 +135,6 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def read_yaml(path: Path) -> Tree:
-    """The mapping in a YAML file."""
     try:
         if path.exists() and not path.is_file():
             raise ConfigError("is not a regular file", where=str(path), hint="give a .yaml file")
@@ -152,7 +150,7 @@ def read_yaml(path: Path) -> Tree:
 def parse_yaml(text: str, where: str) -> Tree:
     """The mapping in a YAML text; `where` names it in messages."""
     try:
-        tree = copy.deepcopy(_load(text))
+        tree = _copy(_load(text))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{where}:{mark.line + 1}" if mark else where
@@ -160,9 +158,8 @@ def parse_yaml(text: str, where: str) -> Tree:
         reason = ", ".join(filter(None, parts)) or str(error).splitlines()[0]
         raise ConfigError(f"not valid YAML: {reason}", where=place) from None
     if not isinstance(tree, dict):
-        raise ConfigError(
-            "a recipe is a mapping of keys to values", where=where, hint="for example 'task: translation'"
-        )
+        hint = "for example 'task: translation'"
+        raise ConfigError("a recipe is a mapping of keys to values", where=where, hint=hint)
     return tree
 
 
@@ -193,7 +190,7 @@ def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Tree:
         if not equals or not path:
             raise ConfigError("an override is key=value", where=override, hint="for example training.steps=500")
         try:
-            value = copy.deepcopy(_load(text))
+            value = _copy(_load(text))
         except yaml.YAMLError:
             raise ConfigError(f"the value {text!r} is not valid YAML", where=path) from None
         if path.count(".") >= LEVELS:
@@ -327,7 +324,6 @@ def _configs_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _tags(config: type[BaseModel]) -> tuple[str, ...]:
-    """The values of `kind` that a config allows."""
     return get_args(config.model_fields["kind"].annotation) if "kind" in config.model_fields else ()
 
 

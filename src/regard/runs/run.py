@@ -203,6 +203,9 @@ class Run:
     def checkpoints(self) -> Path:
         return self.folder / "checkpoints"
 
+    def events(self) -> Iterator[dict[str, Any]]:
+        return read_metrics(self.folder / "metrics.jsonl")
+
     def pointer(self, name: str) -> Path | None:
         """The checkpoint that `best` or `last` names."""
         try:

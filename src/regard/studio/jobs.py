@@ -59,14 +59,14 @@ class MeasureBody(Body):
     @contextmanager
     def options(self) -> Iterator[dict[str, Any]]:
         """Those of the verbs; rows are a file in a folder of their own, which no message names."""
-        search = {"beam": self.beam, "length_penalty": self.length_penalty}
+        options = self.model_dump(include={"split", "beam", "length_penalty"})
         if self.rows is None:
-            yield {"split": self.split, **search}
+            yield options
             return
         with private_folder() as folder:
             lines = [json.dumps(row, ensure_ascii=False) for row in self.rows]
             (folder / "rows.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-            yield {"split": self.split, "files": [str(folder / "rows.jsonl")], **search}
+            yield {**options, "files": [str(folder / "rows.jsonl")]}
 
 
 class DiagnoseBody(MeasureBody):
@@ -107,23 +107,24 @@ def private_folder() -> Iterator[Path]:
             yield folder
         except RegardError as error:
             problems = [
-                replace(one, where=without(folder, one.where), what=without(folder, one.what)) for one in error.problems
+                replace(problem, where=_without(folder, problem.where), what=_without(folder, problem.what))
+                for problem in error.problems
             ]
             raise type(error)(problems=problems) from None
 
 
-def without(folder: Path, text: str) -> str:
+def _without(folder: Path, text: str) -> str:
     return re.sub(rf"(\.\./)*{re.escape(folder.name)}/", "", text.replace(f"{folder}/", "")).replace(str(folder), "")
 
 
 # What each verb answers: what its command's --json prints as `result`, and its report for people
 
 
-def answer_of(found: Result, **others: Any) -> dict[str, Any]:
-    return {"result": found.to_json(), "report": found.report(), **others}
+def _answer_of(result: Result, **others: Any) -> dict[str, Any]:
+    return {"result": result.to_json(), "report": result.report(), **others}
 
 
-def evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str, Any]:
+def _evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str, Any]:
     """The metrics, and `predictions`, or how well each example is predicted; nothing is left in the run folder."""
     own, moved = run.run.copy(), partial(progress, "examples")
     with body.options() as options:
@@ -137,19 +138,18 @@ def evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str, 
     return {"result": others, "report": None, "predictions": predictions}
 
 
-def diagnosis(run: Served, body: DiagnoseBody, progress: Progress) -> dict[str, Any]:
+def _diagnosis(run: Served, body: DiagnoseBody, progress: Progress) -> dict[str, Any]:
     """The diagnosis, and every sentence that was judged."""
     with body.options() as options:
         progress("scoring", 0, 0)
-        found = diagnose(run.run.copy(), limit=body.limit, sweep=body.sweep, progress=progress, **options)
-    return answer_of(found, sentences=[{**one.to_json(), "error": one.error} for one in found.judged])
+        result = diagnose(run.run.copy(), limit=body.limit, sweep=body.sweep, progress=progress, **options)
+    return _answer_of(result, sentences=[{**judged.to_json(), "error": judged.error} for judged in result.judged])
 
 
-def comparison(runs: Sequence[Served], body: CompareBody, progress: Progress) -> dict[str, Any]:
+def _comparison(runs: Sequence[Served], body: CompareBody, progress: Progress) -> dict[str, Any]:
+    copies = [run.run.copy() for run in runs]
     with body.options() as options:
-        return answer_of(
-            compare([run.run.copy() for run in runs], baseline=body.baseline, progress=progress, **options)
-        )
+        return _answer_of(compare(copies, baseline=body.baseline, progress=progress, **options))
 
 
 def checked(body: CheckBody, progress: Progress) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def checked(body: CheckBody, progress: Progress) -> dict[str, Any]:
             refuse_paths(body.recipe)
             (folder / "recipe.yaml").write_text(body.recipe, encoding="utf-8")
             found = check(str(folder / "recipe.yaml"), quiet=True)
-        result = json.loads(without(folder, json.dumps(found.to_json(), ensure_ascii=False)))
+        result = json.loads(_without(folder, json.dumps(found.to_json(), ensure_ascii=False)))
         return {"result": result, "report": None, "text": [*found.sentences()] if found.ok else []}
 
 
@@ -183,8 +183,6 @@ def refuse_paths(recipe: str, but: str = "") -> None:
 
 @dataclass(eq=False)
 class Work:
-    """One job and how far it is."""
-
     verb: str
     runs: Sequence[str]
     id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
@@ -241,15 +239,16 @@ class Jobs:
         self.works: dict[str, Work] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jobs")
 
-    def submit(self, work: Work, compute: Callable[[Progress], Mapping[str, Any]]) -> Work:
-        if sum(one.state == "waiting" for one in self.works.values()) >= WAITING:
+    def submit(self, verb: str, runs: Sequence[str], compute: Callable[[Progress], Mapping[str, Any]]) -> Response:
+        if sum(work.state == "waiting" for work in self.works.values()) >= WAITING:
             raise HTTPException(503, "too many jobs wait: try again later", {"Retry-After": "10"})
-        finished = [one.id for one in self.works.values() if one.finished]
+        finished = [work.id for work in self.works.values() if work.finished]
         for old in finished[: max(0, len(finished) - KEPT + 1)]:
             del self.works[old]
+        work = Work(verb, runs)
         self.works[work.id] = work
         self._thread.submit(work.run, compute)
-        return work
+        return _answered(work, 202)
 
     def find(self, job: str) -> Work:
         if job not in self.works:
@@ -262,7 +261,7 @@ class Jobs:
         self._thread.shutdown()
 
 
-async def events_of(work: Work) -> AsyncIterator[str]:
+async def _events_of(work: Work) -> AsyncIterator[str]:
     """`progress` whenever it has moved, at the end `done`, `failed` or `cancelled` with the whole status."""
     last = None
     while not work.finished:
@@ -274,51 +273,46 @@ async def events_of(work: Work) -> AsyncIterator[str]:
 
 
 def long_verbs(api: FastAPI, named: Callable[[str], Served]) -> Jobs:
-    """The routes."""
     jobs = Jobs()
-
-    def accepted(work: Work, compute: Callable[[Progress], Mapping[str, Any]]) -> Response:
-        return answered(jobs.submit(work, compute), 202)
 
     @api.post("/runs/{name}/evaluate", status_code=202)
     def evaluate_run(body: MeasureBody, run: Served = Depends(named)) -> Response:
         """A job that computes the task's metrics."""
-        return accepted(Work("evaluate", [run.name]), lambda progress: evaluation(run, body, progress))
+        return jobs.submit("evaluate", [run.name], partial(_evaluation, run, body))
 
     @api.post("/runs/{name}/diagnose", status_code=202)
     def diagnose_run(body: DiagnoseBody, run: Served = Depends(named)) -> Response:
         """A job that tells search errors from model errors."""
-        return accepted(Work("diagnose", [run.name]), lambda progress: diagnosis(run, body, progress))
+        return jobs.submit("diagnose", [run.name], partial(_diagnosis, run, body))
 
     @api.post("/compare", status_code=202)
     def compare_runs(body: CompareBody) -> Response:
         """A job that compares runs of one task."""
-        runs = [named(name) for name in body.runs]
-        return accepted(Work("compare", body.runs), lambda progress: comparison(runs, body, progress))
+        return jobs.submit("compare", body.runs, partial(_comparison, [*map(named, body.runs)], body))
 
     @api.post("/check", status_code=202)
     def check_recipe(body: CheckBody) -> Response:
         """A job that validates a recipe and its data, or proposes one for the files."""
-        return accepted(Work("check", []), lambda progress: checked(body, progress))
+        return jobs.submit("check", [], partial(checked, body))
 
     @api.get("/jobs/{job}")
     def show_job(work: Work = Depends(jobs.find)) -> Response:
         """How far a job is, and what came of it."""
-        return answered(work)
+        return _answered(work)
 
     @api.get("/jobs/{job}/events")
     async def follow_job(work: Work = Depends(jobs.find)) -> Response:
         """The same as server-sent events."""
-        return StreamingResponse(events_of(work), media_type="text/event-stream")
+        return StreamingResponse(_events_of(work), media_type="text/event-stream")
 
     @api.delete("/jobs/{job}")
     def cancel_job(work: Work = Depends(jobs.find)) -> Response:
         """Cancel a job."""
         work.cancelled.set()
-        return answered(work)
+        return _answered(work)
 
     return jobs
 
 
-def answered(work: Work, status: int = 200) -> Response:
+def _answered(work: Work, status: int = 200) -> Response:
     return JSONResponse(plain(work.status()), status)

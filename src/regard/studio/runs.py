@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +33,7 @@ from regard.errors import CheckpointError, ConfigError, Problem, RegardError
 from regard.language import shown, shown_comments
 from regard.recipes.recipe import leaves, recipe_of
 from regard.recipes.shipped import shipped, shipped_recipes, shipped_text
-from regard.runs.run import Run, load_facts, read_metrics
+from regard.runs.run import Run, load_facts
 from regard.studio.jobs import SentFile, refuse_paths
 from regard.studio.served import Body, Served, Settings, told
 
@@ -58,8 +59,6 @@ FORM = [
 
 
 class Runs:
-    """The runs by their names: those that are loaded, and folders, which are loaded when they are first asked for."""
-
     def __init__(
         self,
         settings: Settings,
@@ -74,8 +73,6 @@ class Runs:
         """Those in memory."""
         self._given = list(self.served)
         self._stamps: dict[str, int] = {}
-        self._opened: dict[str, tuple[Run, int]] = {}
-        """With the times of their recipes: reading one takes 20 ms, and pages list all runs again and again."""
         self._lock = threading.Lock()
 
     def all_folders(self) -> dict[str, Path]:
@@ -91,8 +88,7 @@ class Runs:
         with self._lock:
             if folder is None:
                 return self.served[name]
-            best = folder / "best"
-            stamp = best.stat().st_mtime_ns if best.exists() else 0
+            stamp = _changed(folder / "best")
             if self._stamps.get(name) != stamp:
                 run = Served(name, load(folder, device=self.device), self.settings)
                 self._let_go(name)
@@ -102,6 +98,14 @@ class Runs:
             for other in [*self._stamps][:-KEPT]:
                 self._let_go(other)
             return self.served[name]
+
+    def known(self, name: str) -> str:
+        if name not in self:
+            raise HTTPException(404, f"there is no run of this name: GET /runs lists all {len([*self])}")
+        return name
+
+    def named(self, name: str) -> Served:
+        return self[self.known(name)]
 
     def _let_go(self, name: str) -> None:
         self._stamps.pop(name, None)
@@ -113,11 +117,7 @@ class Runs:
         folder = self.all_folders().get(name)
         if folder is None:
             return self.served[name].run
-        recipe = folder / "recipe.yaml"
-        stamp = recipe.stat().st_mtime_ns if recipe.exists() else 0
-        if self._opened.get(name, (None, -1))[1] != stamp:
-            self._opened[name] = Run.open(folder), stamp
-        return self._opened[name][0]
+        return _opened(folder, _changed(folder / "recipe.yaml"))
 
     def summary(self, name: str) -> dict[str, Any]:
         try:
@@ -133,13 +133,27 @@ class Runs:
                 error = CheckpointError(f"cannot be read: {error}", where="model.safetensors")
             return {"name": name, "error": told(error)["error"]}
 
-    def details(self, name: str) -> dict[str, Any]:
-        """What inputs consist of, a few of them, and the recipe."""
-        run = self.opened(name)
+    def list_runs(self) -> list[dict[str, Any]]:
+        """The runs: name, task, model, parameters, best metrics."""
+        return [self.summary(name) for name in self]
+
+    def show_run(self, name: str) -> dict[str, Any]:
+        """One run, with its recipe."""
+        run = self.opened(self.known(name))
         searches = run.recipe.model.generates and not getattr(run.task, "rewrites", False)  # an autoencoder does not
         writes = run.task.writes if searches else None
         parts = {"inputs": run.task.input_parts, "writes": writes, "examples": examples_of(run)}
         return {**self.summary(name), **parts, "recipe": run.recipe.model_dump()}
+
+
+def _changed(path: Path) -> int:
+    """When; 0 if it is not there."""
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+@lru_cache  # reading a recipe takes 20 ms, and pages list all runs again and again
+def _opened(folder: Path, changed: int) -> Run:
+    return Run.open(folder)
 
 
 def examples_of(run: Run) -> list[str]:
@@ -152,7 +166,7 @@ def examples_of(run: Run) -> list[str]:
                 reader = open_corpus(corpora[0], run.folder, part, reading=1)
                 rows = islice((row.values for row in reader.rows() if row.fault is None), 0, EXAMPLES * APART, APART)
                 return [run.task.typed(dict(zip(reader.columns, row, strict=True)), reader) for row in rows]
-    events = [event for event in read_metrics(run.folder / "metrics.jsonl") if event.get("samples")]
+    events = [event for event in run.events() if event.get("samples")]
     return [sample["source"] for sample in events[-1]["samples"] if "source" in sample] if events else []
 
 
@@ -178,7 +192,17 @@ class Trainings:
     runs: Runs
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def start(self, body: TrainBody) -> None:
+    def add_routes(self, api: FastAPI) -> None:
+        api.get("/trainings")(self.list_trainings)
+        api.get("/trainings/{name}")(self.show_training)
+        api.post("/trainings", status_code=201)(self.start_training)
+        api.post("/trainings/{name}/stop")(self.stop_training)
+        api.post("/trainings/{name}/resume")(self.resume_training)
+        api.get("/recipes")(list_recipes)
+        api.get("/recipes/{name}")(show_recipe)
+        api.post("/form")(show_form)
+
+    def start_training(self, body: TrainBody) -> dict[str, Any]:
         """Train a new run."""
         if (self.root / body.name).exists() or body.name in self.runs or self.alive(body.name):
             raise ConfigError(f"there is a run {body.name!r} already", where="name", hint="give another name")
@@ -194,19 +218,21 @@ class Trainings:
         for file in body.files:
             (folder / file.name).write_text(file.text, encoding="utf-8")
         (folder / "recipe.yaml").write_text(body.recipe, encoding="utf-8")
-        self._train(body.name, folder / "recipe.yaml", self.root / body.name, overrides)
+        return self._train(body.name, folder / "recipe.yaml", self.root / body.name, overrides)
 
-    def resume(self, name: str) -> None:
-        run = self.runs.opened(name).folder
+    def resume_training(self, name: str) -> dict[str, Any]:
+        """Continue a training from its last checkpoint."""
+        run = self.runs.opened(self.runs.known(name)).folder
         if self.state(name) == "training":
             raise HTTPException(409, "this run is being trained")
-        self._train(name, run / "recipe.yaml", run, ["--resume"])
+        return self._train(name, run / "recipe.yaml", run, ["--resume"])
 
-    def stop(self, name: str) -> None:
-        """It saves a checkpoint and ends."""
+    def stop_training(self, name: str) -> dict[str, Any]:
+        """Stop a training, which saves a checkpoint."""
         if not self.alive(name):
             raise HTTPException(409, "the studio is not training this run")
         self.processes[name].terminate()
+        return {"name": name}
 
     def close(self) -> None:
         """Stop all, and wait until each has saved a checkpoint."""
@@ -228,7 +254,7 @@ class Trainings:
             raise ConfigError(f"there is no run {name!r}", where="training.init", hint="train or import it first")
         return [f"training.init={self.runs.opened(name).folder.resolve()}"]
 
-    def _train(self, name: str, recipe: Path, run: Path, options: Sequence[str]) -> None:
+    def _train(self, name: str, recipe: Path, run: Path, options: Sequence[str]) -> dict[str, Any]:
         if sum(map(self.alive, self.processes)) >= AT_ONCE:
             what = f"{AT_ONCE} trainings are under way: wait for one, or stop it"
             raise HTTPException(503, what, {"Retry-After": "60"})
@@ -240,11 +266,27 @@ class Trainings:
                 env=os.environ | {"REGARD_LANG": "en"},
             )  # fmt: skip
         self.runs.added[name] = run
+        return {"name": name}
 
     def _log(self, name: str) -> Path:
         return self.root / SENT / f"{name}.log"
 
     # How far each is
+
+    def list_trainings(self) -> list[dict[str, Any]]:
+        """Every run, also one that has no folder yet, with a small curve."""
+        listed = list[dict[str, Any]]()
+        for name in dict.fromkeys([*self.runs, *self.processes]):
+            try:
+                summary = self.runs.summary(name) if name in self.runs else {"name": name}
+                listed.append({**summary, **self.progress(name, FEW)})
+            except (RegardError, OSError) as error:
+                listed.append({"name": name, "error": told(error)["error"]})
+        return listed
+
+    def show_training(self, name: str) -> dict[str, Any]:
+        """How far the training of a run is."""
+        return self.progress(name if name in self.processes else self.runs.known(name))
 
     def state(self, name: str) -> Literal["training", "failed", "stopped", "finished"]:
         if self.alive(name):
@@ -265,25 +307,25 @@ class Trainings:
         if name not in self.runs:  # it has no folder yet
             return facts
         run = self.runs.opened(name)
-        events = [*read_metrics(run.folder / "metrics.jsonl")]
+        events = [*run.events()]
         training, step = run.recipe.training, events[-1]["step"] if events else 0
         if facts["state"] == "finished" and training.patience is None and training.steps and step < training.steps:
             facts["state"] = "stopped"
-        by_kind = {kind: [one for one in events if one["event"] == kind] for kind in ("train", "validation")}
+        by_kind = {kind: [event for event in events if event["event"] == kind] for kind in ("train", "validation")}
         return {
             **facts,
             "step": step,
             "steps": training.steps,
             "date": (run.folder / "recipe.yaml").stat().st_mtime,
             "curves": {kind: _thinned(lines, points) for kind, lines in by_kind.items()},
-            "samples": next((one["samples"] for one in reversed(events) if one.get("samples")), []),
+            "samples": next((event["samples"] for event in reversed(events) if event.get("samples")), []),
         }
 
 
 def _told(line: str) -> str:
     """A problem that the command has printed, in the language of the page."""
-    found = re.fullmatch(r"(\S.*?): (.+?)(?: \((.+)\))?", line)
-    return str(Problem(found[1], shown(found[2]), shown(found[3] or ""))) if found else shown(line)
+    parts = re.fullmatch(r"(\S.*?): (.+?)(?: \((.+)\))?", line)
+    return str(Problem(parts[1], shown(parts[2]), shown(parts[3] or ""))) if parts else shown(line)
 
 
 def _thinned(events: Sequence[dict[str, Any]], points: int) -> dict[str, list[float | None]]:
@@ -306,9 +348,21 @@ def _trained_elsewhere(folder: Path) -> bool:
         return True
 
 
-def form_of(recipe: str) -> list[dict[str, Any]]:
-    """The settings of a recipe that the form offers: path, value, and the JSON schema of the field."""
-    complete, fields = recipe_of(parse_yaml(recipe, where="recipe")), list[dict[str, Any]]()
+def list_recipes() -> dict[str, str]:
+    """The recipes that ship."""
+    return {name: shown(summary) for name, summary in shipped_recipes().items()}
+
+
+def show_recipe(name: str) -> dict[str, str]:
+    """The text of one."""
+    if name not in shipped():
+        raise HTTPException(404, "no recipe of this name ships: GET /recipes lists all")
+    return {"name": name, "recipe": shown_comments(shipped_text(name))}
+
+
+def show_form(body: RecipeBody) -> list[dict[str, Any]]:
+    """The settings of a recipe that the form offers."""
+    complete, fields = recipe_of(parse_yaml(body.recipe, where="recipe")), list[dict[str, Any]]()
     for section, paths in groupby(FORM, key=lambda path: path.partition(".")[0]):
         config = getattr(complete, section)
         schemas, texts = type(config).model_json_schema()["properties"], help_texts(type(config))
@@ -317,62 +371,3 @@ def form_of(recipe: str) -> list[dict[str, Any]]:
                 schema = {**schemas[name], "description": shown(" ".join(texts[name].split()))}
                 fields.append({"path": path, "value": getattr(config, name), "schema": schema})
     return fields
-
-
-def training_routes(api: FastAPI, trainings: Trainings, known: Callable[[str], str]) -> None:
-    """What the view of runs asks for."""
-    runs = trainings.runs
-
-    @api.get("/trainings")
-    def list_trainings() -> list[dict[str, Any]]:
-        """Every run, also one that has no folder yet, with a small curve."""
-        listed = list[dict[str, Any]]()
-        for name in dict.fromkeys([*runs, *trainings.processes]):
-            try:
-                summary = runs.summary(name) if name in runs else {"name": name}
-                listed.append({**summary, **trainings.progress(name, FEW)})
-            except RegardError as error:
-                listed.append({"name": name, "error": told(error)["error"]})
-            except OSError as error:
-                listed.append({"name": name, "error": str(error)})
-        return listed
-
-    @api.get("/trainings/{name}")
-    def show_training(name: str) -> dict[str, Any]:
-        """How far the training of a run is."""
-        return trainings.progress(name if name in trainings.processes else known(name))
-
-    @api.post("/trainings", status_code=201)
-    def start_training(body: TrainBody) -> dict[str, Any]:
-        """Train a new run."""
-        trainings.start(body)
-        return {"name": body.name}
-
-    @api.post("/trainings/{name}/stop")
-    def stop_training(name: str) -> dict[str, Any]:
-        """Stop a training, which saves a checkpoint."""
-        trainings.stop(name)
-        return {"name": name}
-
-    @api.post("/trainings/{name}/resume")
-    def resume_training(name: str) -> dict[str, Any]:
-        """Continue a training from its last checkpoint."""
-        trainings.resume(known(name))
-        return {"name": name}
-
-    @api.get("/recipes")
-    def list_recipes() -> dict[str, str]:
-        """The recipes that ship."""
-        return {name: shown(summary) for name, summary in shipped_recipes().items()}
-
-    @api.get("/recipes/{name}")
-    def show_recipe(name: str) -> dict[str, str]:
-        """The text of one."""
-        if name not in shipped():
-            raise HTTPException(404, "no recipe of this name ships: GET /recipes lists all")
-        return {"name": name, "recipe": shown_comments(shipped_text(name))}
-
-    @api.post("/form")
-    def show_form(body: RecipeBody) -> list[dict[str, Any]]:
-        """The settings of a recipe that the form offers."""
-        return form_of(body.recipe)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from fastapi import HTTPException
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
@@ -84,6 +84,11 @@ class Body(BaseModel):
             raise ValueError("it is nested too deeply") from None
         return tree
 
+    def given(self) -> list[Input]:
+        """All inputs that it has."""
+        single = [getattr(self, name) for name in ("source", "input") if hasattr(self, name)]
+        return [*single, *getattr(self, "inputs", ()), *getattr(self, "others", ())]
+
 
 class PredictBody(Body):
     inputs: list[Input] = Field(min_length=1, max_length=INPUTS)
@@ -103,19 +108,27 @@ class PredictBody(Body):
 
     def options(self) -> dict[str, Any]:
         """Those of `predict`."""
-        names = ("sample", "temperature", "top_k", "top_p", "seed")
-        sampling = {name: value for name in names if (value := getattr(self, name)) is not None}
+        sampling = self.model_dump(include={"sample", "temperature", "top_k", "top_p", "seed"}, exclude_none=True)
         overrides = [f"search.{name}={json.dumps(value)}" for name, value in sampling.items()]
-        given = ("beam", "nbest", "length_penalty", "prefix")
-        return {**{name: getattr(self, name) for name in given}, "overrides": overrides}
+        return self.model_dump(include={"beam", "nbest", "length_penalty", "prefix"}) | {"overrides": overrides}
+
+
+# Requests that are computed alone. `answer` is what can be sent as JSON, or a response; the docstring says what it is.
 
 
 class ScoreBody(Body):
+    """log P(target | source), token by token, as `regard score --json` prints it."""
+
     source: Input
     target: str | list[str] = Field(max_length=TEXT)
 
+    def answer(self, served: Served) -> dict[str, Any]:
+        return served.run.score(self.source, self.target)
+
 
 class ExplainBody(Body):
+    """What the model attended to, as `regard explain --json` prints it."""
+
     input: Input
     target: str | None = Field(None, max_length=EXPLAINED)
     beam: int | None = Field(None, ge=1, le=64)
@@ -129,13 +142,37 @@ class ExplainBody(Body):
     question: int | None = Field(None, ge=1)
     numbers: bool = False
 
+    def explanation(self, served: Served) -> Explanation:
+        chosen = Options(self.view, str(self.layer), str(self.head), self.rollout, self.words, self.step)
+        options = self.model_dump(include={"target", "beam", "view", "padding", "question"})
+        return served.run.explain([self.input], **options).select(chosen)
+
+    def answer(self, served: Served) -> Any:
+        explanation = self.explanation(served)
+        explanation.refuse_without_effect(padding=self.padding, numbers=self.numbers)
+        explanation.heat_maps()  # refuses a layer or head that is not there
+        parts = json_line(explanation.worked() if self.numbers else explanation)
+        return Response("".join(parts), media_type="application/json")
+
 
 class StepsBody(ExplainBody):
+    """One attention worked out, with its equations and code; `scores` changes them."""
+
     scores: list[float | None] | None = Field(None, max_length=EXPLAINED)
     """What a reader has made of the scores, null for a key that is hidden; the rest follows from them."""
 
+    def answer(self, served: Served) -> dict[str, Any]:
+        explanation = self.explanation(served)
+        worked = explanation.worked(self.scores)
+        texts = {"input": explanation.input, "output": explanation.output}
+        answer: dict[str, Any] = plain({**texts, **worked.to_json(), **worked.details()})
+        named = {part: {shown(name): values for name, values in answer[part].items()} for part in ("query", "after")}
+        return answer | named | {"equations": {part: shown(text) for part, text in answer["equations"].items()}}
+
 
 class SearchBody(Body):
+    """The record of a search and its tree; with `reference`, where that left the beam."""
+
     input: Input
     beam: int | None = Field(None, ge=1, le=16)
     length_penalty: float | None = Field(None, ge=0, le=10)
@@ -143,20 +180,53 @@ class SearchBody(Body):
     reference: str | None = Field(None, max_length=EXPLAINED)
     """A text that the search might have given: the answer says where it left the beam."""
 
+    def answer(self, served: Served) -> dict[str, Any]:
+        """The record is that of docs/search-record.md."""
+        overrides = ["search.sample=false"]
+        overrides += [f"search.normalisation={self.normalisation}"] if self.normalisation else []
+        run = served.run.under(with_search(served.run.recipe, self.beam, self.beam, self.length_penalty, overrides))
+        record = run.predict([self.input], record=True).record
+        assert record is not None
+        if self.reference is not None:
+            if run.task.writes != "target":
+                what = "the run writes no texts that have a reference"
+                raise DecodeError(what, where="reference", hint="leave it out")
+            text = record.inputs[0]["input"]
+            record = replace(record, reference=follow_reference(run, run.load_model(), text, self.reference))
+        report = in_language(record.report()).to_json()
+        answer: dict[str, Any] = plain({**record.to_json(), "run": served.name, "report": report})
+        return answer
+
 
 class FeaturesBody(Body):
+    """Vectors of texts or tokens, as `regard predict --features` writes them."""
+
     inputs: list[Input] = Field(min_length=1, max_length=INPUTS)
     layer: int = -1
     pooling: Pooling | None = None
     normalize: bool = False
 
+    def answer(self, served: Served) -> dict[str, Any]:
+        return {name: array.tolist() for name, array in served.run.features(**self.model_dump()).arrays().items()}
+
 
 class VectorsBody(Body):
+    """One word in several texts, as `regard vectors --json` prints it."""
+
     inputs: list[Input] = Field(min_length=1, max_length=INPUTS)
     word: str = Field(min_length=1, max_length=100)
     others: list[Input] = Field([], max_length=INPUTS)
     """More texts, whose words can be neighbours."""
     layer: int = -1
+
+    def answer(self, served: Served) -> dict[str, Any]:
+        return served.run.vectors(**self.model_dump()).to_json()
+
+
+VERBS: dict[str, type[Body]] = {
+    "score": ScoreBody, "explain": ExplainBody, "steps": StepsBody, "search": SearchBody, "features": FeaturesBody,
+    "vectors": VectorsBody,
+}  # fmt: skip
 
 
 # Requests of many clients, computed together
@@ -267,18 +337,17 @@ class Served:
         """The last request of the page for an attention: it asks for one map after the other."""
         self.queue = Batcher(window=settings.window, most=settings.batch, room=settings.queue)
 
-    def checked(self, inputs: Sequence[Input], most: int = TEXT) -> Any:
-        """The inputs, of which none is too long, and none names a file."""
-        for number, one in enumerate(inputs, 1):
-            texts = (
-                [one] if isinstance(one, str) else one if isinstance(one, list) else json.dumps(one, ensure_ascii=False)
-            )
-            length, where = sum(map(len, texts)), f"input {number}"
-            if self._reads_images and not (isinstance(one, str) and one.startswith((HELD, shapes.PREFIX))):
-                raise InputError("an image is expected", where=where, hint=f'as a text: "{HELD}png;base64,..."')
+    def check(self, body: Body) -> None:
+        """Refuse inputs that are too long, or would name a file."""
+        most = TEXT if isinstance(body, PredictBody | ScoreBody | FeaturesBody) else EXPLAINED
+        for number, given in enumerate(body.given(), 1):
+            texts = [given] if isinstance(given, str) else given
+            length = sum(map(len, texts if isinstance(texts, list) else json.dumps(texts, ensure_ascii=False)))
+            if self._reads_images and not (isinstance(given, str) and given.startswith((HELD, shapes.PREFIX))):
+                hint = f'as a text: "{HELD}png;base64,..."'
+                raise InputError("an image is expected", where=f"input {number}", hint=hint)
             if not self._reads_images and length > most:
-                raise InputError(f"it has {length:,} characters", where=where, hint=f"at most {most:,}")
-        return inputs
+                raise InputError(f"it has {length:,} characters", where=f"input {number}", hint=f"at most {most:,}")
 
     def submit(self, job: Job) -> Future[list[Any]]:
         try:
@@ -300,65 +369,25 @@ class Served:
 
     def predict_job(self, body: PredictBody) -> Job:
         """Requests with the same options are computed together; what cannot be read fails alone."""
-        inputs = list(self.run.task.gather(self.run.task.given_inputs(self.checked(body.inputs))))
+        self.check(body)
+        inputs = list(self.run.task.gather(self.run.task.given_inputs(body.inputs)))
         options = body.options()
-        length = max((len(one.text) for one in inputs), default=0)
+        length = max((len(given.text) for given in inputs), default=0)
         return Job(inputs, lambda all: self.run.predict(all, skip_bad=True, **options), repr(options), length)
 
-    def explain(self, body: ExplainBody) -> Response:
-        explanation = self.explained(body)
-        explanation.refuse_without_effect(padding=body.padding, numbers=body.numbers)
-        explanation.heat_maps()  # refuses a layer or head that is not there
-        parts = json_line(explanation.worked() if body.numbers else explanation)
-        return Response("".join(parts), media_type="application/json")
 
-    def explained(self, body: ExplainBody) -> Explanation:
-        chosen = Options(body.view, str(body.layer), str(body.head), body.rollout, body.words, body.step)
-        names = ("target", "beam", "view", "padding", "question")
-        given: dict[str, Any] = {name: getattr(body, name) for name in names}
-        return self.run.explain([body.input], **given).select(chosen)
-
-    def steps(self, body: StepsBody) -> dict[str, Any]:
-        """One attention worked out, with its equations and its code, and what there is to choose from."""
-        explanation = self.explained(body)
-        worked = explanation.worked(body.scores)
-        texts = {"input": explanation.input, "output": explanation.output}
-        answer: dict[str, Any] = plain({**texts, **worked.to_json(), **worked.details()})
-        named = {part: {shown(name): values for name, values in answer[part].items()} for part in ("query", "after")}
-        return answer | named | {"equations": {part: shown(text) for part, text in answer["equations"].items()}}
-
-    def search(self, body: SearchBody) -> dict[str, Any]:
-        """The record of the search (docs/search-record.md), its report, and what became of the reference."""
-        overrides = ["search.sample=false"]
-        overrides += [f"search.normalisation={body.normalisation}"] if body.normalisation else []
-        search = with_search(self.run.recipe, body.beam, body.beam, body.length_penalty, overrides)
-        run = self.run.under(search)
-        record = run.predict([body.input], record=True).record
-        assert record is not None
-        if body.reference is not None:
-            if run.task.writes != "target":
-                raise DecodeError(
-                    "the run writes no texts that have a reference", where="reference", hint="leave it out"
-                )
-            text = record.inputs[0]["input"]
-            record = replace(record, reference=follow_reference(run, run.load_model(), text, body.reference))
-        answer: dict[str, Any] = plain(
-            {**record.to_json(), "run": self.name, "report": in_language(record.report()).to_json()}
-        )
-        return answer
-
-    def features(self, body: FeaturesBody) -> dict[str, Any]:
-        vectors = self.run.features(
-            body.inputs, layer=body.layer, pooling=body.pooling, normalize=body.normalize
-        ).arrays()
-        return {name: array.tolist() for name, array in vectors.items()}
+async def predicted(served: Served, body: PredictBody) -> Response:
+    if body.stream:
+        return StreamingResponse(_streamed(served, body), media_type="text/event-stream")
+    answers = await served.computed(served.predict_job(body))
+    return JSONResponse({"predictions": _readable(answers, skip_bad=body.skip_bad)})
 
 
-def readable(answers: list[Any], *, skip_bad: bool) -> list[dict[str, Any]]:
+def _readable(answers: list[Any], *, skip_bad: bool) -> list[dict[str, Any]]:
     """The predictions of a request, or one error with the inputs that cannot be read."""
-    if not skip_bad and (problems := [one.problem for one in answers if isinstance(one, Skipped)]):
+    if not skip_bad and (problems := [answer.problem for answer in answers if isinstance(answer, Skipped)]):
         raise InputError(problems=problems)
-    return [one.to_json() for one in answers]
+    return [answer.to_json() for answer in answers]
 
 
 # Tokens as they are written
@@ -376,7 +405,7 @@ class Tokens:
         self.report(self.run.tokenizers[self.run.task.writes].decode(ids))
 
 
-def streamed(served: Served, body: PredictBody) -> AsyncIterator[str]:
+def _streamed(served: Served, body: PredictBody) -> AsyncIterator[str]:
     """Server-sent events: `output` with the best output so far, then `prediction`, or `error`."""
     texts: asyncio.Queue[str | None] = asyncio.Queue()
     loop, job = asyncio.get_running_loop(), served.predict_job(body)
@@ -398,7 +427,7 @@ def streamed(served: Served, body: PredictBody) -> AsyncIterator[str]:
         try:
             while (text := await asyncio.wait_for(texts.get(), end - loop.time())) is not None:
                 yield event("output", {"output": text})
-            [prediction] = readable(future.result(), skip_bad=body.skip_bad)
+            [prediction] = _readable(future.result(), skip_bad=body.skip_bad)
             yield event("prediction", prediction)
         except RegardError as error:
             yield event("error", told(error))
@@ -414,14 +443,14 @@ def event(kind: str, content: Mapping[str, Any]) -> str:
     return f"event: {kind}\ndata: {json.dumps(content, ensure_ascii=False)}\n\n"
 
 
-def told(error: RegardError) -> dict[str, Any]:
+def told(error: RegardError | OSError) -> dict[str, Any]:
     """In the language of the request, with the options of a command called by their names in a body."""
-    problems = [
-        Problem(
-            re.sub(r"^--([\w-]+)$", lambda name: name[1].replace("-", "_"), one.where), shown(one.what), shown(one.hint)
-        )
-        for one in error.problems
-    ]
+    if isinstance(error, OSError):
+        return {"error": str(error)}
+    problems = []
+    for problem in error.problems:
+        where = re.sub(r"^--([\w-]+)$", lambda name: name[1].replace("-", "_"), problem.where)
+        problems.append(Problem(where, shown(problem.what), shown(problem.hint)))
     return {"error": str(problems[0]), "problems": [asdict(problem) for problem in problems]}
 
 

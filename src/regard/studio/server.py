@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import html
 import json
 import os
 import re
@@ -17,8 +16,8 @@ import signal
 import socket
 import time
 import webbrowser
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,48 +27,25 @@ import numpy as np
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import (
-    HTMLResponse,
-    JSONResponse,
-    PlainTextResponse,
-    RedirectResponse,
-    Response,
-    StreamingResponse,
-)
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from jinja2 import Environment, FileSystemLoader
 from pydantic import Field
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-import regard.views.render
 from regard import __version__
 from regard.api import Loaded, show
 from regard.errors import Problem, RegardError
 from regard.language import asked, shown
 from regard.studio.jobs import long_verbs
-from regard.studio.runs import Runs, Trainings, training_routes
-from regard.studio.served import (
-    EXPLAINED,
-    LOCAL,
-    Body,
-    ExplainBody,
-    FeaturesBody,
-    Input,
-    PredictBody,
-    ScoreBody,
-    SearchBody,
-    Served,
-    Settings,
-    StepsBody,
-    VectorsBody,
-    readable,
-    streamed,
-    told,
-)
+from regard.studio.runs import Runs, Trainings
+from regard.studio.served import EXPLAINED, LOCAL, VERBS, Body, Input, PredictBody, Served, Settings, predicted, told
 from regard.views.attention import Attention
 from regard.views.explanation import MAPS, Explanation, Options, View
 from regard.views.report import HeatMap, Numbers, in_language
 
-PAGE, TEMPLATES = Path(__file__).parent / "page", Path(regard.views.render.__file__).parent / "templates"
+PAGE, TEMPLATES = Path(__file__).parent / "page", Path(__file__).parents[1] / "views" / "templates"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 SMALL = 48
 """Most rows and columns of a small picture of a head."""
@@ -96,10 +72,9 @@ class Counts:
 
     requests: Counter[tuple[str, int]] = field(default_factory=Counter)
     """By route and status."""
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def text(self, runs: Mapping[str, Served]) -> str:
-        """In the format of Prometheus."""
         errors = Counter[str]()
         for (route, status), count in self.requests.items():
             errors[route] += count * (status >= 400)
@@ -107,9 +82,9 @@ class Counts:
             "requests_total": {f'route="{route}",status="{code}"': n for (route, code), n in self.requests.items()},
             "errors_total": {f'route="{route}"': n for route, n in errors.items()},
             "request_seconds_total": {f'route="{route}"': n for route, n in self.seconds.items()},
-            "queue_length": {f"run={json.dumps(name)}": len(one.queue) for name, one in runs.items()},
-            "batches_total": {f"run={json.dumps(name)}": one.queue.batches for name, one in runs.items()},
-            "inputs_total": {f"run={json.dumps(name)}": one.queue.inputs for name, one in runs.items()},
+            "queue_length": {f"run={json.dumps(name)}": len(run.queue) for name, run in runs.items()},
+            "batches_total": {f"run={json.dumps(name)}": run.queue.batches for name, run in runs.items()},
+            "inputs_total": {f"run={json.dumps(name)}": run.queue.inputs for name, run in runs.items()},
         }
         lines = list[str]()
         for name, rows in tables.items():
@@ -150,9 +125,9 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                given = dict(message["headers"])
-                headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message["headers"], *(one for one in headers if one[0] not in given)]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         try:
@@ -160,8 +135,7 @@ class Guard:
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self.counts.requests[route, status] += 1
-            seconds = self.counts.seconds.get(route, 0.0)
-            self.counts.seconds[route] = seconds + time.perf_counter() - started
+            self.counts.seconds[route] += time.perf_counter() - started
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers, token = dict(scope["headers"]), self.settings.token
@@ -193,37 +167,22 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | 
         await asyncio.to_thread(jobs.close)
         if trainings is not None:
             await asyncio.to_thread(trainings.close)
-        for one in runs.served.values():
-            await asyncio.to_thread(one.queue.close)
-
-    def known(name: str) -> str:
-        if name not in runs:
-            raise HTTPException(404, f"there is no run of this name: GET /runs lists all {len([*runs])}")
-        return name
-
-    def named(name: str) -> Served:
-        return runs[known(name)]
+        for run in runs.served.values():
+            await asyncio.to_thread(run.queue.close)
 
     api = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     _answer_errors(api)
-    _verbs(api, "/runs/{name}", named)
-    jobs = long_verbs(api, named)
+    _verbs(api, "/runs/{name}", runs.named)
+    jobs = long_verbs(api, runs.named)
     if len(runs.served) == 1:
         _verbs(api, "", lambda: next(iter(runs.served.values())))
     if trainings is not None:
         _files(api)
-        _page_routes(api, named)
-        training_routes(api, trainings, known)
-
-    @api.get("/runs")
-    def list_runs() -> list[dict[str, Any]]:
-        """The runs: name, task, model, parameters, best metrics."""
-        return [runs.summary(name) for name in runs]
-
-    @api.get("/runs/{name}")
-    def show_run(name: str) -> dict[str, Any]:
-        """One run, with its recipe."""
-        return runs.details(known(name))
+        _verb(api, "/runs/{name}/attention", AttentionBody, runs.named)
+        api.get("/show/{picture}")(show_picture)
+        trainings.add_routes(api)
+    api.get("/runs")(runs.list_runs)
+    api.get("/runs/{name}")(runs.show_run)
 
     @api.get("/health")
     async def health() -> dict[str, Any]:
@@ -235,86 +194,42 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | 
         """Counters for Prometheus."""
         return counts.text(runs.served)
 
-    _documents(api)
+    @api.get("/docs", response_class=HTMLResponse)
+    async def docs() -> str:
+        """All routes, on a page that loads nothing."""
+        pages = Environment(loader=FileSystemLoader(PAGE), autoescape=True)
+        pages.filters |= {"json": json.dumps, "kind": _kind}
+        schema = api.openapi()
+        return pages.get_template("routes.html").render(paths=schema["paths"], schemas=schema["components"]["schemas"])
+
+    api.get("/", include_in_schema=False)(lambda: RedirectResponse("/docs"))  # the studio has its own page there
     api.add_middleware(Guard, settings=settings, counts=counts)
     return api
 
 
-def _documents(api: FastAPI) -> None:
-    """The page of all routes, to which the address that is printed leads; the studio has its own page there."""
-
-    @api.get("/docs", response_class=HTMLResponse)
-    async def docs() -> str:
-        return "".join(_page(api.openapi()))
-
-    @api.get("/", include_in_schema=False)
-    async def start() -> Response:
-        return RedirectResponse("/docs")
-
-
 def _verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
-    """The routes of one run."""
-
     @api.post(f"{prefix}/predict")
     async def predict(body: PredictBody, run: Served = Depends(chosen)) -> Response:
         """The predictions for `inputs`, as `regard predict --json` prints them. With `stream`, server-sent events."""
-        if body.stream:
-            return StreamingResponse(streamed(run, body), media_type="text/event-stream")
-        answers = await run.computed(run.predict_job(body))
-        return JSONResponse({"predictions": readable(answers, skip_bad=body.skip_bad)})
+        return await predicted(run, body)
 
-    @api.post(f"{prefix}/score")
-    async def score(body: ScoreBody, run: Served = Depends(chosen)) -> Response:
-        """log P(target | source), token by token, as `regard score --json` prints it."""
-        [source] = run.checked([body.source])
-        return JSONResponse(await run.alone(lambda: run.run.score(source, body.target)))
-
-    @api.post(f"{prefix}/explain")
-    async def explain(body: ExplainBody, run: Served = Depends(chosen)) -> Response:
-        """What the model attended to, as `regard explain --json` prints it."""
-        run.checked([body.input], EXPLAINED)
-        answer: Response = await run.alone(lambda: run.explain(body))
-        return answer
-
-    @api.post(f"{prefix}/steps")
-    async def steps(body: StepsBody, run: Served = Depends(chosen)) -> Response:
-        """One attention worked out, with its equations and code; `scores` changes them."""
-        run.checked([body.input], EXPLAINED)
-        return JSONResponse(await run.alone(lambda: run.steps(body)))
-
-    @api.post(f"{prefix}/search")
-    async def search(body: SearchBody, run: Served = Depends(chosen)) -> Response:
-        """The record of a search and its tree; with `reference`, where that left the beam."""
-        run.checked([body.input], EXPLAINED)
-        return JSONResponse(await run.alone(lambda: run.search(body)))
-
-    @api.post(f"{prefix}/features")
-    async def features(body: FeaturesBody, run: Served = Depends(chosen)) -> Response:
-        """Vectors of texts or tokens, as `regard predict --features` writes them."""
-        run.checked(body.inputs)
-        return JSONResponse(await run.alone(lambda: run.features(body)))
-
-    @api.post(f"{prefix}/vectors")
-    async def vectors(body: VectorsBody, run: Served = Depends(chosen)) -> Response:
-        """One word in several texts, as `regard vectors --json` prints it."""
-        run.checked([*body.inputs, *body.others], EXPLAINED)
-        found = await run.alone(lambda: run.run.vectors(**body.model_dump()))
-        return JSONResponse(found.to_json())
+    for verb, kind in VERBS.items():
+        _verb(api, f"{prefix}/{verb}", kind, chosen)
 
 
-def _page_routes(api: FastAPI, named: Callable[..., Served]) -> None:
-    """What only the page asks for."""
+def _verb(api: FastAPI, path: str, kind: type[Body], chosen: Callable[..., Served]) -> None:
+    async def answer(body: Any, run: Served = Depends(chosen)) -> Response:
+        run.check(body)
+        answer = await run.alone(lambda: body.answer(run))
+        return answer if isinstance(answer, Response) else JSONResponse(answer)
 
-    @api.post("/runs/{name}/attention")
-    async def attention(body: AttentionBody, run: Served = Depends(named)) -> Response:
-        """One map of weights, and all heads as small pictures."""
-        run.checked([body.input], EXPLAINED)
-        return JSONResponse(await run.alone(lambda: body.answer(run)))
+    answer.__annotations__["body"] = kind
+    api.post(path, name=path.rpartition("/")[2], description=kind.__doc__)(answer)
 
-    @api.get("/show/{picture}")
-    def show_picture(picture: str) -> dict[str, Any]:
-        """A picture of `regard show`."""
-        return in_language(show(picture).report()).to_json()
+
+def show_picture(picture: str) -> dict[str, Any]:
+    """A picture of `regard show`."""
+    return in_language(show(picture).report()).to_json()
 
 
 def _files(api: FastAPI) -> None:
@@ -333,6 +248,8 @@ def _files(api: FastAPI) -> None:
 
 
 class AttentionBody(Body):
+    """One map of weights, and all heads as small pictures."""
+
     input: Input
     target: str | None = Field(None, max_length=EXPLAINED)
     view: View | None = None
@@ -355,7 +272,6 @@ class AttentionBody(Body):
         return served.last[1]
 
     def answer(self, served: Served) -> dict[str, Any]:
-        """What the view shows of it."""
         options = Options(self.view, str(self.layer), str(self.head), self.rollout, self.words)
         shown = self.explanation(served).select(options)
         view, picture, attentions = shown.view, shown.picture, list[Attention]()
@@ -372,7 +288,7 @@ class AttentionBody(Body):
             "heads": len(attentions[0].weights) if attentions else 0,
             "rollout": bool(shown.rollouts) and view in MAPS,
             "map": _packed(maps[0]) if maps else None,
-            "others": [_packed(one) for one in maps[1:]],
+            "others": [_packed(other) for other in maps[1:]],
             "small": _small(attentions) if self.heads and attentions else None,
             "picture": None,
             "figures": [part.to_json() for part in parts if part.kind not in ("text", "table")],
@@ -399,7 +315,7 @@ def _packed(drawn: HeatMap) -> dict[str, Any]:
 
 def _small(attentions: list[Attention]) -> dict[str, Any]:
     """Every head of every layer in bytes, each as strong as its strongest weight; cells that fall together are one."""
-    pictures = [_fewer(_fewer(weights_QK, 0), 1) for one in attentions for weights_QK in one.weights]
+    pictures = [_fewer(_fewer(weights_QK, 0), 1) for attention in attentions for weights_QK in attention.weights]
     codes = [np.rint(255 * np.sqrt(picture / max(float(picture.max()), 1e-9))) for picture in pictures]
     rows, columns = codes[0].shape
     return {"rows": rows, "columns": columns, "codes": _text(np.stack(codes).astype(np.uint8))}
@@ -437,31 +353,10 @@ def _answer_errors(api: FastAPI) -> None:
         return JSONResponse({"error": "the server failed; its log says why"}, 500, HEADERS)
 
 
-def _page(schema: Mapping[str, Any]) -> Iterator[str]:
-    """The routes and their bodies as a page that loads nothing."""
-    yield "<!doctype html><meta charset=utf-8><title>regard</title><h1>regard</h1><p><a href=openapi.json>OpenAPI</a>"
-    for path, methods in schema["paths"].items():
-        for method, route in methods.items():
-            yield f"<h2>{method.upper()} {html.escape(path)}</h2><p>{html.escape(route.get('description', ''))}"
-            if "requestBody" in route:
-                body = route["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
-                yield from _fields(schema["components"]["schemas"][body])
-
-
-def _fields(body: Mapping[str, Any]) -> Iterator[str]:
-    """A row for each field: its name, what it may be, its default and what it is for."""
-    yield "<table border=1 cellpadding=4><tr><th>field<th>type<th>default<th>"
-    for name, one in body["properties"].items():
-        default = "required" if name in body.get("required", []) else json.dumps(one.get("default"))
-        texts = (name, _kind(one), default, one.get("description", ""))
-        yield f"<tr>{''.join(f'<td>{html.escape(text)}' for text in texts)}"
-    yield "</table>"
-
-
 def _kind(schema: Mapping[str, Any]) -> str:
     """What a JSON schema allows besides null, in words."""
     if "anyOf" in schema:
-        return " or ".join(_kind(one) for one in schema["anyOf"] if one.get("type") != "null")
+        return " or ".join(_kind(kind) for kind in schema["anyOf"] if kind.get("type") != "null")
     if "enum" in schema:
         return ", ".join(map(json.dumps, schema["enum"]))
     names = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}

@@ -28,18 +28,9 @@ from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, re
 from regard.recipes.shipped import shipped
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, write_file
-from regard.training.memory import BYTES_PER_PARAMETER, saved_by, sums_of
+from regard.training import memory, train
 from regard.training.optimiser import build_optimiser, length_notes
 from regard.training.progress import Display, duration, total_steps
-from regard.training.train import (
-    budget_note,
-    check_metric,
-    explained_out_of_memory,
-    initialise,
-    make_accelerator,
-    resolve,
-    with_fitting_batches,
-)
 
 LABELS = 12  # how many labels are shown with their counts, the most frequent first
 PIECES = 100  # how many tokens of a sample are shown
@@ -47,8 +38,6 @@ PIECES = 100  # how many tokens of a sample are shown
 
 @dataclass(frozen=True)
 class Check:
-    """The result of `check`."""
-
     problems: tuple[Problem, ...] = ()
     model: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
@@ -61,11 +50,8 @@ class Check:
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        proposal = {} if self.proposal is None else {"proposal": self.proposal, "commands": list(self.commands)}
-        return {
-            "ok": self.ok, "problems": [asdict(problem) for problem in self.problems], "model": self.model,
-            "data": self.data, "training": self.training, **proposal,
-        }  # fmt: skip
+        missing = ("proposal", "commands") if self.proposal is None else ()
+        return {"ok": self.ok, **{name: value for name, value in asdict(self).items() if name not in missing}}
 
     def sentences(self) -> Iterator[str]:
         """The same as lines of text, if there are no problems."""
@@ -195,9 +181,9 @@ def _unused(path: Path) -> Path:
 
 def _mostly_dropped(result: Check) -> str:
     """Why a proposal is of no use, if most examples would be dropped."""
-    train = result.data.get("splits", {}).get("train", {})
-    count = sum(finding["count"] for finding in train.get("dropped", {}).values())
-    if 5 * count <= 4 * train.get("read", 0):
+    facts = result.data.get("splits", {}).get("train", {})
+    count = sum(finding["count"] for finding in facts.get("dropped", {}).values())
+    if 5 * count <= 4 * facts.get("read", 0):
         return ""
     dropped = next(sentence for sentence in result.data["findings"] if "dropped" in sentence)
     return f"nothing is proposed: it would have {dropped}"
@@ -227,25 +213,25 @@ def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem]) ->
         return Check()
     expect_training_data(recipe)
     with _collected(problems):
-        check_metric(recipe)
+        train.check_metric(recipe)
     with _collected(problems):
-        make_accelerator(recipe.training)
+        train.make_accelerator(recipe.training)
     with Display(quiet=quiet) as display:
         data = TASKS[recipe.task].prepare(recipe, base, progress=display.doing)
     return Check() if problems else _facts(recipe, base, data)
 
 
 def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
-    accelerator = make_accelerator(recipe.training)
-    resolved = resolve(recipe, base, data, accelerator.device)
-    with explained_out_of_memory(resolved):
+    accelerator = train.make_accelerator(recipe.training)
+    resolved = train.resolve(recipe, base, data, accelerator.device)
+    with train.explained_out_of_memory(resolved):
         task = TASKS[resolved.task](resolved, data.tokenizers)
         model = task.model()
-        notes = list(initialise(model, task, recipe, base))
+        notes = list(train.initialise(model, task, recipe, base))
         if recipe.training.batch_tokens == "auto":
-            resolved = with_fitting_batches(resolved, data.train, model, accelerator)
+            resolved = train.with_fitting_batches(resolved, data.train, model, accelerator)
         training = _estimate(resolved, task, data, model, accelerator.device)
-    notes += [*length_notes(resolved.training, training["steps"]), *budget_note(resolved.training, data.train)]
+    notes += [*length_notes(resolved.training, training["steps"]), *train.budget_note(resolved.training, data.train)]
     return Check((), _model_facts(resolved, model), _data_facts(data, notes), training)
 
 
@@ -265,14 +251,16 @@ def _model_facts(recipe: AnyRecipe, model: nn.Module) -> dict[str, Any]:
 
 def _data_facts(data: Prepared[Any], notes: list[str]) -> dict[str, Any]:
     """Counts, findings and the first examples, token by token as the model reads them."""
-    train, splits = data.train, {"train": data.train, "validation": data.validation, "test": data.test}
+    splits = {"train": data.train, "validation": data.validation, "test": data.test}
     labels = {name: data.task.label_counts(split) for name, split in splits.items() if split is not None}
     return {
         **data.report.to_json(),
         "vocabulary": {column: tokenizer.size for column, tokenizer in data.tokenizers.items()},
         **({"labels": labels} if labels["train"] else {}),
         "findings": [*data.report.sentences(), *notes],
-        "samples": [{"where": train.where(row), **data.task.pieces(train, row)} for row in range(min(3, len(train)))],
+        "samples": [
+            {"where": data.train.where(row), **data.task.pieces(data.train, row)} for row in range(len(data.train))[:3]
+        ],
     }
 
 
@@ -290,7 +278,7 @@ def _estimate(
     seconds, activations = 0.0, 0
     for _ in range(2):  # the first update allocates memory: the second is measured
         started = time.perf_counter()
-        loss, activations = saved_by(model, lambda: sums_of(objective(batch))[0] / batch.tokens)
+        loss, activations = memory.saved_by(model, lambda: memory.sums_of(objective(batch))[0] / batch.tokens)
         torch.autograd.backward(loss)
         optimiser.step()
         optimiser.zero_grad()
@@ -302,7 +290,7 @@ def _estimate(
         "batches_per_epoch": batches,
         "steps": steps,
         "sample_batch": batch.shapes() | {"target_tokens": batch.tokens},
-        "memory_bytes": count_parameters(model) * BYTES_PER_PARAMETER[config.optimizer] + activations,
+        "memory_bytes": count_parameters(model) * memory.BYTES_PER_PARAMETER[config.optimizer] + activations,
         "seconds_per_step": seconds * config.accumulate,
         "seconds": seconds * config.accumulate * steps,
     }

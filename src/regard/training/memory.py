@@ -158,7 +158,6 @@ def saved_by(model: nn.Module, forward: Callable[[], Tensor]) -> tuple[Tensor, i
 
 
 def available_memory(device: torch.device) -> int:
-    """The free memory of a device in bytes."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         reserved, allocated = torch.cuda.memory_reserved(device), torch.cuda.memory_allocated(device)

@@ -40,7 +40,7 @@ class Ranked:
 
 @dataclass
 class Progress:
-    """The progress of a training, without weights and optimiser."""
+    """Without weights and optimiser."""
 
     step: int = 0
     position: Position = START
@@ -64,13 +64,11 @@ class Progress:
 
 
 def total_steps(steps: int | None, epochs: int | None, epoch_batches: int, group: int) -> int:
-    """The number of updates: the smaller of `steps` and `epochs`."""
     by_epochs = math.inf if epochs is None else math.ceil(epochs * epoch_batches / group)
     return int(min(math.inf if steps is None else steps, by_epochs))
 
 
 def random_state() -> dict[str, Tensor]:
-    """The random generators of dropout and sampling."""
     on_gpu = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {}
     return {"cpu": torch.get_rng_state(), **on_gpu}
 
@@ -159,13 +157,11 @@ class Display:
     def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
-    def say(self, text: str) -> None:
-        """Print a line, in the user's language."""
-        if not self.console.quiet:
+    def say(self, *texts: str) -> None:
+        for text in texts if not self.console.quiet else ():
             self.console.print(printable(shown(text)), markup=False)
 
     def doing(self, what: str, done: int, total: int | None = None, facts: str = "") -> None:
-        """Update the progress bar."""
         if not self._bar.disable:
             what, facts = shown(what), shown(facts)
             self._bar.update(self._task, description=what, completed=done, total=total, facts=facts, visible=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -28,17 +28,7 @@ from regard.models.base import ModelConfig, count_parameters
 from regard.models.headed import Headed, weights_for
 from regard.recipes.recipe import AnyRecipe, leaves, load_recipe, other_fields, recipe_of, with_absolute_paths
 from regard.runs import Run
-from regard.runs.run import (
-    BEFORE,
-    CHANGEABLE,
-    damage_of_log,
-    is_vacant,
-    load_weights,
-    locked,
-    put_weights,
-    read_metrics,
-    stored_weights,
-)
+from regard.runs.run import BEFORE, CHANGEABLE, damage_of_log, is_vacant, load_weights, locked, stored_weights
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers
@@ -86,14 +76,13 @@ def train(
             torch.manual_seed(resolved.training.seed + accelerator.process_index)
         if existing is None or existing.resumable() is None:
             task.first_weights(model, data.train)
-            for sentence in initialise(model, task, given, base):
-                display.say(sentence)
+            display.say(*initialise(model, task, given, base))
         if existing is None and given.training.batch_tokens == "auto":
             before, resolved = resolved, with_fitting_batches(resolved, data.train, model, accelerator)
             if resolved != before:
                 display.say(f"batch_tokens: {resolved.training.batch_tokens:,}, the most that fits into memory")
         lock = locked(folder) if accelerator.is_main_process else nullcontext()
-        measure = partial(fitting_afterwards, resolved, data.train, model, accelerator)
+        measure = partial(_fitting_afterwards, resolved, data.train, model, accelerator)
         with lock, explained_out_of_memory(resolved, measure):
             run = existing or _create(folder, resolved, data, accelerator)
             _train(run, resolved, data, model, accelerator, display)
@@ -104,15 +93,13 @@ def _train(
     run: Run, recipe: AnyRecipe, data: Prepared[Any], model: nn.Module, accelerator: Accelerator, display: Display
 ) -> None:
     trainer = Trainer(run, recipe, data, model, accelerator, display)
-    notes = [*length_notes(recipe.training, trainer.steps), *budget_note(recipe.training, data.train)]
+    display.say(*data.report.sentences(), *length_notes(recipe.training, trainer.steps))
+    display.say(*budget_note(recipe.training, data.train))
     if recipe.training.compile:
-        notes.append("compiling the model: the first step takes a minute (training.compile=false starts at once)")
-    for sentence in [*data.report.sentences(), *notes]:
-        display.say(sentence)
+        display.say("compiling the model: the first step takes a minute (training.compile=false starts at once)")
     resumed, done = trainer.restore(), trainer.progress.step
     if resumed:
-        for sentence in resume_notes(run.recipe.training, recipe.training, done, trainer.steps):
-            display.say(sentence)
+        display.say(*resume_notes(run.recipe.training, recipe.training, done, trainer.steps))
         if damage := damage_of_log(run.folder / "metrics.jsonl"):
             display.say(f"metrics.jsonl: {damage}; the training is not, and continues")
     if accelerator.is_main_process and run.recipe != recipe:
@@ -134,31 +121,22 @@ def _train(
     except RegardError as error:
         error.add_note(f"in process {accelerator.process_index}")  # other processes may not have this error
         raise
-    if advice := still_falling(run, recipe.training, trainer):
-        display.say(advice)
+    losses = [line["loss"] for line in run.events() if line["event"] == "validation"]
+    if not trainer.progress.stopped and len(losses) > 1 and losses[-1] <= 0.995 * min(losses[:-1]):
+        name = "epochs" if recipe.training.steps is None else "steps"
+        twice = f"training.{name}={2 * (getattr(recipe.training, name) or 1)}"
+        display.say(f"the validation loss was still falling: --resume with {twice} trains twice as long")
     display.say(f"done: {run.folder}")
-
-
-def still_falling(run: Run, config: TrainingConfig, trainer: Trainer) -> str:
-    """A sentence if the training ended, not stopped early, with a validation loss clearly below all before."""
-    losses = [line["loss"] for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == "validation"]
-    if trainer.progress.stopped or len(losses) < 2 or losses[-1] > 0.995 * min(losses[:-1]):
-        return ""
-    name, length = ("epochs", config.epochs) if config.steps is None else ("steps", config.steps)
-    twice = f"training.{name}={2 * (length or 1)}"
-    return f"the validation loss was still falling: --resume with {twice} trains twice as long"
 
 
 def make_accelerator(config: TrainingConfig) -> Accelerator:
     """accelerate's handle on the device, the precision and the other processes."""
     _refuse_other_ways()
-    wanted, cuda = config.device, torch.cuda.is_available()
-    mps = torch.backends.mps.is_available()
-    if (wanted == "cuda" and not cuda) or (wanted == "mps" and not mps):
-        there = ["cpu", *(["cuda"] if cuda else []), *(["mps"] if mps else [])]
-        raise ConfigError(
-            f"there is no {wanted} on this machine", where="training.device", hint=f"allowed: auto, {', '.join(there)}"
-        )
+    wanted, cuda, mps = config.device, torch.cuda.is_available(), torch.backends.mps.is_available()
+    there = [name for name, is_there in {"auto": True, "cpu": True, "cuda": cuda, "mps": mps}.items() if is_there]
+    if wanted not in there:
+        hint = f"allowed: {', '.join(there)}"
+        raise ConfigError(f"there is no {wanted} on this machine", where="training.device", hint=hint)
     on_gpu = wanted == "cuda" or (wanted == "auto" and cuda)
     precision = mixed_precision(config, on_gpu=on_gpu)
     if precision == "fp16" and not on_gpu:
@@ -200,7 +178,7 @@ def resolve(
         tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else default
     training, on_gpu = tree["training"], device.type == "cuda"
     packs = on_gpu and task.packs and mixed_precision(recipe.training, on_gpu=True) != "fp32"
-    for name, automatic in (("fill", packs), ("compile", packs and pays_to_compile(training, data.train))):
+    for name, automatic in (("fill", packs), ("compile", packs and _pays_to_compile(training, data.train))):
         if training[name] == "auto":  # old runs have neither
             training[name] = getattr(existing.recipe.training, name) is True if existing else automatic
     return recipe_of(tree)
@@ -211,7 +189,7 @@ COMPILED_POSITIONS = 10**8
 an H200 then needs 0.8 s less than captured steps for a million positions."""
 
 
-def pays_to_compile(training: Tree, train: Examples) -> bool:
+def _pays_to_compile(training: Tree, train: Examples) -> bool:
     """Whether so much is to be computed on the GPU that compiled code wins back the time that compiling takes."""
     of_epoch, of_step = int(train.lengths.sum(dtype=np.int64)), training["batch_tokens"] * training["accumulate"]
     by_epochs = math.inf if training["epochs"] is None else training["epochs"] * of_epoch
@@ -273,12 +251,8 @@ def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
         if before.get(path) != now.get(path) and path.removeprefix("training.") not in CHANGEABLE
     ]
     if problems:
-        raise ConfigError(
-            problems=[
-                *problems,
-                Problem(str(run.folder), "cannot be resumed with another recipe", "give another --out"),
-            ]
-        )
+        refusal = Problem(str(run.folder), "cannot be resumed with another recipe", "give another --out")
+        raise ConfigError(problems=[*problems, refusal])
 
 
 # Memory
@@ -290,11 +264,9 @@ def with_fitting_batches(recipe: AnyRecipe, train: Examples, model: nn.Module, a
         fitting = fitting_batch_tokens(recipe, train, model, accelerator)
     tokens = int(accelerator.gather(torch.tensor([fitting], device=accelerator.device)).min())
     if tokens == 0:
-        raise ConfigError(
-            f"not even the longest example, of {int(train.lengths.max()):,} tokens, fits into memory",
-            where="training.batch_tokens",
-            hint="use a smaller model, or lower data.max_length",
-        )
+        what = f"not even the longest example, of {int(train.lengths.max()):,} tokens, fits into memory"
+        hint = "use a smaller model, or lower data.max_length"
+        raise ConfigError(what, where="training.batch_tokens", hint=hint)
     tree = recipe.model_dump()
     tree["training"]["batch_tokens"] = tokens
     return recipe_of(tree)
@@ -322,12 +294,12 @@ def explained_out_of_memory(recipe: AnyRecipe, fitting: Callable[[], int] = lamb
             fits = 0
         tokens = fits if 0 < fits < config.batch_tokens else max(1, config.batch_tokens // 2)
         accumulate = math.ceil(config.accumulate * config.batch_tokens / tokens)
-        raise ConfigError(
-            f"out of memory with batches of {config.batch_tokens:,} tokens",
-            where="training.batch_tokens",
-            hint=f"{tokens}{' fits, and' if tokens == fits else ''} with training.accumulate={accumulate} makes the "
-            "same steps, or use a smaller model",
-        ) from None
+        what = f"out of memory with batches of {config.batch_tokens:,} tokens"
+        hint = (
+            f"{tokens}{' fits, and' if tokens == fits else ''} with training.accumulate={accumulate} makes the same "
+            "steps, or use a smaller model"
+        )
+        raise ConfigError(what, where="training.batch_tokens", hint=hint) from None
 
 
 def _out_of_memory(error: Exception) -> bool:
@@ -337,7 +309,7 @@ def _out_of_memory(error: Exception) -> bool:
     return known or any(phrase in text for phrase in ("out of memory", "not enough memory", "can't allocate memory"))
 
 
-def fitting_afterwards(recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator) -> int:
+def _fitting_afterwards(recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator) -> int:
     """The `batch_tokens` that would have fitted, measured after the training's memory is released."""
     model.zero_grad(set_to_none=True)
     model.to("cpu")
@@ -345,16 +317,15 @@ def fitting_afterwards(recipe: AnyRecipe, train: Examples, model: nn.Module, acc
     return fitting_batch_tokens(recipe, train, model, accelerator)
 
 
-def budget_note(config: TrainingConfig, train: Examples) -> list[str]:
+def budget_note(config: TrainingConfig, train: Examples) -> Iterator[str]:
     """A note if examples are longer than `training.batch_tokens`."""
     assert isinstance(config.batch_tokens, int)
-    longer = int(np.count_nonzero(train.lengths > config.batch_tokens))
-    if not longer:
-        return []
-    return [
-        f"{longer:,} of {len(train):,} training examples are longer than training.batch_tokens={config.batch_tokens} "
-        f"(the longest: {int(train.lengths.max()):,} tokens): each of them is a batch of its own"
-    ]
+    if longer := int(np.count_nonzero(train.lengths > config.batch_tokens)):
+        yield (
+            f"{longer:,} of {len(train):,} training examples are longer than training.batch_tokens="
+            f"{config.batch_tokens} (the longest: {int(train.lengths.max()):,} tokens): each of them is a batch of its "
+            "own"
+        )
 
 
 # Initial weights: word vectors, and the weights of another run
@@ -399,41 +370,27 @@ def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -
     problems = [*_other_tokenizers(run, name, task.tokenizers), *_other_model(name, run.recipe.model, recipe.model)]
     if problems:
         raise ConfigError(problems=problems)
-    weights = load_weights(checkpoint)
+    ours, theirs = stored_weights(model), load_weights(checkpoint)
     if task.head is not None:
-        fresh = _take_base(cast("Headed", model), run, task, weights)
+        theirs = weights_for(cast("Headed", model), theirs)
+        if run.recipe.task != task.name or getattr(run.task, "labels", ()) != getattr(task, "labels", ()):
+            theirs = _without(theirs, {"head.linear."})  # which has another meaning
+        fresh = list(dict.fromkeys(key.rpartition(".")[0] for key in ours if key not in theirs))
+        ours = {key: ours[key] for key in theirs if key in ours}
     else:
-        weights, fresh = _with_heads(model, weights, run.recipe.model, recipe.model)
-        _refuse_other_shapes(name, weights, stored_weights(model))
-        put_weights(model, weights, checkpoint)
+        here, there = (
+            {prefix for field, prefix in HEADS.items() if getattr(config, field, False)}
+            for config in (recipe.model, run.recipe.model)
+        )
+        ours, theirs = _without(ours, here - there), _without(theirs, there - here)
+        fresh = [prefix.removesuffix(".") for prefix in HEADS.values() if prefix in here - there]
+    _refuse_other_shapes(name, theirs, ours)
+    model.load_state_dict(theirs, strict=False)
     return f"weights: those of {name}, {checkpoint.name}" + (f"; new: {', '.join(fresh)}" if fresh else "")
 
 
-def _with_heads(
-    model: nn.Module, weights: dict[str, Tensor], theirs: ModelConfig, ours: ModelConfig
-) -> tuple[dict[str, Tensor], list[str]]:
-    """The weights of a run, with new ones for heads that only this recipe has and without heads that it lacks; and the
-    names of the new heads."""
-    heads = [(prefix, getattr(ours, field, False), getattr(theirs, field, False)) for field, prefix in HEADS.items()]
-    new = tuple(prefix for prefix, here, there in heads if here and not there)
-    gone = tuple(prefix for prefix, here, there in heads if there and not here)
-    fresh = {name: tensor.detach() for name, tensor in stored_weights(model).items() if name.startswith(new)}
-    kept = {name: tensor for name, tensor in weights.items() if not name.startswith(gone)}
-    return fresh | kept, [prefix.removesuffix(".") for prefix in new]
-
-
-def _take_base(model: Headed, run: Run, task: Task, weights: dict[str, Tensor]) -> list[str]:
-    """Copy the weights of a run that a model with a head can use; the names of the modules that stay new.
-
-    The last layer of the head is copied only if it has the same meaning: the same task and labels.
-    """
-    ours, theirs = stored_weights(model), weights_for(model, weights)
-    same_labels = getattr(run.task, "labels", ()) == getattr(task, "labels", ())
-    if run.recipe.task != task.name or not same_labels:
-        theirs = {key: tensor for key, tensor in theirs.items() if not key.startswith("head.linear.")}
-    _refuse_other_shapes(str(task.recipe.training.init), theirs, {key: ours[key] for key in theirs if key in ours})
-    model.load_state_dict(theirs, strict=False)
-    return list(dict.fromkeys(key.rpartition(".")[0] for key in ours if key not in theirs))
+def _without(weights: dict[str, Tensor], prefixes: Iterable[str]) -> dict[str, Tensor]:
+    return {key: tensor for key, tensor in weights.items() if not key.startswith(tuple(prefixes))}
 
 
 def _other_tokenizers(run: Run, name: str, tokenizers: Tokenizers) -> Iterator[Problem]:
@@ -460,12 +417,9 @@ def _other_model(name: str, theirs: ModelConfig, ours: ModelConfig) -> Iterator[
 def _refuse_other_shapes(name: str, theirs: dict[str, Tensor], ours: dict[str, Tensor]) -> None:
     there, here = ({key: " x ".join(map(str, tensor.shape)) for key, tensor in side.items()} for side in (theirs, ours))
     differing = [key for key in dict.fromkeys([*here, *there]) if there.get(key) != here.get(key)]
-    if not differing:
-        return
     named = [f"{key} is {there.get(key, 'missing')} there, {here.get(key, 'missing')} here" for key in differing]
     more = [f"and {len(differing) - NAMED:,} more"] if len(differing) > NAMED else []
-    raise ConfigError(
-        f"the weights of {name} do not fit this recipe's model: {'; '.join([*named[:NAMED], *more])}",
-        where="training.init",
-        hint=f"the section model of {name}/recipe.yaml is the one that fits",
-    )
+    if differing:
+        what = f"the weights of {name} do not fit this recipe's model: {'; '.join([*named[:NAMED], *more])}"
+        hint = f"the section model of {name}/recipe.yaml is the one that fits"
+        raise ConfigError(what, where="training.init", hint=hint)

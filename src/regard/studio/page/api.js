@@ -30,7 +30,6 @@ async function send(method, path, body, signal) {
 }
 export const get = async (path, signal) => (await send("GET", path, undefined, signal)).json();
 export const post = async (path, body, signal) => (await send("POST", path, body, signal)).json();
-export const postForBytes = async (path, body, signal) => send("POST", path, body, signal);
 export const remove = async (path, signal) => (await send("DELETE", path, undefined, signal)).json();
 export const runPath = (name, verb = "") => `/runs/${encodeURIComponent(name)}${verb && "/" + verb}`;
 
