@@ -375,8 +375,8 @@ def _loaded(run: Run, search: Mapping[str, Any], options: Mapping[str, str]) -> 
     """A run with its model, under the search that is asked for."""
     from regard.recipes.recipe import with_search
 
-    searched = run.under(with_search(run.recipe, **search))
-    return regard.load(searched, checkpoint=options["checkpoint"], device=options["device"])
+    searched, precision = run.under(with_search(run.recipe, **search)), getattr(run, "precision", "fp32")
+    return regard.load(searched, checkpoint=options["checkpoint"], device=options["device"], precision=precision)
 
 
 def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: list[str], skip_bad: bool) -> None:

@@ -312,3 +312,10 @@ def test_int8(tiny_run: Path) -> None:
     assert found == pytest.approx(plain, rel=0.1)
     fp32, int8 = (succeed("evaluate", tiny_run, "--json", "--precision", kind).json for kind in ("fp32", "int8"))
     assert int8["loss"] == pytest.approx(fp32["loss"], rel=0.05)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_standard_input_is_computed_in_the_precision_that_is_given(tiny_run: Path, precision: str) -> None:
+    options = ("--json", "--precision", precision)
+    typed = succeed("predict", tiny_run, "b a b", *options).jsons
+    assert succeed("predict", tiny_run, *options, stdin="b a b\n").jsons == typed
