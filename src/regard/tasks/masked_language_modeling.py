@@ -21,7 +21,7 @@ from regard.data.prepare import Prepared
 from regard.data.raw import RawData, RawText
 from regard.data.readers import Reader
 from regard.data.segments import MORE_DOCUMENTS, Masking, Segments, SentencePairs, SingleSegments, Whole
-from regard.errors import ConfigError, DataError, Problem
+from regard.errors import ConfigError, DataError, InputError, Problem
 from regard.models import MODELS, any_config
 from regard.models.base import device_of
 from regard.models.bert import BERT
@@ -34,7 +34,6 @@ from regard.tasks.task import (
     EncodedInputs,
     Ids,
     Prediction,
-    Unreadable,
     by_length,
     ignore,
     not_longer,
@@ -217,7 +216,7 @@ class MaskedLanguageModeling(RawTextTask):
             problem, asks_next = problem_in(given), len(texts_in(text)) == 2
             if fault is None and GAP not in text and not (asks_next and model.next_sentence is not None):
                 problem = Problem(place, f"there is no {GAP} in the text", f"write {GAP} where a word is to be found")
-            rows.append(self.framed(model, text).ids if problem is None else Unreadable((problem,)))
+            rows.append(self.framed(model, text).ids if problem is None else InputError(problems=[problem]))
         return EncodedInputs(inputs, not_longer(rows, model.longest, inputs))
 
     def framed(self, model: BERT, text: str) -> Framed:

@@ -21,7 +21,6 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -42,8 +41,8 @@ from regard.data.store import Integers, TokenColumn
 from regard.errors import DecodeError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
 from regard.objectives.labels import SpanCrossEntropy
-from regard.tasks.headed import Example, HeadedTask, by_dataset
-from regard.tasks.task import Done, EncodedInputs, Prediction, ignore, nothing_known, problem_in_text
+from regard.tasks.headed import HeadedTask
+from regard.tasks.task import Done, Prediction, ignore, nothing_known, problem_in_text
 from regard.text.files import FileInput, Parts, TextFile, parts_of
 from regard.text.normalise import Span, fold_white_space, trimmed
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
@@ -216,10 +215,6 @@ class QuestionAnswering(HeadedTask):
     def objective(self, model: Headed) -> SpanCrossEntropy:
         return SpanCrossEntropy(model, auxiliary=self.recipe.head.auxiliary)
 
-    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
-        losses, lines = self.computed(model, examples)
-        return {"loss": float(np.mean(losses)), **_means(lines)}
-
     # Verbs
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
@@ -242,10 +237,10 @@ class QuestionAnswering(HeadedTask):
     def corpus_of(self, files: Sequence[str]) -> QuestionedText:
         return QuestionedText.of_files(files, self.corpora)
 
-    def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[float], list[Line]]]) -> dict[str, Any]:
+    def measured(self, examples: Dataset, results: Sequence[tuple[list[float], Line]]) -> dict[str, Any]:
         """Exact match and F1; where no answer may be right, also apart, and what the best threshold would give."""
-        losses, lines = ([*chain.from_iterable(part)] for part in zip(*parts, strict=True))
-        metrics = {"questions": len(examples), "loss": float(np.mean(losses)), **_means(lines)}
+        lines = [line for _, line in results]
+        metrics = {"loss": float(np.mean([loss for losses, _ in results for loss in losses])), **_means(lines)}
         if self.recipe.head.no_answer:
             answerable, others = ([line for line in lines if bool(line["expected"]) is has] for has in (True, False))
             if answerable:
@@ -255,28 +250,31 @@ class QuestionAnswering(HeadedTask):
             no_answer, scores = ([line[name] for line in lines] for name in ("no_answer", "answer_f1"))
             threshold, best = best_threshold(no_answer, scores, [not line["expected"] for line in lines])
             metrics |= {"best_threshold": threshold, "best_f1": best}
-        return {**metrics, "predictions": lines}
+        return metrics
 
-    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> tuple[list[float], list[Line]]:
-        """The loss of every row, and a line of the file of predictions for every question."""
-        losses, lines = list[float](), list[Line]()
+    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[tuple[list[float], Line]]:
+        """Of every question the losses of its rows, and its line of the file of predictions."""
+        results = list[tuple[list[float], Line]]()
         for row, best, read in self.answers_to(model, examples, 1, progress):
-            tokens = self.answer_tokens(examples, row)
+            tokens, losses = self.answer_tokens(examples, row), list[float]()
             for window, logits_2L in read:  # -(log P_start + log P_end) / 2
                 log_z_2 = np.logaddexp.reduce(logits_2L.astype(np.float64), axis=1)
                 losses.append(float(np.mean(log_z_2 - logits_2L[[0, 1], window.places_of(tokens)])))
-            lines.append(self._line(examples, row, self.answered(examples.texts["question"][row], examples, row, best)))
-        return losses, lines
+            results.append((losses, self._line(examples, row, best)))
+        return results
 
-    def _line(self, examples: Dataset, row: int, answered: Answered) -> dict[str, Any]:
+    def line(self, examples: Dataset, row: int, result: tuple[list[float], Line]) -> Line:
+        return result[1]
+
+    def _line(self, examples: Dataset, row: int, result: Best) -> Line:
         """`answer` is the best one even where none is given, `answer_f1` its F1: what a threshold is chosen by."""
+        answered = self.prediction(examples.texts["question"][row], examples, row, result)
         expected = [text for _, text in answers_in(examples.texts["answers"][row])]
         place = {"start": None, "end": None} if answered.span is None else answered.span._asdict()
         best = answered.context[slice(*answered.answers[0][0])] if answered.answers else ""
         script = self.recipe.evaluation.script
         exact = exact_match(answered.output, expected, script)
         return {
-            "where": examples.where(row),
             "id": examples.texts["id"][row],
             "input": answered.input,
             "context": answered.context,
@@ -305,14 +303,8 @@ class QuestionAnswering(HeadedTask):
         names = [name for name in ("context", "question") if not examples.columns[name].lengths[row]]
         return [nothing_known(examples.texts[name][row], f"{examples.where(row)} ({name})") for name in names]
 
-    def predict_encoded(
-        self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
-    ) -> list[Answered]:
-        [(_, examples)] = by_dataset(encoded.readable())
-        return [
-            self.answered(encoded.inputs[row].text, examples, row, best)
-            for row, best, _ in self.answers_to(model, examples, self.recipe.search.nbest, progress)
-        ]
+    def results(self, model: Headed, examples: Dataset, progress: Done) -> Iterator[Best]:
+        return (best for _, best, _ in self.answers_to(model, examples, self.recipe.search.nbest, progress))
 
     def answers_to(
         self, model: Headed, examples: Dataset, nbest: int, progress: Done = ignore
@@ -374,16 +366,16 @@ class QuestionAnswering(HeadedTask):
         i, j = window.places_of(tokens)
         return math.exp(float(logits_2L[0, i] + logits_2L[1, j]) - log_z)
 
-    def answered(self, text: str, examples: Dataset, row: int, best: Best) -> Answered:
+    def prediction(self, text: str, examples: Dataset, row: int, result: Best) -> Answered:
         """The best answers in characters; two tokens of one character may give the same span twice."""
         starts, ends = examples.columns["starts"][row], examples.columns["ends"][row]
         spans = dict[Span, float]()
-        for first, last, score in best.answers:
+        for first, last, score in result.answers:
             spans.setdefault(Span(int(starts[first]), int(ends[last])), score)
-        log_odds = best.log_odds if self.recipe.head.no_answer else None
+        log_odds = result.log_odds if self.recipe.head.no_answer else None
         none = not spans or (log_odds is not None and log_odds > self.recipe.evaluation.threshold)
         context = examples.texts["context"][row]
-        return Answered(text, context, tuple(spans.items()), none, log_odds, best.log_p_none)
+        return Answered(text, context, tuple(spans.items()), none, log_odds, result.log_p_none)
 
 
 def _answer_tokens(context: str, answers: str, spans: Sequence[Span]) -> list[int]:

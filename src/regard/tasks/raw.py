@@ -24,12 +24,7 @@ from regard.data.readers import Reader
 from regard.errors import ConfigError, DataError
 from regard.models.base import Contextual, ModelConfig
 from regard.objectives.language_model import Predicted
-from regard.tasks.task import (
-    EncodedInputs,
-    Note,
-    Prediction,
-    Task,
-)
+from regard.tasks.task import EncodedInputs, Note, Prediction, Task
 from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
