@@ -75,6 +75,7 @@ class Captioning(Translation):
     shares_examples = False
     changeable = (images.LIMIT,)
     columns = ("target",)  # what has a tokenizer
+    input_parts = ("image",)
     data = Data[Captioned]
     models = any_config(lambda config: config.reads == "image")
     lengths_of = "reference"
@@ -170,10 +171,6 @@ class Captioning(Translation):
     def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[str], float, int]]) -> dict[str, Any]:
         """The metrics on one output an image, loss and perplexity of all captions."""
         return {"images": len(self.by_input(examples)), **super().evaluated(examples, parts)}
-
-    @property
-    def input_parts(self) -> tuple[str, ...]:
-        return ("image",)
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         """An image of the size that the model reads, as a `data:` URL."""

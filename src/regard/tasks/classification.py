@@ -151,7 +151,6 @@ class Classified(Prediction):
         return {"input": self.input, "output": self.output, "probabilities": self.probabilities}
 
     def lines(self, nbest: int) -> Iterator[str]:
-        """The best labels, each with its probability."""
         yield from (f"{label}\t{p:.4f}" for label, p in list(self.probabilities.items())[:nbest])
 
 

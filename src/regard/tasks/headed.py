@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -126,24 +126,17 @@ class ExampleTask(Task):
             examples, chosen = rows[numbers[0]].examples, [rows[number].row for number in numbers]
             if chosen != [*range(len(examples))]:
                 examples = examples.select(np.array(chosen))
-            results = self.results(model, examples, progress)
+            results = self.computed(model, examples, progress)
             for row, (number, result) in enumerate(zip(numbers, results, strict=True)):
                 predictions[number] = self.prediction(encoded.inputs[number].text, examples, row, result)
         return [predictions[number] for number in range(len(rows))]
 
-    def results(self, model: Any, examples: Dataset, progress: Done) -> Iterable[Any]:
-        """What the model makes of each example."""
-        results: Iterable[Any] = self.computed(model, examples, progress)
-        return results
-
     def prediction(self, text: str, examples: Dataset, row: int, result: Any) -> Prediction:
-        """The answer to an input, which was encoded as this example, by its result."""
+        """The answer to an input, which was encoded as this example, by what `computed` has for it."""
         raise NotImplementedError
 
 
 class HeadedRecipe(Recipe):
-    """A recipe with the section `head`."""
-
     head: Any
 
 
@@ -191,13 +184,9 @@ class HeadedTask(ExampleTask):
         return tuple(getattr(self.recipe.head, "labels", None) or ())
 
     def model(self) -> Headed:
-        return Headed(self.base(), self.recipe.head, self.make_head)
-
-    def base(self) -> Contextual:
-        """The model under the head, fresh."""
-        config, tokenizer = self.recipe.model, self.tokenizers["text"]
-        keep_readout, options = self.recipe.head.auxiliary > 0, spelling_options(config, tokenizer)
-        return build_base(config, tokenizer.size, keep_readout=keep_readout, by_token=self.by_token, **options)
+        config, head, tokenizer = self.recipe.model, self.recipe.head, self.tokenizers["text"]
+        options = {"keep_readout": head.auxiliary > 0, **spelling_options(config, tokenizer)}
+        return Headed(build_base(config, tokenizer.size, by_token=self.by_token, **options), head, self.make_head)
 
     @cached_property
     def framing(self) -> Framing:
@@ -244,7 +233,6 @@ class HeadedTask(ExampleTask):
         ]
 
     def with_head(self, **values: Any) -> Self:
-        """The task with these values in the recipe's section `head`."""
         head = self.recipe.head.model_copy(update=values)
         return type(self)(self.recipe.model_copy(update={"head": head}), self.tokenizers)
 
@@ -314,7 +302,6 @@ class TextLabelling(HeadedTask):
         return self.tokenizers["text"]
 
     def targets(self, examples: Dataset) -> Targets:
-        """What the labels of all examples stand for."""
         return self.numbers(list(examples.texts["label"]), examples.where)
 
     @property
@@ -407,7 +394,6 @@ class TextLabelling(HeadedTask):
 
     @torch.inference_mode()
     def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Scores]:
-        """What the head gives for each example."""
         scores: dict[int, Scores] = {}
         for rows in fixed_batches(examples, read_tokens(model)):
             batch = self.collate(examples, rows, 0, 0).to(device_of(model))
@@ -486,7 +472,7 @@ class TextLabelling(HeadedTask):
         return file_inputs.corpus_of(files, [Labelled.model_construct()])
 
     @property
-    def input_parts(self) -> tuple[str, ...]:
+    def input_parts(self) -> tuple[str, ...]:  # type: ignore[override]
         """Of an imported run the second text may be missing."""
         if self.arrangement == "choices":
             return ("text", "choices")

@@ -26,16 +26,8 @@ from regard.models.base import LanguageModel, device_of
 from regard.models.elmo import ELMo
 from regard.models.lstm_lm import LSTMLanguageModel
 from regard.models.word2vec import Word2Vec
+from regard.objectives import language_model as objectives
 from regard.objectives.cross_entropy import perplexity
-from regard.objectives.language_model import (
-    BothDirections,
-    CarriedNextToken,
-    NextToken,
-    SequenceAutoencoder,
-    SkipGram,
-    TextLoss,
-    predicted_by,
-)
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Constraints, Hypothesis, score
 from regard.tasks.raw import RawTextTask, check_max_length, spelling_options, token_losses
@@ -129,18 +121,18 @@ class LanguageModeling(WritingTask, RawTextTask):
         """Whether the model writes the text that it has read, instead of continuing it."""
         return getattr(self.recipe.model, "objective", None) == "autoencoder"
 
-    def objective(self, model: Any) -> TextLoss | SkipGram:
+    def objective(self, model: Any) -> objectives.TextLoss | objectives.SkipGram:
         smoothing = self.recipe.training.label_smoothing
         if isinstance(model, Word2Vec):
-            return SkipGram(model)
+            return objectives.SkipGram(model)
         if isinstance(model, ELMo):
-            return BothDirections(model, smoothing)
+            return objectives.BothDirections(model, smoothing)
         if isinstance(model, LSTMLanguageModel):
             if self.rewrites:
-                return SequenceAutoencoder(model, smoothing)
+                return objectives.SequenceAutoencoder(model, smoothing)
             if self.recipe.data.blocks == "stream":
-                return CarriedNextToken(model, smoothing)
-        return NextToken(model, smoothing)
+                return objectives.CarriedNextToken(model, smoothing)
+        return objectives.NextToken(model, smoothing)
 
     def validate(self, model: Any, examples: Pieces) -> dict[str, Any]:
         """The loss, and how the model continues the first words of a few documents."""
@@ -168,11 +160,11 @@ class LanguageModeling(WritingTask, RawTextTask):
         its own. The loss of word2vec is no cross-entropy, so it is all that there is.
         """
         objective, text, sums, tokens = self.objective(model).eval(), examples.text, list[Tensor](), 0
-        if isinstance(objective, SkipGram):
+        if isinstance(objective, objectives.SkipGram):
             batches = [examples.batch(rows).to(device_of(model)) for rows in examples.measured(READ_TOKENS)]
             total = float(sum(objective(batch)[1] for batch in batches))
             return {"loss": total / sum(batch.tokens for batch in batches)}
-        for _, predicted in predicted_by(objective, examples, READ_TOKENS):
+        for _, predicted in objectives.predicted_by(objective, examples, READ_TOKENS):
             sums.append(torch.stack([objective.total(*direction)[1] for direction in predicted]))
             tokens += len(predicted[0][1])
         by_direction = [total / tokens for total in torch.stack(sums).cpu().double().sum(0).tolist()]
@@ -209,10 +201,10 @@ class LanguageModeling(WritingTask, RawTextTask):
         Where a model reads in both directions, the mean of the two.
         """
         text, nats, objective = examples.text, np.zeros(len(examples.text)), self.objective(model).eval()
-        if isinstance(objective, SkipGram):
+        if isinstance(objective, objectives.SkipGram):
             what = "word2vec has no probability of a text"
             raise DataError(what, where="compare", hint="compare what is fine-tuned from it")
-        for rows, predicted in predicted_by(objective, examples, READ_TOKENS):
+        for rows, predicted in objectives.predicted_by(objective, examples, READ_TOKENS):
             losses_P = torch.stack([token_losses(model, direction)[0] for direction in predicted]).mean(0)
             places = np.concatenate([np.arange(examples.starts[row], examples.stops[row]) for row in rows])
             np.add.at(nats, text.document_at(places), losses_P.cpu().numpy())

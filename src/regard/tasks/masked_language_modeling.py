@@ -81,6 +81,7 @@ class MaskedLanguageModeling(RawTextTask):
     name = "masked_language_modeling"
     unit = "masked tokens"
     data = MaskedData
+    input_parts = ("first", "second")  # `explain` shows two texts as they are read in pre-training
     models = any_config(lambda config: config.pretraining == "masked")
     init_model: ClassVar[Mapping[str, Any]] = {"masked_head": True}  # which an imported model may have come without
     lower_is_better = ("loss", "perplexity", "next_sentence_loss")
@@ -196,10 +197,6 @@ class MaskedLanguageModeling(RawTextTask):
             progress(len(rows))
         documents = zip(examples.text.texts(), sums.tolist(), strict=True)
         return [dict(zip(("input", "loss", "correct", "masked"), (text, *row), strict=True)) for text, row in documents]
-
-    @property
-    def input_parts(self) -> tuple[str, ...]:
-        return ("first", "second")  # `explain` shows two texts as they are read in pre-training
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         """A sentence with a gap, and the one after it."""

@@ -45,6 +45,7 @@ class MultipleChoice(Classification):
     data = LabelledData[Choices]
     head = ChoiceHeadConfig
     outputs = 1
+    arrangement: Arrangement = "choices"
     higher_is_better = ("accuracy",)
 
     @property
@@ -52,10 +53,6 @@ class MultipleChoice(Classification):
         if self.recipe.head.labels is not None or not self.recipe.data.train:
             return super().labels
         return tuple(str(number) for number in range(len(self.text_columns) - 1))
-
-    @property
-    def arrangement(self) -> Arrangement:
-        return "choices"
 
     def class_names(self, count: int) -> list[str]:
         """Choices beyond those of the training data have numbers. An imported run has no names."""

@@ -21,6 +21,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -87,7 +88,8 @@ class Window(NamedTuple):
         return answer[0] - self.start + self.first, answer[1] - self.start + self.first
 
 
-Read = Sequence[tuple[Window, Logits]]  # the rows of a question, with what the head gives for each
+Read = Sequence[tuple[Window, Logits]]
+"""The rows of a question, each with [2, L]: the logits of every token being the first of the answer, and the last."""
 
 
 class Best(NamedTuple):
@@ -96,6 +98,10 @@ class Best(NamedTuple):
     answers: tuple[tuple[int, int, float], ...]
     log_odds: float  # s_null - s_ij of the best one: the log-odds of no answer against the best answer
     log_p_none: float  # log P of no answer
+
+
+Result = tuple[Best, list[float], Line]
+"""Of a question: its best answers, the loss of each of its rows, and its line of the file of predictions."""
 
 
 class QuestionAnswering(HeadedTask):
@@ -107,6 +113,7 @@ class QuestionAnswering(HeadedTask):
     head = SpanHeadConfig
     by_token = True
     evaluation = AnswerEvaluation
+    input_parts = ("question", "context")
     higher_is_better = ("exact_match", "f1")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "f1"}}
 
@@ -237,10 +244,10 @@ class QuestionAnswering(HeadedTask):
     def corpus_of(self, files: Sequence[str]) -> QuestionedText:
         return QuestionedText.of_files(files, self.corpora)
 
-    def measured(self, examples: Dataset, results: Sequence[tuple[list[float], Line]]) -> dict[str, Any]:
+    def measured(self, examples: Dataset, results: Sequence[Result]) -> dict[str, Any]:
         """Exact match and F1; where no answer may be right, also apart, and what the best threshold would give."""
-        lines = [line for _, line in results]
-        metrics = {"loss": float(np.mean([loss for losses, _ in results for loss in losses])), **_means(lines)}
+        lines = [line for _, _, line in results]
+        metrics = {"loss": float(np.mean([loss for _, losses, _ in results for loss in losses])), **_means(lines)}
         if self.recipe.head.no_answer:
             answerable, others = ([line for line in lines if bool(line["expected"]) is has] for has in (True, False))
             if answerable:
@@ -252,26 +259,28 @@ class QuestionAnswering(HeadedTask):
             metrics |= {"best_threshold": threshold, "best_f1": best}
         return metrics
 
-    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[tuple[list[float], Line]]:
-        """Of every question the losses of its rows, and its line of the file of predictions."""
-        results = list[tuple[list[float], Line]]()
-        for row, best, read in self.answers_to(model, examples, 1, progress):
-            tokens, losses = self.answer_tokens(examples, row), list[float]()
-            for window, logits_2L in read:  # -(log P_start + log P_end) / 2
-                log_z_2 = np.logaddexp.reduce(logits_2L.astype(np.float64), axis=1)
-                losses.append(float(np.mean(log_z_2 - logits_2L[[0, 1], window.places_of(tokens)])))
-            results.append((losses, self._line(examples, row, best)))
+    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Result]:
+        """Of every question the best answers; where the right one is known, also the losses and the line."""
+        results = list[Result]()
+        for row, best, read in self.answers_to(model, examples, self.recipe.search.nbest, progress):
+            losses, line = list[float](), Line()
+            if "answer" in examples.columns:
+                tokens, line = self.answer_tokens(examples, row), self._line(examples, row, best)
+                for window, logits_2L in read:  # -(log P_start + log P_end) / 2
+                    log_z_2 = np.logaddexp.reduce(logits_2L.astype(np.float64), axis=1)
+                    losses.append(float(np.mean(log_z_2 - logits_2L[[0, 1], window.places_of(tokens)])))
+            results.append((best, losses, line))
         return results
 
-    def line(self, examples: Dataset, row: int, result: tuple[list[float], Line]) -> Line:
-        return result[1]
+    def line(self, examples: Dataset, row: int, result: Result) -> Line:
+        return result[2]
 
-    def _line(self, examples: Dataset, row: int, result: Best) -> Line:
+    def _line(self, examples: Dataset, row: int, best: Best) -> Line:
         """`answer` is the best one even where none is given, `answer_f1` its F1: what a threshold is chosen by."""
-        answered = self.prediction(examples.texts["question"][row], examples, row, result)
+        answered = self.prediction(examples.texts["question"][row], examples, row, (best, [], {}))
         expected = [text for _, text in answers_in(examples.texts["answers"][row])]
         place = {"start": None, "end": None} if answered.span is None else answered.span._asdict()
-        best = answered.context[slice(*answered.answers[0][0])] if answered.answers else ""
+        answer = answered.context[slice(*answered.answers[0][0])] if answered.answers else ""
         script = self.recipe.evaluation.script
         exact = exact_match(answered.output, expected, script)
         return {
@@ -285,13 +294,9 @@ class QuestionAnswering(HeadedTask):
             "exact_match": exact,
             "f1": f1(answered.output, expected, script),
             "no_answer": answered.no_answer,
-            "answer": best,
-            "answer_f1": f1(best, expected, script),
+            "answer": answer,
+            "answer_f1": f1(answer, expected, script),
         }
-
-    @property
-    def input_parts(self) -> tuple[str, ...]:
-        return ("question", "context")
 
     def input_columns(self, text: str, place: str) -> dict[str, str]:
         question, context = question_in(text, place)
@@ -303,27 +308,19 @@ class QuestionAnswering(HeadedTask):
         names = [name for name in ("context", "question") if not examples.columns[name].lengths[row]]
         return [nothing_known(examples.texts[name][row], f"{examples.where(row)} ({name})") for name in names]
 
-    def results(self, model: Headed, examples: Dataset, progress: Done) -> Iterator[Best]:
-        return (best for _, best, _ in self.answers_to(model, examples, self.recipe.search.nbest, progress))
-
     def answers_to(
         self, model: Headed, examples: Dataset, nbest: int, progress: Done = ignore
-    ) -> Iterator[tuple[int, Best, list[tuple[Window, Logits]]]]:
+    ) -> Iterator[tuple[int, Best, Read]]:
         """The number of each question, its best answers, and its rows with their logits."""
         for start in range(0, len(examples), AT_ONCE):
             rows = range(start, min(start + AT_ONCE, len(examples)))
             read = [self.windows(examples, row) for row in rows]
-            logits = iter(self.logits(model, [window for own in read for window in own]))
+            logits, numbers = dict(self.token_logits(model, [window.row for own in read for window in own])), count()
             for row, own in zip(rows, read, strict=True):
                 visible = examples.columns["starts"][row] < examples.columns["ends"][row]
-                pairs = [(window, next(logits)) for window in own]
+                pairs = [(window, logits[next(numbers)].T.numpy()) for window in own]
                 yield row, self.best_answers(pairs, visible, nbest), pairs
             progress(len(rows))
-
-    def logits(self, model: Headed, read: Sequence[Window]) -> list[Logits]:
-        """For each row, [2, L]: of every token being the first of the answer, and the last."""
-        logits = dict(self.token_logits(model, [window.row for window in read]))
-        return [logits[number].T.numpy() for number in range(len(read))]
 
     def best_answers(self, read: Read, visible: NDArray[np.bool_], nbest: int) -> Best:
         """The best answers over all windows; a token may begin one only in the window with the most text around it.
@@ -366,16 +363,17 @@ class QuestionAnswering(HeadedTask):
         i, j = window.places_of(tokens)
         return math.exp(float(logits_2L[0, i] + logits_2L[1, j]) - log_z)
 
-    def prediction(self, text: str, examples: Dataset, row: int, result: Best) -> Answered:
+    def prediction(self, text: str, examples: Dataset, row: int, result: Result) -> Answered:
         """The best answers in characters; two tokens of one character may give the same span twice."""
+        best, *_ = result
         starts, ends = examples.columns["starts"][row], examples.columns["ends"][row]
         spans = dict[Span, float]()
-        for first, last, score in result.answers:
+        for first, last, score in best.answers:
             spans.setdefault(Span(int(starts[first]), int(ends[last])), score)
-        log_odds = result.log_odds if self.recipe.head.no_answer else None
+        log_odds = best.log_odds if self.recipe.head.no_answer else None
         none = not spans or (log_odds is not None and log_odds > self.recipe.evaluation.threshold)
         context = examples.texts["context"][row]
-        return Answered(text, context, tuple(spans.items()), none, log_odds, result.log_p_none)
+        return Answered(text, context, tuple(spans.items()), none, log_odds, best.log_p_none)
 
 
 def _answer_tokens(context: str, answers: str, spans: Sequence[Span]) -> list[int]:
@@ -430,7 +428,6 @@ class Answered(Prediction):
         return best | {"nbest": nbest}
 
     def lines(self, nbest: int) -> Iterator[str]:
-        """The answer; where several were asked for, each with its probability."""
         if nbest == 1:
             yield self.output or "(no answer)"
             return

@@ -84,7 +84,6 @@ class RawTextTask(Task):
         return pieces
 
     def read_documents(self, corpora: Sequence[RawText], part: Part, base: Path) -> Dataset:
-        """All documents of the corpora, to measure a run on."""
         documents = read(self, self.recipe, corpora, part, base)
         if not len(documents):
             raise DataError("there is no text", where="--file" if len(corpora) == 1 else "data")

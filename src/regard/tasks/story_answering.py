@@ -45,6 +45,7 @@ class StoryAnswering(ExampleTask):
 
     name = "story_answering"
     reads_stories = True
+    input_parts = ("story", "question")
     changeable = ("model.longest_story",)
     unit = "questions"
     columns = ("text",)
@@ -194,7 +195,7 @@ class StoryAnswering(ExampleTask):
         best = min(range(len(loss_I)), key=lambda i: (float(error_I[i]) * (training.best == "error"), loss_I[i]))
         model.winner.fill_(best)
         loss, samples = float(loss_I[best]), []
-        for row, answers in zip(range(training.samples), self.results(model, examples), strict=False):
+        for row, answers in zip(range(training.samples), self.computed(model, examples), strict=False):
             story = examples.texts["story"][row].split("\n")
             shown = " ".join([*(["..."] if story[3:] else []), *story[-3:], examples.texts["question"][row]])
             samples.append({"source": shown, "output": next(iter(answers)), "target": examples.texts["answer"][row]})
@@ -247,7 +248,7 @@ class StoryAnswering(ExampleTask):
     def by_unit(self, model: MemoryNetwork, examples: Dataset, progress: Done) -> list[dict[str, Any]]:
         """Each question after its story, with the right answer and the model's."""
         wrong_B, lines = self.tallied(model, examples, progress)[1][:, model.winner], list[dict[str, Any]]()
-        for row, answers in enumerate(self.results(model, examples)):
+        for row, answers in enumerate(self.computed(model, examples)):
             story, question, label = (examples.texts[name][row] for name in ("story", "question", "answer"))
             line = {"input": f"{story}\n{question}", "label": label, "output": next(iter(answers))}
             lines.append({**line, "right": not wrong_B[row], "probabilities": answers})
@@ -255,10 +256,6 @@ class StoryAnswering(ExampleTask):
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         return object_inputs(file, self.corpus_of([file.name])) if file.suffixes[0] in OBJECTS else None
-
-    @property
-    def input_parts(self) -> tuple[str, ...]:
-        return ("story", "question")
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         return f"{row['story']}\n{row['question']}"
@@ -325,7 +322,7 @@ class StoryAnswering(ExampleTask):
         return problems
 
     @torch.inference_mode()
-    def results(self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore) -> Iterator[dict[str, float]]:
+    def computed(self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore) -> Iterator[dict[str, float]]:
         """The likeliest answers to each question with their probabilities, best first."""
         for rows in fixed_batches(examples, AT_ONCE):
             logits_BIV = model(self.batch(examples, rows).to(device_of(model))).logits_BIV
@@ -363,7 +360,6 @@ class Answer(Classified):
         }
 
     def lines(self, nbest: int) -> Iterator[str]:
-        """The answer, or the likeliest of them with their probabilities where several were asked for."""
         if nbest == 1:
             yield self.output
         else:

@@ -214,7 +214,6 @@ class Tagging(HeadedTask):
         return zlib.crc32(labels.tobytes(), zlib.crc32(examples.lengths.tobytes()))
 
     def expected(self, examples: Dataset, row: int) -> list[str]:
-        """The tags of an example."""
         return [self.labels[number] for number in examples.columns["labels"][row].tolist()]
 
     def read(self, corpora: Sequence[conll.TaggedText], part: Part, base: Path) -> Dataset:
@@ -238,7 +237,6 @@ class Tagging(HeadedTask):
         return TagCrossEntropy(model, smoothing=smoothing, auxiliary=auxiliary)
 
     def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[LogProbabilities]:
-        """log P of every tag for each word of all sentences."""
         return self.tag_words(model, [self.words(examples, row) for row in range(len(examples))], progress)
 
     def tag_words(
@@ -257,12 +255,14 @@ class Tagging(HeadedTask):
 
     def measured(self, examples: Dataset, results: Sequence[LogProbabilities]) -> dict[str, Any]:
         """The mean loss of a tag, the share of right ones, and those of entities, type by type, where tags mark any."""
-        labels = [examples.columns["labels"][row] for row in range(len(examples))]
-        losses = [-np.take_along_axis(log_p, own[:, None], -1) for log_p, own in zip(results, labels, strict=True)]
+        pairs = [(log_p_WY, examples.columns["labels"][row]) for row, log_p_WY in enumerate(results)]
+        losses = np.concatenate([-np.take_along_axis(log_p_WY, labels[:, None], -1) for log_p_WY, labels in pairs])
+        right = np.concatenate([log_p_WY.argmax(-1) == labels for log_p_WY, labels in pairs])
+        metrics = {"loss": float(losses.mean()), "accuracy": float(right.mean())}
+        if self.plain:
+            return metrics
         expected = [self.expected(examples, row) for row in range(len(examples))]
-        predicted = [self._best_tags(log_p_WY) for log_p_WY in results]
-        metrics = {"loss": float(np.concatenate(losses).mean()), "accuracy": accuracy(expected, predicted)}
-        return metrics | ({} if self.plain else entity_scores(expected, predicted))
+        return metrics | entity_scores(expected, [self._best_tags(log_p_WY) for log_p_WY in results])
 
     def _best_tags(self, log_p_WY: LogProbabilities) -> list[str]:
         return [self.labels[tag] for tag in log_p_WY.argmax(-1).tolist()]
@@ -322,7 +322,6 @@ class Tagging(HeadedTask):
         return [(examples.texts["text"][row], examples.columns["tokens"][row].tolist())]
 
     def prediction(self, text: str, examples: Dataset, row: int, result: LogProbabilities) -> TaggedInput:
-        """A text with the best tag of every word."""
         return self._tagged(text, self.split(text), self._best_tags(result), np.exp(result.max(-1)).tolist())
 
 
@@ -381,12 +380,6 @@ class TaggedInput(Prediction):
 
     def lines(self, nbest: int) -> Iterator[str]:
         yield self.output
-
-
-def accuracy(expected: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> float:
-    """The share of words whose tag is the right one."""
-    pairs = [pair for rows in zip(expected, predicted, strict=True) for pair in zip(*rows, strict=True)]
-    return sum(ours == theirs for ours, theirs in pairs) / max(len(pairs), 1)
 
 
 def entity_scores(expected: Sequence[Sequence[str]], output: Sequence[Sequence[str]]) -> dict[str, Any]:

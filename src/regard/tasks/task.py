@@ -157,6 +157,8 @@ class Task(Encoder):
     reads_stories: ClassVar[bool] = False  # whether inputs are questions about a story that the lines before them tell
     shares_examples: ClassVar[bool] = False
     """Whether several processes may each evaluate some of the examples (`computed`)."""
+    input_parts: tuple[str, ...] = ("text",)
+    """What an input consists of, in the order of its texts. Of `choices` there are several."""
     changeable: ClassVar[tuple[str, ...]] = ()
     """Settings of a trained run that may be changed besides `search` and `evaluation`: how much is read at most."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -168,7 +170,6 @@ class Task(Encoder):
         return tree
 
     def with_search(self, search: SearchConfig) -> Self:
-        """The same task with other settings of the search."""
         return type(self)(self.recipe.model_copy(update={"search": search}), self.tokenizers)
 
     # Data: see also Encoder (data/dataset.py)
@@ -232,7 +233,6 @@ class Task(Encoder):
         raise NotImplementedError
 
     def evaluate(self, model: Any, examples: Any, progress: Done) -> dict[str, Any]:
-        """All metrics on some examples."""
         return self.evaluated(examples, [self.computed(model, examples, progress)])
 
     def computed(self, model: Any, examples: Any, progress: Done = ignore) -> Any:
@@ -283,11 +283,6 @@ class Task(Encoder):
     def typed_input(self, text: str, place: str) -> FileInput:
         """A typed text as an input; a task with tables may read a JSON object as one of their rows."""
         return FileInput(text, place)
-
-    @property
-    def input_parts(self) -> tuple[str, ...]:
-        """What an input consists of, in the order of its texts. Of `choices` there are several."""
-        return ("text",)
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         """A row of the data as an input that a user could type: its texts with tabs between them."""
@@ -430,7 +425,6 @@ def problem_in(given: FileInput) -> Problem | None:
 
 
 def problem_in_text(text: str, place: str) -> Problem | None:
-    """Why a text cannot be read, whatever the vocabulary."""
     if not text.strip():
         return Problem(place, "the text is empty", "give at least one word")
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
@@ -450,13 +444,11 @@ def is_foreign(tokenizer: Tokenizer, ids: Sequence[int]) -> bool:
 
 
 def nothing_known(text: str, place: str) -> Problem:
-    """Every token of a text is unknown."""
     what = f"every token of {text.strip()[:20]!r} is unknown to the tokenizer"
     return Problem(place, what, "it was trained on other words or script")
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int) -> Tokens:
-    """Rows of ids as one padded batch."""
     lengths_B = torch.tensor([len(row) for row in rows])
     ids_BL = torch.full((len(rows), int(lengths_B.max())), pad)
     for number, row in enumerate(rows):

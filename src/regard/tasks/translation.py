@@ -88,7 +88,6 @@ class Written(Prediction):
         return {"input": self.input, **nbest[0], "nbest": nbest}
 
     def lines(self, nbest: int) -> Iterator[str]:
-        """The output, or all of them with their log P where several were asked for."""
         if nbest == 1:
             yield self.output
         else:
@@ -147,6 +146,7 @@ class TextToText(WritingTask):
     models: ClassVar[Any] = any_config(lambda config: config.reads == "source")
     lower_is_better = ("loss", "perplexity")
     writes = "target"
+    input_parts = ("source",)
     shares_examples = True
     lengths_of: ClassVar[LengthsOf] = "source"  # which of the two texts has the length that quality is shown by
 
@@ -161,7 +161,6 @@ class TextToText(WritingTask):
         return [self.recipe.data.max_length, self.recipe.data.max_ratio]
 
     def dropped(self, columns: Columns) -> dict[str, NDArray[np.bool_]]:
-        """Pairs that are too long or too unequal."""
         lengths = np.stack([np.fromiter(map(len, rows), dtype=np.int64) for rows in columns.values()])
         longest, shortest = lengths.max(axis=0), lengths.min(axis=0)
         too_long = longest > self.recipe.data.max_length
@@ -204,7 +203,6 @@ class TextToText(WritingTask):
         return Batch(source, target, examples=tuple(rows.tolist()), tokens=predicted)
 
     def sources(self, examples: Dataset, rows: Integers) -> Tokens:
-        """The sources of some examples as a batch."""
         special = self.tokenizers["source"]
         ids_BL, lengths_B = examples.columns["source"].padded(rows, begin=None, end=special.end, pad=special.pad)
         return Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B))
@@ -232,7 +230,6 @@ class TextToText(WritingTask):
     # Sources: captioning has images instead of tokens
 
     def source(self, examples: Dataset, row: int) -> Source:
-        """The source of an example."""
         return [*examples.columns["source"][row].tolist(), self.tokenizers["source"].end]
 
     def encode_sources(self, inputs: Sequence[FileInput]) -> Sequence[Source | RegardError]:
@@ -242,7 +239,6 @@ class TextToText(WritingTask):
         return [ids if isinstance(ids, RegardError) else [*ids, tokenizer.end] for ids in encoded]
 
     def source_batch(self, sources: Sequence[Source]) -> Tokens:
-        """Sources as one padded batch."""
         texts = [source for source in sources if not isinstance(source, Picture)]
         if texts:
             return padded(texts, self.tokenizers["source"].pad)
@@ -297,7 +293,6 @@ class TextToText(WritingTask):
         return outputs, *self.summed_loss(model, examples)
 
     def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[str], float, int]]) -> dict[str, Any]:
-        """The task's metrics on decoded texts, loss and perplexity."""
         outputs, totals, tokens = zip(*parts, strict=True)
         scores = self.scored(examples, self.by_input(examples), [*chain.from_iterable(outputs)])
         loss = loss_metrics(sum(totals), sum(tokens))
@@ -315,7 +310,6 @@ class TextToText(WritingTask):
         return outputs
 
     def scored(self, examples: Dataset, inputs: Sequence[Sequence[int]], outputs: list[str]) -> dict[str, Any]:
-        """How good the outputs for these inputs are."""
         references = [[examples.texts["target"][row] for row in rows] for rows in inputs]
         return self.metrics(outputs, references, self.recipe.evaluation)
 
@@ -330,10 +324,6 @@ class TextToText(WritingTask):
         return total, tokens
 
     # Verbs
-
-    @property
-    def input_parts(self) -> tuple[str, ...]:
-        return ("source",)
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The sources of a table; every other file has one a line."""
@@ -462,7 +452,6 @@ def comparable(text: str, lowercase: bool) -> str:
 
 
 def loss_metrics(total: float, tokens: int) -> dict[str, float]:
-    """Cross-entropy a token and its exponential."""
     return {"loss": total / tokens, "perplexity": perplexity(total / tokens)}
 
 
