@@ -97,6 +97,13 @@ class HeadedRecipe(Recipe[D, E, M], Generic[D, E, M, H]):
     """What stands above the model, and how much of the model itself learns."""
 
 
+def recipe_for(task: type[Task]) -> type[AnyRecipe]:
+    """What a recipe of the task may say."""
+    if task.head is not None:
+        return HeadedRecipe[task.data, task.evaluation, task.models, task.head]  # type: ignore[name-defined]
+    return Recipe[task.data, task.evaluation, task.models]  # type: ignore[name-defined]
+
+
 def recipe_of(tree: Tree) -> AnyRecipe:
     """The typed recipe of a tree, or one ConfigError with every problem in it."""
     task = TASKS.get(str(tree.get("task")))
@@ -109,10 +116,7 @@ def recipe_of(tree: Tree) -> AnyRecipe:
         section = tree.get(name, {})
         if isinstance(section, dict) and (name in tree or not Recipe.model_fields[name].is_required()):
             tree[name] = {**values, **section}
-    kind: type[AnyRecipe] = Recipe[task.data, task.evaluation, task.models]  # type: ignore[name-defined]
-    if task.head is not None:
-        kind = HeadedRecipe[task.data, task.evaluation, task.models, task.head]  # type: ignore[name-defined]
-    return validate(kind, task.complete(tree))
+    return validate(recipe_for(task), task.complete(tree))
 
 
 def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[AnyRecipe, Path]:

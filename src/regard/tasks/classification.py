@@ -19,7 +19,7 @@ from regard.errors import ConfigError, DataError, did_you_mean
 from regard.models.base import device_of
 from regard.models.headed import Headed
 from regard.objectives.labels import ClassCrossEntropy
-from regard.tasks.headed import Labels, Scores, TextHeadConfig, TextLabelling, as_texts, refuse_labels
+from regard.tasks.headed import Labels, Line, Scores, TextHeadConfig, TextLabelling, as_texts, refuse_labels
 from regard.tasks.task import Prediction
 from regard.text.normalise import fold_white_space, natural, nfc
 
@@ -122,7 +122,7 @@ class Classification(TextLabelling):
         names = self.class_names(p_XY.shape[1])
         return {"loss": float(losses.mean()), **classification_metrics(true_X, p_XY.argmax(-1), names)}
 
-    def line(self, examples: Dataset, row: int, result: Scores) -> dict[str, Any]:
+    def line(self, examples: Dataset, row: int, result: Scores) -> Line:
         names, p_Y = self.class_names(len(result)), probabilities(result)
         output, label = names[int(p_Y.argmax())], class_of(examples.texts["label"][row], names)
         line = {"input": self.input_of(examples, row), "label": label, "output": output, "right": output == label}

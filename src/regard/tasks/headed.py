@@ -75,6 +75,7 @@ def section(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 Labels = Annotated[list[str] | None, BeforeValidator(as_texts)]
 """A head's classes in their order; None where the training data tells them."""
+Line = dict[str, Any]  # of the file of predictions
 
 
 class Example(NamedTuple):
@@ -174,8 +175,8 @@ class HeadedTask(ExampleTask):
         """The mean loss and all metrics."""
         raise NotImplementedError
 
-    def line(self, examples: Dataset, row: int, result: Any) -> dict[str, Any]:
-        """Of an example: what a line of the file of predictions says besides its place."""
+    def line(self, examples: Dataset, row: int, result: Any) -> Line:
+        """What the file of predictions says of an example besides its place."""
         raise NotImplementedError
 
     @property

@@ -42,7 +42,7 @@ from regard.data.store import Integers, TokenColumn
 from regard.errors import DecodeError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
 from regard.objectives.labels import SpanCrossEntropy
-from regard.tasks.headed import HeadedTask
+from regard.tasks.headed import HeadedTask, Line
 from regard.tasks.task import Done, Prediction, ignore, nothing_known, problem_in_text
 from regard.text.files import FileInput, Parts, TextFile, parts_of
 from regard.text.normalise import Span, fold_white_space, trimmed
@@ -51,7 +51,6 @@ from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 AT_ONCE = 256  # questions whose windows are read together
 Logits = NDArray[np.float32]
 Script = Literal["squad", "korquad"]
-Line = dict[str, Any]  # a question in the file of predictions
 
 
 class AnswerEvaluation(Config):

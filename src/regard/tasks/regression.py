@@ -17,7 +17,7 @@ from regard.data.labelled import Labelled, LabelledData
 from regard.models import config_of
 from regard.models.headed import ApartHead, Headed, TextHead
 from regard.objectives.labels import SquaredError
-from regard.tasks.headed import Scores, TextHeadConfig, TextLabelling, refuse_labels, section
+from regard.tasks.headed import Line, Scores, TextHeadConfig, TextLabelling, refuse_labels, section
 from regard.tasks.task import Prediction
 
 
@@ -85,7 +85,7 @@ class Regression(TextLabelling):
             "spearman": spearman(true_X, output_X),
         }
 
-    def line(self, examples: Dataset, row: int, result: Scores) -> dict[str, Any]:
+    def line(self, examples: Dataset, row: int, result: Scores) -> Line:
         true, output = float(examples.texts["label"][row]), float(result[0])
         return {"input": self.input_of(examples, row), "label": true, "output": output, "error": abs(output - true)}
 

@@ -31,7 +31,7 @@ from regard.data.store import Integers
 from regard.errors import NAMED, ConfigError, DataError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.objectives.labels import TagCrossEntropy
-from regard.tasks.headed import HeadedTask, Labels, section
+from regard.tasks.headed import HeadedTask, Labels, Line, section
 from regard.tasks.task import Done, Prediction, ignore, nothing_known, problem_in_text
 from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Span, word_spans
@@ -255,14 +255,12 @@ class Tagging(HeadedTask):
 
     def measured(self, examples: Dataset, results: Sequence[LogProbabilities]) -> dict[str, Any]:
         """The mean loss of a tag, the share of right ones, and those of entities, type by type, where tags mark any."""
-        pairs = [(log_p_WY, examples.columns["labels"][row]) for row, log_p_WY in enumerate(results)]
-        losses = np.concatenate([-np.take_along_axis(log_p_WY, labels[:, None], -1) for log_p_WY, labels in pairs])
-        right = np.concatenate([log_p_WY.argmax(-1) == labels for log_p_WY, labels in pairs])
-        metrics = {"loss": float(losses.mean()), "accuracy": float(right.mean())}
-        if self.plain:
-            return metrics
+        labels = [examples.columns["labels"][row] for row in range(len(examples))]
+        losses = [-np.take_along_axis(log_p, own[:, None], -1) for log_p, own in zip(results, labels, strict=True)]
         expected = [self.expected(examples, row) for row in range(len(examples))]
-        return metrics | entity_scores(expected, [self._best_tags(log_p_WY) for log_p_WY in results])
+        predicted = [self._best_tags(log_p_WY) for log_p_WY in results]
+        metrics = {"loss": float(np.concatenate(losses).mean()), "accuracy": accuracy(expected, predicted)}
+        return metrics | ({} if self.plain else entity_scores(expected, predicted))
 
     def _best_tags(self, log_p_WY: LogProbabilities) -> list[str]:
         return [self.labels[tag] for tag in log_p_WY.argmax(-1).tolist()]
@@ -278,7 +276,7 @@ class Tagging(HeadedTask):
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         return ("" if self.recipe.data.words == "characters" else " ").join(json.loads(row["tokens"]))
 
-    def line(self, examples: Dataset, row: int, result: LogProbabilities) -> dict[str, Any]:
+    def line(self, examples: Dataset, row: int, result: LogProbabilities) -> Line:
         tokens: list[str] = json.loads(examples.texts["tokens"][row])
         ends = np.cumsum([len(token) + 1 for token in tokens]).tolist()
         spans = [Span(end - len(token) - 1, end - 1) for token, end in zip(tokens, ends, strict=True)]
@@ -380,6 +378,12 @@ class TaggedInput(Prediction):
 
     def lines(self, nbest: int) -> Iterator[str]:
         yield self.output
+
+
+def accuracy(expected: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> float:
+    """The share of words whose tag is the right one."""
+    pairs = [pair for rows in zip(expected, predicted, strict=True) for pair in zip(*rows, strict=True)]
+    return sum(ours == theirs for ours, theirs in pairs) / max(len(pairs), 1)
 
 
 def entity_scores(expected: Sequence[Sequence[str]], output: Sequence[Sequence[str]]) -> dict[str, Any]:
