@@ -337,7 +337,8 @@ def test_labels_stand_at_the_answer_in_every_window_that_holds_it(characters: To
     assert 0 < held < len(windows)
     loss = SpanCrossEntropy(model)(batch)[0].detach()
     expected = 0.0
-    logits = task.logits(model, [*windows, *task.windows(examples, 1)])
+    by_row = dict(task.token_logits(model, [window.row for window in (*windows, *task.windows(examples, 1))]))
+    logits = [by_row[number].T.numpy() for number in range(len(by_row))]
     for logits_2L, (first, last) in zip(logits, batch.labels.tolist(), strict=True):
         for one_L, place in zip(logits_2L.astype(float), (first, last), strict=True):
             expected += (math.log(sum(map(math.exp, one_L))) - one_L[place]) / 2

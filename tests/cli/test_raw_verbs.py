@@ -25,9 +25,9 @@ from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.examples import examples_of
 from regard.runs.run import load_weights, read_metrics
-from regard.tasks.language_modeling import continued
+from regard.tasks.language_modeling import LanguageModeling
 from regard.text.normalise import fold_white_space
-from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.training.train import train
 
 # What was typed, and what was written
@@ -51,7 +51,8 @@ def test_the_output_is_the_prompt_and_the_rest(kind: str, words: list[tuple[str,
     prompt = [tokenizer.end, *tokenizer.encode(fold_white_space(typed))]
     plain = [token for token in range(tokenizer.size) if token not in tokenizer.special]
     new = data.draw(st.lists(st.sampled_from(plain), max_size=4))
-    output = continued(tokenizer, typed, prompt, SimpleNamespace(tokens=new, score=-1.0))  # type: ignore[arg-type]
+    task = LanguageModeling(None, Tokenizers({"text": tokenizer}))
+    output = task.text_of(typed, prompt, SimpleNamespace(tokens=new, score=-1.0))  # type: ignore[arg-type]
     assert output.startswith(typed)
     known = tokenizer.unk not in prompt and "\ufffd" not in output
     if known and typed == typed.rstrip():

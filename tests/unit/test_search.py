@@ -33,8 +33,8 @@ from regard.search.hypotheses import (
     objective_of,
     score,
 )
-from regard.tasks.translation import special_of
-from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.tasks.language_modeling import LanguageModeling
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.text.vocabularies import BEGIN, END, PAD
 from search_cases import Ids, allowed, assert_same, may_follow, plain_objective
 from toy_models import TableToy, Toy, ban_tokens, table_toy
@@ -289,7 +289,8 @@ def test_search_stops_when_nothing_can_win() -> None:
 
 def test_a_language_model_never_writes_its_start_token() -> None:
     """It begins with `</s>` and has never read `<s>`, to which it may still give probability."""
-    special = special_of(Tokenizer.train(TokenizerConfig(kind="character"), ["ab"]), END)
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["ab"])
+    special = LanguageModeling(None, Tokenizers({"text": tokenizer})).special_tokens
     model = table_toy(6, {BEGIN: 0.9, A: 0.06, END: 0.04})
     [[hypothesis]] = search(model, ONE, SearchConfig(beam=1, max_length=3), special=special)
     assert list(hypothesis.tokens) == [A, A, END]

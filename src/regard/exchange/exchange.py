@@ -16,18 +16,8 @@ from regard.exchange.folder import DEFAULTS, Exported, Imported, ModelFolder, op
 from regard.exchange.tokenizers import tokenizer_files
 from regard.layers.embeddings import Embedding
 from regard.recipes.recipe import recipe_of
-from regard.runs.run import (
-    Checkpoint,
-    Run,
-    check_weights,
-    load_facts,
-    locked,
-    read_metrics,
-    remove_partial_runs,
-    save_checkpoint,
-    save_weights,
-    step_name,
-)
+from regard.runs import run as run_folder
+from regard.runs.run import Checkpoint, Run
 from regard.tasks.raw import check_max_length
 from regard.text.files import write_folder
 from regard.text.vectors import vector_text
@@ -81,23 +71,23 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
     imported = READERS[architecture](folder)
 
     def fill(partial: Path) -> None:
-        with locked(partial):
+        with run_folder.locked(partial):
             _write_run(partial, imported, folder, overrides)
 
-    remove_partial_runs(target)
+    run_folder.remove_partial_runs(target)
     write_folder(target, fill)
     return Run.open(target)
 
 
 def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides: Sequence[str]) -> None:
     """A run without any training: its only checkpoint is that of step 0."""
-    first = next(iter(imported.tokenizers.values()))
+    tokenizer = next(iter(imported.tokenizers.values()))
     joint = imported.tokenizers.joint or imported.model.get("tie") == "all"
-    kind = KINDS[json.loads(first.to_json())["model"]["type"]]
+    kind = KINDS[json.loads(tokenizer.to_json())["model"]["type"]]
     recipe: Any = recipe_of(
         {
             "task": imported.task,
-            "tokenizer": {"kind": kind, "vocabulary": first.size, "joint": joint},
+            "tokenizer": {"kind": kind, "vocabulary": tokenizer.size, "joint": joint},
             "model": imported.model,
             "training": {"epochs": 1},
             **imported.sections,
@@ -123,10 +113,11 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
             there, here = (" x ".join(map(str, weight.shape)) for weight in (tensor, expected))
             what = f"{stored} is {there} in the weights, but {here} by this file"
             raise DataError(what, where=folder.config_path, hint="is one of the two that of another model?")
-    check_weights(model, imported.weights, Path(folder.name))
-    save_checkpoint(run.checkpoints / step_name(0), Checkpoint(imported.weights, run.facts(0, [])))
+    run_folder.check_weights(model, imported.weights, Path(folder.name))
+    first = run_folder.step_name(0)
+    run_folder.save_checkpoint(run.checkpoints / first, Checkpoint(imported.weights, run.facts(0, [])))
     for pointer in ("best", "last"):
-        run.point(pointer, step_name(0))
+        run.point(pointer, first)
 
 
 def import_note(run: Run) -> str | None:
@@ -192,8 +183,8 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
 
     The code of the model card runs as it is printed; its recipe names files without their folders.
     """
-    step = load_facts(run.checkpoint(checkpoint)).get("step", 0)
-    events = read_metrics(run.folder / "metrics.jsonl")
+    step = run_folder.load_facts(run.checkpoint(checkpoint)).get("step", 0)
+    events = run_folder.read_metrics(run.folder / "metrics.jsonl")
     validations = [event for event in events if event["event"] == "validation" and event["step"] <= step]
     card = render(
         "model_card.md",
@@ -221,7 +212,7 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    save_weights(folder / "model.safetensors", exported.weights, {"format": "pt"})
+    run_folder.save_weights(folder / "model.safetensors", exported.weights, {"format": "pt"})
 
 
 def export_note(out: Path) -> str | None:

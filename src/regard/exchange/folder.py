@@ -117,7 +117,6 @@ class ModelFolder:
                 raise DataError(f"{json.dumps(value)} is not supported", where=where, hint=hint)
 
     def number(self, name: str, default: int | None = None) -> int:
-        """A whole number in config.json."""
         value = default if self.config.get(name) is None else self.config[name]
         if not isinstance(value, int) or isinstance(value, bool):
             raise DataError(f"{name} is missing or no whole number", where=self.config_path)
@@ -127,7 +126,6 @@ class ModelFolder:
         return value
 
     def real(self, name: str, value: object) -> float:
-        """The value of a key of config.json as a number."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not -1e9 < value < 1e9:
             raise DataError(f"{name} is no number", where=self.config_path)
         return float(value)

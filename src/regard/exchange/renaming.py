@@ -51,7 +51,6 @@ def to_ours(table: Table, theirs: Mapping[str, Tensor], where: str) -> dict[str,
 
 
 def to_theirs(table: Table, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights under their names."""
     return {name: w for before, theirs in _tensors(table) for name, w in _convert(ours, before, theirs).items()}
 
 

@@ -30,13 +30,11 @@ def shipped_recipes(name: str | None = None, *, out: str | Path | None = None) -
 
 
 def shipped() -> list[str]:
-    """Their names."""
     entries = (entry.name for entry in files("regard.recipes").iterdir())
     return sorted(name.removesuffix(".yaml") for name in entries if name.endswith(".yaml"))
 
 
 def shipped_text(name: str) -> str:
-    """The YAML of one."""
     if name not in shipped():
         raise ConfigError(f"no recipe of the name {name!r} ships", where="recipes", hint=did_you_mean(name, shipped()))
     return (files("regard.recipes") / f"{name}.yaml").read_text(encoding="utf-8")

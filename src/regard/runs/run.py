@@ -150,7 +150,7 @@ class Run:
         if (last := self.pointer("last")) is None:
             return
         with suppress(RegardError):
-            there, here = leaves(load_facts(last).get("recipe", {})), leaves(_as_json(recipe))
+            there, here = leaves(load_facts(last).get("recipe", {})), leaves(recipe.model_dump(mode="json"))
             edited = sorted(name for name in there.keys() & here.keys() if here[name] != there[name])
             edited = [name for name in edited if name.removeprefix("training.") not in CHANGEABLE]
             if edited := [name for name in edited if name.partition(".")[0] not in MEANING]:
@@ -250,14 +250,14 @@ class Run:
 
     def facts(self, step: int, best: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """What a checkpoint stores as JSON: its step, the best metrics so far, and what its weights mean."""
-        recipe = _as_json(self.recipe)
+        recipe = self.recipe.model_dump(mode="json")
         return {"step": step, "best": best, "tokenizer": self.tokenizers.fingerprint, "recipe": recipe}
 
     def check_meaning(self, checkpoint: Path) -> None:
         """Refuse a model or a tokenizer that the checkpoint was not trained with: even where the shapes fit, the
         weights would mean something else, as every id another token."""
         facts = load_facts(checkpoint)
-        there, here = leaves(facts.get("recipe", {})), leaves(_as_json(self.recipe))
+        there, here = leaves(facts.get("recipe", {})), leaves(self.recipe.model_dump(mode="json"))
         fixed = {name for name in there.keys() & here.keys() if name.partition(".")[0] in MEANING}
         fixed -= set(self.task.changeable)
         for name in sorted(name for name in fixed if here[name] != there[name]):
@@ -282,10 +282,6 @@ class Run:
                 path = path.rename(path.with_name(f".{path.name}.removed"))
             if LEFT_STEP.fullmatch(path.name):
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def _as_json(recipe: AnyRecipe) -> dict[str, Any]:
-    return recipe.model_dump(mode="json")
 
 
 def is_vacant(folder: Path) -> bool:
@@ -431,7 +427,6 @@ def _system_errors(path: Path) -> Iterator[None]:
 
 
 def load_weights(folder: Path, name: str = "model.safetensors") -> Weights:
-    """The weights of a checkpoint."""
     path = folder / name
     if reason := why_unreadable(path):
         raise _damaged(path, reason)
@@ -536,7 +531,6 @@ def average_weights(folders: Sequence[Path]) -> Weights:
 
 
 def put_weights(model: torch.nn.Module, weights: Weights, where: Path) -> None:
-    """Load weights that fit."""
     check_weights(model, weights, where)
     model.load_state_dict(weights, strict=False)
 

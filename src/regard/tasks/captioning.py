@@ -15,32 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from regard.data import shapes
+from regard.data import images, shapes
 from regard.data.batches import Images
 from regard.data.config import Corpus, Data, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, Dataset, Finding
 from regard.data.file_inputs import is_table, table_rows
 from regard.data.formats import Row, has_header
-from regard.data.images import (
-    LIMIT,
-    Picture,
-    Pictures,
-    Reading,
-    as_url,
-    images_of,
-    missing_image,
-    prepare_pictures,
-    read_picture,
-)
+from regard.data.images import Picture, Pictures, Reading
 from regard.data.prepare import Prepared, Progress, prepare
 from regard.data.readers import Reader, open_corpus
 from regard.data.store import Integers
-from regard.errors import DataError, Problem, first_of
+from regard.errors import DataError, Problem, RegardError, first_of
 from regard.models import any_config
 from regard.models.base import Generator
 from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.tasks.task import Done, Unreadable, ignore
+from regard.tasks.task import Done, ignore
 from regard.tasks.translation import Translation
 from regard.text.files import FileInput, TextFile
 from regard.text.normalise import natural
@@ -83,8 +73,9 @@ class Captioning(Translation):
 
     name = "captioning"
     shares_examples = False
-    changeable = (LIMIT,)
+    changeable = (images.LIMIT,)
     columns = ("target",)  # what has a tokenizer
+    input_parts = ("image",)
     data = Data[Captioned]
     models = any_config(lambda config: config.reads == "image")
     lengths_of = "reference"
@@ -131,8 +122,8 @@ class Captioning(Translation):
 
     def sizes(self, examples: Dataset) -> list[NDArray[np.int32]]:
         """The regions of the image without one, as if it had a `</s>`; and the tokens of the caption."""
-        images = _images(examples)
-        regions: NDArray[np.int32] = images.pictures.regions[images.numbers].astype(np.int32)
+        captioned = _images(examples)
+        regions: NDArray[np.int32] = captioned.pictures.regions[captioned.numbers].astype(np.int32)
         return [regions - np.int32(1), examples.columns["target"].lengths]
 
     def fingerprint(self, examples: Dataset) -> int:
@@ -145,20 +136,20 @@ class Captioning(Translation):
     # Sources
 
     def sources(self, examples: Dataset, rows: Integers) -> Images:
-        return images_of([self.source(examples, int(row)) for row in rows])
+        return images.images_of([self.source(examples, int(row)) for row in rows])
 
     def source(self, examples: Dataset, row: int) -> Picture:
         return _images(examples).pictures[int(_images(examples).numbers[row])]
 
-    def encode_sources(self, inputs: Sequence[FileInput]) -> list[Picture | Unreadable]:
+    def encode_sources(self, inputs: Sequence[FileInput]) -> list[Picture | RegardError]:
         """The images whose files are named, relative to where the command runs, or scenes of shapes."""
-        pictures: list[Picture | Unreadable] = []
+        pictures: list[Picture | RegardError] = []
         for name, place, fault, _ in inputs:
             try:
-                reading = self.recipe.model.reading
-                pictures.append(Unreadable((fault,)) if fault else read_picture(name, Path(), reading, place))
+                DataError.raise_if([fault])
+                pictures.append(images.read_picture(name, Path(), self.recipe.model.reading, place))
             except DataError as error:
-                pictures.append(Unreadable(error.problems))
+                pictures.append(error)
         return pictures
 
     def by_input(self, examples: Dataset) -> list[list[int]]:
@@ -181,14 +172,11 @@ class Captioning(Translation):
         """The metrics on one output an image, loss and perplexity of all captions."""
         return {"images": len(self.by_input(examples)), **super().evaluated(examples, parts)}
 
-    @property
-    def input_parts(self) -> tuple[str, ...]:
-        return ("image",)
-
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         """An image of the size that the model reads, as a `data:` URL."""
         folder = folder_of(reader.corpus, reader.base)
-        return as_url(read_picture(row["source"], folder, self.recipe.model.reading, reader.corpus.corpus or ""))
+        place = reader.corpus.corpus or ""
+        return images.as_url(images.read_picture(row["source"], folder, self.recipe.model.reading, place))
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput]:
         """The images that a table names, captioned or not, or a list with one a line."""
@@ -212,7 +200,7 @@ def _image_input(row: Row, file: TextFile, otherwise: Path | None = None) -> Fil
         return FileInput(name, place, row.fault)
     if otherwise is not None and not os.path.isfile(folder / name):
         folder = otherwise
-    missing = missing_image(name, folder, place)
+    missing = images.missing_image(name, folder, place)
     return FileInput(name, place, missing) if missing else FileInput(str(folder / name), place)
 
 
@@ -232,7 +220,7 @@ def captioned(
             numbers[key] = len(numbers)
             places.append(dataset.where(example))
         of_examples[example] = numbers[key]
-    pictures = prepare_pictures(dict(zip(numbers, places, strict=True)), reading, progress, drop=drop)
+    pictures = images.prepare_pictures(dict(zip(numbers, places, strict=True)), reading, progress, drop=drop)
     readable = np.isin(of_examples, pictures.kept)
     rows, lost = np.flatnonzero(readable), np.flatnonzero(~readable)
     dropped = Finding(len(lost), tuple(dataset.where(int(row)) for row in lost[:NAMED]))
@@ -266,7 +254,7 @@ def images_checked_too(named: Mapping[Part, Sequence[Corpus]], base: Path, readi
                         continue
                     seen.add((folder, name))
                     try:
-                        read_picture(name, folder, reading, reader.where(row.line))
+                        images.read_picture(name, folder, reading, reader.where(row.line))
                     except DataError as unreadable:
                         problems += unreadable.problems
         raise DataError(problems=first_of(problems)) from None

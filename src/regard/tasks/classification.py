@@ -19,7 +19,7 @@ from regard.errors import ConfigError, DataError, did_you_mean
 from regard.models.base import device_of
 from regard.models.headed import Headed
 from regard.objectives.labels import ClassCrossEntropy
-from regard.tasks.headed import Labels, Scores, TextHeadConfig, TextLabelling, as_texts, refuse_labels
+from regard.tasks.headed import Labels, Line, Scores, TextHeadConfig, TextLabelling, as_texts, refuse_labels
 from regard.tasks.task import Prediction
 from regard.text.normalise import fold_white_space, natural, nfc
 
@@ -116,20 +116,20 @@ class Classification(TextLabelling):
         """The names of so many classes."""
         return self.labels
 
-    def measured(self, examples: Dataset, scores_XY: Scores) -> dict[str, Any]:
-        true_X, p_XY = self.targets(examples).astype(np.int64), probabilities(scores_XY)
+    def measured(self, examples: Dataset, results: Sequence[Scores]) -> dict[str, Any]:
+        true_X, p_XY = self.targets(examples).astype(np.int64), probabilities(np.stack(results))
         losses = -np.log(np.maximum(p_XY[np.arange(len(true_X)), true_X], 1e-45))
         names = self.class_names(p_XY.shape[1])
         return {"loss": float(losses.mean()), **classification_metrics(true_X, p_XY.argmax(-1), names)}
 
-    def line(self, text: str, label: str, scores_Y: Scores) -> dict[str, Any]:
-        names, p_Y = self.class_names(len(scores_Y)), probabilities(scores_Y)
-        output, label = names[int(p_Y.argmax())], class_of(label, names)
-        line = {"input": text, "label": label, "output": output, "right": output == label}
+    def line(self, examples: Dataset, row: int, result: Scores) -> Line:
+        names, p_Y = self.class_names(len(result)), probabilities(result)
+        output, label = names[int(p_Y.argmax())], class_of(examples.texts["label"][row], names)
+        line = {"input": self.input_of(examples, row), "label": label, "output": output, "right": output == label}
         return {**line, "probabilities": dict(zip(names, p_Y.tolist(), strict=True))}
 
-    def prediction(self, text: str, scores_Y: Scores) -> Classified:
-        return Classified(text, self.ranked(scores_Y))
+    def prediction(self, text: str, examples: Dataset, row: int, result: Scores) -> Classified:
+        return Classified(text, self.ranked(result))
 
     def ranked(self, scores_Y: Scores) -> dict[str, float]:
         """The classes with their probabilities, best first; among equals in their own order."""
@@ -151,7 +151,6 @@ class Classified(Prediction):
         return {"input": self.input, "output": self.output, "probabilities": self.probabilities}
 
     def lines(self, nbest: int) -> Iterator[str]:
-        """The best labels, each with its probability."""
         yield from (f"{label}\t{p:.4f}" for label, p in list(self.probabilities.items())[:nbest])
 
 

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
 
@@ -17,27 +18,17 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator
 from torch import Tensor, nn
 
+from regard.data import file_inputs
 from regard.data.batches import LabelledBatch, fixed_batches
 from regard.data.config import OBJECTS, Corpus, Recipe
 from regard.data.dataset import Columns, Dataset, Where
-from regard.data.file_inputs import (
-    HeldFile,
-    alike,
-    column_problem,
-    corpus_of,
-    has_columns,
-    header_of,
-    is_table,
-    read_like,
-    table_rows,
-)
 from regard.data.formats import Key, has_header, keys_of
 from regard.data.framing import Arrangement, Framed, Framing, Long, arranged, labelled_batch
 from regard.data.labelled import Labelled, list_of
 from regard.data.prepare import Prepared
 from regard.data.readers import Reader
 from regard.data.store import Integers
-from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem
+from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, RegardError
 from regard.models import MODELS, any_config, config_of
 from regard.models.base import Contextual, HeadPooling, device_of
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead, build_base
@@ -48,7 +39,6 @@ from regard.tasks.task import (
     Note,
     Prediction,
     Task,
-    Unreadable,
     by_length,
     ignore,
     is_foreign,
@@ -85,6 +75,7 @@ def section(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 Labels = Annotated[list[str] | None, BeforeValidator(as_texts)]
 """A head's classes in their order; None where the training data tells them."""
+Line = dict[str, Any]  # of the file of predictions
 
 
 class Example(NamedTuple):
@@ -95,11 +86,11 @@ class Example(NamedTuple):
 
 
 class ExampleTask(Task):
-    """A task whose inputs are encoded as the examples of its data are."""
+    """A task whose inputs are encoded as the examples of its data are, and answered one by one."""
 
     def encode_inputs(self, model: Any, inputs: Sequence[FileInput]) -> EncodedInputs[Example]:
         """Inputs with the same columns are encoded in one dataset."""
-        rows: dict[int, Example | Unreadable] = {}
+        rows: dict[int, Example | RegardError] = {}
         alike: dict[tuple[str, ...], dict[int, Mapping[str, str]]] = defaultdict(dict)
         for number, (text, place, fault, _) in enumerate(inputs):
             try:
@@ -107,13 +98,13 @@ class ExampleTask(Task):
                 texts = self.input_columns(text, place)
                 alike[tuple(texts)][number] = texts
             except DecodeError as error:
-                rows[number] = Unreadable(error.problems)
+                rows[number] = error
         for names, by_number in alike.items():
             columns = {name: [texts[name] for texts in by_number.values()] for name in names}
             examples = Dataset.of(self, columns, [inputs[number].place for number in by_number].__getitem__)
             for row, number in enumerate(by_number):
                 problems = self.encoded_problems(examples, row)
-                rows[number] = Unreadable(tuple(problems)) if problems else Example(examples, row)
+                rows[number] = InputError(problems=problems) if problems else Example(examples, row)
         return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
 
     def input_columns(self, text: str, place: str) -> Mapping[str, str]:
@@ -124,20 +115,29 @@ class ExampleTask(Task):
         """Why an input that was encoded cannot be read after all."""
         return ()
 
+    def predict_encoded(
+        self, model: Any, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
+    ) -> list[Prediction]:
+        """Inputs that were encoded in one dataset are batched together."""
+        rows, predictions = encoded.readable(), dict[int, Prediction]()
+        groups = defaultdict[int, list[int]](list)
+        for number, example in enumerate(rows):
+            groups[id(example.examples)].append(number)
+        for numbers in groups.values():
+            examples, chosen = rows[numbers[0]].examples, [rows[number].row for number in numbers]
+            if chosen != [*range(len(examples))]:
+                examples = examples.select(np.array(chosen))
+            results = self.computed(model, examples, progress)
+            for row, (number, result) in enumerate(zip(numbers, results, strict=True)):
+                predictions[number] = self.prediction(encoded.inputs[number].text, examples, row, result)
+        return [predictions[number] for number in range(len(rows))]
 
-def by_dataset(rows: Sequence[Example]) -> Iterator[tuple[list[int], Dataset]]:
-    """The numbers of the inputs that were encoded in one dataset, and their examples."""
-    groups = defaultdict[int, list[int]](list)
-    for number, example in enumerate(rows):
-        groups[id(example.examples)].append(number)
-    for numbers in groups.values():
-        examples, chosen = rows[numbers[0]].examples, [rows[number].row for number in numbers]
-        yield numbers, examples if chosen == [*range(len(examples))] else examples.select(np.array(chosen))
+    def prediction(self, text: str, examples: Dataset, row: int, result: Any) -> Prediction:
+        """The answer to an input, which was encoded as this example, by what `computed` has for it."""
+        raise NotImplementedError
 
 
 class HeadedRecipe(Recipe):
-    """A recipe with the section `head`."""
-
     head: Any
 
 
@@ -171,19 +171,23 @@ class HeadedTask(ExampleTask):
         """The head for vectors of this width, fresh."""
         raise NotImplementedError
 
+    def measured(self, examples: Dataset, results: Sequence[Any]) -> dict[str, Any]:
+        """The mean loss and all metrics."""
+        raise NotImplementedError
+
+    def line(self, examples: Dataset, row: int, result: Any) -> Line:
+        """What the file of predictions says of an example besides its place."""
+        raise NotImplementedError
+
     @property
     def labels(self) -> tuple[str, ...]:
         """The names of the head's classes, in their order."""
         return tuple(getattr(self.recipe.head, "labels", None) or ())
 
     def model(self) -> Headed:
-        return Headed(self.base(), self.recipe.head, self.make_head)
-
-    def base(self) -> Contextual:
-        """The model under the head, fresh."""
-        config, tokenizer = self.recipe.model, self.tokenizers["text"]
-        keep_readout, options = self.recipe.head.auxiliary > 0, spelling_options(config, tokenizer)
-        return build_base(config, tokenizer.size, keep_readout=keep_readout, by_token=self.by_token, **options)
+        config, head, tokenizer = self.recipe.model, self.recipe.head, self.tokenizers["text"]
+        options = {"keep_readout": head.auxiliary > 0, **spelling_options(config, tokenizer)}
+        return Headed(build_base(config, tokenizer.size, by_token=self.by_token, **options), head, self.make_head)
 
     @cached_property
     def framing(self) -> Framing:
@@ -201,6 +205,15 @@ class HeadedTask(ExampleTask):
             logits_BLY = model(batch.to(device_of(model))).float().cpu()
             for number, logits_LY in zip(numbers, logits_BLY, strict=True):
                 yield number, logits_LY[: len(rows[number].ids)]
+
+    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
+        metrics = self.measured(examples, self.computed(model, examples))
+        return {name: metrics[name] for name in ("loss", *self.higher_is_better) if name in metrics}
+
+    def evaluated(self, examples: Dataset, parts: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        results = [*chain.from_iterable(parts)]
+        lines = [{"where": examples.where(row), **self.line(examples, row, own)} for row, own in enumerate(results)]
+        return {self.data.UNIT: len(examples), **self.measured(examples, results), "predictions": lines}
 
     def text_model(self, model: Headed) -> Contextual:
         return model.base
@@ -221,7 +234,6 @@ class HeadedTask(ExampleTask):
         ]
 
     def with_head(self, **values: Any) -> Self:
-        """The task with these values in the recipe's section `head`."""
         head = self.recipe.head.model_copy(update=values)
         return type(self)(self.recipe.model_copy(update={"head": head}), self.tokenizers)
 
@@ -267,22 +279,8 @@ class TextLabelling(HeadedTask):
         pooling = "mean" if tree["head"].get("apart") else pooling
         return tree | {"head": {"pooling": pooling} | tree["head"]}
 
-    # What a task of this kind says
-
     def numbers(self, labels: Sequence[str], where: Where) -> Targets:
         """What each label stands for, or one DataError that names the labels that are not allowed."""
-        raise NotImplementedError
-
-    def measured(self, examples: Dataset, scores_XY: Scores) -> dict[str, Any]:
-        """The mean loss and all metrics."""
-        raise NotImplementedError
-
-    def line(self, text: str, label: str, scores_Y: Scores) -> dict[str, Any]:
-        """Of an example: what a line of the file of predictions says besides its place."""
-        raise NotImplementedError
-
-    def prediction(self, text: str, scores_Y: Scores) -> Prediction:
-        """The answer that the head's scores are for a text."""
         raise NotImplementedError
 
     # Data
@@ -305,7 +303,6 @@ class TextLabelling(HeadedTask):
         return self.tokenizers["text"]
 
     def targets(self, examples: Dataset) -> Targets:
-        """What the labels of all examples stand for."""
         return self.numbers(list(examples.texts["label"]), examples.where)
 
     @property
@@ -397,33 +394,24 @@ class TextLabelling(HeadedTask):
         return TextHead(width, outputs, pooling=head.pooling, pooler=pooler, dropout=head.dropout, choices=choices)
 
     @torch.inference_mode()
-    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> Scores:
-        """What the head gives for all examples, in their order."""
+    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Scores]:
         scores: dict[int, Scores] = {}
         for rows in fixed_batches(examples, read_tokens(model)):
             batch = self.collate(examples, rows, 0, 0).to(device_of(model))
             scores_XY = model(batch).float().cpu().numpy()
             scores |= dict(zip(rows.tolist(), scores_XY, strict=True))
             progress(len(rows))
-        return np.stack([scores[row] for row in range(len(examples))])
-
-    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
-        metrics = self.measured(examples, self.computed(model, examples))
-        return {name: metrics[name] for name in ("loss", *self.higher_is_better)}
+        return [scores[row] for row in range(len(examples))]
 
     # Verbs
 
-    def evaluated(self, examples: Dataset, parts: Sequence[Scores]) -> dict[str, Any]:
-        scores_XY = np.concatenate(parts)
-        lines = []
-        for row, scores_Y in enumerate(scores_XY):
-            text = "\t".join(examples.texts[name][row] for name in examples.columns)
-            lines.append({"where": examples.where(row), **self.line(text, examples.texts["label"][row], scores_Y)})
-        return {"examples": len(examples), **self.measured(examples, scores_XY), "predictions": lines}
+    def input_of(self, examples: Dataset, row: int) -> str:
+        """The texts of an example as they may be typed."""
+        return "\t".join(examples.texts[name][row] for name in examples.columns)
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The texts of a table, without the label, with tabs between those of a row; a .txt has one input a line."""
-        if not is_table(file):
+        if not file_inputs.is_table(file):
             return None
         columns, header = self.table_columns(file)
         alone = bool(self.recipe.data.train) and len(columns) == 1  # of an imported run a tab would make a pair
@@ -434,7 +422,7 @@ class TextLabelling(HeadedTask):
                 file.row(row.line),
                 row.fault,
             )
-            for row in table_rows(file, columns, header, listed)
+            for row in file_inputs.table_rows(file, columns, header, listed)
         )
 
     def table_columns(self, file: TextFile) -> tuple[dict[str, Key], bool | None]:
@@ -453,9 +441,9 @@ class TextLabelling(HeadedTask):
 
     def named_table(self, file: TextFile) -> Corpus:
         """A table for a run without data of its own: by the task's names for its columns."""
-        if has_columns(file, {"first": "first", "second": "second"}):
+        if file_inputs.has_columns(file, {"first": "first", "second": "second"}):
             return Labelled(file=file.name, first="first", second="second", label="label")
-        problem = column_problem(file, {"text": "text"})
+        problem = file_inputs.column_problem(file, {"text": "text"})
         if problem is None:
             return Labelled(file=file.name, text="text", label="label")
         hint = f"{problem.hint}; wanted are text, or first and second; what is to be found is called label"
@@ -470,22 +458,22 @@ class TextLabelling(HeadedTask):
             return self.named_files(files)
         tables = self._tables()
         if len(files) != 1 or not tables:
-            return corpus_of(files, self.corpora)
+            return file_inputs.corpus_of(files, self.corpora)
         file = TextFile(files[0], Path(files[0]))
-        return read_like((alike(file, tables) or tables)[0], file)
+        return file_inputs.read_like((file_inputs.alike(file, tables) or tables)[0], file)
 
     def named_files(self, files: Sequence[str]) -> Corpus:
         """A table, which may have no header if its two columns are a text and its label; or a file for each column."""
         if len(files) == 3:
             return Labelled(first=files[0], second=files[1], label=files[2])
-        if len(files) == 1 and is_table(file := open_text(files[0], Path())):
-            has_two = file.suffixes[0] in (".tsv", ".csv") and not has_columns(file, {"2": 2})
-            if not has_two or header_of(file):
+        if len(files) == 1 and file_inputs.is_table(file := open_text(files[0], Path())):
+            has_two = file.suffixes[0] in (".tsv", ".csv") and not file_inputs.has_columns(file, {"2": 2})
+            if not has_two or file_inputs.header_of(file):
                 return self.named_table(file)
-        return corpus_of(files, [Labelled.model_construct()])
+        return file_inputs.corpus_of(files, [Labelled.model_construct()])
 
     @property
-    def input_parts(self) -> tuple[str, ...]:
+    def input_parts(self) -> tuple[str, ...]:  # type: ignore[override]
         """Of an imported run the second text may be missing."""
         if self.arrangement == "choices":
             return ("text", "choices")
@@ -503,7 +491,8 @@ class TextLabelling(HeadedTask):
             return row
         hint = row.fault.hint
         if self.recipe.data.train:  # else the hint has the names already
-            columns, _ = self.table_columns(HeldFile("typed.jsonl", content=text.replace("\n", " ").encode()))
+            typed = file_inputs.HeldFile("typed.jsonl", content=text.replace("\n", " ").encode())
+            columns, _ = self.table_columns(typed)
             hint = "; ".join(filter(None, [hint, f"wanted are {', '.join(map(str, columns.values()))}"]))
         return FileInput(text, place, replace(row.fault, hint=hint))
 
@@ -520,15 +509,6 @@ class TextLabelling(HeadedTask):
             return None
         hint = r"put a tab between first and second, in bash $'FIRST\tSECOND', or in Python give a tuple"
         return Problem(place, f"two texts are expected, not {len(fields)}", hint)
-
-    def predict_encoded(
-        self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
-    ) -> list[Prediction]:
-        """Inputs with the same number of texts are batched together."""
-        scores: dict[int, Scores] = {}
-        for numbers, examples in by_dataset(encoded.readable()):
-            scores |= dict(zip(numbers, self.computed(model, examples, progress), strict=True))
-        return [self.prediction(text, scores[number]) for number, (text, *_) in enumerate(encoded.inputs)]
 
 
 def refuse_labels(labels: Sequence[str], bad: Callable[[str], str], where: Where, hint: str = "") -> None:

@@ -20,24 +20,16 @@ from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.prepare import Prepared
 from regard.data.raw import Pieces, RawData, RawText, Streams, contiguous_pieces, document_pieces
-from regard.errors import ConfigError, DataError, DecodeError
+from regard.errors import ConfigError, DataError, DecodeError, RegardError
 from regard.models import MODELS, any_config
 from regard.models.base import LanguageModel, device_of
 from regard.models.elmo import ELMo
 from regard.models.lstm_lm import LSTMLanguageModel
 from regard.models.word2vec import Word2Vec
+from regard.objectives import language_model as objectives
 from regard.objectives.cross_entropy import perplexity
-from regard.objectives.language_model import (
-    BothDirections,
-    CarriedNextToken,
-    NextToken,
-    SequenceAutoencoder,
-    SkipGram,
-    TextLoss,
-    predicted_by,
-)
 from regard.search.config import SearchConfig
-from regard.search.hypotheses import Hypothesis, score
+from regard.search.hypotheses import Constraints, Hypothesis, score
 from regard.tasks.raw import RawTextTask, check_max_length, spelling_options, token_losses
 from regard.tasks.task import (
     READ_TOKENS,
@@ -45,20 +37,17 @@ from regard.tasks.task import (
     EncodedInputs,
     Ids,
     Note,
-    Unreadable,
     by_length,
     encode_each,
     encode_target,
-    ignore,
     inputs_of,
     not_longer,
     padded,
     readable,
 )
-from regard.tasks.translation import SourceBatch, Written, decode_tokens, predictions, wording_of
+from regard.tasks.translation import SourceBatch, WritingTask, decode_tokens, wording_of
 from regard.text.files import FileInput
 from regard.text.normalise import fold_white_space
-from regard.text.tokenizers import Tokenizer
 
 PROMPT, CONTINUATION = 5, 20  # words that a sample begins with, and the most tokens that are then written
 UNKNOWN_NOTE = (
@@ -82,7 +71,7 @@ class LanguageData(RawData):
     on where the one before ended; only for lstm_lm, which carries its state over (truncated back-propagation)."""
 
 
-class LanguageModeling(RawTextTask):
+class LanguageModeling(WritingTask, RawTextTask):
     """Raw text, measured by perplexity and bits per character."""
 
     name = "language_modeling"
@@ -132,18 +121,18 @@ class LanguageModeling(RawTextTask):
         """Whether the model writes the text that it has read, instead of continuing it."""
         return getattr(self.recipe.model, "objective", None) == "autoencoder"
 
-    def objective(self, model: Any) -> TextLoss | SkipGram:
+    def objective(self, model: Any) -> objectives.TextLoss | objectives.SkipGram:
         smoothing = self.recipe.training.label_smoothing
         if isinstance(model, Word2Vec):
-            return SkipGram(model)
+            return objectives.SkipGram(model)
         if isinstance(model, ELMo):
-            return BothDirections(model, smoothing)
+            return objectives.BothDirections(model, smoothing)
         if isinstance(model, LSTMLanguageModel):
             if self.rewrites:
-                return SequenceAutoencoder(model, smoothing)
+                return objectives.SequenceAutoencoder(model, smoothing)
             if self.recipe.data.blocks == "stream":
-                return CarriedNextToken(model, smoothing)
-        return NextToken(model, smoothing)
+                return objectives.CarriedNextToken(model, smoothing)
+        return objectives.NextToken(model, smoothing)
 
     def validate(self, model: Any, examples: Pieces) -> dict[str, Any]:
         """The loss, and how the model continues the first words of a few documents."""
@@ -171,11 +160,11 @@ class LanguageModeling(RawTextTask):
         its own. The loss of word2vec is no cross-entropy, so it is all that there is.
         """
         objective, text, sums, tokens = self.objective(model).eval(), examples.text, list[Tensor](), 0
-        if isinstance(objective, SkipGram):
+        if isinstance(objective, objectives.SkipGram):
             batches = [examples.batch(rows).to(device_of(model)) for rows in examples.measured(READ_TOKENS)]
             total = float(sum(objective(batch)[1] for batch in batches))
             return {"loss": total / sum(batch.tokens for batch in batches)}
-        for _, predicted in predicted_by(objective, examples, READ_TOKENS):
+        for _, predicted in objectives.predicted_by(objective, examples, READ_TOKENS):
             sums.append(torch.stack([objective.total(*direction)[1] for direction in predicted]))
             tokens += len(predicted[0][1])
         by_direction = [total / tokens for total in torch.stack(sums).cpu().double().sum(0).tolist()]
@@ -212,10 +201,10 @@ class LanguageModeling(RawTextTask):
         Where a model reads in both directions, the mean of the two.
         """
         text, nats, objective = examples.text, np.zeros(len(examples.text)), self.objective(model).eval()
-        if isinstance(objective, SkipGram):
+        if isinstance(objective, objectives.SkipGram):
             what = "word2vec has no probability of a text"
             raise DataError(what, where="compare", hint="compare what is fine-tuned from it")
-        for rows, predicted in predicted_by(objective, examples, READ_TOKENS):
+        for rows, predicted in objectives.predicted_by(objective, examples, READ_TOKENS):
             losses_P = torch.stack([token_losses(model, direction)[0] for direction in predicted]).mean(0)
             places = np.concatenate([np.arange(examples.starts[row], examples.stops[row]) for row in rows])
             np.add.at(nats, text.document_at(places), losses_P.cpu().numpy())
@@ -252,7 +241,8 @@ class LanguageModeling(RawTextTask):
         self.refuse_to_continue(model, "predict")
         rows = self.encode_prompts(model, inputs)
         wording = wording_of(self.tokenizers["text"], self.recipe.search, [given.prefix for given in inputs])
-        return EncodedInputs(inputs, rows, wording)
+        contexts = [[] if isinstance(row, RegardError) else row for row in rows]
+        return EncodedInputs(inputs, rows, replace(wording, contexts=contexts))
 
     def encode_prompts(self, model: LanguageModel, inputs: Sequence[FileInput]) -> list[Ids]:
         """The ids of each prompt, after the `</s>` that a text begins with; that alone for an empty one."""
@@ -261,32 +251,21 @@ class LanguageModeling(RawTextTask):
         folded = [inputs[row]._replace(text=tokenizer.fold(inputs[row].text)) for row in rows]
         prompts: list[Ids] = [[tokenizer.end] for _ in inputs]
         for row, ids in zip(rows, encode_each(tokenizer, folded), strict=True):
-            prompts[row] = ids if isinstance(ids, Unreadable) else [tokenizer.end, *ids]
+            prompts[row] = ids if isinstance(ids, RegardError) else [tokenizer.end, *ids]
         return not_longer(prompts, None if model.longest is None else model.longest - 1, inputs)
 
-    def predict_encoded(
-        self, model: Any, encoded: EncodedInputs[list[int]], *, record: bool = False, progress: Done = ignore
-    ) -> list[Written]:
-        """The texts as they were typed with their continuations; scores and tokens are of what the model adds."""
-        tokenizer, prompts, inputs = self.tokenizers["text"], encoded.readable(), encoded.inputs
-        return predictions(
-            model,
-            tokenizer,
-            replace(encoded, wording=replace(encoded.wording, contexts=prompts)),
-            self._batches(model, prompts),
-            tokenizer.end,
-            lambda row, hypothesis: continued(tokenizer, inputs[row].text, prompts[row], hypothesis),
-            (lambda row: tokenizer.tokens(prompts[row])) if record else None,
-            progress,
-        )
+    def source_tokens(self, source: list[int]) -> list[str]:
+        return self.tokenizers["text"].tokens(source)
 
-    def _batches(self, model: LanguageModel, prompts: Sequence[Sequence[int]]) -> Iterator[SourceBatch]:
+    def batches(
+        self, model: LanguageModel, sources: Sequence[list[int]], config: SearchConfig, wording: Constraints
+    ) -> Iterator[SourceBatch]:
         """Rows to decode together, and the search with the most tokens that the model's positions leave for them.
 
         Where positions are limited only prompts of one length go together, so that no neighbour changes that limit.
         """
-        config, groups = self.recipe.search, defaultdict[int, list[int]](list)
-        for row, prompt in enumerate(prompts):
+        groups = defaultdict[int, list[int]](list)
+        for row, prompt in enumerate(sources):
             groups[0 if model.longest is None else len(prompt)].append(row)
         for length, members in groups.items():
             limited = config
@@ -296,9 +275,9 @@ class LanguageModeling(RawTextTask):
                     what = f"a prompt of {length} tokens leaves room for {most} of the model's {model.longest}"
                     raise DecodeError(f"{what} positions", where="search.min_length", hint=f"at most {most}")
                 limited = config.model_copy(update={"max_length": most})
-            for numbers in by_length([len(prompts[row]) for row in members], decode_tokens(config, device_of(model))):
+            for numbers in by_length([len(sources[row]) for row in members], decode_tokens(config, device_of(model))):
                 rows = [members[number] for number in numbers]
-                source = padded([prompts[row] for row in rows], self.tokenizers["text"].pad)
+                source = padded([sources[row] for row in rows], self.tokenizers["text"].pad)
                 yield rows, source.to(device_of(model)), limited
 
     def notes(self, encoded: EncodedInputs[list[int]], predictions: Sequence[Any]) -> list[Note]:
@@ -307,11 +286,11 @@ class LanguageModeling(RawTextTask):
         written = [sum(token != end for token in prediction.nbest[0].tokens) + 1 for prediction in predictions]
         return self.text_notes(encoded.inputs, encoded.readable(), written)
 
-
-def continued(tokenizer: Tokenizer, typed: str, prompt: Sequence[int], hypothesis: Hypothesis) -> str:
-    """A text as it was typed, and its continuation; the blank between two words may stand in either, but only once."""
-    whole = tokenizer.decode([*prompt, *hypothesis.tokens])
-    # Whether a piece continues the last word or begins a new one shows only after the prompt
-    known = commonprefix([whole, tokenizer.decode(prompt)])  # noqa: RUF071  # no paths
-    written = whole[len(known) :]
-    return typed + (written.lstrip(" ") if typed[-1:].isspace() else written)
+    def text_of(self, given: str, source: list[int], hypothesis: Hypothesis) -> str:
+        """A text as it was typed, and its continuation; the blank between two words may stand in either, but once."""
+        tokenizer = self.tokenizers["text"]
+        whole = tokenizer.decode([*source, *hypothesis.tokens])
+        # Whether a piece continues the last word or begins a new one shows only after the prompt
+        known = commonprefix([whole, tokenizer.decode(source)])  # noqa: RUF071  # no paths
+        written = whole[len(known) :]
+        return given + (written.lstrip(" ") if given[-1:].isspace() else written)

@@ -21,7 +21,7 @@ from regard.data.prepare import Prepared
 from regard.data.raw import RawData, RawText
 from regard.data.readers import Reader
 from regard.data.segments import MORE_DOCUMENTS, Masking, Segments, SentencePairs, SingleSegments, Whole
-from regard.errors import ConfigError, DataError, Problem
+from regard.errors import ConfigError, DataError, InputError, Problem
 from regard.models import MODELS, any_config
 from regard.models.base import device_of
 from regard.models.bert import BERT
@@ -34,7 +34,6 @@ from regard.tasks.task import (
     EncodedInputs,
     Ids,
     Prediction,
-    Unreadable,
     by_length,
     ignore,
     not_longer,
@@ -82,6 +81,7 @@ class MaskedLanguageModeling(RawTextTask):
     name = "masked_language_modeling"
     unit = "masked tokens"
     data = MaskedData
+    input_parts = ("first", "second")  # `explain` shows two texts as they are read in pre-training
     models = any_config(lambda config: config.pretraining == "masked")
     init_model: ClassVar[Mapping[str, Any]] = {"masked_head": True}  # which an imported model may have come without
     lower_is_better = ("loss", "perplexity", "next_sentence_loss")
@@ -198,10 +198,6 @@ class MaskedLanguageModeling(RawTextTask):
         documents = zip(examples.text.texts(), sums.tolist(), strict=True)
         return [dict(zip(("input", "loss", "correct", "masked"), (text, *row), strict=True)) for text, row in documents]
 
-    @property
-    def input_parts(self) -> tuple[str, ...]:
-        return ("first", "second")  # `explain` shows two texts as they are read in pre-training
-
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         """A sentence with a gap, and the one after it."""
         first, *others = split_sentences(row["text"][:2000])
@@ -217,7 +213,7 @@ class MaskedLanguageModeling(RawTextTask):
             problem, asks_next = problem_in(given), len(texts_in(text)) == 2
             if fault is None and GAP not in text and not (asks_next and model.next_sentence is not None):
                 problem = Problem(place, f"there is no {GAP} in the text", f"write {GAP} where a word is to be found")
-            rows.append(self.framed(model, text).ids if problem is None else Unreadable((problem,)))
+            rows.append(self.framed(model, text).ids if problem is None else InputError(problems=[problem]))
         return EncodedInputs(inputs, not_longer(rows, model.longest, inputs))
 
     def framed(self, model: BERT, text: str) -> Framed:

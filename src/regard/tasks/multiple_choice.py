@@ -45,6 +45,7 @@ class MultipleChoice(Classification):
     data = LabelledData[Choices]
     head = ChoiceHeadConfig
     outputs = 1
+    arrangement: Arrangement = "choices"
     higher_is_better = ("accuracy",)
 
     @property
@@ -52,10 +53,6 @@ class MultipleChoice(Classification):
         if self.recipe.head.labels is not None or not self.recipe.data.train:
             return super().labels
         return tuple(str(number) for number in range(len(self.text_columns) - 1))
-
-    @property
-    def arrangement(self) -> Arrangement:
-        return "choices"
 
     def class_names(self, count: int) -> list[str]:
         """Choices beyond those of the training data have numbers. An imported run has no names."""
@@ -98,18 +95,18 @@ class MultipleChoice(Classification):
         hint = f"the choices are {listed(names)}; head.labels names them otherwise"
         return class_numbers(labels, names, where, "is not one of the choices", hint)
 
-    def measured(self, examples: Dataset, scores_XY: Scores) -> dict[str, Any]:
-        metrics = super().measured(examples, scores_XY)
+    def measured(self, examples: Dataset, results: Sequence[Scores]) -> dict[str, Any]:
+        metrics = super().measured(examples, results)
         return {name: metrics[name] for name in ("loss", *self.higher_is_better)}
 
     def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
         hint = "a text and two choices or more, tabs between them; or an object with the run's columns"
         return None if len(fields) > 2 else Problem(place, f"there are {len(fields) - 1} choices", hint)
 
-    def prediction(self, text: str, scores_Y: Scores) -> Chosen:
+    def prediction(self, text: str, examples: Dataset, row: int, result: Scores) -> Chosen:
         choices = parts_of(text)[1:]
         named = dict(zip(self.class_names(len(choices)), choices, strict=True))
-        return Chosen(text, self.ranked(scores_Y), choices=named)
+        return Chosen(text, self.ranked(result), choices=named)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -42,8 +42,8 @@ from regard.data.store import Integers, TokenColumn
 from regard.errors import DecodeError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
 from regard.objectives.labels import SpanCrossEntropy
-from regard.tasks.headed import Example, HeadedTask, by_dataset
-from regard.tasks.task import Done, EncodedInputs, Prediction, ignore, nothing_known, problem_in_text
+from regard.tasks.headed import HeadedTask, Line
+from regard.tasks.task import Done, Prediction, ignore, nothing_known, problem_in_text
 from regard.text.files import FileInput, Parts, TextFile, parts_of
 from regard.text.normalise import Span, fold_white_space, trimmed
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
@@ -51,7 +51,6 @@ from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 AT_ONCE = 256  # questions whose windows are read together
 Logits = NDArray[np.float32]
 Script = Literal["squad", "korquad"]
-Line = dict[str, Any]  # a question in the file of predictions
 
 
 class AnswerEvaluation(Config):
@@ -88,7 +87,8 @@ class Window(NamedTuple):
         return answer[0] - self.start + self.first, answer[1] - self.start + self.first
 
 
-Read = Sequence[tuple[Window, Logits]]  # the rows of a question, with what the head gives for each
+Read = Sequence[tuple[Window, Logits]]
+"""The rows of a question, each with [2, L]: the logits of every token being the first of the answer, and the last."""
 
 
 class Best(NamedTuple):
@@ -97,6 +97,10 @@ class Best(NamedTuple):
     answers: tuple[tuple[int, int, float], ...]
     log_odds: float  # s_null - s_ij of the best one: the log-odds of no answer against the best answer
     log_p_none: float  # log P of no answer
+
+
+Result = tuple[Best, list[float], Line]
+"""Of a question: its best answers, the loss of each of its rows, and its line of the file of predictions."""
 
 
 class QuestionAnswering(HeadedTask):
@@ -108,6 +112,7 @@ class QuestionAnswering(HeadedTask):
     head = SpanHeadConfig
     by_token = True
     evaluation = AnswerEvaluation
+    input_parts = ("question", "context")
     higher_is_better = ("exact_match", "f1")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "f1"}}
 
@@ -216,10 +221,6 @@ class QuestionAnswering(HeadedTask):
     def objective(self, model: Headed) -> SpanCrossEntropy:
         return SpanCrossEntropy(model, auxiliary=self.recipe.head.auxiliary)
 
-    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
-        losses, lines = self.computed(model, examples)
-        return {"loss": float(np.mean(losses)), **_means(lines)}
-
     # Verbs
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
@@ -242,10 +243,10 @@ class QuestionAnswering(HeadedTask):
     def corpus_of(self, files: Sequence[str]) -> QuestionedText:
         return QuestionedText.of_files(files, self.corpora)
 
-    def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[float], list[Line]]]) -> dict[str, Any]:
+    def measured(self, examples: Dataset, results: Sequence[Result]) -> dict[str, Any]:
         """Exact match and F1; where no answer may be right, also apart, and what the best threshold would give."""
-        losses, lines = ([*chain.from_iterable(part)] for part in zip(*parts, strict=True))
-        metrics = {"questions": len(examples), "loss": float(np.mean(losses)), **_means(lines)}
+        lines = [line for _, _, line in results]
+        metrics = {"loss": float(np.mean([loss for _, losses, _ in results for loss in losses])), **_means(lines)}
         if self.recipe.head.no_answer:
             answerable, others = ([line for line in lines if bool(line["expected"]) is has] for has in (True, False))
             if answerable:
@@ -255,28 +256,33 @@ class QuestionAnswering(HeadedTask):
             no_answer, scores = ([line[name] for line in lines] for name in ("no_answer", "answer_f1"))
             threshold, best = best_threshold(no_answer, scores, [not line["expected"] for line in lines])
             metrics |= {"best_threshold": threshold, "best_f1": best}
-        return {**metrics, "predictions": lines}
+        return metrics
 
-    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> tuple[list[float], list[Line]]:
-        """The loss of every row, and a line of the file of predictions for every question."""
-        losses, lines = list[float](), list[Line]()
-        for row, best, read in self.answers_to(model, examples, 1, progress):
-            tokens = self.answer_tokens(examples, row)
-            for window, logits_2L in read:  # -(log P_start + log P_end) / 2
-                log_z_2 = np.logaddexp.reduce(logits_2L.astype(np.float64), axis=1)
-                losses.append(float(np.mean(log_z_2 - logits_2L[[0, 1], window.places_of(tokens)])))
-            lines.append(self._line(examples, row, self.answered(examples.texts["question"][row], examples, row, best)))
-        return losses, lines
+    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Result]:
+        """Of every question the best answers; where the right one is known, also the losses and the line."""
+        results = list[Result]()
+        for row, best, read in self.answers_to(model, examples, self.recipe.search.nbest, progress):
+            losses, line = list[float](), Line()
+            if "answer" in examples.columns:
+                tokens, line = self.answer_tokens(examples, row), self._line(examples, row, best)
+                for window, logits_2L in read:  # -(log P_start + log P_end) / 2
+                    log_z_2 = np.logaddexp.reduce(logits_2L.astype(np.float64), axis=1)
+                    losses.append(float(np.mean(log_z_2 - logits_2L[[0, 1], window.places_of(tokens)])))
+            results.append((best, losses, line))
+        return results
 
-    def _line(self, examples: Dataset, row: int, answered: Answered) -> dict[str, Any]:
+    def line(self, examples: Dataset, row: int, result: Result) -> Line:
+        return result[2]
+
+    def _line(self, examples: Dataset, row: int, best: Best) -> Line:
         """`answer` is the best one even where none is given, `answer_f1` its F1: what a threshold is chosen by."""
+        answered = self.prediction(examples.texts["question"][row], examples, row, (best, [], {}))
         expected = [text for _, text in answers_in(examples.texts["answers"][row])]
         place = {"start": None, "end": None} if answered.span is None else answered.span._asdict()
-        best = answered.context[slice(*answered.answers[0][0])] if answered.answers else ""
+        answer = answered.context[slice(*answered.answers[0][0])] if answered.answers else ""
         script = self.recipe.evaluation.script
         exact = exact_match(answered.output, expected, script)
         return {
-            "where": examples.where(row),
             "id": examples.texts["id"][row],
             "input": answered.input,
             "context": answered.context,
@@ -287,13 +293,9 @@ class QuestionAnswering(HeadedTask):
             "exact_match": exact,
             "f1": f1(answered.output, expected, script),
             "no_answer": answered.no_answer,
-            "answer": best,
-            "answer_f1": f1(best, expected, script),
+            "answer": answer,
+            "answer_f1": f1(answer, expected, script),
         }
-
-    @property
-    def input_parts(self) -> tuple[str, ...]:
-        return ("question", "context")
 
     def input_columns(self, text: str, place: str) -> dict[str, str]:
         question, context = question_in(text, place)
@@ -305,33 +307,19 @@ class QuestionAnswering(HeadedTask):
         names = [name for name in ("context", "question") if not examples.columns[name].lengths[row]]
         return [nothing_known(examples.texts[name][row], f"{examples.where(row)} ({name})") for name in names]
 
-    def predict_encoded(
-        self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
-    ) -> list[Answered]:
-        [(_, examples)] = by_dataset(encoded.readable())
-        return [
-            self.answered(encoded.inputs[row].text, examples, row, best)
-            for row, best, _ in self.answers_to(model, examples, self.recipe.search.nbest, progress)
-        ]
-
     def answers_to(
         self, model: Headed, examples: Dataset, nbest: int, progress: Done = ignore
-    ) -> Iterator[tuple[int, Best, list[tuple[Window, Logits]]]]:
+    ) -> Iterator[tuple[int, Best, Read]]:
         """The number of each question, its best answers, and its rows with their logits."""
         for start in range(0, len(examples), AT_ONCE):
             rows = range(start, min(start + AT_ONCE, len(examples)))
             read = [self.windows(examples, row) for row in rows]
-            logits = iter(self.logits(model, [window for own in read for window in own]))
+            logits, numbers = dict(self.token_logits(model, [window.row for own in read for window in own])), count()
             for row, own in zip(rows, read, strict=True):
                 visible = examples.columns["starts"][row] < examples.columns["ends"][row]
-                pairs = [(window, next(logits)) for window in own]
+                pairs = [(window, logits[next(numbers)].T.numpy()) for window in own]
                 yield row, self.best_answers(pairs, visible, nbest), pairs
             progress(len(rows))
-
-    def logits(self, model: Headed, read: Sequence[Window]) -> list[Logits]:
-        """For each row, [2, L]: of every token being the first of the answer, and the last."""
-        logits = dict(self.token_logits(model, [window.row for window in read]))
-        return [logits[number].T.numpy() for number in range(len(read))]
 
     def best_answers(self, read: Read, visible: NDArray[np.bool_], nbest: int) -> Best:
         """The best answers over all windows; a token may begin one only in the window with the most text around it.
@@ -374,8 +362,9 @@ class QuestionAnswering(HeadedTask):
         i, j = window.places_of(tokens)
         return math.exp(float(logits_2L[0, i] + logits_2L[1, j]) - log_z)
 
-    def answered(self, text: str, examples: Dataset, row: int, best: Best) -> Answered:
+    def prediction(self, text: str, examples: Dataset, row: int, result: Result) -> Answered:
         """The best answers in characters; two tokens of one character may give the same span twice."""
+        best, *_ = result
         starts, ends = examples.columns["starts"][row], examples.columns["ends"][row]
         spans = dict[Span, float]()
         for first, last, score in best.answers:
@@ -438,7 +427,6 @@ class Answered(Prediction):
         return best | {"nbest": nbest}
 
     def lines(self, nbest: int) -> Iterator[str]:
-        """The answer; where several were asked for, each with its probability."""
         if nbest == 1:
             yield self.output or "(no answer)"
             return

@@ -24,12 +24,7 @@ from regard.data.readers import Reader
 from regard.errors import ConfigError, DataError
 from regard.models.base import Contextual, ModelConfig
 from regard.objectives.language_model import Predicted
-from regard.tasks.task import (
-    EncodedInputs,
-    Note,
-    Prediction,
-    Task,
-)
+from regard.tasks.task import EncodedInputs, Note, Prediction, Task
 from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
@@ -89,7 +84,6 @@ class RawTextTask(Task):
         return pieces
 
     def read_documents(self, corpora: Sequence[RawText], part: Part, base: Path) -> Dataset:
-        """All documents of the corpora, to measure a run on."""
         documents = read(self, self.recipe, corpora, part, base)
         if not len(documents):
             raise DataError("there is no text", where="--file" if len(corpora) == 1 else "data")

@@ -17,7 +17,7 @@ from regard.data.labelled import Labelled, LabelledData
 from regard.models import config_of
 from regard.models.headed import ApartHead, Headed, TextHead
 from regard.objectives.labels import SquaredError
-from regard.tasks.headed import Scores, TextHeadConfig, TextLabelling, refuse_labels, section
+from regard.tasks.headed import Line, Scores, TextHeadConfig, TextLabelling, refuse_labels, section
 from regard.tasks.task import Prediction
 
 
@@ -72,25 +72,25 @@ class Regression(TextLabelling):
     def objective(self, model: Headed) -> SquaredError:
         return SquaredError(model, auxiliary=self.recipe.head.auxiliary)
 
-    def evaluated(self, examples: Dataset, parts: Sequence[Scores]) -> dict[str, Any]:
+    def evaluated(self, examples: Dataset, parts: Sequence[Sequence[Scores]]) -> dict[str, Any]:
         metrics = super().evaluated(examples, parts)
         worst = sorted(metrics["predictions"], key=lambda line: -line["error"])
         return metrics | {"errors": worst[: math.ceil(0.1 * len(worst))]}
 
-    def measured(self, examples: Dataset, scores_XY: Scores) -> dict[str, Any]:
-        true_X, output_X = self.targets(examples).astype(np.float64), scores_XY[:, 0].astype(np.float64)
+    def measured(self, examples: Dataset, results: Sequence[Scores]) -> dict[str, Any]:
+        true_X, output_X = self.targets(examples).astype(np.float64), np.stack(results)[:, 0].astype(np.float64)
         return {
             "loss": float(((output_X - true_X) ** 2).mean()),
             "pearson": pearson(true_X, output_X),
             "spearman": spearman(true_X, output_X),
         }
 
-    def line(self, text: str, label: str, scores_Y: Scores) -> dict[str, Any]:
-        true, output = float(label), float(scores_Y[0])
-        return {"input": text, "label": true, "output": output, "error": abs(output - true)}
+    def line(self, examples: Dataset, row: int, result: Scores) -> Line:
+        true, output = float(examples.texts["label"][row]), float(result[0])
+        return {"input": self.input_of(examples, row), "label": true, "output": output, "error": abs(output - true)}
 
-    def prediction(self, text: str, scores_Y: Scores) -> Estimated:
-        return Estimated(text, float(scores_Y[0]))
+    def prediction(self, text: str, examples: Dataset, row: int, result: Scores) -> Estimated:
+        return Estimated(text, float(result[0]))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.cross_entropy import perplexity
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.classification import Classified
-from regard.tasks.headed import Example, ExampleTask, by_dataset
+from regard.tasks.headed import Example, ExampleTask
 from regard.tasks.task import Done, EncodedInputs, Note, ignore, problem_in_text
 from regard.text.files import FileInput, TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
@@ -45,6 +45,7 @@ class StoryAnswering(ExampleTask):
 
     name = "story_answering"
     reads_stories = True
+    input_parts = ("story", "question")
     changeable = ("model.longest_story",)
     unit = "questions"
     columns = ("text",)
@@ -194,8 +195,7 @@ class StoryAnswering(ExampleTask):
         best = min(range(len(loss_I)), key=lambda i: (float(error_I[i]) * (training.best == "error"), loss_I[i]))
         model.winner.fill_(best)
         loss, samples = float(loss_I[best]), []
-        for row in range(min(training.samples, len(examples))):
-            [answers] = self.likeliest_answers(model, examples, np.array([row]))
+        for row, answers in zip(range(training.samples), self.computed(model, examples), strict=False):
             story = examples.texts["story"][row].split("\n")
             shown = " ".join([*(["..."] if story[3:] else []), *story[-3:], examples.texts["question"][row]])
             samples.append({"source": shown, "output": next(iter(answers)), "target": examples.texts["answer"][row]})
@@ -248,20 +248,14 @@ class StoryAnswering(ExampleTask):
     def by_unit(self, model: MemoryNetwork, examples: Dataset, progress: Done) -> list[dict[str, Any]]:
         """Each question after its story, with the right answer and the model's."""
         wrong_B, lines = self.tallied(model, examples, progress)[1][:, model.winner], list[dict[str, Any]]()
-        for start in range(0, len(examples), AT_ONCE):
-            rows = np.arange(start, min(start + AT_ONCE, len(examples)))
-            for row, answers in zip(rows.tolist(), self.likeliest_answers(model, examples, rows), strict=True):
-                story, question, label = (examples.texts[name][row] for name in ("story", "question", "answer"))
-                line = {"input": f"{story}\n{question}", "label": label, "output": next(iter(answers))}
-                lines.append({**line, "right": not wrong_B[row], "probabilities": answers})
+        for row, answers in enumerate(self.computed(model, examples)):
+            story, question, label = (examples.texts[name][row] for name in ("story", "question", "answer"))
+            line = {"input": f"{story}\n{question}", "label": label, "output": next(iter(answers))}
+            lines.append({**line, "right": not wrong_B[row], "probabilities": answers})
         return lines
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         return object_inputs(file, self.corpus_of([file.name])) if file.suffixes[0] in OBJECTS else None
-
-    @property
-    def input_parts(self) -> tuple[str, ...]:
-        return ("story", "question")
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         return f"{row['story']}\n{row['question']}"
@@ -328,30 +322,19 @@ class StoryAnswering(ExampleTask):
         return problems
 
     @torch.inference_mode()
-    def likeliest_answers(
-        self, model: MemoryNetwork, examples: Dataset, rows: Integers, least: int = LIKELIEST
-    ) -> list[dict[str, float]]:
-        """The likeliest answers to these questions with their probabilities, best first."""
-        logits_BIV = model(self.batch(examples, rows).to(device_of(model))).logits_BIV
-        p_BV = logits_BIV[:, model.winner].float().softmax(-1)
-        top = p_BV.topk(min(max(least, LIKELIEST), p_BV.shape[1]))
-        words = [self.tokenizers["text"].tokens(ids) for ids in top.indices.tolist()]
-        return [dict(zip(named, p, strict=True)) for named, p in zip(words, top.values.tolist(), strict=True)]
-
-    def predict_encoded(
-        self, model: MemoryNetwork, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
-    ) -> list[Answer]:
-        [(_, examples)] = by_dataset(encoded.readable())
-        answers: list[Answer] = []
-        for start in range(0, len(examples), AT_ONCE):
-            rows = np.arange(start, min(start + AT_ONCE, len(examples)))
-            likeliest = self.likeliest_answers(model, examples, rows, self.recipe.search.nbest)
-            for row, probabilities in zip(rows.tolist(), likeliest, strict=True):
-                text, sentences = encoded.inputs[row].text, examples.texts["story"][row].count("\n") + 1
-                kept = int(examples.columns["sizes"].lengths[row])
-                answers.append(Answer(text, probabilities, sentences=sentences, remembered=kept))
+    def computed(self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore) -> Iterator[dict[str, float]]:
+        """The likeliest answers to each question with their probabilities, best first."""
+        for rows in fixed_batches(examples, AT_ONCE):
+            logits_BIV = model(self.batch(examples, rows).to(device_of(model))).logits_BIV
+            p_BV = logits_BIV[:, model.winner].float().softmax(-1)
+            top = p_BV.topk(min(max(self.recipe.search.nbest, LIKELIEST), p_BV.shape[1]))
+            for ids, p in zip(top.indices.tolist(), top.values.tolist(), strict=True):
+                yield dict(zip(self.tokenizers["text"].tokens(ids), p, strict=True))
             progress(len(rows))
-        return answers
+
+    def prediction(self, text: str, examples: Dataset, row: int, result: dict[str, float]) -> Answer:
+        sentences = examples.texts["story"][row].count("\n") + 1
+        return Answer(text, result, sentences=sentences, remembered=int(examples.columns["sizes"].lengths[row]))
 
     def notes(self, encoded: EncodedInputs[Example], predictions: Sequence[Any]) -> list[Note]:
         what = "the memory holds the last {:,} of the story's {:,} sentences"
@@ -377,7 +360,6 @@ class Answer(Classified):
         }
 
     def lines(self, nbest: int) -> Iterator[str]:
-        """The answer, or the likeliest of them with their probabilities where several were asked for."""
         if nbest == 1:
             yield self.output
         else:

@@ -11,7 +11,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -20,18 +19,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from regard.data import conll
 from regard.data.batches import NO_TAG, LabelledBatch
 from regard.data.config import Recipe, as_list
-from regard.data.conll import (
-    OUTSIDE,
-    TaggedText,
-    TaggingData,
-    entities_in,
-    is_chunk_tag,
-    labels_of,
-    tags_of,
-    untagged_inputs,
-)
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset, Where
 from regard.data.framing import Framed, labelled_batch, windows
@@ -41,8 +31,8 @@ from regard.data.store import Integers
 from regard.errors import NAMED, ConfigError, DataError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.objectives.labels import TagCrossEntropy
-from regard.tasks.headed import Example, HeadedTask, Labels, by_dataset, section
-from regard.tasks.task import Done, EncodedInputs, Prediction, ignore, nothing_known, problem_in_text
+from regard.tasks.headed import HeadedTask, Labels, Line, section
+from regard.tasks.task import Done, Prediction, ignore, nothing_known, problem_in_text
 from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Span, word_spans
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
@@ -62,7 +52,7 @@ class Tagging(HeadedTask):
 
     name = "tagging"
     shares_examples = True
-    data = TaggingData
+    data = conll.TaggingData
     head = TagHeadConfig
     by_token = True
     higher_is_better = ("accuracy", "precision", "recall", "f1")
@@ -100,19 +90,19 @@ class Tagging(HeadedTask):
         if len(tags) == 1:
             hint = "two tags at the least: is it the right column? data.train.tags names it"
             raise DataError(f"every tag is {next(iter(tags))!r}", where="data.train", hint=hint)
-        types = {tag[2:] for tag in tags if tag != OUTSIDE}
-        return self.with_head(labels=sorted(tags) if self.plain else labels_of(types, data.learned))
+        types = {tag[2:] for tag in tags if tag != conll.OUTSIDE}
+        return self.with_head(labels=sorted(tags) if self.plain else conll.labels_of(types, data.learned))
 
     @property
     def plain(self) -> bool:
         """Whether tags mark no entities; of an imported run the labels tell."""
         data, labels = self.recipe.data, self.recipe.head.labels
-        return bool(data.plain or (labels and not all(map(is_chunk_tag, labels))))
+        return bool(data.plain or (labels and not all(map(conll.is_chunk_tag, labels))))
 
     def learned(self, row: str) -> list[str]:
         """The tags of a sentence in the scheme that is learned."""
         tags: list[str] = json.loads(row)
-        return tags if self.plain else tags_of(entities_in(tags), len(tags), self.recipe.data.learned)
+        return tags if self.plain else conll.tags_of(conll.entities_in(tags), len(tags), self.recipe.data.learned)
 
     def encoding(self) -> list[Any]:
         return [list(self.labels), self.recipe.data.learned, self.plain, self.recipe.data.words != "characters"]
@@ -135,12 +125,12 @@ class Tagging(HeadedTask):
     def _refuse_unknown(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], where: Where) -> None:
         """Every tag that is not one of the labels, where it first stands."""
         first: dict[str, Problem] = {}
-        types = sorted({label if self.plain else label[2:] for label in self.labels if self.plain or label != OUTSIDE})
+        types = self.labels if self.plain else {label[2:] for label in self.labels if label != conll.OUTSIDE}
         for row, (words, own) in enumerate(zip(sentences, tags, strict=True)):
             for word, tag in zip(words, own, strict=True):
                 if tag not in self.labels and tag not in first:
                     what = f"the tag {tag!r} of {word!r} is not in the training sentences or head.labels"
-                    first[tag] = Problem(where(row), what, f"there are {', '.join(types)[:200]}")
+                    first[tag] = Problem(where(row), what, f"there are {', '.join(sorted(types))[:200]}")
         if first:
             raise DataError(problems=list(first.values())[:NAMED])
 
@@ -224,10 +214,9 @@ class Tagging(HeadedTask):
         return zlib.crc32(labels.tobytes(), zlib.crc32(examples.lengths.tobytes()))
 
     def expected(self, examples: Dataset, row: int) -> list[str]:
-        """The tags of an example."""
         return [self.labels[number] for number in examples.columns["labels"][row].tolist()]
 
-    def read(self, corpora: Sequence[TaggedText], part: Part, base: Path) -> Dataset:
+    def read(self, corpora: Sequence[conll.TaggedText], part: Part, base: Path) -> Dataset:
         if self.plain:  # an imported run has no corpora that say so
             corpora = [corpus.model_copy(update={"scheme": "plain"}) for corpus in corpora]
         return read(self, self.recipe, corpora, part, base)
@@ -247,12 +236,7 @@ class Tagging(HeadedTask):
         smoothing, auxiliary = self.recipe.training.label_smoothing, self.recipe.head.auxiliary
         return TagCrossEntropy(model, smoothing=smoothing, auxiliary=auxiliary)
 
-    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
-        metrics = self.metrics(examples, self.computed(model, examples))
-        return {name: metrics[name] for name in ("loss", *self.higher_is_better) if name in metrics}
-
     def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[LogProbabilities]:
-        """log P of every tag for each word of all sentences."""
         return self.tag_words(model, [self.words(examples, row) for row in range(len(examples))], progress)
 
     def tag_words(
@@ -269,12 +253,12 @@ class Tagging(HeadedTask):
             progress(int(left[sentence] == 0))
         return log_p
 
-    def metrics(self, examples: Dataset, log_p: Sequence[LogProbabilities]) -> dict[str, Any]:
-        """The mean loss of a tag, the share of right ones, and those of entities where tags mark any."""
+    def measured(self, examples: Dataset, results: Sequence[LogProbabilities]) -> dict[str, Any]:
+        """The mean loss of a tag, the share of right ones, and those of entities, type by type, where tags mark any."""
         labels = [examples.columns["labels"][row] for row in range(len(examples))]
-        losses = [-np.take_along_axis(log_p_WY, own[:, None], -1) for log_p_WY, own in zip(log_p, labels, strict=True)]
+        losses = [-np.take_along_axis(log_p, own[:, None], -1) for log_p, own in zip(results, labels, strict=True)]
         expected = [self.expected(examples, row) for row in range(len(examples))]
-        predicted = [self._best_tags(log_p_WY) for log_p_WY in log_p]
+        predicted = [self._best_tags(log_p_WY) for log_p_WY in results]
         metrics = {"loss": float(np.concatenate(losses).mean()), "accuracy": accuracy(expected, predicted)}
         return metrics | ({} if self.plain else entity_scores(expected, predicted))
 
@@ -284,29 +268,21 @@ class Tagging(HeadedTask):
     # Verbs
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        return untagged_inputs(file, self.corpus_of([file.name]))
+        return conll.untagged_inputs(file, self.corpus_of([file.name]))
 
-    def corpus_of(self, files: Sequence[str]) -> TaggedText:
-        return TaggedText.of_files(files, self.corpora)
+    def corpus_of(self, files: Sequence[str]) -> conll.TaggedText:
+        return conll.TaggedText.of_files(files, self.corpora)
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         return ("" if self.recipe.data.words == "characters" else " ").join(json.loads(row["tokens"]))
 
-    def evaluated(self, examples: Dataset, parts: Sequence[list[LogProbabilities]]) -> dict[str, Any]:
-        """Entities as conlleval counts them, type by type; the share of right tags; every sentence."""
-        log_p = [*chain.from_iterable(parts)]
-        lines = [self._line(examples, row, log_p_WY) for row, log_p_WY in enumerate(log_p)]
-        return {"sentences": len(examples), **self.metrics(examples, log_p), "predictions": lines}
-
-    def _line(self, examples: Dataset, row: int, log_p_WY: LogProbabilities) -> dict[str, Any]:
-        """A line of the file of predictions."""
+    def line(self, examples: Dataset, row: int, result: LogProbabilities) -> Line:
         tokens: list[str] = json.loads(examples.texts["tokens"][row])
         ends = np.cumsum([len(token) + 1 for token in tokens]).tolist()
         spans = [Span(end - len(token) - 1, end - 1) for token, end in zip(tokens, ends, strict=True)]
-        expected, predicted = self.expected(examples, row), self._best_tags(log_p_WY)
+        expected, predicted = self.expected(examples, row), self._best_tags(result)
         text = " ".join(tokens)
         return {
-            "where": examples.where(row),
             "input": text,
             "output": self._tagged(text, spans, predicted).output,
             "expected": self._tagged(text, spans, expected).output,
@@ -343,15 +319,8 @@ class Tagging(HeadedTask):
     def fields_of(self, examples: Dataset, row: int) -> list[tuple[str, list[int]]]:
         return [(examples.texts["text"][row], examples.columns["tokens"][row].tolist())]
 
-    def predict_encoded(
-        self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
-    ) -> list[TaggedInput]:
-        """Each text with the best tag of every word."""
-        [(_, examples)] = by_dataset(encoded.readable())
-        return [
-            self._tagged(text, self.split(text), self._best_tags(log_p_WY), np.exp(log_p_WY.max(-1)).tolist())
-            for (text, *_), log_p_WY in zip(encoded.inputs, self.computed(model, examples, progress), strict=True)
-        ]
+    def prediction(self, text: str, examples: Dataset, row: int, result: LogProbabilities) -> TaggedInput:
+        return self._tagged(text, self.split(text), self._best_tags(result), np.exp(result.max(-1)).tolist())
 
 
 class Marked(NamedTuple):
@@ -381,7 +350,7 @@ class TaggedInput(Prediction):
     def entities(self) -> list[dict[str, Any]]:
         """In their order, each with the probability of all its tags; none where tags mark none."""
         entities = []
-        for type, first, last in entities_in([word.tag for word in self.words]) if self.finds_entities else ():
+        for type, first, last in conll.entities_in([word.tag for word in self.words]) if self.finds_entities else ():
             words = self.words[first:last]
             span = Span(words[0].span.start, words[-1].span.end)
             place = {"type": type, **span._asdict(), "text": self.input[slice(*span)]}
@@ -421,7 +390,7 @@ def entity_scores(expected: Sequence[Sequence[str]], output: Sequence[Sequence[s
     """`precision`, `recall` and `f1` over all entities, and the same of each type under `types`."""
     there, predicted, right = Counter[str](), Counter[str](), Counter[str]()
     for ours, theirs in zip(expected, output, strict=True):
-        gold, guessed = set(entities_in(ours)), set(entities_in(theirs))
+        gold, guessed = set(conll.entities_in(ours)), set(conll.entities_in(theirs))
         there.update(entity.type for entity in gold)
         predicted.update(entity.type for entity in guessed)
         right.update(entity.type for entity in gold & guessed)

@@ -23,7 +23,7 @@ from regard.data.file_inputs import HeldFile, is_table
 from regard.data.formats import object_in
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.readers import Reader
-from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of, short
+from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, RegardError, short
 from regard.models.base import Contextual, device_of
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Constraints
@@ -63,27 +63,19 @@ def inputs_of(texts: Iterable[str]) -> list[FileInput]:
 
 def without_faults(given: list[FileInput]) -> list[FileInput]:
     """The inputs, or one InputError with what is wrong with those that cannot be read."""
-    if faults := [item.fault for item in given if item.fault]:
-        raise InputError(problems=first_of(faults))
+    InputError.raise_if(item.fault for item in given)
     return given
 
 
-@dataclass(frozen=True)
-class Unreadable:
-    """Stands for an input that cannot be read."""
-
-    problems: tuple[Problem, ...]
-
-
-Ids = list[int] | Unreadable  # the tokens of an input, or why it cannot be read
+Ids = list[int] | RegardError  # the tokens of an input, or why it cannot be read
 
 
 @dataclass(frozen=True)
 class EncodedInputs(Generic[Row]):
-    """Inputs, and what the model reads of each."""
+    """Inputs, and what the model reads of each, or why it cannot be read."""
 
     inputs: Sequence[FileInput]
-    rows: Sequence[Row | Unreadable]
+    rows: Sequence[Row | RegardError]
     wording: Constraints = field(default_factory=Constraints)
     """What the outputs begin with and must not contain, for tasks that search."""
 
@@ -93,7 +85,7 @@ class EncodedInputs(Generic[Row]):
     @property
     def unreadable(self) -> dict[int, Problem]:
         """The first problem of each input that cannot be read, by its number."""
-        return {number: row.problems[0] for number, row in enumerate(self.rows) if isinstance(row, Unreadable)}
+        return {number: row.problems[0] for number, row in enumerate(self.rows) if isinstance(row, RegardError)}
 
     def take(self, numbers: Sequence[int]) -> EncodedInputs[Row]:
         inputs, rows = [self.inputs[number] for number in numbers], [self.rows[number] for number in numbers]
@@ -103,11 +95,10 @@ class EncodedInputs(Generic[Row]):
         return readable(self.rows)
 
 
-def readable(rows: Sequence[Row | Unreadable]) -> list[Row]:
+def readable(rows: Sequence[Row | RegardError]) -> list[Row]:
     """All rows, or one InputError with the problems of those that cannot be read."""
-    if problems := [problem for row in rows if isinstance(row, Unreadable) for problem in row.problems]:
-        raise InputError(problems=first_of(problems))
-    return [row for row in rows if not isinstance(row, Unreadable)]
+    InputError.raise_if(problem for row in rows if isinstance(row, RegardError) for problem in row.problems)
+    return [row for row in rows if not isinstance(row, RegardError)]
 
 
 @dataclass(frozen=True)
@@ -166,6 +157,8 @@ class Task(Encoder):
     reads_stories: ClassVar[bool] = False  # whether inputs are questions about a story that the lines before them tell
     shares_examples: ClassVar[bool] = False
     """Whether several processes may each evaluate some of the examples (`computed`)."""
+    input_parts: tuple[str, ...] = ("text",)
+    """What an input consists of, in the order of its texts. Of `choices` there are several."""
     changeable: ClassVar[tuple[str, ...]] = ()
     """Settings of a trained run that may be changed besides `search` and `evaluation`: how much is read at most."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -177,7 +170,6 @@ class Task(Encoder):
         return tree
 
     def with_search(self, search: SearchConfig) -> Self:
-        """The same task with other settings of the search."""
         return type(self)(self.recipe.model_copy(update={"search": search}), self.tokenizers)
 
     # Data: see also Encoder (data/dataset.py)
@@ -241,7 +233,6 @@ class Task(Encoder):
         raise NotImplementedError
 
     def evaluate(self, model: Any, examples: Any, progress: Done) -> dict[str, Any]:
-        """All metrics on some examples."""
         return self.evaluated(examples, [self.computed(model, examples, progress)])
 
     def computed(self, model: Any, examples: Any, progress: Done = ignore) -> Any:
@@ -293,19 +284,9 @@ class Task(Encoder):
         """A typed text as an input; a task with tables may read a JSON object as one of their rows."""
         return FileInput(text, place)
 
-    @property
-    def input_parts(self) -> tuple[str, ...]:
-        """What an input consists of, in the order of its texts. Of `choices` there are several."""
-        return ("text",)
-
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         """A row of the data as an input that a user could type: its texts with tabs between them."""
         return "\t".join(row[name] for name in self.input_parts)
-
-    @property
-    def reads_several(self) -> bool:
-        """Whether an input may be given as several texts; a story and its question are one."""
-        return len(self.input_parts) > 1 and not self.reads_stories
 
     def given_inputs(self, inputs: object) -> list[FileInput]:
         """What a program gives: one input, or several; those that were read already stay as they are."""
@@ -326,7 +307,7 @@ class Task(Encoder):
                 if row := self.object_input(json.dumps(value, ensure_ascii=False), place):
                     return row
         elif isinstance(value, tuple | list) and value and all(isinstance(text, str) for text in value):
-            if self.reads_several or len(value) == 1:
+            if len(value) == 1 or (len(self.input_parts) > 1 and not self.reads_stories):
                 return FileInput(Parts(*value), place)
             what, hint = f"one text is expected, not {len(value)}", "several inputs are a list"
             return FileInput(str(value), place, Problem(place, what, hint))
@@ -404,7 +385,7 @@ def encode_each(
             problems[row] = nothing_known(*inputs[row][:2])
         elif problems[row] is None and limited:
             problems[row] = _too_long(ids, inputs[row].place)
-    return [Unreadable((problem,)) if problem else ids for problem, ids in zip(problems, encoded, strict=True)]
+    return [InputError(problems=[problem]) if problem else ids for problem, ids in zip(problems, encoded, strict=True)]
 
 
 def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int]:
@@ -429,10 +410,12 @@ def not_longer(rows: Sequence[Any], longest: int | None, inputs: Sequence[FileIn
     """Rows of tokens; those with more tokens than the model has positions are unreadable."""
     checked = list(rows)
     for number, row in enumerate(rows):
-        if longest is not None and not isinstance(row, Unreadable) and len(row) > longest:
-            what = f"the text has {len(row):,} tokens with the special ones"
-            hint = f"the model reads at most {longest:,}"
-            checked[number] = Unreadable((Problem(inputs[number].place, what, hint),))
+        if longest is not None and not isinstance(row, RegardError) and len(row) > longest:
+            what, hint = (
+                f"the text has {len(row):,} tokens with the special ones",
+                f"the model reads at most {longest:,}",
+            )
+            checked[number] = InputError(what, where=inputs[number].place, hint=hint)
     return checked
 
 
@@ -442,7 +425,6 @@ def problem_in(given: FileInput) -> Problem | None:
 
 
 def problem_in_text(text: str, place: str) -> Problem | None:
-    """Why a text cannot be read, whatever the vocabulary."""
     if not text.strip():
         return Problem(place, "the text is empty", "give at least one word")
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
@@ -462,13 +444,11 @@ def is_foreign(tokenizer: Tokenizer, ids: Sequence[int]) -> bool:
 
 
 def nothing_known(text: str, place: str) -> Problem:
-    """Every token of a text is unknown."""
     what = f"every token of {text.strip()[:20]!r} is unknown to the tokenizer"
     return Problem(place, what, "it was trained on other words or script")
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int) -> Tokens:
-    """Rows of ids as one padded batch."""
     lengths_B = torch.tensor([len(row) for row in rows])
     ids_BL = torch.full((len(rows), int(lengths_B.max())), pad)
     for number, row in enumerate(rows):

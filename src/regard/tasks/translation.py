@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from regard.data.formats import has_header, keys_of
 from regard.data.images import Picture, images_of
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
-from regard.errors import DataError, DecodeError, Problem
+from regard.errors import DataError, DecodeError, Problem, RegardError
 from regard.models import MODELS, any_config
 from regard.models.base import Contextual, Generator, device_of
 from regard.models.transformer import SourceStates, Transformer
@@ -42,7 +42,6 @@ from regard.tasks.task import (
     EncodedInputs,
     Prediction,
     Task,
-    Unreadable,
     by_length,
     encode_each,
     encode_target,
@@ -66,16 +65,12 @@ SourceBatch = tuple[list[int], Tokens, SearchConfig]
 """Row numbers, their sources on the model's device, and the search for them."""
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """One text the model wrote, and log P of exactly these tokens."""
 
     output: str
     score: float
-    tokens: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"output": self.output, "score": self.score, "tokens": list(self.tokens)}
+    tokens: list[str]
 
 
 @dataclass(frozen=True)
@@ -89,18 +84,61 @@ class Written(Prediction):
         return self.nbest[0].output
 
     def to_json(self) -> dict[str, Any]:
-        best = self.nbest[0].to_json()
-        return {"input": self.input, **best, "nbest": [output.to_json() for output in self.nbest]}
+        nbest = [output._asdict() for output in self.nbest]
+        return {"input": self.input, **nbest[0], "nbest": nbest}
 
     def lines(self, nbest: int) -> Iterator[str]:
-        """The output, or all of them with their log P where several were asked for."""
         if nbest == 1:
             yield self.output
         else:
             yield from (f"{output.score:.4f}\t{output.output}" for output in self.nbest)
 
 
-class TextToText(Task):
+class WritingTask(Task):
+    """A task whose outputs a search writes: a text for each source, or the continuation of a text."""
+
+    writes: ClassVar[Literal["target", "text"]]
+
+    def batches(
+        self, model: Any, sources: Sequence[Any], config: SearchConfig, wording: Constraints
+    ) -> Iterator[SourceBatch]:
+        """Sources that are decoded together; limits that leave no output are refused before the first batch."""
+        raise NotImplementedError
+
+    def text_of(self, given: str, source: Any, hypothesis: Hypothesis) -> str:
+        """The output that a hypothesis stands for."""
+        return self.tokenizers[self.writes].decode(hypothesis.tokens)
+
+    def source_tokens(self, source: Any) -> list[str]:
+        """How the positions of a source are spelt."""
+        raise NotImplementedError
+
+    @property
+    def special_tokens(self) -> Special:
+        """The tokens that a search must know; a text is continued after `</s>`."""
+        own = self.tokenizers[self.writes]
+        return Special(own.begin if self.writes == "target" else own.end, own.end, own.pad, own.unk, own.begin)
+
+    def predict_encoded(
+        self, model: Any, encoded: EncodedInputs[Any], *, record: bool = False, progress: Done = ignore
+    ) -> list[Written]:
+        tokenizer, special, sources = self.tokenizers[self.writes], self.special_tokens, encoded.readable()
+        predicted = dict[int, Written]()
+        for rows, batch, config in self.batches(model, sources, self.recipe.search, encoded.wording):
+            recorder = Recorder(batch, config, tokenizer, special.end) if record else None
+            wording = encoded.wording.of(rows)
+            outputs = search(model, batch, config, constraints=wording, special=special, observer=recorder)
+            records = recorder.records() if recorder else [None] * len(rows)
+            for row, hypotheses, recorded in zip(rows, outputs, records, strict=True):
+                text, source = encoded.inputs[row].text, sources[row]
+                nbest = [Output(self.text_of(text, source, h), h.score, tokenizer.tokens(h.tokens)) for h in hypotheses]
+                own = None if recorded is None else {"source": self.source_tokens(source), **recorded}
+                predicted[row] = Written(text, tuple(nbest), search=own)
+            progress(len(rows))
+        return [predicted[row] for row in range(len(sources))]
+
+
+class TextToText(WritingTask):
     """A source in, a text out; a task adds its columns and its metrics."""
 
     columns: ClassVar[tuple[str, ...]] = ("source", "target")
@@ -108,6 +146,7 @@ class TextToText(Task):
     models: ClassVar[Any] = any_config(lambda config: config.reads == "source")
     lower_is_better = ("loss", "perplexity")
     writes = "target"
+    input_parts = ("source",)
     shares_examples = True
     lengths_of: ClassVar[LengthsOf] = "source"  # which of the two texts has the length that quality is shown by
 
@@ -122,7 +161,6 @@ class TextToText(Task):
         return [self.recipe.data.max_length, self.recipe.data.max_ratio]
 
     def dropped(self, columns: Columns) -> dict[str, NDArray[np.bool_]]:
-        """Pairs that are too long or too unequal."""
         lengths = np.stack([np.fromiter(map(len, rows), dtype=np.int64) for rows in columns.values()])
         longest, shortest = lengths.max(axis=0), lengths.min(axis=0)
         too_long = longest > self.recipe.data.max_length
@@ -165,7 +203,6 @@ class TextToText(Task):
         return Batch(source, target, examples=tuple(rows.tolist()), tokens=predicted)
 
     def sources(self, examples: Dataset, rows: Integers) -> Tokens:
-        """The sources of some examples as a batch."""
         special = self.tokenizers["source"]
         ids_BL, lengths_B = examples.columns["source"].padded(rows, begin=None, end=special.end, pad=special.pad)
         return Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B))
@@ -193,24 +230,21 @@ class TextToText(Task):
     # Sources: captioning has images instead of tokens
 
     def source(self, examples: Dataset, row: int) -> Source:
-        """The source of an example."""
         return [*examples.columns["source"][row].tolist(), self.tokenizers["source"].end]
 
-    def encode_sources(self, inputs: Sequence[FileInput]) -> Sequence[Source | Unreadable]:
+    def encode_sources(self, inputs: Sequence[FileInput]) -> Sequence[Source | RegardError]:
         """The source that each input stands for, or why it cannot be read."""
         tokenizer = self.tokenizers["source"]
         encoded = encode_each(tokenizer, inputs)
-        return [ids if isinstance(ids, Unreadable) else [*ids, tokenizer.end] for ids in encoded]
+        return [ids if isinstance(ids, RegardError) else [*ids, tokenizer.end] for ids in encoded]
 
     def source_batch(self, sources: Sequence[Source]) -> Tokens:
-        """Sources as one padded batch."""
         texts = [source for source in sources if not isinstance(source, Picture)]
         if texts:
             return padded(texts, self.tokenizers["source"].pad)
         return images_of([source for source in sources if isinstance(source, Picture)])
 
     def source_tokens(self, source: Source) -> list[str]:
-        """How the positions of a source are spelt."""
         return source.names() if isinstance(source, Picture) else self.tokenizers["source"].tokens(source)
 
     def by_input(self, examples: Dataset) -> list[list[int]]:
@@ -259,7 +293,6 @@ class TextToText(Task):
         return outputs, *self.summed_loss(model, examples)
 
     def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[str], float, int]]) -> dict[str, Any]:
-        """The task's metrics on decoded texts, loss and perplexity."""
         outputs, totals, tokens = zip(*parts, strict=True)
         scores = self.scored(examples, self.by_input(examples), [*chain.from_iterable(outputs)])
         loss = loss_metrics(sum(totals), sum(tokens))
@@ -277,7 +310,6 @@ class TextToText(Task):
         return outputs
 
     def scored(self, examples: Dataset, inputs: Sequence[Sequence[int]], outputs: list[str]) -> dict[str, Any]:
-        """How good the outputs for these inputs are."""
         references = [[examples.texts["target"][row] for row in rows] for rows in inputs]
         return self.metrics(outputs, references, self.recipe.evaluation)
 
@@ -293,10 +325,6 @@ class TextToText(Task):
 
     # Verbs
 
-    @property
-    def input_parts(self) -> tuple[str, ...]:
-        return ("source",)
-
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The sources of a table; every other file has one a line."""
         if not is_table(file):
@@ -311,26 +339,11 @@ class TextToText(Task):
 
     def encode_inputs(self, model: Generator, inputs: Sequence[FileInput]) -> EncodedInputs[Source]:
         """The sources and the wording; a search whose limits leave no output is refused."""
-        rows: list[Source | Unreadable] = not_longer(self.encode_sources(inputs), model.longest, inputs)
+        rows: list[Source | RegardError] = not_longer(self.encode_sources(inputs), model.longest, inputs)
         wording = wording_of(self.tokenizers["target"], self.recipe.search, [given.prefix for given in inputs])
-        sources = {number: row for number, row in enumerate(rows) if not isinstance(row, Unreadable)}
+        sources = {number: row for number, row in enumerate(rows) if not isinstance(row, RegardError)}
         Limits.of([*map(len, sources.values())], self.recipe.search, wording.of([*sources]))
         return EncodedInputs(inputs, rows, wording)
-
-    def predict_encoded(
-        self, model: Generator, encoded: EncodedInputs[Source], *, record: bool = False, progress: Done = ignore
-    ) -> list[Written]:
-        target, sources = self.tokenizers["target"], encoded.readable()
-        return predictions(
-            model,
-            target,
-            encoded,
-            self.batches(model, sources, self.recipe.search, encoded.wording),
-            target.begin,
-            lambda row, hypothesis: target.decode(hypothesis.tokens),
-            (lambda row: self.source_tokens(sources[row])) if record else None,
-            progress,
-        )
 
     def decode(
         self,
@@ -340,16 +353,15 @@ class TextToText(Task):
         watch: Callable[[list[int]], Observer] | None = None,
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         """Row numbers and their hypotheses, batch by batch; `watch` gives the observer of a batch."""
-        target = self.tokenizers["target"]
-        wording = wording_of(target, config, [None] * len(sources))
+        wording, special = wording_of(self.tokenizers["target"], config, [None] * len(sources)), self.special_tokens
         for rows, batch, _ in self.batches(model, sources, config, wording):
-            observer, special = watch(rows) if watch else None, special_of(target, target.begin)
+            observer = watch(rows) if watch else None
             yield rows, search(model, batch, config, constraints=wording.of(rows), special=special, observer=observer)
 
     def batches(
         self, model: Generator, sources: Sequence[Source], config: SearchConfig, wording: Constraints
     ) -> Iterator[SourceBatch]:
-        """Sources of about equal length together; limits that leave no output are found before the first batch."""
+        """Sources of about equal length together."""
         lengths = [len(source) for source in sources]
         Limits.of(lengths, config, wording)
         for rows in by_length(lengths, decode_tokens(config, device_of(model))):
@@ -440,7 +452,6 @@ def comparable(text: str, lowercase: bool) -> str:
 
 
 def loss_metrics(total: float, tokens: int) -> dict[str, float]:
-    """Cross-entropy a token and its exponential."""
     return {"loss": total / tokens, "perplexity": perplexity(total / tokens)}
 
 
@@ -453,40 +464,6 @@ def decode_tokens(config: SearchConfig, device: torch.device) -> int:
     if device.type == "cpu":
         return max(1, DECODE_TOKENS // max(2, rows))  # greedy search too: half the padding, in int8 11 % faster
     return max(1, GPU_DECODE_TOKENS // rows)
-
-
-def special_of(tokenizer: Tokenizer, begin: int) -> Special:
-    """The tokens that a search must know; `begin` is read before the first one is written."""
-    return Special(begin, tokenizer.end, tokenizer.pad, tokenizer.unk, tokenizer.begin)
-
-
-def predictions(
-    model: Generator,
-    tokenizer: Tokenizer,
-    encoded: EncodedInputs[Any],
-    batches: Iterable[SourceBatch],
-    begin: int,
-    text_of: Callable[[int, Hypothesis], str],
-    recorded: Callable[[int], list[str]] | None,
-    progress: Done,
-) -> list[Written]:
-    """What the search writes for each input; `text_of` is the text of a hypothesis for a row.
-
-    The search is recorded where `recorded` gives the tokens of a row's source.
-    """
-    special, predicted = special_of(tokenizer, begin), dict[int, Written]()
-    for rows, source, config in batches:
-        recorder = None if recorded is None else Recorder(source, config, tokenizer, special.end)
-        wording = encoded.wording.of(rows)
-        hypotheses = search(model, source, config, constraints=wording, special=special, observer=recorder)
-        for row, nbest in zip(rows, hypotheses, strict=True):
-            outputs = [Output(text_of(row, best), best.score, tuple(tokenizer.tokens(best.tokens))) for best in nbest]
-            predicted[row] = Written(encoded.inputs[row].text, tuple(outputs))
-        if recorder is not None and recorded is not None:
-            for row, record in zip(rows, recorder.records(), strict=True):
-                predicted[row] = replace(predicted[row], search={"source": recorded(row), **record})
-        progress(len(rows))
-    return [predicted[row] for row in range(len(encoded))]
 
 
 def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[str | None]) -> Constraints:

@@ -279,7 +279,7 @@ def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: i
     batch = task.batch(examples, row).to(device_of(model))
     with torch.inference_mode():
         weights_NS = model(batch).p_NBIS[:, 0, model.winner].float().cpu().numpy()
-    kept, [answers] = int(examples.columns["sizes"].lengths[0]), task.likeliest_answers(model, examples, row)
+    kept, [answers] = int(examples.columns["sizes"].lengths[0]), task.computed(model, examples)
     story = Story(
         sentences=typed.story[-kept:], numbers=typed.numbers[-kept:], forgotten=len(typed.story) - kept,
         question=typed.question, asked=number, questions=len(questions),

@@ -19,7 +19,7 @@ from regard.runs import Run
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Hypothesis, Live, Rules
 from regard.tasks.task import Done, by_length, ignore, padded
-from regard.tasks.translation import Source, TextToText, special_of, wording_of
+from regard.tasks.translation import Source, TextToText, wording_of
 from regard.text.normalise import nfc
 from regard.views.labels import percent
 
@@ -183,7 +183,7 @@ def why_forbidden(
     reasons_of: dict[int, str | None] = {}
     for rows in by_length([len(ids) for ids in targets], AT_ONCE):
         batch = task.source_batch([sources[row] for row in rows])
-        rules = Rules(batch, config, wording.of(rows), special_of(target, target.begin))
+        rules = Rules(batch, config, wording.of(rows), task.special_tokens)
         ids_BT = padded([targets[row] for row in rows], target.pad).ids_BL
         like_B1V = torch.zeros(len(rows), 1, target.size)
         for step in range(ids_BT.shape[1]):
