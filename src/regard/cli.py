@@ -375,7 +375,7 @@ def _loaded(run: Run, search: Mapping[str, Any], options: Mapping[str, str]) -> 
     """A run with its model, under the search that is asked for."""
     from regard.recipes.recipe import with_search
 
-    searched, precision = run.under(with_search(run.recipe, **search)), getattr(run, "precision", "fp32")
+    searched, precision = run.under(with_search(run.recipe, **search)), vars(run).get("precision", "fp32")
     return regard.load(searched, checkpoint=options["checkpoint"], device=options["device"], precision=precision)
 
 
