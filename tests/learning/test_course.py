@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from jinja2 import meta
@@ -141,13 +141,8 @@ def used(text: str) -> tuple[list[str], set[str], int]:
     return [name for _, name in PLACED.findall(text)], numbers, len(re.findall("^### ", text, re.MULTILINE))
 
 
-class Opened(NamedTuple):
-    """A notebook whose cells have run."""
-
-    cells: list[dict[str, Any]]
-    lesson: Lesson
-    titles: list[str]
-    """Those of its figures."""
+Opened = tuple[Lesson, list[str], str]
+"""What the cells of a notebook have left in `lesson`, the titles of its figures, and its texts."""
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +162,7 @@ def opened(course: Path) -> Callable[[str], Opened]:
         unknown = Findings({}, dict.fromkeys(used(chapter.text)[1], 1.0))
         cells = json.loads(Lesson(chapter, "ko", Lab(runs, quick=True), unknown).notebook(runs))["cells"]
         variables: dict[str, Any] = {"__name__": "__main__"}
-        titles = []
+        titles = list[str]()
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(runs)
             for code in (one["source"] for one in cells if one["cell_type"] == "code"):
@@ -175,7 +170,8 @@ def opened(course: Path) -> Callable[[str], Opened]:
                     titles += [eval(code, variables).sections[0].parts[0].title]
                 else:
                     exec(code, variables)
-        return Opened(cells, variables["lesson"], titles)
+        texts = "".join(one["source"] for one in cells if one["cell_type"] == "markdown")
+        return variables["lesson"], titles, texts
 
     return cache(run_cells)
 
@@ -186,7 +182,7 @@ def in_english(lesson: Lesson) -> Lesson:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_chapter_fits_its_experiment_in_both_languages(name: str, opened: Callable[[str], Opened]) -> None:
-    lesson = opened(name).lesson
+    lesson, _, _ = opened(name)
     english, korean = used(in_english(lesson).chapter.text), used(lesson.chapter.text)
     assert english == korean
     shown = {figure for figure in english[0] if ":" not in figure and not figure.startswith("full_")}
@@ -203,12 +199,10 @@ def test_a_chapter_fits_its_experiment_in_both_languages(name: str, opened: Call
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_has_the_figures_and_texts_of_its_chapter(name: str, opened: Callable[[str], Opened]) -> None:
-    notebook = opened(name)
-    text = notebook.lesson.text
-    captions = [caption for caption, figure in PLACED.findall(text) if ":" not in figure]
-    assert [found for found, one in zip(notebook.titles, captions, strict=True) if one not in ("", found)] == []
-    texts = "".join(one["source"] for one in notebook.cells if one["cell_type"] == "markdown")
-    assert texts.count("<details>") == len(re.findall(r"^### |^!\[.*\]\(code:", text, re.MULTILINE))
+    lesson, titles, texts = opened(name)
+    captions = [caption for caption, figure in PLACED.findall(lesson.text) if ":" not in figure]
+    assert [found for found, caption in zip(titles, captions, strict=True) if caption not in ("", found)] == []
+    assert texts.count("<details>") == len(re.findall(r"^### |^!\[.*\]\(code:", lesson.text, re.MULTILINE))
     assert QUICK["ko"] in texts
 
 
