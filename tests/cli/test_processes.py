@@ -29,7 +29,8 @@ from regard.training.train import train
 from tiny import TINY
 
 Tree = dict[str, Any]
-SLOW = bool(os.environ.get("REGARD_SLOW"))
+MANY = 4 if os.environ.get("REGARD_SLOW") else 2
+"""Processes that train together."""
 SCRIPT = Path(__file__).parents[1] / "support" / "trained_together.py"
 TRANSFORMER: Tree = {
     "kind": "transformer", "width": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 1, "decoder_layers": 1,
@@ -60,7 +61,7 @@ def recipe(name: str, processes: int, steps: int = 20) -> Tree:
     """Steps of four batches, whoever computes them; of streams every process has its rows of each of two batches."""
     tree = copy.deepcopy(RECIPES[name])
     accumulate = 2 if name == "lstm" else 4 // processes
-    recomputed = {"checkpoint_activations": processes == 4 and name == "transformer"}
+    recomputed = {"checkpoint_activations": processes == MANY and name == "transformer"}
     others = recomputed | {"log_every": 1, "validate_every": steps, "decode": 0, "samples": 0, "device": "cpu"}
     tree["training"] |= {"steps": steps, "accumulate": accumulate, **others}
     return tree
@@ -97,47 +98,45 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
-    """Runs by 1, 4 and, with REGARD_SLOW, 2 processes, NAME1 ...; by 4 with FSDP2, NAME0; and resumed ones."""
+    """Runs by one process, NAME1, by MANY, and by MANY with FSDP2, NAME0; and resumed ones."""
     folder = tmp_path_factory.mktemp("processes")
 
     def new(name: str, processes: int, steps: int = 20) -> Tree:
         sharded = {} if processes else {"fsdp": True}
-        return {"recipe": recipe(name, processes or 4, steps), "out": str(folder / f"{name}{processes}"), **sharded}
+        return {"recipe": recipe(name, processes or MANY, steps), "out": str(folder / f"{name}{processes}"), **sharded}
 
     def half(name: str, processes: int) -> Tree:
         return new(name, processes, 10) | {"out": str(folder / f"{name}{processes}-half")}
 
     def resumed(name: str, before: int, processes: int) -> Tree:
-        tree = new(name, processes) | {"recipe": recipe(name, before or 4), "resume": True}
+        tree = new(name, processes) | {"recipe": recipe(name, before or MANY), "resume": True}
         return tree | {"copy of": half(name, before)["out"], "out": str(folder / f"{name}{before}-by-{processes}")}
 
     one = recipe("bahdanau", 1, 2)
     one["training"]["accumulate"] = 1
     single = {"recipe": one, "out": str(folder / "single")}
     train_alone(*(new(name, 1) for name in RECIPES), half("gpt", 1), single)
-    (file := folder / "recipe.yaml").write_text(json.dumps(recipe("bahdanau", 4, 2)))
-    if SLOW:
-        assert launch(2, folder, {name: new(name, 2) for name in RECIPES}) == ""
-    full = new("gpt", 4) | {"out": str(folder / "full"), "largest file": {"0": 20_000}}
+    (file := folder / "recipe.yaml").write_text(json.dumps(recipe("bahdanau", MANY, 2)))
+    full = new("gpt", MANY) | {"out": str(folder / "full"), "largest file": {"0": 20_000}}
     full["recipe"]["training"]["checkpoint_every"] = 5
     (bf16 := new("gpt", 0, 3) | {"out": str(folder / "bf16")})["recipe"]["training"]["precision"] = "bf16"
     jobs = {
-        **{name: new(name, 4) for name in RECIPES},
-        **{f"half {name}": half(name, 4) for name in ("gpt", "lstm")},
-        "resumed": resumed("gpt", 1, 4),
+        **{name: new(name, MANY) for name in RECIPES},
+        **{f"half {name}": half(name, MANY) for name in ("gpt", "lstm")},
+        "resumed": resumed("gpt", 1, MANY),
         "sharded": new("gpt", 0),
         "half sharded": half("gpt", 0),
-        "resumed sharded": resumed("gpt", 4, 0),
+        "resumed sharded": resumed("gpt", MANY, 0),
         "bf16": bf16,
-        "unlike": {"recipe": recipe("gpt", 4), "out": str(folder / "unlike"), "own": {"1": ["data.train.size=50"]}},
+        "unlike": {"recipe": recipe("gpt", MANY), "out": str(folder / "unlike"), "own": {"1": ["data.train.size=50"]}},
         "uneven": single | {"resume": True},
-        "apart": (apart := new("bahdanau", 4, 2) | {"out": str(folder / "apart"), "apart": True}),
+        "apart": (apart := new("bahdanau", MANY, 2) | {"out": str(folder / "apart"), "apart": True}),
         "again": apart | {"resume": True},
         "command": {"command": ["train", str(file), "--out", str(folder / "command"), "--json"]},
         "full": full,
     }
-    (folder / "printed").write_text(launch(4, folder, jobs))
-    train_alone(resumed("gpt", 4, 1), resumed("gpt", 0, 1), resumed("lstm", 4, 1))
+    (folder / "printed").write_text(launch(MANY, folder, jobs))
+    train_alone(resumed("gpt", MANY, 1), resumed("gpt", 0, 1), resumed("lstm", MANY, 1))
     return folder
 
 
@@ -146,7 +145,7 @@ def test_processes_train_what_one_trains(folder: Path, name: str) -> None:
     """Each step's loss is the sum over the tokens of all, times their number, over all tokens: after DDP's mean, the
     same. So is what is logged."""
     expected = weights(folder / f"{name}1")
-    for processes in (4, *([2] if SLOW else []), *([0] if name == "gpt" else [])):
+    for processes in (MANY, *([0] if name == "gpt" else [])):
         torch.testing.assert_close(weights(folder / f"{name}{processes}"), expected, rtol=0, atol=1e-10)
         logs = [list(read_metrics(folder / f"{name}{count}" / "metrics.jsonl")) for count in (1, processes)]
         for key in ("event", "step", "tokens", "epoch"):
@@ -154,9 +153,9 @@ def test_processes_train_what_one_trains(folder: Path, name: str) -> None:
         assert [line["loss"] for line in logs[0]] == pytest.approx([line["loss"] for line in logs[1]], rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("name", "before", "processes"), [("gpt", 1, 4), ("gpt", 4, 1), ("gpt", 4, 0), ("gpt", 0, 1), ("lstm", 4, 1)]
-)
+@pytest.mark.parametrize(("name", "before", "processes"), [
+    ("gpt", 1, MANY), ("gpt", MANY, 1), ("gpt", MANY, 0), ("gpt", 0, 1), ("lstm", MANY, 1),
+])  # fmt: skip
 def test_a_checkpoint_is_continued_by_any_number(folder: Path, name: str, before: int, processes: int) -> None:
     """0 stands for FSDP2. Position, optimiser and the state of streams go on as if nothing had changed."""
     found = weights(folder / f"{name}{before}-by-{processes}")
@@ -182,7 +181,7 @@ def test_what_several_processes_print(folder: Path) -> None:
     assert re.search(r"full: .*step-00000005: cannot be written: File too large", printed)
     assert not list((folder / "full" / "checkpoints").iterdir())
     assert "all processes must train the same (give all of them the same recipe and the same files)" in printed
-    what = "a step of the run has 1 batches, which 4 processes cannot share evenly (resume with 1)"
+    what = f"a step of the run has 1 batches, which {MANY} processes cannot share evenly (resume with 1)"
     assert f"uneven: --resume: {what}" in printed
     assert re.search(r"again: --resume: process 0 has 'step-00000002', process 1 \(.*\) None\n", printed)
     assert [path.name for path in folder.glob("apart*")] == ["apart0"]
