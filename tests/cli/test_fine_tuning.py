@@ -281,6 +281,29 @@ def test_the_cnn_against_plain_loops() -> None:
         assert vector.tolist() == pytest.approx(expected)
 
 
+def test_the_ngrams_of_a_cnn_against_plain_loops() -> None:
+    """Joulin et al. 2017, with the sum over the root of the number; the table is zero before training."""
+    model = CNN(CNNConfig(embedding=4, widths=[2], maps=3, ngrams=50), 11).double().requires_grad_(False)
+    texts = [[3, 4, 5, 3, 4], [8, 9], [10]]
+    batch = batch_of(texts, [0, 0, 0])
+    assert not model.states(batch)[..., 3:].any()
+    torch.nn.init.normal_(model.ngrams.weight)
+    for by_token, poolings in ((False, ("max", "mean", "last")), (True, ("mean",))):
+        model.by_token = by_token
+        states_BLD = model.states(batch)
+        assert states_BLD.shape == (3, 5, model.width)
+        for text, *vectors in zip(texts, *(pool(states_BLD, batch.text, pooling) for pooling in poolings), strict=True):
+            rows = []
+            for n in (1, 2, 3):
+                for start in range(len(text) - n + 1):
+                    key = n
+                    for token in text[start : start + n]:
+                        key = (key * 1_000_003 + token) % (2**31 - 1)
+                    rows.append(model.ngrams.weight[key % 50])
+            expected = (sum(rows) / len(rows) ** 0.5).tolist()
+            assert all(vector[3:].tolist() == pytest.approx(expected) for vector in vectors)
+
+
 def test_the_cnn_around_each_token_against_plain_loops() -> None:
     """Collobert et al. 2011, section 3.2.1: a window around each token, with nothing beyond the ends of the text."""
     torch.manual_seed(0)

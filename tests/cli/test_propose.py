@@ -557,8 +557,8 @@ def test_a_share_of_rows_that_were_dropped_says_so(folder: Path) -> None:
 
 
 def test_what_is_proposed_for_labels_suits_the_texts(folder: Path) -> None:
-    """As measured in benchmarks/README.md: n-grams of short texts, of characters in Korean, words of long
-    ones, pairs each read by itself."""
+    """As measured in benchmarks/README.md: n-grams of short texts, of characters in Korean and then also in a bag,
+    words of long ones, pairs each read by itself."""
     long, labels = "word " * 200, ("good", "bad")
     rows = [(f"text {number} {long}", f"other {number}", labels[number % 2]) for number in range(60)]
     put("long.tsv", "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, _, label in rows))
@@ -572,8 +572,9 @@ def test_what_is_proposed_for_labels_suits_the_texts(folder: Path) -> None:
     put("korean long.tsv", table(["text", "label"], [" ".join([text] * 30) for text in KO], CLASSES))
     korean, *others = map(tree_for, ("korean.tsv", "korean pairs.tsv", "korean long.tsv"))
     assert korean["tokenizer"] == {"kind": "character", "lowercase": True}
-    assert (korean["model"]["preset"], korean["model"]["widths"]) == ("base", [1, 2, 3, 4])
+    assert (korean["model"]["ngrams"], korean["model"]["widths"]) == (131_072, [1, 2, 3, 4])
     training = korean["training"]
     assert (training["label_smoothing"], training["validate_every"]) == (0.1, training["steps"])
+    assert training["betas"] == [0.9, 0.999]
     assert "patience" not in training
     assert [tree["tokenizer"]["kind"] for tree in others] == ["bpe", "bpe"]

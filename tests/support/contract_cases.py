@@ -218,6 +218,7 @@ CASES: dict[str, Case] = {
         ClassifierCase("bilstm", BiLSTMConfig(embedding=8, hidden=6, layers=2, dropout=0.0)),
         ClassifierCase("word2vec", Word2VecConfig(width=8)),
         ClassifierCase("cnn", CNNConfig(embedding=8, widths=[2, 3], maps=6)),
+        ClassifierCase("cnn-ngrams", CNNConfig(embedding=8, widths=[2, 3], maps=6, ngrams=40)),
     )
 }
 WRITERS: dict[str, SourceCase] = {

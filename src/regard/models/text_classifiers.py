@@ -2,6 +2,7 @@
 
 Graves & Schmidhuber 2005, "Framewise phoneme classification with bidirectional LSTM"; with max pooling as in Conneau et
 al. 2017, arXiv:1705.02364. Kim 2014, "Convolutional neural networks for sentence classification", arXiv:1408.5882.
+Joulin et al. 2017, "Bag of tricks for efficient text classification", arXiv:1607.01759.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.data.batches import Tokens
 from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import RecurrentEncoder
 from regard.models.base import Contextual, ModelConfig, Presets, real_BL
@@ -89,6 +91,13 @@ class CNNConfig(ModelConfig):
     """Filters of each width."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout on the embeddings; the paper's 0.5 is before the last layer: head.dropout."""
+    ngrams: int = Field(0, ge=0)
+    """Rows of a table of n-gram vectors, which are summed beside the filters as in fastText. N-grams have one to three
+    tokens and share rows by their hash. 0 has no table."""
+
+
+NGRAMS = (1, 2, 3)  # tokens of an n-gram
+NGRAM_WIDTH = 8  # of its vector
 
 
 class CNN(Contextual):
@@ -103,6 +112,10 @@ class CNN(Contextual):
     With `by_token`, an answer for each token, there is no maximum over time, and the filter is centred on its token:
         c_i = relu(w . x_{i-(h-1)/2 : i+h/2} + b)       Collobert et al. 2011, section 3.2.1, the window approach
     Before the first and after the last token it reads zeros; the paper learns a padding vector.
+
+    With `ngrams`, every vector ends with g, a bag of all K n-grams of the text, which any pooling keeps as it is:
+        g = sum_k a_k / sqrt(K)                         Joulin et al. 2017, figure 1 and section 2.2: hashed n-grams
+    There it is the mean, and the whole model. The table a is zero at first: n-grams never seen in training add nothing.
     """
 
     config: CNNConfig
@@ -113,6 +126,10 @@ class CNN(Contextual):
         self.embedding = Embedding(vocabulary_size, config.embedding)
         self.convolutions = nn.ModuleList(nn.Conv1d(config.embedding, config.maps, h) for h in config.widths)
         self.dropout = nn.Dropout(config.dropout)
+        self.ngrams = nn.Embedding(config.ngrams, NGRAM_WIDTH) if config.ngrams else None
+        if self.ngrams is not None:
+            nn.init.zeros_(self.ngrams.weight)
+            self.width += NGRAM_WIDTH
 
     def layers_of(self, batch: Any) -> list[Tensor]:
         text, place_L = batch.text, torch.arange(batch.text.ids_BL.shape[1], device=batch.text.ids_BL.device)
@@ -124,4 +141,24 @@ class CNN(Contextual):
             c_BDL = convolution(F.pad(x_BDL, (before, h - 1 - before))).relu()
             last_B1 = (text.lengths_B[:, None] - h).clamp(min=0)
             maps.append(c_BDL if self.by_token else c_BDL * (place_L <= last_B1)[:, None])
+        if self.ngrams is not None:
+            maps.append(bag_of(text, self.ngrams)[..., None].expand(-1, -1, len(place_L)))
         return [x_BLD, torch.cat(maps, dim=1).transpose(1, 2)]
+
+
+def bag_of(text: Tokens, table: nn.Embedding) -> Tensor:
+    """The sum of the vectors of a text's n-grams over the root of their number: [B, D].
+
+    The hash of an n-gram: key = (key * 1000003 + token) mod (2**31 - 1), from n on, then modulo the rows of the table.
+    """
+    place_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
+    keys, whole = [], []
+    for n in NGRAMS:
+        key_BL = torch.full_like(text.ids_BL, n)
+        for offset in range(n):
+            key_BL = (key_BL * 1_000_003 + F.pad(text.ids_BL, (0, offset))[:, offset:]) % (2**31 - 1)
+        keys.append(key_BL % table.num_embeddings)
+        whole.append(place_L <= text.lengths_B[:, None] - n)
+    whole_BK = torch.cat(whole, dim=1)
+    a_BKD: Tensor = table(torch.cat(keys, dim=1)) * whole_BK[..., None]
+    return a_BKD.sum(1) / whole_BK.sum(1, keepdim=True).sqrt()

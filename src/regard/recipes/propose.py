@@ -173,9 +173,9 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
     longest = max((size.characters for size in profile.sizes), default=0)
     by_character = _by_character(profile)
     syllables = by_character and profile.task == "classification"
-    if syllables:  # fewer than sub-words, so each needs more weights; the end of the schedule is what generalises best
+    if syllables:  # the end of the schedule is what generalises best
         half = (sizes.batch_tokens or 0) // 2
-        sizes = sizes._replace(preset="base", epochs=sizes.epochs // 2, batch_tokens=half, patience=None)
+        sizes = sizes._replace(epochs=sizes.epochs // 2, batch_tokens=half, patience=None)
     fitting = (length for length in plan.lengths if longest <= (1 if by_character else 2) * length)
     length = next(fitting, plan.lengths[-1] if plan.lengths else 0)
     each = 3 if syllables else 8  # characters of the longest texts for a token of the average one
@@ -208,7 +208,7 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
         if "first" in profile.data:
             settings |= {"head.apart": True, "head.pooling": "max" if profile.task == "classification" else "mean"}
         elif syllables:
-            settings["training.label_smoothing"] = 0.1
+            settings |= {"model.ngrams": 2**17, "training.betas": [0.9, 0.999], "training.label_smoothing": 0.1}
         elif profile.sizes[0].words > 100:  # of long texts the words alone say enough, and are learned fast
             settings |= {"model.widths": [1], "model.dropout": 0.5, "head.pooling": "mean"}
             settings |= {"tokenizer.vocabulary": 16_000, "training.learning_rate": 0.003, "training.best": "loss"}
