@@ -20,13 +20,13 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36609,
+    "lines": 36617,
     "lines in .": 2181,  # raised: Korean help, likely mistakes are named (issues 16, 19); workers keep memory (17)
     "lines in config": 336,  # raised: nested YAML is refused while it is read (issue 16)
     "lines in course": 2482,  # raised: heads against grammar with two controls (issue 19)
     "lines in data": 6333,  # raised: sentences that fill tiles of attention, workers keep memory (issue 17)
     "lines in exchange": 1548,
-    "lines in layers": 1551,  # raised: packed weights, small products and training on a CPU, cached keys (issue 17)
+    "lines in layers": 1559,  # raised: packed weights, small products and training on a CPU, cached keys (issue 17)
     "lines in models": 3139,  # raised: cached keys stay in place on a CPU too (issue 17)
     "lines in objectives": 563,
     "lines in recipes": 1041,  # raised: Korean texts are read by character (issue 16)
@@ -42,7 +42,7 @@ LIMITS = {
     "modules with one importer": 19,
     "Any in signatures": 535,
     "recipe: Any": 0,
-    "public names": 2766,
+    "public names": 2768,
     "class checks outside models and tasks": 0,
 }
 

@@ -23,6 +23,8 @@ from regard.layers.attention import (
     ACTIVATIONS,
     FEW_ROWS,
     LARGE_WEIGHT,
+    MANY_OUTPUTS,
+    MANY_ROWS,
     WIDE,
     Linear,
     MultiHeadAttention,
@@ -458,6 +460,16 @@ def test_linear_layers_in_8_bits() -> None:
         assert torch.equal(small(x_BLD, "relu").flatten(0, 1), found_PE.relu())
     difference_E = (found_PE - expected_PE).norm(dim=0) / expected_PE.norm(dim=0)
     assert 0 < difference_E.max() < 0.05
+
+
+@pytest.mark.parametrize("then", ["none", "relu"])
+def test_many_outputs_in_8_bits_do_not_depend_on_the_rows(then: str) -> None:
+    layer, x_RD = Linear(16, MANY_OUTPUTS), torch.randn(MANY_ROWS, 16)
+    x_RD[0, 0] = 4  # the scale of x, in both parts
+    with torch.inference_mode():
+        [small] = with_int8(nn.Sequential(layer))
+        torch.testing.assert_close(small(x_RD, then)[:9], small(x_RD[:9], then), rtol=0, atol=0.1)
+        assert (small(x_RD, then) - layer(x_RD, then)).norm() < 0.05 * layer(x_RD, then).norm()
 
 
 @pytest.mark.parametrize("case", ["transformer", "bahdanau-lstm", "self-attention-multi-head"])

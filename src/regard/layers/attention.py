@@ -34,6 +34,8 @@ WIDE = 256
 """Width from which a CPU trains a layer by oneDNN, and packs texts with a little padding."""
 PACKED_WEIGHT = 1 << 16
 """Elements of W from which packing it pays."""
+MANY_ROWS, MANY_OUTPUTS = 64, 8192
+"""With at least so many, as in a readout, oneDNN's int8 product is faster than FBGEMM's."""
 FEW_QUERIES, MANY_SENTENCES = 4, 16
 """With at most so many queries for each of at least so many sentences, two products are faster on a CPU than its kernel
 for attention."""
@@ -160,13 +162,19 @@ class Int8Linear(Linear):
         with warnings.catch_warnings():  # torch means to replace these tensors; it has no other fast product yet
             warnings.simplefilter("ignore", UserWarning)
             W_8 = torch.quantize_per_channel(W, scale_E, zeros_E, 0, torch.qint8)
-            self.packed = torch.ops.quantized.linear_prepack(W_8, bias)
+            self.packed = self.packed_for_many = torch.ops.quantized.linear_prepack(W_8, bias)
+            usual, engines = torch.backends.quantized.engine, torch.backends.quantized.supported_engines
+            if len(W) >= MANY_OUTPUTS and "onednn" in engines:
+                torch.backends.quantized.engine = "onednn"
+                self.packed_for_many = torch.ops.quantized.linear_prepack(W_8, bias)
+                torch.backends.quantized.engine = usual
 
     def forward(self, x: Tensor, then: str = "none") -> Tensor:
+        packed = self.packed_for_many if x.numel() >= MANY_ROWS * x.shape[-1] else self.packed
         if then == "relu":
-            rectified: Tensor = torch.ops.quantized.linear_relu_dynamic(x, self.packed, True)
+            rectified: Tensor = torch.ops.quantized.linear_relu_dynamic(x, packed, True)
             return rectified
-        y: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, True)
+        y: Tensor = torch.ops.quantized.linear_dynamic(x, packed, True)
         return ACTIVATIONS[then](y)
 
 
