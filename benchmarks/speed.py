@@ -42,6 +42,7 @@ from regard.data.batches import (
     plan,
     row_sizes,
 )
+from regard.data.parallel import keep_memory
 from regard.layers.attention import with_int8
 from regard.models import MODELS
 from regard.models.bahdanau import BahdanauConfig
@@ -555,6 +556,7 @@ def in_workers(model: Any, int8: bool, batches: Sequence[Tokens], settings: Sear
 def start_worker(model: Any, int8: bool) -> None:
     global own
     torch.set_num_threads(1)
+    keep_memory()
     own = with_int8(model) if int8 else model
 
 

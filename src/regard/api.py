@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from regard.data.dataset import Dataset
-from regard.data.parallel import Engine, chosen_workers, in_order, over_cluster, processors
+from regard.data.parallel import Engine, chosen_workers, in_order, keep_memory, over_cluster, processors
 from regard.errors import CheckpointError, DecodeError, Problem, RegardError, did_you_mean, short
 from regard.exchange.exchange import export_run, import_run
 from regard.layers.attention import with_int8
@@ -210,6 +210,7 @@ class _Placed:
     def start(self, number: int, workers: int) -> None:
         if workers > 1:
             torch.set_num_threads(max(1, processors() // workers))
+            keep_memory()
         if (gpus := _gpus(self.device, self.run.precision)) and self.on_cpu:
             self.run.move_to(f"cuda:{number % gpus}")
 

@@ -20,13 +20,13 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36553,
-    "lines in .": 2180,  # raised: Korean help, likely mistakes are named (issues 16, 19)
+    "lines": 36617,
+    "lines in .": 2181,  # raised: Korean help, likely mistakes are named (issues 16, 19); workers keep memory (17)
     "lines in config": 336,  # raised: nested YAML is refused while it is read (issue 16)
     "lines in course": 2482,  # raised: heads against grammar with two controls (issue 19)
-    "lines in data": 6323,  # raised: sentences that fill tiles of attention (issue 17)
+    "lines in data": 6333,  # raised: sentences that fill tiles of attention, workers keep memory (issue 17)
     "lines in exchange": 1548,
-    "lines in layers": 1506,  # raised: packed weights on a CPU, cached keys by row on a GPU, masked slots (issue 17)
+    "lines in layers": 1559,  # raised: packed weights, small products and training on a CPU, cached keys (issue 17)
     "lines in models": 3139,  # raised: cached keys stay in place on a CPU too (issue 17)
     "lines in objectives": 563,
     "lines in recipes": 1041,  # raised: Korean texts are read by character (issue 16)
@@ -40,9 +40,9 @@ LIMITS = {
     "files": 134,
     "functions over 60 lines": 0,
     "modules with one importer": 19,
-    "Any in signatures": 533,
+    "Any in signatures": 535,
     "recipe: Any": 0,
-    "public names": 2759,
+    "public names": 2768,
     "class checks outside models and tasks": 0,
 }
 

@@ -18,16 +18,21 @@ from model_cases import CASES, SOURCES, batch_of, build, close, logits_of, randn
 from places import ROOT
 from regard.data.dataset import Dataset
 from regard.errors import DecodeError
+from regard.layers import attention
 from regard.layers.attention import (
     ACTIVATIONS,
     FEW_ROWS,
     LARGE_WEIGHT,
+    MANY_OUTPUTS,
+    MANY_ROWS,
+    WIDE,
     Linear,
     MultiHeadAttention,
     Packing,
     Visibility,
     attend,
     recording,
+    small_products,
     with_int8,
 )
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
@@ -341,7 +346,22 @@ def test_few_queries_on_a_cpu_attend_as_written(queries: int) -> None:
     visible, owner = Visibility(torch.tensor([6, 1, 3, 5] * 4)), nn.Identity()
     found = attend(q, k, v, visible, owner=owner)
     with recording():
-        torch.testing.assert_close(found, attend(q, k, v, visible, owner=owner))
+        as_written = attend(q, k, v, visible, owner=owner)
+    torch.testing.assert_close(found, as_written)
+    with torch.inference_mode():
+        torch.testing.assert_close(attend(q, k, v, visible, owner=owner), as_written)
+
+
+@pytest.mark.parametrize("intel", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_small_products_are_those_of_torch(intel: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_made_by_intel", lambda: intel)
+    cache_BHKE = torch.randn(3, 2, 8, 16, dtype=dtype)[:, :, :5]  # the filled part
+    x_BHQE, broken_BHQE = torch.randn(3, 2, 4, 16, dtype=dtype), torch.full((3, 2, 4, 16), torch.nan, dtype=dtype)
+    with torch.inference_mode():
+        found = small_products(x_BHQE, cache_BHKE.transpose(-2, -1))
+        torch.testing.assert_close(found, x_BHQE @ cache_BHKE.transpose(-2, -1))
+        assert small_products(broken_BHQE, cache_BHKE.transpose(-2, -1)).isnan().all()
 
 
 @pytest.mark.parametrize("rows", [*FEW_ROWS, FEW_ROWS.stop, 20])
@@ -357,6 +377,28 @@ def test_few_rows_give_what_torch_gives(rows: int, bias: bool, width: int, out: 
             found = ours(x)
         assert found.shape == theirs(x).shape
         torch.testing.assert_close(found.clone(), theirs(x).detach(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(40,), (3, 7), (1, 5)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_wide_layers_are_trained_as_torch_trains_them(
+    shape: tuple[int, ...], bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "_made_by_intel", lambda: False)
+    layer, x = Linear(WIDE, 2 * WIDE, bias=bias), torch.randn(*shape, WIDE, requires_grad=True)
+    parts = (x, *layer.parameters())
+    found, expected = layer(x), F.linear(x, layer.weight, layer.bias)
+    assert "TrainedLinear" in type(found.grad_fn).__name__
+    torch.testing.assert_close(found, expected)
+    dy = torch.randn_like(found)
+    for ours, theirs in zip(*(torch.autograd.grad(y, parts, dy) for y in (found, expected)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    frozen = layer.requires_grad_(False)(x.detach())
+    assert not frozen.requires_grad
+
+
+def test_a_narrow_layer_is_trained_by_torch() -> None:
+    assert "TrainedLinear" not in type(Linear(WIDE - 1, WIDE)(torch.randn(4, WIDE - 1)).grad_fn).__name__
 
 
 def test_packing_by_hand() -> None:
@@ -418,6 +460,16 @@ def test_linear_layers_in_8_bits() -> None:
         assert torch.equal(small(x_BLD, "relu").flatten(0, 1), found_PE.relu())
     difference_E = (found_PE - expected_PE).norm(dim=0) / expected_PE.norm(dim=0)
     assert 0 < difference_E.max() < 0.05
+
+
+@pytest.mark.parametrize("then", ["none", "relu"])
+def test_many_outputs_in_8_bits_do_not_depend_on_the_rows(then: str) -> None:
+    layer, x_RD = Linear(16, MANY_OUTPUTS), torch.randn(MANY_ROWS, 16)
+    x_RD[0, 0] = 4  # the scale of x, in both parts
+    with torch.inference_mode():
+        [small] = with_int8(nn.Sequential(layer))
+        torch.testing.assert_close(small(x_RD, then)[:9], small(x_RD[:9], then), rtol=0, atol=0.1)
+        assert (small(x_RD, then) - layer(x_RD, then)).norm() < 0.05 * layer(x_RD, then).norm()
 
 
 @pytest.mark.parametrize("case", ["transformer", "bahdanau-lstm", "self-attention-multi-head"])
