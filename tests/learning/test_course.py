@@ -159,7 +159,7 @@ def opened(course: Path) -> Callable[[str], Opened]:
 
     def run_cells(name: str) -> Opened:
         chapter = find_chapter(name, "ko")
-        unknown = Findings({}, dict.fromkeys(used(chapter.text)[1], 1.0))
+        unknown = Findings(dict.fromkeys(used(chapter.text)[1], 1.0))
         cells = json.loads(Lesson(chapter, "ko", Lab(runs, quick=True), unknown).notebook(runs))["cells"]
         variables: dict[str, Any] = {"__name__": "__main__"}
         titles = list[str]()
