@@ -356,6 +356,7 @@ def test_few_queries_on_a_cpu_attend_as_written(queries: int) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_small_products_are_those_of_torch(intel: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "_made_by_intel", lambda: intel)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     cache_BHKE = torch.randn(3, 2, 8, 16, dtype=dtype)[:, :, :5]  # the filled part
     x_BHQE, broken_BHQE = torch.randn(3, 2, 4, 16, dtype=dtype), torch.full((3, 2, 4, 16), torch.nan, dtype=dtype)
     with torch.inference_mode():

@@ -141,9 +141,9 @@ class _TrainedLinear(torch.autograd.Function):
 
 
 def small_products(x: Tensor, y: Tensor) -> Tensor:
-    """x @ y for many small matrices. torch's library first copies them, which takes longer than the products; numpy's
-    does not. Intel's processors are the exception again."""
-    usual = torch.is_grad_enabled() or torch.compiler.is_compiling() or _made_by_intel()
+    """x @ y for many small matrices. On one thread torch's library first copies them, which takes longer than the
+    products; numpy's does not, but has no second thread here. Intel's processors are the exception again."""
+    usual = torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.get_num_threads() > 1 or _made_by_intel()
     if usual or not x.dtype == y.dtype == torch.float32:
         return x @ y
     with np.errstate(all="ignore"):
