@@ -20,29 +20,29 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 35915,
+    "lines": 35883,
     "lines in .": 2125,  # raised: Korean help, likely mistakes are named (issues 16, 19); workers keep memory (17)
     "lines in config": 332,  # raised: nested YAML is refused while it is read (issue 16)
     "lines in course": 2344,  # raised: heads against grammar with two controls (issue 19)
     "lines in data": 6230,  # raised: sentences that fill tiles of attention, workers keep memory (issue 17)
     "lines in exchange": 1536,
-    "lines in layers": 1607,  # raised: dropout by eight, small products, wide layers trained on a CPU (issue 17)
+    "lines in layers": 1573,  # raised: dropout by eight on a GPU, small products and readout on a CPU (issue 17)
     "lines in models": 3179,  # raised: a bag of n-grams beside the CNN (issue 16)
     "lines in objectives": 563,
     "lines in recipes": 1039,  # raised: Korean texts are read by character (issue 16)
     "lines in runs": 717,  # raised: what users copied beside checkpoints is kept (issue 16)
     "lines in search": 1057,
     "lines in studio": 1571,  # raised: damaged runs, every mask, descriptions of routes (issue 18)
-    "lines in tasks": 4555,
+    "lines in tasks": 4557,
     "lines in text": 1681,
     "lines in training": 2023,  # raised: files of data from recipes/, refused ways of accelerate (issues 15, 20)
     "lines in views": 5356,  # raised: `features` and `evaluate`'s report from tasks/ (issue 15)
     "files": 134,
     "functions over 60 lines": 0,
     "modules with one importer": 19,
-    "Any in signatures": 529,
+    "Any in signatures": 527,
     "recipe: Any": 0,
-    "public names": 2764,
+    "public names": 2761,
     "class checks outside models and tasks": 0,
 }
 

@@ -25,7 +25,6 @@ from regard.layers.attention import (
     LARGE_WEIGHT,
     MANY_OUTPUTS,
     MANY_ROWS,
-    WIDE,
     Linear,
     MultiHeadAttention,
     Packing,
@@ -378,28 +377,6 @@ def test_few_rows_give_what_torch_gives(rows: int, bias: bool, width: int, out: 
             found = ours(x)
         assert found.shape == theirs(x).shape
         torch.testing.assert_close(found.clone(), theirs(x).detach(), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("shape", [(40,), (3, 7), (1, 5)])
-@pytest.mark.parametrize("bias", [True, False])
-def test_wide_layers_are_trained_as_torch_trains_them(
-    shape: tuple[int, ...], bias: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attention, "_made_by_intel", lambda: False)
-    layer, x = Linear(WIDE, 2 * WIDE, bias=bias), torch.randn(*shape, WIDE, requires_grad=True)
-    parts = (x, *layer.parameters())
-    found, expected = layer(x), F.linear(x, layer.weight, layer.bias)
-    assert "TrainedLinear" in type(found.grad_fn).__name__
-    torch.testing.assert_close(found, expected)
-    dy = torch.randn_like(found)
-    for ours, theirs in zip(*(torch.autograd.grad(y, parts, dy) for y in (found, expected)), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
-    frozen = layer.requires_grad_(False)(x.detach())
-    assert not frozen.requires_grad
-
-
-def test_a_narrow_layer_is_trained_by_torch() -> None:
-    assert "TrainedLinear" not in type(Linear(WIDE - 1, WIDE)(torch.randn(4, WIDE - 1)).grad_fn).__name__
 
 
 def test_packing_by_hand() -> None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -31,8 +30,6 @@ FEW_ROWS = range(1, 9)
 """Numbers of rows for which a CPU computes W x^T instead of x W^T."""
 LARGE_WEIGHT = 1 << 17
 """Elements of W from which this is faster for a single row too."""
-WIDE = 256
-"""Width from which a CPU trains a layer by oneDNN, and packs texts with a little padding."""
 PACKED_WEIGHT = 1 << 16
 """Elements of W from which packing it pays."""
 MANY_ROWS, MANY_OUTPUTS = 64, 8192
@@ -100,9 +97,6 @@ def _may_pack(x: Tensor, W: Tensor) -> bool:
 def linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
     """x W^T + b. For few rows a CPU is limited by reading W, and W x^T reads it two to eight times as fast, but not on
     Intel's, for which torch's library of products is written."""
-    if _trains_wide(x, W):
-        y: Tensor = _TrainedLinear.apply(x, W, b)  # type: ignore[no-untyped-call]
-        return y
     if x.device.type != "cpu" or x.dtype != W.dtype or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return F.linear(x, W, b)
     rows = x.numel() // x.shape[-1]
@@ -111,33 +105,6 @@ def linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
     x_RD = x.reshape(rows, -1).expand(max(rows, 2), -1)  # a single column would use the slow kernel
     y_RE = (W @ x_RD.contiguous().t()).t()[:rows]
     return (y_RE if b is None else y_RE + b).reshape(*x.shape[:-1], -1)
-
-
-def _trains_wide(x: Tensor, W: Tensor) -> bool:
-    if not (torch.is_grad_enabled() and x.device.type == "cpu" and x.dtype == W.dtype == torch.float32):
-        return False
-    if torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu") or not torch._C._has_mkldnn:
-        return False
-    return min(W.shape) >= WIDE and not _made_by_intel()
-
-
-class _TrainedLinear(torch.autograd.Function):
-    """x W^T + b by oneDNN, and so the gradient of x: both take an eighth less time than by torch's library."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, W)
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, W, b, *ONEDNN["none"])
-        return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        x, W = ctx.saved_tensors
-        of_x, of_W, of_b = ctx.needs_input_grad
-        dx = torch.ops.mkldnn._linear_pointwise(dy, W.t(), None, *ONEDNN["none"]) if of_x else None
-        dy_RE = dy.flatten(0, -2)
-        return dx, dy_RE.t() @ x.flatten(0, -2) if of_W else None, dy_RE.sum(0) if of_b else None
 
 
 def small_products(x: Tensor, y: Tensor) -> Tensor:
@@ -253,9 +220,9 @@ def unpack_rows(x_P: Tensor, rows_P: Tensor, sentences: int, width: int) -> Tens
     return padded.index_copy_(0, rows_P, x_P).view(sentences, width, *x_P.shape[1:])
 
 
-def worth_packing(tokens: Tokens, most: float = 0.8) -> bool:
-    """Whether a batch has so much padding that packing saves more than its copies cost: `most` is real at most."""
-    return int(tokens.host_lengths_B.sum()) < most * tokens.ids_BL.numel()
+def worth_packing(tokens: Tokens) -> bool:
+    """Whether a batch has so much padding that packing saves more than its copies cost."""
+    return int(tokens.host_lengths_B.sum()) < 0.8 * tokens.ids_BL.numel()
 
 
 def has_packed_kernel(like: Tensor, head_width: int, dropout: float) -> bool:
@@ -268,8 +235,7 @@ def has_packed_kernel(like: Tensor, head_width: int, dropout: float) -> bool:
 
 def should_pack(text: Tokens, like: Tensor, head_width: int, dropout: float) -> bool:
     """Whether to compute on packed texts: there is a kernel for it, or much padding. A recording needs padded texts."""
-    most = 0.95 if torch.is_grad_enabled() and like.device.type == "cpu" and like.shape[-1] >= WIDE else 0.8
-    return has_packed_kernel(like, head_width, dropout) or (worth_packing(text, most) and not is_recording())
+    return has_packed_kernel(like, head_width, dropout) or (worth_packing(text) and not is_recording())
 
 
 # Visibility
@@ -583,7 +549,7 @@ class MultiHeadAttention(nn.Module):
         if visible.packed is None or not torch.is_grad_enabled():
             return self(x_BLD, *self.keys_values(x_BLD), visible)
         W_QKV, b_QKV = torch.cat([self.W_Q.weight, self.W_KV.weight]), torch.cat([self.W_Q.bias, self.W_KV.bias])
-        q_BHLE, k_BHLE, v_BHLE = (split_heads(y, self.heads) for y in linear(x_BLD, W_QKV, b_QKV).chunk(3, dim=-1))
+        q_BHLE, k_BHLE, v_BHLE = (split_heads(y, self.heads) for y in F.linear(x_BLD, W_QKV, b_QKV).chunk(3, dim=-1))
         return self._attend(q_BHLE, k_BHLE, v_BHLE, visible)
 
     def forward(self, x_BQD: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: Visibility) -> Tensor:
