@@ -312,7 +312,7 @@ def predict(
             chosen = {name: value for name, value in vectors.items() if value is not None}
             answers.show_features(regard.features(opened, given, out=features, **source, **chosen), features)
         elif reads and not whole:
-            console.answer_lines(_loaded(opened, search, options), answers, story_lines, skip_bad=skip_bad)
+            console.answer_lines(_loaded(opened, search, options, precision), answers, story_lines, skip_bad=skip_bad)
         else:
             source |= {"story": story, "prefixes": prefixes, "progress": partial(move, "writing"), "each": answers.show}
             printed = str(record) == "-"
@@ -371,12 +371,12 @@ def _opened(run: Path, precision: Any, options: Mapping[str, str]) -> Run:
     return regard.load(run, checkpoint=options["checkpoint"], device=options["device"], precision=precision)
 
 
-def _loaded(run: Run, search: Mapping[str, Any], options: Mapping[str, str]) -> Loaded:
+def _loaded(run: Run, search: Mapping[str, Any], options: Mapping[str, str], precision: str = "fp32") -> Loaded:
     """A run with its model, under the search that is asked for."""
     from regard.recipes.recipe import with_search
 
-    searched, precision = run.under(with_search(run.recipe, **search)), vars(run).get("precision", "fp32")
-    return regard.load(searched, checkpoint=options["checkpoint"], device=options["device"], precision=precision)
+    chosen: dict[str, Any] = {name: options[name] for name in ("checkpoint", "device")} | {"precision": precision}
+    return regard.load(run.under(with_search(run.recipe, **search)), **chosen)
 
 
 def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: list[str], skip_bad: bool) -> None:
