@@ -98,7 +98,7 @@ class Findings(Found):
 
     @property
     def parts(self) -> dict[str, Part | list[Part]]:
-        return {name: value for name, value in self.items() if name not in self.numbers}
+        return {name: value for name, value in self.items() if not isinstance(value, float | int | str)}
 
 
 @dataclass(frozen=True)
