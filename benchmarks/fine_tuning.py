@@ -219,13 +219,15 @@ def quality(work: Path, options: argparse.Namespace) -> None:
 
 
 def speed(work: Path, options: argparse.Namespace) -> None:
-    """One epoch each, alternating; the ratio of seconds is that of examples per second."""
+    """One epoch each, alternating; the ratio of seconds is that of examples per second. The head is the peer's: both
+    texts in one row, and the first token decides."""
     print("\n| task | regard (s an epoch) | peer, random batches | ratio | peer, by length | ratio |\n"
           "|---|---|---|---|---|---|", flush=True)  # fmt: skip
     for name in options.tasks:
         times: list[list[float]] = [[], [], []]
         for seed in range(1, options.seeds + 1):
-            once = [*options.set, "training.epochs=1"]
+            head = ["head.pooling=first", "head.apart=false"] if "pooling" in JOBS[name].ours.get("head", {}) else []
+            once = [*head, *options.set, "training.epochs=1"]
             run = trained(name, seed, work, once, "speed")
             times[0].append(training_seconds(run, after=SETTLED))
             shutil.rmtree(run)

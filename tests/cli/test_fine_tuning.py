@@ -18,6 +18,7 @@ from labelled_cases import labelled_batch_of as batch_of
 from regard.config import write_yaml
 from regard.data.config import TrainingConfig
 from regard.errors import ConfigError
+from regard.layers.attention import recording
 from regard.models.bert import BERTConfig
 from regard.models.gpt import GPTConfig
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TextHead, build_base, pool
@@ -54,6 +55,24 @@ def headed(kind: str = "bert", **head: Any) -> Headed:
     base = build_base(config, 20, keep_readout=kind == "gpt")
     made = lambda width: TextHead(width, 3, pooling="first", pooler=kind == "bert", dropout=0.0)  # noqa: E731
     return Headed(base, HeadConfig(**head), made)
+
+
+@pytest.mark.parametrize("lengths", [(7, 6, 6, 7), (7, 1, 2, 1)])  # padded, packed
+def test_a_head_on_the_first_token_needs_only_that_of_the_last_layer(lengths: tuple[int, ...]) -> None:
+    torch.manual_seed(3)
+    model, batch = headed(), batch_of([range(5, 5 + length) for length in lengths], [0] * len(lengths))
+    found: list[list[Tensor]] = []
+    model.eval()
+    for model.base.first_only in (True, False):
+        logits_XY = model(batch)
+        found.append([logits_XY, *torch.autograd.grad(logits_XY.square().sum(), model.parameters(), allow_unused=True)])
+        assert model.states(batch).shape[1] == (1 if model.base.first_only else 7)
+    torch.testing.assert_close(*found)
+    assert headed(bilstm=4).base.first_only is headed(features="mix").base.first_only is False
+    with recording() as recorded:
+        model.base.first_only = True
+        model(batch)
+    assert {weights_BHQK.shape[2] for _, weights_BHQK, _ in recorded.calls} == {7}
 
 
 # Taken over

@@ -275,6 +275,7 @@ class Contextual(nn.Module):
     output: Any  # the module that `readout` runs; None under a head that does not need it
     next_sentence: Any  # BERT's head for next-sentence prediction; None under another head
     by_token: bool = False  # whether the head above it has an answer for each token
+    first_only: bool = False  # whether the head above it reads only the first token
 
     def depth_of(self, name: str) -> int:
         """The layer of a weight: 0 for the embeddings, 1 for the first layer; the last for weights after all layers."""

@@ -18,6 +18,7 @@ from regard.layers.attention import (
     MultiHeadAttention,
     Packing,
     Visibility,
+    is_recording,
     should_pack,
 )
 from regard.layers.embeddings import Embedding, Positions, Readout
@@ -85,8 +86,13 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.width, eps=config.epsilon)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
-        attended_BLD = self.self_attention.attend_to_self(x_BLD, visible)
+    def forward(self, x_BLD: Tensor, visible: Visibility, *, first_only: bool = False) -> Tensor:
+        """The states of all tokens, or of the first of each text, [B, 1, D]."""
+        if first_only:
+            keys_values, x_BLD = self.self_attention.keys_values(x_BLD), x_BLD[:, :1]
+            attended_BLD = self.self_attention(x_BLD, *keys_values, visible)
+        else:
+            attended_BLD = self.self_attention.attend_to_self(x_BLD, visible)
         x_BLD = self.attention_norm(x_BLD + self.dropout(attended_BLD))
         return self.feed_forward_norm(x_BLD + self.dropout(self.feed_forward(x_BLD)))
 
@@ -155,7 +161,10 @@ class BERT(Contextual):
         return {"text": self.embedding.tokens}
 
     def forward(self, batch: Segmented, *, packed: bool = False) -> Output:
-        """The hidden states of the last layer, [B, L, D]; on packed texts also if that is faster."""
+        """The hidden states of the last layer, [B, L, D]; on packed texts also if that is faster.
+
+        If a head reads only the first token, a CPU computes only that in the last layer, [B, 1, D].
+        """
         text, config, dropout = batch.text, self.config, self.config.attention_dropout if self.training else 0.0
         ids_BL, segments_BL = text.ids_BL, batch.segments_BL
         packed = packed or text.fixed is not None
@@ -166,8 +175,13 @@ class BERT(Contextual):
         else:
             packing, visible = None, Visibility(text.lengths_B)
         x_BLD = self.embedding(ids_BL, segments_BL, packing)
-        for block in self.blocks:
+        *blocks, last = self.blocks
+        for block in blocks:
             x_BLD = block(x_BLD, visible)
+        if self.first_only and x_BLD.device.type == "cpu" and not is_recording():
+            x_BLD = x_BLD if packing is None else packing.unpack(x_BLD)
+            return Output(last(x_BLD, Visibility(text.lengths_B), first_only=True))
+        x_BLD = last(x_BLD, visible)
         return Output(x_BLD if packing is None else packing.unpack(x_BLD))
 
     def states(self, batch: Segmented) -> Tensor:

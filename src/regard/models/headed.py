@@ -73,6 +73,8 @@ class Headed(nn.Module):
         self.mix = LayerMix(base.depth + 1) if config.features == "mix" else None
         self.bilstm = None if config.bilstm is None else RecurrentEncoder("lstm", base.width, config.bilstm)
         self.head = head(base.width if self.bilstm is None else self.bilstm.width)
+        alone = self.mix is None and self.bilstm is None
+        base.first_only = alone and getattr(self.head, "pooling", None) == "first"
         freeze = config.freeze
         for name, parameter in base.named_parameters():
             if freeze == "all" or (freeze > 0 and base.depth_of(name) <= freeze):
