@@ -96,7 +96,7 @@ def _train(
     display.say(*data.report.sentences(), *length_notes(recipe.training, trainer.steps))
     display.say(*budget_note(recipe.training, data.train))
     if recipe.training.compile:
-        display.say("compiling the model: the first step takes a minute (training.compile=false starts at once)")
+        display.say("compiling the model: the first step may take a minute (training.compile=false starts at once)")
     resumed, done = trainer.restore(), trainer.progress.step
     if resumed:
         display.say(*resume_notes(run.recipe.training, recipe.training, done, trainer.steps))
