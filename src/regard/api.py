@@ -53,8 +53,9 @@ Precision = Literal["fp32", "bf16", "fp16", "int8"]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.float32}
 CHUNK = 4_000
 """Inputs that are decoded before their outputs are handed on."""
-PIECE = 1_000
-"""Inputs of a file of any length that one process is given at once, and that a crash may cost."""
+FIRST_PIECE, PIECE = 100, 1_000
+"""Inputs of a file of any length that one process is given at once, and that a crash may cost: at first few, so that
+something is soon there."""
 CHARACTERS = 1 << 24
 """Longest input: a tokenizer needs some 50 bytes of memory for each character."""
 SHARE = 250
@@ -307,7 +308,8 @@ def _pieces(inputs: Iterable[FileInput], grown: GrowingFile, digests: list[int])
     if digest != grown.done.get("digest", 0):
         what = f"its first {before:,} inputs have changed"
         raise DecodeError(what, where="--file", hint=f"put the file back, or --overwrite {grown.partial}")
-    while piece := list(islice(inputs, PIECE)):
+    while piece := list(islice(inputs, min(PIECE, before + FIRST_PIECE))):
+        before += len(piece)
         digests.append(digest := _digest(piece, digest))
         yield piece
 

@@ -114,7 +114,7 @@ def bar(what: str, *, visible: bool) -> Iterator[Progress]:
         def move(now: str, done: int, total: int) -> None:
             if done < drawn.tasks[0].completed:  # the next of several steps: the time left is not that of the last one
                 drawn.reset(task)
-            drawn.update(task, description=shown(now), completed=done, total=total)
+            drawn.update(task, description=shown(now), completed=done, total=total or None)
 
         yield move
 

@@ -19,7 +19,7 @@ import pytest
 import regard
 from command_line import fail, succeed, write
 from regard import api, studio
-from regard.data.parallel import in_order, over_cluster
+from regard.data.parallel import blocking_interrupts, in_order, over_cluster
 from regard.errors import CheckpointError, DecodeError, RegardError
 from regard.text.files import GrowingFile
 from shared_work import Dying
@@ -85,6 +85,24 @@ def test_an_interrupted_file_is_continued(tiny_run: Path, big: Path, tmp_path: P
         written(tiny_run, big, out, workers=1)
     assert written(tiny_run, big, out, workers=1, resume=True) == whole
     assert not partial.exists()
+
+
+def test_the_first_pieces_are_small(tiny_run: Path, big: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done is soon kept, and where a piece begins depends on nothing but what stands before it."""
+    sizes: list[int] = []
+    monkeypatch.setattr(api, "FIRST_PIECE", 5)
+    regard.predict_file(
+        tiny_run, big, tmp_path / "out.txt", overrides=SHORT, workers=1, each=lambda done: sizes.append(done.inputs)
+    )
+    assert sizes == [5, 10, *[20] * 10, 15]
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows has no signal masks")
+def test_ctrl_c_does_not_reach_processes_that_are_being_started() -> None:
+    blocked = [sys.executable, "-c", "import signal; print(signal.SIGINT in signal.pthread_sigmask(0, []))"]
+    with blocking_interrupts():
+        assert subprocess.check_output(blocked, text=True) == "True\n"
+    assert subprocess.check_output(blocked, text=True) == "False\n"
 
 
 def test_a_killed_command_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:

@@ -72,7 +72,8 @@ def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]
     with ProcessPoolExecutor(workers, context, _start, (work, numbers, workers)) as pool:
         try:
             for piece in chain(first, pieces):
-                waiting.append(pool.submit(_apply, piece))
+                with blocking_interrupts():  # as it may start a process
+                    waiting.append(pool.submit(_apply, piece))
                 if len(waiting) > 2 * workers:
                     yield waiting.popleft().result()
             while waiting:
@@ -83,6 +84,20 @@ def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]
         finally:
             for process in set(multiprocessing.active_children()) - before:
                 process.terminate()  # nobody waits for what is left
+
+
+@contextmanager
+def blocking_interrupts() -> Iterator[None]:
+    """Ctrl-C reaches all processes of a terminal. Those that are started here never get it, not even while they import:
+    the first process ends them."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _can_be_imported() -> bool:
@@ -96,7 +111,7 @@ _work: Any = None  # the work of this process, if it is one of several
 
 def _start(work: Work[P, R], numbers: Any, workers: int) -> None:
     global _work
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Windows too
     Thread(target=_end_with_parent, daemon=True).start()
     _work = work
     _work.start(numbers.get(), workers)
