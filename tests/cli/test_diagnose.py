@@ -90,7 +90,8 @@ def test_a_model_that_prefers_the_wrong_answer_shows_model_errors(diagnosed: Dia
     diagnosis = diagnosed(*["ad"] * 23, *["bg"] * 2, *["ae"] * 12, beam=5, sweep=(1, 5))
     assert counts(diagnosis) == (37, 35, 0, 35)
     assert diagnosis.advice[0] == (
-        "100 % model errors: more data or a larger model. No beam, however wide, would prefer these references."
+        "100 % model errors: longer training, more data or a larger model. No beam, however wide, would prefer these "
+        "references."
     )
     example, _ = diagnosis.examples["model"][0]
     assert (example.output, example.scored.reference) == ("bg", "ad")
@@ -109,7 +110,7 @@ def test_the_verdict_follows_the_objective_and_the_raw_one_stands_beside_it(diag
     objectives = (short.scored.best.objective, short.written.objective)
     assert objectives == pytest.approx((math.log(0.22) / 2, math.log(0.2) / 3))
     assert normalised.to_json()["raw"] == {"search_errors": 1, "model_errors": 1}
-    assert normalised.advice[0].startswith("100 % model errors: more data or a larger model.")
+    assert normalised.advice[0].startswith("100 % model errors: longer training, more data or a larger model.")
     assert normalised.advice[1] == (
         "1 error is the model's only by the length normalisation, since the model gives the reference the higher log "
         "P: try a lower --length-penalty."
@@ -353,7 +354,9 @@ def test_the_point_where_wider_no_longer_pays(draws: dict[int, list[float]], bes
 
 
 TO_5 = "raise the beam to 5 (chrF 10.0 -> 11.0, 5.0 times the time)."
-NO_BEAM = "model errors: more data or a larger model. No beam, however wide, would prefer these references;"
+NO_BEAM = (
+    "model errors: longer training, more data or a larger model. No beam, however wide, would prefer these references;"
+)
 TRAIN = (
     ", but no beam up to 5 writes better by more than 0.1 points of chrF: the references lie too far off the beam. "
     "Train longer, so that the model rates how they begin."
@@ -385,6 +388,12 @@ def test_few_sentences_prove_no_narrow_beam() -> None:
         "20 sentences cannot show that a beam of 5 writes better than one of 1, which takes 20 % of the time (chrF "
         "42.00 and 40.00)."
     )
+
+
+def test_a_narrow_beam_that_is_better_is_called_so() -> None:
+    [_, sentence, *_] = advice(NONE, (), 5, sweep_of({1: [42.0, 41.0, 43.0], 5: [40.0, 39.0, 41.0]}, NONE, 5))
+    beams = "A beam of 5 writes worse than one of 1, which takes 20 % of the time"
+    assert sentence == f"{beams} (chrF 40.00 and 42.00)."
 
 
 def test_draws_are_of_sacrebleus_metric_or_the_mean_of_sentences_and_the_same_for_all() -> None:

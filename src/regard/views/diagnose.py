@@ -58,7 +58,7 @@ REMEDIES = {
     "minimum length": "it is too short, so lower search.min_length or search.min_length_ratio",
 }
 """What to do about rules that forbid a reference."""
-MORE = "more data or a larger model"
+MORE = "longer training, more data or a larger model"
 VOCABULARY = "use a larger vocabulary, or one of sub-words or bytes"
 PENALTY = "try a lower --length-penalty"
 BECAUSE = {
@@ -245,8 +245,11 @@ def _width(sweep: Sweep) -> Iterator[str]:
         share = enough.seconds / now.seconds
         quicker = f", which takes {percent(share)} of the time" if share < 1 else ""
         qualities = f"{title(sweep.metric)} {sweep.quality(now):.2f} and {sweep.quality(enough):.2f}"
-        better = f"a beam of {now.beam} writes better than one of {enough.beam}{quicker} ({qualities})"
-        yield f"{count_text(now.tally.sentences, 'sentences')} cannot show that {better}."
+        if sweep.behind(now, enough).matters:
+            yield f"A beam of {now.beam} writes worse than one of {enough.beam}{quicker} ({qualities})."
+        else:
+            better = f"a beam of {now.beam} writes better than one of {enough.beam}{quicker} ({qualities})"
+            yield f"{count_text(now.tally.sentences, 'sentences')} cannot show that {better}."
     if sweep.best is not widest and sweep.behind(widest).matters:
         yield (
             f"Beams wider than {sweep.best.beam} make it worse: they find what the model prefers, and that is wrong. "
