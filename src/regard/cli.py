@@ -189,7 +189,10 @@ def check(recipe: str, overrides: list[str], out: Path | None, as_json: bool) ->
         console.show_json(result.to_json())
     else:
         if result.proposal is not None:  # standard output has the recipe alone, so that `>` saves it
-            console.say(f"written: {out}" if out else shown_comments(result.proposal).rstrip("\n"))
+            if out is None:
+                console.say(shown_comments(result.proposal).rstrip("\n"))
+            elif result.ok:
+                console.say(f"written: {out}")
         console.complain(result.problems)
         if result.ok:
             lines = [*result.sentences(), *(f"next       {command}" for command in result.commands)]

@@ -277,6 +277,10 @@ def test_parallel_files_and_paths_that_hold_where_the_recipe_is_saved(folder: Pa
     write(folder / "data/t.en.gz", gzip.compress("".join(f"{text}\n" for text in EN).encode()))
     write(folder / "data/t.ko", "".join(f"{text}\n" for text in KO))
     files = ("check", "data/t.en.gz", "data/t.ko", "--out", "recipes/mine.yaml")
+    whole = Path("data/t.ko").read_text()
+    write(Path("data/t.ko"), whole[: whole.rindex("\n", 0, -1) + 1])
+    assert "this line has no partner" in fail(*files)[0]  # and nothing is written
+    write(Path("data/t.ko"), whole)
     assert succeed(*files).out == "written: recipes/mine.yaml\n"
     tree = parse_yaml(Path("recipes/mine.yaml").read_text(encoding="utf-8"), "")
     assert tree["data"]["train"] == {"source": "../data/t.en.gz", "target": "../data/t.ko"}
@@ -394,7 +398,7 @@ def test_a_long_document_is_shown_in_part_and_may_be_most_of_the_text(folder: Pa
     """One of a few documents is set aside, whatever its length: here each in turn by the seed, of which one is long."""
     put("books.txt", "\n\n".join([" ".join(EN * 10), *TALES[:7]]))
     write(Path("mine.yaml"), propose(["books.txt"], Path()))
-    found = [check("mine.yaml", [f"training.seed={seed}"], quiet=True) for seed in range(1, 8)]
+    found = [check("mine.yaml", [f"data.split_seed={seed}"], quiet=True) for seed in range(1, 8)]
     assert any(" …" in line for result in found for line in result.sentences())
     notes = [note for result in found for note in result.data["findings"] if "of the tokens" in note]
     assert notes
@@ -475,6 +479,11 @@ training: {{steps: 2, device: cpu}}
         "labels     train: ham 45 (75.0 %), spam 15 (25.0 %)",
         "labels     validation: spam 2 (66.7 %), ham 1 (33.3 %)",
     ]
+    write(Path("dev.tsv"), "text\tlabel\nnew three\tham\n")
+    notes = succeed("check", "r.yaml", "--json").json["data"]["findings"]
+    assert notes[-1] == (
+        "validation has no example of spam: so few rows are hardly enough to learn or to measure a class"
+    )
     tags = succeed("check", put("names.conll", CASES["names.conll"].content), "--json").json["data"]["labels"]
     assert sum(split["B-ANIMAL"] for split in tags.values()) == sum(text.split().count("cat") for text in EN)
     assert sum(sum(split.values()) for split in tags.values()) == sum(len(text.split()) for text in EN)

@@ -193,7 +193,8 @@ def test_other_tasks(runs: Runs, tmp_path: Path) -> None:
             assert found == json.loads(json.dumps(loaded["stories"].explain([one]).to_json()))
             assert found["sentences"] == ["Mary went to the garden."]
         assert client.post("/runs/bert/score", json={"source": "a", "target": "b"}).status_code == 422
-        assert client.post("/predict", json={"inputs": ["a"]}).status_code == 404
+        several = client.post("/predict", json={"inputs": ["a"]})
+        assert (several.status_code, "those of a run are /runs/NAME/predict" in several.json()["error"]) == (404, True)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/vectors", {"inputs": ["a"], "word": "a"}, 422, "has no vectors of a single text"),
     ("/vectors", {"inputs": ["a"]}, 422, "body.word: Field required"),
     ("/runs/none/predict", {"inputs": ["a"]}, 404, "there is no run of this name"),
-    ("/runs/..%2Ftiny/predict", {"inputs": ["a"]}, 404, "Not Found"),
+    ("/runs/..%2Ftiny/predict", {"inputs": ["a"]}, 404, "there is no such route"),
     ("/runs/%2e%2e/predict", {"inputs": ["a"]}, 404, ""),
     ("/runs/tiny/evaluate", {"split": "all"}, 422, "body.split"),
     ("/runs/tiny/evaluate", {"files": ["/etc/passwd"]}, 422, "Extra inputs are not permitted"),

@@ -178,6 +178,15 @@ def test_composed_and_decomposed_letters_are_the_same_text(tmp_path: Path) -> No
     assert found.report.splits["train"].dropped["duplicate"].count == 4
 
 
+def test_a_split_has_a_seed_of_its_own(tmp_path: Path) -> None:
+    def held_out(seed: int, **data: Any) -> list[str]:
+        return sources(prepared(tmp_path, options={"seed": seed}, train=numbered(60), **data).validation)
+
+    share = {"validation": {"split": 0.2}}
+    assert held_out(1, **share) != held_out(2, **share)
+    assert held_out(1, **share) == held_out(2, **share, split_seed=1) == held_out(3, **share, split_seed=1)
+
+
 def test_leaks_are_counted_and_placed(tmp_path: Path) -> None:
     validation = [("new", "neu"), ("source 2", "anders"), ("source 0", "ziel 0")]
     found = prepared(tmp_path, train=numbered(9), validation=validation, test=[("source 20", "ziel 20")])

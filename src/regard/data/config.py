@@ -243,6 +243,8 @@ class Splits(Config, Generic[C]):
     """Examples to choose the best checkpoint with."""
     test: HeldOut[C] | None = None
     """Examples to measure with at the end."""
+    split_seed: int | None = Field(None, ge=0, lt=2**63)
+    """Seed of what `split` sets aside; by default training.seed. Runs to be compared need the same split."""
     deduplicate: bool = True
     """Drop training examples that stand twice."""
     max_characters: int = Field(20_000, ge=1)
@@ -305,7 +307,7 @@ class TrainingConfig(Config):
     The sections `model` and `tokenizer` may be left out: they are then that run's, as in the recipes on raw text that
     ship, if nothing is said of them."""
     seed: int = Field(1, ge=0, lt=2**63)
-    """Seed of the weights, the order of the data, the split and the dropout."""
+    """Seed of the weights, the order of the data and the dropout, and of the split without data.split_seed."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to train; `auto` takes a GPU if there is one."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"

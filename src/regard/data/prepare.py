@@ -73,7 +73,8 @@ def prepare(
     texts.
     """
     progress = progress or (lambda step, examples: None)
-    texts = prepare_texts(recipe.data, base=base, seed=recipe.training.seed, progress=progress)
+    seed = recipe.training.seed if recipe.data.split_seed is None else recipe.data.split_seed
+    texts = prepare_texts(recipe.data, base=base, seed=seed, progress=progress)
     train = texts.splits["train"]
     tokenizers = tokenizers or _trained_tokenizers(kind, recipe, texts, base, progress)
     task = kind(recipe, tokenizers).settled(train.columns, train.where)

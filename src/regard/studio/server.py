@@ -47,6 +47,7 @@ from regard.views.report import HeatMap, Numbers, in_language
 
 PAGE, TEMPLATES = Path(__file__).parent / "page", Path(__file__).parents[1] / "views" / "templates"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+NO_ROUTE = "there is no such route: those of a run are /runs/NAME/predict and the like, GET /openapi.json lists all"
 SMALL = 48
 """Most rows and columns of a small picture of a head."""
 LOCAL_NAME = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
@@ -346,7 +347,8 @@ def _answer_errors(api: FastAPI) -> None:
 
     @api.exception_handler(AnyHTTPException)
     async def stated(_: object, error: AnyHTTPException) -> Response:
-        return JSONResponse({"error": shown(error.detail)}, error.status_code, error.headers)
+        detail = NO_ROUTE if error.detail == "Not Found" else error.detail
+        return JSONResponse({"error": shown(detail)}, error.status_code, error.headers)
 
     @api.exception_handler(Exception)
     async def failed(_: object, error: Exception) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -113,7 +113,7 @@ def check(
     """Validate config and data; count, sample and estimate. It trains nothing and creates no run.
 
     For a data file instead of a recipe, or two parallel files (the second is among the overrides), a recipe is
-    proposed, written to `out` if given, and checked.
+    proposed and checked, and written to `out` if that is given and nothing is wrong.
     """
     problems: list[Problem] = []
     result, proposal, commands, files, notes = Check(), None, tuple[str, ...](), list[str](), tuple[str, ...]()
@@ -131,7 +131,7 @@ def check(
     if proposal is not None and (reason := _mostly_dropped(result)):
         problems.append(Problem(files[0], reason, "are these the columns? 'regard recipes' has a recipe for each task"))
         proposal, commands = None, ()
-    elif proposal is not None and out is not None:
+    elif proposal is not None and out is not None and not problems:
         write_file(Path(out), shown_comments(proposal))
     return replace(result, problems=tuple(problems), proposal=proposal, commands=commands)
 
@@ -257,11 +257,19 @@ def _data_facts(data: Prepared[Any], notes: list[str]) -> dict[str, Any]:
         **data.report.to_json(),
         "vocabulary": {column: tokenizer.size for column, tokenizer in data.tokenizers.items()},
         **({"labels": labels} if labels["train"] else {}),
-        "findings": [*data.report.sentences(), *notes],
+        "findings": [*data.report.sentences(), *notes, *(_missing(labels) if data.task.recipe.data.by_label else ())],
         "samples": [
             {"where": data.train.where(row), **data.task.pieces(data.train, row)} for row in range(len(data.train))[:3]
         ],
     }
+
+
+def _missing(labels: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Notes on classes that a part has no example of, though each is drawn with every class in its proportion."""
+    for part, counts in labels.items():
+        if names := [name for name, count in counts.items() if not count]:
+            some = ", ".join([*names[:3], *["…"] * (len(names) > 3)])
+            yield f"{part} has no example of {some}: so few rows are hardly enough to learn or to measure a class"
 
 
 def _estimate(

@@ -149,7 +149,10 @@ def check_same(runs: Mapping[str, Run], texts: Sequence[object], unit: str) -> N
     first = next(iter(runs.values()))
     for run, own in zip(runs.values(), texts, strict=False):
         if own != texts[0]:
-            hint = f"give the {unit} to compare on with --file; a split drawn by the seed differs from run to run"
+            hint = (
+                f"give the {unit} to compare on with --file; a split drawn by training.seed differs, "
+                "data.split_seed=1 keeps it"
+            )
             raise DataError(f"its examples are not those of {first.folder}", where=str(run.folder), hint=hint)
 
 
