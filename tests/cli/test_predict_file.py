@@ -221,7 +221,9 @@ def cluster() -> Iterator[Any]:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
         timing = {"initial_delay_ms": 0, "period_ms": 500, "failure_threshold": 2}
         noticed = {f"health_check_{name}": value for name, value in timing.items()}
-        head = small | {"include_dashboard": False, "_system_config": noticed}
+        kept = {"idle_worker_killing_time_threshold_ms": 60_000}  # processes with torch, for the next test
+        unused = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+        head = small | unused | {"_system_config": noticed | kept}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         cluster.other = cluster.add_node(**small)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="error")

@@ -20,11 +20,11 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 35883,
+    "lines": 35897,
     "lines in .": 2125,  # raised: Korean help, likely mistakes are named (issues 16, 19); workers keep memory (17)
     "lines in config": 332,  # raised: nested YAML is refused while it is read (issue 16)
     "lines in course": 2344,  # raised: heads against grammar with two controls (issue 19)
-    "lines in data": 6230,  # raised: sentences that fill tiles of attention, workers keep memory (issue 17)
+    "lines in data": 6244,  # raised: tiles of attention, workers keep memory (issue 17); a cache read by scandir
     "lines in exchange": 1536,
     "lines in layers": 1573,  # raised: dropout by eight on a GPU, small products and readout on a CPU (issue 17)
     "lines in models": 3179,  # raised: a bag of n-grams beside the CNN (issue 16)

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, overload
@@ -155,7 +155,7 @@ def _hold(folder: Path) -> bool:
         _held.pop(next(iter(_held))).close()
     with suppress(OSError, OverflowError):
         # later than every other, also where the clock went back
-        used = max(time.time(), 0.01 + max(path.stat().st_mtime for path in folder.parent.glob(f"*/{MANIFEST}")))
+        used = max(time.time(), 0.01 + max(manifest.st_mtime for _, manifest in _manifests(folder.parent)))
         os.utime(folder / MANIFEST, (used, used))
     return True
 
@@ -172,12 +172,26 @@ class Entry:
 def cache_entries() -> list[Entry]:
     """What is in the cache, the last used first."""
     entries = []
-    for manifest in cache_folder().glob(f"*/{MANIFEST}"):
+    for folder, manifest in _manifests(cache_folder()):
         with suppress(OSError):  # another process may remove it just now
-            if ENTRY.fullmatch(manifest.parent.name):
-                size = sum(path.stat().st_size for path in manifest.parent.rglob("*") if path.is_file())
-                entries.append(Entry(manifest.parent, size, manifest.stat().st_mtime))
+            if ENTRY.fullmatch(folder.name):
+                size = _size(folder.path, os.stat(folder).st_mtime_ns)
+                entries.append(Entry(Path(folder.path), size, manifest.st_mtime))
     return sorted(entries, key=lambda entry: -entry.used)
+
+
+def _manifests(cache: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+    """The folders with a manifest. By `os`: a cache of thousands of folders is looked through for every new one."""
+    with suppress(OSError), os.scandir(cache) as found:
+        for folder in found:
+            with suppress(OSError):
+                yield folder, os.stat(f"{folder.path}/{MANIFEST}")
+
+
+@lru_cache(maxsize=1 << 14)
+def _size(folder: str, changed: int) -> int:
+    """Bytes of the files of an entry. Files are added (`changed` is later then), but hardly written to once there."""
+    return sum(os.stat(os.path.join(path, name)).st_size for path, _, names in os.walk(folder) for name in names)
 
 
 def trim_cache(limit: float) -> None:
