@@ -285,6 +285,13 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tiny_recipe: Tree, tmp_pat
     assert_same(Run.open(run), expected)
 
 
+def test_a_new_run_under_resume_is_called_new(
+    tiny_recipe: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(tiny_recipe, ["training.steps=1"], out=tmp_path / "rnu", resume=True)
+    assert f"{tmp_path / 'rnu'}: there is no run to resume, so a new one begins\n" in capsys.readouterr().err
+
+
 def test_resuming_a_finished_run_changes_nothing(tiny_recipe: Tree, tmp_path: Path) -> None:
     """Nor can steps that were made be taken back."""
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "transformer", **EVERYTHING)

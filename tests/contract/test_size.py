@@ -20,29 +20,29 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 35897,
-    "lines in .": 2125,  # raised: Korean help, likely mistakes are named (issues 16, 19); workers keep memory (17)
+    "lines": 35964,  # raised: mended for a stranger (a split's seed, notes, interrupts), faster heads and cache (17)
+    "lines in .": 2130,  # raised: Korean help, likely mistakes are named (issues 16, 19); small first pieces (17)
     "lines in config": 332,  # raised: nested YAML is refused while it is read (issue 16)
     "lines in course": 2344,  # raised: heads against grammar with two controls (issue 19)
-    "lines in data": 6244,  # raised: tiles of attention, workers keep memory (issue 17); a cache read by scandir
+    "lines in data": 6262,  # raised: tiles of attention, workers keep memory (issue 17); a cache read by scandir, split_seed
     "lines in exchange": 1536,
-    "lines in layers": 1573,  # raised: dropout by eight on a GPU, small products and readout on a CPU (issue 17)
-    "lines in models": 3179,  # raised: a bag of n-grams beside the CNN (issue 16)
+    "lines in layers": 1581,  # raised: dropout by eight on a GPU, small products on a CPU, GELU (issue 17)
+    "lines in models": 3196,  # raised: a bag of n-grams beside the CNN (issue 16), first token only (17)
     "lines in objectives": 563,
-    "lines in recipes": 1039,  # raised: Korean texts are read by character (issue 16)
+    "lines in recipes": 1040,  # raised: Korean texts are read by character (issue 16)
     "lines in runs": 717,  # raised: what users copied beside checkpoints is kept (issue 16)
     "lines in search": 1057,
-    "lines in studio": 1571,  # raised: damaged runs, every mask, descriptions of routes (issue 18)
+    "lines in studio": 1573,  # raised: damaged runs, every mask, descriptions of routes (issue 18), no route
     "lines in tasks": 4557,
     "lines in text": 1681,
-    "lines in training": 2023,  # raised: files of data from recipes/, refused ways of accelerate (issues 15, 20)
-    "lines in views": 5356,  # raised: `features` and `evaluate`'s report from tasks/ (issue 15)
+    "lines in training": 2033,  # raised: files of data from recipes/, refused ways of accelerate (issues 15, 20), classes a part lacks
+    "lines in views": 5362,  # raised: `features` and `evaluate`'s report from tasks/ (issue 15), narrower beams
     "files": 134,
     "functions over 60 lines": 0,
     "modules with one importer": 19,
     "Any in signatures": 527,
     "recipe: Any": 0,
-    "public names": 2761,
+    "public names": 2764,
     "class checks outside models and tasks": 0,
 }
 

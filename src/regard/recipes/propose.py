@@ -159,13 +159,8 @@ def _data(profile: DataProfile, folder: Path) -> dict[str, Any]:
             with suppress(ValueError):
                 line[name] = Path(os.path.relpath(value, folder)).as_posix()
     split = {"split": round(min(0.1, max(0.005, 1000 / max(profile.examples, 1))), 3)}
-    return {
-        "data.train": line,
-        "data.validation": split,
-        "data.test": split,
-        "data.split_seed": 1,
-        "data.bad_lines": "drop",
-    }
+    always = {"data.split_seed": 1, "data.bad_lines": "drop"}
+    return {"data.train": line, "data.validation": split, "data.test": split, **always}
 
 
 def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:

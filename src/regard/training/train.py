@@ -59,6 +59,8 @@ def train(
     display = Display(quiet=quiet or not accelerator.is_main_process)
     several = accelerator.num_processes > 1
     with naming_lost_processes(accelerator) if several else nullcontext(), display:
+        if resume and not existing:
+            display.say(f"{folder}: there is no run to resume, so a new one begins")
         with accelerator.local_main_process_first():
             tokenizers = existing.tokenizers if existing else None
             data = TASKS[given.task].prepare(given, base, tokenizers, display.doing)
