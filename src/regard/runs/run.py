@@ -514,8 +514,8 @@ def _damaged(path: Path, what: str) -> CheckpointError:
     hint = "copy the checkpoint back from elsewhere, or train anew with another --out"
     if names:
         hint = (
-            f"other checkpoints here: {', '.join(names[-3:])}; --checkpoint uses one, and its name in the run's file "
-            "`last` lets --resume go on from there"
+            f"other checkpoints here: {', '.join(names[-3:])}; --checkpoint uses one; to --resume from it, write "
+            "its name into the run's file `last`"
         )
     return CheckpointError(what, where=str(path), hint=hint)
 
