@@ -319,10 +319,10 @@ def test_each_split_has_its_share_of_every_label(project: Project, seed: int) ->
         assert abs(counts["validation"][label] - 0.1 * size) <= 1
         assert abs(counts["test"][label] - 0.2 * size) <= 1
     assert all(counts["train"][label] for label in "abcdef")
-    rare = {label: counts["train"][label] for label in "def" if not counts["validation"][label] + counts["test"][label]}
+    rare = {label: counts["train"][label] for label in "def" if not counts["validation"][label] * counts["test"][label]}
     twice, said = data["findings"]
     assert twice == "1 text has several labels in the training data (first: train.tsv:1003 and train.tsv:1005)"
-    assert said.startswith("too rare to be set aside, so only in the training data: the label 'd' (1)")
+    assert said.startswith("too rare to be in every part: the label 'd' (1)")
     assert said.endswith(", ".join(f"{label!r} ({count})" for label, count in rare.items()))
 
 

@@ -104,13 +104,13 @@ def _uneven(report: Report, shares: Mapping[Part, float]) -> Iterator[str]:
 
 
 def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> Iterator[str]:
-    """A note on the labels that are too rare to be set aside, unless nothing is."""
+    """A note on the labels that some part that is set aside lacks: they can hardly be learned or measured."""
     elsewhere = [task.label_counts(split) for split in held_out]
     labels = task.label_counts(train).items() if elsewhere else []
-    rare = [f"{label!r} ({count})" for label, count in labels if not any(counts[label] for counts in elsewhere)]
+    rare = [f"{label!r} ({count})" for label, count in labels if not all(counts[label] for counts in elsewhere)]
     if rare:
         more = [f"{len(rare) - SHOWN:,} more"] if len(rare) > SHOWN else []
-        yield f"too rare to be set aside, so only in the training data: the label {', '.join([*rare[:SHOWN], *more])}"
+        yield f"too rare to be in every part: the label {', '.join([*rare[:SHOWN], *more])}"
 
 
 def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -257,19 +257,11 @@ def _data_facts(data: Prepared[Any], notes: list[str]) -> dict[str, Any]:
         **data.report.to_json(),
         "vocabulary": {column: tokenizer.size for column, tokenizer in data.tokenizers.items()},
         **({"labels": labels} if labels["train"] else {}),
-        "findings": [*data.report.sentences(), *notes, *(_missing(labels) if data.task.recipe.data.by_label else ())],
+        "findings": [*data.report.sentences(), *notes],
         "samples": [
             {"where": data.train.where(row), **data.task.pieces(data.train, row)} for row in range(len(data.train))[:3]
         ],
     }
-
-
-def _missing(labels: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Notes on classes that a part has no example of, though each is drawn with every class in its proportion."""
-    for part, counts in labels.items():
-        if names := [name for name, count in counts.items() if not count]:
-            some = ", ".join([*names[:3], *["…"] * (len(names) > 3)])
-            yield f"{part} has no example of {some}: so few rows are hardly enough to learn or to measure a class"
 
 
 def _estimate(
