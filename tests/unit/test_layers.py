@@ -428,9 +428,9 @@ def test_target_tokens_are_counted_with_the_end_of_each_example() -> None:
 
 def test_gelu_in_compiled_code_is_the_same_function(monkeypatch: pytest.MonkeyPatch) -> None:
     x_L = torch.linspace(-12, 12, 2001, dtype=torch.float64, requires_grad=True)
-    expected_L = attention.ACTIVATIONS["gelu_tanh"](x_L)
+    expected_L = ACTIVATIONS["gelu_tanh"](x_L)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    found_L = attention.ACTIVATIONS["gelu_tanh"](x_L)
+    found_L = ACTIVATIONS["gelu_tanh"](x_L)
     torch.testing.assert_close(found_L, expected_L)
     torch.testing.assert_close(*(torch.autograd.grad(y_L.sum(), x_L)[0] for y_L in (found_L, expected_L)))
 

@@ -155,7 +155,7 @@ def _hold(folder: Path) -> bool:
         _held.pop(next(iter(_held))).close()
     with suppress(OSError, OverflowError):
         # later than every other, also where the clock went back
-        used = max(time.time(), 0.01 + max(manifest.st_mtime for _, manifest in _manifests(folder.parent)))
+        used = max([time.time(), *(0.01 + manifest.st_mtime for _, manifest in _manifests(folder.parent))])
         os.utime(folder / MANIFEST, (used, used))
     return True
 
