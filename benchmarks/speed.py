@@ -57,7 +57,7 @@ from regard.search.decode import search
 from regard.tasks.task import by_length, read_tokens
 from regard.tasks.translation import decode_tokens
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
-from regard.training.loop import CapturedLoss
+from regard.training.loop import CapturedLoss, compile_options
 from regard.training.optimiser import HalfWeights
 
 VOCABULARY = 32_000
@@ -228,7 +228,7 @@ def training(
 
 def compiled(objective: nn.Module, made: Sequence[Any], device: str) -> tuple[Job, int]:
     """What `regard train` does with filled batches in a long training: the compiled step as a CUDA graph."""
-    objective.compile(dynamic=False)
+    objective.compile(dynamic=False, options=compile_options(objective))
     return captured(objective, made, device, nullcontext)
 
 
@@ -334,7 +334,8 @@ def eager_and_compiled(
     """The peer in both ways; its compiled forward pass takes shapes as they come."""
     plain, fast = make().to(device).train(), make().to(device).train()
     jobs = {f"{name}, eager": training(plain, loss(plain), made, device)}
-    fast.forward = torch.compile(fast.forward, dynamic=None if len({str(b.shapes()) for b in made}) == 1 else True)
+    dynamic = None if len({str(b.shapes()) for b in made}) == 1 else True
+    fast.forward = torch.compile(fast.forward, dynamic=dynamic, options=compile_options(fast))
     return jobs | {f"{name}, compiled": training(fast, loss(fast), made, device)}
 
 
