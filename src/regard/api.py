@@ -136,15 +136,14 @@ def predict(
     many of all are done, `each` gets every chunk of predictions, which the result then lacks.
     """
     run = Run.open(run)
+    run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix))
     given = _read_inputs(run.task, inputs, file, story, skip_bad=skip_bad)
     read: list[object] = [file, story, prefixes, *(item.text for item in given), *run.recipe_values]
     if isinstance(prefixes, Path):
-        prefixes = _read_prefixes(prefixes, len(given), prefix)
-    recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
+        prefixes = _read_prefixes(run.task, prefixes, len(given), prefix)
     refuse_search(run.task, {"--prefixes": prefixes, "--record": record or None})
     if not isinstance(record, bool):
         check_writable(Path(record), "--record", read, overwrite=overwrite)
-    run = run.under(recipe)
     model = run.load_model(checkpoint, device)
     if prefixes is not None:
         if len(prefixes) != len(given):
@@ -270,7 +269,7 @@ def predict_file(
     run, out = Run.open(run), Path(out)
     open_text(str(file), Path())
     check_writable(out, "--out", [file, *run.recipe_values], overwrite=overwrite)
-    recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
+    run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix))
     as_json = as_json or out.suffix == ".jsonl"
     about = {
         "RUN": key_of(load_facts(run.checkpoint(checkpoint))), "search": recipe.search.model_dump(mode="json"),
@@ -279,7 +278,7 @@ def predict_file(
     inputs = run.task.gather(run.task.file_inputs(file, skip_bad=skip_bad))
     gpus = _gpus(device, precision)
     anywhere = engine == "ray" or (gpus and (most or gpus) > 1)
-    loaded = load(run.under(recipe), checkpoint=checkpoint, device="cpu" if anywhere else device, precision=precision)
+    loaded = load(run, checkpoint=checkpoint, device="cpu" if anywhere else device, precision=precision)
     work = _Answering(loaded, device, skip_bad, as_json)
     with closing(GrowingFile(out, about, resume=resume, overwrite=overwrite)) as grown:
         done, digests = grown.done.get("inputs", 0), list[int]()  # checksums of all inputs up to each piece
@@ -354,11 +353,11 @@ def _bounded(given: FileInput) -> FileInput:
     return given._replace(text="", fault=fault)
 
 
-def _read_prefixes(file: Path, inputs: int, prefix: str | None) -> list[str]:
+def _read_prefixes(task: Task, file: Path, inputs: int, prefix: str | None) -> list[str]:
     """The lines of a file of prefixes, as many as there are inputs."""
     if prefix is not None:
         raise DecodeError("give --prefix or --prefixes, not both", where="--prefixes")
-    lines = list(open_text(str(file), Path()).lines())
+    lines = list(task.open_file(file).lines())
     if len(lines) != inputs:
         what = f"{len(lines):,} prefix{'es'[: 2 * (len(lines) != 1)]} for {inputs:,} input{'s'[: inputs != 1]}"
         raise DecodeError(what, where=str(file), hint="one line for each input, empty where any beginning is allowed")

@@ -206,7 +206,7 @@ def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
 
 # What a verb changes in the recipe of a trained run
 
-AFTERWARDS = ("search", "evaluation")  # the sections of a trained run's recipe that may be changed
+AFTERWARDS = ("search", "evaluation", "data.encoding")  # what may be changed in a trained run's recipe
 
 
 def with_search(
