@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 35996,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
+    "lines": 35999,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
     "lines in .": 2132,  # raised: Korean help, likely mistakes are named (16, 19); small first pieces (17), encoding
     "lines in config": 332,  # raised: nested YAML is refused while it is read (issue 16)
     "lines in course": 2344,  # raised: heads against grammar with two controls (issue 19)
@@ -33,7 +33,7 @@ LIMITS = {
     "lines in runs": 716,  # raised: what users copied beside checkpoints is kept (issue 16)
     "lines in search": 1057,
     "lines in studio": 1573,  # raised: damaged runs, every mask, descriptions of routes (issue 18), no route
-    "lines in tasks": 4561,  # raised: data.encoding
+    "lines in tasks": 4564,  # raised: data.encoding, mae, rmse
     "lines in text": 1690,  # raised: data.encoding
     "lines in training": 2025,  # raised: refused ways of accelerate (issue 20)
     "lines in views": 5362,  # raised: `features` and `evaluate`'s report from tasks/ (issue 15), narrower beams

@@ -208,7 +208,7 @@ class HeadedTask(ExampleTask):
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         metrics = self.measured(examples, self.computed(model, examples))
-        return {name: metrics[name] for name in ("loss", *self.higher_is_better) if name in metrics}
+        return {name: metrics[name] for name in (*self.lower_is_better, *self.higher_is_better) if name in metrics}
 
     def evaluated(self, examples: Dataset, parts: Sequence[Sequence[Any]]) -> dict[str, Any]:
         results = [*chain.from_iterable(parts)]
