@@ -28,7 +28,7 @@ from regard.layers.attention import with_int8
 from regard.models.base import Contextual, Pooling, device_of
 from regard.recipes.recipe import load_recipe, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes
-from regard.runs.examples import examples_of, measured_on, noted
+from regard.runs.examples import SPLITS, examples_of, measured_on, noted
 from regard.runs.run import Run, load_facts
 from regard.tasks.task import Done, EncodedInputs, Given, Note, Prediction, Task, ignore, summed, without_faults
 from regard.text.files import FileInput, GrowingFile, atomic_file, check_writable, key_of, open_text, write_file
@@ -478,9 +478,9 @@ def evaluate(
 
     Where the task has an answer for each example, all are written to the file `predictions`, and the wrong ones to
     another file beside it. Default: in the run folder, predictions.jsonl or, on files or another split than `evaluate`
-    chooses by itself, predictions.NAME.jsonl. Files that were named and exist need `overwrite`; where it is False, none
-    is written and the result has the predictions themselves.
-    The engine `ray` shares the examples out to a Ray cluster: that at `address`, or one on this machine.
+    chooses by itself, predictions.NAME.jsonl; predictions.NAME.file.jsonl where a file has a split's name. Files that
+    were named and exist need `overwrite`; where it is False, none is written and the result has the predictions. The
+    engine `ray` shares the examples out to a Ray cluster: that at `address`, or one on this machine.
     """
     chosen_workers("auto", engine, address)
     run = Run.open(run)
@@ -489,7 +489,8 @@ def evaluate(
         raise DecodeError(what, where="--engine", hint="leave it out")
     named = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
     usual = (None, "validation" if run.recipe.data.test is None else "test")
-    name = f".{Path(named[0]).name.partition('.')[0]}" if named else "" if split in usual else f".{split}"
+    name = Path(named[0]).name.partition(".")[0] if named else split
+    name = "" if not named and split in usual else f".{name}.file" if named and name in SPLITS else f".{name}"
     run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
     examples = examples_of(run, split, named)
     file = Path(predictions or run.folder / f"predictions{name}.jsonl")

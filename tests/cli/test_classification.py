@@ -99,7 +99,11 @@ def test_predictions_and_errors_are_written(sentiment: Path, tmp_path: Path) -> 
     assert (sentiment / "errors.jsonl").exists()
     kept = (sentiment / "predictions.jsonl").read_bytes()
     table = write(tmp_path / "new.csv", "text,label\nThe plot was superb.,positive\n")
-    for options, name in (({"files": [str(table)]}, "new"), ({"split": "validation"}, "validation")):
+    split = write(tmp_path / "validation.csv", table.read_bytes())
+    for options, name in (
+        ({"files": [str(table)]}, "new"), ({"split": "validation"}, "validation"),
+        ({"files": [str(split)]}, "validation.file"),
+    ):  # fmt: skip
         assert api.evaluate(sentiment, **options)["predictions"] == str(sentiment / f"predictions.{name}.jsonl")
     assert (sentiment / "predictions.jsonl").read_bytes() == kept
 
