@@ -24,7 +24,7 @@ from typer.core import TyperGroup
 
 import regard
 from regard import console
-from regard.errors import TEXT, DecodeError, InputError, Problem, RegardError, import_extra, refuse, short
+from regard.errors import TEXT, DataError, DecodeError, InputError, Problem, RegardError, import_extra, refuse, short
 from regard.language import default_language, shown, shown_comments
 
 if TYPE_CHECKING:
@@ -341,13 +341,14 @@ def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
 
         try:
             inputs = regard.predict_file(run, out=out, as_json=as_json, each=each, **options)
-        except (KeyboardInterrupt, InputError) as error:
+        except (KeyboardInterrupt, InputError, DataError) as error:
             kept = Problem(f"{out}.partial", f"{answers.count:,} outputs were written by now", "--resume continues it")
             if isinstance(error, KeyboardInterrupt):
                 console.complain([kept])
                 raise typer.Exit(130) from None
             skip = Problem("", "--skip-bad leaves such lines out, with an empty output for each")
-            raise DecodeError(problems=[*error.problems, skip, kept]) from None
+            more = [skip, kept] if isinstance(error, InputError) else [kept] if answers.count else []
+            raise DecodeError(problems=[*error.problems, *more]) from None
     answers.conclude()
     console.say(f"written: {out}, {inputs:,} outputs")
 

@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36000,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
-    "lines in .": 2133,  # raised: Korean help, likely mistakes are named (16, 19); small pieces (17), encoding, files
+    "lines": 36001,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
+    "lines in .": 2134,  # raised: Korean help, likely mistakes are named (16, 19); small pieces (17), encoding, files
     "lines in config": 332,  # raised: nested YAML is refused while it is read (issue 16)
     "lines in course": 2344,  # raised: heads against grammar with two controls (issue 19)
     "lines in data": 6278,  # raised: tiles of attention, kept memory, a fast cache (issue 17), split_seed, encoding
