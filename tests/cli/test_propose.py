@@ -299,6 +299,32 @@ def test_only_korean_is_recognised(folder: Path) -> None:
     assert "not CP949 (name its encoding with data.encoding=utf-8" in message
 
 
+ODD = {"a": EN, "b": OTHER, "mood": CLASSES, "label": BITS, "n": FLOATS}
+
+
+@pytest.mark.parametrize(("roles", "task", "line"), [
+    ([], "classification", {"text": "a", "label": "label"}),
+    (["label=mood"], "classification", {"text": "a", "label": "mood"}),
+    (["label=n"], "regression", {"text": "a", "label": "n"}),
+    (["text=b"], "classification", {"text": "b", "label": "label"}),
+    (["text=b", "label=mood"], "classification", {"text": "b", "label": "mood"}),
+    (["target=a"], "translation", {"source": "b", "target": "a"}),
+    (["source=b", "target=mood"], "translation", {"source": "b", "target": "mood"}),
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["odd.csv", "odd.jsonl"])
+def test_columns_are_chosen(folder: Path, name: str, roles: list[str], task: str, line: dict[str, str]) -> None:
+    put(name, lines(**ODD) if name.endswith("l") else table([*ODD], *ODD.values(), separator=","))
+    found = succeed("check", name, *roles, "--json").json
+    tree = parse_yaml(found["proposal"], "proposal")
+    assert (tree["task"], tree["data"]["train"]) == (task, {"file": name, **line})
+    assert found["commands"][0] == shlex.join(["regard", "check", name, *roles, "--out", "odd.yaml"])
+
+
+def test_columns_without_names_are_chosen_by_number(folder: Path) -> None:
+    tree = recognise([put("bare.tsv", table(None, EN, CLASSES, BITS))], {"label": "2"})
+    assert tree.data == {"file": Path("bare.tsv"), "text": 0, "label": 2}
+
+
 def test_parallel_files_and_paths_that_hold_where_the_recipe_is_saved(folder: Path) -> None:
     for name in ("data", "recipes"):
         (folder / name).mkdir()

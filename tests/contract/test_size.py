@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36001,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
+    "lines": 36027,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
     "lines in .": 2134,  # raised: Korean help, likely mistakes are named (16, 19); small pieces (17), encoding, files
     "lines in config": 332,  # raised: nested YAML is refused while it is read (issue 16)
     "lines in course": 2344,  # raised: heads against grammar with two controls (issue 19)
@@ -29,20 +29,20 @@ LIMITS = {
     "lines in layers": 1581,  # raised: dropout by eight on a GPU, small products on a CPU, GELU (issue 17)
     "lines in models": 3196,  # raised: a bag of n-grams beside the CNN (issue 16), first token only (17)
     "lines in objectives": 563,
-    "lines in recipes": 1050,  # raised: Korean texts are read by character (issue 16), data.encoding
+    "lines in recipes": 1075,  # raised: Korean texts are read by character (issue 16), data.encoding, chosen columns
     "lines in runs": 716,  # raised: what users copied beside checkpoints is kept (issue 16)
     "lines in search": 1057,
     "lines in studio": 1573,  # raised: damaged runs, every mask, descriptions of routes (issue 18), no route
     "lines in tasks": 4564,  # raised: data.encoding, mae, rmse
     "lines in text": 1690,  # raised: data.encoding
-    "lines in training": 2025,  # raised: refused ways of accelerate (issue 20)
+    "lines in training": 2026,  # raised: refused ways of accelerate (issue 20), chosen columns
     "lines in views": 5362,  # raised: `features` and `evaluate`'s report from tasks/ (issue 15), narrower beams
     "files": 134,
     "functions over 60 lines": 0,
     "modules with one importer": 19,
     "Any in signatures": 527,
     "recipe: Any": 0,
-    "public names": 2766,  # raised: data.encoding
+    "public names": 2767,  # raised: data.encoding, chosen columns
     "class checks outside models and tasks": 0,
 }
 

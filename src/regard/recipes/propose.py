@@ -34,7 +34,7 @@ from regard.data.raw import RawText
 from regard.data.readers import DatasetReader, Reader, is_saved
 from regard.data.squad import QuestionedText, squad_rows
 from regard.data.stories import NUMBERED
-from regard.errors import DataError
+from regard.errors import DataError, did_you_mean
 from regard.recipes.shipped import shipped_text
 from regard.tasks import TASKS
 from regard.text.files import Cp949Error, TextFile, open_text
@@ -46,6 +46,7 @@ SECTIONS = ("task", "data", "tokenizer", "model", "head", "training", "search", 
 IDEOGRAPHIC = ("Cjk", "Hiragana", "Katakana")  # scripts of thousands of characters
 TOKENIZE = {"translation": "char", "captioning": "char", "summarization": "characters"}
 """`evaluation.tokenize` where words say little, as in Korean, Chinese and Japanese."""
+ROLES = ("text", "label", "source", "target")  # what a user may choose a column for
 ENDS = ("steps", "epochs", "validate_every", "patience")  # keys of `training` that come first
 
 
@@ -279,16 +280,16 @@ def _flow(value: Any) -> str:
 # What is in the files
 
 
-def recognise(names: Sequence[str]) -> DataProfile:
-    """What is in files, also where all of them are Korean as Windows saves it; other encodings are not recognised."""
+def recognise(names: Sequence[str], roles: Mapping[str, str] | None = None) -> DataProfile:
+    """What is in files, in UTF-8 or in cp949, as Windows saves Korean; `roles` has columns of a table by some ROLES."""
     try:
-        return _recognised(names, "utf-8")
+        return _recognised(names, "utf-8", roles or {})
     except Cp949Error:
-        profile = _recognised(names, "cp949")
+        profile = _recognised(names, "cp949", roles or {})
         return replace(profile, settings={"data.encoding": "cp949", **profile.settings})
 
 
-def _recognised(names: Sequence[str], encoding: str) -> DataProfile:
+def _recognised(names: Sequence[str], encoding: str, roles: Mapping[str, str]) -> DataProfile:
     """What is in one file, in two parallel files, or in a folder: a saved dataset, or texts."""
     if len(names) == 1 and is_saved(Path(names[0])):
         examples, rows = _sample(DatasetReader(Corpus(dataset=names[0]), Path(), "train").examples())
@@ -303,6 +304,8 @@ def _recognised(names: Sequence[str], encoding: str) -> DataProfile:
         pairs, rows = _sample(zip(*(file.lines() for file in files), strict=False))
         return _pairs({}, rows, [*map(Path, names)], [*zip(*pairs, strict=True)])
     [file] = files
+    if roles:
+        return _chosen(_table(file), roles)
     first = next(objects_of(file))[1] if file.suffixes[0] == ".json" and not is_array(file) else "{}"
     if "data" in object_in(first, file.name):  # SQuAD's
         questions = sum(1 for _ in squad_rows(file, QuestionedText(file=file.name)))
@@ -436,6 +439,28 @@ def _columns_of(examples: Iterable[Mapping[str, Any]]) -> dict[Key, list[Any]]:
 
 def _cell(value: Any) -> Any:
     return value if isinstance(value, str | list) else json.dumps(value) if isinstance(value, int | float) else ""
+
+
+def _chosen(table: _Table, roles: Mapping[str, str]) -> DataProfile:
+    """What is in a table where the user chose columns: these get the names of their roles, and have no rivals."""
+    keys, where = {str(key): key for key in table.columns}, str(table.data["file"])
+    if missing := [column for column in roles.values() if column not in keys]:
+        raise DataError(f"there is no column {missing[0]!r}", where=where, hint=did_you_mean(missing[0], keys))
+    named = {role: keys[column] for role, column in roles.items()}
+    kinds = [*(() if "text" in roles else ("text", "list")), *(("class", "number") if {*roles} == {"text"} else ())]
+    others = [key for key in table.of_kind(*kinds) if key not in (*roles, *named.values())]
+    columns = {role: table.columns[key] for role, key in named.items()} | {key: table.columns[key] for key in others}
+    table, profile = replace(table, columns=columns), None
+    source, target = (role if role in roles else next(iter(others), role) for role in ("source", "target"))
+    if roles.keys() & {"text", "label"}:
+        profile = _choices(table) or _labels(table)
+    elif {source, target} <= {*table.of_kind("text", "class", "number", "other")}:
+        profile = _pairs(table.data, table.rows, [source, target], [columns[source], columns[target]])
+    if profile is None or not {*roles} <= {*map(str, profile.data.values())}:
+        hint = "write them into a recipe: 'regard recipes' has one for each task"
+        raise DataError("these columns are neither a text and its label nor a pair of texts", where=where, hint=hint)
+    line = {name: named.get(key, key) if isinstance(key, str) else key for name, key in profile.data.items()}
+    return replace(profile, data=line)
 
 
 # Texts with choices, with labels, alone, or in pairs
