@@ -20,9 +20,9 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36027,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
+    "lines": 36036,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
     "lines in .": 2134,  # raised: Korean help, likely mistakes are named (16, 19); small pieces (17), encoding, files
-    "lines in config": 332,  # raised: nested YAML is refused while it is read (issue 16)
+    "lines in config": 340,  # raised: nested YAML is refused while it is read (issue 16), JSON in plain words
     "lines in course": 2344,  # raised: heads against grammar with two controls (issue 19)
     "lines in data": 6278,  # raised: tiles of attention, kept memory, a fast cache (issue 17), split_seed, encoding
     "lines in exchange": 1536,
@@ -32,7 +32,7 @@ LIMITS = {
     "lines in recipes": 1075,  # raised: Korean texts are read by character (issue 16), data.encoding, chosen columns
     "lines in runs": 716,  # raised: what users copied beside checkpoints is kept (issue 16)
     "lines in search": 1057,
-    "lines in studio": 1573,  # raised: damaged runs, every mask, descriptions of routes (issue 18), no route
+    "lines in studio": 1574,  # raised: damaged runs, every mask, descriptions of routes (issue 18), no route, words
     "lines in tasks": 4564,  # raised: data.encoding, mae, rmse
     "lines in text": 1690,  # raised: data.encoding
     "lines in training": 2026,  # raised: refused ways of accelerate (issue 20), chosen columns
@@ -42,7 +42,7 @@ LIMITS = {
     "modules with one importer": 19,
     "Any in signatures": 527,
     "recipe: Any": 0,
-    "public names": 2767,  # raised: data.encoding, chosen columns
+    "public names": 2768,  # raised: data.encoding, chosen columns, JSON in plain words
     "class checks outside models and tasks": 0,
 }
 
