@@ -130,6 +130,7 @@ MISTAKES = {
         Mistake("TRAIN", [*["train.s:"] * 20, "and 10 more such lines"],
             {"train.s": SOURCE.replace("c d e", "").replace("d e f", "").replace("e f g", "")}),
         Mistake("TRAIN data.train.source=tran.s", "tran.s: there is no such file (did you mean 'train.s'?)"),
+        Mistake("predict @run --file data.csv", "data.csv: there is no such file (looked in @here)", {"test.csv": ""}),
     ],
     "splits": [
         Mistake("TRAIN 'data.validation={source: train.s, target: train.t, split: 0.1}'",
@@ -158,6 +159,7 @@ MISTAKES = {
         Mistake("train daets --out x",
             "daets: there is no such recipe (a recipe is a .yaml file, or one that ships; did you mean 'dates'?)"),
         Mistake("check foo.yml", f"foo.yml: {NO_FILE} 'regard recipes' lists those that ship)"),
+        Mistake("check x/first.yaml", f"x/first.yaml: {NO_FILE} 'regard recipes' lists", {"x/test.yaml": ""}),
         Mistake("check sentimnt.yaml", f"sentimnt.yaml: {NO_FILE} did you mean 'sentiment'?)"),
         Mistake("train mine.yml --out x", f"mine.yml: {NO_FILE} did you mean 'mine.yaml'?)", {"mine.yaml": "task: x"}),
         Mistake(f"check {'x' * 5_000}", f"{'x' * 40}…{'x' * 39}: File name too long"),

@@ -180,7 +180,7 @@ def problem_with(file: TextFile) -> Problem | None:
         names = [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
     except OSError as error:
         return Problem(file.name, f"cannot be read: {error.strerror}")
-    near = [str(PurePath(file.name).with_name(name)) for name in get_close_matches(file.path.name, names, n=1)]
+    near = [str(PurePath(file.name).with_name(name)) for name in get_close_matches(file.path.name, names, 1, 0.82)]
     hint = did_you_mean(file.name, near) if near else f"looked in {folder.absolute()}"
     return Problem(file.name, "there is no such file", hint)
 
