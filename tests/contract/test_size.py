@@ -20,12 +20,12 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36037,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
+    "lines": 36049,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
     "lines in .": 2134,  # raised: Korean help, likely mistakes are named (16, 19); small pieces (17), encoding, files
     "lines in config": 340,  # raised: nested YAML is refused while it is read (issue 16), JSON in plain words
     "lines in course": 2344,  # raised: heads against grammar with two controls (issue 19)
     "lines in data": 6278,  # raised: tiles of attention, kept memory, a fast cache (issue 17), split_seed, encoding
-    "lines in exchange": 1536,
+    "lines in exchange": 1548,  # raised: the space after a prompt
     "lines in layers": 1581,  # raised: dropout by eight on a GPU, small products on a CPU, GELU (issue 17)
     "lines in models": 3196,  # raised: a bag of n-grams beside the CNN (issue 16), first token only (17)
     "lines in objectives": 563,
