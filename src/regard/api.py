@@ -28,7 +28,7 @@ from regard.layers.attention import with_int8
 from regard.models.base import Contextual, Pooling, device_of
 from regard.recipes.recipe import load_recipe, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes
-from regard.runs.examples import examples_of, measured_on, noted
+from regard.runs.examples import SPLITS, examples_of, measured_on, noted
 from regard.runs.run import Run, load_facts
 from regard.tasks.task import Done, EncodedInputs, Given, Note, Prediction, Task, ignore, summed, without_faults
 from regard.text.files import FileInput, GrowingFile, atomic_file, check_writable, key_of, open_text, write_file
@@ -136,15 +136,14 @@ def predict(
     many of all are done, `each` gets every chunk of predictions, which the result then lacks.
     """
     run = Run.open(run)
+    run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix))
     given = _read_inputs(run.task, inputs, file, story, skip_bad=skip_bad)
     read: list[object] = [file, story, prefixes, *(item.text for item in given), *run.recipe_values]
     if isinstance(prefixes, Path):
-        prefixes = _read_prefixes(prefixes, len(given), prefix)
-    recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
+        prefixes = _read_prefixes(run.task, prefixes, len(given), prefix)
     refuse_search(run.task, {"--prefixes": prefixes, "--record": record or None})
     if not isinstance(record, bool):
         check_writable(Path(record), "--record", read, overwrite=overwrite)
-    run = run.under(recipe)
     model = run.load_model(checkpoint, device)
     if prefixes is not None:
         if len(prefixes) != len(given):
@@ -270,7 +269,7 @@ def predict_file(
     run, out = Run.open(run), Path(out)
     open_text(str(file), Path())
     check_writable(out, "--out", [file, *run.recipe_values], overwrite=overwrite)
-    recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
+    run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix))
     as_json = as_json or out.suffix == ".jsonl"
     about = {
         "RUN": key_of(load_facts(run.checkpoint(checkpoint))), "search": recipe.search.model_dump(mode="json"),
@@ -279,7 +278,7 @@ def predict_file(
     inputs = run.task.gather(run.task.file_inputs(file, skip_bad=skip_bad))
     gpus = _gpus(device, precision)
     anywhere = engine == "ray" or (gpus and (most or gpus) > 1)
-    loaded = load(run.under(recipe), checkpoint=checkpoint, device="cpu" if anywhere else device, precision=precision)
+    loaded = load(run, checkpoint=checkpoint, device="cpu" if anywhere else device, precision=precision)
     work = _Answering(loaded, device, skip_bad, as_json)
     with closing(GrowingFile(out, about, resume=resume, overwrite=overwrite)) as grown:
         done, digests = grown.done.get("inputs", 0), list[int]()  # checksums of all inputs up to each piece
@@ -354,11 +353,11 @@ def _bounded(given: FileInput) -> FileInput:
     return given._replace(text="", fault=fault)
 
 
-def _read_prefixes(file: Path, inputs: int, prefix: str | None) -> list[str]:
+def _read_prefixes(task: Task, file: Path, inputs: int, prefix: str | None) -> list[str]:
     """The lines of a file of prefixes, as many as there are inputs."""
     if prefix is not None:
         raise DecodeError("give --prefix or --prefixes, not both", where="--prefixes")
-    lines = list(open_text(str(file), Path()).lines())
+    lines = list(task.open_file(file).lines())
     if len(lines) != inputs:
         what = f"{len(lines):,} prefix{'es'[: 2 * (len(lines) != 1)]} for {inputs:,} input{'s'[: inputs != 1]}"
         raise DecodeError(what, where=str(file), hint="one line for each input, empty where any beginning is allowed")
@@ -479,9 +478,9 @@ def evaluate(
 
     Where the task has an answer for each example, all are written to the file `predictions`, and the wrong ones to
     another file beside it. Default: in the run folder, predictions.jsonl or, on files or another split than `evaluate`
-    chooses by itself, predictions.NAME.jsonl. Files that were named and exist need `overwrite`; where it is False, none
-    is written and the result has the predictions themselves.
-    The engine `ray` shares the examples out to a Ray cluster: that at `address`, or one on this machine.
+    chooses by itself, predictions.NAME.jsonl; predictions.NAME.file.jsonl where a file has a split's name. Files that
+    were named and exist need `overwrite`; where it is False, none is written and the result has the predictions. The
+    engine `ray` shares the examples out to a Ray cluster: that at `address`, or one on this machine.
     """
     chosen_workers("auto", engine, address)
     run = Run.open(run)
@@ -490,7 +489,8 @@ def evaluate(
         raise DecodeError(what, where="--engine", hint="leave it out")
     named = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
     usual = (None, "validation" if run.recipe.data.test is None else "test")
-    name = f".{Path(named[0]).name.partition('.')[0]}" if named else "" if split in usual else f".{split}"
+    name = Path(named[0]).name.partition(".")[0] if named else split
+    name = "" if not named and split in usual else f".{name}.file" if named and name in SPLITS else f".{name}"
     run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
     examples = examples_of(run, split, named)
     file = Path(predictions or run.folder / f"predictions{name}.jsonl")

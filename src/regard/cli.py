@@ -24,7 +24,7 @@ from typer.core import TyperGroup
 
 import regard
 from regard import console
-from regard.errors import TEXT, DecodeError, InputError, Problem, RegardError, import_extra, refuse, short
+from regard.errors import TEXT, DataError, DecodeError, InputError, Problem, RegardError, import_extra, refuse, short
 from regard.language import default_language, shown, shown_comments
 
 if TYPE_CHECKING:
@@ -291,6 +291,8 @@ def predict(
     fill each [MASK], answer questions about a story or a text, predict a label or a number, or tag words. Two texts, a
     text and its choices, or a question and its text are separated by tabs.
     """
+    from regard.recipes.recipe import with_search
+
     parallel = {name: options.pop(name) for name in ("resume", "workers", "engine", "address")}
     vectors = {name: options.pop(name) for name in ("layer", "pooling", "normalize")}
     typed = bool(inputs) and inputs != ["-"]
@@ -305,7 +307,8 @@ def predict(
         _predict_file(run, out, as_json, precision=precision, **source, **search, **parallel)
         return
     opened, answers = _opened(run, precision, options), console.Answers(as_json)
-    story_lines, asks = ([], True) if file else console.read_story(opened.task, story, skip_bad=skip_bad)
+    encoded = opened.under(with_search(opened.recipe, **search))  # files are read under --set data.encoding
+    story_lines, asks = ([], True) if file else console.read_story(encoded.task, story, skip_bad=skip_bad)
     reads, whole = not typed and (bool(inputs) or not asks), any((features, prefixes, record))
     texts = inputs if typed else None
     given = console.gathered(opened.task, texts, story_lines, skip_bad) if typed or (reads and whole) else None
@@ -313,7 +316,7 @@ def predict(
     with answers.explaining(typed), console.bar("writing", visible=visible) as move:
         if features is not None:
             chosen = {name: value for name, value in vectors.items() if value is not None}
-            answers.show_features(regard.features(opened, given, out=features, **source, **chosen), features)
+            answers.show_features(regard.features(encoded, given, out=features, **source, **chosen), features)
         elif reads and not whole:
             console.answer_lines(_loaded(opened, search, options, precision), answers, story_lines, skip_bad=skip_bad)
         else:
@@ -338,13 +341,14 @@ def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
 
         try:
             inputs = regard.predict_file(run, out=out, as_json=as_json, each=each, **options)
-        except (KeyboardInterrupt, InputError) as error:
+        except (KeyboardInterrupt, InputError, DataError) as error:
             kept = Problem(f"{out}.partial", f"{answers.count:,} outputs were written by now", "--resume continues it")
             if isinstance(error, KeyboardInterrupt):
                 console.complain([kept])
                 raise typer.Exit(130) from None
             skip = Problem("", "--skip-bad leaves such lines out, with an empty output for each")
-            raise DecodeError(problems=[*error.problems, skip, kept]) from None
+            more = [skip, kept] if isinstance(error, InputError) else [kept] if answers.count else []
+            raise DecodeError(problems=[*error.problems, *more]) from None
     answers.conclude()
     console.say(f"written: {out}, {inputs:,} outputs")
 

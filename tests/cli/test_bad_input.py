@@ -71,13 +71,13 @@ WINDOW = (
     "(at most 4, or model.reach=global)"
 )
 LEARNED = "model={kind: transformer, preset: tiny, positions: learned, max_positions: 6}"
-ICONV = (
-    "is not UTF-8 (convert the file with iconv -f ENCODING -t utf-8; "
-    "ENCODING may be cp949 (Korean) or latin1 (Western Europe))"
+NOT_UTF8 = (
+    "is not UTF-8 (name its encoding with data.encoding=latin1 (Western Europe), or another; or save it as UTF-8)"
 )
 CAFE = TARGET.replace("B C D", "CAFÉ", 1).encode("latin-1")
 NO_FILE = "there is no such file (a recipe is a .yaml file, or one that ships;"
 NO_RUN = "not a run folder: it has no recipe.yaml (a run folder is what 'regard train RECIPE --out RUN' makes)"
+UNDECODED = "the text has bytes that are not valid in its encoding"
 EMPTY = "the text is empty (give at least one word)"
 UNKNOWN = "every token of '안녕하세요' is unknown to the tokenizer (it was trained on other words or script)"
 SKIP = "nothing was written (--skip-bad leaves such lines out, with an empty output for each)"
@@ -130,11 +130,15 @@ MISTAKES = {
         Mistake("TRAIN", [*["train.s:"] * 20, "and 10 more such lines"],
             {"train.s": SOURCE.replace("c d e", "").replace("d e f", "").replace("e f g", "")}),
         Mistake("TRAIN data.train.source=tran.s", "tran.s: there is no such file (did you mean 'train.s'?)"),
+        Mistake("predict @run --file data.csv", "data.csv: there is no such file (looked in @here)", {"test.csv": ""}),
     ],
     "splits": [
         Mistake("TRAIN 'data.validation={source: train.s, target: train.t, split: 0.1}'",
             "data.validation: a share of the training examples has no files of its own: give split or files, not both"),
         Mistake("TRAIN 'data.validation={split: 0.9999}'", "data.train: no training pair is left"),
+        Mistake("TRAIN data.encoding=cp94",
+            "data.encoding: Python has no text encoding 'cp94' (did you mean 'cp949'?)"),
+        Mistake("TRAIN data.encoding=rot13", "data.encoding: Python has no text encoding 'rot13' (allowed: big5, cp12"),
         Mistake("TRAIN data.max_length=2", "data.train: no training pair is left: dropped"),
     ],
     "recipes": [
@@ -155,6 +159,7 @@ MISTAKES = {
         Mistake("train daets --out x",
             "daets: there is no such recipe (a recipe is a .yaml file, or one that ships; did you mean 'dates'?)"),
         Mistake("check foo.yml", f"foo.yml: {NO_FILE} 'regard recipes' lists those that ship)"),
+        Mistake("check x/first.yaml", f"x/first.yaml: {NO_FILE} 'regard recipes' lists", {"x/test.yaml": ""}),
         Mistake("check sentimnt.yaml", f"sentimnt.yaml: {NO_FILE} did you mean 'sentiment'?)"),
         Mistake("train mine.yml --out x", f"mine.yml: {NO_FILE} did you mean 'mine.yaml'?)", {"mine.yaml": "task: x"}),
         Mistake(f"check {'x' * 5_000}", f"{'x' * 40}…{'x' * 39}: File name too long"),
@@ -184,6 +189,10 @@ MISTAKES = {
         Mistake("check train.s train.s train.s", "train.s: 3 files cannot be read together"),
         Mistake("check p.tsv training.steps=5", "training.steps=5: a proposal takes no overrides (save it with --out",
             {"p.tsv": TEXT_PAIRS}),
+        Mistake("check p.tsv label=5", "p.tsv: there is no column '5' (allowed: 0, 1)", {"p.tsv": TEXT_PAIRS}),
+        Mistake("check p.tsv label=0", "p.tsv: these columns are neither a text and its label nor a pair of texts",
+            {"p.tsv": TEXT_PAIRS}),
+        Mistake("check train.s label=0", "label=0: a proposal takes no overrides (save it with --out, then change it;"),
         Mistake("check dates --out x.yaml", "--out: it is only for a recipe that is proposed for data files"),
         Mistake("check mixed", "mixed: this is a folder, not a recipe (give a .yaml file)",
             {"mixed/a.txt": "one\n", "mixed/recipe.yaml": "task: translation\n"}),
@@ -229,11 +238,14 @@ MISTAKES = {
         Mistake("predict @run --file in", [*["in:"] * 20, "and 980 more such problems", SKIP], {"in": "\n" * 1_000}),
         Mistake(f"predict @run '{'a b ' * 25_000}'", f"input 1: the text has 100,000 tokens {TOO_LONG}"),
         Mistake(f"score @run a {'b' * 5_000}", f"target: the text has 5,001 tokens {TOO_LONG}"),
-        Mistake("predict @run --file in", f"in:2: byte 0xe9 at position 4 of the line {ICONV}",
+        Mistake("predict @run --file in", f"in:2: byte 0xe9 at position 4 of the line {NOT_UTF8}",
             {"in": b"a b\ncaf\xe9\n"}),
-        Mistake("predict @run", f"standard input:2: byte 0xe9 at position 4 of the line {ICONV}",
+        Mistake("predict @run", f"standard input:2: byte 0xe9 at position 4 of the line {NOT_UTF8}",
             stdin=b"a b\ncaf\xe9\n"),
-        Mistake("predict @run caf\udce9", "input 1: the text is not valid UTF-8 (convert it, for example with iconv)"),
+        Mistake("predict @run --file in --set data.encoding=cp949",
+            "in:2: byte 0xec at position 1 of the line is not CP949 (name its encoding with data.encoding=utf-8; or",
+            {"in": "a b\n자\n"}),
+        Mistake("predict @run caf\udce9", f"input 1: {UNDECODED} (save it as UTF-8, or name a file's encoding"),
         Mistake("predict @run --file in.txt", "in.txt: there is no such file"),
         Mistake("predict @run a --file in.txt", "--file: give texts or --file, not both"),
         *(Mistake(f"{verb} @run --story train.s a", "--story: a run of translation reads no story")
@@ -286,7 +298,7 @@ MISTAKES = {
             "input 1: question and context are not both texts"),
         Mistake("predict @questions '{\"question'", "input 1: not valid JSON"),
         Mistake("predict @questions '{\"question\": \"Where?\", \"context\": \"\\ud83d\"}'",
-            "input 1 (context): the text is not valid UTF-8"),
+            f"input 1 (context): {UNDECODED}"),
         Mistake("predict @stories 'Mary went to the garden.'", "input 1: the story has no question"),
         Mistake("predict @stories 'Where is Mary?'", "input 1: there is no story before the question"),
         Mistake("predict @stories --story told 'Where is John?'", "told:1: the story has no question",
@@ -376,7 +388,7 @@ MISTAKES = {
             "search.nbest: a beam of 2 cannot give the best 5: at most beam, or raise beam to 5"),
         Mistake("predict @run a --set saerch.beam=2", "saerch: unknown key 'saerch' (did you mean 'search'?)"),
         Mistake("predict @run a --set model.hidden=2",
-            "model.hidden=2: model cannot be changed in a trained run (allowed: search, evaluation)"),
+            "model.hidden=2: model cannot be changed in a trained run (allowed: search, evaluation, data.encoding)"),
         Mistake("score @run a 'a xyz' --tokens", "target: 'xyz' is not a token of this vocabulary"),
         Mistake("score @run a [] --tokens", 'target: there are no tokens (give at least one, "</s>" for one)'),
         *(Mistake(f"score @run a '{text}' --tokens", JSON_LIST) for text in ("[1]", "[", '["a"')),
@@ -567,7 +579,7 @@ def test_bad_lines_of_a_file_can_be_skipped(tiny_run: Path, tmp_path: Path) -> N
     places = [one["problem"]["where"] for one in objects if one["output"] is None]
     assert places == [f"{file}:{line}" for line in (2, 4, 5, 7)]
     assert objects[3]["problem"]["what"] == "every token of '한국어' is unknown to the tokenizer"
-    assert objects[4]["problem"]["what"] == "the text is not valid UTF-8"
+    assert objects[4]["problem"]["what"] == UNDECODED
     assert succeed("predict", tiny_run, "--file", write(file, "\n\n"), "--skip-bad").out == "\n\n"
     predictions = api.predict(tiny_run, ["", "b a"], skip_bad=True)
     assert [one.to_json()["output"] for one in predictions] == [None, third]

@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import regard as api
 from command_line import fail, succeed, write
 from places import SHARED
+from raw_cases import Runs
 from regard.api import with_predictions_written
 from regard.config import write_yaml
 from regard.data.framing import labelled_batch
@@ -17,6 +19,7 @@ from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
 from regard.errors import CheckpointError
 from regard.runs import Run
+from regard.runs.examples import examples_of
 from regard.tasks import TASKS
 from regard.tasks.task import inputs_of
 from task_cases import rows_of
@@ -96,7 +99,11 @@ def test_predictions_and_errors_are_written(sentiment: Path, tmp_path: Path) -> 
     assert (sentiment / "errors.jsonl").exists()
     kept = (sentiment / "predictions.jsonl").read_bytes()
     table = write(tmp_path / "new.csv", "text,label\nThe plot was superb.,positive\n")
-    for options, name in (({"files": [str(table)]}, "new"), ({"split": "validation"}, "validation")):
+    split = write(tmp_path / "validation.csv", table.read_bytes())
+    for options, name in (
+        ({"files": [str(table)]}, "new"), ({"split": "validation"}, "validation"),
+        ({"files": [str(split)]}, "validation.file"),
+    ):  # fmt: skip
         assert api.evaluate(sentiment, **options)["predictions"] == str(sentiment / f"predictions.{name}.jsonl")
     assert (sentiment / "predictions.jsonl").read_bytes() == kept
 
@@ -134,13 +141,25 @@ def test_two_texts_are_compared(tmp_path: Path) -> None:
     assert [one["output"] for one in answers] == ["same", "other"]
 
 
+def test_how_far_off_numbers_are(runs: Runs) -> None:
+    """2.0 for 2.5, 2.5 for 0.5, 4.0 for 4: errors of 0.5, 2 and 0, with squares of 0.25, 4 and 0."""
+    run = Run.open(runs["regression"])
+    metrics = run.task.measured(examples_of(run, "validation"), np.array([[2.0], [2.5], [4.0]]))
+    assert {name: metrics[name] for name in ("loss", "mae", "rmse")} == pytest.approx(
+        {"loss": 17 / 12, "mae": 5 / 6, "rmse": (17 / 12) ** 0.5}
+    )
+
+
 def test_numbers_are_learned(tmp_path: Path) -> None:
     """How many of five letters are a."""
     texts = [list(f"{number:05b}") for number in range(32)]
     rows = [json.dumps({"text": " ".join("ba"[int(one)] for one in text), "n": text.count("1") / 2}) for text in texts]
     write(tmp_path / "train.jsonl", "\n".join(rows) + "\n")
     project = Project(tmp_path, "regression", {"file": "train.jsonl", "text": "text", "label": "n"})
-    run = project.train("training.steps=120", "training.validate_every=120", "head.dropout=0", "head.pooling=mean")
+    run = project.train("training.steps=120", "training.validate_every=40", "head.dropout=0", "head.pooling=mean",
+                        "training.best=mae")  # fmt: skip
+    errors = {event["step"]: event["mae"] for event in Run.open(run).events() if event["event"] == "validation"}
+    assert (run / "best").read_text(encoding="utf-8").strip() == f"step-{min(errors, key=errors.__getitem__):08d}"
     found = succeed("evaluate", run, "--json").json
     assert found["pearson"] > 0.99
     assert found["spearman"] > 0.95

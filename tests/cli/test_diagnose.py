@@ -5,7 +5,7 @@ import math
 import random
 import re
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -379,6 +379,17 @@ CHANCE = (
 def test_advice_by_what_a_wider_beam_gives(search_errors: int, wider: list[float], expected: str) -> None:
     tally = Tally(40, 40, search_errors, 40 - search_errors, 0.0)
     assert next(advice(tally, (), 1, sweep_of({1: [10.0] * 3, 5: wider}, tally))) == expected
+
+
+def test_advice_where_beams_find_what_is_as_wrong() -> None:
+    """The widest beam leaves 10 of 40 search errors, and its outputs are no better."""
+    tally = Tally(40, 40, 40, 0, 0.0)
+    now, widest = sweep_of({1: [10.0] * 3, 5: [10.0] * 3}, tally).widths
+    sweep = Sweep("chrf", [now, replace(widest, tally=Tally(40, 40, 10, 30, 0.0))], 1)
+    assert next(advice(tally, (), 1, sweep)) == (
+        "100 % search errors, but no beam up to 5 writes better by more than 0.1 points of chrF, and what the model "
+        "prefers to the references is as wrong: longer training, more data or a larger model."
+    )
 
 
 def test_few_sentences_prove_no_narrow_beam() -> None:

@@ -255,6 +255,29 @@ def test_all_choices_of_a_list_are_read(tmp_path: Path) -> None:
     assert "there are 3 items in 'c', of which 2 would be read" in fail("evaluate", run, "--file", file)[0]
 
 
+def test_files_are_encoded_as_the_recipe_or_the_command_says(runs: Runs, tmp_path: Path) -> None:
+    content = "글,답\n" + "참 좋다,예\n정말 싫다,아니오\n" * 4
+    files = {name: write(tmp_path / f"{name}.csv", content.encode(name)) for name in ("cp949", "utf-8")}
+    corpus = {"file": "cp949.csv", "text": "글", "label": "답"}
+    run = trained(tmp_path, "classification", {"train": corpus, "validation": corpus, "encoding": "ms949"})
+    typed = succeed("predict", run, *["참 좋다", "정말 싫다"] * 4).out
+    for encoding, options in {"cp949": [], "utf-8": ["--set", "data.encoding=utf-8"]}.items():
+        given = ["--file", files[encoding], *options]
+        assert succeed("predict", run, *given).out == typed
+        succeed("predict", run, *given, "--out", tmp_path / f"{encoding}.out")
+        assert (tmp_path / f"{encoding}.out").read_text(encoding="utf-8") == typed
+        assert succeed("evaluate", run, *given, "--json").json["examples"] == 8
+    assert succeed("evaluate", run, "--json").json["examples"] == 8
+    others = {"stories": ["--story", "1 Mary went to the garden.\n2 Where is Mary?\n"], "bert": ["--file", "a text\n"]}
+    vectors = ["--features", tmp_path / "v.npz", "--overwrite"]
+    for name, (option, text) in others.items():
+        more, outputs = vectors if name == "bert" else [], []
+        for encoding in ("utf-8", "utf-16"):
+            file = write(tmp_path / "other.txt", text.encode(encoding))
+            outputs.append(succeed("predict", runs[name], option, file, *more, "--set", f"data.encoding={encoding}"))
+        assert outputs[0] == outputs[1]
+
+
 def test_nothing_known_is_predicted_with_a_note(runs: Runs) -> None:
     """One rule for labels, numbers, choices, tags and answers: evaluate reads such texts, too."""
     typed = {

@@ -239,7 +239,7 @@ def test_zst_of_several_frames(tmp_path: Path) -> None:
     (tmp_path / "a.tsv.zst").write_bytes(frames)
     file = TextFile("a.zst", tmp_path / "a.tsv.zst")
     assert "".join(file.lines(keep_ends=True)).encode() == text
-    assert file.count_lines() == 20_000
+    assert sum(1 for _ in file.lines()) == 20_000
     assert read(tmp_path, file="a.tsv.zst", source=0, target=1)[-1] == Row(20_000, ("line 158372081", "한국어"))
 
 

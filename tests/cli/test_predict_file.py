@@ -1,10 +1,12 @@
 """Files of any length: streamed, in order, by several processes, resumable; over a Ray cluster that loses a node."""
 
 import errno
+import gzip
 import importlib
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -136,6 +138,23 @@ def test_a_bad_line_ends_it_with_all_before_kept(tiny_run: Path, big: Path, tmp_
     skipped = succeed("predict", tiny_run, "--file", bad, "--out", tmp_path / "s.jsonl", "--skip-bad", "--workers", 1)
     assert "skipped 1 of 3 inputs; the first: " in skipped.err
     assert [json.loads(line)["output"] is None for line in (tmp_path / "s.jsonl").open()] == [False, True, False]
+
+
+def test_a_compressed_file_that_is_cut_off_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:
+    """It is unpacked in blocks, of which the first is whole."""
+    large, out = write(tmp_path / "large.txt", 4 * big.read_bytes()), tmp_path / "out.jsonl"
+    whole = gzip.compress(large.read_bytes(), compresslevel=0)
+    cut = write(tmp_path / "cut.txt.gz", whole[:-200])
+    command = ["predict", tiny_run, "--file", cut, "--out", out, "--set", SHORT[0], "--workers", 1]
+    [broken, kept] = fail(*command)
+    assert re.match(rf"{cut}:\d+: the .gz file is broken here: .* \(it may be cut off: copy or", broken)
+    assert re.fullmatch(rf"{out}.partial: [1-9]\d+ outputs were written by now \(--resume continues it\)", kept)
+    write(cut, whole)
+    succeed(*command, "--resume")
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert found == written(tiny_run, large, tmp_path / "whole.jsonl", workers=1)
+    [message] = fail("predict", tiny_run, "--file", write(cut, whole[:20]), "--out", tmp_path / "none.txt")
+    assert message.startswith(f"{cut}:1: the .gz file is broken here")
 
 
 def test_only_the_same_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:

@@ -271,6 +271,60 @@ def test_what_is_proposed_fits_passes_the_check_and_trains(folder: Path, name: s
         assert succeed("evaluate", "run", "--json").json["split"] == "test"
 
 
+@pytest.mark.parametrize("name", [
+    "pairs.tsv", "chat.csv", "nested.jsonl", "nested.json", "reviews.csv", "names.conll", "squad.json", "stories.jsonl",
+    "qa[1]_train.txt", "tales.txt", "folder/a/tales.txt",
+])  # fmt: skip
+def test_korean_as_windows_saves_it_is_proposed_and_read_as_in_utf8(folder: Path, name: str) -> None:
+    content = CASES[name].content
+    assert isinstance(content, str)
+    content, trees, reports = content.replace("the", "그것이"), [], []
+    for encoding in ("utf-8", "cp949"):
+        given_name = put(name, content.encode(encoding))
+        trees.append(tree_for(given_name))
+        recipe, base = load_recipe(trees[-1])
+        reports.append(TASKS[recipe.task].prepare(recipe, base).report.to_json())
+    trees[0]["data"]["encoding"] = "cp949"
+    assert trees[0] == trees[1]
+    assert reports[0] == reports[1]
+
+
+def test_only_korean_is_recognised(folder: Path) -> None:
+    """`Ärger` alone would be a Hangul syllable and letters in cp949; and of two files both must be so."""
+    put("german.csv", table(["text", "label"], ["Ärger", "nach der Überfahrt"], ["a", "b"]).encode("latin1"))
+    assert "data.encoding=latin1 (Western Europe), or another" in fail("check", "german.csv")[0]
+    put("late.txt", b"a\n" * 3_000 + "가나다\n".encode("cp949"))
+    assert tree_for("late.txt")["data"]["encoding"] == "cp949"
+    [message] = fail("check", put("u.txt", "한국어\n"), put("k.txt", "가나다\n".encode("cp949")))
+    assert "not CP949 (name its encoding with data.encoding=utf-8" in message
+
+
+ODD = {"a": EN, "b": OTHER, "mood": CLASSES, "label": BITS, "n": FLOATS}
+
+
+@pytest.mark.parametrize(("roles", "task", "line"), [
+    ([], "classification", {"text": "a", "label": "label"}),
+    (["label=mood"], "classification", {"text": "a", "label": "mood"}),
+    (["label=n"], "regression", {"text": "a", "label": "n"}),
+    (["text=b"], "classification", {"text": "b", "label": "label"}),
+    (["text=b", "label=mood"], "classification", {"text": "b", "label": "mood"}),
+    (["target=a"], "translation", {"source": "b", "target": "a"}),
+    (["source=b", "target=mood"], "translation", {"source": "b", "target": "mood"}),
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["odd.csv", "odd.jsonl"])
+def test_columns_are_chosen(folder: Path, name: str, roles: list[str], task: str, line: dict[str, str]) -> None:
+    put(name, lines(**ODD) if name.endswith("l") else table([*ODD], *ODD.values(), separator=","))
+    found = succeed("check", name, *roles, "--json").json
+    tree = parse_yaml(found["proposal"], "proposal")
+    assert (tree["task"], tree["data"]["train"]) == (task, {"file": name, **line})
+    assert found["commands"][0] == shlex.join(["regard", "check", name, *roles, "--out", "odd.yaml"])
+
+
+def test_columns_without_names_are_chosen_by_number(folder: Path) -> None:
+    tree = recognise([put("bare.tsv", table(None, EN, CLASSES, BITS))], {"label": "2"})
+    assert tree.data == {"file": Path("bare.tsv"), "text": 0, "label": 2}
+
+
 def test_parallel_files_and_paths_that_hold_where_the_recipe_is_saved(folder: Path) -> None:
     for name in ("data", "recipes"):
         (folder / name).mkdir()

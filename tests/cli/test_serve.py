@@ -211,22 +211,24 @@ def test_examples_are_inputs_of_the_run(runs: Runs, name: str) -> None:
 # What is refused
 
 REFUSED: list[tuple[str, Any, int, str]] = [
-    ("/predict", b"{", 422, "JSON decode error"),
+    ("/predict", b"{", 422, "body: not valid JSON: Expecting property name"),
     ("/predict", b"\xff", 400, "parsing the body"),
-    ("/predict", {"inputs": "a b"}, 422, "body.inputs: Input should be a valid list"),
-    ("/predict", {"inputs": [1]}, 422, "valid string"),
+    ("/predict", {"inputs": "a b"}, 422, "body.inputs: should be a valid list, not 'a b'"),
+    ("/predict", {"inputs": [1]}, 422, "body.inputs.0: should be a valid string, not 1"),
     ("/predict", {"inputs": []}, 422, "at least 1 item"),
     ("/predict", {"inputs": ["a"] * 257}, 422, "at most 256 items"),
-    ("/predict", {"inputs": ["a"], "beam": "3"}, 422, "body.beam: Input should be a valid integer"),
+    ("/predict", {"inputs": ["a"], "beam": "3"}, 422, "body.beam: should be a valid integer, not '3'"),
     ("/predict", {"inputs": ["a"], "beam": 1000}, 422, "less than or equal to 64"),
-    ("/predict", {"inputs": ["a"], "file": "/etc/passwd"}, 422, "body.file: Extra inputs are not permitted"),
+    ("/predict", {"inputs": ["a"], "file": "/etc/passwd"}, 422, "body.file: unknown key 'file' (allowed: beam, "),
     ("/predict", {"inputs": ["a b", ""]}, 422, "input 2: the text is empty"),
     ("/predict", {"inputs": ["a" * 20_001]}, 422, "input 1: it has 20,001 characters (at most 20,000)"),
     ("/predict", {"inputs": [["a", "b" * 20_001]]}, 422, "input 1: it has 20,002 characters"),
     ("/predict", {"inputs": ["a"], "nbest": 3, "beam": 2}, 422, "a beam of 2 cannot give the best 3"),
     ("/predict", {"inputs": ["a", "b"], "stream": True}, 422, "one input is streamed, not 2"),
     ("/predict", {"inputs": ["a" * 100_001]}, 413, "larger than 100,000 bytes"),
-    ("/score", {"source": "a"}, 422, "body.target: Field required"),
+    ("/score", {"source": "a"}, 422, "body.target: this key is required"),
+    ("/score", {"source": "a", "traget": "b"}, 422, "body.target: this key is required"),
+    ("/score", [], 422, "body: should be a mapping of keys to values, not []"),
     ("/explain", {"input": "a " * 2_001}, 422, "at most 4,000"),
     ("/explain", {"input": "a b", "head": 99}, 422, "99"),
     ("/explain", {"input": "a b", "target": "b", "beam": 2}, 422, "beam: with --target there is no search"),
@@ -240,17 +242,17 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/steps", {"input": "a b", "step": 99}, 422, "there is no step 99"),
     ("/features", {"inputs": ["a"]}, 422, "has no vectors of a single text"),
     ("/vectors", {"inputs": ["a"], "word": "a"}, 422, "has no vectors of a single text"),
-    ("/vectors", {"inputs": ["a"]}, 422, "body.word: Field required"),
+    ("/vectors", {"inputs": ["a"]}, 422, "body.word: this key is required"),
     ("/runs/none/predict", {"inputs": ["a"]}, 404, "there is no run of this name"),
     ("/runs/..%2Ftiny/predict", {"inputs": ["a"]}, 404, "there is no such route"),
     ("/runs/%2e%2e/predict", {"inputs": ["a"]}, 404, ""),
     ("/runs/tiny/evaluate", {"split": "all"}, 422, "body.split"),
-    ("/runs/tiny/evaluate", {"files": ["/etc/passwd"]}, 422, "Extra inputs are not permitted"),
-    ("/runs/tiny/evaluate", b"{", 422, "JSON decode error"),
+    ("/runs/tiny/evaluate", {"files": ["/etc/passwd"]}, 422, "body.files: unknown key 'files'"),
+    ("/runs/tiny/evaluate", b"{", 422, "not valid JSON"),
     ("/compare", b"\xff", 400, "parsing the body"),
     ("/check", b'{"recipe": "\\ud800"}', 422, "half of a surrogate pair"),
     ("/runs/tiny/evaluate", {"rows": []}, 422, "at least 1 item"),
-    ("/runs/tiny/evaluate", {"rows": ["a"]}, 422, "valid dictionary"),
+    ("/runs/tiny/evaluate", {"rows": ["a"]}, 422, "body.rows.0: should be a mapping of keys to values, not 'a'"),
     ("/runs/tiny/evaluate", {"rows": [{"source": "a" * 100_001}]}, 413, "larger than 100,000 bytes"),
     ("/runs/none/evaluate", {}, 404, "there is no run of this name"),
     ("/runs/%2e%2e/evaluate", {}, 404, ""),
@@ -271,7 +273,15 @@ def test_what_is_refused(client: Any, route: str, body: Any, status: int, messag
     answer = client.post(route, content=content, headers={"content-type": "application/json"})
     assert answer.status_code == status
     assert message in answer.json()["error"]
-    assert "Traceback" not in answer.text
+    assert not re.search("Traceback|Input should|Field required|Extra inputs", answer.text)
+
+
+def test_a_body_is_refused_in_the_language_of_the_request(client: Any) -> None:
+    answer = client.post("/predict", json={"inputs": [1], "baem": 2}, headers={"accept-language": "ko"}).json()
+    assert answer["error"] == "body.inputs.0: 문자열이어야 하는데 1입니다"
+    assert [(problem["where"], problem["hint"]) for problem in answer["problems"]][-1] == (
+        "body.baem", "'beam'을(를) 쓰려고 했습니까?"
+    )  # fmt: skip
 
 
 def test_any_bytes_are_refused_in_a_sentence(client: Any) -> None:
@@ -282,7 +292,7 @@ def test_any_bytes_are_refused_in_a_sentence(client: Any) -> None:
         for content in (b"[" * depth + b"]" * depth, b'{"inputs":' * depth + b"1" + b"}" * depth):
             answer = client.post("/predict", content=content[:100_000], headers={"content-type": "application/json"})
             assert answer.status_code in (400, 422)
-            assert set(answer.json()) == {"error"}
+            assert {"error"} <= set(answer.json()) <= {"error", "problems"}
 
 
 def test_html_stays_text(client: Any) -> None:

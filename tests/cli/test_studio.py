@@ -140,7 +140,7 @@ NO_TRAINING: list[tuple[Any, str]] = [
 ]
 """What a training does not start with."""
 MALFORMED: list[tuple[str, str, Any, int, str]] = [
-    ("POST", "/runs/tiny/attention", b"{", 422, "JSON decode error"),
+    ("POST", "/runs/tiny/attention", b"{", 422, "body: not valid JSON: Expecting"),
     ("POST", "/runs/tiny/attention", {"input": 1}, 422, "valid string"),
     ("POST", "/runs/tiny/attention", {"input": "a", "layer": []}, 422, "body.layer"),
     ("POST", "/runs/tiny/attention", {"input": "a " * 2_001}, 422, "at most 4,000"),
@@ -155,7 +155,7 @@ MALFORMED: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/trainings/%2e%2e", b"", 404, ""),
     ("POST", "/trainings/none/stop", b"", 409, "not training this run"),
     ("POST", "/trainings/..%2Ftiny/resume", b"", 404, ""),
-    ("POST", "/trainings", b"[", 422, "JSON decode error"),
+    ("POST", "/trainings", b"[", 422, "body: not valid JSON: Expecting"),
     ("POST", "/trainings", b'{"name": "\\ud800", "recipe": ""}', 422, "half of a surrogate pair"),
     ("POST", "/trainings", {"name": "<b>x</b>", "recipe": RECIPE}, 422, "body.name"),
     ("POST", "/trainings", {"name": "x", "recipe": RECIPE, "settings": {"training.steps": []}}, 422, "body.settings"),

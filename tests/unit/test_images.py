@@ -174,7 +174,7 @@ def test_the_verbs_on_a_finished_run_and_a_limit_that_is_raised_for_it(album: Pa
     for verb in ("evaluate", "diagnose"):
         assert succeed(verb, *about, *raised).json["sentences"] == 1
     [message] = fail("predict", album / "run", album / "large.png", "--set", "model.images.size=16")
-    assert message.endswith("(allowed: search, evaluation, model.images.max_pixels)")
+    assert message.endswith("(allowed: search, evaluation, data.encoding, model.images.max_pixels)")
     write(album / "broken.png", "broken")
     broken, missing = fail("predict", album / "run", album / "broken.png", album / "nowhere.png")
     assert broken.startswith("input 1: broken.png cannot be read as an image")

@@ -95,6 +95,29 @@ def test_what_was_written_is_read(tmp_path: Path, compression: str, end: str, la
     assert [row.line for row in rows] == [2, 3, 6, 7, 8, 9]  # the second example takes lines 3 to 5
 
 
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("encoding", ["cp949", "utf-16", "utf-16-be", "utf-8-sig"])
+def test_other_encodings(tmp_path: Path, encoding: str, compression: str) -> None:
+    """In UTF-16 the bytes of these signs have a line feed among them."""
+    signs = "" if encoding == "cp949" else " Ċ ऊ \u0a0a"
+    pairs = [("한국어 문장", f"똠방각하{signs}"), (f"{signs}둘째", "b")]
+    for name, text in {
+        "en": "".join(f"{source}\r\n" for source, _ in pairs), "de": "\n".join(target for _, target in pairs),
+        "p.tsv": "".join(f"{source}\t{target}\n" for source, target in pairs), "p.csv": as_csv(pairs),
+        "p.json": json.dumps([{"0": a, "1": b} for a, b in pairs], ensure_ascii=False),
+    }.items():  # fmt: skip
+        put(tmp_path, f"{name}{compression}", text.encode(encoding))
+    tables: list[dict[str, object]] = [
+        {"source": f"en{compression}", "target": f"de{compression}"},
+        *({"file": f"p{kind}{compression}", "source": 0, "target": 1} for kind in (".tsv", ".csv")),
+        {"file": f"p.json{compression}", "source": "0", "target": "1"},
+    ]
+    for fields in tables:
+        reader, plain = (open_corpus(Pairs.model_validate(fields), tmp_path, encoding=e) for e in (encoding, "utf-8"))
+        assert list(reader.rows()) == numbered(pairs)
+        assert reader.fingerprint() != plain.fingerprint()
+
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\t"), max_size=12)
 PAIR_LISTS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8).filter(lambda pairs: pairs[0][0][:1] != "\ufeff")
 
@@ -223,6 +246,7 @@ def test_fingerprint_changes_with_what_is_read_and_only_with_it(tmp_path: Path) 
 
 # Bad input
 
+LATIN1 = "data.encoding=latin1 (Western Europe), or another"
 UTF8 = "byte 0xe9 at position 4 of the line is not UTF-8"
 KINDS = "allowed: .tsv, .csv, .jsonl"
 TABLES = {"p.tsv": "\t", "p.csv": ","}
@@ -233,10 +257,13 @@ TABLES = {"p.tsv": "\t", "p.csv": ","}
     ({"b": "1\n2\n3"}, {}, "a:4", "a has 5 lines, b has 3", "parallel files need the same number of lines"),
     ({"b": "1\n2\n3\n"}, {"source": "b", "target": "a"}, "a:4", "a has 5 lines, b has 3", ""),
     *(
-        ({f"b{end}": b"fine\ncaf\xe9\n"}, {"source": f"b{end}", "target": f"b{end}"}, f"b{end}:2", UTF8, "iconv -f")
+        ({f"b{end}": b"fine\ncaf\xe9\n"}, {"source": f"b{end}", "target": f"b{end}"}, f"b{end}:2", UTF8, LATIN1)
         for end in COMPRESSIONS
     ),
-    ({"p.csv": b"fine,x\ncaf\xe9,x\n"}, {"file": "p.csv"}, "p.csv:2", UTF8, "cp949 (Korean)"),
+    ({"p.csv": b"fine,x\ncaf\xe9,x\n"}, {"file": "p.csv"}, "p.csv:2", UTF8, "or save it as UTF-8"),
+    ({"p.csv": "fine,x\n한글,x\n".encode("cp949")}, {"file": "p.csv"}, "p.csv:2", "byte 0xc7 at position 1",
+     "name its encoding with data.encoding=cp949; or save it as UTF-8"),
+    ({"p.csv": "한글,x\n".encode("cp949") + b"caf\xe9,x\n"}, {"file": "p.csv"}, "p.csv:1", "byte 0xc7", LATIN1),
     ({"b": "한국어\n".encode("utf-16")}, {"source": "b"}, "b:1", "byte 0xff at position 1", "utf-16"),
     ({"b.gz": ""}, {"target": "b.gz"}, "b.gz", "the file is empty", "one example a line is expected"),
     *(

@@ -18,6 +18,7 @@ from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from regard.errors import ConfigError, Problem, did_you_mean, short
 
@@ -234,13 +235,18 @@ def validate(kind: type[C], tree: Tree) -> C:
     try:
         return kind.model_validate(tree)
     except ValidationError as error:
-        problems: dict[tuple[str, str], Problem] = {}
-        for details in error.errors(include_url=False):
-            keys = _keys_in(tree, details["loc"], missing=details["type"] == "missing")
-            where = ".".join(map(str, keys))
-            what, hint = _message(dict(details), keys, kind, tree)
-            problems.setdefault((where, what), Problem(where, what, hint))
-        raise ConfigError(problems=[*problems.values()]) from None
+        raise ConfigError(problems=problems_in(error.errors(include_url=False), kind, tree)) from None
+
+
+def problems_in(errors: Sequence[ErrorDetails], kind: type[BaseModel], tree: Tree) -> list[Problem]:
+    """What pydantic found wrong in a tree that should be of a kind, in plain words."""
+    problems: dict[tuple[str, str], Problem] = {}
+    for error in errors:
+        keys = _keys_in(tree, error["loc"], missing=error["type"] == "missing")
+        where = ".".join(map(str, keys))
+        what, hint = _message(dict(error), keys, kind, tree)
+        problems.setdefault((where, what), Problem(where, what, hint))
+    return [*problems.values()]
 
 
 def _keys_in(tree: Any, loc: tuple[int | str, ...], missing: bool) -> list[int | str]:
@@ -289,6 +295,8 @@ def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel]
             return f"the key {context['discriminator']} is required", did_you_mean("", tags)
         case "value_error":
             return str(context["error"]), ""
+        case "json_invalid":
+            return f"not valid JSON: {context['error']}", ""
         case "too_short" | "too_long":
             return "should have" + error["msg"].partition("should have")[2].replace(" after validation", ""), ""
         case "bool_type":

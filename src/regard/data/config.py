@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
@@ -12,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 
 from regard.config import Config
 from regard.data.corpora import Part, generate
-from regard.errors import DataError
+from regard.errors import DataError, did_you_mean
 from regard.text.files import COMPRESSIONS, TextFile, files_below
 from regard.text.tokenizers import TokenizerConfig
 
@@ -22,6 +24,7 @@ BuiltIn = Literal[
 ]  # fmt: skip
 """The built-in corpora of pairs (data/corpora.py)."""
 OBJECTS = (".jsonl", ".json")  # suffixes of files of JSON objects: one a line, or an array of them
+ENCODINGS = ("utf-8", "utf-16", "cp949", "euc-kr", "latin1", "cp1252", "shift_jis", "gb18030", "big5")  # and others
 TABLES = (".tsv", ".csv", *OBJECTS, ".parquet")  # suffixes of files that hold all columns
 
 
@@ -252,6 +255,9 @@ class Splits(Config, Generic[C]):
     bad_lines: Literal["error", "drop"] = "error"
     """What to do with empty lines, lines over max_characters, rows of a table whose cells are missing, too many or no
     text, and images that cannot be read: stop and name them, or drop and count them."""
+    encoding: str = "utf-8"
+    """How text files are encoded, by Python's names: `cp949` is what Excel and Notepad save on Korean Windows. It holds
+    for all files above, and for those given to `regard predict` and `regard evaluate`."""
     workers: int | Literal["auto"] = "auto"
     """Processes that tokenise; auto: one a core, where a split has 100,000 examples or more. The result is the same."""
 
@@ -259,6 +265,15 @@ class Splits(Config, Generic[C]):
     """How rows are read. 1 is for runs that older versions made: `size` takes the first rows, the classes of a dataset
     are numbers, the label `nan` is one like others, and typed text is split at signs also where
     syllables are tagged."""
+
+    @field_validator("encoding")
+    @classmethod
+    def _known(cls, encoding: str) -> str:
+        with suppress(LookupError, ValueError):
+            encoding.encode(encoding)  # refuses what is no encoding of texts
+            return codecs.lookup(encoding).name
+        hint = did_you_mean(encoding.lower(), ENCODINGS)
+        raise ValueError(f"Python has no text encoding {encoding!r} ({hint})")
 
     @property
     def by_label(self) -> bool:

@@ -220,7 +220,7 @@ def only_file(files: Sequence[str], hint: str = "give one") -> str:
     return files[0]
 
 
-def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
+def corpus_of(files: Sequence[str], own: Sequence[Corpus], encoding: str = "utf-8") -> Corpus:
     """What `--file` names: one file a column, or one with all columns.
 
     Those are found as in the recipe's own file of the same format, or of another one with the same names; else by
@@ -233,7 +233,7 @@ def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
     if len(files) != 1:
         hint = f"one with all columns, or {len(columns)}: {', '.join(columns)}"
         raise DataError(f"{len(files)} files are too many", where="--file", hint=hint)
-    file = TextFile(files[0], Path(files[0]))
+    file = TextFile(files[0], Path(files[0]), encoding=encoding)
     if not is_table(file) and file.path.is_file():
         hint = f"{' '.join(f'--file {name.upper()}' for name in columns)}, or one table: {', '.join(TABLES)}"
         raise DataError(f"{file.name} is no table, so it can hold only one of the columns", where="--file", hint=hint)

@@ -115,7 +115,7 @@ def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> Iterato
 
 def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
     """Corpora as they are, encoded in memory, to measure a run on; bad lines are dropped where the recipe says so."""
-    readers = [open_corpus(corpus, base, part, recipe.data.reading) for corpus in corpora]
+    readers = [open_corpus(corpus, base, part, recipe.data.reading, recipe.data.encoding) for corpus in corpora]
     checks = _Checks(recipe.data, "drop the row")
     rows = [*checks.good_rows(readers)]
     if checks.errors:
@@ -188,7 +188,7 @@ def prepare_texts(data: Splits[Any], *, base: Path, seed: int, progress: Progres
     problems: list[Problem] = []
     for split, corpus in ((split, corpus) for split, corpora in named.items() for corpus in corpora):
         try:
-            readers[split].append(open_corpus(corpus, base, split, data.reading))
+            readers[split].append(open_corpus(corpus, base, split, data.reading, data.encoding))
         except DataError as error:
             problems += error.problems
     if problems:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -40,13 +40,13 @@ chooses one of these by the file's suffix."""
 FILES = 1 << 40  # times the number of a file, plus the line: the place of a row of several files, in one number
 
 
-def open_corpus(corpus: Corpus, base: Path, part: Part = "train", reading: int = 2) -> Reader:
+def open_corpus(corpus: Corpus, base: Path, part: Part = "train", reading: int = 2, encoding: str = "utf-8") -> Reader:
     """A reader of the corpus; names of files are relative to `base`.
 
-    `part` is the part of a built-in corpus, and the split of a dataset unless the corpus names one. `reading` is that
-    of the recipe's section `data`.
+    `part` is the part of a built-in corpus, and the split of a dataset unless the corpus names one. `reading` and
+    `encoding` are those of the recipe's section `data`.
     """
-    reader = (Reader if corpus.dataset is None else DatasetReader)(corpus, base, part, reading)
+    reader = (Reader if corpus.dataset is None else DatasetReader)(corpus, base, part, reading, encoding)
     problems = [problem for file in reader.files if (problem := problem_with(file))]
     if problems:
         raise DataError(problems=problems)
@@ -70,6 +70,7 @@ class Reader:
     base: Path
     part: Part
     reading: int = 2
+    encoding: str = "utf-8"
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -77,7 +78,7 @@ class Reader:
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
-        return self.corpus.files(self.base)
+        return tuple(replace(file, encoding=self.encoding) for file in self.corpus.files(self.base))
 
     @cached_property
     def parallel(self) -> bool:
@@ -161,7 +162,7 @@ class Reader:
     def _content(self) -> list[Any]:
         if self.corpus.corpus is not None:
             return [self.part, VERSION]
-        return [[file.suffixes, file.digest()] for file in self.files]
+        return [[file.suffixes, file.digest(), file.encoding] for file in self.files]
 
 
 def _parallel_rows(files: Sequence[TextFile], first: int) -> Iterator[Row]:
@@ -171,7 +172,7 @@ def _parallel_rows(files: Sequence[TextFile], first: int) -> Iterator[Row]:
         for line, values in enumerate(lines, 1):
             yield Row(first + line, values)
     except ValueError:  # zip: one file ended before another
-        counts = {file: file.count_lines() for file in files}
+        counts = {file: sum(1 for _ in file.lines()) for file in files}
         shorter, longer = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
         what = f"{longer.name} has {counts[longer]:,} lines, {shorter.name} has {counts[shorter]:,}"
         hint = "parallel files need the same number of lines; this line has no partner"

@@ -34,6 +34,10 @@ def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> O
     if isinstance(lowercase, bool) and isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
         # as transformers does
         tree = tree | {"normalizer": normalizer | {"lowercase": lowercase}}
+    decoder = tree.get("decoder")
+    if begin == "bos" and decoder and '"Prepend"' in json.dumps(normalizer) and '"Strip"' not in json.dumps(decoder):
+        strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}  # which `_decoding_apart` took out
+        tree = tree | {"decoder": {"type": "Sequence", "decoders": [decoder, strip]}}
     plain, ids = OurTokenizer.from_json(json.dumps(tree), where=folder.name), ids_of(tree)
     by_name = plain.tokens([plain.pad, plain.unk, plain.begin, plain.end])
     settings |= folder.json("special_tokens_map.json")
@@ -154,6 +158,8 @@ def tokenizer_files(tokenizer: OurTokenizer, exported: Exported, longest: int) -
     tree = _with_masks(json.loads(tokenizer.to_json()), tokenizer)
     if exported.raw_text:
         tree = _with_single_spaces(tree, tokenizer)
+    if exported.architecture == "GPT2LMHeadModel" and tree.get("decoder"):
+        tree = tree | {"decoder": _decoding_apart(tree["decoder"])}
     pair = exported.template is None
     if pair and templates_in(tree) != tokenizer.templates:
         tree = with_template(tree, tokenizer.templates)
@@ -200,6 +206,12 @@ def _with_masks(tree: Tree, tokenizer: OurTokenizer) -> Tree:
         "normalizer": {"type": "Sequence", "normalizers": steps[:-2]},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*marks, tree["pre_tokenizer"]]},
     }
+
+
+def _decoding_apart(decoder: Tree) -> Tree:
+    """A decoder that keeps the space before the first word: `pipeline` decodes apart what comes after a prompt."""
+    steps = [_decoding_apart(step) for step in decoder.get("decoders", ()) if step["type"] != "Strip"]
+    return decoder | {"decoders": steps} if steps else decoder
 
 
 def _with_single_spaces(tree: Tree, tokenizer: OurTokenizer) -> Tree:

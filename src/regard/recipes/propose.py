@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from glob import escape
 from importlib import resources
@@ -31,13 +31,13 @@ from regard.data.file_inputs import SAMPLE, are_images, is_header, is_named, las
 from regard.data.formats import Key, is_array, leaves_in, object_in, objects_of, plain_columns, read_parquet
 from regard.data.prepare import NANS
 from regard.data.raw import RawText
-from regard.data.readers import DatasetReader, is_saved
+from regard.data.readers import DatasetReader, Reader, is_saved
 from regard.data.squad import QuestionedText, squad_rows
 from regard.data.stories import NUMBERED
-from regard.errors import DataError
+from regard.errors import DataError, did_you_mean
 from regard.recipes.shipped import shipped_text
 from regard.tasks import TASKS
-from regard.text.files import TextFile, open_text
+from regard.text.files import Cp949Error, TextFile, open_text
 from regard.text.normalise import nfc
 from regard.text.vocabularies import common_characters
 
@@ -46,6 +46,7 @@ SECTIONS = ("task", "data", "tokenizer", "model", "head", "training", "search", 
 IDEOGRAPHIC = ("Cjk", "Hiragana", "Katakana")  # scripts of thousands of characters
 TOKENIZE = {"translation": "char", "captioning": "char", "summarization": "characters"}
 """`evaluation.tokenize` where words say little, as in Korean, Chinese and Japanese."""
+ROLES = ("text", "label", "source", "target")  # what a user may choose a column for
 ENDS = ("steps", "epochs", "validate_every", "patience")  # keys of `training` that come first
 
 
@@ -279,21 +280,32 @@ def _flow(value: Any) -> str:
 # What is in the files
 
 
-def recognise(names: Sequence[str]) -> DataProfile:
+def recognise(names: Sequence[str], roles: Mapping[str, str] | None = None) -> DataProfile:
+    """What is in files, in UTF-8 or in cp949, as Windows saves Korean; `roles` has columns of a table by some ROLES."""
+    try:
+        return _recognised(names, "utf-8", roles or {})
+    except Cp949Error:
+        profile = _recognised(names, "cp949", roles or {})
+        return replace(profile, settings={"data.encoding": "cp949", **profile.settings})
+
+
+def _recognised(names: Sequence[str], encoding: str, roles: Mapping[str, str]) -> DataProfile:
     """What is in one file, in two parallel files, or in a folder: a saved dataset, or texts."""
     if len(names) == 1 and is_saved(Path(names[0])):
         examples, rows = _sample(DatasetReader(Corpus(dataset=names[0]), Path(), "train").examples())
         return _texts(_Table({"dataset": Path(names[0])}, _columns_of(examples), rows))
     if len(names) == 1 and (pattern := text_files_in(Path(names[0]))):
-        return _raw_text(pattern)
-    files = [open_text(name, Path()) for name in names]
+        return _raw_text(pattern, encoding)
+    files = [open_text(name, Path(), encoding) for name in names]
     if len(files) > 2 or (len(files) == 2 and any(file.suffixes[0] in TABLES for file in files)):
         hint = f"one file with all columns ({', '.join(TABLES)}), or two text files, parallel line by line"
         raise DataError(f"{len(files)} files cannot be read together", where=files[1].name, hint=hint)
     if len(files) == 2:
-        pairs, _ = _sample(zip(*(file.lines() for file in files), strict=False))
-        return _pairs({}, files[0].count_lines(), [*map(Path, names)], [*zip(*pairs, strict=True)])
+        pairs, rows = _sample(zip(*(file.lines() for file in files), strict=False))
+        return _pairs({}, rows, [*map(Path, names)], [*zip(*pairs, strict=True)])
     [file] = files
+    if roles:
+        return _chosen(_table(file), roles)
     first = next(objects_of(file))[1] if file.suffixes[0] == ".json" and not is_array(file) else "{}"
     if "data" in object_in(first, file.name):  # SQuAD's
         questions = sum(1 for _ in squad_rows(file, QuestionedText(file=file.name)))
@@ -310,7 +322,7 @@ def recognise(names: Sequence[str]) -> DataProfile:
         objects = _objects(table) if file.suffixes[0] in OBJECTS else None
         return objects or _captions(table) or _texts(table)
     if 2 * sum("\t" in line for line in lines) <= len(lines):
-        return _raw_text(file.name)
+        return _raw_text(file.name, encoding)
     hint = (
         f"a table ({', '.join(TABLES)}), CoNLL columns, SQuAD's .json, bAbI's numbered lines, "
         f"two parallel texts: {file.name} OTHER, or raw text: regard check gpt data.train.text={file.name}"
@@ -427,6 +439,28 @@ def _columns_of(examples: Iterable[Mapping[str, Any]]) -> dict[Key, list[Any]]:
 
 def _cell(value: Any) -> Any:
     return value if isinstance(value, str | list) else json.dumps(value) if isinstance(value, int | float) else ""
+
+
+def _chosen(table: _Table, roles: Mapping[str, str]) -> DataProfile:
+    """What is in a table where the user chose columns: these get the names of their roles, and have no rivals."""
+    keys, where = {str(key): key for key in table.columns}, str(table.data["file"])
+    if missing := [column for column in roles.values() if column not in keys]:
+        raise DataError(f"there is no column {missing[0]!r}", where=where, hint=did_you_mean(missing[0], keys))
+    named = {role: keys[column] for role, column in roles.items()}
+    kinds = [*(() if "text" in roles else ("text", "list")), *(("class", "number") if {*roles} == {"text"} else ())]
+    others = [key for key in table.of_kind(*kinds) if key not in (*roles, *named.values())]
+    columns = {role: table.columns[key] for role, key in named.items()} | {key: table.columns[key] for key in others}
+    table, profile = replace(table, columns=columns), None
+    source, target = (role if role in roles else next(iter(others), role) for role in ("source", "target"))
+    if roles.keys() & {"text", "label"}:
+        profile = _choices(table) or _labels(table)
+    elif {source, target} <= {*table.of_kind("text", "class", "number", "other")}:
+        profile = _pairs(table.data, table.rows, [source, target], [columns[source], columns[target]])
+    if profile is None or not {*roles} <= {*map(str, profile.data.values())}:
+        hint = "write them into a recipe: 'regard recipes' has one for each task"
+        raise DataError("these columns are neither a text and its label nor a pair of texts", where=where, hint=hint)
+    line = {name: named.get(key, key) if isinstance(key, str) else key for name, key in profile.data.items()}
+    return replace(profile, data=line)
 
 
 # Texts with choices, with labels, alone, or in pairs
@@ -633,10 +667,11 @@ def text_files_in(folder: Path) -> str | None:
     return str(folder) if len(kinds) == 1 else f"{folder.as_posix()}/**/*{texts[0]}"
 
 
-def _raw_text(name: str) -> DataProfile:
+def _raw_text(name: str, encoding: str) -> DataProfile:
     """The documents of a text file, a folder or a pattern: blocks between blank lines, or lines if those are few."""
     sample, blocks, lines, characters = list[str](), 0, 0, 0
-    content = chain.from_iterable(chain(file.lines(), [""]) for file in RawText(text=name).files(Path()))
+    reader = Reader(RawText(text=name), Path(), "train", encoding=encoding)
+    content = chain.from_iterable(chain(file.lines(), [""]) for file in reader.files)
     for filled, group in groupby(content, lambda line: bool(line.strip())):
         blocks += filled
         for line in group:

@@ -169,8 +169,9 @@ def _missing(recipe: str) -> ConfigError:
     path = Path(recipe)
     near = get_close_matches(path.stem, shipped(), n=3, cutoff=0.7)
     if path.suffix or path.parent != Path():
-        there = [str(path.with_name(file.name)) for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-        what, near = "there is no such file", [*get_close_matches(recipe, there, n=1), *near]
+        there = [file.name for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+        alike = [str(path.with_name(name)) for name in get_close_matches(path.name, there, 1, 0.82)]
+        what, near = "there is no such file", [*alike, *near]
     else:
         what = "there is no such recipe"
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "'regard recipes' lists those that ship"
@@ -206,7 +207,7 @@ def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
 
 # What a verb changes in the recipe of a trained run
 
-AFTERWARDS = ("search", "evaluation")  # the sections of a trained run's recipe that may be changed
+AFTERWARDS = ("search", "evaluation", "data.encoding")  # what may be changed in a trained run's recipe
 
 
 def with_search(

@@ -11,7 +11,6 @@ from regard.data.config import Corpus, Split
 from regard.data.file_inputs import header_of
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.runs.run import Run, data_fingerprint
-from regard.text.files import TextFile
 
 SPLITS = ("train", "validation", "test")
 Progress = Callable[[str, int, int], None]
@@ -71,7 +70,7 @@ def measured_on(run: Run, split: str | None, files: Sequence[str] = ()) -> dict[
         corpus = run.task.corpus_of(files)
         if not corpus.header:
             return {"files": list(files)}
-        names = header_of(TextFile(str(corpus.file), Path(str(corpus.file))))
+        names = header_of(run.task.open_file(corpus.file))
         numbers = {name: key for name, key in corpus.columns.items() if isinstance(key, int) and key < len(names)}
         read = ", ".join(f"the {name} is {names[key]!r}" for name, key in numbers.items())
         note = f"the first line of {corpus.file} names its columns" + (f": {read}" if read else "")

@@ -25,18 +25,19 @@ from typing import Any, Literal
 
 import numpy as np
 import uvicorn
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader
-from pydantic import Field
+from pydantic import Field, create_model
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard import __version__
 from regard.api import Loaded, show
-from regard.errors import Problem, RegardError
+from regard.config import problems_in
+from regard.errors import ConfigError, RegardError
 from regard.language import asked, shown
 from regard.studio.jobs import long_verbs
 from regard.studio.runs import Runs, Trainings
@@ -340,10 +341,10 @@ def _answer_errors(api: FastAPI) -> None:
         return JSONResponse(told(error), 422)
 
     @api.exception_handler(RequestValidationError)
-    async def invalid(_: object, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        problem = Problem(".".join(str(part) for part in first["loc"]), first["msg"])
-        return JSONResponse({"error": str(problem)}, 422)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        field, given = request.scope["route"].body_field, {"body": error.body, "query": dict(request.query_params)}
+        kind = create_model("Request", body=(field.field_info.annotation if field else Any, ...))
+        return JSONResponse(told(ConfigError(problems=problems_in(error.errors(), kind, given))), 422)
 
     @api.exception_handler(AnyHTTPException)
     async def stated(_: object, error: AnyHTTPException) -> Response:

@@ -92,7 +92,7 @@ class Captioning(Translation):
         data, reading, report_progress = recipe.data, recipe.model.reading, progress or (lambda what, done: None)
         parts: dict[Part, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
         own = {part: corpora for part, corpora in parts.items() if isinstance(corpora, list)}
-        with images_checked_too(own, base, reading):
+        with images_checked_too(own, base, recipe):
             captions = prepare(cls, recipe, base, tokenizers, progress)
         splits: dict[Part, CaptionedImages] = {}
         reports, problems = dict(captions.report.splits), list[Problem]()
@@ -116,7 +116,7 @@ class Captioning(Translation):
 
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> CaptionedImages:
         reading, drop = self.recipe.model.reading, self.recipe.data.bad_lines == "drop"
-        with images_checked_too({part: corpora}, base, reading):
+        with images_checked_too({part: corpora}, base, self.recipe):
             captions = super().read(corpora, part, base)
         return captioned(captions, corpora, base, reading, drop=drop)
 
@@ -238,7 +238,7 @@ def folder_of(corpus: Corpus, base: Path) -> Path:
 
 
 @contextmanager
-def images_checked_too(named: Mapping[Part, Sequence[Corpus]], base: Path, reading: Reading) -> Iterator[None]:
+def images_checked_too(named: Mapping[Part, Sequence[Corpus]], base: Path, recipe: Recipe) -> Iterator[None]:
     """Where captions are refused, name also all that is wrong with their images, each image once."""
     try:
         yield
@@ -247,14 +247,14 @@ def images_checked_too(named: Mapping[Part, Sequence[Corpus]], base: Path, readi
         for part, corpus in ((part, corpus) for part, corpora in named.items() for corpus in corpora):
             folder = folder_of(corpus, base)
             with suppress(DataError):  # a file that cannot be read, which is among the problems already
-                reader = open_corpus(corpus, base, part)
+                reader = open_corpus(corpus, base, part, encoding=recipe.data.encoding)
                 for row in reader.rows():
                     name = row.values[reader.columns.index("source")]
                     if not name.strip() or (folder, name) in seen:
                         continue
                     seen.add((folder, name))
                     try:
-                        images.read_picture(name, folder, reading, reader.where(row.line))
+                        images.read_picture(name, folder, recipe.model.reading, reader.where(row.line))
                     except DataError as unreadable:
                         problems += unreadable.problems
         raise DataError(problems=first_of(problems)) from None

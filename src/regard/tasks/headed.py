@@ -46,7 +46,7 @@ from regard.tasks.task import (
     problem_in_text,
     read_tokens,
 )
-from regard.text.files import FileInput, TextFile, open_text, parts_of
+from regard.text.files import FileInput, TextFile, parts_of
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 FINE_TUNING: dict[str, Any] = {
@@ -208,7 +208,7 @@ class HeadedTask(ExampleTask):
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         metrics = self.measured(examples, self.computed(model, examples))
-        return {name: metrics[name] for name in ("loss", *self.higher_is_better) if name in metrics}
+        return {name: metrics[name] for name in (*self.lower_is_better, *self.higher_is_better) if name in metrics}
 
     def evaluated(self, examples: Dataset, parts: Sequence[Sequence[Any]]) -> dict[str, Any]:
         results = [*chain.from_iterable(parts)]
@@ -458,19 +458,19 @@ class TextLabelling(HeadedTask):
             return self.named_files(files)
         tables = self._tables()
         if len(files) != 1 or not tables:
-            return file_inputs.corpus_of(files, self.corpora)
-        file = TextFile(files[0], Path(files[0]))
+            return file_inputs.corpus_of(files, self.corpora, self.recipe.data.encoding)
+        file = TextFile(files[0], Path(files[0]), encoding=self.recipe.data.encoding)
         return file_inputs.read_like((file_inputs.alike(file, tables) or tables)[0], file)
 
     def named_files(self, files: Sequence[str]) -> Corpus:
         """A table, which may have no header if its two columns are a text and its label; or a file for each column."""
         if len(files) == 3:
             return Labelled(first=files[0], second=files[1], label=files[2])
-        if len(files) == 1 and file_inputs.is_table(file := open_text(files[0], Path())):
+        if len(files) == 1 and file_inputs.is_table(file := self.open_file(files[0])):
             has_two = file.suffixes[0] in (".tsv", ".csv") and not file_inputs.has_columns(file, {"2": 2})
             if not has_two or file_inputs.header_of(file):
                 return self.named_table(file)
-        return file_inputs.corpus_of(files, [Labelled.model_construct()])
+        return file_inputs.corpus_of(files, [Labelled.model_construct()], self.recipe.data.encoding)
 
     @property
     def input_parts(self) -> tuple[str, ...]:  # type: ignore[override]

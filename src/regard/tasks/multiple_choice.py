@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +19,7 @@ from regard.data.prepare import Prepared
 from regard.errors import ConfigError, DataError, Problem
 from regard.tasks.classification import Classification, Classified, class_numbers, listed
 from regard.tasks.headed import Labels, Scores, TextHeadConfig
-from regard.text.files import TextFile, open_text, parts_of
+from regard.text.files import TextFile, parts_of
 
 CHOICES = (("text", "choices."), ("text", "choice"), ("startphrase", "ending"))
 """What a text is called and how the names of its choices begin: in .jsonl, in another table, in SWAG."""
@@ -73,7 +72,7 @@ class MultipleChoice(Classification):
         raise DataError(problems=[replace(problem, hint=f"{problem.hint}; wanted are {wanted}")])
 
     def named_files(self, files: Sequence[str]) -> Choices:
-        return self.named_table(open_text(files[0], Path()))
+        return self.named_table(self.open_file(files[0]))
 
     def corpus_of(self, files: Sequence[str]) -> Corpus:
         return super().corpus_of([only_file(files)])

@@ -92,7 +92,7 @@ class RawTextTask(Task):
     def corpus_of(self, files: Sequence[str]) -> Any:
         """What `--file` names: a text file, a folder or a table, read as the recipe's own corpora are."""
         name, own = only_file(files, hint="give one, or a folder of them"), self.corpora
-        file = TextFile(name, Path(name))
+        file = TextFile(name, Path(name), encoding=self.recipe.data.encoding)
         tables = [corpus for corpus in own if corpus.file is not None or corpus.dataset is not None]
         if tables and is_table(file):
             return read_like((alike(file, tables) or tables)[0], file)

@@ -33,12 +33,12 @@ class NumberHeadConfig(TextHeadConfig):
 
 
 class Regression(TextLabelling):
-    """Texts with numbers, measured by Pearson's and Spearman's correlation."""
+    """Texts with numbers, measured by Pearson's and Spearman's correlation, and by how far off the numbers are."""
 
     name = "regression"
     data = LabelledData[Labelled]
     head = NumberHeadConfig
-    higher_is_better = ("pearson", "spearman")
+    higher_is_better, lower_is_better = ("pearson", "spearman"), ("loss", "mae", "rmse")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "data": {"stratify": False},
         "training": {"label_smoothing": 0.0, "best": "pearson"},
@@ -79,10 +79,13 @@ class Regression(TextLabelling):
 
     def measured(self, examples: Dataset, results: Sequence[Scores]) -> dict[str, Any]:
         true_X, output_X = self.targets(examples).astype(np.float64), np.stack(results)[:, 0].astype(np.float64)
+        loss = float(((output_X - true_X) ** 2).mean())
         return {
-            "loss": float(((output_X - true_X) ** 2).mean()),
+            "loss": loss,
             "pearson": pearson(true_X, output_X),
             "spearman": spearman(true_X, output_X),
+            "mae": float(np.abs(output_X - true_X).mean()),
+            "rmse": math.sqrt(loss),
         }
 
     def line(self, examples: Dataset, row: int, result: Scores) -> Line:

@@ -245,12 +245,16 @@ class Task(Encoder):
         """All metrics on some examples, by what `computed` has for them, part by part."""
         raise NotImplementedError
 
+    def open_file(self, name: str | Path) -> TextFile:
+        """A user's file, which is encoded as those of the recipe."""
+        return open_text(str(name), Path(), self.recipe.data.encoding)
+
     def file_inputs(self, file: str | Path, *, skip_bad: bool = False) -> Iterator[FileInput]:
         """The inputs in a file, as they are read: its lines, or the rows of a table with columns that the task knows.
 
-        With `skip_bad`, lines that are not valid UTF-8 are returned as well, to be refused one by one.
+        With `skip_bad`, lines that cannot be decoded are returned as well, to be refused one by one.
         """
-        opened = open_text(str(file), Path())
+        opened = self.open_file(file)
         if skip_bad:
             opened = replace(opened, errors="surrogateescape")
         try:
@@ -430,7 +434,8 @@ def problem_in_text(text: str, place: str) -> Problem | None:
     if not text.strip():
         return Problem(place, "the text is empty", "give at least one word")
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-        return Problem(place, "the text is not valid UTF-8", "convert it, for example with iconv")
+        hint = "save it as UTF-8, or name a file's encoding with data.encoding"
+        return Problem(place, "the text has bytes that are not valid in its encoding", hint)
     return None
 
 

@@ -225,7 +225,7 @@ class TextToText(WritingTask):
         return dataset
 
     def corpus_of(self, files: Sequence[str]) -> Corpus:
-        return corpus_of(files, self.corpora)
+        return corpus_of(files, self.corpora, self.recipe.data.encoding)
 
     # Sources: captioning has images instead of tokens
 

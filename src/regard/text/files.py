@@ -17,8 +17,9 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, NamedTuple, Self, cast
 
@@ -30,8 +31,8 @@ LINE = 1 << 28
 """Most bytes of a line: a small compressed file may unpack to one of any length. SQuAD's JSON is a line of 30 MB."""
 COMPRESSIONS = (".gz", ".xz", ".zst")  # supported compressions, by the last suffix
 BINARY_HINT = (
-    "take it out of what is read, or convert it: from Excel save as CSV UTF-8, from UTF-16 with iconv; "
-    f"read are texts in UTF-8, plain or as {', '.join(COMPRESSIONS)}"
+    "take it out of what is read, or convert it: from Excel save as CSV UTF-8; UTF-16 needs data.encoding=utf-16; "
+    f"read are texts, plain or as {', '.join(COMPRESSIONS)}"
 )
 """What to do with a file that is not text."""
 NEEDED = re.compile(r"recipe\.yaml|environment\.json|tokenizer(\.\w+)?\.json|metrics\.jsonl|best|last|checkpoints/.*")
@@ -43,13 +44,18 @@ _KINDS = {
 """Kinds of files by their first bytes."""
 
 
+class Cp949Error(DataError):
+    """A file that is not UTF-8, but Korean as Windows saves it."""
+
+
 @dataclass(frozen=True)
 class TextFile:
-    """A UTF-8 text file, plain or compressed."""
+    """A text file, plain or compressed."""
 
     name: str  # the path as the user wrote it
     path: Path
-    errors: str = "strict"  # Python's handler of bytes that are not UTF-8
+    errors: str = "strict"  # Python's handler of bytes that are not valid in the encoding
+    encoding: str = "utf-8"
 
     @property
     def suffixes(self) -> tuple[str, str]:
@@ -82,10 +88,14 @@ class TextFile:
 
     def lines(self, keep_ends: bool = False) -> Iterator[str]:
         r"""The lines, which end in \n or \r\n only: U+2028 and \f are ordinary characters."""
-        line = 0
+        line, encoding = 0, self.encoding
         try:
             with self.open() as stream:
-                for line, data in enumerate(iter(lambda: stream.readline(LINE + 1), b""), 1):
+                read: Callable[[int], bytes] = stream.readline
+                if "\n".encode(encoding) != b"\n":  # as in UTF-16, where that byte may be half of another character
+                    text, encoding = io.TextIOWrapper(stream, encoding, self.errors, newline="\n"), "utf-8"
+                    read = lambda size: text.readline(size).encode(errors=self.errors)  # noqa: E731
+                for line, data in enumerate(iter(lambda: read(LINE + 1), b""), 1):
                     if len(data) > LINE:
                         hint = "it may be a broken file: split the line, or take the file out"
                         raise DataError(f"the line has more than {LINE:,} bytes", where=self.where(line), hint=hint)
@@ -93,9 +103,9 @@ class TextFile:
                         data = data.removeprefix(codecs.BOM_UTF8)
                     if not keep_ends:
                         data = data[:-2] if data.endswith(b"\r\n") else data.removesuffix(b"\n")
-                    yield data.decode("utf-8", self.errors)
+                    yield data.decode(encoding, self.errors)
         except UnicodeDecodeError as error:
-            raise self._not_utf8(error, line) from None
+            raise self._undecodable(error, line + (encoding != self.encoding)) from None
         except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
             hint = "it may be cut off: copy or download it again"
             what = f"the {self.suffixes[1]} file is broken here: {error}"
@@ -105,11 +115,11 @@ class TextFile:
         if line == 0:
             raise DataError("the file is empty", where=self.name, hint="one example a line is expected")
 
-    def _not_utf8(self, error: UnicodeDecodeError, line: int) -> DataError:
-        what = f"byte 0x{error.object[error.start]:02x} at position {error.start + 1} of the line is not UTF-8"
+    def _undecodable(self, error: UnicodeDecodeError, line: int) -> DataError:
+        byte, place = error.object[error.start], error.start + 1
+        what = f"byte 0x{byte:02x} at position {place} of the line is not {self.encoding.upper()}"
         with self.open() as stream:
             head = stream.read(4096)
-        encoding = "cp949 (Korean) or latin1 (Western Europe)"
         if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             encoding = "utf-16"
         else:
@@ -117,17 +127,16 @@ class TextFile:
             binary = "a binary file" if b"\0" in head or 100 * controls > len(head) else ""
             if kind := next((kind for begin, kind in _KINDS.items() if head.startswith(begin)), binary):
                 return DataError(f"this is {kind}, not a text: {what}", where=self.where(line), hint=BINARY_HINT)
-        hint = f"convert the file with iconv -f ENCODING -t utf-8; ENCODING may be {encoding}"
-        return DataError(what, where=self.where(line), hint=hint)
+            known = (name for name in ("utf-8", "cp949") if self._is_korean(name, line + 1000))
+            encoding = next(known, "latin1 (Western Europe), or another")
+        hint = f"name its encoding with data.encoding={encoding}; or save it as UTF-8"
+        return (Cp949Error if encoding == "cp949" else DataError)(what, where=self.where(line), hint=hint)
 
-    def count_lines(self) -> int:
-        """The number of lines; the last one need not end in a line break."""
-        lines, last = 0, b"\n"
-        with self.open() as stream:
-            while block := stream.read(1 << 20):
-                lines += block.count(b"\n")
-                last = block[-1:]
-        return lines + (last != b"\n")
+    def _is_korean(self, encoding: str, most: int) -> bool:
+        """Whether the first lines are valid in an encoding, and have Hangul."""
+        lines = islice(replace(self, encoding=encoding, errors="replace").lines(), most)
+        signs = {sign for line in lines for sign in re.findall("[가-힣\ufffd]", line)}
+        return bool(signs) and "\ufffd" not in signs
 
     def digest(self) -> str:
         try:
@@ -137,9 +146,9 @@ class TextFile:
             raise DataError(f"cannot be read: {error.strerror or error}", where=self.name) from None
 
 
-def open_text(name: str, base: Path) -> TextFile:
+def open_text(name: str, base: Path, encoding: str = "utf-8") -> TextFile:
     """A text file, or a DataError if it cannot be opened."""
-    file = TextFile(name, base / name)
+    file = TextFile(name, base / name, encoding=encoding)
     DataError.raise_if([problem_with(file)])
     return file
 
@@ -171,7 +180,7 @@ def problem_with(file: TextFile) -> Problem | None:
         names = [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
     except OSError as error:
         return Problem(file.name, f"cannot be read: {error.strerror}")
-    near = [str(PurePath(file.name).with_name(name)) for name in get_close_matches(file.path.name, names, n=1)]
+    near = [str(PurePath(file.name).with_name(name)) for name in get_close_matches(file.path.name, names, 1, 0.82)]
     hint = did_you_mean(file.name, near) if near else f"looked in {folder.absolute()}"
     return Problem(file.name, "there is no such file", hint)
 

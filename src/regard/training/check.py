@@ -23,7 +23,7 @@ from regard.data.readers import is_saved
 from regard.errors import ConfigError, Problem, RegardError
 from regard.language import shown_comments
 from regard.models.base import count_parameters
-from regard.recipes.propose import recipe_text, recognise, text_files_in
+from regard.recipes.propose import ROLES, recipe_text, recognise, text_files_in
 from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
 from regard.recipes.shipped import shipped
 from regard.tasks import TASKS, Task
@@ -154,20 +154,21 @@ def _proposal_for(
 ) -> tuple[str, Path, tuple[str, ...], tuple[str, ...]]:
     """The recipe for the files, to be written to `out` if that is given; the folder that its paths are relative to;
     what to type next: save the recipe, unless that is done, and train; and notes."""
-    for override in others:
-        if "=" in override:
-            hint = "save it with --out, then change it there, or give the override to 'regard train'"
+    chosen, is_table = [other for other in others if "=" in other], TextFile(files[0], Path()).suffixes[0] in TABLES
+    for override in chosen:
+        if not is_table or override.partition("=")[0] not in ROLES:
+            hint = "save it with --out, then change it; only text=, label=, source= and target= of a table go here"
             raise ConfigError("a proposal takes no overrides", where=override, hint=hint)
     if out is not None and Path(out).exists():
         raise ConfigError("the file exists already", where=str(out), hint="give another --out")
     folder = Path() if out is None else Path(out).parent
-    profile = recognise(files)
+    profile = recognise(files, dict(override.split("=", 1) for override in chosen))
     text = recipe_text(profile, files, folder)
     name = Path(files[0]).name.partition(".")[0] or "mine"
     commands = []
     if out is None:
         out = _unused(Path(f"{name}.yaml"))
-        commands.append(shlex.join(["regard", "check", *files, "--out", out.as_posix()]))
+        commands.append(shlex.join(["regard", "check", *files, *chosen, "--out", out.as_posix()]))
     run = _unused(Path("runs", name))
     commands.append(shlex.join(["regard", "train", Path(out).as_posix(), "--out", run.as_posix()]))
     return text, folder.absolute(), tuple(commands), profile.notes

@@ -228,7 +228,7 @@ def _wider(tally: Tally, sweep: Sweep) -> str:
         return f": a beam of {better}, but {chance}. Measure more of them, or try that beam."
     none = f", but no beam up to {widest.beam} writes better by more than {MARGIN} points of {title(sweep.metric)}"
     if 2 * widest.tally.search_errors < tally.search_errors:
-        return f"{none}: what the model prefers to the references is as wrong. More data or a larger model."
+        return f"{none}, and what the model prefers to the references is as wrong: {MORE}."
     return f"{none}: the references lie too far off the beam. Train longer, so that the model rates how they begin."
 
 

@@ -15,12 +15,12 @@ TITLES = {
     "exact_match": "exact match", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L",
     "word_perplexity": "perplexity a word", "bits_per_character": "bits a character",
     "reconstruction_word_perplexity": "perplexity a word, given the text",
-    "reconstruction_bits_per_character": "bits a character, given the text",
+    "reconstruction_bits_per_character": "bits a character, given the text", "mae": "MAE", "rmse": "RMSE",
     "masked_accuracy": "masked accuracy", "f1_macro": "macro F1", "f1": "F1", "pearson": "Pearson's r",
 }  # fmt: skip
 DECIMALS = dict.fromkeys(
     ("exact_match", "accuracy", "masked_accuracy", "f1_macro", "f1", "pearson", "bits_per_character", "loss",
-     "reconstruction_bits_per_character"), 3
+     "reconstruction_bits_per_character", "mae", "rmse"), 3
 )  # fmt: skip
 """Of metrics that are about 1; others go to 100 or beyond and get two decimals."""
 HUGE = 1e7
