@@ -20,11 +20,11 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 35956,  # raised: mended for a stranger (a split's seed, notes, interrupts), faster heads and cache (17)
+    "lines": 35960,  # raised: mended for a stranger (a split's seed, notes, interrupts), faster heads and cache (17)
     "lines in .": 2130,  # raised: Korean help, likely mistakes are named (issues 16, 19); small first pieces (17)
     "lines in config": 332,  # raised: nested YAML is refused while it is read (issue 16)
     "lines in course": 2344,  # raised: heads against grammar with two controls (issue 19)
-    "lines in data": 6262,  # raised: tiles of attention, kept memory, a fast look at the cache (issue 17), split_seed
+    "lines in data": 6263,  # raised: tiles of attention, kept memory, a fast look at the cache (issue 17), split_seed
     "lines in exchange": 1536,
     "lines in layers": 1581,  # raised: dropout by eight on a GPU, small products on a CPU, GELU (issue 17)
     "lines in models": 3196,  # raised: a bag of n-grams beside the CNN (issue 16), first token only (17)
@@ -35,7 +35,7 @@ LIMITS = {
     "lines in studio": 1573,  # raised: damaged runs, every mask, descriptions of routes (issue 18), no route
     "lines in tasks": 4557,
     "lines in text": 1681,
-    "lines in training": 2025,  # raised: refused ways of accelerate (issue 20)
+    "lines in training": 2028,  # raised: refused ways of accelerate (issue 20), kept memory on a CPU (17)
     "lines in views": 5362,  # raised: `features` and `evaluate`'s report from tasks/ (issue 15), narrower beams
     "files": 134,
     "functions over 60 lines": 0,
@@ -46,7 +46,7 @@ LIMITS = {
     "class checks outside models and tasks": 0,
 }
 
-WALKS = {"train": 25, "predict": 15, "explain": 15}
+WALKS = {"train": 26, "predict": 15, "explain": 15}  # raised: training on a CPU keeps its memory (issue 17)
 MARGINS = {"lines": 300, "lines in ": 100, "public names": 60, "Any in signatures": 20}
 """By how much a limit may exceed its figure; every other figure: 3."""
 

@@ -51,7 +51,8 @@ def processors() -> int:
 
 def keep_memory() -> None:
     """Let glibc keep freed memory for this process. Else it returns large tensors to the system, and each step of a
-    search waits for new pages: in two processes a seventh of their time. Other libraries have no `mallopt`."""
+    search waits for new pages: in two processes a seventh of their time. So does each step of a training, for the
+    gradient of the embeddings: a twentieth. Other libraries have no `mallopt`."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         libc.mallopt(M_MMAP_MAX, 0)
         libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from regard.config import Tree
 from regard.data.batches import Examples, auto_batch_tokens
 from regard.data.config import TrainingConfig
+from regard.data.parallel import keep_memory
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, ConfigError, Problem, RegardError, did_you_mean
 from regard.layers.embeddings import Embedding
@@ -94,6 +95,8 @@ def train(
 def _train(
     run: Run, recipe: AnyRecipe, data: Prepared[Any], model: nn.Module, accelerator: Accelerator, display: Display
 ) -> None:
+    if accelerator.device.type == "cpu":
+        keep_memory()
     trainer = Trainer(run, recipe, data, model, accelerator, display)
     display.say(*data.report.sentences(), *length_notes(recipe.training, trainer.steps))
     display.say(*budget_note(recipe.training, data.train))
