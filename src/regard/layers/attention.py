@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -33,6 +34,8 @@ LARGE_WEIGHT = 1 << 17
 """Elements of W from which this is faster for a single row too."""
 PACKED_WEIGHT = 1 << 16
 """Elements of W from which packing it pays."""
+TRAINED_ROWS = 512
+"""Rows from which oneDNN pays in training."""
 MANY_ROWS, MANY_OUTPUTS = 64, 8192
 """With at least so many, as in a readout, oneDNN's int8 product is faster than FBGEMM's."""
 FEW_QUERIES, MANY_SENTENCES = 4, 16
@@ -68,9 +71,37 @@ ONEDNN: dict[str, tuple[str, list[float], str]] = {
 """The same for oneDNN: name, numbers and kind."""
 
 
+class _Product(torch.autograd.Function):
+    """x W^T + b, where oneDNN multiplies by W; MKL needs no transposed copies for the gradient of W."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, W)
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, W, b, *ONEDNN["none"])
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        (x, W), dy_RE = ctx.saved_tensors, dy.reshape(-1, dy.shape[-1])
+        of_x, of_W, of_b = ctx.needs_input_grad
+        dx = torch.ops.mkldnn._linear_pointwise(dy, W.t(), None, *ONEDNN["none"]) if of_x else None
+        dW = dy_RE.t() @ x.reshape(-1, x.shape[-1]) if of_W else None
+        return dx, dW, dy_RE.sum(0) if of_b else None
+
+
+def _trained_by_onednn(x: Tensor, W: Tensor) -> bool:
+    """Not for few rows, where it is slower: a recurrent model has few in each of many steps."""
+    if x.device.type != "cpu" or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
+        return False
+    usual = x.numel() < TRAINED_ROWS * x.shape[-1] or not torch._C._has_mkldnn or _made_by_intel()
+    return not usual and torch.is_grad_enabled() and x.dtype == W.dtype == torch.float32
+
+
 class Linear(nn.Linear):
     """torch's linear layer. On a CPU, without gradients, W is first brought into the layout that oneDNN reads fastest:
-    products of a few rows then take half the time, those of many a tenth less."""
+    products of a few rows then take half the time, those of many a tenth less. In training oneDNN has W as it is, and
+    takes a tenth less for many rows."""
 
     _packed: tuple[tuple[int, int], Tensor] | None = None
     """Which weight was packed (its address and version), and the result."""
@@ -79,6 +110,8 @@ class Linear(nn.Linear):
         """`then` is the activation of the result, which oneDNN computes at once."""
         W, b = self.weight, self.bias
         several, large = x.numel() > x.shape[-1], W.numel() >= PACKED_WEIGHT
+        if self.training and large and _trained_by_onednn(x, W):
+            return ACTIVATIONS[then](_Product.apply(x, W, b))  # type: ignore[no-untyped-call]
         if not (several and large and x.dtype == W.dtype == torch.float32 and _may_pack(x, W)):
             return ACTIVATIONS[then](linear(x, W, b))
         of = W.data_ptr(), W._version
