@@ -20,13 +20,13 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 35993,  # raised: mended for a stranger (a split's seed, notes, interrupts), faster heads and cache (17)
+    "lines": 36001,  # raised: mended for a stranger (a split's seed, notes, interrupts), faster heads and cache (17)
     "lines in .": 2130,  # raised: Korean help, likely mistakes are named (issues 16, 19); small first pieces (17)
     "lines in config": 332,  # raised: nested YAML is refused while it is read (issue 16)
     "lines in course": 2344,  # raised: heads against grammar with two controls (issue 19)
     "lines in data": 6263,  # raised: tiles of attention, kept memory, a fast look at the cache (issue 17), split_seed
     "lines in exchange": 1536,
-    "lines in layers": 1614,  # raised: dropout by eight on a GPU, small products and training on a CPU, GELU (issue 17)
+    "lines in layers": 1622,  # raised: dropout by eight on a GPU, GELU, small products, training, dropout on a CPU (17)
     "lines in models": 3196,  # raised: a bag of n-grams beside the CNN (issue 16), first token only (17)
     "lines in objectives": 563,
     "lines in recipes": 1040,  # raised: Korean texts are read by character (issue 16)
@@ -42,7 +42,7 @@ LIMITS = {
     "modules with one importer": 19,
     "Any in signatures": 529,  # raised: the context of an autograd function (issue 17)
     "recipe: Any": 0,
-    "public names": 2767,  # raised: that function, and from how many rows it pays (issue 17)
+    "public names": 2768,  # raised: that function, and from how much on a CPU is faster (issue 17)
     "class checks outside models and tasks": 0,
 }
 

@@ -23,9 +23,11 @@ from regard.layers.attention import (
     ACTIVATIONS,
     FEW_ROWS,
     LARGE_WEIGHT,
+    MANY_DRAWS,
     MANY_OUTPUTS,
     MANY_ROWS,
     TRAINED_ROWS,
+    Dropout,
     Linear,
     MultiHeadAttention,
     Packing,
@@ -406,6 +408,40 @@ def test_the_steps_of_a_recurrent_model_are_trained_by_torch(
     steps, sentences = 20, TRAINED_ROWS // 20 + 1
     hidden_BTD = model(batch_of([[5] * steps] * sentences, [[4] * (steps + 1)] * sentences)).hidden_BTD
     assert graph_of(hidden_BTD).count("_ProductBackward") < steps / 2
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_dropout_of_many_numbers_has_the_rate_and_is_drawn_anew(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_made_by_intel", lambda: False)
+    dropout, x_LD = Dropout(p), torch.ones(MANY_DRAWS // 256 + 1, 257, requires_grad=True)
+    before = torch.get_rng_state()
+    y_LD = dropout(x_LD)
+    kept_LD = y_LD != 0
+    torch.testing.assert_close(y_LD[kept_LD], torch.full_like(y_LD[kept_LD], 1 / (1 - p)), rtol=2e-5, atol=0)
+    deviation = (p * (1 - p) / x_LD.numel()) ** 0.5
+    assert abs(kept_LD.float().mean() - (1 - p)) < 5 * deviation
+    beside = (kept_LD[:, 1:] & kept_LD[:, :-1]).float().mean()
+    assert abs(beside - (1 - p) ** 2) < 10 * deviation, "neighbours are independent"
+    assert torch.equal(torch.autograd.grad(y_LD.sum(), x_LD)[0], y_LD)
+    assert not torch.equal(dropout(x_LD), y_LD)
+    torch.set_rng_state(before)
+    assert torch.equal(dropout(x_LD), y_LD), "resuming is exact"
+    assert torch.equal(dropout.eval()(x_LD), x_LD)
+
+
+def test_dropout_of_fewer_numbers_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_made_by_intel", lambda: False)
+    x_L, found = torch.ones(MANY_DRAWS), []
+    for dropout, x in [(Dropout(0.1), x_L[1:]), (nn.Dropout(0.1), x_L[1:])]:
+        torch.manual_seed(0)
+        found.append(dropout(x))
+    assert torch.equal(*found)
+    monkeypatch.setattr(attention, "_made_by_intel", lambda: True)
+    found = []
+    for dropout in (Dropout(0.1), nn.Dropout(0.1)):
+        torch.manual_seed(0)
+        found.append(dropout(x_L))
+    assert torch.equal(*found)
 
 
 @pytest.mark.parametrize("queries", [1, 4, 5])

@@ -38,6 +38,8 @@ TRAINED_ROWS = 512
 """Rows from which oneDNN pays in training."""
 MANY_ROWS, MANY_OUTPUTS = 64, 8192
 """With at least so many, as in a readout, oneDNN's int8 product is faster than FBGEMM's."""
+MANY_DRAWS = 1 << 17
+"""Elements from which a CPU draws the random numbers of dropout four at once."""
 FEW_QUERIES, MANY_SENTENCES = 4, 16
 """With at most so many queries for each of at least so many sentences, two products are faster on a CPU than its kernel
 for attention."""
@@ -541,17 +543,23 @@ def _attend_packed(
 
 
 class Dropout(nn.Dropout):
-    """torch's dropout: 0 with probability p, else x / (1 - p). Compiled code for a GPU draws numbers of 16 bits, eight
-    at once, and rounds p to them: torch's compiler calls the generator for each, longer than all else around a norm."""
+    """torch's dropout: 0 with probability p, else x / (1 - p). Compiled code for a GPU, and a CPU for large x, draw
+    numbers of 16 bits, several at once, and round p to them. torch calls its generator for each: on a GPU that takes
+    longer than all else around a norm, on a CPU it is a twentieth of a step."""
 
     def forward(self, x: Tensor) -> Tensor:
-        limit = round(self.p * 2**16)
-        fast = self.training and torch.compiler.is_compiling() and x.device.type == "cuda"
-        if not fast or limit in (0, 2**16):
+        limit, compiled = round(self.p * 2**16), torch.compiler.is_compiling()
+        many = not compiled and x.device.type == "cpu" and x.dtype == torch.float32 and x.numel() >= MANY_DRAWS
+        fast = x.device.type == "cuda" if compiled else many and not _made_by_intel()
+        if not (fast and self.training) or limit in (0, 2**16):
             return super().forward(x)
+        scale = 2**16 / (2**16 - limit)
+        if many:
+            drawn = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+            return x * (drawn[: x.numel()].view(x.shape) >= limit - 2**15).float().mul_(scale)
         from regard.layers import kernels
 
-        return torch.where(kernels.kept(x, limit) != 0, x * (2**16 / (2**16 - limit)), 0.0)
+        return torch.where(kernels.kept(x, limit) != 0, x * scale, 0.0)
 
 
 def split_heads(x_BLD: Tensor, heads: int) -> Tensor:
