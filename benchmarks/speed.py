@@ -42,10 +42,10 @@ from regard.data.batches import (
     plan,
     row_sizes,
 )
-from regard.data.parallel import keep_memory
 from regard.layers.attention import with_int8
 from regard.models import MODELS
 from regard.models.bahdanau import BahdanauConfig
+from regard.models.base import keep_memory
 from regard.models.bert import BERT, BERTConfig
 from regard.models.gpt import GPTConfig
 from regard.models.luong import LuongConfig

@@ -23,8 +23,11 @@ from regard.layers.attention import (
     ACTIVATIONS,
     FEW_ROWS,
     LARGE_WEIGHT,
+    MANY_DRAWS,
     MANY_OUTPUTS,
     MANY_ROWS,
+    TRAINED_ROWS,
+    Dropout,
     Linear,
     MultiHeadAttention,
     Packing,
@@ -36,7 +39,8 @@ from regard.layers.attention import (
 )
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
 from regard.layers.recurrence import RecurrentEncoder, fed_step, word_gates
-from regard.models.bahdanau import time_segments
+from regard.models.bahdanau import BahdanauConfig, time_segments
+from regard.models.luong import LuongConfig
 from regard.models.self_attention import PlainAttention, ProjectedAttention, SelfAttention, SelfAttentionConfig
 from regard.models.transformer import EncoderBlock, TransformerConfig
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
@@ -337,6 +341,107 @@ def test_packed_weights_give_what_torch_gives_and_follow_the_weight() -> None:
     layer(x_BLD).sum().backward()
     assert layer._packed is None
     assert layer.weight.grad is not None
+
+
+def graph_of(y: torch.Tensor) -> list[str]:
+    """The names of the operations that computed y, as autograd has them."""
+    names, waiting, seen = [], [y.grad_fn], set()
+    while waiting:
+        if (node := waiting.pop()) is not None and node not in seen:
+            seen.add(node)
+            names.append(node.name())
+            waiting += [before for before, _ in node.next_functions]
+    return names
+
+
+@pytest.mark.parametrize("then", ["none", "gelu"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(11, TRAINED_ROWS // 11 + 1), (TRAINED_ROWS + 1,)])
+def test_training_by_onednn_is_the_equation(
+    then: str, bias: bool, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "_made_by_intel", lambda: False)
+    layer = Linear(257, 301, bias=bias)
+    x = torch.randn(*shape, 2 * 257)[..., ::2].requires_grad_()  # not contiguous
+    exact, x_64 = copy.deepcopy(layer).double(), x.detach().double().requires_grad_()
+    y = layer(x, then)
+    assert "_ProductBackward" in graph_of(y)
+    y_64 = ACTIVATIONS[then](x_64 @ exact.weight.t() + (exact.bias if bias else 0))
+    dy = torch.randn_like(y)
+    found = torch.autograd.grad(y, [x, *layer.parameters()], dy, retain_graph=True)
+    expected = torch.autograd.grad(y_64, [x_64, *exact.parameters()], dy.double())
+    for one, other in zip((y, *found), (y_64, *expected), strict=True):
+        assert one.shape == other.shape
+        assert (one - other).norm() < 1e-5 * other.norm()
+    again = torch.autograd.grad(layer(x, then), [x, *layer.parameters()], dy)
+    assert all(map(torch.equal, found, again)), "resuming is exact"
+    layer.weight.requires_grad_(False)
+    assert torch.equal(torch.autograd.grad(layer(x, then), x, dy)[0], found[0])
+
+
+def test_few_rows_small_weights_and_other_numbers_are_trained_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_made_by_intel", lambda: False)
+    layer, x_RD = Linear(256, 256), torch.randn(TRAINED_ROWS, 256)
+    half = torch.autocast("cpu", torch.bfloat16)
+
+    def uses_onednn(layer: Linear, x: torch.Tensor) -> bool:
+        return "_ProductBackward" in graph_of(layer(x))
+
+    assert uses_onednn(layer, x_RD)
+    assert not uses_onednn(layer, x_RD[1:])
+    assert not uses_onednn(Linear(256, 255), x_RD)
+    assert not uses_onednn(copy.deepcopy(layer).double(), x_RD.double())
+    with half:
+        assert not uses_onednn(layer, x_RD)
+    assert not uses_onednn(copy.deepcopy(layer).eval(), x_RD)
+    monkeypatch.setattr(attention, "_made_by_intel", lambda: True)
+    assert not uses_onednn(layer, x_RD)
+
+
+@pytest.mark.parametrize("kind", [BahdanauConfig, LuongConfig])
+def test_the_steps_of_a_recurrent_model_are_trained_by_torch(
+    kind: type[BahdanauConfig | LuongConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """oneDNN made them fifty times slower; only what reads all steps at once may use it."""
+    monkeypatch.setattr(attention, "_made_by_intel", lambda: False)
+    model = build(kind(embedding=256, hidden=256, attention=256, dropout=0.0), dtype=torch.float32).train()
+    steps, sentences = 20, TRAINED_ROWS // 20 + 1
+    hidden_BTD = model(batch_of([[5] * steps] * sentences, [[4] * (steps + 1)] * sentences)).hidden_BTD
+    assert graph_of(hidden_BTD).count("_ProductBackward") < steps / 2
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_dropout_of_many_numbers_has_the_rate_and_is_drawn_anew(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_made_by_intel", lambda: False)
+    dropout, x_LD = Dropout(p), torch.ones(MANY_DRAWS // 256 + 1, 257, requires_grad=True)
+    before = torch.get_rng_state()
+    y_LD = dropout(x_LD)
+    kept_LD = y_LD != 0
+    torch.testing.assert_close(y_LD[kept_LD], torch.full_like(y_LD[kept_LD], 1 / (1 - p)), rtol=2e-5, atol=0)
+    deviation = (p * (1 - p) / x_LD.numel()) ** 0.5
+    assert abs(kept_LD.float().mean() - (1 - p)) < 5 * deviation
+    beside = (kept_LD[:, 1:] & kept_LD[:, :-1]).float().mean()
+    assert abs(beside - (1 - p) ** 2) < 10 * deviation, "neighbours are independent"
+    assert torch.equal(torch.autograd.grad(y_LD.sum(), x_LD)[0], y_LD)
+    assert not torch.equal(dropout(x_LD), y_LD)
+    torch.set_rng_state(before)
+    assert torch.equal(dropout(x_LD), y_LD), "resuming is exact"
+    assert torch.equal(dropout.eval()(x_LD), x_LD)
+
+
+def test_dropout_of_fewer_numbers_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_made_by_intel", lambda: False)
+    x_L, found = torch.ones(MANY_DRAWS), []
+    for dropout, x in [(Dropout(0.1), x_L[1:]), (nn.Dropout(0.1), x_L[1:])]:
+        torch.manual_seed(0)
+        found.append(dropout(x))
+    assert torch.equal(*found)
+    monkeypatch.setattr(attention, "_made_by_intel", lambda: True)
+    found = []
+    for dropout in (Dropout(0.1), nn.Dropout(0.1)):
+        torch.manual_seed(0)
+        found.append(dropout(x_L))
+    assert torch.equal(*found)
 
 
 @pytest.mark.parametrize("queries", [1, 4, 5])

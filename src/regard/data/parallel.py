@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import multiprocessing
 import os
@@ -29,7 +28,6 @@ Engine = Literal["local", "ray"]
 ENGINES = ("local", "ray")
 REACHED = 5.0  # seconds in which a cluster must answer
 LOADED = 45.0  # seconds in which each node of it must have loaded the work
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # <malloc.h>
 WINDOW = 250
 """Pieces that a Ray data set has, so that a file of any length needs little memory. The models of the next are loaded
 anew."""
@@ -47,14 +45,6 @@ class Work(Protocol[P, R]):
 def processors() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def keep_memory() -> None:
-    """Let glibc keep freed memory for this process. Else it returns large tensors to the system, and each step of a
-    search waits for new pages: in two processes a seventh of their time. Other libraries have no `mallopt`."""
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
-        libc.mallopt(M_MMAP_MAX, 0)
-        libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -33,8 +34,12 @@ LARGE_WEIGHT = 1 << 17
 """Elements of W from which this is faster for a single row too."""
 PACKED_WEIGHT = 1 << 16
 """Elements of W from which packing it pays."""
+TRAINED_ROWS = 512
+"""Rows from which oneDNN pays in training."""
 MANY_ROWS, MANY_OUTPUTS = 64, 8192
 """With at least so many, as in a readout, oneDNN's int8 product is faster than FBGEMM's."""
+MANY_DRAWS = 1 << 17
+"""Elements from which a CPU draws the random numbers of dropout four at once."""
 FEW_QUERIES, MANY_SENTENCES = 4, 16
 """With at most so many queries for each of at least so many sentences, two products are faster on a CPU than its kernel
 for attention."""
@@ -68,9 +73,37 @@ ONEDNN: dict[str, tuple[str, list[float], str]] = {
 """The same for oneDNN: name, numbers and kind."""
 
 
+class _Product(torch.autograd.Function):
+    """x W^T + b, where oneDNN multiplies by W; MKL needs no transposed copies for the gradient of W."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, W)
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, W, b, *ONEDNN["none"])
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        (x, W), dy_RE = ctx.saved_tensors, dy.reshape(-1, dy.shape[-1])
+        of_x, of_W, of_b = ctx.needs_input_grad
+        dx = torch.ops.mkldnn._linear_pointwise(dy, W.t(), None, *ONEDNN["none"]) if of_x else None
+        dW = dy_RE.t() @ x.reshape(-1, x.shape[-1]) if of_W else None
+        return dx, dW, dy_RE.sum(0) if of_b else None
+
+
+def _trained_by_onednn(x: Tensor, W: Tensor) -> bool:
+    """Not for few rows, where it is slower: a recurrent model has few in each of many steps."""
+    if x.device.type != "cpu" or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
+        return False
+    usual = x.numel() < TRAINED_ROWS * x.shape[-1] or not torch._C._has_mkldnn or _made_by_intel()
+    return not usual and torch.is_grad_enabled() and x.dtype == W.dtype == torch.float32
+
+
 class Linear(nn.Linear):
     """torch's linear layer. On a CPU, without gradients, W is first brought into the layout that oneDNN reads fastest:
-    products of a few rows then take half the time, those of many a tenth less."""
+    products of a few rows then take half the time, those of many a tenth less. In training oneDNN has W as it is, and
+    takes a tenth less for many rows."""
 
     _packed: tuple[tuple[int, int], Tensor] | None = None
     """Which weight was packed (its address and version), and the result."""
@@ -79,6 +112,8 @@ class Linear(nn.Linear):
         """`then` is the activation of the result, which oneDNN computes at once."""
         W, b = self.weight, self.bias
         several, large = x.numel() > x.shape[-1], W.numel() >= PACKED_WEIGHT
+        if self.training and large and _trained_by_onednn(x, W):
+            return ACTIVATIONS[then](_Product.apply(x, W, b))  # type: ignore[no-untyped-call]
         if not (several and large and x.dtype == W.dtype == torch.float32 and _may_pack(x, W)):
             return ACTIVATIONS[then](linear(x, W, b))
         of = W.data_ptr(), W._version
@@ -508,17 +543,23 @@ def _attend_packed(
 
 
 class Dropout(nn.Dropout):
-    """torch's dropout: 0 with probability p, else x / (1 - p). Compiled code for a GPU draws numbers of 16 bits, eight
-    at once, and rounds p to them: torch's compiler calls the generator for each, longer than all else around a norm."""
+    """torch's dropout: 0 with probability p, else x / (1 - p). Compiled code for a GPU, and a CPU for large x, draw
+    numbers of 16 bits, several at once, and round p to them. torch calls its generator for each: on a GPU that takes
+    longer than all else around a norm, on a CPU it is a twentieth of a step."""
 
     def forward(self, x: Tensor) -> Tensor:
-        limit = round(self.p * 2**16)
-        fast = self.training and torch.compiler.is_compiling() and x.device.type == "cuda"
-        if not fast or limit in (0, 2**16):
+        limit, compiled = round(self.p * 2**16), torch.compiler.is_compiling()
+        many = not compiled and x.device.type == "cpu" and x.dtype == torch.float32 and x.numel() >= MANY_DRAWS
+        fast = x.device.type == "cuda" if compiled else many and not _made_by_intel()
+        if not (fast and self.training) or limit in (0, 2**16):
             return super().forward(x)
+        scale = 2**16 / (2**16 - limit)
+        if many:
+            drawn = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+            return x * (drawn[: x.numel()].view(x.shape) >= limit - 2**15).float().mul_(scale)
         from regard.layers import kernels
 
-        return torch.where(kernels.kept(x, limit) != 0, x * (2**16 / (2**16 - limit)), 0.0)
+        return torch.where(kernels.kept(x, limit) != 0, x * scale, 0.0)
 
 
 def split_heads(x_BLD: Tensor, heads: int) -> Tensor:

@@ -24,7 +24,7 @@ from regard.data.config import TrainingConfig
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, ConfigError, Problem, RegardError, did_you_mean
 from regard.layers.embeddings import Embedding
-from regard.models.base import ModelConfig, count_parameters
+from regard.models.base import ModelConfig, count_parameters, keep_memory
 from regard.models.headed import Headed, weights_for
 from regard.recipes.recipe import AnyRecipe, leaves, load_recipe, other_fields, recipe_of, with_absolute_paths
 from regard.runs import Run
@@ -94,6 +94,8 @@ def train(
 def _train(
     run: Run, recipe: AnyRecipe, data: Prepared[Any], model: nn.Module, accelerator: Accelerator, display: Display
 ) -> None:
+    if accelerator.device.type == "cpu":
+        keep_memory()
     trainer = Trainer(run, recipe, data, model, accelerator, display)
     display.say(*data.report.sentences(), *length_notes(recipe.training, trainer.steps))
     display.say(*budget_note(recipe.training, data.train))
