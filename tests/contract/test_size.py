@@ -35,7 +35,7 @@ LIMITS = {
     "lines in studio": 1574,  # raised: damaged runs, every mask, descriptions of routes (issue 18), no route, words
     "lines in tasks": 4564,  # raised: data.encoding, mae, rmse
     "lines in text": 1690,  # raised: data.encoding
-    "lines in training": 2035,  # raised: refused ways of accelerate (issue 20), chosen columns, options of the compiler (17)
+    "lines in training": 2035,  # raised: refused ways of accelerate (issue 20), chosen columns, compiler (17)
     "lines in views": 5362,  # raised: `features` and `evaluate`'s report from tasks/ (issue 15), narrower beams
     "files": 134,
     "functions over 60 lines": 0,
