@@ -23,10 +23,10 @@ from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_facts, load_weights, read_metrics
 from regard.tasks import TASKS
-from regard.training.loop import Trainer
+from regard.training.loop import Trainer, compile_options
 from regard.training.optimiser import Plateau, build_optimiser, length_notes, move_average, schedule_factor
 from regard.training.progress import Display, Progress, Ranked, total_steps
-from regard.training.train import make_accelerator, resolve, train
+from regard.training.train import compile_notes, make_accelerator, resolve, train
 
 Tree = dict[str, Any]
 
@@ -463,6 +463,38 @@ def test_weights_that_validate_to_no_number_are_not_saved(tiny_recipe: Tree, tmp
     with pytest.raises(RegardError, match="step 1: the validation loss became NaN or infinite"):
         train(recipe, out=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "resolved", "device", "said"),
+    [
+        ("auto", True, "cuda", "compiling the model"),
+        (True, True, "cpu", "compiling the model"),
+        (
+            "auto",
+            False,
+            "cuda",
+            "the model is not compiled: a training of under 100,000,000 tokens ends sooner without",
+        ),
+        (False, False, "cuda", None),
+        ("auto", False, "cpu", None),
+    ],
+)
+def test_what_compile_became_is_noted(
+    given: Any, resolved: bool, device: str, said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    asked = TrainingConfig(steps=1, compile=given)
+    chosen = TrainingConfig(steps=1, compile=resolved, fill=device == "cuda")
+    notes = [*compile_notes(asked, chosen, torch.device(device))]
+    assert [note[: len(said or "")] for note in notes] == [said] * (said is not None)
+
+
+def test_gradients_of_narrow_norms_are_compiled_into_two_kernels() -> None:
+    """For wide ones torch's one kernel is faster; a model without norms has none to compile."""
+    narrow, wide = nn.Sequential(nn.Linear(4, 512), nn.LayerNorm(512)), nn.LayerNorm(768)
+    assert compile_options(narrow) == {"triton.mix_order_reduction": False}
+    assert compile_options(nn.Sequential(narrow, wide)) is None
 
 
 def test_a_warmup_that_takes_most_of_the_training_is_noted_and_an_early_end() -> None:

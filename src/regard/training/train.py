@@ -65,6 +65,7 @@ def train(
             tokenizers = existing.tokenizers if existing else None
             data = TASKS[given.task].prepare(given, base, tokenizers, display.doing)
         resolved = resolve(given, base, data, accelerator.device, existing)
+        display.say(*compile_notes(given.training, resolved.training, accelerator.device))
         if existing:
             _refuse_other_recipe(existing, resolved)
         task = TASKS[resolved.task](resolved, data.tokenizers)
@@ -99,8 +100,6 @@ def _train(
     trainer = Trainer(run, recipe, data, model, accelerator, display)
     display.say(*data.report.sentences(), *length_notes(recipe.training, trainer.steps))
     display.say(*budget_note(recipe.training, data.train))
-    if recipe.training.compile:
-        display.say("compiling the model: the first step may take a minute (training.compile=false starts at once)")
     resumed, done = trainer.restore(), trainer.progress.step
     if resumed:
         display.say(*resume_notes(run.recipe.training, recipe.training, done, trainer.steps))
@@ -189,8 +188,18 @@ def resolve(
 
 
 COMPILED_POSITIONS = 10**8
-"""Positions to train on from which `training.compile: auto` compiles. Compiling takes a minute; a Transformer base on
-an H200 then needs 0.8 s less than captured steps for a million positions."""
+"""Tokens to train on, with filler, from which `training.compile: auto` compiles. That takes a minute; a Transformer
+base on an H200 then needs 0.9 s less for a million than captured steps."""
+
+
+def compile_notes(given: TrainingConfig, resolved: TrainingConfig, device: torch.device) -> Iterator[str]:
+    """What became of `training.compile` on a GPU, and why."""
+    if resolved.compile:
+        yield "compiling the model: the first step may take a minute (training.compile=false starts at once)"
+    elif given.compile == "auto" and resolved.fill and device.type == "cuda":
+        too_short = f"a training of under {COMPILED_POSITIONS:,} tokens ends sooner without"
+        why = too_short if shutil.which("cc") else "that needs a C compiler, cc"
+        yield f"the model is not compiled: {why} (training.compile=true compiles it)"
 
 
 def _pays_to_compile(training: Tree, train: Examples) -> bool:
