@@ -243,6 +243,11 @@ def test_checkpoints_by_name_and_what_to_do_where_one_is_damaged(tiny_recipe: Tr
     with pytest.raises(CheckpointError, match=r"other checkpoints here: step-00000010; --checkpoint uses one"):
         predict(run.folder, ["a"])
     assert len(predict(run.folder, ["a"], checkpoint="10")) == 1
+    best = (run.folder / "best").read_text()
+    (run.folder / "best").unlink()
+    with pytest.raises(CheckpointError, match=r"the file 'best', .* missing \(.* --checkpoint step-00000020 uses"):
+        predict(run.folder, ["a"])
+    (run.folder / "best").write_text(best)
     shutil.rmtree(run.checkpoints / "step-00000010")
     with pytest.raises(CheckpointError, match=r"copy the checkpoint back from elsewhere, or train anew"):
         predict(run.folder, ["a"])

@@ -230,6 +230,9 @@ class Run:
             folder = self.checkpoints / step_name(int(name))
         if folder is None:
             what, hint = "the run has no checkpoint yet", "'regard train ... --resume' continues"
+            if saved := max(self.checkpoints.glob("step-*"), default=None):
+                what = f"the file {name!r}, which names a checkpoint, is missing"
+                hint = f"'regard train ... --resume' writes it again; --checkpoint {saved.name} uses the newest"
             raise CheckpointError(what, where=str(self.folder), hint=hint)
         names = [path.name for path in self.checkpoints.iterdir()] if self.checkpoints.is_dir() else []
         if folder.name not in names:
