@@ -407,6 +407,16 @@ def test_a_narrow_beam_that_is_better_is_called_so() -> None:
     assert sentence == f"{beams} (chrF 40.00 and 42.00)."
 
 
+def test_only_beams_that_are_shown_to_be_worse_are_called_so() -> None:
+    """Beam 5 may be as good by chance; 10 and 20 are behind in every draw."""
+    better, unsure, worse = [42.0, 41.0, 43.0], [41.0, 42.0, 42.5], [38.0, 37.0, 39.0]
+    sentences = [*advice(NONE, (), 1, sweep_of({1: better, 5: unsure, 10: worse, 20: worse}, NONE, 1))]
+    reason = "it finds what the model prefers, and that is wrong. Look at the length normalisation."
+    assert sentences[-1] == f"A beam of 10 or more writes worse than one of 1: {reason}"
+    [*_, sentence] = advice(NONE, (), 1, sweep_of({1: better, 5: unsure, 20: worse}, NONE, 1))
+    assert sentence == f"A beam of 20 writes worse than one of 1: {reason}"
+
+
 def test_draws_are_of_sacrebleus_metric_or_the_mean_of_sentences_and_the_same_for_all() -> None:
     texts, outputs = ["a cat", "two dogs ran", "no", "it is late"], ["a cat", "two cats run", "yes", "it was late"]
     rows = np.random.default_rng(1).integers(0, 4, 4)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -240,7 +241,7 @@ def _gain(sweep: Sweep, then: Width, verb: str = "") -> str:
 
 def _width(sweep: Sweep) -> Iterator[str]:
     """Few sentences prove little: what is not significant is not called equal."""
-    now, enough, widest = sweep.now, sweep.enough, sweep.widths[-1]
+    now, enough = sweep.now, sweep.enough
     if enough.beam < now.beam:
         share = enough.seconds / now.seconds
         quicker = f", which takes {percent(share)} of the time" if share < 1 else ""
@@ -250,11 +251,11 @@ def _width(sweep: Sweep) -> Iterator[str]:
         else:
             better = f"a beam of {now.beam} writes better than one of {enough.beam}{quicker} ({qualities})"
             yield f"{count_text(now.tally.sentences, 'sentences')} cannot show that {better}."
-    if sweep.best is not widest and sweep.behind(widest).matters:
-        yield (
-            f"Beams wider than {sweep.best.beam} make it worse: they find what the model prefers, and that is wrong. "
-            "Look at the length normalisation before anything else."
-        )
+    worse = [*takewhile(lambda width: sweep.behind(width).matters, reversed(sweep.widths))]
+    if worse:
+        beams = f"{worse[-1].beam} or more" if len(worse) > 1 else f"{worse[-1].beam}"
+        reason = "it finds what the model prefers, and that is wrong. Look at the length normalisation."
+        yield f"A beam of {beams} writes worse than one of {sweep.best.beam}: {reason}"
 
 
 def _example(judged: Judged, outcome: Outcome) -> Table:
