@@ -531,8 +531,8 @@ def with_predictions_written(metrics: dict[str, Any], file: Path, *, named: bool
     """
     if "predictions" not in metrics:
         if named:
-            what = "this task has no answer for each example to write"
-            raise DecodeError(what, where="--predictions", hint="leave it out")
+            hint = "'regard predict RUN --file IN --out OUT' writes texts"
+            raise DecodeError("this task has no answer for each example", where="--predictions", hint=hint)
         return metrics
     others = {name: value for name, value in metrics.items() if name not in ("predictions", "errors")}
     wrong = metrics["errors"] if "errors" in metrics else [line for line in metrics["predictions"] if not line["right"]]

@@ -416,7 +416,7 @@ MISTAKES = {
           for split, message in (("tset", "--split: unknown split 'tset' (did you mean 'test'?)"),
                                  ("a/b", "--split: unknown split 'a/b'"),
             ("test", "data.test: the run's recipe has no test set (--split validation, or --file)"))),
-        Mistake("evaluate @run --predictions a.jsonl", "--predictions: this task has no answer for each example to"),
+        Mistake("evaluate @run --predictions a.jsonl", "--predictions: this task has no answer for each example ("),
         Mistake("evaluate @run --split train --file x.tsv", "--file: give a split or files, not both"),
         *(Mistake(f"{verb} @run --file t.s --file t.t", "t.s:2: t.s has 2 lines, t.t has 1",
                   {"t.s": "a\nb\n", "t.t": "a\n"}) for verb in ("evaluate", "diagnose")),
