@@ -78,6 +78,9 @@ def test_one_of_several_questions_is_chosen_and_which_is_said(run: Path, tmp_pat
     assert (last.json["asked"], last.json["questions"], last.err) == (2, 2, LAST)
     first = succeed("explain", run, "--story", babi, "--question", 1, "--json")
     assert (first.json["numbers"], first.json["answer"], first.json["asked"], first.err) == ([1], "kitchen", 1, "")
+    assert first.json["input"] == "\n".join(
+        [*first.json["sentences"], first.json["question"]]
+    )  # no later line, no answer
     chosen = succeed("explain", run, "--story", babi, "--question", 2, "--json")
     assert (chosen.json, chosen.err) == (last.json, "")
     text = "Mary went to the kitchen. Where is Mary? John left. Where is John?"

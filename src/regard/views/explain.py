@@ -268,7 +268,7 @@ def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | 
 
 def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: int | None) -> Explanation:
     """A question about a story, answered, and where each hop of the model looked."""
-    task, text = run.task, "\n".join(part.text for part in given)
+    task = run.task
     questions = questions_in([(type(part.text)(line), part.place) for part in given for line in part.text.split("\n")])
     number = len(questions) if question is None else question
     if not 1 <= number <= len(questions):
@@ -293,6 +293,7 @@ def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: i
         names = run.tokenizers["text"].tokens(top.indices.tolist())
         return _answered(dict(zip(names, top.values.tolist(), strict=True)))
 
+    text = "\n".join([*typed.story, typed.question])
     return Explanation(
         text, best.token, run.recipe.model.kind, model, batch, lambda: model(batch).logits_BIV,
         steps=steps, prediction={"probabilities": answers}, story=story, follow=follow,
