@@ -195,6 +195,7 @@ def test_another_recipe_is_refused_by_its_path(run: Run, tiny_recipe: Tree, over
     text = (run.folder / "recipe.yaml").read_bytes()
     with pytest.raises(ConfigError) as caught:
         train(tiny_recipe, [override, "training.steps=30"], out=run.folder, resume=True, quiet=True)
+    assert str(caught.value).count("the run was started with") == 1  # another kind alone: its fields differ too
     assert said in str(caught.value)
     assert "training.steps" not in str(caught.value)
     assert "cannot be resumed with another recipe" in str(caught.value)
