@@ -389,9 +389,13 @@ def test_printed_seeds(compared: Comparison, runs: Mapping[str, Path], capsys: p
     rows = {row["system"]: row for row in chosen.tables["significance"] if row["metric"] == "bleu"}
     assert rows["plain"]["p_bootstrap"] is None
     assert rows["seed-1"]["difference"] == pytest.approx(rows["seed-1"]["score"] - rows["plain"]["score"])
-    difference, alone = group["bleu"] - rows["plain"]["score"], sum(row["significant"] for row in rows.values())
+    difference = group["bleu"] - rows["plain"]["score"]
+    better, worse = (
+        sum(row["significant"] and row["difference"] * sign > 0 for row in rows.values()) for sign in (1, -1)
+    )
     change = f"{abs(difference):.2f} {'above' if difference > 0 else 'below'} plain"
-    assert findings(chosen) == [f"{score}, {change}; {alone} of 2 seeds differ significantly from plain."]
+    seeds = f"of 2 seeds {better} are significantly better than plain, {worse} worse"
+    assert findings(chosen) == [f"{score}, {change}; {seeds}."]
 
 
 def test_the_command(runs: Mapping[str, Path], other: Path, tiny_run: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36114,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
+    "lines": 36119,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
     "lines in .": 2134,  # raised: Korean help, likely mistakes are named (16, 19); small pieces (17), encoding, files
     "lines in config": 340,  # raised: nested YAML is refused while it is read (issue 16), JSON in plain words
     "lines in course": 2344,  # raised: heads against grammar with two controls (issue 19)
@@ -35,8 +35,8 @@ LIMITS = {
     "lines in studio": 1574,  # raised: damaged runs, every mask, descriptions of routes (issue 18), no route, words
     "lines in tasks": 4564,  # raised: data.encoding, mae, rmse
     "lines in text": 1690,  # raised: data.encoding
-    "lines in training": 2044,  # raised: refused ways of accelerate (issue 20), chosen columns, compiler (17)
-    "lines in views": 5363,  # raised: `features` and `evaluate`'s report from tasks/ (issue 15), narrower beams
+    "lines in training": 2046,  # raised: refused ways of accelerate (issue 20), chosen columns, compiler (17)
+    "lines in views": 5366,  # raised: `features` and `evaluate`'s report from tasks/ (issue 15), narrower beams
     "files": 134,
     "functions over 60 lines": 0,
     "modules with one importer": 19,

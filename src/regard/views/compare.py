@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -261,9 +262,10 @@ def findings(comparison: Comparison) -> list[str]:
         text = f"{group}: {title(metric)} {_spread_text(means[group], metric)}"
         if len(names) > 1:
             if group != base:
-                alone = sum(verdict(comparison, rows[name]) in ("better", "worse") for name in names)
+                verdicts = Counter(verdict(comparison, rows[name]) for name in names)
+                better, worse = verdicts["better"], verdicts["worse"]
                 text += f", {_change_text(metric, difference)} {base}; "
-                text += f"{alone} of {len(names)} seeds differ significantly from {baseline}"
+                text += f"of {len(names)} seeds {better} are significantly better than {baseline}, {worse} worse"
         elif group == base:
             continue
         elif rounds_to_zero(metric, row["difference"]):
