@@ -37,7 +37,7 @@ from regard.data.stories import NUMBERED
 from regard.errors import DataError, did_you_mean
 from regard.recipes.shipped import shipped_text
 from regard.tasks import TASKS
-from regard.text.files import Cp949Error, TextFile, open_text
+from regard.text.files import EncodingError, TextFile, open_text
 from regard.text.normalise import nfc
 from regard.text.vocabularies import common_characters
 
@@ -281,12 +281,25 @@ def _flow(value: Any) -> str:
 
 
 def recognise(names: Sequence[str], roles: Mapping[str, str] | None = None) -> DataProfile:
-    """What is in files, in UTF-8 or in cp949, as Windows saves Korean; `roles` has columns of a table by some ROLES."""
+    """What is in files, in UTF-8 or an encoding that can be told; `roles` has columns of a table by some ROLES."""
     try:
         return _recognised(names, "utf-8", roles or {})
-    except Cp949Error:
-        profile = _recognised(names, "cp949", roles or {})
-        return replace(profile, settings={"data.encoding": "cp949", **profile.settings})
+    except EncodingError as error:
+        encoding = error.encoding
+    for name, other in permutations(names, 2):
+        if _is_utf8_only(open_text(other, Path()), encoding):
+            hint = f"save {name} as UTF-8: data.encoding holds for both"
+            raise DataError(f"this is {encoding}, and {other} is UTF-8", where=name, hint=hint)
+    profile = _recognised(names, encoding, roles or {})
+    return replace(profile, settings={"data.encoding": encoding, **profile.settings})
+
+
+def _is_utf8_only(file: TextFile, encoding: str) -> bool:
+    """Whether a file is UTF-8, and not the same in another encoding, as plain ASCII may be."""
+    try:
+        return sum(line.encode().decode(encoding, "replace") != line for line in file.lines()) > 0
+    except DataError:
+        return False
 
 
 def _recognised(names: Sequence[str], encoding: str, roles: Mapping[str, str]) -> DataProfile:
