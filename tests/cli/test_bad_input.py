@@ -240,8 +240,9 @@ MISTAKES = {
         Mistake(f"score @run a {'b' * 5_000}", f"target: the text has 5,001 tokens {TOO_LONG}"),
         Mistake("predict @run --file in", f"in:2: byte 0xe9 at position 4 of the line {NOT_UTF8}",
             {"in": b"a b\ncaf\xe9\n"}),
-        Mistake("predict @run", f"standard input:2: byte 0xe9 at position 4 of the line {NOT_UTF8}",
-            stdin=b"a b\ncaf\xe9\n"),
+        *(Mistake("predict @run", f"standard input:2: byte 0x{byte} of the line is not UTF-8 (standard input must be "
+            "UTF-8; give the file with --file instead)", stdin=b"a b\n" + line)
+            for byte, line in {"e9 at position 4": b"caf\xe9\n", "c0 at position 1": b"\xc0\xda\n"}.items()),
         Mistake("predict @run --file in --set data.encoding=cp949",
             "in:2: byte 0xec at position 1 of the line is not CP949 (name its encoding with data.encoding=utf-8; or",
             {"in": "a b\n자\n"}),
