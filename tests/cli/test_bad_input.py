@@ -189,6 +189,7 @@ MISTAKES = {
         Mistake("check train.s train.s train.s", "train.s: 3 files cannot be read together"),
         Mistake("check p.tsv training.steps=5", "training.steps=5: a proposal takes no overrides (save it with --out",
             {"p.tsv": TEXT_PAIRS}),
+        Mistake("check p.tsv lable=", "lable=: 'lable' is not allowed (did you mean 'label'?)", {"p.tsv": TEXT_PAIRS}),
         Mistake("check p.tsv label=5", "p.tsv: there is no column '5' (allowed: 0, 1)", {"p.tsv": TEXT_PAIRS}),
         Mistake("check p.tsv label=0", "p.tsv: these columns are neither a text and its label nor a pair of texts",
             {"p.tsv": TEXT_PAIRS}),

@@ -556,7 +556,7 @@ def test_check_names_the_other_columns_that_may_be_the_label(folder: Path) -> No
     """Nothing but the user tells which of several classes is meant."""
     bias, hate = (["no", "yes"] * 30, ["none", "some", "much"] * 20)
     write(Path("comments.tsv"), table(["comments", "bias", "hate"], EN, bias, hate))
-    note = "column bias is taken for the label; others that may be: hate (data.train.label=COLUMN)"
+    note = "column bias is taken for the label; others that may be: hate (label=COLUMN)"
     assert note in succeed("check", "comments.tsv", "--json").json["data"]["findings"]
     write(Path("named.tsv"), table(["comments", "bias", "label"], EN, bias, hate))
     assert not recognise(["named.tsv"]).notes

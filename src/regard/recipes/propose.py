@@ -566,7 +566,8 @@ def _labels(table: _Table) -> DataProfile | None:
     texts = [*map(" ".join, zip(*(table.columns[key] for key in inputs.values()), strict=True))]
     size = Size.of(texts)
     others = [str(key) for key in labels[1:] if _is_label(key) == _is_label(label)]
-    note = f"column {label} is taken for the label; others that may be: {', '.join(others)} (data.train.label=COLUMN)"
+    way = "label" if "file" in table.data else "data.train.label"  # `check` takes roles for the columns of files only
+    note = f"column {label} is taken for the label; others that may be: {', '.join(others)} ({way}=COLUMN)"
     notes = (note,) if others else ()
     if table.kinds[label] == "number":
         return DataProfile("regression", line, table.rows, (size,), notes=notes)
