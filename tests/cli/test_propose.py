@@ -333,6 +333,17 @@ def test_columns_are_chosen(folder: Path, name: str, roles: list[str], task: str
     assert found["commands"][0] == shlex.join(["regard", "check", name, *roles, "--out", "odd.yaml"])
 
 
+@pytest.mark.parametrize("score", ["높음", "N/A", "nan", ""])
+def test_scores_of_which_some_are_no_numbers_are_scores(folder: Path, score: str) -> None:
+    scores = [*FLOATS[:30], score, *FLOATS[31:]]
+    name = put("sts.tsv", table(["genre", "sentence1", "sentence2", "score"], CLASSES, EN, OTHER, scores))
+    found = recognise([name])
+    assert (found.task, found.data["first"], found.data["label"]) == ("regression", "sentence1", "score")
+    if score in ("높음", "N/A"):
+        [problem] = check(name, quiet=True).problems
+        assert str(problem).startswith(f"sts.tsv:32: the label {score!r} is not a number")
+
+
 def test_columns_without_names_are_chosen_by_number(folder: Path) -> None:
     tree = recognise([put("bare.tsv", table(None, EN, CLASSES, BITS))], {"label": "2"})
     assert tree.data == {"file": Path("bare.tsv"), "text": 0, "label": 2}

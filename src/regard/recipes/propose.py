@@ -397,8 +397,9 @@ def _kind(key: Key, values: Sequence[Any]) -> str:
     if filled and are_images(values):
         return "image"
     if len(distinct) > 1 and (_is_label(key) or len(filled) >= 0.9 * len(values)):  # a named label may often be missing
-        numeric = all(map(NUMBER.fullmatch, distinct))
-        if numeric and (is_named(key, "number") or any(float(value) % 1 for value in distinct)):
+        numbers = [value for value in filled if NUMBER.fullmatch(value)]
+        numeric = len(numbers) >= 0.95 * len(filled)  # the others are for `check` to name
+        if numeric and (is_named(key, "number") or any(float(value) % 1 for value in numbers)):
             return "number"
         few = len(distinct) <= (len(filled) / 2 if _is_label(key) else min(50, len(filled) / 4))
         if few and max(map(len, distinct)) <= 40 and mean(len(value.split()) for value in distinct) <= 3:
