@@ -460,6 +460,9 @@ def _chosen(table: _Table, roles: Mapping[str, str]) -> DataProfile:
     keys, where = {str(key): key for key in table.columns}, str(table.data["file"])
     if missing := [column for column in roles.values() if column not in keys]:
         raise DataError(f"there is no column {missing[0]!r}", where=where, hint=did_you_mean(missing[0], keys))
+    for one, other in combinations(roles, 2):
+        if roles[one] == roles[other]:
+            raise DataError(f"{one} and {other} are the same column", where=where, hint="give each one of its own")
     named = {role: keys[column] for role, column in roles.items()}
     kinds = [*(() if "text" in roles else ("text", "list")), *(("class", "number") if {*roles} == {"text"} else ())]
     others = [key for key in table.of_kind(*kinds) if key not in (*roles, *named.values())]
@@ -470,6 +473,10 @@ def _chosen(table: _Table, roles: Mapping[str, str]) -> DataProfile:
         profile = _choices(table) or _labels(table)
     elif {source, target} <= {*table.of_kind("text", "class", "number", "other")}:
         profile = _pairs(table.data, table.rows, [source, target], [columns[source], columns[target]])
+    if profile is None and "label" in roles and table.kinds["label"] not in ("class", "number"):
+        count, cells = len({*map(str, columns["label"])}), len(columns["label"])
+        what = f"column {roles['label']!r} is not a label: it has {count:,} different values in {cells:,} rows"
+        raise DataError(what, where=where, hint="a label is one of a few short words, or a number with a fraction")
     if profile is None or not {*roles} <= {*map(str, profile.data.values())}:
         hint = "write them into a recipe: 'regard recipes' has one for each task"
         raise DataError("these columns are neither a text and its label nor a pair of texts", where=where, hint=hint)
