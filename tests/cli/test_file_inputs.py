@@ -267,6 +267,9 @@ def test_files_are_encoded_as_the_recipe_or_the_command_says(runs: Runs, tmp_pat
         succeed("predict", run, *given, "--out", tmp_path / f"{encoding}.out")
         assert (tmp_path / f"{encoding}.out").read_text(encoding="utf-8") == typed
         assert succeed("evaluate", run, *given, "--json").json["examples"] == 8
+    for options in ([], ["--skip-bad"]):
+        [message] = fail("predict", run, "--file", files["utf-8"], *options)
+        assert "is not CP949 (name its encoding with data.encoding=utf-8; or save it as UTF-8)" in message
     assert succeed("evaluate", run, "--json").json["examples"] == 8
     others = {"stories": ["--story", "1 Mary went to the garden.\n2 Where is Mary?\n"], "bert": ["--file", "a text\n"]}
     vectors = ["--features", tmp_path / "v.npz", "--overwrite"]

@@ -8,6 +8,7 @@ import random
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -275,28 +276,40 @@ def test_what_is_proposed_fits_passes_the_check_and_trains(folder: Path, name: s
     "pairs.tsv", "chat.csv", "nested.jsonl", "nested.json", "reviews.csv", "names.conll", "squad.json", "stories.jsonl",
     "qa[1]_train.txt", "tales.txt", "folder/a/tales.txt",
 ])  # fmt: skip
-def test_korean_as_windows_saves_it_is_proposed_and_read_as_in_utf8(folder: Path, name: str) -> None:
+@pytest.mark.parametrize("encoding", ["cp949", "utf-16"])
+def test_what_windows_saves_is_proposed_and_read_as_in_utf8(folder: Path, name: str, encoding: str) -> None:
     content = CASES[name].content
     assert isinstance(content, str)
     content, trees, reports = content.replace("the", "그것이"), [], []
-    for encoding in ("utf-8", "cp949"):
-        given_name = put(name, content.encode(encoding))
+    for saved in ("utf-8", encoding):
+        given_name = put(name, content.encode(saved))
         trees.append(tree_for(given_name))
         recipe, base = load_recipe(trees[-1])
         reports.append(TASKS[recipe.task].prepare(recipe, base).report.to_json())
-    trees[0]["data"]["encoding"] = "cp949"
+    trees[0]["data"]["encoding"] = encoding
     assert trees[0] == trees[1]
     assert reports[0] == reports[1]
 
 
 def test_only_korean_is_recognised(folder: Path) -> None:
-    """`Ärger` alone would be a Hangul syllable and letters in cp949; and of two files both must be so."""
+    """`Ärger` alone would be a Hangul syllable and letters in cp949."""
     put("german.csv", table(["text", "label"], ["Ärger", "nach der Überfahrt"], ["a", "b"]).encode("latin1"))
     assert "data.encoding=latin1 (Western Europe), or another" in fail("check", "german.csv")[0]
     put("late.txt", b"a\n" * 3_000 + "가나다\n".encode("cp949"))
     assert tree_for("late.txt")["data"]["encoding"] == "cp949"
-    [message] = fail("check", put("u.txt", "한국어\n"), put("k.txt", "가나다\n".encode("cp949")))
-    assert "not CP949 (name its encoding with data.encoding=utf-8" in message
+
+
+@pytest.mark.parametrize(("encoding", "other"), [
+    ("cp949", "한국어"), ("cp949", "Zoé"), ("cp949", "20° and ’"), ("utf-16", "Zoé"), ("utf-16", "Zoe"),
+])  # fmt: skip
+def test_two_files_in_two_encodings_are_refused(folder: Path, encoding: str, other: str) -> None:
+    put("k.txt", "가나다\n마바사\n".encode(encoding))
+    put("u.txt", f"plain\n{other}\n")
+    hint = "save k.txt as UTF-8: data.encoding holds for both"
+    for names in permutations(["k.txt", "u.txt"]):
+        assert fail("check", *names) == [f"k.txt: this is {encoding}, and u.txt is UTF-8 ({hint})"]
+    put("u.txt", "plain\ntext\n".encode(encoding))
+    assert recognise(["u.txt", "k.txt"]).settings["data.encoding"] == encoding
 
 
 ODD = {"a": EN, "b": OTHER, "mood": CLASSES, "label": BITS, "n": FLOATS}
@@ -318,6 +331,17 @@ def test_columns_are_chosen(folder: Path, name: str, roles: list[str], task: str
     tree = parse_yaml(found["proposal"], "proposal")
     assert (tree["task"], tree["data"]["train"]) == (task, {"file": name, **line})
     assert found["commands"][0] == shlex.join(["regard", "check", name, *roles, "--out", "odd.yaml"])
+
+
+@pytest.mark.parametrize("score", ["높음", "N/A", "nan", ""])
+def test_scores_of_which_some_are_no_numbers_are_scores(folder: Path, score: str) -> None:
+    scores = [*FLOATS[:30], score, *FLOATS[31:]]
+    name = put("sts.tsv", table(["genre", "sentence1", "sentence2", "score"], CLASSES, EN, OTHER, scores))
+    found = recognise([name])
+    assert (found.task, found.data["first"], found.data["label"]) == ("regression", "sentence1", "score")
+    if score in ("높음", "N/A"):
+        [problem] = check(name, quiet=True).problems
+        assert str(problem).startswith(f"sts.tsv:32: the label {score!r} is not a number")
 
 
 def test_columns_without_names_are_chosen_by_number(folder: Path) -> None:
@@ -543,7 +567,7 @@ def test_check_names_the_other_columns_that_may_be_the_label(folder: Path) -> No
     """Nothing but the user tells which of several classes is meant."""
     bias, hate = (["no", "yes"] * 30, ["none", "some", "much"] * 20)
     write(Path("comments.tsv"), table(["comments", "bias", "hate"], EN, bias, hate))
-    note = "column bias is taken for the label; others that may be: hate (data.train.label=COLUMN)"
+    note = "column bias is taken for the label; others that may be: hate (label=COLUMN)"
     assert note in succeed("check", "comments.tsv", "--json").json["data"]["findings"]
     write(Path("named.tsv"), table(["comments", "bias", "label"], EN, bias, hate))
     assert not recognise(["named.tsv"]).notes

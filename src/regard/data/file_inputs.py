@@ -52,6 +52,11 @@ class HeldFile(TextFile):
     def open(self) -> io.BufferedReader:
         return io.BufferedReader(io.BytesIO(self.content))
 
+    def _undecodable(self, error: UnicodeDecodeError, line: int) -> DataError:
+        [problem] = super()._undecodable(error, line).problems  # its hint is for files
+        hint = "standard input must be UTF-8; give the file with --file instead"
+        return DataError(problem.what, where=problem.where, hint=hint)
+
 
 def arriving(stream: io.BufferedIOBase, *, skip_bad: bool = False) -> Iterator[list[FileInput]]:
     """The lines of standard input as they come: all that are there, then those that come next.

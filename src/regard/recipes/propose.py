@@ -37,7 +37,7 @@ from regard.data.stories import NUMBERED
 from regard.errors import DataError, did_you_mean
 from regard.recipes.shipped import shipped_text
 from regard.tasks import TASKS
-from regard.text.files import Cp949Error, TextFile, open_text
+from regard.text.files import EncodingError, TextFile, open_text
 from regard.text.normalise import nfc
 from regard.text.vocabularies import common_characters
 
@@ -281,12 +281,25 @@ def _flow(value: Any) -> str:
 
 
 def recognise(names: Sequence[str], roles: Mapping[str, str] | None = None) -> DataProfile:
-    """What is in files, in UTF-8 or in cp949, as Windows saves Korean; `roles` has columns of a table by some ROLES."""
+    """What is in files, in UTF-8 or an encoding that can be told; `roles` has columns of a table by some ROLES."""
     try:
         return _recognised(names, "utf-8", roles or {})
-    except Cp949Error:
-        profile = _recognised(names, "cp949", roles or {})
-        return replace(profile, settings={"data.encoding": "cp949", **profile.settings})
+    except EncodingError as error:
+        encoding = error.encoding
+    for name, other in permutations(names, 2):
+        if _is_utf8_only(open_text(other, Path()), encoding):
+            hint = f"save {name} as UTF-8: data.encoding holds for both"
+            raise DataError(f"this is {encoding}, and {other} is UTF-8", where=name, hint=hint)
+    profile = _recognised(names, encoding, roles or {})
+    return replace(profile, settings={"data.encoding": encoding, **profile.settings})
+
+
+def _is_utf8_only(file: TextFile, encoding: str) -> bool:
+    """Whether a file is UTF-8, and not the same in another encoding, as plain ASCII may be."""
+    try:
+        return sum(line.encode().decode(encoding, "replace") != line for line in file.lines()) > 0
+    except DataError:
+        return False
 
 
 def _recognised(names: Sequence[str], encoding: str, roles: Mapping[str, str]) -> DataProfile:
@@ -384,8 +397,9 @@ def _kind(key: Key, values: Sequence[Any]) -> str:
     if filled and are_images(values):
         return "image"
     if len(distinct) > 1 and (_is_label(key) or len(filled) >= 0.9 * len(values)):  # a named label may often be missing
-        numeric = all(map(NUMBER.fullmatch, distinct))
-        if numeric and (is_named(key, "number") or any(float(value) % 1 for value in distinct)):
+        numbers = [value for value in filled if NUMBER.fullmatch(value)]
+        numeric = len(numbers) >= 0.95 * len(filled)  # the others are for `check` to name
+        if numeric and (is_named(key, "number") or any(float(value) % 1 for value in numbers)):
             return "number"
         few = len(distinct) <= (len(filled) / 2 if _is_label(key) else min(50, len(filled) / 4))
         if few and max(map(len, distinct)) <= 40 and mean(len(value.split()) for value in distinct) <= 3:
@@ -446,6 +460,9 @@ def _chosen(table: _Table, roles: Mapping[str, str]) -> DataProfile:
     keys, where = {str(key): key for key in table.columns}, str(table.data["file"])
     if missing := [column for column in roles.values() if column not in keys]:
         raise DataError(f"there is no column {missing[0]!r}", where=where, hint=did_you_mean(missing[0], keys))
+    for one, other in combinations(roles, 2):
+        if roles[one] == roles[other]:
+            raise DataError(f"{one} and {other} are the same column", where=where, hint="give each one of its own")
     named = {role: keys[column] for role, column in roles.items()}
     kinds = [*(() if "text" in roles else ("text", "list")), *(("class", "number") if {*roles} == {"text"} else ())]
     others = [key for key in table.of_kind(*kinds) if key not in (*roles, *named.values())]
@@ -456,6 +473,10 @@ def _chosen(table: _Table, roles: Mapping[str, str]) -> DataProfile:
         profile = _choices(table) or _labels(table)
     elif {source, target} <= {*table.of_kind("text", "class", "number", "other")}:
         profile = _pairs(table.data, table.rows, [source, target], [columns[source], columns[target]])
+    if profile is None and "label" in roles and table.kinds["label"] not in ("class", "number"):
+        count, cells = len({*map(str, columns["label"])}), len(columns["label"])
+        what = f"column {roles['label']!r} is not a label: it has {count:,} different values in {cells:,} rows"
+        raise DataError(what, where=where, hint="a label is one of a few short words, or a number with a fraction")
     if profile is None or not {*roles} <= {*map(str, profile.data.values())}:
         hint = "write them into a recipe: 'regard recipes' has one for each task"
         raise DataError("these columns are neither a text and its label nor a pair of texts", where=where, hint=hint)
@@ -553,7 +574,8 @@ def _labels(table: _Table) -> DataProfile | None:
     texts = [*map(" ".join, zip(*(table.columns[key] for key in inputs.values()), strict=True))]
     size = Size.of(texts)
     others = [str(key) for key in labels[1:] if _is_label(key) == _is_label(label)]
-    note = f"column {label} is taken for the label; others that may be: {', '.join(others)} (data.train.label=COLUMN)"
+    way = "label" if "file" in table.data else "data.train.label"  # `check` takes roles for the columns of files only
+    note = f"column {label} is taken for the label; others that may be: {', '.join(others)} ({way}=COLUMN)"
     notes = (note,) if others else ()
     if table.kinds[label] == "number":
         return DataProfile("regression", line, table.rows, (size,), notes=notes)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast, get_args
 
@@ -27,7 +28,7 @@ from regard.errors import ColumnError, DataError, DecodeError, InputError, Probl
 from regard.models.base import Contextual, device_of
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Constraints
-from regard.text.files import FileInput, Parts, TextFile, open_text
+from regard.text.files import EncodingError, FileInput, Parts, TextFile, open_text
 from regard.text.tokenizers import Tokenizer, Tokenizers, unknown_in
 
 Row = TypeVar("Row")
@@ -265,10 +266,19 @@ class Task(Encoder):
         except ColumnError as error:
             if not is_table(opened):
                 raise
+            self._expect_encoding(file)  # in another one the columns have other names
             what = "of a table the run's own columns are read, or 'text', or 'first' and 'second' where it has none"
             problems = [*error.problems, Problem("", what, "a .txt has one input a line, tabs between its texts")]
             raise DataError(problems=problems) from None
         yield from (FileInput(text, opened.where(line)) for line, text in enumerate(opened.lines(), 1))
+
+    def _expect_encoding(self, file: str | Path) -> None:
+        """Refuse a file whose first lines are in another encoding, if that can be told."""
+        try:
+            list(islice(self.open_file(file).lines(), 1000))
+        except DataError as error:
+            if isinstance(error, EncodingError):  # else it has some bad lines
+                raise
 
     def read_story(self, story: str | Path, *, skip_bad: bool = False) -> list[FileInput]:
         """The lines of a story, or its objects by the keys of the run's recipe, for a task that reads stories."""

@@ -42,10 +42,17 @@ _KINDS = {
     b"BZh": "a .bz2 file", b"\x1f\x8b": "a .gz file under another name", b"PAR1": "a Parquet file under another name",
 }  # fmt: skip
 """Kinds of files by their first bytes."""
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",  # before UTF-16: the first two bytes are the same
+    codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
+}  # fmt: skip
+"""Encodings by their byte order marks."""
 
 
-class Cp949Error(DataError):
-    """A file that is not UTF-8, but Korean as Windows saves it."""
+class EncodingError(DataError):
+    """A file in another encoding than the declared one, which can be told."""
+
+    encoding = ""
 
 
 @dataclass(frozen=True)
@@ -120,23 +127,25 @@ class TextFile:
         what = f"byte 0x{byte:02x} at position {place} of the line is not {self.encoding.upper()}"
         with self.open() as stream:
             head = stream.read(4096)
-        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            encoding = "utf-16"
-        else:
+        encoding = next((name for mark, name in _MARKS.items() if head.startswith(mark)), "")
+        if not encoding:
             controls = sum(byte < 9 or 13 < byte < 32 for byte in head)
             binary = "a binary file" if b"\0" in head or 100 * controls > len(head) else ""
             if kind := next((kind for begin, kind in _KINDS.items() if head.startswith(begin)), binary):
                 return DataError(f"this is {kind}, not a text: {what}", where=self.where(line), hint=BINARY_HINT)
-            known = (name for name in ("utf-8", "cp949") if self._is_korean(name, line + 1000))
-            encoding = next(known, "latin1 (Western Europe), or another")
-        hint = f"name its encoding with data.encoding={encoding}; or save it as UTF-8"
-        return (Cp949Error if encoding == "cp949" else DataError)(what, where=self.where(line), hint=hint)
+            encoding = next((name for name in ("utf-8", "cp949") if self._seems(name, line + 1000)), "")
+        named = encoding or "latin1 (Western Europe), or another"
+        hint = f"name its encoding with data.encoding={named}; or save it as UTF-8"
+        told = (EncodingError if encoding else DataError)(what, where=self.where(line), hint=hint)
+        if isinstance(told, EncodingError):
+            told.encoding = encoding
+        return told
 
-    def _is_korean(self, encoding: str, most: int) -> bool:
-        """Whether the first lines are valid in an encoding, and have Hangul."""
+    def _seems(self, encoding: str, most: int) -> bool:
+        """Whether the first lines are valid in an encoding, and have Hangul: much else is valid in cp949, too."""
         lines = islice(replace(self, encoding=encoding, errors="replace").lines(), most)
         signs = {sign for line in lines for sign in re.findall("[가-힣\ufffd]", line)}
-        return bool(signs) and "\ufffd" not in signs
+        return "\ufffd" not in signs and (encoding == "utf-8" or bool(signs))
 
     def digest(self) -> str:
         try:
