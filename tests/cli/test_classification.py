@@ -18,6 +18,7 @@ from regard.data.framing import labelled_batch
 from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
 from regard.errors import CheckpointError
+from regard.language import korean
 from regard.runs import Run
 from regard.runs.examples import examples_of
 from regard.tasks import TASKS
@@ -400,7 +401,11 @@ def test_bad_rows_are_dropped_and_counted_where_the_recipe_says_so(project: Proj
     assert "2 with cells missing, too many or no text (first: train.tsv:6)" in facts["findings"][-1]
     run = project.train(*drop)
     whole = project.folder / "train.tsv"
-    assert succeed("evaluate", run, "--file", whole, "--json").json["examples"] == 5
+    found = succeed("evaluate", run, "--file", whole, "--json").json
+    assert found["examples"] == 5
+    assert found["note"].endswith(f"3 of 8 rows were left out, the first at {whole}:6")
+    assert korean(found["note"]).endswith(f"8행 중 3행을 제외했습니다 (첫째: {whole}:6)")
+    assert "3 of 8 rows" in " ".join(succeed("evaluate", run, "--file", whole).out.split())
     message = fail("check", project.recipe)[0]
     assert message.startswith("train.tsv:6: there is no column 'label' (label) in this row")
 

@@ -64,8 +64,13 @@ def _read_files(task: Any, corpus: Corpus) -> Any:
         raise DataError(problems=problems) from None
 
 
-def measured_on(run: Run, split: str | None, files: Sequence[str] = ()) -> dict[str, Any]:
-    """What `examples_of` takes, to stand before the metrics; and why, where it is not the test set that is expected."""
+def measured_on(run: Run, split: str | None, files: Sequence[str], examples: Any) -> dict[str, Any]:
+    """What `examples_of` takes, to stand before the metrics, with a note on what was left out of the examples."""
+    return noted(_named(run, split, files), {"note": examples.left_out} if examples.left_out else {})
+
+
+def _named(run: Run, split: str | None, files: Sequence[str]) -> dict[str, Any]:
+    """The same without that; and why, where it is not the test set that is expected."""
     if files:
         corpus = run.task.corpus_of(files)
         if not corpus.header:

@@ -163,7 +163,7 @@ def compare(
     metrics = {metric: metric not in first.task.lower_is_better for metric in measured.scores[baseline]}
     groups = groups_of({system.name: system.recipe for system in measured.systems})
     own = {"task": first.recipe.task, "baseline": baseline, "metrics": metrics, "groups": groups}
-    tables, on = _tables(measured, groups), measured_on(first, split, files)
+    tables, on = _tables(measured, groups), measured_on(first, split, files, examples[0])
     return Comparison(**{**vars(measured), **own, "tables": tables, "measured_on": on})
 
 
