@@ -365,7 +365,7 @@ def test_labels_as_pandas_writes_them(project: Project) -> None:
     assert "the label '1.0' is a number with a fraction" in fail("check", project.recipe)[0]
 
 
-def test_a_text_with_two_labels_is_in_one_split(project: Project) -> None:
+def test_a_text_with_two_labels_is_in_one_split(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"text {number}" for number in range(200)]
     table = "sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text in texts for label in ("yes", "no"))
     write(project.folder / "train.tsv", table)
@@ -373,6 +373,8 @@ def test_a_text_with_two_labels_is_in_one_split(project: Project) -> None:
     counts = succeed("check", project.recipe, *shares, "--json").json["data"]["labels"]
     sizes = {"train": 100, "validation": 50, "test": 50}
     assert counts == {part: {"no": size, "yes": size} for part, size in sizes.items()}
+    monkeypatch.setenv("REGARD_LANG", "ko")
+    assert "\n참고       학습 데이터의 텍스트 100개에 레이블이" in succeed("check", project.recipe, *shares).out
 
 
 def test_a_run_of_an_older_version_keeps_its_split(project: Project) -> None:

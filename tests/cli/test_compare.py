@@ -375,7 +375,12 @@ def test_a_difference_is_reported_where_it_is_significant_and_visible(compared: 
     assert verdict(rounded, tiny | {"difference": -0.3}) == "worse"
 
 
-def test_printed_seeds(compared: Comparison, runs: Mapping[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_seeds(
+    compared: Comparison,
+    runs: Mapping[str, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     show(compared.report())
     shown, group = capsys.readouterr().out, compared.tables["groups"][0]
     assert "seed-2" not in shown
@@ -392,6 +397,12 @@ def test_printed_seeds(compared: Comparison, runs: Mapping[str, Path], capsys: p
     difference, alone = group["bleu"] - rows["plain"]["score"], sum(row["significant"] for row in rows.values())
     change = f"{abs(difference):.2f} {'above' if difference > 0 else 'below'} plain"
     assert findings(chosen) == [f"{score}, {change}; {alone} of 2 seeds differ significantly from plain."]
+    monkeypatch.setenv("REGARD_LANG", "ko")
+    show(compared.report())
+    show(chosen.report())
+    shown = capsys.readouterr().out
+    assert "seed (시드 2개)" in shown
+    assert "seeds" not in shown
 
 
 def test_the_command(runs: Mapping[str, Path], other: Path, tiny_run: Path, tmp_path: Path) -> None:

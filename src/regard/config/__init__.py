@@ -145,7 +145,8 @@ def read_yaml(path: Path) -> Tree:
     except FileNotFoundError:
         raise ConfigError("there is no such recipe", where=str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read as a recipe: {error}", where=str(path)) from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise ConfigError(f"cannot be read as a recipe: {reason}", where=str(path)) from None
     return parse_yaml(text, where=str(path))
 
 
