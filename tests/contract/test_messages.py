@@ -193,7 +193,8 @@ SHOWN = {
     "too rare to be in every part: the label 'a' (1), 'b' (1), 96 more":
         "너무 드물어 어떤 분할에는 없는 레이블: 'a' (1), 'b' (1), 그 밖에 96개",
     "the label '높음' is not a number": "레이블 '높음'은 수가 아닙니다",
-    "how much the number = 4.546 falls without each word · a": "단어를 하나씩 뺄 때 예측한 수 4.546이 줄어드는 정도 · a",
+    "how much the number = 4.546 falls without each word · a":
+        "단어를 하나씩 뺄 때 예측한 수 4.546이 줄어드는 정도 · a",
     "standard input:3": "표준 입력:3",
     "column 'a' is taken for the label; others that may be: b (data.train.label=COLUMN)":
         "'a' 열을 레이블로 삼았습니다. 다른 후보: b (data.train.label=열)",
