@@ -507,7 +507,7 @@ def evaluate(
         metrics = run.task.evaluated(examples, parts)
     else:
         metrics = run.task.evaluate(run.load_model(checkpoint, device), examples, done)
-    metrics = noted(measured_on(run, split, named), metrics)
+    metrics = noted(measured_on(run, split, named, examples), metrics)
     if predictions is not False:
         metrics = with_predictions_written(metrics, file, named=predictions is not None)
     return Metrics(metrics)

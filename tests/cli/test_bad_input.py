@@ -398,6 +398,8 @@ MISTAKES = {
         Mistake("predict @run a --set saerch.beam=2", "saerch: unknown key 'saerch' (did you mean 'search'?)"),
         Mistake("predict @run a --set model.hidden=2",
             "model.hidden=2: model cannot be changed in a trained run (allowed: search, evaluation, data.encoding)"),
+        Mistake("predict @run a --set data.encodng=utf-8", "data.encodng=utf-8: data cannot be changed in a trained "
+            "run (allowed: search, evaluation, data.encoding; did you mean 'data.encoding'?)"),
         Mistake("score @run a 'a xyz' --tokens", "target: 'xyz' is not a token of this vocabulary"),
         Mistake("score @run a [] --tokens", 'target: there are no tokens (give at least one, "</s>" for one)'),
         *(Mistake(f"score @run a '{text}' --tokens", JSON_LIST) for text in ("[1]", "[", '["a"')),

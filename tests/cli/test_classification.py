@@ -18,6 +18,7 @@ from regard.data.framing import labelled_batch
 from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
 from regard.errors import CheckpointError
+from regard.language import korean
 from regard.runs import Run
 from regard.runs.examples import examples_of
 from regard.tasks import TASKS
@@ -364,7 +365,7 @@ def test_labels_as_pandas_writes_them(project: Project) -> None:
     assert "the label '1.0' is a number with a fraction" in fail("check", project.recipe)[0]
 
 
-def test_a_text_with_two_labels_is_in_one_split(project: Project) -> None:
+def test_a_text_with_two_labels_is_in_one_split(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"text {number}" for number in range(200)]
     table = "sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text in texts for label in ("yes", "no"))
     write(project.folder / "train.tsv", table)
@@ -372,6 +373,8 @@ def test_a_text_with_two_labels_is_in_one_split(project: Project) -> None:
     counts = succeed("check", project.recipe, *shares, "--json").json["data"]["labels"]
     sizes = {"train": 100, "validation": 50, "test": 50}
     assert counts == {part: {"no": size, "yes": size} for part, size in sizes.items()}
+    monkeypatch.setenv("REGARD_LANG", "ko")
+    assert "\n참고       학습 데이터의 텍스트 100개에 레이블이" in succeed("check", project.recipe, *shares).out
 
 
 def test_a_run_of_an_older_version_keeps_its_split(project: Project) -> None:
@@ -400,7 +403,11 @@ def test_bad_rows_are_dropped_and_counted_where_the_recipe_says_so(project: Proj
     assert "2 with cells missing, too many or no text (first: train.tsv:6)" in facts["findings"][-1]
     run = project.train(*drop)
     whole = project.folder / "train.tsv"
-    assert succeed("evaluate", run, "--file", whole, "--json").json["examples"] == 5
+    found = succeed("evaluate", run, "--file", whole, "--json").json
+    assert found["examples"] == 5
+    assert found["note"].endswith(f"3 of 8 rows were left out, the first at {whole}:6")
+    assert korean(found["note"]).endswith(f"8행 중 3행을 제외했습니다 (첫째: {whole}:6)")
+    assert "3 of 8 rows" in " ".join(succeed("evaluate", run, "--file", whole).out.split())
     message = fail("check", project.recipe)[0]
     assert message.startswith("train.tsv:6: there is no column 'label' (label) in this row")
 

@@ -375,7 +375,12 @@ def test_a_difference_is_reported_where_it_is_significant_and_visible(compared: 
     assert verdict(rounded, tiny | {"difference": -0.3}) == "worse"
 
 
-def test_printed_seeds(compared: Comparison, runs: Mapping[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_seeds(
+    compared: Comparison,
+    runs: Mapping[str, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     show(compared.report())
     shown, group = capsys.readouterr().out, compared.tables["groups"][0]
     assert "seed-2" not in shown
@@ -396,6 +401,12 @@ def test_printed_seeds(compared: Comparison, runs: Mapping[str, Path], capsys: p
     change = f"{abs(difference):.2f} {'above' if difference > 0 else 'below'} plain"
     seeds = f"of 2 seeds {better} are significantly better than plain, {worse} worse"
     assert findings(chosen) == [f"{score}, {change}; {seeds}."]
+    monkeypatch.setenv("REGARD_LANG", "ko")
+    show(compared.report())
+    show(chosen.report())
+    shown = capsys.readouterr().out
+    assert "seed (시드 2개)" in shown
+    assert "seeds" not in shown
 
 
 def test_the_command(runs: Mapping[str, Path], other: Path, tiny_run: Path, tmp_path: Path) -> None:

@@ -129,7 +129,12 @@ REFUSED = [
     ("bert", ["model={epsilon: 0.1}"], "model.epsilon: 0.1 does not fit the weights of {run} (that run has 1e-12)"),
     ("bert", ["model={kind: cnn, preset: tiny}"], "training.init: {run} is a bert, this recipe asks for cnn"),
     ("bert", ["training.init=nowhere"], "training.init: nowhere is not a run folder"),
-    ("bert", ["training.init=nowhere", "model={kind: bert}"], "{tmp}/nowhere: there is no such run folder"),
+    (
+        "bert",
+        ["training.init=nowhere", "model={kind: bert}"],
+        "training.init: nowhere: there is no such run folder (make one with 'regard train RECIPE --out RUN'; "
+        "training.init=null trains without one)",
+    ),
     ("bert", ["data.max_length=600"], "data.max_length: texts of 600 tokens are longer than the model's 64 posi"),
     ("bert", ["tokenizer.file={gpt}/tokenizer.json"], "training.init: {run} has another tokenizer"),
     ("bert", ["tokenizer={kind: bpe}"], "tokenizer.kind: {run} has wordpiece, this recipe asks for bpe (leave the"),
@@ -151,7 +156,7 @@ def test_refusals(pretrained: dict[str, Path], name: str, overrides: list[str], 
     """More layers would begin at random, fewer would throw some away, other heads would cut the weights elsewhere; a
     tokenizer would not be used, and recipe.yaml would say that it was."""
     recipe = write(tmp_path / "r.yaml", write_yaml(classification(pretrained[name])))
-    values = {"{run}": str(pretrained[name]), "{gpt}": str(pretrained["gpt"]), "{tmp}": str(tmp_path)}
+    values = {"{run}": str(pretrained[name]), "{gpt}": str(pretrained["gpt"])}
     for key, value in values.items():
         overrides, message = [one.replace(key, value) for one in overrides], message.replace(key, value)
     assert refusal("check", recipe, *overrides).startswith(message)

@@ -211,8 +211,8 @@ def test_examples_are_inputs_of_the_run(runs: Runs, name: str) -> None:
 # What is refused
 
 REFUSED: list[tuple[str, Any, int, str]] = [
-    ("/predict", b"{", 422, "body: not valid JSON: Expecting property name"),
-    ("/predict", b"\xff", 400, "parsing the body"),
+    ("/predict", b"{", 422, "body: not valid JSON: Expecting property name enclosed in double quotes: line 1 column 2"),
+    ("/predict", b"\xff", 400, "the body is not JSON in UTF-8"),
     ("/predict", {"inputs": "a b"}, 422, "body.inputs: should be a valid list, not 'a b'"),
     ("/predict", {"inputs": [1]}, 422, "body.inputs.0: should be a valid string, not 1"),
     ("/predict", {"inputs": []}, 422, "at least 1 item"),
@@ -249,7 +249,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/runs/tiny/evaluate", {"split": "all"}, 422, "body.split"),
     ("/runs/tiny/evaluate", {"files": ["/etc/passwd"]}, 422, "body.files: unknown key 'files'"),
     ("/runs/tiny/evaluate", b"{", 422, "not valid JSON"),
-    ("/compare", b"\xff", 400, "parsing the body"),
+    ("/compare", b"\xff", 400, "the body is not JSON in UTF-8"),
     ("/check", b'{"recipe": "\\ud800"}', 422, "half of a surrogate pair"),
     ("/runs/tiny/evaluate", {"rows": []}, 422, "at least 1 item"),
     ("/runs/tiny/evaluate", {"rows": ["a"]}, 422, "body.rows.0: should be a mapping of keys to values, not 'a'"),
@@ -263,7 +263,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/check", {"files": [{"name": "../x.csv", "text": ""}]}, 422, "body.files.0.name"),
     ("/check", {"files": [{"name": ".x", "text": ""}]}, 422, "body.files.0.name"),
     ("/check", {"recipe": 1}, 422, "valid string"),
-    ("/health", {}, 405, "Method Not Allowed"),
+    ("/health", {}, 405, "this route answers GET only"),
 ]
 
 
@@ -282,6 +282,23 @@ def test_a_body_is_refused_in_the_language_of_the_request(client: Any) -> None:
     assert [(problem["where"], problem["hint"]) for problem in answer["problems"]][-1] == (
         "body.baem", "'beam'을(를) 쓰려고 했습니까?"
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "kind", "said"), [
+    (b'{"inputs":\n x}', "application/json", "body: 올바른 JSON이 아닙니다: 값이 있어야 합니다 (2행 2열)"),
+    (b"\xff", "application/json", "본문이 UTF-8로 된 JSON이 아니거나 너무 깊이 중첩되었습니다"),
+    (b"{}", "", "body: Content-Type: application/json으로 JSON을 보내십시오"),
+])  # fmt: skip
+def test_what_is_no_json_is_refused_in_korean(client: Any, content: bytes, kind: str, said: str) -> None:
+    headers = {"accept-language": "ko", "content-type": kind}
+    assert client.post("/predict", content=content, headers=headers).json()["error"] == said
+
+
+def test_another_method_is_refused(client: Any) -> None:
+    answer = client.get("/predict")
+    assert (answer.status_code, answer.json()) == (405, {"error": "this route answers POST only"})
+    korean = client.get("/predict", headers={"accept-language": "ko"}).json()
+    assert korean == {"error": "이 경로는 POST에만 답합니다"}
 
 
 def test_any_bytes_are_refused_in_a_sentence(client: Any) -> None:

@@ -184,6 +184,21 @@ SHOWN = {
         "학습 쌍 10개 중 3개를 제외했습니다: 한쪽이 빈 것 1개 (첫째: a:1), 앞에 이미 나온 것 2개 (첫째: a:4)",
     "step 50/100  epoch 2  loss 1.234  5,678 tokens/s  about 3 min left":
         "스텝 50/100  에포크 2  손실 1.234  5,678 토큰/초  약 3분 남음",
+    "dropped 1 of 3 training pairs: 1 longer than data.max_length=50 tokens (first: a:2)":
+        "학습 쌍 3개 중 1개를 제외했습니다: data.max_length=50토큰을 초과한 것 1개 (첫째: a:2)",
+    "Proposed by `regard check` for a.en and a.ko: 3 pairs. Made from the recipe `bahdanau`.":
+        "a.en, a.ko에 대해 `regard check`가 제안한 레시피: 3쌍. `bahdanau` 레시피를 바탕으로 했습니다.",
+    "4 texts have several labels in the training data (first: a.tsv:3 and a.tsv:7)":
+        "학습 데이터의 텍스트 4개에 레이블이 여러 개입니다 (첫째: a.tsv:3, a.tsv:7)",
+    "too rare to be in every part: the label 'a' (1), 'b' (1), 96 more":
+        "너무 드물어 어떤 분할에는 없는 레이블: 'a' (1), 'b' (1), 그 밖에 96개",
+    "the label '높음' is not a number": "레이블 '높음'은 수가 아닙니다",
+    "how much the number = 4.546 falls without each word · a":
+        "단어를 하나씩 뺄 때 예측한 수 4.546이 줄어드는 정도 · a",
+    "standard input:3": "표준 입력:3",
+    "column 'a' is taken for the label; others that may be: b (data.train.label=COLUMN)":
+        "'a' 열을 레이블로 삼았습니다. 다른 후보: b (data.train.label=열)",
+    "cannot be read as a recipe: it is not text in UTF-8": "레시피로 읽을 수 없습니다: UTF-8로 된 텍스트가 아닙니다",
     "note: no such text of ours": "참고: no such text of ours",
     "first\nthe file is empty": "first\n파일이 비어 있습니다",
 }  # fmt: skip

@@ -127,7 +127,7 @@ def test_a_recipe_file_is_utf8(tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbfdata: \xed\x95\x9c.txt")  # with the mark that Windows editors write
     assert read_yaml(path) == {"data": "한.txt"}
     path.write_bytes(b"data: caf\xe9")
-    with pytest.raises(ConfigError, match=r"r\.yaml: cannot be read as a recipe"):
+    with pytest.raises(ConfigError, match=r"r\.yaml: cannot be read as a recipe: it is not text in UTF-8"):
         read_yaml(path)
 
 

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
+from json import JSONDecodeError
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar, get_args
@@ -144,7 +145,8 @@ def read_yaml(path: Path) -> Tree:
     except FileNotFoundError:
         raise ConfigError("there is no such recipe", where=str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read as a recipe: {error}", where=str(path)) from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise ConfigError(f"cannot be read as a recipe: {reason}", where=str(path)) from None
     return parse_yaml(text, where=str(path))
 
 
@@ -296,7 +298,7 @@ def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel]
         case "value_error":
             return str(context["error"]), ""
         case "json_invalid":
-            return f"not valid JSON: {context['error']}", ""
+            return f"not valid JSON: {JSONDecodeError(context['error'], tree['body'], error['loc'][-1])}", ""
         case "too_short" | "too_long":
             return "should have" + error["msg"].partition("should have")[2].replace(" after validation", ""), ""
         case "bool_type":

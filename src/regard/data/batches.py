@@ -437,6 +437,7 @@ class Examples(Measured):
     """The examples of one split, as training uses them."""
 
     where: Callable[[int], str]  # the place of an example in the user's files: `train.en:17`
+    left_out: str = ""  # a note on bad rows that were dropped while it was read
 
     def plan(self, batch_tokens: int, seed: int, epoch: int, *, fill: bool = False) -> list[Rows]:
         """The batches of an epoch, in order; the same for the same seed and epoch on every machine."""

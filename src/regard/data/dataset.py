@@ -115,6 +115,7 @@ class Dataset(Examples):
     corpora: Integers
     weights: tuple[float, ...]
     where: Where
+    left_out: str = field(default="", kw_only=True)
 
     @classmethod
     def of(cls, task: Encoder, texts: Mapping[str, Sequence[str]], where: Where) -> Dataset:

@@ -133,7 +133,11 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
         return readers[corpus].where(line)
 
     numbers = np.array([corpus for (corpus, _, _), _ in rows], dtype=np.int16)
-    return replace(Dataset.of(task, texts, where), corpora=numbers, weights=(1.0,) * len(readers))
+    dataset = replace(Dataset.of(task, texts, where), corpora=numbers, weights=(1.0,) * len(readers))
+    if not (count := sum(finding.count for finding in checks.dropped.values())):
+        return dataset
+    were, place = "was" if count == 1 else "were", checks.faults.problems[0].where
+    return replace(dataset, left_out=f"{count:,} of {checks.read:,} rows {were} left out, the first at {place}")
 
 
 # ----------------------------------------------------------------------------------------------- files -> texts

@@ -236,6 +236,8 @@ def with_search(
         section = path.partition(".")[0]
         if section in type(recipe).model_fields and not {section, path}.intersection(changeable):
             what, hint = f"{section} cannot be changed in a trained run", f"allowed: {', '.join(changeable)}"
+            near = get_close_matches(path, changeable, n=1, cutoff=0.9)
+            hint += f"; did you mean {near[0]!r}?" if near else ""
             raise ConfigError(what, where=override, hint=hint)
     tree = apply_overrides(recipe.model_dump(), overrides)
     search = tree["search"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from regard.data.batches import Examples
 from regard.data.config import Corpus, Split
 from regard.data.file_inputs import header_of
 from regard.errors import ConfigError, DataError, did_you_mean
@@ -64,8 +65,13 @@ def _read_files(task: Any, corpus: Corpus) -> Any:
         raise DataError(problems=problems) from None
 
 
-def measured_on(run: Run, split: str | None, files: Sequence[str] = ()) -> dict[str, Any]:
-    """What `examples_of` takes, to stand before the metrics; and why, where it is not the test set that is expected."""
+def measured_on(run: Run, split: str | None, files: Sequence[str], examples: Examples) -> dict[str, Any]:
+    """What `examples_of` takes, to stand before the metrics, with a note on what was left out of the examples."""
+    return noted(_named(run, split, files), {"note": examples.left_out} if examples.left_out else {})
+
+
+def _named(run: Run, split: str | None, files: Sequence[str]) -> dict[str, Any]:
+    """The same without that; and why, where it is not the test set that is expected."""
     if files:
         corpus = run.task.corpus_of(files)
         if not corpus.header:

@@ -49,6 +49,8 @@ from regard.views.report import HeatMap, Numbers, in_language
 PAGE, TEMPLATES = Path(__file__).parent / "page", Path(__file__).parents[1] / "views" / "templates"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 NO_ROUTE = "there is no such route: those of a run are /runs/NAME/predict and the like, GET /openapi.json lists all"
+UNREAD = "There was an error parsing the body"  # as FastAPI says it
+NO_JSON = "the body is not JSON in UTF-8, or is nested too deeply"
 SMALL = 48
 """Most rows and columns of a small picture of a head."""
 LOCAL_NAME = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
@@ -348,8 +350,9 @@ def _answer_errors(api: FastAPI) -> None:
 
     @api.exception_handler(AnyHTTPException)
     async def stated(_: object, error: AnyHTTPException) -> Response:
-        detail = NO_ROUTE if error.detail == "Not Found" else error.detail
-        return JSONResponse({"error": shown(detail)}, error.status_code, error.headers)
+        allowed = (error.headers or {}).get("Allow")
+        plain = {"Not Found": NO_ROUTE, "Method Not Allowed": f"this route answers {allowed} only", UNREAD: NO_JSON}
+        return JSONResponse({"error": shown(plain.get(error.detail, error.detail))}, error.status_code, error.headers)
 
     @api.exception_handler(Exception)
     async def failed(_: object, error: Exception) -> Response:

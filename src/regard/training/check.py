@@ -22,7 +22,7 @@ from regard.data.config import TABLES
 from regard.data.prepare import Prepared, prepare_texts
 from regard.data.readers import is_saved
 from regard.errors import ConfigError, Problem, RegardError, did_you_mean
-from regard.language import shown_comments
+from regard.language import shown, shown_comments
 from regard.models.base import count_parameters
 from regard.recipes.propose import ROLES, recipe_text, recognise, text_files_in
 from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
@@ -70,10 +70,10 @@ class Check:
         yield f"vocabulary {', '.join(f'{name} {size:,}' for name, size in data['vocabulary'].items())}"
         for split, counts in data.get("labels", {}).items():
             ranked, total = sorted(counts.items(), key=lambda item: -item[1]), max(1, sum(counts.values()))
-            shown = [f"{label} {count:,} ({100 * count / total:.1f} %)" for label, count in ranked[:LABELS]]
+            named = [f"{label} {count:,} ({100 * count / total:.1f} %)" for label, count in ranked[:LABELS]]
             more = [f"and {len(ranked) - LABELS:,} more"] if len(ranked) > LABELS else []
-            yield f"labels     {split}: {', '.join([*shown, *more])}"
-        yield from (f"note       {finding}" for finding in data["findings"])
+            yield f"labels     {split}: {', '.join([*named, *more])}"
+        yield from (f"note       {shown(finding)}" for finding in data["findings"])
         for name, column in data["splits"]["train"]["columns"].items():
             lengths = column["lengths"]
             yield f"\n{name} lengths in tokens (mean {lengths['mean']:.1f}, longest {lengths['longest']})"

@@ -379,7 +379,12 @@ def _take_vectors(model: nn.Module, side: str, file: TextFile, setting: str, tok
 
 def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -> str:
     name = str(recipe.training.init)
-    run = Run.open(base / name)
+    try:
+        run = Run.open(base / name)
+    except CheckpointError as error:
+        [problem] = error.problems
+        hint = f"{problem.hint}; training.init=null trains without one"
+        raise ConfigError(f"{name}: {problem.what}", where="training.init", hint=hint) from None
     checkpoint = run.checkpoint("best")
     run.check_meaning(checkpoint)
     problems = [*_other_tokenizers(run, name, task.tokenizers), *_other_model(name, run.recipe.model, recipe.model)]

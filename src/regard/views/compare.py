@@ -164,7 +164,7 @@ def compare(
     metrics = {metric: metric not in first.task.lower_is_better for metric in measured.scores[baseline]}
     groups = groups_of({system.name: system.recipe for system in measured.systems})
     own = {"task": first.recipe.task, "baseline": baseline, "metrics": metrics, "groups": groups}
-    tables, on = _tables(measured, groups), measured_on(first, split, files)
+    tables, on = _tables(measured, groups), measured_on(first, split, files, examples[0])
     return Comparison(**{**vars(measured), **own, "tables": tables, "measured_on": on})
 
 
@@ -332,7 +332,8 @@ def _quality(comparison: Comparison) -> list[Part]:
         share = own[0].get("unknown", 0.0)
         shares = ["< 0.1 %" if 0 < share < 0.001 else f"{100 * share:.1f} %" for _ in unknown]
         speeds = [row["sentences_per_second" if comparison.decodes else "per_second"] for row in own]
-        rows.append([group["group"], *scores, *shares, own[0]["parameters"], None if None in speeds else mean(speeds)])
+        named, speed = Cell(group["group"], ours=len(names) > 1), None if None in speeds else mean(speeds)
+        rows.append([named, *scores, *shares, own[0]["parameters"], speed])
         starred |= any(stars)
     notes = {
         f"* differs significantly from {baseline}": starred,

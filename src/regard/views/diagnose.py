@@ -434,8 +434,8 @@ def diagnose(
         examples = {verdict: _examples(run, model, judged, verdict) for verdict in VERDICTS}
     widths = Sweep(sweep_metric(run.task), [width for width, _ in tried.values()], search.beam) if sweep else None
     return Diagnosis(
-        str(run.folder), search, judged, measured.metrics, examples, widths, seconds, measured_on(run, split, files),
-        run.task.lengths_of,
+        str(run.folder), search, judged, measured.metrics, examples, widths, seconds,
+        measured_on(run, split, files, dataset), run.task.lengths_of,
     )  # fmt: skip
 
 
