@@ -236,9 +236,9 @@ def test_bad_raw_text(tmp_path: Path, files: dict[str, bytes], name: str, messag
     (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "this is a PDF, not a text"),
     (gzip.compress(b"a text", mtime=0), "this is a .gz file under another name, not a text"),
     (random.Random(1).randbytes(300).replace(b"\0", b""), "this is a binary file, not a text"),
-    ("여우가 갔다.\n".encode("cp949"), "iconv -f ENCODING -t utf-8; ENCODING may be cp949"),
-    ("The café.\n".encode("latin1"), "iconv -f ENCODING -t utf-8; ENCODING may be cp949"),
-    ("The fox.\n".encode("utf-16"), "ENCODING may be utf-16"),
+    ("여우가 갔다.\n".encode("cp949"), "name its encoding with data.encoding=cp949; or save it as UTF-8"),
+    ("The café.\n".encode("latin1"), "name its encoding with data.encoding=latin1 (Western Europe), or another"),
+    ("The fox.\n".encode("utf-16"), "name its encoding with data.encoding=utf-16"),
 ])  # fmt: skip
 def test_what_is_no_text_is_told_from_a_text_in_another_encoding(tmp_path: Path, data: bytes, said: str) -> None:
     (tmp_path / "texts").mkdir()

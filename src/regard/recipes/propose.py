@@ -285,7 +285,8 @@ def recognise(names: Sequence[str], roles: Mapping[str, str] | None = None) -> D
     try:
         return _recognised(names, "utf-8", roles or {})
     except EncodingError as error:
-        encoding = error.encoding
+        if not (encoding := error.encoding):
+            raise
     for name, other in permutations(names, 2):
         if _is_utf8_only(open_text(other, Path()), encoding):
             hint = f"save {name} as UTF-8: data.encoding holds for both"

@@ -276,8 +276,8 @@ class Task(Encoder):
         """Refuse a file whose first lines are in another encoding, if that can be told."""
         try:
             list(islice(self.open_file(file).lines(), 1000))
-        except DataError as error:
-            if isinstance(error, EncodingError):  # else it has some bad lines
+        except EncodingError as error:
+            if error.encoding:  # else it has some bad lines
                 raise
 
     def read_story(self, story: str | Path, *, skip_bad: bool = False) -> list[FileInput]:

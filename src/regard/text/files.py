@@ -50,7 +50,7 @@ _MARKS = {
 
 
 class EncodingError(DataError):
-    """A file in another encoding than the declared one, which can be told."""
+    """A file that is not in the encoding that was named; the right one, if it can be told."""
 
     encoding = ""
 
@@ -136,9 +136,8 @@ class TextFile:
             encoding = next((name for name in ("utf-8", "cp949") if self._seems(name, line + 1000)), "")
         named = encoding or "latin1 (Western Europe), or another"
         hint = f"name its encoding with data.encoding={named}; or save it as UTF-8"
-        told = (EncodingError if encoding else DataError)(what, where=self.where(line), hint=hint)
-        if isinstance(told, EncodingError):
-            told.encoding = encoding
+        told = EncodingError(what, where=self.where(line), hint=hint)
+        told.encoding = encoding
         return told
 
     def _seems(self, encoding: str, most: int) -> bool:
