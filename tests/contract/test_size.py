@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36194,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
+    "lines": 36195,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
     "lines in .": 2134,  # raised: Korean help, likely mistakes are named (16, 19); small pieces (17), encoding, files
     "lines in config": 342,  # raised: nested YAML is refused while it is read (issue 16), JSON in plain words, places
     "lines in course": 2344,  # raised: heads against grammar with two controls (issue 19)
@@ -35,7 +35,7 @@ LIMITS = {
     "lines in studio": 1577,  # raised: damaged runs, every mask, descriptions of routes (18), no route, words, methods
     "lines in tasks": 4574,  # raised: data.encoding, mae, rmse
     "lines in text": 1698,  # raised: data.encoding, which is told
-    "lines in training": 2055,  # raised: refused ways of accelerate (issue 20), chosen columns and roles, compiler (17)
+    "lines in training": 2056,  # raised: refused ways of accelerate (issue 20), chosen columns and roles, compiler (17)
     "lines in views": 5367,  # raised: `features` and `evaluate`'s report from tasks/ (issue 15), narrower beams, seeds
     "files": 134,
     "functions over 60 lines": 0,

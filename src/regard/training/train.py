@@ -258,11 +258,12 @@ def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: A
 def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
     """A resumed training must have the same recipe, up to CHANGEABLE."""
     before, now = leaves(run.recipe.model_dump()), leaves(recipe.model_dump())
+    paths = before.keys() | now.keys()
     if before["model.kind"] != now["model.kind"]:  # the other fields of the model then differ too
-        before, now = ({path: tree[path] for path in tree if path == "model.kind"} for tree in (before, now))
+        paths = {"model.kind"}
     problems = [
         Problem(path, f"the run was started with {before.get(path)!r}, this recipe says {now.get(path)!r}")
-        for path in sorted(before.keys() | now.keys())
+        for path in sorted(paths)
         if before.get(path) != now.get(path) and path.removeprefix("training.") not in CHANGEABLE
     ]
     if problems:
