@@ -95,15 +95,16 @@ def test_too_large_a_batch_names_one_that_fits_and_auto_finds_it(tiny_recipe: Tr
 @pytest.mark.parametrize("vocabulary", [5, 4096, 5001])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_and_its_gradient_are_those_of_the_equation(vocabulary: int, smoothing: float) -> None:
+    torch.set_float32_matmul_precision("highest")  # a training before may have lowered it
     labels_P = torch.randint(vocabulary, (7,), device="cuda")
     labels_P[2] = -100  # filler
-    logits_PV = torch.randn(7, vocabulary, device="cuda", requires_grad=True)
-    found = GPULoss.apply(logits_PV, labels_P, smoothing)
-    expected = smoothed_loss(logits_PV.log_softmax(-1), labels_P, smoothing)
-    weights_2 = torch.tensor([0.7, 0.3], device="cuda")
-    gradients = [torch.autograd.grad((sums_2 * weights_2).sum(), logits_PV)[0] for sums_2 in (found, expected)]
+    tensors = [torch.randn(shape, device="cuda", requires_grad=True) for shape in ((7, 3), (vocabulary, 3), vocabulary)]
+    found = GPULoss.apply(*tensors, labels_P, smoothing, True)
+    expected = smoothed_loss(torch.nn.functional.linear(*tensors).log_softmax(-1), labels_P, smoothing)
+    gradients = [torch.autograd.grad(0.7 * sums_2[0], tensors) for sums_2 in (found, expected)]
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(*gradients)
+    torch.testing.assert_close(GPULoss.apply(*tensors, labels_P, smoothing, False), expected)
 
 
 def test_compiled_dropout_drops_its_share_and_keeps_the_mean() -> None:

@@ -121,5 +121,9 @@ class Readout(nn.Module):
             smoothed_V = counts_V.double() + 1
             self.linear.bias.copy_((smoothed_V / smoothed_V.sum()).log())
 
+    def last_layer(self, hidden: Tensor) -> tuple[Tensor, Linear]:
+        """The layer that computes the logits, and its input."""
+        return hidden, self.linear
+
     def forward(self, hidden: Tensor) -> Tensor:
         return self.linear(hidden)

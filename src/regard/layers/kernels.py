@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LOGITS, POSITIONS, CACHED, DRAWN = 4096, 16, 32, 1024
+LOGITS, POSITIONS, CACHED, DRAWN = 8192, 16, 32, 1024
 """Logits of a row, positions of a source, cached positions, calls of a random generator that are computed at once."""
 
 
@@ -22,7 +22,10 @@ LOGITS, POSITIONS, CACHED, DRAWN = 4096, 16, 32, 1024
 
 
 @triton.jit
-def _loss(logits, labels, lse, plain, uniform, vocabulary: tl.constexpr, BLOCK: tl.constexpr):
+def _loss(
+    logits, labels, plain, uniform, epsilon,
+    vocabulary: tl.constexpr, gradient: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     logits += row * vocabulary
     largest, total, summed = -float("inf"), 0.0, 0.0
@@ -36,46 +39,28 @@ def _loss(logits, labels, lse, plain, uniform, vocabulary: tl.constexpr, BLOCK: 
     label = tl.load(labels + row)
     norm = largest + tl.log(total)
     at_label = tl.load(logits + tl.maximum(label, 0)).to(tl.float32)
-    tl.store(lse + row, norm)
     tl.store(plain + row, tl.where(label >= 0, norm - at_label, 0.0))
     tl.store(uniform + row, tl.where(label >= 0, norm - summed / vocabulary, 0.0))
+    if gradient:  # the row is still in the GPU's cache
+        tl.debug_barrier()  # all threads have read the logit of the label
+        for start in range(0, vocabulary, BLOCK):
+            k = start + tl.arange(0, BLOCK)
+            p = tl.exp(tl.load(logits + k, mask=k < vocabulary, other=0.0).to(tl.float32) - norm)
+            d = p - epsilon / vocabulary - tl.where(k == label, 1 - epsilon, 0.0)
+            d = tl.where(label >= 0, d, 0.0)
+            tl.store(logits + k, d.to(logits.dtype.element_ty), mask=k < vocabulary)
 
 
-@triton.jit
-def _loss_gradient(logits, labels, lse, gradients, out, epsilon, vocabulary: tl.constexpr, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    logits += row * vocabulary
-    out += row * vocabulary
-    label, norm = tl.load(labels + row), tl.load(lse + row)
-    real = tl.where(label >= 0, 1.0, 0.0)
-    of_smoothed, of_plain = tl.load(gradients) * real, tl.load(gradients + 1) * real
-    for start in range(0, vocabulary, BLOCK):
-        k = start + tl.arange(0, BLOCK)
-        p = tl.exp(tl.load(logits + k, mask=k < vocabulary, other=0.0).to(tl.float32) - norm)
-        gradient = (of_smoothed + of_plain) * p - of_smoothed * (epsilon / vocabulary)
-        gradient = tl.where(k == label, gradient - of_smoothed * (1 - epsilon) - of_plain, gradient)
-        tl.store(out + k, gradient.to(out.dtype.element_ty), mask=k < vocabulary)
-
-
-def loss(logits_PV: Tensor, labels_P: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    """The smoothed and the plain loss, summed, [2]; and log sum_k exp(logit_k) of each position."""
+def loss(logits_PV: Tensor, labels_P: Tensor, epsilon: float, *, gradient: bool) -> Tensor:
+    """The smoothed and the plain loss, summed, [2]. With `gradient`, the logits become that of the smoothed loss."""
     positions, vocabulary = logits_PV.shape
     # Apart: Triton compiles anew for tensors whose addresses are not multiples of 16
-    lse_P, plain_P, uniform_P = (torch.empty(positions, device=logits_PV.device) for _ in range(3))
+    plain_P, uniform_P = (torch.empty(positions, device=logits_PV.device) for _ in range(2))
     if positions:
-        _loss[(positions,)](logits_PV, labels_P, lse_P, plain_P, uniform_P, vocabulary, LOGITS, num_warps=8)
+        tensors = logits_PV, labels_P, plain_P, uniform_P
+        _loss[(positions,)](*tensors, epsilon, vocabulary, gradient, LOGITS, num_warps=8)
     plain = plain_P.sum()
-    return torch.stack([(1 - epsilon) * plain + epsilon * uniform_P.sum(), plain]), lse_P
-
-
-def loss_gradient(logits_PV: Tensor, labels_P: Tensor, lse_P: Tensor, gradients_2: Tensor, epsilon: float) -> Tensor:
-    """d loss / d logits, given that of the two sums."""
-    positions, vocabulary = logits_PV.shape
-    out_PV = torch.empty_like(logits_PV)
-    if positions:
-        tensors = logits_PV, labels_P, lse_P, gradients_2, out_PV
-        _loss_gradient[(positions,)](*tensors, epsilon, vocabulary, LOGITS, num_warps=8)
-    return out_PV
+    return torch.stack([(1 - epsilon) * plain + epsilon * uniform_P.sum(), plain])
 
 
 # Scores of an additive attention: e_s = sum_a v_a f(q_a + keys_sa), f being tanh or ReLU

@@ -113,8 +113,13 @@ class MaskedHead(nn.Module):
     def initialise_bias(self, counts_V: Tensor) -> None:
         self.output.initialise_bias(counts_V)
 
+    def last_layer(self, hidden: Tensor) -> tuple[Tensor, Linear]:
+        """The layer that computes the logits, and its input."""
+        return self.norm(self.activation(self.W(hidden))), self.output.linear
+
     def forward(self, hidden: Tensor) -> Tensor:
-        return self.output(self.norm(self.activation(self.W(hidden))))
+        x, linear = self.last_layer(hidden)
+        return linear(x)
 
 
 class NextSentenceHead(nn.Module):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from regard.data.batches import Batch
 from regard.layers.attention import Packing
@@ -57,9 +58,12 @@ class VocabularyLoss(Objective):
 
     def loss(self, hidden_PD: Tensor, labels_P: Tensor) -> Tensor:
         """Both sums over some positions."""
-        logits_PV, smoothing = self.model.readout(hidden_PD), self.smoothing if self.training else 0.0
-        if logits_PV.device.type == "cuda" and logits_PV.dtype != torch.float64:
-            return GPULoss.apply(logits_PV, labels_P, smoothing)  # type: ignore[no-untyped-call]
+        smoothing = self.smoothing if self.training else 0.0
+        if hidden_PD.device.type == "cuda" and hidden_PD.dtype != torch.float64:
+            x_PD, last = self.model.output.last_layer(hidden_PD)
+            weights, learns = (last.weight, last.bias), torch.is_grad_enabled()
+            return GPULoss.apply(x_PD, *weights, labels_P, smoothing, learns)  # type: ignore[no-untyped-call]
+        logits_PV = self.model.readout(hidden_PD)
         if torch.compiler.is_compiling():
             wide_PV = logits_PV.to(torch.promote_types(logits_PV.dtype, torch.float32))
             return smoothed_loss(wide_PV.log_softmax(-1), labels_P, smoothing)
@@ -151,23 +155,27 @@ class SmoothedLoss(torch.autograd.Function):
 
 
 class GPULoss(torch.autograd.Function):
-    """The same on a GPU, which keeps the logits and one number a position."""
+    """The same on a GPU, from the input and the weights of the last layer on. One kernel computes both sums and turns
+    the logits into the gradient of the first; the plain loss has none."""
 
     @staticmethod
-    def forward(ctx: Any, logits_PV: Tensor, labels_P: Tensor, epsilon: float) -> Tensor:
+    def forward(
+        ctx: Any, x_PD: Tensor, W_VD: Tensor, b_V: Tensor | None, labels_P: Tensor, epsilon: float, learns: bool
+    ) -> Tensor:
         from regard.layers import kernels
 
-        sums_2, lse_P = kernels.loss(logits_PV, labels_P, epsilon)
-        ctx.save_for_backward(logits_PV, labels_P, lse_P)
-        ctx.epsilon = epsilon
+        logits_PV = F.linear(x_PD, W_VD, b_V)
+        ctx.dtypes, ctx.biased, dtype = (x_PD.dtype, W_VD.dtype), b_V is not None, logits_PV.dtype
+        sums_2 = kernels.loss(logits_PV, labels_P, epsilon, gradient=learns)
+        ctx.save_for_backward(x_PD.to(dtype), W_VD.to(dtype), logits_PV)
         return sums_2
 
     @staticmethod
-    def backward(ctx: Any, *gradients_2: Tensor) -> tuple[Tensor, None, None]:
-        from regard.layers import kernels
-
-        logits_PV, labels_P, lse_P = ctx.saved_tensors
-        return kernels.loss_gradient(logits_PV, labels_P, lse_P, gradients_2[0], ctx.epsilon), None, None
+    def backward(ctx: Any, *gradients_2: Tensor) -> tuple[Tensor | None, ...]:
+        (x_PD, W_VD, gradient_PV), factor = ctx.saved_tensors, gradients_2[0][0]
+        of_x, of_W = (gradient_PV @ W_VD).to(ctx.dtypes[0]), (gradient_PV.t() @ x_PD).to(ctx.dtypes[1])
+        of_b = gradient_PV.sum(0, dtype=torch.float32) * factor if ctx.biased else None
+        return of_x * factor, of_W * factor, of_b, None, None, None
 
 
 class LossInParts(torch.autograd.Function):
