@@ -2,5 +2,5 @@
 
 from regard.cli import main
 
-if __name__ == "__main__":  # processes that predict in parallel import this file
+if __name__ == "__main__":
     main()

@@ -21,10 +21,10 @@ import pytest
 import regard
 from command_line import fail, succeed, write
 from regard import api, studio
-from regard.data.parallel import blocking_interrupts, in_order, over_cluster
+from regard.data.parallel import in_order, over_cluster, starting_processes
 from regard.errors import CheckpointError, DecodeError, RegardError
 from regard.text.files import GrowingFile
-from shared_work import Dying
+from shared_work import Broken, Dying
 
 SHORT = ["search.max_length=4"]
 
@@ -102,7 +102,7 @@ def test_the_first_pieces_are_small(tiny_run: Path, big: Path, tmp_path: Path, m
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows has no signal masks")
 def test_ctrl_c_does_not_reach_processes_that_are_being_started() -> None:
     blocked = [sys.executable, "-c", "import signal; print(signal.SIGINT in signal.pthread_sigmask(0, []))"]
-    with blocking_interrupts():
+    with starting_processes():
         assert subprocess.check_output(blocked, text=True) == "True\n"
     assert subprocess.check_output(blocked, text=True) == "False\n"
 
@@ -192,9 +192,26 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"out": b"one\n2\n"}
 
 
-def test_a_worker_that_dies_is_reported() -> None:
+@pytest.mark.parametrize("starts", [False, True])
+def test_a_worker_that_dies_is_reported(starts: bool) -> None:
+    """Also where it dies before it has read a work that is larger than a pipe."""
     with pytest.raises(RegardError, match="--workers: a worker process has died"):
-        list(in_order(Dying(), range(9), 2))
+        list(in_order(Dying() if starts else Broken(), range(9), 2))
+
+
+def test_a_script_is_not_run_again_by_its_workers(tiny_run: Path, big: Path, tmp_path: Path) -> None:
+    """Though nothing in it is guarded by `if __name__ == "__main__"`."""
+    script = write(
+        tmp_path / "script.py",
+        f"""
+import logging, regard
+logging.getLogger(__name__)
+print("once")
+print(regard.predict_file({str(tiny_run)!r}, {str(big)!r}, {str(tmp_path / "out.txt")!r}, overrides={SHORT}, workers=2))
+""",
+    )
+    printed = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert (printed.stdout, printed.returncode) == (f"once\n{len(big.read_text().splitlines())}\n", 0), printed.stderr
 
 
 def test_workers_end_with_a_process_that_is_killed() -> None:
@@ -304,8 +321,3 @@ def test_a_lost_node_costs_nothing(tiny_run: Path, big: Path, tmp_path: Path, cl
 
     assert written(tiny_run, longer, tmp_path / "there.jsonl", engine="ray", each=each) == expected
     assert cluster.lost_after < pieces - 5
-
-
-def test_processes_can_import_the_program() -> None:
-    """Each process that `python -m regard` starts imports this file, without running it again."""
-    assert "__name__" in Path(importlib.import_module("regard.__main__").__file__ or "").read_text()

@@ -16,7 +16,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
+from types import ModuleType
 from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -51,7 +53,7 @@ def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]
     """What `work` makes of each piece, by so many processes of this machine; by this one if a single piece is all."""
     pieces = iter(pieces)
     first = list(islice(pieces, 2))
-    if workers == 1 or len(first) < 2 or not _can_be_imported():
+    if workers == 1 or len(first) < 2:
         work.start(0, 1)
         yield from map(work, chain(first, pieces))
         return
@@ -59,51 +61,49 @@ def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]
     numbers, before = context.SimpleQueue(), set(multiprocessing.active_children())
     for number in range(workers):
         numbers.put(number)
-    with ProcessPoolExecutor(workers, context, _start, (work, numbers, workers)) as pool:
-        try:
-            for piece in chain(first, pieces):
-                with blocking_interrupts():  # as it may start a process
-                    waiting.append(pool.submit(_apply, piece))
-                if len(waiting) > 2 * workers:
+    with TemporaryDirectory() as folder:
+        # In a file: multiprocessing's pipe waits for ever if a process dies before it has read a large work
+        (file := Path(folder, "work")).write_bytes(pickle.dumps(work))
+        with ProcessPoolExecutor(workers, context, _start, (file, numbers, workers)) as pool:
+            try:
+                for piece in chain(first, pieces):
+                    with starting_processes():
+                        waiting.append(pool.submit(_apply, piece))
+                    if len(waiting) > 2 * workers:
+                        yield waiting.popleft().result()
+                while waiting:
                     yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        except BrokenProcessPool:
-            hint = "the system may have ended it for its memory: fewer --workers need less"
-            raise RegardError("a worker process has died", where="--workers", hint=hint) from None
-        finally:
-            for process in set(multiprocessing.active_children()) - before:
-                process.terminate()  # nobody waits for what is left
+            except BrokenProcessPool:
+                hint = "the system may have ended it for its memory: fewer --workers need less"
+                raise RegardError("a worker process has died", where="--workers", hint=hint) from None
+            finally:
+                for process in set(multiprocessing.active_children()) - before:
+                    process.terminate()  # nobody waits for what is left
 
 
 @contextmanager
-def blocking_interrupts() -> Iterator[None]:
-    """Ctrl-C reaches all processes of a terminal. Those that are started here never get it, not even while they import:
-    the first process ends them."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def starting_processes() -> Iterator[None]:
+    """Processes that are started here do not import the user's script, which might run again, and do not get Ctrl-C,
+    which reaches all processes of a terminal, not even while they import: the first process ends them."""
+    main, blocks = sys.modules["__main__"], hasattr(signal, "pthread_sigmask")  # not on Windows
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if blocks else ()
+    sys.modules["__main__"] = ModuleType("__main__")
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _can_be_imported() -> bool:
-    """Whether new processes can import the program: a script that is not guarded by its __name__ would run again."""
-    main = getattr(sys.modules["__main__"], "__file__", None)
-    return main is None or not Path(main).is_file() or "__name__" in Path(main).read_text(errors="replace")
+        sys.modules["__main__"] = main
+        if blocks:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _work: Any = None  # the work of this process, if it is one of several
 
 
-def _start(work: Work[P, R], numbers: Any, workers: int) -> None:
+def _start(file: Path, numbers: Any, workers: int) -> None:
     global _work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Windows too
     Thread(target=_end_with_parent, daemon=True).start()
-    _work = work
+    _work = pickle.loads(file.read_bytes())
     _work.start(numbers.get(), workers)
 
 
