@@ -273,7 +273,7 @@ def predict_file(
     as_json = as_json or out.suffix == ".jsonl"
     about = {
         "RUN": key_of(load_facts(run.checkpoint(checkpoint))), "search": recipe.search.model_dump(mode="json"),
-        "--precision": precision, "--json": as_json, "--skip-bad": skip_bad, "inputs at once": PIECE,
+        "--precision": precision, "--json": as_json, "inputs at once": PIECE,
     }  # fmt: skip
     inputs = run.task.gather(run.task.file_inputs(file, skip_bad=skip_bad))
     gpus = _gpus(device, precision)

@@ -134,10 +134,18 @@ def test_a_bad_line_ends_it_with_all_before_kept(tiny_run: Path, big: Path, tmp_
     mended = write(tmp_path / "bad.txt", big.read_text())
     whole = written(tiny_run, big, tmp_path / "whole.jsonl", workers=1)
     assert written(tiny_run, mended, out, workers=1, resume=True) == whole
-    write(bad, f"{lines[0]}\n\n{lines[1]}\n")
-    skipped = succeed("predict", tiny_run, "--file", bad, "--out", tmp_path / "s.jsonl", "--skip-bad", "--workers", 1)
-    assert "skipped 1 of 3 inputs; the first: " in skipped.err
-    assert [json.loads(line)["output"] is None for line in (tmp_path / "s.jsonl").open()] == [False, True, False]
+
+
+def test_a_bad_line_may_be_skipped_afterwards(tiny_run: Path, big: Path, tmp_path: Path) -> None:
+    lines, out = big.read_text().splitlines(), tmp_path / "out.jsonl"
+    bad = write(tmp_path / "bad.txt", "".join(f"{line}\n" for line in [*lines[:50], "", *lines[50:]]))
+    command = ["predict", tiny_run, "--file", bad, "--out", out, "--set", SHORT[0], "--workers", 1]
+    fail(*command)
+    resumed = succeed(*command, "--resume", "--skip-bad")
+    assert "skipped 1 of 191 inputs" in resumed.err
+    outputs = [json.loads(line)["output"] for line in out.open()]
+    assert [row for row, output in enumerate(outputs) if output is None] == [50]
+    assert len(outputs) == len(lines) + 1
 
 
 def test_a_compressed_file_that_is_cut_off_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def write_yaml(tree: Tree) -> str:
 def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Tree:
     """A copy of the tree with each `path.to.key=value` set; values are YAML."""
     tree = _copy(tree)
-    for override in overrides:
+    for override in [overrides] if isinstance(overrides, str) else overrides:
         path, equals, text = override.partition("=")
         if not equals or not path:
             raise ConfigError("an override is key=value", where=override, hint="for example training.steps=500")
@@ -272,7 +272,7 @@ def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel]
     expected = str(context.get("expected", "")).replace("True", "'true'").replace("False", "'false'")
     literals = re.findall(r"'([^']*)'", expected) or [expected]
     is_literal, is_mapping = error["type"] in ("literal_error", "enum"), error["type"] in MAPPINGS
-    if given is None and error["type"] not in ("missing", "value_error"):
+    if given is None and error["type"] not in ("missing", "value_error", "extra_forbidden"):
         hint = str(error["msg"]).removeprefix("Input ")
         if is_literal:
             hint = f"allowed: {', '.join(sorted(literals))}"
@@ -283,8 +283,15 @@ def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel]
         return f"should be a mapping of keys to values, not {shown}", ""
     match error["type"]:
         case "extra_forbidden":
-            allowed = {name for config in _configs_at(kind, keys[:-1], tree) for name in config.model_fields}
-            return f"unknown key {keys[-1]!r}", did_you_mean(str(keys[-1]), allowed)
+            key, allowed = (
+                str(keys[-1]),
+                {n for config in _configs_at(kind, keys[:-1], tree) for n in config.model_fields},
+            )
+            sections = [name for name in kind.model_fields if key in _fields_in(kind.model_fields[name].annotation)]
+            if len(keys) == 1 and sections:
+                return f"unknown key {key!r}", f"did you mean {f'{sections[0]}.{key}'!r}?"
+            spaced = given is None and ":" in key
+            return f"unknown key {key!r}", "write a space after the colon" if spaced else did_you_mean(key, allowed)
         case "missing":
             tags = {tag for config in _configs_at(kind, keys, tree) for tag in _tags(config)}
             return "this key is required", f"kind: {', '.join(sorted(tags))}" if tags else ""
@@ -331,6 +338,10 @@ def _configs_in(annotation: Any) -> Iterator[type[BaseModel]]:
     else:
         for argument in get_args(annotation):
             yield from _configs_in(argument)
+
+
+def _fields_in(annotation: Any) -> set[str]:
+    return {name for config in _configs_in(annotation) for name in config.model_fields}
 
 
 def _tags(config: type[BaseModel]) -> tuple[str, ...]:

@@ -210,6 +210,8 @@ C = TypeVar("C", bound=Corpus)
 
 def as_list(value: Any) -> Any:
     """One corpus is a list of one."""
+    if isinstance(value, float):
+        raise ValueError(f"a share of the training examples is written as {{split: {value}}}")
     return [value] if isinstance(value, (dict, Corpus)) else value
 
 
