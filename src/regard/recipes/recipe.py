@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import reduce
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -127,6 +128,20 @@ def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tup
     return typed, base
 
 
+REMOVED = ("data.reading",)  # fields that stored recipes of earlier versions may have
+
+
+def read_stored(path: Path) -> Tree:
+    """The recipe of a run folder, without the fields that no longer exist."""
+    tree = read_yaml(path)
+    for removed in REMOVED:
+        *sections, name = removed.split(".")
+        section = reduce(lambda part, key: part.get(key) if isinstance(part, dict) else None, sections, tree)
+        if isinstance(section, dict):
+            section.pop(name, None)
+    return tree
+
+
 def leaves(tree: Any, path: str = "") -> dict[str, Any]:
     """A recipe's values by their config paths: `data.train.0.corpus`."""
     if not isinstance(tree, dict | list):
@@ -155,7 +170,9 @@ def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple
         if Path(recipe).suffix.lower() not in ("", ".yaml", ".yml", ".json"):
             hint = f"'regard check {recipe} --out mine.yaml' proposes a recipe for a file of data"
             raise ConfigError("this is not a recipe, which is a .yaml file", where=str(recipe), hint=hint)
-        tree, base = read_yaml(Path(recipe)), Path(recipe).resolve().parent
+        base = Path(recipe).resolve().parent
+        of_run = (base / "environment.json").exists()
+        tree = read_stored(Path(recipe)) if of_run else read_yaml(Path(recipe))
     else:
         tree, base = parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd()
         given = apply_overrides({}, overrides)
@@ -310,7 +327,7 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
     if task.reads_raw_text and given is not None:
         model = {name: kind for name, kind in model.items() if name == "kind"} | (given.get("model") or {})
         tokenizer = given.get("tokenizer") or {}
-    theirs, files = read_yaml(base / init / "recipe.yaml"), Tree(file=f"{init}/tokenizer.json")
+    theirs, files = read_stored(base / init / "recipe.yaml"), Tree(file=f"{init}/tokenizer.json")
     if sides := [path.name.split(".")[1] for path in sorted((base / init).glob("tokenizer.*.json"))]:
         files = {"file": {side: f"{init}/tokenizer.{side}.json" for side in sides}, "joint": False}
     their_model, their_tokenizer = theirs["model"], {**theirs.get("tokenizer", {}), **files}

@@ -34,22 +34,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard import __version__
-from regard.config import read_yaml, write_yaml
-from regard.data.config import TrainingConfig
+from regard.config import write_yaml
 from regard.errors import CheckpointError, ConfigError, DecodeError, Problem, RegardError, RunWarning, did_you_mean
-from regard.recipes.recipe import AnyRecipe, leaves, recipe_of
+from regard.recipes.recipe import AnyRecipe, leaves, read_stored, recipe_of
 from regard.tasks import TASKS
 from regard.text.files import checksum, checksums, key_of, why_unreadable, write_file, write_folder, writing
 from regard.text.tokenizers import Tokenizers
 
 FORMAT = 2
-"""Version of the folder's layout; older ones stay readable. Since 2 a BERT reads texts in the template of its
-vocabulary, also where that is not [CLS] A [SEP] B [SEP]."""
-BEFORE: dict[str, dict[str, Any]] = {
-    "data": {"stratify": False, "reading": 1},
-    "training": {"decay_biases": True, "fill": False, "checkpoint_activations": False},
-}
-"""Fields that runs of older versions do not have, with what these did."""
+"""Version of the folder's layout; older ones stay readable."""
 STEP, LEFT_STEP = re.compile(r"step-\d{8,}"), re.compile(r"\.step-\d{8,}\.(partial|old|removed)")
 LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")  # what a killed process may leave in a folder; it is never removed
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
@@ -128,12 +121,9 @@ class Run:
     def recipe(self) -> AnyRecipe:
         path = str(self.folder / "recipe.yaml")
         try:
-            tree = read_yaml(Path(path))
-            if task := TASKS.get(str(tree.get("task"))):
-                known = {"data": task.data.model_fields, "training": TrainingConfig.model_fields}
-                for section, before in BEFORE.items():
-                    if isinstance(given := tree.get(section), dict):
-                        tree[section] = {name: before[name] for name in before if name in known[section]} | given
+            tree = read_stored(Path(path))
+            if isinstance(training := tree.get("training"), dict):
+                training.setdefault("fill", False)  # the first runs have no such field, and filled no rows
             recipe = recipe_of(tree)
         except ConfigError as error:
             problems = [
@@ -171,10 +161,7 @@ class Run:
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
-        tokenizers = Tokenizers.load(self.folder, TASKS[self.recipe.task].columns)
-        for tokenizer in tokenizers.values():  # an imported run is as old as its model
-            tokenizer.older = self.environment.get("format", FORMAT) < 2 and bool(self.recipe.data.train)
-        return tokenizers
+        return Tokenizers.load(self.folder, TASKS[self.recipe.task].columns)
 
     @cached_property
     def environment(self) -> dict[str, Any]:

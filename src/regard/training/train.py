@@ -28,7 +28,7 @@ from regard.models.base import ModelConfig, count_parameters, keep_memory
 from regard.models.headed import Headed, weights_for
 from regard.recipes.recipe import AnyRecipe, leaves, load_recipe, other_fields, recipe_of, with_absolute_paths
 from regard.runs import Run
-from regard.runs.run import BEFORE, CHANGEABLE, damage_of_log, is_vacant, load_weights, locked, stored_weights
+from regard.runs.run import CHANGEABLE, damage_of_log, is_vacant, load_weights, locked, stored_weights
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers
@@ -53,8 +53,6 @@ def train(
     given, base = load_recipe(recipe, overrides)
     check_metric(given)
     existing = _existing(folder, resume)
-    if existing:
-        given = _as_before(given, existing.recipe)
     accelerator = make_accelerator(given.training)
     display = Display(quiet=quiet or not accelerator.is_main_process)
     several = accelerator.num_processes > 1
@@ -234,18 +232,6 @@ def _existing(folder: Path, resume: bool) -> Run | None:
             what, hint = "the folder exists already, and contains files that are not of a run", "give another --out"
         raise CheckpointError(what, where=str(folder), hint=hint)
     return Run.open(folder)
-
-
-def _as_before(given: AnyRecipe, before: AnyRecipe) -> AnyRecipe:
-    """The recipe with the run's values of fields that older versions did not have, unless it says otherwise."""
-    if given.task != before.task:
-        return given
-    sections = {}
-    for section, fields in BEFORE.items():
-        new, old = getattr(given, section), getattr(before, section)
-        names = [name for name in fields if hasattr(new, name) and name not in new.model_fields_set]
-        sections[section] = new.model_copy(update={name: getattr(old, name) for name in names})
-    return given.model_copy(update=sections)
 
 
 def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Run:
