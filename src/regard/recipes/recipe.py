@@ -128,7 +128,11 @@ def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tup
     return typed, base
 
 
-REMOVED = ("data.reading",)  # fields that stored recipes of earlier versions may have
+REMOVED = (
+    "data.reading",
+    "model.images.max_pixels",
+    "model.longest_story",
+)  # fields that stored recipes of earlier versions may have
 
 
 def read_stored(path: Path) -> Tree:
@@ -247,14 +251,11 @@ def with_search(
     searched = {path: path for path in sorted(paths) if path.startswith("search.") and path != "search.nbest"}
     flags = {"--beam": beam, "--length-penalty": length_penalty, "--prefix": prefix, **searched}
     refuse_search(TASKS[recipe.task], flags)
-    changeable = [*AFTERWARDS, *TASKS[recipe.task].changeable]
     for override in overrides:
         path = override.partition("=")[0]
         section = path.partition(".")[0]
-        if section in type(recipe).model_fields and not {section, path}.intersection(changeable):
-            what, hint = f"{section} cannot be changed in a trained run", f"allowed: {', '.join(changeable)}"
-            near = get_close_matches(path, changeable, n=1, cutoff=0.9)
-            hint += f"; did you mean {near[0]!r}?" if near else ""
+        if section in type(recipe).model_fields and not {section, path}.intersection(AFTERWARDS):
+            what, hint = f"{section} cannot be changed in a trained run", f"allowed: {', '.join(AFTERWARDS)}"
             raise ConfigError(what, where=override, hint=hint)
     tree = apply_overrides(recipe.model_dump(), overrides)
     search = tree["search"]
@@ -297,7 +298,7 @@ def _leave_sampling(search: dict[str, Any], paths: set[str], beam: int | None) -
 
 FREE = (
     "preset", "vectors", "images", "max_positions", "next_sentence", "masked_head", "objective", "tie",
-    "doubly_stochastic", "longest_story", "time_noise", "linear_start", "restarts",
+    "doubly_stochastic", "time_noise", "linear_start", "restarts",
 )  # fmt: skip
 """Fields of models that may differ from those of the run whose weights are taken, as every dropout may: they say how it
 learns, what is left out under a head, or what the shapes of the weights decide."""

@@ -249,7 +249,6 @@ class Run:
         facts = load_facts(checkpoint)
         there, here = leaves(facts.get("recipe", {})), leaves(self.recipe.model_dump(mode="json"))
         fixed = {name for name in there.keys() & here.keys() if name.partition(".")[0] in MEANING}
-        fixed -= set(self.task.changeable)
         for name in sorted(name for name in fixed if here[name] != there[name]):
             what = f"{name} is {here[name]!r}, but {checkpoint.name} was trained with {there[name]!r}"
             raise CheckpointError(what, where=str(self.folder / "recipe.yaml"), hint="put it back")
