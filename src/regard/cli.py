@@ -883,7 +883,7 @@ def main() -> None:
     console.set_up_streams()
     regard.wait_quietly()
     try:
-        with console.written_out(sys.stdout), console.warnings_as_notes():
+        with console.written_out(sys.stdout):
             app()
     except RegardError as error:
         console.complain(error.problems)

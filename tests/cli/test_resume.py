@@ -179,7 +179,7 @@ def test_killed_between_any_two_touches_of_the_disk(tiny_recipe: Tree, tmp_path:
     assert len(rates) > 1  # the plateau did act
     moments, kills, left = random.Random(1), 0, set()
     arguments = ("train", recipe, "--out", tmp_path / "killed", "--resume")
-    while (code := commands.run(*arguments, kill_at=moments.randint(10, 90))) != 0:
+    while (code := commands.run(*arguments, kill_at=moments.randint(8, 80))) != 0:
         assert code == -signal.SIGKILL, commands.said()
         left |= {re.sub(r"\d+", "N", path.name) for path in (tmp_path / "killed").rglob(".*")}
         kills += 1

@@ -16,7 +16,6 @@ import platform
 import re
 import shutil
 import sys
-import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +34,7 @@ from torch import Tensor
 
 from regard import __version__
 from regard.config import write_yaml
-from regard.errors import CheckpointError, ConfigError, DecodeError, Problem, RegardError, RunWarning, did_you_mean
+from regard.errors import CheckpointError, ConfigError, DecodeError, RegardError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, leaves, read_stored, recipe_of
 from regard.tasks import TASKS
 from regard.text.files import checksum, checksums, key_of, why_unreadable, write_file, write_folder, writing
@@ -47,11 +46,6 @@ STEP, LEFT_STEP = re.compile(r"step-\d{8,}"), re.compile(r"\.step-\d{8,}\.(parti
 LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")  # what a killed process may leave in a folder; it is never removed
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
 MEANING = ("task", "model", "head")  # the sections of a recipe that say what the weights mean
-CHANGEABLE = (
-    "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
-    "decode", "samples", "average", "checkpoint_activations", "data.workers",
-)  # fmt: skip
-"""Fields, of `training` unless named, that may change when it is resumed; any other would make it another training."""
 Weights = dict[str, Tensor]
 
 
@@ -124,30 +118,13 @@ class Run:
             tree = read_stored(Path(path))
             if isinstance(training := tree.get("training"), dict):
                 training.setdefault("fill", False)  # the first runs have no such field, and filled no rows
-            recipe = recipe_of(tree)
+            return recipe_of(tree)
         except ConfigError as error:
             problems = [
                 problem if problem.where.startswith(path) else replace(problem, where=f"{path}: {problem.where}")
                 for problem in error.problems
             ]
             raise CheckpointError(problems=problems) from None
-        self._warn_of_edits(recipe)
-        return recipe
-
-    def _warn_of_edits(self, recipe: AnyRecipe) -> None:
-        """Values that no longer are what the last checkpoint was trained with; those that its weights depend on are
-        refused (`check_meaning`)."""
-        if (last := self.pointer("last")) is None:
-            return
-        with suppress(RegardError):
-            there, here = leaves(load_facts(last).get("recipe", {})), leaves(recipe.model_dump(mode="json"))
-            edited = sorted(name for name in there.keys() & here.keys() if here[name] != there[name])
-            edited = [name for name in edited if name.removeprefix("training.") not in CHANGEABLE]
-            if edited := [name for name in edited if name.partition(".")[0] not in MEANING]:
-                others = len(edited) - 1
-                more = f", and {others:,} more such value{'s' if others > 1 else ''}" if others else ""
-                was = f"{edited[0]} is {here[edited[0]]!r}, but the run was trained with {there[edited[0]]!r}"
-                warnings.warn(str(Problem(str(self.folder / "recipe.yaml"), was + more)), RunWarning, stacklevel=2)
 
     @property
     def recipe_values(self) -> list[Any]:

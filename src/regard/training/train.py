@@ -28,7 +28,7 @@ from regard.models.base import ModelConfig, count_parameters, keep_memory
 from regard.models.headed import Headed, weights_for
 from regard.recipes.recipe import AnyRecipe, leaves, load_recipe, other_fields, recipe_of, with_absolute_paths
 from regard.runs import Run
-from regard.runs.run import CHANGEABLE, damage_of_log, is_vacant, load_weights, locked, stored_weights
+from regard.runs.run import damage_of_log, is_vacant, load_weights, locked, stored_weights
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers
@@ -38,6 +38,12 @@ from regard.training.memory import fitting_batch_tokens
 from regard.training.optimiser import length_notes, resume_notes
 from regard.training.processes import all_joined, naming_lost_processes, refuse_unlike
 from regard.training.progress import Display
+
+CHANGEABLE_ON_RESUME = (
+    "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
+    "decode", "samples", "average", "checkpoint_activations", "data.workers",
+)  # fmt: skip
+"""Fields, of `training` unless named, that a resumed training may change; any other would make it another training."""
 
 
 def train(
@@ -242,7 +248,7 @@ def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: A
 
 
 def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
-    """A resumed training must have the same recipe, up to CHANGEABLE."""
+    """A resumed training must have the same recipe, up to CHANGEABLE_ON_RESUME."""
     before, now = leaves(run.recipe.model_dump()), leaves(recipe.model_dump())
     paths = before.keys() | now.keys()
     if before["model.kind"] != now["model.kind"]:  # the other fields of the model then differ too
@@ -250,7 +256,7 @@ def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
     problems = [
         Problem(path, f"the run was started with {before.get(path)!r}, this recipe says {now.get(path)!r}")
         for path in sorted(paths)
-        if before.get(path) != now.get(path) and path.removeprefix("training.") not in CHANGEABLE
+        if before.get(path) != now.get(path) and path.removeprefix("training.") not in CHANGEABLE_ON_RESUME
     ]
     if problems:
         refusal = Problem(str(run.folder), "cannot be resumed with another recipe", "give another --out")
