@@ -186,16 +186,11 @@ def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple
 
 
 def _missing(recipe: str) -> ConfigError:
-    """A name that is neither a file nor a recipe, with what may have been meant: one that ships, or a file nearby."""
-    path = Path(recipe)
-    near = get_close_matches(path.stem, shipped(), n=3, cutoff=0.7)
-    if path.suffix or path.parent != Path():
-        there = [file.name for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-        alike = [str(path.with_name(name)) for name in get_close_matches(path.name, there, 1, 0.82)]
-        what, near = "there is no such file", [*alike, *near]
-    else:
-        what = "there is no such recipe"
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "'regard recipes' lists those that ship"
+    """A name that is neither a file nor a recipe that ships."""
+    is_path = Path(recipe).suffix or Path(recipe).parent != Path()
+    near = [] if is_path else get_close_matches(recipe, shipped(), n=1, cutoff=0.7)
+    what = "there is no such file" if is_path else "there is no such recipe"
+    hint = f"did you mean {near[0]!r}?" if near else "'regard recipes' lists those that ship"
     return ConfigError(what, where=recipe, hint=f"a recipe is a .yaml file, or one that ships; {hint}")
 
 

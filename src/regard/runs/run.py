@@ -6,7 +6,6 @@ ARCHITECTURE.md ("Four seams") lists its files.
 from __future__ import annotations
 
 import copy
-import difflib
 import errno
 import glob
 import hashlib
@@ -56,7 +55,7 @@ class Run:
         self.folder = folder = Path(folder)
         if not folder.is_dir():
             what = "is a file, not a run folder" if folder.is_file() else "there is no such run folder"
-            raise CheckpointError(what, where=str(folder), hint=_near(folder))
+            raise CheckpointError(what, where=str(folder), hint="make one with 'regard train RECIPE --out RUN'")
         for name in ("recipe.yaml", "environment.json"):
             if not (folder / name).exists():
                 hint = "a run folder is what 'regard train RECIPE --out RUN' makes"
@@ -281,15 +280,6 @@ def remove_partial_runs(target: Path) -> None:
         if _own_files(left) is not None:
             with suppress(CheckpointError), locked(left):
                 shutil.rmtree(left, ignore_errors=True)
-
-
-def _near(folder: Path) -> str:
-    """A hint for a missing folder: the run that may have been meant, those beside it, or how to make one."""
-    runs = {path.parent.name: str(path.parent) for path in folder.parent.glob("*/environment.json")}
-    near = difflib.get_close_matches(folder.name, runs, n=1)
-    if near:
-        return f"did you mean {runs[near[0]]!r}?"
-    return f"allowed: {', '.join(sorted(runs.values()))}" if runs else "make one with 'regard train RECIPE --out RUN'"
 
 
 def _device(name: str) -> torch.device:

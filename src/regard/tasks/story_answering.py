@@ -22,7 +22,7 @@ from regard.data.prepare import Prepared, Progress, prepare
 from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.data.stories import UNKNOWN, Stories, StoryData, object_inputs, questions_in, typed_questions
-from regard.errors import ConfigError, DecodeError, InputError, Problem, did_you_mean
+from regard.errors import ConfigError, DecodeError, InputError, Problem
 from regard.models import MODELS, any_config
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork
@@ -300,15 +300,13 @@ class StoryAnswering(ExampleTask):
         tokenizer = self.tokenizers["text"]
         if not any(tokenizer.unk in examples.columns[name][row] for name in ("story", "question")):
             return []
-        vocabulary = [word for word in tokenizer.tokens(range(tokenizer.size)) if not word.startswith("<")]
+        size = sum(not word.startswith("<") for word in tokenizer.tokens(range(tokenizer.size)))
         sentences = examples.texts["story"][row].split("\n")[-self.recipe.model.sentences :]
         problems = []
         for word in " ".join([*sentences, examples.texts["question"][row]]).split():
             if tokenizer.unk in tokenizer.encode(word):
                 plain = word.strip(PUNCTUATION)
-                near = did_you_mean(plain.lower(), vocabulary)
-                known = near if near.startswith("did") else f"it knows {len(vocabulary):,}"
-                hint = f"the run's stories have other words, {known}"
+                hint = f"the run knows the {size:,} words of its stories"
                 problems.append(Problem(examples.where(row), f"the word {plain!r} is unknown", hint))
         return problems
 

@@ -18,14 +18,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, NamedTuple, Self, cast
 
 import numpy as np
 
-from regard.errors import CheckpointError, DataError, DecodeError, Problem, did_you_mean, import_extra
+from regard.errors import CheckpointError, DataError, DecodeError, Problem, import_extra
 
 LINE = 1 << 28
 """Most bytes of a line: a small compressed file may unpack to one of any length. SQuAD's JSON is a line of 30 MB."""
@@ -184,13 +183,10 @@ def problem_with(file: TextFile) -> Problem | None:
             return None
         if file.path.exists():
             return Problem(file.name, "is not a regular file", "a pipe or a device may never end: save it as a file")
-        folder = file.path.parent
-        names = [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
     except OSError as error:
         return Problem(file.name, f"cannot be read: {error.strerror}")
-    near = [str(PurePath(file.name).with_name(name)) for name in get_close_matches(file.path.name, names, 1, 0.82)]
-    hint = did_you_mean(file.name, near) if near else f"looked in {folder.absolute()}"
-    return Problem(file.name, "there is no such file", hint)
+    is_here = file.path.absolute() == Path(file.name).absolute()
+    return Problem(file.name, "there is no such file", "" if is_here else f"looked in {file.path.parent.absolute()}")
 
 
 def why_unreadable(path: Path) -> str:
