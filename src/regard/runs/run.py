@@ -350,8 +350,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         if checkpoint.training_weights is not None:
             save_weights(partial / "training.safetensors", checkpoint.training_weights)
         if checkpoint.training is not None:
-            with _system_errors(path := partial / "training.pt"):
-                torch.save(dict(checkpoint.training), path)
+            with _as_os_error(), (partial / "training.pt").open("wb") as file:
+                torch.save(dict(checkpoint.training), file)
         facts = {**checkpoint.facts, "files": checksums(partial)}
         facts["checksum"] = key_of(facts)
         (partial / "checkpoint.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
@@ -361,25 +361,19 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 
 def save_weights(path: Path, weights: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file, with the permissions of its folder; the library would let only the owner read it."""
-    with _system_errors(path):
+    with _as_os_error():
         save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, path, metadata)
     path.chmod(path.parent.stat().st_mode & 0o666)
 
 
 @contextmanager
-def _system_errors(path: Path) -> Iterator[None]:
-    """Turn what safetensors and torch raise for a full disk into an OSError with the reason of the system.
-
-    Where the library does not give its number, appending to the file makes the system raise it.
-    """
+def _as_os_error() -> Iterator[None]:
+    """safetensors and torch raise errors of their own for a full disk; torch's follows that of Python's file."""
     try:
         yield
     except (SafetensorError, RuntimeError) as error:
-        if number := re.search(r"os error (\d+)", str(error)):
-            raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
-        with path.open("ab") as file:
-            file.write(bytes(1 << 20))
-        raise OSError(str(error).splitlines()[0]) from None
+        reason = error.__context__ if isinstance(error.__context__, OSError) else OSError(str(error).splitlines()[0])
+        raise reason from None
 
 
 def load_weights(folder: Path, name: str = "model.safetensors") -> Weights:
