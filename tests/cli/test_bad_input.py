@@ -262,13 +262,13 @@ MISTAKES = {
             {"in": "a b\n\nc d\n", "p": "b\na\n한\n"}),
         Mistake("predict @run --file in --out in --workers 1", "in: this file is read here", {"in": "a\n"}),
         Mistake("predict @run --file none --out o", "none: there is no such file"),
-        Mistake("predict @run --out o.jsonl", "--out: it holds the outputs of a file (give --file"),
-        Mistake("predict @run --resume --file train.s", "--resume: it is for the outputs of a file (give --file"),
+        Mistake("predict @run --out o.jsonl", "--out: needs --file (or use > FILE)"),
+        Mistake("predict @run --resume --file train.s", "--resume: needs --file and --out"),
         *(Mistake(f"predict @run --file train.s --out o {option}", message) for option, message in (
             ("--record r", "--record: it needs all inputs at once"),
             ("--workers 0", "--workers: '0' is not a number of processes (auto"),
             ("--engine rya", "--engine: there is no engine 'rya' (did you mean"),
-            ("--address a:1", "--address: it is where a Ray cluster is (give"))),
+            ("--address a:1", "--address: needs --engine ray"))),
     ],
     "inputs of other tasks": [
         Mistake("predict @bilstm-classifier ' '", f"input 1: {EMPTY}"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from functools import reduce
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -139,8 +138,10 @@ def read_stored(path: Path) -> Tree:
     """The recipe of a run folder, without the fields that no longer exist."""
     tree = read_yaml(path)
     for removed in REMOVED:
-        *sections, name = removed.split(".")
-        section = reduce(lambda part, key: part.get(key) if isinstance(part, dict) else None, sections, tree)
+        section: Any = tree
+        *names, name = removed.split(".")
+        for key in names:
+            section = section.get(key) if isinstance(section, dict) else None
         if isinstance(section, dict):
             section.pop(name, None)
     return tree
@@ -175,8 +176,7 @@ def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple
             hint = f"'regard check {recipe} --out mine.yaml' proposes a recipe for a file of data"
             raise ConfigError("this is not a recipe, which is a .yaml file", where=str(recipe), hint=hint)
         base = Path(recipe).resolve().parent
-        of_run = (base / "environment.json").exists()
-        tree = read_stored(Path(recipe)) if of_run else read_yaml(Path(recipe))
+        tree = (read_stored if (base / "environment.json").exists() else read_yaml)(Path(recipe))
     else:
         tree, base = parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd()
         given = apply_overrides({}, overrides)
@@ -223,7 +223,7 @@ def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
 
 # What a verb changes in the recipe of a trained run
 
-AFTERWARDS = ("search", "evaluation", "data.encoding")  # what may be changed in a trained run's recipe
+CHANGEABLE_AFTER_TRAINING = ("search", "evaluation", "data.encoding")  # what may be changed in a trained run's recipe
 
 
 def with_search(
@@ -249,8 +249,11 @@ def with_search(
     for override in overrides:
         path = override.partition("=")[0]
         section = path.partition(".")[0]
-        if section in type(recipe).model_fields and not {section, path}.intersection(AFTERWARDS):
-            what, hint = f"{section} cannot be changed in a trained run", f"allowed: {', '.join(AFTERWARDS)}"
+        if section in type(recipe).model_fields and not {section, path}.intersection(CHANGEABLE_AFTER_TRAINING):
+            what, hint = (
+                f"{section} cannot be changed in a trained run",
+                f"allowed: {', '.join(CHANGEABLE_AFTER_TRAINING)}",
+            )
             raise ConfigError(what, where=override, hint=hint)
     tree = apply_overrides(recipe.model_dump(), overrides)
     search = tree["search"]
@@ -291,7 +294,7 @@ def _leave_sampling(search: dict[str, Any], paths: set[str], beam: int | None) -
 
 # What a recipe takes from the run that it begins with, `training.init`: the model and the tokenizer
 
-FREE = (
+MAY_DIFFER_FROM_INIT = (
     "preset", "vectors", "images", "max_positions", "next_sentence", "masked_head", "objective", "tie",
     "doubly_stochastic", "time_noise", "linear_start", "restarts",
 )  # fmt: skip
@@ -355,7 +358,7 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
 def other_fields(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
     """The fields of a model that do not fit the weights of a run."""
     for name, value in given.items():
-        free = name in FREE or name.endswith("dropout") or name not in theirs
+        free = name in MAY_DIFFER_FROM_INIT or name.endswith("dropout") or name not in theirs
         if not free and str(value) != str(theirs[name]):
             what = f"{value} does not fit the weights of {init}"
             yield Problem(f"model.{name}", what, f"that run has {theirs[name]}")

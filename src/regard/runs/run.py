@@ -44,7 +44,7 @@ FORMAT = 2
 STEP, LEFT_STEP = re.compile(r"step-\d{8,}"), re.compile(r"\.step-\d{8,}\.(partial|old|removed)")
 LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")  # what a killed process may leave in a folder; it is never removed
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
-MEANING = ("task", "model", "head")  # the sections of a recipe that say what the weights mean
+FIXED_SECTIONS = ("task", "model", "head")  # the sections of a recipe that say what the weights mean
 Weights = dict[str, Tensor]
 
 
@@ -98,7 +98,7 @@ class Run:
         }
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        assert is_vacant(folder)
+        assert can_start_in(folder)
         for path in _own_files(folder) or ():
             path.unlink()
         for name, text in {"environment.json": json.dumps(environment, indent=1), **files}.items():
@@ -209,7 +209,7 @@ class Run:
         if there is one."""
         place = _device(device or "auto")
         folder = self.checkpoint("best" if checkpoint is None else checkpoint)
-        self.check_meaning(folder)
+        self.check_unchanged(folder)
         model = self.task.model()
         put_weights(model, load_weights(folder), folder)
         return model.to(place).eval()
@@ -219,12 +219,12 @@ class Run:
         recipe = self.recipe.model_dump(mode="json")
         return {"step": step, "best": best, "tokenizer": self.tokenizers.fingerprint, "recipe": recipe}
 
-    def check_meaning(self, checkpoint: Path) -> None:
+    def check_unchanged(self, checkpoint: Path) -> None:
         """Refuse a model or a tokenizer that the checkpoint was not trained with: even where the shapes fit, the
         weights would mean something else, as every id another token."""
         facts = load_facts(checkpoint)
         there, here = leaves(facts.get("recipe", {})), leaves(self.recipe.model_dump(mode="json"))
-        fixed = {name for name in there.keys() & here.keys() if name.partition(".")[0] in MEANING}
+        fixed = {name for name in there.keys() & here.keys() if name.partition(".")[0] in FIXED_SECTIONS}
         for name in sorted(name for name in fixed if here[name] != there[name]):
             what = f"{name} is {here[name]!r}, but {checkpoint.name} was trained with {there[name]!r}"
             raise CheckpointError(what, where=str(self.folder / "recipe.yaml"), hint="put it back")
@@ -249,7 +249,7 @@ class Run:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def is_vacant(folder: Path) -> bool:
+def can_start_in(folder: Path) -> bool:
     """Whether training may start in a folder: it is empty, or holds only what a run has before its first checkpoint."""
     if not folder.is_dir() or (folder / "last").exists():
         return False

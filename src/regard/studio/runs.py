@@ -163,10 +163,8 @@ def examples_of(run: Run) -> list[str]:
         corpora = getattr(run.recipe.data, part)
         if isinstance(corpora, list) and corpora:
             with suppress(RegardError, OSError):
-                built_in = corpora[0].corpus is not None
-                corpus = (
-                    corpora[0] if built_in else corpora[0].model_copy(update={"size": None})
-                )  # the first rows will do
+                first = {} if corpora[0].corpus else {"size": None}  # the first rows, without drawing
+                corpus = corpora[0].model_copy(update=first)
                 reader = open_corpus(corpus, run.folder, part, run.recipe.data.encoding)
                 rows = islice((row.values for row in reader.rows() if row.fault is None), 0, EXAMPLES * APART, APART)
                 return [run.task.typed(dict(zip(reader.columns, row, strict=True)), reader) for row in rows]

@@ -28,7 +28,7 @@ from regard.models.base import ModelConfig, count_parameters, keep_memory
 from regard.models.headed import Headed, weights_for
 from regard.recipes.recipe import AnyRecipe, leaves, load_recipe, other_fields, recipe_of, with_absolute_paths
 from regard.runs import Run
-from regard.runs.run import damage_of_log, is_vacant, load_weights, locked, stored_weights
+from regard.runs.run import can_start_in, damage_of_log, load_weights, locked, stored_weights
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers
@@ -227,7 +227,7 @@ def check_metric(recipe: AnyRecipe) -> None:
 
 def _existing(folder: Path, resume: bool) -> Run | None:
     """The run to resume; None for a new run, in a new folder or in one without a checkpoint."""
-    if not folder.exists() or (is_vacant(folder) and not (resume and (folder / "recipe.yaml").exists())):
+    if not folder.exists() or (can_start_in(folder) and not (resume and (folder / "recipe.yaml").exists())):
         return None
     if not folder.is_dir():
         raise CheckpointError("there is a file of this name", where=str(folder), hint="give another --out")
@@ -379,7 +379,7 @@ def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -
         hint = f"{problem.hint}; training.init=null trains without one"
         raise ConfigError(f"{name}: {problem.what}", where="training.init", hint=hint) from None
     checkpoint = run.checkpoint("best")
-    run.check_meaning(checkpoint)
+    run.check_unchanged(checkpoint)
     problems = [*_other_tokenizers(run, name, task.tokenizers), *_other_model(name, run.recipe.model, recipe.model)]
     if problems:
         raise ConfigError(problems=problems)
