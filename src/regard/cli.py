@@ -356,10 +356,10 @@ def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
 def _check_out(out: Path | None, file: Path | None, at_once: Options, parallel: Options) -> None:
     """Refuse options that do not go together with --out, or only with it."""
     if out is None:
-        refuse(parallel, "it is for the outputs of a file", "give --file and --out, too")
+        refuse(parallel, "needs --file and --out", "")
         return
     if file is None:
-        raise DecodeError("it holds the outputs of a file", where="--out", hint="give --file; or use > FILE")
+        raise DecodeError("needs --file", where="--out", hint="or use > FILE")
     refuse(at_once, "it needs all inputs at once", "leave out it or --out")
 
 
@@ -883,7 +883,7 @@ def main() -> None:
     console.set_up_streams()
     regard.wait_quietly()
     try:
-        with console.written_out(sys.stdout), console.warnings_as_notes():
+        with console.written_out(sys.stdout):
             app()
     except RegardError as error:
         console.complain(error.problems)

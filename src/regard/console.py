@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from regard.errors import DecodeError, InputError, Problem, RegardError, RunWarning, printable, refuse
+from regard.errors import DecodeError, InputError, Problem, RegardError, printable, refuse
 from regard.language import shown
 
 if TYPE_CHECKING:
@@ -72,22 +71,6 @@ def say(text: str, file: TextIO | None = None) -> None:
 
 def note(text: str) -> None:
     say(f"note: {shown(text)}", sys.stderr)
-
-
-@contextmanager
-def warnings_as_notes() -> Iterator[None]:
-    """Print our own warnings as notes; those of libraries look as ever."""
-    with warnings.catch_warnings():
-        others = warnings.showwarning
-
-        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if category is RunWarning:
-                note(str(message))
-            else:
-                others(message, category, *where, **more)
-
-        warnings.showwarning = show
-        yield
 
 
 def complain(problems: Iterable[Problem]) -> None:

@@ -101,10 +101,6 @@ class InputError(DecodeError):
     """Inputs to predict that cannot be read."""
 
 
-class RunWarning(UserWarning):
-    """What a user should know of a run that can be used all the same; commands print it as a note."""
-
-
 @dataclass
 class Faults:
     """The problems of very many lines, of which only the first are kept."""

@@ -377,22 +377,6 @@ def test_a_text_with_two_labels_is_in_one_split(project: Project, monkeypatch: p
     assert "\n참고       학습 데이터의 텍스트 100개에 레이블이" in succeed("check", project.recipe, *shares).out
 
 
-def test_a_run_of_an_older_version_keeps_its_split(project: Project) -> None:
-    """Its recipe says neither `stratify` nor `reading`; drawn anew, its test examples would be some that it was
-    trained on."""
-    write(project.folder / "train.tsv", labelled({"a": 60, "b": 12, "c": 4}))
-    first = "data.train={file: train.tsv, text: sentence, label: label, size: 74}"
-    shares = (first, "data.validation={split: 0.2}", "data.test={split: 0.2}", "training.checkpoint_every=1")
-    run = project.train(*shares, "data.stratify=false", "data.reading=1")
-    before = succeed("evaluate", run, "--json").json
-    recipe = (run / "recipe.yaml").read_text(encoding="utf-8")
-    write(run / "recipe.yaml", recipe.replace("  stratify: false\n", "").replace("  reading: 1\n", ""))
-    assert succeed("evaluate", run, "--json").json == before
-    succeed("train", project.recipe, *shares, "training.steps=3", "--out", run, "--resume")
-    message = fail("train", project.recipe, *shares, "data.stratify=true", "--out", run, "--resume")[0]
-    assert message.startswith("data.stratify: the run was started with False, this recipe says True")
-
-
 def test_bad_rows_are_dropped_and_counted_where_the_recipe_says_so(project: Project) -> None:
     write(project.folder / "train.tsv", TABLE + "too short\ntoo\tlong\t1\nno label\t\nso bad\t0\n")
     drop = ("data.bad_lines=drop", "data.validation={split: 0.2}")

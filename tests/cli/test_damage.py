@@ -21,7 +21,7 @@ import torch
 
 from command_line import contents, fail, succeed, write
 from regard.api import compare, export_run, predict, train
-from regard.errors import CheckpointError, RegardError, RunWarning
+from regard.errors import CheckpointError, RegardError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_training, load_weights, put_weights
@@ -291,18 +291,6 @@ def test_a_changed_digit_and_a_lost_line_of_the_log(run: Run, tmp_path: Path) ->
     assert [note in one.err for one in more] == [True, False]
     log.unlink()
     succeed("compare", run.folder, run.folder, "--split", "test")
-
-
-def test_other_values_in_the_recipe_of_a_run_are_noted(run: Run) -> None:
-    """Not those that a resumed training may change, nor those that are asked for with an option."""
-    recipe = run.folder / "recipe.yaml"
-    assert succeed("predict", run.folder, "a b", "--beam", "1").err == ""
-    changed = recipe.read_text("utf-8").replace("beam: 2", "beam: 3").replace("  steps: 20", "  steps: 60")
-    write(recipe, changed.replace("  warmup: 0", "  warmup: 9"))
-    said = "search.beam is 3, but the run was trained with 2, and 1 more such value\n"
-    assert succeed("predict", run.folder, "a b").err == f"note: {recipe}: {said}"
-    with pytest.warns(RunWarning, match=r"search\.beam is 3"):
-        predict(run.folder, ["a b"])
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "9" * 300, "²", "a" * 300, "..", ""])

@@ -179,8 +179,7 @@ def test_classes_of_a_dataset_have_their_names(tmp_path: Path) -> None:
     columns = {"text": ["a", "b", "c"], "one": [{"label": number} for number in (1, 0, -1)]}
     datasets.Dataset.from_dict(columns, datasets.Features(kinds)).save_to_disk(str(tmp_path / "saved"))
     corpus = Labelled(dataset="saved", text="text", label="one.label")
-    for reading, labels in ((2, ["yes", "no", ""]), (1, ["1", "0", "-1"])):
-        assert [row.values[1] for row in open_corpus(corpus, tmp_path, reading=reading).rows()] == labels
+    assert [row.values[1] for row in open_corpus(corpus, tmp_path).rows()] == ["yes", "no", ""]
 
 
 def test_a_dataset_is_known_by_its_content(folder: Path) -> None:

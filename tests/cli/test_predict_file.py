@@ -83,7 +83,7 @@ def test_an_interrupted_file_is_continued(tiny_run: Path, big: Path, tmp_path: P
     assert len(partial.read_text().splitlines()) == 60
     with partial.open("a") as stream:
         stream.write('{"input": "a b", "outp')  # torn
-    with pytest.raises(DecodeError, match=r"out.jsonl.partial: an output is there that is not complete \(--resume"):
+    with pytest.raises(DecodeError, match=r"out.jsonl.partial: the output of an interrupted command exists \(--resume"):
         written(tiny_run, big, out, workers=1)
     assert written(tiny_run, big, out, workers=1, resume=True) == whole
     assert not partial.exists()

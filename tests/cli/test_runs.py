@@ -14,8 +14,9 @@ import torch
 from command_line import succeed
 from places import GOLDEN
 from regard.api import evaluate, predict, score
+from regard.config import apply_overrides, read_yaml
 from regard.errors import CheckpointError, ConfigError, DataError
-from regard.recipes.recipe import load_recipe
+from regard.recipes.recipe import REMOVED, leaves, load_recipe, load_tree, read_stored
 from regard.runs import Run
 from regard.runs.run import (
     FORMAT,
@@ -102,20 +103,17 @@ def test_a_frozen_run_predicts_and_scores_as_ever() -> None:
         assert again["token_scores"] == pytest.approx(wanted["token_scores"], abs=1e-4)
 
 
-def test_a_run_from_before_decay_biases_goes_on_as_it_began(tiny_recipe: Tree, tmp_path: Path) -> None:
-    decay = ["training.weight_decay=0.5", "training.optimizer=adamw", "training.validate_every=10"]
-    expected, run = (
-        train(tiny_recipe, [*decay, "training.decay_biases=true", f"training.steps={steps}"], out=tmp_path / str(steps))
-        for steps in (20, 10)
-    )
-    recipe = run.folder / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("  decay_biases: true\n", ""))
-    assert "decay_biases" not in recipe.read_text()
-    resumed = train(tiny_recipe, [*decay, "training.steps=20"], out=run.folder, resume=True, quiet=True)
-    saved = [(one.checkpoint("last") / "model.safetensors").read_bytes() for one in (expected, resumed)]
-    assert saved[0] == saved[1]
-    with pytest.raises(ConfigError, match=r"decay_biases: the run was started with True, this recipe says False"):
-        train(tiny_recipe, [*decay, "training.decay_biases=false"], out=run.folder, resume=True, quiet=True)
+@pytest.mark.parametrize("path", REMOVED)
+def test_fields_of_earlier_versions_are_left_out_of_stored_recipes_only(run: Run, tmp_path: Path, path: str) -> None:
+    tree = apply_overrides(read_yaml(run.folder / "recipe.yaml"), [f"{path}=1"])
+    for folder in (run.folder, tmp_path):
+        (folder / "recipe.yaml").write_text(json.dumps(tree))
+    assert path not in leaves(read_stored(run.folder / "recipe.yaml"))
+    assert path in leaves(load_tree(tmp_path / "recipe.yaml")[0])
+    if path.count(".") == 1:
+        assert Run(run.folder).recipe == load_recipe(run.folder / "recipe.yaml")[0] == run.recipe
+        with pytest.raises(ConfigError, match=rf"{path}: unknown key"):
+            load_recipe(tmp_path / "recipe.yaml")
 
 
 def test_a_frozen_run_can_be_gone_on_with(tmp_path: Path) -> None:

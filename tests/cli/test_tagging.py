@@ -460,9 +460,3 @@ def test_where_syllables_are_tagged_a_text_is_read_by_syllables(tmp_path: Path) 
     assert Run(tmp_path / "run").recipe.data.words == "characters"
     found = succeed("predict", tmp_path / "run", "서울에 간다", "--json").json
     assert [word["text"] for word in found["words"]] == [*"서울에간다"]
-    older = ["train", tmp_path / "recipe.yaml", "--out", tmp_path / "older"]
-    succeed(*older, "data.reading=1")
-    stored = (tmp_path / "older" / "recipe.yaml").read_text("utf-8")
-    assert "words: punctuation" in stored
-    write(tmp_path / "older" / "recipe.yaml", stored.replace("  reading: 1\n", ""))
-    succeed(*older, "training.steps=3", "--resume")

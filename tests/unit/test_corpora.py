@@ -19,8 +19,8 @@ from regard.data import corpora
 from regard.data.config import BuiltIn
 from regard.data.corpora import (
     GENERATORS,
+    REVERSED,
     SIZES,
-    TURNED,
     Part,
     date_words,
     generate,
@@ -152,7 +152,7 @@ def test_files_are_small_and_each_is_known() -> None:
     found = {path.stem: path.stat().st_size for path in Path(corpora.__file__).parent.glob("packaged/*.bz2")}
     assert sorted(found) == FILES
     assert sum(found.values()) < 1_010_000
-    assert set(get_args(BuiltIn)) <= {*GENERATORS, *TURNED, *FILES}
+    assert set(get_args(BuiltIn)) <= {*GENERATORS, *REVERSED, *FILES}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -250,7 +250,7 @@ def test_what_decides_a_meaning_is_marked(name: str, homonyms: dict[str, int]) -
 
 
 def test_phrases_the_other_way_round_share_no_source_either() -> None:
-    for name, other in TURNED.items():
+    for name, other in REVERSED.items():
         sources = {part: [source for source, _ in generate(name, None, 1, part)] for part in PARTS}
         assert not {*sources["train"]} & {*sources["validation"], *sources["test"]}
         assert len(sources["validation"]) >= len(packaged_rows(other, "validation")) - 3

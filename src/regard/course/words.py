@@ -14,7 +14,7 @@ import numpy as np
 from regard.api import Run, explain, features, load, vectors
 from regard.config import Tree
 from regard.course.lab import Findings, Found, Lab, built_in, flat, text_recipe, training_of
-from regard.data.corpora import Meant, Part, meanings
+from regard.data.corpora import AmbiguousSentence, Part, meanings
 from regard.views.report import Cell, Curves, Numbers, Series, Table
 
 BLOCKS: Tree = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0}
@@ -45,17 +45,17 @@ def _run(lab: Lab, language: str, name: str) -> Run:
 
 
 @cache
-def _marked(language: str, part: Part, kind: str, count: int) -> list[Meant]:
+def _marked(language: str, part: Part, kind: str, count: int) -> list[AmbiguousSentence]:
     """Sentences of one kind; those of the test were not seen in training."""
     every = meanings(f"meanings-{language}", Random(f"{part} {kind}"), part)
     return list(islice((mark for mark in every if mark.kind == kind), count))
 
 
-def _word(mark: Meant) -> str:
+def _word(mark: AmbiguousSentence) -> str:
     return mark.text.split(" ")[mark.position].strip(".")
 
 
-def _at(run: Run, marks: Sequence[Meant], layer: int) -> Numbers:
+def _at(run: Run, marks: Sequence[AmbiguousSentence], layer: int) -> Numbers:
     """The vector of the marked word of each sentence."""
     found, rows = features(run, [mark.text for mark in marks], layer=layer), []
     for number, mark in enumerate(marks):
@@ -119,7 +119,7 @@ def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     word, texts = SENTENCES[language]
     shown, nouns = vectors(runs["bert"], texts, word=word), _marked(language, "train", "noun", lab.few(500))
     places = [next(n for n, own in enumerate(text.split(" ")) if own.startswith(word)) for text in texts]
-    asked = [Meant(text, "homonym", place, 0, "") for text, place in zip(texts, places, strict=True)]
+    asked = [AmbiguousSentence(text, "homonym", place, 0, "") for text, place in zip(texts, places, strict=True)]
     near = {}
     for name in ("word2vec", "bert"):
         cosine = _unit(_at(runs[name], asked, -1)) @ _unit(_at(runs[name], nouns, -1)).T

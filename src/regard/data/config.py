@@ -263,11 +263,6 @@ class Splits(Config, Generic[C]):
     workers: int | Literal["auto"] = "auto"
     """Processes that tokenise; auto: one a core, where a split has 100,000 examples or more. The result is the same."""
 
-    reading: Literal[1, 2] = 2
-    """How rows are read. 1 is for runs that older versions made: `size` takes the first rows, the classes of a dataset
-    are numbers, the label `nan` is one like others, and typed text is split at signs also where
-    syllables are tagged."""
-
     @field_validator("encoding")
     @classmethod
     def _known(cls, encoding: str) -> str:

@@ -42,7 +42,7 @@ SIZES: dict[Part, int] = {"train": 20_000, "validation": 500, "test": 1_000}
 """How many examples are generated when the recipe does not say."""
 VERSION = 3  # counts up when a built-in corpus changes, so that no cache goes on with the old text
 WORDS = range(3, 13)  # how many words the English sentences of the phrases have
-TURNED = {"phrases-ko-en": "phrases-en-ko", "phrases-fr-en": "phrases-en-fr"}
+REVERSED = {"phrases-ko-en": "phrases-en-ko", "phrases-fr-en": "phrases-en-fr"}
 """Pairs the other way round. Held-out parts then lack the few sentences that the training part has in other words."""
 FIRST_PIECE = 14  # the character that stands for the first piece of text in a file
 PACKAGED = files("regard.data").joinpath("packaged")
@@ -56,9 +56,9 @@ def generate(
     Pairs are source and target; `packaged_rows` lists the columns of the other corpora. Without a size, the part has
     all rows that come as files, or as many as `SIZES` says. `words` is for the phrases, `about` for the stories.
     """
-    if name in TURNED:
-        seen = set() if part == "train" else {row[1] for row in packaged_rows(TURNED[name], "train")}
-        pairs = generate(TURNED[name], size, seed, part, words)
+    if name in REVERSED:
+        seen = set() if part == "train" else {row[1] for row in packaged_rows(REVERSED[name], "train")}
+        pairs = generate(REVERSED[name], size, seed, part, words)
         return (pair[::-1] for pair in pairs if pair[1] not in seen)
     random = Random(f"{name}:{seed}:{part}")
     if name in GENERATORS:
@@ -214,7 +214,7 @@ def _dates(random: Random, part: Part) -> Iterator[Cells]:
 # Raw text with words whose meaning another word of the sentence decides
 
 
-class Meant(NamedTuple):
+class AmbiguousSentence(NamedTuple):
     """A sentence with such a word. Positions count words between spaces."""
 
     text: str
@@ -224,7 +224,7 @@ class Meant(NamedTuple):
     meaning: str
 
 
-def meanings(name: str, random: Random, part: Part) -> Iterator[Meant]:
+def meanings(name: str, random: Random, part: Part) -> Iterator[AmbiguousSentence]:
     """Sentences of a part without end: two in three are about a noun, the others have a pronoun."""
     grammar = generator_words()[name]
     while True:
@@ -248,7 +248,7 @@ def meanings(name: str, random: Random, part: Part) -> Iterator[Meant]:
         position, decided_by = ([word[0] for word in marked].index(mark) for mark in "*+")
         text = " ".join(word.lstrip("*+") for word in marked)
         if part_of(text) == part:
-            yield Meant(text, kind, position, decided_by, meaning)
+            yield AmbiguousSentence(text, kind, position, decided_by, meaning)
 
 
 def _meanings(name: str, random: Random, part: Part) -> Iterator[Cells]:
@@ -296,11 +296,12 @@ def _errands(random: Random, part: Part) -> Iterator[Cells]:
 # Pictures of shapes, as text that is drawn when it is looked at
 
 GAP, EDGE, CLEAR = 4, 2, 1.5
-"""Hundredths between two boxes and to the edge; and how many times the other one distance is, so that it has a name."""
+"""The least distance between two boxes and to the edge, in hundredths of the side. A relation as `left of` has a name
+only where one of the distances, across or down, is CLEAR times the other."""
 
 
 def scenes(random: Random) -> Iterator[Scene]:
-    """Scenes without end, of two things of different kinds that neither touch nor stand askew."""
+    """Endless scenes of two different things that do not touch, one clearly beside or above the other."""
     while True:
         first, second = ([pick(random, tuple(words)) for words in (RADIUS, COLOURS, OUTLINES)] for _ in range(2))
         placed = False
@@ -339,7 +340,7 @@ GENERATORS: dict[str, Generator] = {
 
 def names() -> list[str]:
     packaged = (file.name.removesuffix(".bz2") for file in PACKAGED.iterdir() if file.name.endswith(".bz2"))
-    return sorted({*GENERATORS, *TURNED, *packaged})
+    return sorted({*GENERATORS, *REVERSED, *packaged})
 
 
 def as_object(name: str, row: Cells) -> dict[str, object]:
@@ -355,7 +356,7 @@ def as_object(name: str, row: Cells) -> dict[str, object]:
             return {"source": source, "target": target, "phenomenon": phenomenon, **places, "meaning": meaning}
         case "meanings":
             text, kind, position, decided_by, meaning = row
-            return Meant(text, kind, int(position), int(decided_by), meaning)._asdict()
+            return AmbiguousSentence(text, kind, int(position), int(decided_by), meaning)._asdict()
         case "stories":
             facts = [int(number) + 1 for number in row[4].split()]
             return {"story": row[1].split("\n"), "question": row[2], "answer": row[3], "facts": facts}

@@ -101,7 +101,7 @@ class Framing:
         if self.long == "windows":
             first = first[: max(room // 2, room - len(second))]
             return [self.frame(first, part) for part in self._parts(second, room - len(first))]
-        half = (room + (len(first) > len(second) and not self.tokenizer.older)) // 2
+        half = (room + (len(first) > len(second))) // 2
         of_first = max(half, room - len(second)) if len(first) > half else len(first)
         first = self._parts(first, of_first)[0]
         return [self.frame(first, self._parts(second, room - len(first))[0])]

@@ -30,10 +30,9 @@ from regard.data.store import Array, ColumnWriter, Integers, TokenColumn, stored
 from regard.errors import DataError, Problem, first_of, import_extra
 from regard.text.files import key_of
 
-FORMAT = 4  # counts up when stored images change their form, so that no old cache is read as a new one
+FORMAT = 5  # counts up when stored images change their form, so that no old cache is read as a new one
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 """What is read, whatever a file is called. Others run programs (EPS) or unpack images within them on opening (ICO)."""
-LIMIT = "model.images.max_pixels"  # where the largest number of pixels is set
 HELD = "data:image/"
 """What the name of an image begins with that is held in the name itself: data:image/png;base64,iVBOR..."""
 
@@ -44,8 +43,6 @@ class ImagesConfig(Config):
     size: int = Field(64, ge=8, le=1024)
     """Pixels on each side of what the model sees. All of an image is squeezed into that square, since a caption may be
     about any part of it."""
-    max_pixels: int = Field(64_000_000, ge=1)
-    """An image of more pixels is refused before it is unpacked: it may be a trap, or simply need scaling down."""
 
 
 @dataclass(frozen=True)
@@ -180,16 +177,10 @@ def read_image(path: Path | HeldImage, config: ImagesConfig, where: str) -> NDAr
     """The pixels of an image file, [size, size, 3]."""
     pillow, operations = (import_extra(f"PIL.{part}", extra="images", where=where) for part in ("Image", "ImageOps"))
     try:
-        with _without_limit(pillow), pillow.open(path, formats=FORMATS) as image:
-            width, height = image.size
-            if width * height > config.max_pixels:
-                what = f"{path.name} has {width:,} x {height:,} pixels, more than the {config.max_pixels:,} that are"
-                hint = f"scale it down, or raise {LIMIT} in the recipe, for a run by --set"
-                raise DataError(f"{what} allowed", where=where, hint=hint)
+        with _warnings_of_size_raised(pillow), pillow.open(path, formats=FORMATS) as image:
             if min(image.size) < 2:
-                what = f"{path.name} has {width} x {height} pixels: there is nothing to see"
+                what = f"{path.name} has {image.width} x {image.height} pixels: there is nothing to see"
                 raise DataError(what, where=where, hint="at least 2 x 2")
-            pillow.MAX_IMAGE_PIXELS = config.max_pixels  # for what the decoder finds in it
             image.draft("RGB", (config.size, config.size))
             image.load()
             wide = image.mode == "I" and not all(0 <= value < 2**16 for value in image.getextrema())
@@ -215,16 +206,12 @@ def read_image(path: Path | HeldImage, config: ImagesConfig, where: str) -> NDAr
 
 
 @contextmanager
-def _without_limit(pillow: Any) -> Iterator[None]:
-    """Without Pillow's own limit, since ours can be raised; opening one of FORMATS unpacks nothing yet."""
-    before, pillow.MAX_IMAGE_PIXELS = pillow.MAX_IMAGE_PIXELS, None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("error", pillow.DecompressionBombWarning)
-            yield
-    finally:
-        pillow.MAX_IMAGE_PIXELS = before
+def _warnings_of_size_raised(pillow: Any) -> Iterator[None]:
+    """Pillow only warns of images that need very much memory: here that is an error. Other warnings are ignored."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", pillow.DecompressionBombWarning)
+        yield
 
 
 # The cache
@@ -279,7 +266,7 @@ def prepare_pictures(
             raise DataError(problems=first_of(problems))
         np.save(folder / "columns.npy", np.array([columns, kept], dtype=np.int64))
 
-    key: list[Any] = [FORMAT, reading.images.size, reading.feature_width, reading.images.max_pixels if drop else None]
+    key: list[Any] = [FORMAT, reading.images.size, reading.feature_width, drop]
     for parent, name in named:
         path = (parent / name).absolute()
         try:

@@ -167,7 +167,7 @@ class LabelledData(LabelledSplits[T]):
     """For `windows`: tokens from the beginning of one to that of the next. Default: half a window."""
     stratify: bool = True
     """Set a share aside label by label: each part has every label in its proportion, and every label stays in the
-    training data. Default: true; false for regression, and for runs that older versions made."""
+    training data. Default: true; false for regression."""
 
     @property
     def by_label(self) -> bool:

@@ -218,7 +218,7 @@ def chosen_workers(workers: int | str, engine: str, address: str | None) -> int 
     if engine not in ENGINES:
         raise ConfigError(f"there is no engine {engine!r}", where="--engine", hint=did_you_mean(engine, ENGINES))
     if address is not None and engine != "ray":
-        raise ConfigError("it is where a Ray cluster is", where="--address", hint="give --engine ray, too")
+        raise ConfigError("needs --engine ray", where="--address")
     if workers != "auto" and not (str(workers).isdecimal() and int(workers) > 0):
         raise ConfigError(f"{workers!r} is not a number of processes", where="--workers", hint="auto, or 1 and more")
     return None if workers == "auto" else int(workers)

@@ -115,7 +115,7 @@ def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> Iterato
 
 def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
     """Corpora as they are, encoded in memory, to measure a run on; bad lines are dropped where the recipe says so."""
-    readers = [open_corpus(corpus, base, part, recipe.data.reading, recipe.data.encoding) for corpus in corpora]
+    readers = [open_corpus(corpus, base, part, recipe.data.encoding) for corpus in corpora]
     checks = _Checks(recipe.data, "drop the row")
     rows = [*checks.good_rows(readers)]
     if checks.errors:
@@ -192,7 +192,7 @@ def prepare_texts(data: Splits[Any], *, base: Path, seed: int, progress: Progres
     problems: list[Problem] = []
     for split, corpus in ((split, corpus) for split, corpora in named.items() for corpus in corpora):
         try:
-            readers[split].append(open_corpus(corpus, base, split, data.reading, data.encoding))
+            readers[split].append(open_corpus(corpus, base, split, data.encoding))
         except DataError as error:
             problems += error.problems
     if problems:
@@ -272,7 +272,7 @@ class _Checks:
             return [("cells", row.fault)]
         problems: list[tuple[str, Problem]] = []
         for column, text in enumerate(row.values):
-            missing = text in NANS and reader.columns[column] in reader.corpus.NUMBERS and reader.reading > 1
+            missing = text in NANS and reader.columns[column] in reader.corpus.NUMBERS
             if (missing or not text.strip()) and not reader.corpus.may_be_empty:
                 where = reader.where(row.line, reader.columns[column])
                 what = f"the {reader.columns[column]} is missing: {text}" if missing else reader.empty(row, column)

@@ -40,13 +40,13 @@ chooses one of these by the file's suffix."""
 FILES = 1 << 40  # times the number of a file, plus the line: the place of a row of several files, in one number
 
 
-def open_corpus(corpus: Corpus, base: Path, part: Part = "train", reading: int = 2, encoding: str = "utf-8") -> Reader:
+def open_corpus(corpus: Corpus, base: Path, part: Part = "train", encoding: str = "utf-8") -> Reader:
     """A reader of the corpus; names of files are relative to `base`.
 
-    `part` is the part of a built-in corpus, and the split of a dataset unless the corpus names one. `reading` and
-    `encoding` are those of the recipe's section `data`.
+    `part` is the part of a built-in corpus, and the split of a dataset unless the corpus names one. `encoding` is
+    that of the recipe's section `data`.
     """
-    reader = (Reader if corpus.dataset is None else DatasetReader)(corpus, base, part, reading, encoding)
+    reader = (Reader if corpus.dataset is None else DatasetReader)(corpus, base, part, encoding)
     problems = [problem for file in reader.files if (problem := problem_with(file))]
     if problems:
         raise DataError(problems=problems)
@@ -69,7 +69,6 @@ class Reader:
     corpus: Corpus
     base: Path
     part: Part
-    reading: int = 2
     encoding: str = "utf-8"
 
     @cached_property
@@ -87,25 +86,21 @@ class Reader:
 
     def rows(self) -> Iterator[Row]:
         """All rows, also those that have a fault."""
-        size, prefix, drawn = self.corpus.size, self.corpus.prefix, self._drawn
+        prefix, drawn = self.corpus.prefix, self._drawn
         begun = 0
         for row in self._all_rows():
             begun += not row.continues
             if drawn is not None and not drawn[begun - 1]:
                 continue
-            if size is not None and drawn is None and begun > size:
-                return
             if prefix and not row.continues and row.values[0].strip():  # an empty text is still found to be empty
                 row = Row(row.line, (prefix + row.values[0], *row.values[1:]))
             yield row
-            if begun == size and drawn is None and not self.corpus.IN_PIECES:  # what comes after is not even looked at
-                return
 
     @cached_property
     def _drawn(self) -> NDArray[np.bool_] | None:
-        """Which of all examples are among the `size` that are drawn; None where the first ones are read, or all."""
+        """Which of all examples are among the `size` that are drawn; None where all are read."""
         size = self.corpus.size
-        if size is None or self.corpus.corpus is not None or self.reading == 1:
+        if size is None or self.corpus.corpus is not None:
             return None
         drawn = np.zeros(sum(not row.continues for row in self._all_rows()), dtype=np.bool_)
         random = np.random.Generator(np.random.PCG64(self.corpus.seed))
@@ -157,7 +152,7 @@ class Reader:
 
     def fingerprint(self) -> str:
         """A hash of all that decides the rows: how they are read, and the bytes of the files."""
-        return key_of([self.corpus.settings(), self.reading, self.columns, *self._content()])
+        return key_of([self.corpus.settings(), self.columns, *self._content()])
 
     def _content(self) -> list[Any]:
         if self.corpus.corpus is not None:
@@ -243,7 +238,7 @@ class DatasetReader(Reader):
     def examples(self) -> Iterator[Mapping[str, Any]]:
         """The rows as they are, with all columns."""
         dataset = self._load()
-        kinds = (dataset.features or {}) if self.reading > 1 else {}
+        kinds = dataset.features or {}
         with self._loading():
             for batch in dataset.iter(1000):
                 for values in zip(*batch.values(), strict=True):

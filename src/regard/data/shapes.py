@@ -146,9 +146,9 @@ def parse(code: str, where: str) -> Scene:
 
 
 def draw(scene: Scene, side: int) -> NDArray[np.uint8]:
-    """The picture, [side, side, 3]: flat colours a little out of tune on a light, noisy ground.
+    """The picture, [side, side, 3]: slightly varied flat colours on a light, noisy background.
 
-    What is random hangs on the scene alone, so that it is the same picture wherever it is drawn.
+    The random numbers are seeded by the scene, so that it is always drawn the same.
     """
     random = np.random.Generator(np.random.PCG64(zlib.crc32(scene.code.encode())))
     points = (np.arange(side * INK) + 0.5) / (side * INK) * 100

@@ -45,9 +45,6 @@ class MemoryNetworkConfig(ModelConfig):
     sentences: int = Field(50, ge=1, le=1000)
     """Size of the memory: the last so many sentences of a story; earlier ones are dropped. The memories that a short
     story leaves empty can get attention too."""
-    longest_story: int = Field(1000, ge=1)
-    """The most sentences that a story may have, though only the last `sentences` are read: a longer story is an error.
-    It can be raised for a trained run too."""
     time_noise: float = Field(0.1, ge=0, le=1)
     """Empty memories that training inserts between the sentences, as a share of the sentences: so T_A and T_C learn
     distances that the training stories do not have."""

@@ -199,7 +199,7 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
     batch = sizes.batch_tokens
     if profile.task == "captioning":
         pixels = 64 if sizes.preset == "tiny" else 128
-        settings["model.images"] = {"size": pixels, "max_pixels": 64_000_000}
+        settings["model.images"] = {"size": pixels}
         tokens = max(tokens, 1 if "model.feature_width" in profile.settings else (pixels // 8) ** 2)
     elif batch and not is_text:
         batch = max(batch, 4 * length * len(profile.data.get("choices", "1")))

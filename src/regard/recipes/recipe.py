@@ -127,6 +127,26 @@ def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tup
     return typed, base
 
 
+REMOVED = (
+    "data.reading",
+    "model.images.max_pixels",
+    "model.longest_story",
+)  # fields that stored recipes of earlier versions may have
+
+
+def read_stored(path: Path) -> Tree:
+    """The recipe of a run folder, without the fields that no longer exist."""
+    tree = read_yaml(path)
+    for removed in REMOVED:
+        section: Any = tree
+        *names, name = removed.split(".")
+        for key in names:
+            section = section.get(key) if isinstance(section, dict) else None
+        if isinstance(section, dict):
+            section.pop(name, None)
+    return tree
+
+
 def leaves(tree: Any, path: str = "") -> dict[str, Any]:
     """A recipe's values by their config paths: `data.train.0.corpus`."""
     if not isinstance(tree, dict | list):
@@ -155,7 +175,8 @@ def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple
         if Path(recipe).suffix.lower() not in ("", ".yaml", ".yml", ".json"):
             hint = f"'regard check {recipe} --out mine.yaml' proposes a recipe for a file of data"
             raise ConfigError("this is not a recipe, which is a .yaml file", where=str(recipe), hint=hint)
-        tree, base = read_yaml(Path(recipe)), Path(recipe).resolve().parent
+        base = Path(recipe).resolve().parent
+        tree = (read_stored if (base / "environment.json").exists() else read_yaml)(Path(recipe))
     else:
         tree, base = parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd()
         given = apply_overrides({}, overrides)
@@ -165,16 +186,11 @@ def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple
 
 
 def _missing(recipe: str) -> ConfigError:
-    """A name that is neither a file nor a recipe, with what may have been meant: one that ships, or a file nearby."""
-    path = Path(recipe)
-    near = get_close_matches(path.stem, shipped(), n=3, cutoff=0.7)
-    if path.suffix or path.parent != Path():
-        there = [file.name for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-        alike = [str(path.with_name(name)) for name in get_close_matches(path.name, there, 1, 0.82)]
-        what, near = "there is no such file", [*alike, *near]
-    else:
-        what = "there is no such recipe"
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "'regard recipes' lists those that ship"
+    """A name that is neither a file nor a recipe that ships."""
+    is_path = Path(recipe).suffix or Path(recipe).parent != Path()
+    near = [] if is_path else get_close_matches(recipe, shipped(), n=1, cutoff=0.7)
+    what = "there is no such file" if is_path else "there is no such recipe"
+    hint = f"did you mean {near[0]!r}?" if near else "'regard recipes' lists those that ship"
     return ConfigError(what, where=recipe, hint=f"a recipe is a .yaml file, or one that ships; {hint}")
 
 
@@ -207,7 +223,7 @@ def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
 
 # What a verb changes in the recipe of a trained run
 
-AFTERWARDS = ("search", "evaluation", "data.encoding")  # what may be changed in a trained run's recipe
+CHANGEABLE_AFTER_TRAINING = ("search", "evaluation", "data.encoding")  # what may be changed in a trained run's recipe
 
 
 def with_search(
@@ -230,14 +246,14 @@ def with_search(
     searched = {path: path for path in sorted(paths) if path.startswith("search.") and path != "search.nbest"}
     flags = {"--beam": beam, "--length-penalty": length_penalty, "--prefix": prefix, **searched}
     refuse_search(TASKS[recipe.task], flags)
-    changeable = [*AFTERWARDS, *TASKS[recipe.task].changeable]
     for override in overrides:
         path = override.partition("=")[0]
         section = path.partition(".")[0]
-        if section in type(recipe).model_fields and not {section, path}.intersection(changeable):
-            what, hint = f"{section} cannot be changed in a trained run", f"allowed: {', '.join(changeable)}"
-            near = get_close_matches(path, changeable, n=1, cutoff=0.9)
-            hint += f"; did you mean {near[0]!r}?" if near else ""
+        if section in type(recipe).model_fields and not {section, path}.intersection(CHANGEABLE_AFTER_TRAINING):
+            what, hint = (
+                f"{section} cannot be changed in a trained run",
+                f"allowed: {', '.join(CHANGEABLE_AFTER_TRAINING)}",
+            )
             raise ConfigError(what, where=override, hint=hint)
     tree = apply_overrides(recipe.model_dump(), overrides)
     search = tree["search"]
@@ -278,9 +294,9 @@ def _leave_sampling(search: dict[str, Any], paths: set[str], beam: int | None) -
 
 # What a recipe takes from the run that it begins with, `training.init`: the model and the tokenizer
 
-FREE = (
+MAY_DIFFER_FROM_INIT = (
     "preset", "vectors", "images", "max_positions", "next_sentence", "masked_head", "objective", "tie",
-    "doubly_stochastic", "longest_story", "time_noise", "linear_start", "restarts",
+    "doubly_stochastic", "time_noise", "linear_start", "restarts",
 )  # fmt: skip
 """Fields of models that may differ from those of the run whose weights are taken, as every dropout may: they say how it
 learns, what is left out under a head, or what the shapes of the weights decide."""
@@ -310,7 +326,7 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
     if task.reads_raw_text and given is not None:
         model = {name: kind for name, kind in model.items() if name == "kind"} | (given.get("model") or {})
         tokenizer = given.get("tokenizer") or {}
-    theirs, files = read_yaml(base / init / "recipe.yaml"), Tree(file=f"{init}/tokenizer.json")
+    theirs, files = read_stored(base / init / "recipe.yaml"), Tree(file=f"{init}/tokenizer.json")
     if sides := [path.name.split(".")[1] for path in sorted((base / init).glob("tokenizer.*.json"))]:
         files = {"file": {side: f"{init}/tokenizer.{side}.json" for side in sides}, "joint": False}
     their_model, their_tokenizer = theirs["model"], {**theirs.get("tokenizer", {}), **files}
@@ -342,7 +358,7 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
 def other_fields(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
     """The fields of a model that do not fit the weights of a run."""
     for name, value in given.items():
-        free = name in FREE or name.endswith("dropout") or name not in theirs
+        free = name in MAY_DIFFER_FROM_INIT or name.endswith("dropout") or name not in theirs
         if not free and str(value) != str(theirs[name]):
             what = f"{value} does not fit the weights of {init}"
             yield Problem(f"model.{name}", what, f"that run has {theirs[name]}")

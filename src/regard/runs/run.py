@@ -6,7 +6,6 @@ ARCHITECTURE.md ("Four seams") lists its files.
 from __future__ import annotations
 
 import copy
-import difflib
 import errno
 import glob
 import hashlib
@@ -16,7 +15,6 @@ import platform
 import re
 import shutil
 import sys
-import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,31 +32,19 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard import __version__
-from regard.config import read_yaml, write_yaml
-from regard.data.config import TrainingConfig
-from regard.errors import CheckpointError, ConfigError, DecodeError, Problem, RegardError, RunWarning, did_you_mean
-from regard.recipes.recipe import AnyRecipe, leaves, recipe_of
+from regard.config import write_yaml
+from regard.errors import CheckpointError, ConfigError, DecodeError, RegardError, did_you_mean
+from regard.recipes.recipe import AnyRecipe, leaves, read_stored, recipe_of
 from regard.tasks import TASKS
 from regard.text.files import checksum, checksums, key_of, why_unreadable, write_file, write_folder, writing
 from regard.text.tokenizers import Tokenizers
 
 FORMAT = 2
-"""Version of the folder's layout; older ones stay readable. Since 2 a BERT reads texts in the template of its
-vocabulary, also where that is not [CLS] A [SEP] B [SEP]."""
-BEFORE: dict[str, dict[str, Any]] = {
-    "data": {"stratify": False, "reading": 1},
-    "training": {"decay_biases": True, "fill": False, "checkpoint_activations": False},
-}
-"""Fields that runs of older versions do not have, with what these did."""
+"""Version of the folder's layout; older ones stay readable."""
 STEP, LEFT_STEP = re.compile(r"step-\d{8,}"), re.compile(r"\.step-\d{8,}\.(partial|old|removed)")
 LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")  # what a killed process may leave in a folder; it is never removed
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
-MEANING = ("task", "model", "head")  # the sections of a recipe that say what the weights mean
-CHANGEABLE = (
-    "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
-    "decode", "samples", "average", "checkpoint_activations", "data.workers",
-)  # fmt: skip
-"""Fields, of `training` unless named, that may change when it is resumed; any other would make it another training."""
+FIXED_SECTIONS = ("task", "model", "head")  # the sections of a recipe that say what the weights mean
 Weights = dict[str, Tensor]
 
 
@@ -69,7 +55,7 @@ class Run:
         self.folder = folder = Path(folder)
         if not folder.is_dir():
             what = "is a file, not a run folder" if folder.is_file() else "there is no such run folder"
-            raise CheckpointError(what, where=str(folder), hint=_near(folder))
+            raise CheckpointError(what, where=str(folder), hint="make one with 'regard train RECIPE --out RUN'")
         for name in ("recipe.yaml", "environment.json"):
             if not (folder / name).exists():
                 hint = "a run folder is what 'regard train RECIPE --out RUN' makes"
@@ -112,7 +98,7 @@ class Run:
         }
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        assert is_vacant(folder)
+        assert can_start_in(folder)
         for path in _own_files(folder) or ():
             path.unlink()
         for name, text in {"environment.json": json.dumps(environment, indent=1), **files}.items():
@@ -128,36 +114,16 @@ class Run:
     def recipe(self) -> AnyRecipe:
         path = str(self.folder / "recipe.yaml")
         try:
-            tree = read_yaml(Path(path))
-            if task := TASKS.get(str(tree.get("task"))):
-                known = {"data": task.data.model_fields, "training": TrainingConfig.model_fields}
-                for section, before in BEFORE.items():
-                    if isinstance(given := tree.get(section), dict):
-                        tree[section] = {name: before[name] for name in before if name in known[section]} | given
-            recipe = recipe_of(tree)
+            tree = read_stored(Path(path))
+            if isinstance(training := tree.get("training"), dict):
+                training.setdefault("fill", False)  # the first runs have no such field, and filled no rows
+            return recipe_of(tree)
         except ConfigError as error:
             problems = [
                 problem if problem.where.startswith(path) else replace(problem, where=f"{path}: {problem.where}")
                 for problem in error.problems
             ]
             raise CheckpointError(problems=problems) from None
-        self._warn_of_edits(recipe)
-        return recipe
-
-    def _warn_of_edits(self, recipe: AnyRecipe) -> None:
-        """Values that no longer are what the last checkpoint was trained with; those that its weights depend on are
-        refused (`check_meaning`)."""
-        if (last := self.pointer("last")) is None:
-            return
-        with suppress(RegardError):
-            there, here = leaves(load_facts(last).get("recipe", {})), leaves(recipe.model_dump(mode="json"))
-            edited = sorted(name for name in there.keys() & here.keys() if here[name] != there[name])
-            edited = [name for name in edited if name.removeprefix("training.") not in CHANGEABLE]
-            if edited := [name for name in edited if name.partition(".")[0] not in MEANING]:
-                others = len(edited) - 1
-                more = f", and {others:,} more such value{'s' if others > 1 else ''}" if others else ""
-                was = f"{edited[0]} is {here[edited[0]]!r}, but the run was trained with {there[edited[0]]!r}"
-                warnings.warn(str(Problem(str(self.folder / "recipe.yaml"), was + more)), RunWarning, stacklevel=2)
 
     @property
     def recipe_values(self) -> list[Any]:
@@ -171,10 +137,7 @@ class Run:
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
-        tokenizers = Tokenizers.load(self.folder, TASKS[self.recipe.task].columns)
-        for tokenizer in tokenizers.values():  # an imported run is as old as its model
-            tokenizer.older = self.environment.get("format", FORMAT) < 2 and bool(self.recipe.data.train)
-        return tokenizers
+        return Tokenizers.load(self.folder, TASKS[self.recipe.task].columns)
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -246,7 +209,7 @@ class Run:
         if there is one."""
         place = _device(device or "auto")
         folder = self.checkpoint("best" if checkpoint is None else checkpoint)
-        self.check_meaning(folder)
+        self.check_unchanged(folder)
         model = self.task.model()
         put_weights(model, load_weights(folder), folder)
         return model.to(place).eval()
@@ -256,13 +219,12 @@ class Run:
         recipe = self.recipe.model_dump(mode="json")
         return {"step": step, "best": best, "tokenizer": self.tokenizers.fingerprint, "recipe": recipe}
 
-    def check_meaning(self, checkpoint: Path) -> None:
+    def check_unchanged(self, checkpoint: Path) -> None:
         """Refuse a model or a tokenizer that the checkpoint was not trained with: even where the shapes fit, the
         weights would mean something else, as every id another token."""
         facts = load_facts(checkpoint)
         there, here = leaves(facts.get("recipe", {})), leaves(self.recipe.model_dump(mode="json"))
-        fixed = {name for name in there.keys() & here.keys() if name.partition(".")[0] in MEANING}
-        fixed -= set(self.task.changeable)
+        fixed = {name for name in there.keys() & here.keys() if name.partition(".")[0] in FIXED_SECTIONS}
         for name in sorted(name for name in fixed if here[name] != there[name]):
             what = f"{name} is {here[name]!r}, but {checkpoint.name} was trained with {there[name]!r}"
             raise CheckpointError(what, where=str(self.folder / "recipe.yaml"), hint="put it back")
@@ -287,7 +249,7 @@ class Run:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def is_vacant(folder: Path) -> bool:
+def can_start_in(folder: Path) -> bool:
     """Whether training may start in a folder: it is empty, or holds only what a run has before its first checkpoint."""
     if not folder.is_dir() or (folder / "last").exists():
         return False
@@ -318,15 +280,6 @@ def remove_partial_runs(target: Path) -> None:
         if _own_files(left) is not None:
             with suppress(CheckpointError), locked(left):
                 shutil.rmtree(left, ignore_errors=True)
-
-
-def _near(folder: Path) -> str:
-    """A hint for a missing folder: the run that may have been meant, those beside it, or how to make one."""
-    runs = {path.parent.name: str(path.parent) for path in folder.parent.glob("*/environment.json")}
-    near = difflib.get_close_matches(folder.name, runs, n=1)
-    if near:
-        return f"did you mean {runs[near[0]]!r}?"
-    return f"allowed: {', '.join(sorted(runs.values()))}" if runs else "make one with 'regard train RECIPE --out RUN'"
 
 
 def _device(name: str) -> torch.device:
@@ -397,8 +350,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         if checkpoint.training_weights is not None:
             save_weights(partial / "training.safetensors", checkpoint.training_weights)
         if checkpoint.training is not None:
-            with _system_errors(path := partial / "training.pt"):
-                torch.save(dict(checkpoint.training), path)
+            with _as_os_error(), (partial / "training.pt").open("wb") as file:
+                torch.save(dict(checkpoint.training), file)
         facts = {**checkpoint.facts, "files": checksums(partial)}
         facts["checksum"] = key_of(facts)
         (partial / "checkpoint.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
@@ -408,25 +361,19 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 
 def save_weights(path: Path, weights: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file, with the permissions of its folder; the library would let only the owner read it."""
-    with _system_errors(path):
+    with _as_os_error():
         save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, path, metadata)
     path.chmod(path.parent.stat().st_mode & 0o666)
 
 
 @contextmanager
-def _system_errors(path: Path) -> Iterator[None]:
-    """Turn what safetensors and torch raise for a full disk into an OSError with the reason of the system.
-
-    Where the library does not give its number, appending to the file makes the system raise it.
-    """
+def _as_os_error() -> Iterator[None]:
+    """safetensors and torch raise errors of their own for a full disk; torch's follows that of Python's file."""
     try:
         yield
     except (SafetensorError, RuntimeError) as error:
-        if number := re.search(r"os error (\d+)", str(error)):
-            raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
-        with path.open("ab") as file:
-            file.write(bytes(1 << 20))
-        raise OSError(str(error).splitlines()[0]) from None
+        reason = error.__context__ if isinstance(error.__context__, OSError) else OSError(str(error).splitlines()[0])
+        raise reason from None
 
 
 def load_weights(folder: Path, name: str = "model.safetensors") -> Weights:

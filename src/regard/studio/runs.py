@@ -163,7 +163,9 @@ def examples_of(run: Run) -> list[str]:
         corpora = getattr(run.recipe.data, part)
         if isinstance(corpora, list) and corpora:
             with suppress(RegardError, OSError):
-                reader = open_corpus(corpora[0], run.folder, part, 1, run.recipe.data.encoding)
+                first = {} if corpora[0].corpus else {"size": None}  # the first rows, without drawing
+                corpus = corpora[0].model_copy(update=first)
+                reader = open_corpus(corpus, run.folder, part, run.recipe.data.encoding)
                 rows = islice((row.values for row in reader.rows() if row.fault is None), 0, EXAMPLES * APART, APART)
                 return [run.task.typed(dict(zip(reader.columns, row, strict=True)), reader) for row in rows]
     events = [event for event in run.events() if event.get("samples")]

@@ -73,7 +73,6 @@ class Captioning(Translation):
 
     name = "captioning"
     shares_examples = False
-    changeable = (images.LIMIT,)
     columns = ("target",)  # what has a tokenizer
     input_parts = ("image",)
     data = Data[Captioned]

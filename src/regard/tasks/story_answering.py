@@ -17,16 +17,15 @@ from torch import Tensor
 
 from regard.data.batches import StoryBatch, fixed_batches
 from regard.data.config import OBJECTS, Recipe
-from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, Where
-from regard.data.prepare import Prepared, Progress, prepare, read
+from regard.data.prepare import Prepared, Progress, prepare
 from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.data.stories import UNKNOWN, Stories, StoryData, object_inputs, questions_in, typed_questions
-from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, did_you_mean
+from regard.errors import ConfigError, DecodeError, InputError, Problem
 from regard.models import MODELS, any_config
 from regard.models.base import device_of
-from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
+from regard.models.memory_network import MemoryNetwork
 from regard.objectives.cross_entropy import perplexity
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.classification import Classified
@@ -46,7 +45,6 @@ class StoryAnswering(ExampleTask):
     name = "story_answering"
     reads_stories = True
     input_parts = ("story", "question")
-    changeable = ("model.longest_story",)
     unit = "questions"
     columns = ("text",)
     data = StoryData
@@ -75,7 +73,6 @@ class StoryAnswering(ExampleTask):
         splits = {"training": prepared.train, "validation": prepared.validation, "test": prepared.test}
         for name, examples in splits.items():
             if examples is not None:
-                refuse_long_stories(examples, recipe.model, option="")
                 notes += long_stories(examples, recipe.model.sentences, f"{name} questions")
         return prepared.with_notes(notes)
 
@@ -172,11 +169,6 @@ class StoryAnswering(ExampleTask):
         facts = examples.texts["facts"][row]
         gone = examples.texts["story"][row].count("\n") + 1 - int(examples.columns["sizes"].lengths[row])
         return None if facts == UNKNOWN else tuple(int(fact) - gone for fact in facts.split() if int(fact) >= gone)
-
-    def read(self, corpora: Sequence[Stories], part: Part, base: Path) -> Dataset:
-        examples = read(self, self.recipe, corpora, part, base)
-        refuse_long_stories(examples, self.recipe.model)
-        return examples
 
     # Training
 
@@ -296,7 +288,6 @@ class StoryAnswering(ExampleTask):
             hint = bad.hint if text.strip() else "tell a story, then ask a question that ends in '?'"
             raise InputError(bad.what, where=place, hint=hint)
         question = questions_in([(line, place) for line in text.split("\n")])[-1]
-        InputError.raise_if(too_long([(len(question.story), place)], self.recipe.model))
         return {
             "story": "\n".join(question.story),
             "question": question.question,
@@ -309,15 +300,13 @@ class StoryAnswering(ExampleTask):
         tokenizer = self.tokenizers["text"]
         if not any(tokenizer.unk in examples.columns[name][row] for name in ("story", "question")):
             return []
-        vocabulary = [word for word in tokenizer.tokens(range(tokenizer.size)) if not word.startswith("<")]
+        size = sum(not word.startswith("<") for word in tokenizer.tokens(range(tokenizer.size)))
         sentences = examples.texts["story"][row].split("\n")[-self.recipe.model.sentences :]
         problems = []
         for word in " ".join([*sentences, examples.texts["question"][row]]).split():
             if tokenizer.unk in tokenizer.encode(word):
                 plain = word.strip(PUNCTUATION)
-                near = did_you_mean(plain.lower(), vocabulary)
-                known = near if near.startswith("did") else f"it knows {len(vocabulary):,}"
-                hint = f"the run's stories have other words, {known}"
+                hint = f"the run knows the {size:,} words of its stories"
                 problems.append(Problem(examples.where(row), f"the word {plain!r} is unknown", hint))
         return problems
 
@@ -396,24 +385,6 @@ def share(part: float | Tensor) -> float:
 def facts_found(looked: Sequence[int], facts: Sequence[int]) -> float:
     """The share of the supporting facts at which some hop looked most."""
     return len(set(facts) & set(looked)) / len(set(facts))
-
-
-def too_long(stories: Iterable[tuple[int, str]], config: MemoryNetworkConfig, option: str = "--set ") -> list[Problem]:
-    """Why stories, by their numbers of sentences and places, cannot be asked about: hardly any of them would be
-    remembered. Overrides stand behind the `option`."""
-    hint = f"at most {config.longest_story:,}; {option}model.longest_story=N raises that"
-    what = "the story has {:,} sentences, of which the memory would hold the last {:,}"
-    return [
-        Problem(place, what.format(sentences, config.sentences), hint)
-        for sentences, place in stories
-        if sentences > config.longest_story
-    ]
-
-
-def refuse_long_stories(examples: Dataset, config: MemoryNetworkConfig, option: str = "--set ") -> None:
-    """The same for all stories of files."""
-    stories = ((int(sentences), examples.where(row)) for row, sentences in enumerate(examples.texts["sentences"]))
-    DataError.raise_if(too_long(stories, config, option))
 
 
 def long_stories(examples: Dataset, sentences: int, what: str) -> list[str]:

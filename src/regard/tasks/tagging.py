@@ -82,7 +82,7 @@ class Tagging(HeadedTask):
             return self
         data = self.recipe.data
         words = (word for row in train["tokens"] for word in json.loads(row))
-        if data.reading > 1 and data.words == "punctuation" and all(len(word) == 1 for word in words):
+        if data.words == "punctuation" and all(len(word) == 1 for word in words):
             data = data.model_copy(update={"words": "characters"})
             recipe = self.recipe.model_copy(update={"data": data})
             return type(self)(recipe, self.tokenizers).settled(train, where)

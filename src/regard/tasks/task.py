@@ -162,8 +162,6 @@ class Task(Encoder):
     """Whether several processes may each evaluate some of the examples (`computed`)."""
     input_parts: tuple[str, ...] = ("text",)
     """What an input consists of, in the order of its texts. Of `choices` there are several."""
-    changeable: ClassVar[tuple[str, ...]] = ()
-    """Settings of a trained run that may be changed besides `search` and `evaluation`: how much is read at most."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Values of a recipe's sections that suit the task better than the sections' own defaults."""
 

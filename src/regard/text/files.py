@@ -18,14 +18,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, NamedTuple, Self, cast
 
 import numpy as np
 
-from regard.errors import CheckpointError, DataError, DecodeError, Problem, did_you_mean, import_extra
+from regard.errors import CheckpointError, DataError, DecodeError, Problem, import_extra
 
 LINE = 1 << 28
 """Most bytes of a line: a small compressed file may unpack to one of any length. SQuAD's JSON is a line of 30 MB."""
@@ -184,13 +183,10 @@ def problem_with(file: TextFile) -> Problem | None:
             return None
         if file.path.exists():
             return Problem(file.name, "is not a regular file", "a pipe or a device may never end: save it as a file")
-        folder = file.path.parent
-        names = [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
     except OSError as error:
         return Problem(file.name, f"cannot be read: {error.strerror}")
-    near = [str(PurePath(file.name).with_name(name)) for name in get_close_matches(file.path.name, names, 1, 0.82)]
-    hint = did_you_mean(file.name, near) if near else f"looked in {folder.absolute()}"
-    return Problem(file.name, "there is no such file", hint)
+    is_here = file.path.absolute() == Path(file.name).absolute()
+    return Problem(file.name, "there is no such file", "" if is_here else f"looked in {file.path.parent.absolute()}")
 
 
 def why_unreadable(path: Path) -> str:
@@ -295,7 +291,7 @@ class GrowingFile:
         if resume and self.partial.exists():
             size = self._resumed()
         elif self.partial.exists() and self.partial.stat().st_size and not overwrite:
-            what = "an output is there that is not complete"
+            what = "the output of an interrupted command exists"
             raise DecodeError(what, where=str(self.partial), hint="--resume continues it, --overwrite starts again")
         with writing(path):
             self._file = self.partial.open("ab")
@@ -304,14 +300,14 @@ class GrowingFile:
             self._file.truncate(size)
 
     def _resumed(self) -> int:
-        """The bytes that are whole; `done` is what was noted of them."""
+        """The size of the complete part, in bytes; sets `done`."""
         try:
             state = json.loads(self._state.read_bytes())
             about, size, self.done = state["about"], int(state["bytes"]), state["done"]
         except (OSError, ValueError, KeyError, TypeError):
             about, size = self._about, 0  # it ended before the first piece was whole
         if size > self.partial.stat().st_size:
-            raise DecodeError("it is shorter than it was", where=str(self.partial), hint="--overwrite starts again")
+            raise DecodeError("the file was shortened since", where=str(self.partial), hint="--overwrite starts again")
         if other := [name for name, value in self._about.items() if about.get(name) != value]:
             what = f"it was begun with other values of {', '.join(other)}"
             raise DecodeError(what, where=str(self.partial), hint="give the same, or --overwrite to start again")
@@ -401,9 +397,9 @@ def key_of(settings: Any) -> str:
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of the size and of the sums of 4,096 bytes each, as 64-bit numbers: any flipped bit changes it, and it is
-    several times faster than a hash of all bytes. The file is read in pieces, so none of it stays in memory; they are
-    large, so that Python code in another thread seldom holds it up. Sums of zero fill up the last 1 MiB."""
+    """SHA-256 of the file's size and of one 64-bit sum for every 4,096 bytes, padded with zeros to whole MiB.
+
+    Any flipped bit changes it, and it is several times faster than a hash of all bytes. 4 MiB are read at a time."""
     piece, size, digest = np.empty(1 << 22, dtype=np.uint8), 0, hashlib.sha256()
     numbers = piece.view("<u8").reshape(-1, 512)
     with path.open("rb") as file:

@@ -160,9 +160,6 @@ class Tokenizer:
     a run of characters.
     """
 
-    older = False
-    """Whether it belongs to a run that was trained before FORMAT 2 (runs/run.py), with rows of BERT's template."""
-
     def __init__(self, tokenizer: tokenizers.Tokenizer, text: str | None = None) -> None:
         self._tokenizer, self._json = tokenizer, text or tokenizer.to_str()
         self.size: int = 1 + max(tokenizer.get_vocab().values())  # ids of other tools may have gaps
@@ -236,9 +233,9 @@ class Tokenizer:
     def save(self, path: Path) -> None:
         path.write_text(self._json, encoding="utf-8", newline="")
 
-    def __reduce__(self) -> tuple[Any, tuple[str], dict[str, bool]]:
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
         # the library's own pickle loses encode_special_tokens
-        return Tokenizer.from_json, (self._json,), {"older": self.older}
+        return Tokenizer.from_json, (self._json,)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -250,8 +247,7 @@ class Tokenizer:
     def templates(self) -> Templates:
         """What a BERT reads around one text and around two: as the vocabulary's own template says, else
         [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
-        own = None if self.older else self._own_templates
-        return own or bert_templates(self.begin, self.end)
+        return self._own_templates or bert_templates(self.begin, self.end)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens around it."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from regard.config import Config
-from regard.errors import DataError, Faults
+from regard.errors import DataError, Faults, Problem
 from regard.text.files import TextFile
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizer
@@ -63,13 +63,16 @@ def read_vectors(
     best: dict[int, tuple[int, NDArray[np.float32]]] = {}  # token -> the rank of its spelling (lower is better), vector
     try:
         for where, text in _vector_lines(file, width, setting):
-            try:
-                ranked = spellings.get(nfc(_word_of(text, width, where)), ())
-                better = [(token, rank) for token, rank in ranked if token not in best or rank < best[token][0]]
-                vector = _numbers(text, width, where) if better else np.empty(0, np.float32)
+            word, *fields = text.rsplit(" ", width)  # GloVe's large files have words with spaces in them
+            last = word.rpartition(" ")[2]
+            ranked = spellings.get(nfc(word.rstrip(" ")), ())
+            better = [(token, rank) for token, rank in ranked if token not in best or rank < best[token][0]]
+            vector = _vector(fields) if better else np.empty(0, np.float32)
+            if vector is None or len(fields) < width or (last != word and _vector([last]) is not None):
+                hint = f"with a space between each two; {setting} is how many numbers the model needs"
+                faults.add(Problem(where, f"the line is not a word and {width} numbers: {text[:40]!r}", hint))
+            else:
                 best.update((token, (rank, vector)) for token, rank in better)
-            except DataError as error:
-                faults.add(*error.problems)
     except DataError as error:  # the rest of the file cannot be read
         faults.add(*error.problems)
     if faults.count:
@@ -105,64 +108,23 @@ def _vector_lines(file: TextFile, width: int, setting: str) -> Iterator[tuple[st
     """
     line = announced = 0
     for line, text in enumerate((text.rstrip(" \t") for text in file.lines()), 1):
-        if line == 1:
-            fields = text.split(" ")
-            is_header = len(fields) == 2 and all(field.isdecimal() for field in fields)
-            actual = int(fields[1]) if is_header else _width_of(fields, width, file.where(line))
-            if actual != width:
-                what = f"the vectors have {actual} numbers, the embeddings of the model {width}"
-                raise DataError(what, where=file.where(line), hint=f"set {setting} to {actual}, or take other vectors")
-            if is_header:
-                announced = int(fields[0])
-                continue
-        yield file.where(line), text
+        count, _, size = text.partition(" ")
+        if line > 1 or not (count.isdecimal() and size.isdecimal()):
+            yield file.where(line), text
+        elif int(size) == width:
+            announced = int(count)
+        else:
+            what = f"the vectors have {size} numbers, the embeddings of the model {width}"
+            raise DataError(what, where=file.where(line), hint=f"set {setting} to {size}, or take other vectors")
     if announced and line - 1 < announced:
         what = f"the header promises {announced:,} vectors, here they end after {line - 1:,}"
         raise DataError(what, where=file.where(line), hint="is it cut off? Copy or download it again")
 
 
-def _width_of(fields: list[str], expected: int, where: str) -> int:
-    """How many numbers there are behind the first word, which may have spaces in it."""
-    if len(fields) < 2:
-        raise _broken(f"{fields[0][:40]!r} has no numbers behind it", where)
-    numbers = [*map(_is_number, fields)]
-    if all(numbers[1:]):
-        return len(fields) - 1
-    if len(fields) > expected and all(numbers[-expected:]):
-        return expected
-    raise _broken(f"{fields[numbers.index(False, 1)][:40]!r} is not a number", where)
-
-
-def _word_of(text: str, width: int, where: str) -> str:
-    """The word of a line. Only spaces are counted, since the numbers of most lines are never needed."""
-    spaces = text.count(" ")
-    if spaces == width:
-        return text[: text.index(" ")]
-    word = text.rsplit(" ", width)[0]
-    if spaces < width or _is_number(word.rpartition(" ")[2]):
-        raise _broken(f"{text.split(' ')[0][:40]!r} has {spaces} numbers, others have {width}", where)
-    return word.rstrip(" ")  # GloVe's large files have words with spaces in them
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _numbers(text: str, width: int, where: str) -> NDArray[np.float32]:
-    fields = text.rsplit(" ", width)[1:]
+def _vector(fields: list[str]) -> NDArray[np.float32] | None:
+    """The numbers of a line; None where one is no number, or infinite."""
     try:
         vector = np.array(fields, dtype=np.float32)
     except ValueError:
-        wrong = next(field for field in fields if not _is_number(field))
-        raise _broken(f"{wrong[:40]!r} is not a number", where) from None
-    if not np.isfinite(vector).all():
-        raise _broken("a number is infinite or not a number", where)
-    return vector
-
-
-def _broken(what: str, where: str) -> DataError:
-    return DataError(what, where=where, hint="a line is a word and its numbers, with a space between each two")
+        return None
+    return vector if np.isfinite(vector).all() else None

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from regard.data.batches import Stream
 from regard.data.config import TABLES
 from regard.data.prepare import Prepared, prepare_texts
 from regard.data.readers import is_saved
-from regard.errors import ConfigError, Problem, RegardError, did_you_mean
+from regard.errors import ConfigError, Problem, RegardError
 from regard.language import shown, shown_comments
 from regard.models.base import count_parameters
 from regard.recipes.propose import ROLES, recipe_text, recognise, text_files_in
@@ -158,8 +157,6 @@ def _proposal_for(
     chosen, is_table = [other for other in others if "=" in other], TextFile(files[0], Path()).suffixes[0] in TABLES
     for override in chosen:
         role = override.partition("=")[0]
-        if is_table and role not in ROLES and get_close_matches(role, ROLES):
-            raise ConfigError(f"{role!r} is not allowed", where=override, hint=did_you_mean(role, ROLES))
         if not is_table or role not in ROLES:
             hint = "save it with --out, then change it; only text=, label=, source= and target= of a table go here"
             raise ConfigError("a proposal takes no overrides", where=override, hint=hint)

@@ -487,7 +487,7 @@ class Trainer:
         folder = self.run.resumable()
         if folder is None:
             return False
-        self.run.check_meaning(folder)
+        self.run.check_unchanged(folder)
         weights, training = load_training(folder)
         data = self.task.fingerprint(self.data.train)
         if training.get("data", data) != data:

@@ -28,7 +28,7 @@ from regard.models.base import ModelConfig, count_parameters, keep_memory
 from regard.models.headed import Headed, weights_for
 from regard.recipes.recipe import AnyRecipe, leaves, load_recipe, other_fields, recipe_of, with_absolute_paths
 from regard.runs import Run
-from regard.runs.run import BEFORE, CHANGEABLE, damage_of_log, is_vacant, load_weights, locked, stored_weights
+from regard.runs.run import can_start_in, damage_of_log, load_weights, locked, stored_weights
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers
@@ -38,6 +38,12 @@ from regard.training.memory import fitting_batch_tokens
 from regard.training.optimiser import length_notes, resume_notes
 from regard.training.processes import all_joined, naming_lost_processes, refuse_unlike
 from regard.training.progress import Display
+
+CHANGEABLE_ON_RESUME = (
+    "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
+    "decode", "samples", "average", "checkpoint_activations", "data.workers",
+)  # fmt: skip
+"""Fields, of `training` unless named, that a resumed training may change; any other would make it another training."""
 
 
 def train(
@@ -53,8 +59,6 @@ def train(
     given, base = load_recipe(recipe, overrides)
     check_metric(given)
     existing = _existing(folder, resume)
-    if existing:
-        given = _as_before(given, existing.recipe)
     accelerator = make_accelerator(given.training)
     display = Display(quiet=quiet or not accelerator.is_main_process)
     several = accelerator.num_processes > 1
@@ -223,7 +227,7 @@ def check_metric(recipe: AnyRecipe) -> None:
 
 def _existing(folder: Path, resume: bool) -> Run | None:
     """The run to resume; None for a new run, in a new folder or in one without a checkpoint."""
-    if not folder.exists() or (is_vacant(folder) and not (resume and (folder / "recipe.yaml").exists())):
+    if not folder.exists() or (can_start_in(folder) and not (resume and (folder / "recipe.yaml").exists())):
         return None
     if not folder.is_dir():
         raise CheckpointError("there is a file of this name", where=str(folder), hint="give another --out")
@@ -236,18 +240,6 @@ def _existing(folder: Path, resume: bool) -> Run | None:
     return Run.open(folder)
 
 
-def _as_before(given: AnyRecipe, before: AnyRecipe) -> AnyRecipe:
-    """The recipe with the run's values of fields that older versions did not have, unless it says otherwise."""
-    if given.task != before.task:
-        return given
-    sections = {}
-    for section, fields in BEFORE.items():
-        new, old = getattr(given, section), getattr(before, section)
-        names = [name for name in fields if hasattr(new, name) and name not in new.model_fields_set]
-        sections[section] = new.model_copy(update={name: getattr(old, name) for name in names})
-    return given.model_copy(update=sections)
-
-
 def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Run:
     if not accelerator.is_main_process:
         return Run.unchecked(folder)
@@ -256,7 +248,7 @@ def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: A
 
 
 def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
-    """A resumed training must have the same recipe, up to CHANGEABLE."""
+    """A resumed training must have the same recipe, up to CHANGEABLE_ON_RESUME."""
     before, now = leaves(run.recipe.model_dump()), leaves(recipe.model_dump())
     paths = before.keys() | now.keys()
     if before["model.kind"] != now["model.kind"]:  # the other fields of the model then differ too
@@ -264,7 +256,7 @@ def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
     problems = [
         Problem(path, f"the run was started with {before.get(path)!r}, this recipe says {now.get(path)!r}")
         for path in sorted(paths)
-        if before.get(path) != now.get(path) and path.removeprefix("training.") not in CHANGEABLE
+        if before.get(path) != now.get(path) and path.removeprefix("training.") not in CHANGEABLE_ON_RESUME
     ]
     if problems:
         refusal = Problem(str(run.folder), "cannot be resumed with another recipe", "give another --out")
@@ -387,7 +379,7 @@ def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -
         hint = f"{problem.hint}; training.init=null trains without one"
         raise ConfigError(f"{name}: {problem.what}", where="training.init", hint=hint) from None
     checkpoint = run.checkpoint("best")
-    run.check_meaning(checkpoint)
+    run.check_unchanged(checkpoint)
     problems = [*_other_tokenizers(run, name, task.tokenizers), *_other_model(name, run.recipe.model, recipe.model)]
     if problems:
         raise ConfigError(problems=problems)
