@@ -38,8 +38,6 @@ LONGEST = 300
 NOTES = {
     "language_modeling": " Perplexity is a word's, the end of a document counted as one, and bits are a character's: "
     "models with different tokenizers can be compared.",
-    "masked_language_modeling": " The tokens that are masked are those of each run's own tokenizer: only runs with the "
-    "same one can be compared.",
 }
 TESTS = (
     "Paired bootstrap (Koehn 2004; 1,000 resamples) and approximate randomisation (Riezler and Maxwell 2005; 10,000 "
@@ -139,7 +137,7 @@ def compare(
     """Compare runs of one task, and files of outputs by name, on a split or on files.
 
     Every run decodes or is measured once, with its own search unless another is given; outputs are measured as the
-    first run's recipe says. The baseline of the tests is the first run, or the one named.
+    first run's recipe says (`evaluation`). The baseline of the tests is the first run, or the one named.
     """
     hypotheses = hypotheses or {}
     named = _named([Run.open(run) for run in runs], hypotheses, baseline)
@@ -152,6 +150,8 @@ def compare(
         refuse(options, what)
     search = beam, 1 if texts else None, length_penalty, overrides
     named = {name: run.under(with_search(run.recipe, *search)) for name, run in named.items()}
+    measure = {"evaluation": named[next(iter(named))].recipe.evaluation}
+    named = {name: run.under(run.recipe.model_copy(update=measure)) for name, run in named.items()}
     examples = [examples_of(run, split, files) for run in named.values()]
 
     def load(run: Run) -> Any:
