@@ -23,7 +23,7 @@ from regard.views.labels import count_text, main_metric, rounds_to_zero, score_t
 from regard.views.render import write
 from regard.views.report import Bars, Cell, Curves, HeatMaps, Part, Report, Result, Section, Series, Text, Tone, muted
 from regard.views.report import Table as TablePart
-from regard.views.search_errors import VERDICTS
+from regard.views.search_errors import KINDS
 from regard.views.significance import LEVEL
 from regard.views.systems import Measured, System, Table, differences, groups_of, measure_texts, measure_units, names_of
 
@@ -48,7 +48,8 @@ TESTS = (
 ERRORS = (
     "An output that is worse than its reference is a search error if the model scores the reference higher under "
     "the objective of the search, and a model error otherwise, or where the reference holds unknown tokens, which "
-    "no search could write. For one run, 'regard diagnose RUN' says more."
+    "no search could write. Where a rule of the search forbids the reference, the error is neither but a rule error. "
+    "For one run, 'regard diagnose RUN' says more."
 )
 
 
@@ -434,9 +435,9 @@ def _errors(comparison: Comparison) -> list[Part]:
     tallies = {system.name: system.tally for system in comparison.systems if system.tally is not None}
     if not tallies:
         return []
-    columns = ["system", "sentences", "errors", "search errors", "model errors", "search errors, share"]
+    columns = ["system", "sentences", "errors", *KINDS.values(), "search errors, share"]
     rows = [[name, *own.counts.values(), own.share_texts["search_errors"]] for name, own in tallies.items()]
-    kinds = {f"{kind} errors": [float(own.counts[f"{kind}_errors"]) for own in tallies.values()] for kind in VERDICTS}
+    kinds = {name: [float(own.counts[f"{kind}_errors"]) for own in tallies.values()] for kind, name in KINDS.items()}
     return [TablePart(columns, rows), Bars([*tallies], kinds, "sentences"), muted(ERRORS)]
 
 
