@@ -400,7 +400,8 @@ def _text_model(run: Run, checkpoint: str | None, device: str | None) -> Context
     model: Contextual | None = run.task.text_model(run.load_model(checkpoint, device))
     if model is None:
         what = f"{run.recipe.model.kind} for {run.recipe.task} has no vectors of a single text"
-        raise DecodeError(what, where=str(run.folder), hint="runs of (masked_)language_modeling have")
+        hint = "language models, transformers that translate, and models with a head, as classifiers, have"
+        raise DecodeError(what, where=str(run.folder), hint=hint)
     return model
 
 

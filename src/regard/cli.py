@@ -518,7 +518,10 @@ def explain(
         console.note(f"about {size / 1e6:,.0f} MB of JSON: --layer and --head choose one attention")
     if as_json:
         explanation.heat_maps()  # refuses a layer or head that is not there
-    console.show_report(result, None, as_json=as_json)
+    if out is None or as_json or (numbers and out.suffix.lower() != ".json"):
+        console.show_report(result, None, as_json=as_json)
+    elif explanation.opening:
+        console.say(explanation.opening)
     if out is not None:
         # Only JSON has the numbers: a picture shows the attention that they belong to.
         write_result(result if out.suffix.lower() == ".json" else explanation, out)
@@ -663,7 +666,7 @@ def show(name: str | None, overrides: list[str], out: Path | None, overwrite: bo
             print("\n".join(f"{key:16}  {shown(summary)}" for key, summary in summaries.items()))
         return
     console.check_output(out, DRAWN, overwrite=overwrite)
-    console.show_report(regard.show(name, overrides), out, as_json=as_json)
+    console.show_report(regard.show(name, overrides), out, as_json=as_json, drawn=True)
 
 
 @command(

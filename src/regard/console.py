@@ -102,18 +102,18 @@ def bar(what: str, *, visible: bool) -> Iterator[Progress]:
         yield move
 
 
-def show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
-    """A result as JSON or for people; and as a file, if one is asked for."""
+def show_report(result: Result, out: Path | None, *, as_json: bool, drawn: bool = False) -> None:
+    """A result as JSON or for people; and as a file, if one is asked for. What is only `drawn` goes into that alone."""
     from regard.views.render import json_line, show, write_result
 
-    if out is not None:
-        write_result(result, out)
     if as_json:
         sys.stdout.writelines(json_line(result))
-        return
-    show(result.report())
+    elif out is None or not drawn:
+        show(result.report())
     if out is not None:
-        say(f"written: {out}")
+        write_result(result, out)
+        if not as_json:
+            say(f"written: {out}")
 
 
 def check_output(

@@ -338,8 +338,8 @@ MISTAKES = {
         Mistake("predict @stories 'Ann left.' 'Who?' --set search.banned=[a]", NOT_DECODED.format("search.banned")),
         Mistake("evaluate @stories --beam 3", NOT_DECODED.format("--beam")),
         Mistake("evaluate @stories --file a.txt --file b.txt", "--file: 2 files are too many"),
-        Mistake("explain @bilstm-classifier superb",
-            "explain: without its only word the text is empty (give two words or more"),
+        Mistake("explain @bilstm-classifier superb --numbers",
+            "--numbers: the model 'bilstm' has no attention to work out (leave it out; views of it: occlusion)"),
         Mistake(f"explain @bilstm-classifier '{'good ' * (MOST_WORDS + 1)}'", f"explain: the text has {MOST_WORDS + 1} "
             f"words, each of which would be left out once (at most {MOST_WORDS}: "),
         Mistake("explain @bilstm-classifier 'so good' --head 1",
@@ -354,7 +354,7 @@ MISTAKES = {
             "--baseline: there is no system 'tniy' (did you mean 'tiny'?)"),
         Mistake("compare @run @summarization",
             "@summarization: the run's task is summarization, that of @run is translation (compare runs of one task)"),
-        Mistake("compare @run @translation", "@translation: its examples are not those of @run (give the sentences to "
+        Mistake("compare @run @translation", "@translation: its examples are not those of @run (give the texts to "
             "compare on with --file; "),
         Mistake("compare @run --hypotheses a.txt", "--hypotheses: 'a.txt' names no system (NAME=FILE, "),
         Mistake("compare @run --hypotheses x=no.txt", "no.txt: there is no such file"),

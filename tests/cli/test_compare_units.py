@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 import regard as api
 from command_line import refusal, succeed, write
 from raw_cases import GPT, Runs, raw_recipe
+from regard.data.conll import Entity, tags_of
 from regard.data.corpora import generate
+from regard.errors import DataError
 from regard.runs import Run
 from regard.runs.examples import examples_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
@@ -24,7 +26,9 @@ from regard.training.train import train
 from regard.views.significance import correlation, counts_of, f1_of, mcnemar, paired_tests_of_sums
 from task_cases import raw_tokens
 
-REVIEWS = "label\ttext\n" + "".join(f"{w}\tIt was {w}, number {n}.\n" for w in ("good", "bad") for n in range(16))
+REVIEWS = "label\tother\ttext\n" + "".join(
+    f"{w}\t{other}\tIt was {w}, number {n}.\n" for w, other in (("good", "bad"), ("bad", "good")) for n in range(16)
+)
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +226,36 @@ def test_other_examples_are_refused_but_for_a_file(runs: Runs, tmp_path: Path) -
     write(tmp_path / "same.jsonl", "\n".join(json.dumps({"text": text}) for text in ("The fox ran.", "It rained.")))
     compared = api.compare([gpt, tmp_path / "other"], files=[str(tmp_path / "same.jsonl")])
     assert compared.to_json()["documents"] == 2
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"mask_share": 0.0, "random_share": 0.0}, "other tokens are hidden from it than from {}, or are shown to it in "),
+    ({"mask_rate": 0.4}, "compare runs with the same tokenizer, data.max_length, data.mask_rate,"),
+])  # fmt: skip
+def test_masked_models_that_other_tokens_are_hidden_from_are_refused(
+    runs: Runs, changes: dict[str, Any], message: str
+) -> None:
+    run = Run.open(runs["bert"])
+    data = run.recipe.data.model_copy(update=changes)
+    with pytest.raises(DataError) as refused:
+        api.compare([run, run.under(run.recipe.model_copy(update={"data": data}))])
+    assert message.format(run.folder) in str(refused.value)
+
+
+def test_classifiers_with_other_expected_answers_are_refused(classifiers: dict[str, Path]) -> None:
+    run = Run.open(classifiers["taught"])
+    corpora = [corpus.model_copy(update={"label": "other"}) for corpus in run.recipe.data.validation]
+    data = run.recipe.data.model_copy(update={"validation": corpora})
+    with pytest.raises(DataError, match="its expected answers are not those of"):
+        api.compare([run, run.under(run.recipe.model_copy(update={"data": data}))])
+
+
+def test_tags_of_two_schemes_are_compared_in_one() -> None:
+    """Three of four tags are right in IOB2, and no entity; as BIOES writes them, two would be."""
+    entities = {"expected_tags": [Entity("X", 0, 3)], "tags": [Entity("X", 0, 2)]}
+    for scheme in ("iob2", "bioes"):
+        tags = {name: tags_of(own, 4, scheme) for name, own in entities.items()}  # type: ignore[arg-type]
+        assert counts_of([{"output": "", "right": False, **tags}]).rows.tolist() == [[4, 3, 1, 1, 0]]
 
 
 TOKENIZERS = {

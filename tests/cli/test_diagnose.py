@@ -72,8 +72,8 @@ def counts(diagnosis: Diagnosis) -> tuple[int, ...]:
 
 def test_a_crippled_search_shows_search_errors(diagnosed: Diagnosed) -> None:
     diagnosis = diagnosed(*["bg"] * 40, beam=1, sweep=(1, 2, 3, 5, 10, 20))
-    assert counts(diagnosis) == (40, 40, 40, 0)
-    assert diagnosis.raw_search_errors == 40
+    assert counts(diagnosis) == (40, 40, 40, 0, 0)
+    assert diagnosis.raw["search_errors"] == 40
     [sentence] = diagnosis.advice
     assert sentence.startswith("100 % search errors: raise the beam to 2 (chrF 0.0 -> 100.0, ")
     assert diagnosis.beam_sweep is not None
@@ -82,13 +82,13 @@ def test_a_crippled_search_shows_search_errors(diagnosed: Diagnosed) -> None:
         (1, 40), (2, 0), (3, 0), (5, 0), (10, 0), (20, 0)
     ]  # fmt: skip
     mended = diagnosed(*["bg"] * 40, beam=2)
-    assert counts(mended) == (40, 0, 0, 0)
+    assert counts(mended) == (40, 0, 0, 0, 0)
     assert mended.advice == ["No output is worse than its reference: there are no errors to correct."]
 
 
 def test_a_model_that_prefers_the_wrong_answer_shows_model_errors(diagnosed: Diagnosed) -> None:
     diagnosis = diagnosed(*["ad"] * 23, *["bg"] * 2, *["ae"] * 12, beam=5, sweep=(1, 5))
-    assert counts(diagnosis) == (37, 35, 0, 35)
+    assert counts(diagnosis) == (37, 35, 0, 35, 0)
     assert diagnosis.advice[0] == (
         "100 % model errors: longer training, more data or a larger model. No beam, however wide, would prefer these "
         "references."
@@ -109,7 +109,7 @@ def test_the_verdict_follows_the_objective_and_the_raw_one_stands_beside_it(diag
     assert (short.verdict, short.raw_verdict) == ("model", "search")
     objectives = (short.scored.best.objective, short.written.objective)
     assert objectives == pytest.approx((math.log(0.22) / 2, math.log(0.2) / 3))
-    assert normalised.to_json()["raw"] == {"search_errors": 1, "model_errors": 1}
+    assert normalised.to_json()["raw"] == {"search_errors": 1, "model_errors": 1, "rule_errors": 0}
     assert normalised.advice[0].startswith("100 % model errors: longer training, more data or a larger model.")
     assert normalised.advice[1] == (
         "1 error is the model's only by the length normalisation, since the model gives the reference the higher log "
@@ -145,9 +145,9 @@ def test_what_the_vocabulary_cannot_write_is_the_models_fault(diagnosed: Diagnos
     sentence = diagnosis.judged[0]
     assert sentence.scored.best.score == pytest.approx(math.log(0.5))
     assert sentence.scored.best.score > sentence.written.score
-    assert counts(diagnosis) == (40, 40, 0, 40)
-    assert diagnosis.raw_search_errors == 0
-    assert diagnosis.unreachable == {"search": {}, "model": {"unknown token": 40}}
+    assert counts(diagnosis) == (40, 40, 0, 40, 0)
+    assert diagnosis.raw["search_errors"] == 0
+    assert diagnosis.unreachable == {"search": {}, "model": {"unknown token": 40}, "rule": {}}
     assert diagnosis.advice[0] == (
         "100 % model errors, 40 of them because the reference holds unknown tokens, which no search could write: use a "
         "larger vocabulary, or one of sub-words or bytes. No beam, however wide, would prefer these references."
@@ -160,7 +160,7 @@ def test_what_the_vocabulary_cannot_write_is_the_models_fault(diagnosed: Diagnos
     assert "its tokens with <unk>" in succeed("diagnose", run.folder, "--file", *files, "--no-sweep").out
     other = write(tmp_path / "other.txt", "a\nb\nc\nd\n")
     row = regard.compare([run], files=files, hypotheses={"other": str(other)}).tables["errors"][0]
-    assert (row["search_errors"], row["model_errors"]) == counts(regard.diagnose(run, files=files, sweep=()))[2:]
+    assert (row["search_errors"], row["model_errors"]) == counts(regard.diagnose(run, files=files, sweep=()))[2:4]
     assert row["model_errors"] >= 2
 
 
@@ -180,9 +180,12 @@ def test_of_several_references_one_is_judged_by_that_can_be_written(tmp_path: Pa
 ])  # fmt: skip
 def test_references_against_a_rule(diagnosed: Diagnosed, rule: dict[str, Any], output: str | None, reason: str) -> None:
     """`bg` has the highest log P of all, so only the rule keeps the search from it."""
-    diagnosis = diagnosed("bg", beam=5, **rule)
-    assert counts(diagnosis) == (1, 1, 1, 0)
-    assert diagnosis.unreachable == {"search": {reason: 1}, "model": {}}
+    diagnosis = diagnosed("bg", beam=5, sweep=(1, 5), **rule)
+    assert counts(diagnosis) == (1, 1, 0, 0, 1)
+    assert diagnosis.to_json()["raw"] == {"search_errors": 0, "model_errors": 0, "rule_errors": 1}
+    [sentence] = diagnosis.advice
+    assert sentence.startswith("In 100 % of the errors no search could give the reference: ")
+    assert diagnosis.unreachable == {"search": {}, "model": {}, "rule": {reason: 1}}
     assert output is None or diagnosis.judged[0].output == output
 
 
@@ -192,7 +195,7 @@ def test_rules_that_forbid_other_references(diagnosed: Diagnosed) -> None:
     assert [sentence.scored.forbidden for sentence in repeated.judged] == ["repeated n-gram", None]
     banned = diagnosed("g한", table=UNKNOWN_FIRST, beam=5, banned=["g"])
     assert banned.judged[0].scored.forbidden == "banned"
-    assert banned.unreachable == {"search": {}, "model": {"unknown token": 1}}
+    assert banned.unreachable == {"search": {}, "model": {"unknown token": 1}, "rule": {}}
 
 
 def test_what_the_tokenizer_does_not_keep_is_no_search_error(tmp_path: Path) -> None:
@@ -200,8 +203,8 @@ def test_what_the_tokenizer_does_not_keep_is_no_search_error(tmp_path: Path) -> 
     run = planted_run(tmp_path / "run", GARDEN, letters="abcdefgxyz", search={"beam": 2}, lowercase=True)
     files = pairs(tmp_path, "BG")
     diagnosis = regard.diagnose(run, files=files, length_penalty=0.0, sweep=())
-    assert counts(diagnosis) == (1, 1, 0, 1)
-    assert diagnosis.unreachable == {"search": {}, "model": {"same tokens": 1}}
+    assert counts(diagnosis) == (1, 1, 0, 1, 0)
+    assert diagnosis.unreachable == {"search": {}, "model": {"same tokens": 1}, "rule": {}}
     overrides = ["evaluation.lowercase=true"]
     relaxed = regard.diagnose(run, files=files, length_penalty=0.0, overrides=overrides, sweep=()).to_json()
     assert (relaxed["errors"], relaxed["not_exact"]) == (0, 1)
@@ -326,7 +329,7 @@ def test_errors_by_source_length_by_hand(tmp_path: Path) -> None:
     file = write(tmp_path / "pairs.tsv", "x\tbg\nxyz\tad\ny\tbg\nz\taf\nxyy\tbg")
     unit, by_length = regard.diagnose(plant(tmp_path, beam=1), files=[str(file)], sweep=()).by_length
     rows = [(bucket.shortest, bucket.longest, *tally.counts.values()) for bucket, tally in by_length]
-    assert (unit, rows) == ("characters", [(1, 1, 3, 2, 2, 0), (3, 3, 2, 2, 1, 1)])
+    assert (unit, rows) == ("characters", [(1, 1, 3, 2, 2, 0, 0), (3, 3, 2, 2, 1, 1, 0)])
     assert by_length[0][1].chrf == pytest.approx(100 / 3)
 
 
@@ -336,7 +339,7 @@ def sweep_of(draws: dict[int, list[float]], tally: Tally, beam: int = 1) -> Swee
     return Sweep("chrf", widths, beam)
 
 
-NONE = Tally(20, 0, 0, 0, 0.0)
+NONE = Tally(20, 0, 0, 0, 0, 0.0)
 
 
 @pytest.mark.parametrize(("draws", "best", "enough"), [
@@ -377,15 +380,15 @@ CHANCE = (
     (0, [11.0, 10.5, 11.5], f"100 % {NO_BEAM} for outputs that come closer to them {TO_5}"),
 ])  # fmt: skip
 def test_advice_by_what_a_wider_beam_gives(search_errors: int, wider: list[float], expected: str) -> None:
-    tally = Tally(40, 40, search_errors, 40 - search_errors, 0.0)
+    tally = Tally(40, 40, search_errors, 40 - search_errors, 0, 0.0)
     assert next(advice(tally, (), 1, sweep_of({1: [10.0] * 3, 5: wider}, tally))) == expected
 
 
 def test_advice_where_beams_find_what_is_as_wrong() -> None:
     """The widest beam leaves 10 of 40 search errors, and its outputs are no better."""
-    tally = Tally(40, 40, 40, 0, 0.0)
+    tally = Tally(40, 40, 40, 0, 0, 0.0)
     now, widest = sweep_of({1: [10.0] * 3, 5: [10.0] * 3}, tally).widths
-    sweep = Sweep("chrf", [now, replace(widest, tally=Tally(40, 40, 10, 30, 0.0))], 1)
+    sweep = Sweep("chrf", [now, replace(widest, tally=Tally(40, 40, 10, 30, 0, 0.0))], 1)
     assert next(advice(tally, (), 1, sweep)) == (
         "100 % search errors, but no beam up to 5 writes better by more than 0.1 points of chrF, and what the model "
         "prefers to the references is as wrong: longer training, more data or a larger model."

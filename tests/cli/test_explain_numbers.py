@@ -72,7 +72,8 @@ def dot(one: list[float], other: list[float]) -> float:
 def score_by_hand(name: str, found: Explanation, worked: Worked, j: int) -> float:
     """e_j from the query, the key and the layer between them, as they are shown."""
     query = [*worked.query.values()][-1].tolist()
-    key, *hidden, _ = (vectors_KD[j].tolist() for vectors_KD in worked.vectors.values())
+    key, *hidden = (vectors_KD[j].tolist() for vectors_KD in worked.vectors.values())
+    hidden = hidden[:-1]  # the values are last; of a dot product they are the keys
     if not hidden:
         scaled = "sqrt" in worked.score and "k_j" in worked.vectors
         return dot(query, key) / math.sqrt(len(key) if scaled else 1)
@@ -96,7 +97,7 @@ def test_the_numbers_by_hand(explained: dict[str, Explanation], name: str, step:
         assert worked.weights_K.tolist() == pytest.approx([math.exp(score) / total for score in scores], abs=1e-6)
     recorded = found.of_kind("alignment")[-1].weights[0, step - 1]
     assert worked.weights_K.tolist() == pytest.approx(recorded.tolist(), abs=1e-6)
-    values = worked.vectors["v_j"].tolist()
+    *_, values = (vectors_KD.tolist() for vectors_KD in worked.vectors.values())
     context = [dot(worked.weights_K.tolist(), [row[d] for row in values]) for d in range(len(values[0]))]
     assert worked.context_D.tolist() == pytest.approx(context, abs=1e-6)
 
@@ -206,12 +207,12 @@ def test_the_printed_numbers_are_those_that_were_worked_out(explained: dict[str,
     worked = work_out(explained["additive"], step=2)
     text = text_of(worked)
     assert text.startswith("attention over the source (attention), layer 1 of 1, writing ␣, step 2 of 4\n")
-    assert "e_j = v_a . tanh(W_a s + U_a h_j)" in text
+    assert "e_ij = v_a . tanh(W_a s_{i-1} + U_a h_j)" in text
     rows = re.findall(r"^ +(\S+) +\[.*\] +\[.*\] +(-?[\d.]+) +([\d.]+) +\[.*\] *$", text, flags=re.MULTILINE)
     assert [row[0] for row in rows] == ["a", "␣", "b", "␣", "c", "⏎"]
     assert [float(row[1]) for row in rows] == pytest.approx(worked.scores_K.tolist(), abs=1e-4)
     assert [float(row[2]) for row in rows] == pytest.approx(worked.weights_K.tolist(), abs=1e-4)
-    context = re.search(r"c = sum_j alpha_j v_j +\[(.*) …\]", text)
+    context = re.search(r"c_i = sum_j alpha_ij h_j +\[(.*) …\]", text)
     assert context is not None
     assert list(map(float, context[1].split())) == pytest.approx(worked.context_D[:4].tolist(), abs=1e-4)
     with pytest.raises(DecodeError, match="tokens, not of words"):

@@ -284,7 +284,8 @@ def test_every_format(runs: Runs, tmp_path: Path, name: str) -> None:
     assert [one for one in numbered if one not in ("positive", "negative")] == first
     assert {"positive", "negative"} & {*numbered} == (set() if name == "tagging" else {"positive", "negative"})
     for suffix in (".svg", ".html"):
-        succeed("explain", runs[name], text, "--out", tmp_path / f"a{suffix}")
+        out = succeed("explain", runs[name], text, "--out", tmp_path / f"a{suffix}").out
+        assert out == f"drawn: {tmp_path / f'a{suffix}'}\n", "the picture is in the file alone"
         assert shown["words"][0] in (tmp_path / f"a{suffix}").read_text(encoding="utf-8")
 
 
@@ -306,6 +307,17 @@ def test_tags_are_listed_with_the_words_that_they_depend_on_most() -> None:
     assert isinstance(table, Table)
     texts = [[cell.text for cell in row] for row in table.cells]
     assert texts == [["Kim/PER", "0.900", "lives +0.300"], ["lives/O", "0.800", "here +0.400  Kim +0.200"]]
+
+
+@pytest.mark.parametrize(("name", "text"), [("bilstm-classifier", "superb"), ("tagging", "Anna")])
+def test_a_single_word_has_its_answer_and_no_fall(runs: Runs, name: str, text: str) -> None:
+    found = succeed("explain", runs[name], text, "--json").json
+    assert (found["occlusion"]["words"], found["occlusion"]["falls"]) == ([], [])
+    shown = succeed("explain", runs[name], text).out
+    assert "There is no word that can be left out: the text would be empty without it." in shown
+    values = found["probabilities"] if name != "tagging" else {found["occlusion"]["answers"][0]: 1}
+    for answer in values:
+        assert re.search(rf"{answer}\W+ 0\.\d\d\d", shown)
 
 
 def test_it_is_a_view_of_models_with_attention_and_of_elmo(runs: Runs) -> None:

@@ -32,6 +32,7 @@ from regard.tasks.question_answering import QuestionAnswering, best_threshold, e
 from regard.tasks.task import inputs_of
 from regard.text.normalise import trimmed
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from regard.views.compare import compare
 from task_cases import make_task, rows_of
 from texts import TEXTS
 
@@ -396,6 +397,13 @@ def test_it_learns_to_answer(run: Path) -> None:
     assert Run.open(run).recipe.head.no_answer is True
     best = succeed("evaluate", run, "--set", f"evaluation.threshold={found['best_threshold']}", "--json").json
     assert best["f1"] == pytest.approx(found["best_f1"])
+
+
+def test_all_runs_are_compared_by_the_script_of_the_first(run: Path) -> None:
+    first = Run.open(run)
+    korquad = first.recipe.evaluation.model_copy(update={"script": "korquad"})
+    one, other = compare([first, first.under(first.recipe.model_copy(update={"evaluation": korquad}))]).scores.values()
+    assert one == other
 
 
 def test_predictions_come_with_their_places(run: Path, tmp_path: Path) -> None:

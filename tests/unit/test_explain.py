@@ -246,7 +246,9 @@ def test_an_explanation_in_words_is_merged_from_its_pieces(transformer: Explanat
 
 def test_a_model_without_attention_shows_its_probabilities(runs: dict[str, Path], tmp_path: Path) -> None:
     note, page = "The model 'rnn' has no attention to draw; these are its probabilities.", tmp_path / "rnn.html"
-    out = succeed("explain", runs["rnn"], "a b", "--target", "b a", "--out", page).out.splitlines()
+    given = ("explain", runs["rnn"], "a b", "--target", "b a")
+    assert succeed(*given, "--out", page).out.splitlines() == [note, f"drawn: {page}"]
+    out = succeed(*given).out.splitlines()
     assert out[0] == note
     assert [line.split()[1] for line in out if line.split()[5:]][-5:] == ["written", "b", "␣", "a", "⏎"]
     assert note.partition("has")[2] in page.read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-import regard.course.lab  # noqa: F401  which imports all results
+from regard.course.lab import flat  # which imports all results
 from regard.errors import RegardError
 from regard.views.labels import Metrics, label, metric_tables
 from regard.views.render import (
@@ -268,9 +268,20 @@ def test_the_terminal_shows_some_parts_and_ends_with_the_conclusions() -> None:
     assert shown(report, 80) == ["first", "heading", "one", "  last [b]"]
 
 
+def test_texts_of_a_section_stand_under_its_heading_in_a_chapter() -> None:
+    sections = [
+        Section("1. The query", [Table(["q"], [[1]])]),
+        Section("2. The keys", [Text(["e"]), Table(["k"], [[2]])]),
+    ]
+    parts = flat(Report("title", sections))
+    assert [getattr(part, "title", "e") for part in parts] == ["1. The query", "2. The keys", "e"]
+
+
 def test_bars_and_regions_in_the_terminal() -> None:
     lines = shown(report_of(Bars(["a", "나"], {"falls": [0.5, -0.25]})), 50)
     assert [(line.count("█"), line.count("▒")) for line in lines[1:]] == [(38, 0), (0, 19)]
+    lines = shown(report_of(Bars(["T = 1"], {"score 2": [0.75], "score 1": [0.25]})), 55)
+    assert lines[1:] == ["█ score 2  ▒ score 1", f"T = 1 {'█' * 30}{'▒' * 10}"]
     assert "1,2" in "\n".join(shown(report_of(FIGURES["image_map"]), 80))
 
 
@@ -280,6 +291,12 @@ def test_every_figure_becomes_a_picture(kind: str, text: str, tmp_path: Path) ->
     assert text in "".join(ElementTree.fromstring(svg).itertext())
     assert svg == again  # no date, no random names
     assert draw([FIGURES[kind]], tmp_path / "picture.png").startswith(b"\x89PNG")
+
+
+def test_the_axis_of_curves_does_not_magnify_rounding(tmp_path: Path) -> None:
+    """matplotlib alone would draw 0.9999998 to 1 over the whole height, under the axis 1e-7+1."""
+    svg = draw([Curves([Series("cosine", [0, 1, 2], [1.0, 0.9999999, 0.9999998])], "", "")], tmp_path / "x.svg")
+    assert {"0.996", "1.004"} <= {text.strip() for text in ElementTree.fromstring(svg).itertext()}
 
 
 def test_a_letter_that_no_font_has_is_refused_only_where_it_would_be_drawn(tmp_path: Path) -> None:
@@ -367,13 +384,13 @@ def test_a_token_is_shown_visibly_and_harmlessly(piece: str, shown: str) -> None
 def test_the_terminal_map_by_hand() -> None:
     assert heat_map_lines(DATE, width=80) == [
         "3월 5일 → 03-05",
-        "  3 월␣ 5 일⏎  ",
-        "0│··▓▓        │",
-        "3│██          │",
-        "-│  ░░▒▒      │",
-        "0│    ··▓▓    │",
-        "5│      ██    │",
-        "⏎│          ██│",
+        "  3  월 ␣  5  일 ⏎   ",
+        "0│···▓▓▓            │",
+        "3│███               │",
+        "-│   ░░░▒▒▒         │",
+        "0│      ···▓▓▓      │",
+        "5│         ███      │",
+        "⏎│               ███│",
         "",
         "0  ·░▒▓█ 1.00",
     ]
@@ -381,7 +398,7 @@ def test_the_terminal_map_by_hand() -> None:
 
 def test_long_labels_run_downwards_and_are_shortened() -> None:
     lines = heat_map_lines(heat_map(["▁ab", "각\u0301나", "c"], ["▁x"], [[0.0, 1.0, 0.0]]), width=80)
-    assert lines[:4] == ["   ▁      ", "   a 각\u0301   ", "   b 나c  ", "▁x│  ██  │"]
+    assert lines[:4] == ["   ▁         ", "   a  각\u0301     ", "   b  나 c   ", "▁x│   ███   │"]
     lines = heat_map_lines(heat_map(["Donaudampfschifffahrt"], ["Donaudampfschifffahrt"], [[1.0]]), width=40)
     assert "".join(line.strip() for line in lines[:12]) == "Donaudampfs…"
     assert lines[12] == "Donaudampfsc…│██│"
@@ -403,11 +420,13 @@ def test_panels_fit_and_show_every_cell(source: list[str], target: list[str], wi
     rows = grid_rows(lines)
     joined = ["".join(cells for _, cells in rows[t :: len(target)]) for t in range(len(target))]
     fullness = np.array([[SHADES.index(block) for block in row] for row in joined])
-    assert fullness.shape == (len(target), 2 * len(source))
-    assert (fullness[:, ::2] == fullness[:, 1::2]).all()
+    cell, rest = divmod(fullness.shape[1], len(source))
+    assert (fullness.shape[0], cell in (2, 3), rest) == (len(target), True, 0)
+    fullness = fullness.reshape(len(target), len(source), cell)
+    assert (fullness == fullness[..., :1]).all()
     order = np.argsort(drawn.values, axis=None)
-    assert (np.diff(fullness[:, ::2].flatten()[order]) >= 0).all()
-    assert fullness[:, ::2].flatten()[order[-1]] == len(SHADES) - 1
+    assert (np.diff(fullness[..., 0].flatten()[order]) >= 0).all()
+    assert fullness[..., 0].flatten()[order[-1]] == len(SHADES) - 1
 
 
 @pytest.mark.parametrize(("width", "panels"), [(80, [10]), (21, [5, 5])])

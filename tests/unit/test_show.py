@@ -61,9 +61,10 @@ def test_schedules_rise_and_fall() -> None:
     assert numbers["linear"][at[100]] < 0.02
 
 
-def test_the_command_lists_shows_and_refuses() -> None:
+def test_the_command_lists_shows_and_refuses(tmp_path: Path) -> None:
     assert [line.split()[0] for line in succeed("show").out.splitlines()] == [*PICTURES]
     assert "0.644" in succeed("show", "softmax").out
+    assert succeed("show", "softmax", "--out", tmp_path / "x.svg").out == f"written: {tmp_path / 'x.svg'}\n"
     assert succeed("show", "masks", "padding=0", "--json").json["title"] == "Masks"
     assert fail("show", "mask") == ["NAME: there is no picture 'mask' (did you mean 'masks'?)"]
     assert "did you mean 'length'" in fail("show", "positions", "lenght=5")[0]

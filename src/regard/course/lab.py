@@ -380,11 +380,12 @@ def _shown(value: object) -> object:
 
 
 def flat(report: Report) -> list[Part]:
-    """The parts of a report without its sections, whose headings become the titles of their first tables."""
+    """The parts of a report without its sections, whose headings become the titles of their first tables, which are
+    moved before texts: these would stand under the heading before."""
     parts: list[Part] = []
     for section in report.sections:
-        place = next((n for n, part in enumerate(section.parts) if isinstance(part, Table)), None)
-        parts += [with_title(part, section.heading) if n == place else part for n, part in enumerate(section.parts)]
+        first, *others = sorted(section.parts, key=lambda part: not isinstance(part, Table))
+        parts += [with_title(first, section.heading) if isinstance(first, Table) else first, *others]
     return parts
 
 

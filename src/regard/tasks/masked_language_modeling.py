@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -183,20 +184,32 @@ class MaskedLanguageModeling(RawTextTask):
 
     @torch.inference_mode()
     def by_unit(self, model: BERT, examples: Segments, progress: Done) -> list[dict[str, Any]]:
-        """Of each document how many tokens are masked and how many of them predicted, and their cross-entropy."""
+        """Of each document how many tokens are masked and how many of them predicted, and their cross-entropy.
+
+        `hidden` is a checksum of which tokens are masked, and what is shown in their place: it differs where runs are
+        measured on other tokens.
+        """
         if model.output is None:
             what = "a model was imported without the head that predicts masked tokens"
             raise DataError(what, where="compare", hint="compare what is fine-tuned from it")
-        sums, shown = np.zeros((len(examples.text), 3)), examples.shown(0, 0)
+        sums, hidden = np.zeros((len(examples.text), 3)), [0] * len(examples.text)
+        starts, spelt = (
+            examples.shown(0, 0).a_starts,
+            self.tokenizers["text"].tokens(range(self.tokenizers["text"].size)),
+        )
         for rows in fixed_batches(examples, READ_TOKENS):
             batch = examples.batch(rows).to(device_of(model))
             losses_P, right_P = token_losses(model, (masked_states(model(batch).hidden_BTD, batch), batch.labels_P))
-            owners = rows[(batch.places_P // batch.text.ids_BL.shape[1]).cpu().numpy()]
-            counted = np.stack([losses_P.cpu().numpy(), right_P.cpu().numpy(), np.ones(len(owners))], axis=1)
-            np.add.at(sums, examples.text.document_at(shown.a_starts[owners]), counted)
+            rows_P = rows[(batch.places_P // batch.text.ids_BL.shape[1]).cpu().numpy()]
+            owners_P = examples.text.document_at(starts[rows_P])
+            np.add.at(sums, owners_P, np.stack([losses_P.cpu(), right_P.cpu(), np.ones(len(owners_P))], axis=1))
+            columns = owners_P, batch.places_P, batch.text.ids_BL.flatten()[batch.places_P], batch.labels_P
+            for owner, place, shown, label in zip(*(column.tolist() for column in columns), strict=True):
+                hidden[owner] = crc32(f"{place} {spelt[shown]} {spelt[label]}".encode(), hidden[owner])
             progress(len(rows))
-        documents = zip(examples.text.texts(), sums.tolist(), strict=True)
-        return [dict(zip(("input", "loss", "correct", "masked"), (text, *row), strict=True)) for text, row in documents]
+        names = "input", "loss", "correct", "masked", "hidden"
+        documents = zip(examples.text.texts(), *sums.T.tolist(), hidden, strict=True)
+        return [dict(zip(names, document, strict=True)) for document in documents]
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         """A sentence with a gap, and the one after it."""

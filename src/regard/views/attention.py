@@ -46,15 +46,33 @@ Forward = Callable[[], Tensor]
 Given = Sequence[float | None] | None
 """The scores as a reader has changed them: None hides a key."""
 SCORES: dict[type[nn.Module], tuple[str, str, str]] = {
-    scores.AdditiveAttention: ("W_a s", "U_a h_j", "e_j = v_a . tanh(W_a s + U_a h_j)"),
-    scores.ConcatAttention: ("W_b [s ; 0]", "W_b [0 ; h_j]", "e_j = w . tanh(W_b [s ; 0] + W_b [0 ; h_j])"),
-    scores.FullyConnectedAttention: ("W_b [s ; 0]", "W_b [0 ; h_j]", "e_j = w . max(0, W_b [s ; 0] + W_b [0 ; h_j])"),
-    scores.DotAttention: ("s", "h_j", "e_j = s . h_j"),
-    scores.GeneralAttention: ("s", "W_a h_j", "e_j = s . W_a h_j"),
+    scores.AdditiveAttention: ("W_a {0}", "U_a {1}", "v_a . tanh(W_a {0} + U_a {1})"),
+    scores.ConcatAttention: ("W_b [{0} ; 0]", "W_b [0 ; {1}]", "w . tanh(W_b [{0} ; 0] + W_b [0 ; {1}])"),
+    scores.FullyConnectedAttention: ("W_b [{0} ; 0]", "W_b [0 ; {1}]", "w . max(0, W_b [{0} ; 0] + W_b [0 ; {1}])"),
+    scores.DotAttention: ("{0}", "{1}", "{0} . {1}"),
+    scores.GeneralAttention: ("{0}", "W_a {1}", "{0} . W_a {1}"),
 }
-"""What each score makes of the decoder's state and of a key, and the score."""
-READERS = ("UVC_o", "W_c", "L_h", "L_z")
-"""The modules of Bahdanau's, Luong's and Xu's models that read the context."""
+"""What each score makes of the decoder's state, {0}, and of an encoder's, {1}; and the score."""
+
+
+class Letters(NamedTuple):
+    """What a paper calls the decoder's state, an encoder's, the score; its softmax and its context."""
+
+    state: str
+    encoded: str
+    score: str
+    softmax: str
+    context: str
+
+
+LETTERS = {
+    "UVC_o": Letters("s_{i-1}", "h_j", "e_ij", "alpha_ij = exp(e_ij) / sum_k exp(e_ik)", "c_i = sum_j alpha_ij h_j"),
+    "W_c": Letters("h_t", "h_s", "score(h_t, h_s)", "a_t(s) = exp(score(h_t, h_s)) / sum_s' exp(score(h_t, h_s'))",
+                   "c_t = sum_s a_t(s) h_s"),
+    "L_z": Letters("h_{t-1}", "a_i", "e_ti", "alpha_ti = exp(e_ti) / sum_k exp(e_tk)", "c_t = sum_i alpha_ti a_i"),
+}  # fmt: skip
+"""Bahdanau's, Luong's and Xu's, by the module of their models that reads the context."""
+READERS = (*LETTERS, "L_h")
 SUBLAYERS = {"self_attention": ("around_self", "around_attention"), "cross_attention": ("around_cross",)}
 """The sublayers of a Transformer that an attention may be in: those of a decoder's block, then of an encoder's."""
 SHOWN = 4
@@ -221,7 +239,7 @@ class Worked(Result):
 
         after: list[Part] = [lines(self.after)]
         if self.step is not None:
-            likeliest = "   ".join(f"{label(token)} {p:.4f}" for token, p in self.step.candidates)
+            likeliest = " · ".join(f"{label(token)} {p:.4f}" for token, p in self.step.candidates)
             after.append(Text(["Finally the softmax over the vocabulary; the likeliest tokens:", likeliest]))
         sections: dict[str, list[Part]] = {
             **({"The query": [lines(self.query)]} if self.query else {}),
@@ -317,38 +335,41 @@ def _scored(model: nn.Module, forward: Forward, attention: Attention, head: int,
 
     own = calls[attention.name]
     s_D, memory = at_step(call.inputs[0] for call in own), own[0].inputs[1]
-    query_name, key_name, equation = SCORES[type(module)]
+    letters = next(LETTERS[name] for name in LETTERS if name in calls)
+    query_name, key_name, equation = (text.format(*letters) for text in SCORES[type(module)])
     scaled = " / sqrt(d)" if isinstance(module, scores.DotAttention) and module.scaled else ""
-    query, vectors = {"s, the decoder's state": s_D}, {key_name + scaled: memory.keys_BSA[0]}
+    query, vectors = {f"{letters.state}, the decoder's state": s_D}, {key_name + scaled: memory.keys_BSA[0]}
     if isinstance(module, scores.SummedAttention):  # its score has a hidden layer
         query[query_name] = query_A = module.query(s_D[None, None])[0, 0]
         name, activation = ("max(...)", torch.relu) if module.rectified else ("tanh(...)", torch.tanh)
         vectors[name] = activation(query_A + memory.keys_BSA[0])
-    vectors["v_j"] = memory.h_BSD[0]
+    vectors[letters.encoded] = memory.h_BSD[0]
     scores_K = given_scores(_hide(module.scores(s_D[None, None], memory.keys_BSA)[0, 0], attention, step), given)
     weights_K, factor = scores_K.softmax(0), ""
     focuses = [call.inputs[2] for call in own if len(call.inputs) > 2 and isinstance(call.inputs[2], scores.Focus)]
     if focuses and focuses[0].factor_BQS is not None:
         weights_K = weights_K * at_step(focus.factor_BQS for focus in focuses if focus.factor_BQS is not None)
-        factor = " * exp(-(j - p_t)^2 / (2 sigma^2))"
+        factor = " * exp(-(s - p_t)^2 / (2 sigma^2))"
     if given is not None:
         with recording(replaced(module, head, step, weights_K)), module_calls(model, READERS) as calls:
             forward()
     if "W_c" in calls:
-        after = {"h~_t = tanh(W_c [c ; h_t])": torch.tanh(at_step(call.output for call in calls["W_c"]))}
+        after = {"h~_t = tanh(W_c [c_t ; h_t])": torch.tanh(at_step(call.output for call in calls["W_c"]))}
     elif "L_z" in calls:
         h_D, z_D = (at_step([calls[name][0].inputs[0]]) for name in ("L_h", "L_z"))
-        after = {"z_t = beta_t c, what the gate lets through": z_D, "h_t = LSTM([y_{t-1} ; z_t], h_{t-1})": h_D}
+        after = {"z_t = beta_t c_t, what the gate lets through": z_D, "h_t = LSTM([y_{t-1} ; z_t], h_{t-1})": h_D}
     else:
         read_D, pairs_D = at_step([calls["UVC_o"][0].inputs[0]]), at_step([calls["UVC_o"][0].output])
         maxout_D = pairs_D.view(-1, 2).amax(-1)
         after = {
-            "s_i = f(s_{i-1}, y_{i-1}, c)": read_D[: len(s_D)], "t_i = maxout(U_o s_i + V_o y_{i-1} + C_o c)": maxout_D,
-        }  # fmt: skip
+            "s_i = f(s_{i-1}, y_{i-1}, c_i)": read_D[: len(s_D)],
+            "t_i = maxout(U_o s_i + V_o y_{i-1} + C_o c_i)": maxout_D,
+        }
     own_query = [type(module).query] if isinstance(module, scores.SummedAttention) else []
     functions = [*own_query, type(module).keys, type(module).scores, type(module).weights, type(module).forward]
-    worked = Worked(query, attention.keys.texts, vectors, equation + scaled, scores_K, weights_K, after)
-    return replace(worked, softmax=worked.softmax + factor, functions=functions)
+    score = f"{letters.score} = {equation}{scaled}"
+    worked = Worked(query, attention.keys.texts, vectors, score, scores_K, weights_K, after)
+    return replace(worked, softmax=letters.softmax + factor, context=letters.context, functions=functions)
 
 
 def _dot_product(

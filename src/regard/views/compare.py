@@ -23,7 +23,7 @@ from regard.views.labels import count_text, main_metric, rounds_to_zero, score_t
 from regard.views.render import write
 from regard.views.report import Bars, Cell, Curves, HeatMaps, Part, Report, Result, Section, Series, Text, Tone, muted
 from regard.views.report import Table as TablePart
-from regard.views.search_errors import VERDICTS
+from regard.views.search_errors import KINDS
 from regard.views.significance import LEVEL
 from regard.views.systems import Measured, System, Table, differences, groups_of, measure_texts, measure_units, names_of
 
@@ -38,8 +38,6 @@ LONGEST = 300
 NOTES = {
     "language_modeling": " Perplexity is a word's, the end of a document counted as one, and bits are a character's: "
     "models with different tokenizers can be compared.",
-    "masked_language_modeling": " The tokens that are masked are those of each run's own tokenizer: only runs with the "
-    "same one can be compared.",
 }
 TESTS = (
     "Paired bootstrap (Koehn 2004; 1,000 resamples) and approximate randomisation (Riezler and Maxwell 2005; 10,000 "
@@ -50,7 +48,8 @@ TESTS = (
 ERRORS = (
     "An output that is worse than its reference is a search error if the model scores the reference higher under "
     "the objective of the search, and a model error otherwise, or where the reference holds unknown tokens, which "
-    "no search could write. For one run, 'regard diagnose RUN' says more."
+    "no search could write. Where a rule of the search forbids the reference, the error is neither but a rule error. "
+    "For one run, 'regard diagnose RUN' says more."
 )
 
 
@@ -139,7 +138,7 @@ def compare(
     """Compare runs of one task, and files of outputs by name, on a split or on files.
 
     Every run decodes or is measured once, with its own search unless another is given; outputs are measured as the
-    first run's recipe says. The baseline of the tests is the first run, or the one named.
+    first run's recipe says (`evaluation`). The baseline of the tests is the first run, or the one named.
     """
     hypotheses = hypotheses or {}
     named = _named([Run.open(run) for run in runs], hypotheses, baseline)
@@ -152,6 +151,8 @@ def compare(
         refuse(options, what)
     search = beam, 1 if texts else None, length_penalty, overrides
     named = {name: run.under(with_search(run.recipe, *search)) for name, run in named.items()}
+    measure = {"evaluation": named[next(iter(named))].recipe.evaluation}
+    named = {name: run.under(run.recipe.model_copy(update=measure)) for name, run in named.items()}
     examples = [examples_of(run, split, files) for run in named.values()]
 
     def load(run: Run) -> Any:
@@ -434,9 +435,9 @@ def _errors(comparison: Comparison) -> list[Part]:
     tallies = {system.name: system.tally for system in comparison.systems if system.tally is not None}
     if not tallies:
         return []
-    columns = ["system", "sentences", "errors", "search errors", "model errors", "search errors, share"]
+    columns = ["system", "sentences", "errors", *KINDS.values(), "search errors, share"]
     rows = [[name, *own.counts.values(), own.share_texts["search_errors"]] for name, own in tallies.items()]
-    kinds = {f"{kind} errors": [float(own.counts[f"{kind}_errors"]) for own in tallies.values()] for kind in VERDICTS}
+    kinds = {name: [float(own.counts[f"{kind}_errors"]) for own in tallies.values()] for kind, name in KINDS.items()}
     return [TablePart(columns, rows), Bars([*tallies], kinds, "sentences"), muted(ERRORS)]
 
 

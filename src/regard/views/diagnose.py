@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from regard.text.normalise import nfc
 from regard.views import search_errors
 from regard.views.labels import count_text, percent, title
 from regard.views.report import Bars, Cell, Curves, Report, Result, Section, Series, Table, muted
-from regard.views.search_errors import SAME_TOKENS, VERDICTS, Bucket, Judged, Scored, Tally, Verdict
+from regard.views.search_errors import KINDS, SAME_TOKENS, Bucket, Judged, Scored, Tally, Verdict
 from regard.views.search_record import Outcome, outcomes_of
 from regard.views.significance import resamples, text_metrics
 
@@ -46,12 +46,12 @@ NOTEWORTHY = 0.1
 MARGIN = 0.1
 """Points of a metric from 0 to 100: a smaller difference counts as none."""
 
-KINDS: dict[Verdict, str] = {"search": "search errors", "model": "model errors"}
 EXPLAINED = (
     "An output that is worse than its reference (its own chrF is below 100) is an error. Where the reference scores "
     "higher than the output, under the objective that the search maximises, the search has missed it; otherwise the "
-    "model prefers the wrong one, or its vocabulary cannot write the reference. Shares come with their 95 % interval "
-    "(Wilson), of errors among the sentences and of each kind among the errors."
+    "model prefers the wrong one, or its vocabulary cannot write the reference. Where a rule of the search, such as "
+    "its maximum length, forbids the reference, the error is neither but a rule error. Shares come with their 95 % "
+    "interval (Wilson), of errors among the sentences and of each kind among the errors."
 )
 REMEDIES = {
     SAME_TOKENS: "the output has the same tokens, which spell it otherwise; the tokenizer changes case or signs",
@@ -176,12 +176,19 @@ class Sweep:
 def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | None) -> Iterator[str]:
     """One sentence or two for each thing that is worth doing, the most important first."""
     causes, lead = Counter[str](), ""
+    reasons = Counter(error.unreachable for error in errors if error.unreachable and not error.scored.unknown)
+    for reason, count in reasons.items():
+        if count >= NOTEWORTHY * len(errors):
+            remedy = REMEDIES.get(reason, f"look at the search's rule: {reason}")
+            yield f"In {percent(count / len(errors))} of the errors no search could give the reference: {remedy}."
     for error in errors:
         if error.verdict == "model":
             by_length = PENALTY if error.raw_verdict == "search" else MORE
             causes[VOCABULARY if error.scored.unknown else by_length] += 1
     if not tally.errors:
         yield "No output is worse than its reference: there are no errors to correct."
+    elif tally.errors == tally.rule_errors:
+        return  # neither another beam nor a better model would help
     elif tally.search_errors >= tally.model_errors:
         wider = _wider(tally, sweep) if sweep else f": raise the beam above {beam}."
         yield f"{percent(tally.shares['search_errors'].share)} search errors{wider}"
@@ -196,11 +203,6 @@ def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | Non
         yield f"{share} model errors{why}: {lead}. No beam, however wide, would prefer these references{rest}."
     if sweep:
         yield from _width(sweep)
-    reasons = Counter(error.unreachable for error in errors if error.unreachable and not error.scored.unknown)
-    for reason, count in reasons.items():
-        if count >= NOTEWORTHY * len(errors):
-            remedy = REMEDIES.get(reason, f"look at the search's rule: {reason}")
-            yield f"In {percent(count / len(errors))} of the errors no search could give the reference: {remedy}."
     for remedy in BECAUSE:  # model errors that more training would not remove
         count = causes[remedy]
         if remedy != lead and count and count >= NOTEWORTHY * tally.errors:
@@ -313,22 +315,28 @@ class Diagnosis(Result):
         return [sentence for sentence in self.judged if sentence.error]
 
     @property
-    def raw_search_errors(self) -> int:
-        """Errors that would be the search's by log P alone."""
-        return sum(error.raw_verdict == "search" for error in self.errors)
+    def raw(self) -> dict[str, int]:
+        """Errors of each kind by log P alone."""
+        verdicts = Counter(error.raw_verdict for error in self.errors)
+        return {f"{kind}_errors": verdicts[kind] for kind in KINDS}
+
+    @property
+    def kinds(self) -> dict[Verdict, str]:
+        """What the report shows: rule errors only where there are any."""
+        return {kind: name for kind, name in KINDS.items() if kind != "rule" or self.tally.rule_errors}
 
     @property
     def unreachable(self) -> dict[Verdict, dict[str, int]]:
         """Errors whose reference the search could not have given, by verdict and reason."""
         reasons = [(error.verdict, error.unreachable) for error in self.errors]
-        return {kind: dict(Counter(why for verdict, why in reasons if why and verdict == kind)) for kind in VERDICTS}
+        return {kind: dict(Counter(why for verdict, why in reasons if why and verdict == kind)) for kind in KINDS}
 
     @cached_property
     def advice(self) -> list[str]:
         return list(advice(self.tally, self.errors, self.search.beam, self.beam_sweep))
 
     def to_json(self) -> dict[str, Any]:
-        sweep, raw, (unit, by_length) = self.beam_sweep, self.raw_search_errors, self.by_length
+        sweep, (unit, by_length) = self.beam_sweep, self.by_length
         examples = {
             f"{kind}_errors": [{**judged.to_json(), "fate": asdict(outcome)} for judged, outcome in worst]
             for kind, worst in self.examples.items()
@@ -337,7 +345,7 @@ class Diagnosis(Result):
             "run": self.run,
             **self.measured_on,
             **self.tally.to_json(),
-            "raw": {"search_errors": raw, "model_errors": len(self.errors) - raw},
+            "raw": self.raw,
             "unreachable": self.unreachable,
             **self.metrics,
             "not_exact": sum(not sentence.exact for sentence in self.judged),
@@ -369,11 +377,10 @@ class Diagnosis(Result):
         return Report(f"Diagnosis of {Path(self.run).name}", sections, opening, self.advice)
 
     def _counts(self) -> Section:
-        tally, raw = self.tally, self.raw_search_errors
-        alone = {"errors": "", "search_errors": raw, "model_errors": tally.errors - raw}
+        tally, names = self.tally, ["errors", *(f"{kind}_errors" for kind in self.kinds)]
         rows = [[Cell("sentences", ours=True), tally.sentences, "", ""]]
-        rows += [[Cell(name.replace("_", " "), ours=True), tally.counts[name], text, alone[name]]
-                 for name, text in tally.share_texts.items()]  # fmt: skip
+        rows += [[Cell(name.replace("_", " "), ours=True), tally.counts[name], tally.share_texts[name],
+                  self.raw.get(name, "")] for name in names]  # fmt: skip
         rows += [
             [Cell(f"{KINDS[kind]} whose reference no search could have given: {reason}", ours=True), count, "", ""]
             for kind, reasons in self.unreachable.items()
@@ -384,12 +391,15 @@ class Diagnosis(Result):
 
     def _lengths(self) -> Section:
         unit, by_length = self.by_length
-        rows = [[bucket.name, tally.sentences, tally.chrf, *tally.share_texts.values()] for bucket, tally in by_length]
+        rows = [
+            [bucket.name, tally.sentences, tally.chrf, *islice(tally.share_texts.values(), 1 + len(self.kinds))]
+            for bucket, tally in by_length
+        ]
         shares = {
             name: [100 * tally.counts[f"{kind}_errors"] / tally.sentences for _, tally in by_length]
-            for kind, name in KINDS.items()
+            for kind, name in self.kinds.items()
         }
-        table = Table([unit, "sentences", "sentence chrF", "errors", *KINDS.values()], rows, formats=[".1f"])
+        table = Table([unit, "sentences", "sentence chrF", "errors", *self.kinds.values()], rows, formats=[".1f"])
         bars = Bars([bucket.name for bucket, _ in by_length], shares, "% of the sentences", span=100.0)
         return Section(f"By {self.lengths_of} length in {unit}", [table, bars], in_terminal=1)
 
@@ -411,7 +421,8 @@ def diagnose(
     """Judge the sentences of a split or of files, all or the first `limit`. An empty `sweep` tries no other beams.
 
     An output that is worse than its reference is a search error where the reference scores higher under the objective
-    that the search maximises, since a better search would have preferred it. Else it is a model error.
+    that the search maximises, since a better search would have preferred it, and a rule error where a rule of the
+    search forbids the reference. Else it is a model error.
     """
     run = Run.open(run)
     if run.task.writes != "target":
@@ -431,7 +442,7 @@ def diagnose(
     tried = {width: _try_width(run, model, scored, width, seconds, progress) for width in sorted({*sweep, search.beam})}
     measured, judged = tried[search.beam]
     with _timed(seconds, "watching"):
-        examples = {verdict: _examples(run, model, judged, verdict) for verdict in VERDICTS}
+        examples = {verdict: _examples(run, model, judged, verdict) for verdict in KINDS}
     widths = Sweep(sweep_metric(run.task), [width for width, _ in tried.values()], search.beam) if sweep else None
     return Diagnosis(
         str(run.folder), search, judged, measured.metrics, examples, widths, seconds,

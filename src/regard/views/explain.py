@@ -92,8 +92,10 @@ def explain(
     occlusion, alone = None, not attentions and mix is None
     opens = view is None and padding is None and "probabilities" in reading.prediction  # of a classifier
     if task.head is not None and (view == "occlusion" or alone or opens):
-        with suppress(*([] if view or alone else [DecodeError])):  # as of a single word
+        with suppress(*([] if view or alone else [DecodeError])):  # as of too many words
             occlusion = leave_one_out(task, model, reading.input)
+    if occlusion is not None and not (occlusion.words or view or alone):
+        occlusion = None  # its attention says more
     return replace(
         reading,
         attentions=attentions,
@@ -414,7 +416,7 @@ def _label(task: Any, model: Headed, text: str) -> Occlusion:
     fields = [text] if task.arrangement == "single" else parts_of(text)
     inputs = _shortened(task, model, fields, lambda texts: Parts(*texts))
     [whole] = task.predict(model, inputs_of([text]))
-    others = task.predict(model, inputs_of([shortened.text for shortened in inputs]))
+    others = task.predict(model, inputs_of([shortened.text for shortened in inputs])) if inputs else []
     if hasattr(whole, "probabilities"):
         values = [prediction.probabilities[whole.output] for prediction in (whole, *others)]
         return _occlusion(f"P({whole.output})", values, inputs)
@@ -442,14 +444,15 @@ def _tags(task: Any, model: Headed, text: str) -> Occlusion:
     """The tag of every word."""
     words = [text[slice(*span)] for span in task.split(text)]
     _check_count(len(words))
-    sentences = [words, *(words[:out] + words[out + 1 :] for out in range(len(words)))]
+    sentences = [words, *(words[:out] + words[out + 1 :] for out in range(len(words)) if len(words) > 1)]
     p_whole, *p_without = [np.exp(log_p) for log_p in task.tag_words(model, task.encode_words(sentences))]
     tags, values, falls_WA = p_whole.argmax(-1), p_whole.max(-1), np.zeros((len(words), len(words)))
     for out, p in enumerate(p_without):
         others = np.delete(np.arange(len(words)), out)
         falls_WA[out, others] = values[others] - p[np.arange(len(others)), tags[others]]
     answers = tuple(f"{word}/{task.labels[tag]}" for word, tag in zip(words, tags, strict=True))
-    return Occlusion(answers, tuple(map(float, values)), tuple(words), falls_WA)
+    kept = len(p_without)
+    return Occlusion(answers, tuple(map(float, values)), tuple(words[:kept]), falls_WA[:kept])
 
 
 class Shortened(NamedTuple):
@@ -473,9 +476,7 @@ def _shortened(
             texts = [*fields[:number], without(fields[number], span), *fields[number + 1 :]]
             inputs.append(Shortened(texts, typed(texts), fields[number][slice(*span)], span))
     unreadable = task.encode_inputs(model, inputs_of([shortened.text for shortened in inputs])).unreadable
-    kept = [shortened for row, shortened in enumerate(inputs) if row not in unreadable]
-    _check_count(1 + bool(kept))
-    return kept
+    return [shortened for row, shortened in enumerate(inputs) if row not in unreadable]
 
 
 def _occlusion(name: str, values: Sequence[float], inputs: Sequence[Shortened]) -> Occlusion:
@@ -494,9 +495,6 @@ def without(text: str, span: Span) -> str:
 
 
 def _check_count(words: int) -> None:
-    if words < 2:
-        hint = "give two words or more; predict gives the answer for one"
-        raise DecodeError("without its only word the text is empty", where="explain", hint=hint)
     if words > MOST_WORDS:
         what = f"the text has {words:,} words, each of which would be left out once"
         raise DecodeError(what, where="explain", hint=f"at most {MOST_WORDS}: give a part of it")

@@ -164,18 +164,22 @@ class Occlusion:
     def parts(self, about: str) -> list[Part]:
         """A bar for each word; for a tagger, the words that each tag depends on most, and a map of all."""
         words = [one_line(word) for word in self.words]
+        if not words:
+            note = "There is no word that can be left out: the text would be empty without it."
+            rows = [[one_line(answer), value] for answer, value in zip(self.answers, self.values, strict=True)]
+            return [Table(["answer", "value"], rows, about, notes=[note], formats=[".3f"])]
         if len(self.answers) == 1:
             [name], [value] = self.answers, self.values
             title = f"how much {name} = {value:.3f} falls without each word · {about}"
             falls = [round(float(fall), 3) + 0.0 for fall in self.falls_WA[:, 0]]  # + 0.0: no negative zero
             # An axis of at least a tenth of the value keeps noise from looking like a reason.
             return [Bars(words, {"fall": falls}, "fall; below 0 it rises", title, span=abs(value) / 10)]
-        rows = []
+        table_rows = []
         for answer, value, falls_W in zip(self.answers, self.values, self.falls_WA.T, strict=True):
             most = [w for w in np.argsort(-falls_W, kind="stable")[:NAMED] if falls_W[w] >= 0.0005]
             named = "  ".join(f"{words[w]} {falls_W[w]:+.3f}" for w in most)
-            rows.append([one_line(answer), value, named or Cell("no single word", ours=True)])
-        table = Table(["word/tag", "probability", "falls most without"], rows, formats=[".3f"])
+            table_rows.append([one_line(answer), value, named or Cell("no single word", ours=True)])
+        table = Table(["word/tag", "probability", "falls most without"], table_rows, formats=[".3f"])
         title = "how much the probability of each tag falls without each word"
         heat_map = HeatMap(words, [*map(one_line, self.answers)], self.falls_WA, f"{title} · {about}")
         return [table, HeatMaps([heat_map], title=title)]
@@ -328,7 +332,7 @@ class Explanation(Result):
             raise DecodeError("the numbers are those of tokens, not of words", where="--words", hint="leave it out")
         if not self.workable:
             what = f"the model {self.model_kind!r} has no attention to work out"
-            raise DecodeError(what, where="--numbers", hint="--view probabilities shows its token probabilities")
+            raise DecodeError(what, where="--numbers", hint=f"leave it out; views of it: {', '.join(self.views)}")
         view, queries = self._view_of(self.workable), self.queries(self._view_of(self.workable))
         attentions = [] if view in ("hops", "mix") else self.of_kind(cast("Kind", view))
         layers = len(self.story.weights_NS) if self.story else max(1, len(attentions))
@@ -458,15 +462,18 @@ class Explanation(Result):
 
     # Report and JSON
 
+    @property
+    def opening(self) -> str:
+        """What is drawn where there is no attention."""
+        without = self.view == "probabilities" and not self.attentions and self.mix is None
+        return f"The model {self.model_kind!r} has no attention to draw; these are its probabilities." * without
+
     def report(self) -> Report:
         """All views, the one that is asked for first; the terminal and pictures show only that one."""
-        view, opening = self.view, ""
         if self.story is not None:
             return self.story.report(self.title, self.steps[0])
-        if view == "probabilities" and not self.attentions and self.mix is None:
-            opening = f"The model {self.model_kind!r} has no attention to draw; these are its probabilities."
-        sections = sorted(self._sections(view), key=lambda section: not section.in_picture)
-        return Report(shorten(self.title, 160), sections, opening=opening)
+        sections = sorted(self._sections(self.view), key=lambda section: not section.in_picture)
+        return Report(shorten(self.title, 160), sections, opening=self.opening)
 
     def _sections(self, view: View) -> Iterator[Section]:
         if self.picture is not None and self.of_kind("alignment"):

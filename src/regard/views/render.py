@@ -70,6 +70,8 @@ CELL = 0.28
 LARGEST = 30.0
 """Longest side of a picture in inches."""
 DOTS, TITLE_SIZE, TITLE_LINES = 110, 11, 3
+LEAST_RANGE = 0.01
+"""Of the vertical axis of curves, as a share of its largest value."""
 ACROSS = 6
 """Most panels of an image map in a row."""
 
@@ -196,41 +198,47 @@ def _rich_tree(tree: Tree) -> RichTree:
 
 
 def _bars(bars: Bars, width: int) -> Iterator[str]:
-    """A line for each category. Values below 0 are drawn with another block."""
+    """A line for each category, with its value where there is one series, else below a line that names the series.
+    Values below 0 are drawn with another block."""
     names = [shorten(one_line(category), width // 3) for category in bars.categories]
     margin = max(map(cell_len, names))
     unit = bars.longest / max(1, width - margin - 10)
+    several, blocks = len(bars.series) > 1, [BLOCKS[n % len(BLOCKS)] for n in range(len(bars.series))]
+    if several:
+        yield "  ".join(f"{block} {series}" for block, series in zip(blocks, bars.series, strict=True))
     for name, *values in zip(names, *bars.series.values(), strict=True):
-        drawn = (BLOCKS[n if value >= 0 else 1] * round(abs(value) / unit) for n, value in enumerate(values))
-        yield f"{set_cell_size(name, margin)} {sum(values):8.3f} {''.join(drawn)}".rstrip()
+        drawn = ((blocks[n] if value >= 0 else BLOCKS[1]) * round(abs(value) / unit) for n, value in enumerate(values))
+        value_text = "" if several else f" {values[0]:8.3f}"
+        yield f"{set_cell_size(name, margin)}{value_text} {''.join(drawn)}".rstrip()
 
 
 def heat_map_lines(heat_map: HeatMap, width: int) -> list[str]:
     """The map in blocks, at most `width` columns wide; what is too wide goes on in further panels.
 
-    A cell is two columns wide, which makes it about square and leaves room for a Hangul syllable above it; the labels
-    of columns run downwards.
+    The labels of columns run downwards. A cell is two columns wide, which makes it about square; three where labels
+    have Hangul syllables, which are two wide: side by side they would be read across.
     """
     longest = max(cell_len(row) for row in heat_map.rows)
     margin = min(longest, max(2, width // 3))
-    panels = math.ceil(len(heat_map.columns) / max(1, (width - margin - 2) // 2))
+    cell = 2 + (width - margin > 4 and any(cell_len(mark) > 1 for column in heat_map.columns for mark in column))
+    panels = math.ceil(len(heat_map.columns) / max(1, (width - margin - 2) // cell))
     step = math.ceil(len(heat_map.columns) / panels)
     lines = [shorten(one_line(heat_map.title), width)] if heat_map.title else []
     for start in range(0, len(heat_map.columns), step):
-        lines += [*_panel(heat_map, slice(start, start + step), margin), ""]
+        lines += [*_panel(heat_map, slice(start, start + step), margin, cell), ""]
     low = number(-heat_map.peak) if heat_map.signed else "0"
     return [*lines, shorten(f"{low} {SHADES} {number(heat_map.peak)}", width)]
 
 
-def _panel(heat_map: HeatMap, columns: slice, margin: int) -> Iterator[str]:
+def _panel(heat_map: HeatMap, columns: slice, margin: int, cell: int) -> Iterator[str]:
     tops = [clusters(shorten(column, 12)) for column in heat_map.columns[columns]]
     height = max(map(len, tops))
     for line in range(height):
         marks = (" " if height - len(top) > line else top[line - height + len(top)] for top in tops)
-        yield " " * (margin + 1) + "".join(set_cell_size(mark, 2) for mark in marks) + " "
+        yield " " * (margin + 1) + "".join(set_cell_size(mark, cell) for mark in marks) + " "
     shares = heat_map.values[:, columns] / heat_map.peak
     shares = (shares + 1) / 2 if heat_map.signed else shares
-    shades = np.array([2 * shade for shade in SHADES])[np.rint(shares * (len(SHADES) - 1)).astype(int)]
+    shades = np.array([cell * shade for shade in SHADES])[np.rint(shares * (len(SHADES) - 1)).astype(int)]
     for row, cells in zip(heat_map.rows, shades, strict=True):
         name = shorten(row, margin)
         yield f"{' ' * (margin - cell_len(name))}{name}│{''.join(cells)}│"
@@ -390,6 +398,10 @@ def _draw_curves(axes: Any, curves: Curves) -> None:
     axes.set_xlabel(curves.x_label, parse_math=False)
     axes.set_ylabel(curves.y_label, parse_math=False)
     axes.set_ylim(bottom=0 if curves.from_zero else None)
+    low, high = axes.get_ylim()
+    if high - low < (least := LEAST_RANGE * max(abs(low), abs(high))):  # rounding is not to look like a change
+        axes.set_ylim((low + high - least) / 2, (low + high + least) / 2)
+    axes.ticklabel_format(axis="y", useOffset=False)
     if curves.x_ticks:
         axes.set_xticks(*map(list, zip(*curves.x_ticks, strict=True)), parse_math=False)
     _finish(axes, "y", several=len(curves.series) > 1)

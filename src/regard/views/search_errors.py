@@ -1,5 +1,6 @@
 """Search errors and model errors: did the search miss a reference that the model prefers, or does the model prefer
-what was written? References are scored, outputs judged, and errors counted.
+what was written? Where a rule of the search forbids the reference, the error is neither. References are scored, outputs
+judged, and errors counted.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from regard.tasks.translation import Source, TextToText, wording_of
 from regard.text.normalise import nfc
 from regard.views.labels import percent
 
-Verdict = Literal["search", "model"]
-VERDICTS: tuple[Verdict, ...] = ("search", "model")
+Verdict = Literal["search", "model", "rule"]
+KINDS: dict[Verdict, str] = {"search": "search errors", "model": "model errors", "rule": "rule errors"}
 
 TIE = 1e-5
 """Scores that differ by less than this share are equal: the same sums in another order differ by as much."""
@@ -80,13 +81,19 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
-        """By the objective that the search maximised; `model` where its vocabulary cannot write the reference."""
-        return "model" if self.scored.unknown else verdict_of(self.scored.best.objective, self.written.objective)
+        """By the objective that the search maximised; `model` where its vocabulary cannot write the reference, `rule`
+        where a rule of the search forbids it."""
+        return self._verdict(self.scored.best.objective, self.written.objective)
 
     @property
     def raw_verdict(self) -> Verdict:
         """The same by log P alone."""
-        return "model" if self.scored.unknown else verdict_of(self.scored.best.score, self.written.score)
+        return self._verdict(self.scored.best.score, self.written.score)
+
+    def _verdict(self, reference: float, output: float) -> Verdict:
+        if self.scored.forbidden and not self.scored.unknown:
+            return "rule"
+        return "model" if self.scored.unknown else verdict_of(reference, output)
 
     @property
     def unreachable(self) -> str | None:
@@ -224,6 +231,7 @@ class Tally:
     errors: int
     search_errors: int
     model_errors: int
+    rule_errors: int
     chrf: float
     """The mean over the sentences."""
 
@@ -231,7 +239,7 @@ class Tally:
     def of(cls, judged: Sequence[Judged]) -> Tally:
         verdicts = [sentence.verdict for sentence in judged if sentence.error]
         mean = sum(sentence.chrf for sentence in judged) / len(judged)
-        return cls(len(judged), len(verdicts), verdicts.count("search"), verdicts.count("model"), mean)
+        return cls(len(judged), len(verdicts), *map(verdicts.count, KINDS), mean)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -240,8 +248,7 @@ class Tally:
     @property
     def shares(self) -> dict[str, Share]:
         """Of errors among the sentences, and of each kind among the errors."""
-        counts = {"search_errors": self.search_errors, "model_errors": self.model_errors}
-        kinds = {name: Share.of(count, self.errors) for name, count in counts.items()}
+        kinds = {f"{kind}_errors": Share.of(self.counts[f"{kind}_errors"], self.errors) for kind in KINDS}
         return {"errors": Share.of(self.errors, self.sentences), **kinds}
 
     @property

@@ -298,13 +298,19 @@ def _tags(predictions: Predictions) -> Counts:
     counts = []
     for tags, true in pairs:
         predicted, expected = {*entities_in(tags)}, {*entities_in(true)}
-        counts.append([len(true), sum(map(eq, tags, true)), len(predicted), len(expected), len(predicted & expected)])
+        right = sum(map(eq, map(_in_iob2, tags), map(_in_iob2, true)))
+        counts.append([len(true), right, len(predicted), len(expected), len(predicted & expected)])
     rows, metrics = np.array(counts, dtype=np.float64), {"accuracy": _share}
     if all(is_chunk_tag(tag) for both in pairs for tags in both for tag in tags):
         metrics = {"f1": lambda sums: 2 * sums[..., 4] / np.maximum(1.0, sums[..., 2] + sums[..., 3]), **metrics}
-    right = (rows[:, 0] == rows[:, 1]).astype(np.float64)
+    all_right = (rows[:, 0] == rows[:, 1]).astype(np.float64)
     outputs = [f"{prediction['output']}" for prediction in predictions]
-    return Counts(rows, metrics, rows[:, 1] - rows[:, 0], outputs, right)
+    return Counts(rows, metrics, rows[:, 1] - rows[:, 0], outputs, all_right)
+
+
+def _in_iob2(tag: str) -> str:
+    """A tag of BIOES as IOB2 writes it: runs that have learned one and the other are compared by the same tags."""
+    return {"S": "B", "E": "I"}.get(tag[0], tag[0]) + tag[1:] if is_chunk_tag(tag) else tag
 
 
 def _answers(predictions: Predictions) -> Counts:

@@ -51,6 +51,18 @@ SHOWN_AT = (0.1, 0.5, 0.9)
 LONGEST_MAP = 40
 """Source tokens beyond which a heat map no longer fits beside another."""
 Unit = Literal["sentences", "documents", "examples"]
+EXAMPLES = (
+    "its examples are not those of {}",
+    "give the texts to compare on with --file; a split drawn by training.seed differs, data.split_seed=1 keeps it",
+)
+ANSWERS = "its expected answers are not those of {}", "compare runs whose recipes read the answers from the same column"
+TOKENS = (
+    "other tokens are hidden from it than from {}, or are shown to it in another way",
+    "compare runs with the same tokenizer, data.max_length, data.mask_rate, data.mask_share, data.random_share, "
+    "data.whole_words and model.next_sentence",
+)
+SAME = {"input": EXAMPLES, "context": EXAMPLES, "label": ANSWERS, "expected": ANSWERS, "hidden": TOKENS}
+"""What the units of all runs must have in common: how a run that differs is refused, and what to do."""
 SPEED = ("decoding_seconds", "sentences_per_second", "tokens_per_second")
 
 
@@ -144,16 +156,14 @@ def differences(recipes: Mapping[str, AnyRecipe]) -> Table:
     ]
 
 
-def check_same(runs: Mapping[str, Run], texts: Sequence[object], unit: str) -> None:
-    """Refuse runs that would be measured on other texts than the first."""
+def check_same(runs: Mapping[str, Run], units: Sequence[Mapping[str, object]]) -> None:
+    """Refuse runs that would be measured on something else than the first; `units` of each run has keys of SAME."""
     first = next(iter(runs.values()))
-    for run, own in zip(runs.values(), texts, strict=False):
-        if own != texts[0]:
-            hint = (
-                f"give the {unit} to compare on with --file; a split drawn by training.seed differs, "
-                "data.split_seed=1 keeps it"
-            )
-            raise DataError(f"its examples are not those of {first.folder}", where=str(run.folder), hint=hint)
+    for run, own in zip(runs.values(), units, strict=False):
+        for name, value in units[0].items():
+            if own[name] != value:
+                what, hint = SAME[name]
+                raise DataError(what.format(first.folder), where=str(run.folder), hint=hint)
 
 
 def differ_most(gains: Sequence[Sequence[float]] | Sequence[Rows]) -> list[int]:
@@ -183,7 +193,7 @@ def measure_texts(
         sentences.append(  # in Unicode's NFC, which models write
             [(nfc(texts["source"][rows[0]]), [nfc(texts["target"][row]) for row in rows]) for rows in inputs]
         )
-    check_same(runs, sentences, "sentences")
+    check_same(runs, [{"input": own} for own in sentences])
     sources, references = zip(*sentences[0], strict=True)
     others = [read_hypotheses(name, file, references) for name, file in hypotheses.items()]
     first = next(iter(runs.values()))
@@ -296,7 +306,7 @@ def measure_units(
     if 0 < len(rewriting) < len(runs):
         what = "it writes texts that it has read (model.objective: autoencoder), others predict what they have not"
         raise DataError(what, where=str(rewriting[0].folder), hint="compare it with other autoencoders")
-    systems, counts, texts = list[System](), dict[str, Counts](), list[list[str]]()
+    systems, counts, units = list[System](), dict[str, Counts](), list[dict[str, list[Any]]]()
     for (name, run), own in zip(runs.items(), examples, strict=True):
         model, started = load(run), time.perf_counter()
         predictions = run.task.by_unit(model, own, summed(partial(progress, name), len(own)))
@@ -304,8 +314,8 @@ def measure_units(
         if predictions is None:
             what = f"runs of the task {run.task.name} cannot be compared"
             raise DataError(what, where=str(run.folder), hint="regard evaluate measures each of them")
-        texts.append([f"{prediction['input']}" for prediction in predictions])
-        check_same(runs, texts, "texts")
+        units.append({name: [prediction.get(name) for prediction in predictions] for name in SAME})
+        check_same(runs, units)
         counts[name] = significance.counts_of(predictions)
         unknown = {"unknown": own.text.unknown_share} if "nats" in predictions[0] else {}
         speed = {**unknown, "measuring_seconds": seconds, "per_second": len(predictions) / seconds}
@@ -327,7 +337,7 @@ def measure_units(
             if base.right is not None and own.right is not None and name != baseline
         ],
         "differ_most": [
-            {"number": row + 1, "text": texts[0][row], "system": name, "says": own.outputs[row]}
+            {"number": row + 1, "text": f"{units[0]['input'][row]}", "system": name, "says": own.outputs[row]}
             for row in differ_most([own.gains for own in counts.values()])
             for name, own in counts.items()
         ],

@@ -167,19 +167,23 @@ class WordVectors(Result):
     """The layer of the neighbours."""
     neighbours: dict[str, list[list[dict[str, Any]]]]
     """Static, and in that layer: of each occurrence the nearest words, each with `word`, `sentence` and `cosine`."""
+    notes: Sequence[Note] = ()
+    """What a user should know about the texts that have the word."""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "word": self.word, "inputs": list(self.texts),
             "occurrences": [{"sentence": sentence, "word": word} for sentence, word, _ in self.occurrences],
-            "cosines": {name: values.round(6).tolist() for name, values in self.cosines.items()},
+            "cosines": {name: values.tolist() for name, values in self.cosines.items()},
             "layer": self.layer, "neighbours": self.neighbours,
+            **({"notes": [*map(str, self.notes)]} if self.notes else {}),
         }  # fmt: skip
 
     def report(self) -> Report:
         rows = [[number, word, self.texts[sentence - 1]]
                 for number, (sentence, word, _) in enumerate(self.occurrences, 1)]  # fmt: skip
-        sections = [Section("Occurrences", [Table(["", "word", "sentence"], rows)])]
+        notes = [f"note: {note}" for note in self.notes]
+        sections = [Section("Occurrences", [Table(["", "word", "sentence"], rows, notes=notes)])]
         if len(rows) > 1:
             sections.append(Section("Cosine between the occurrences", [*self._by_layer()]))
         near = "{word} ({sentence}) {cosine:.2f}".format_map
@@ -188,7 +192,7 @@ class WordVectors(Result):
             for row, occurrence in enumerate(self.occurrences)
             for name, nearest in self.neighbours.items()
         ]
-        note = "Of all words in the sentences; the number of the sentence stands in parentheses."
+        note = "Of all words in the sentences that the tokenizer knows; the number of the sentence is in parentheses."
         sections.append(Section("Nearest words", [Table(["", "word", "vector", "nearest"], words), muted(note)]))
         sentences = {occurrence.sentence for occurrence in self.occurrences}
         return Report(f"{self.word} in {len(sentences)} sentences", sections)
@@ -196,7 +200,7 @@ class WordVectors(Result):
     def _by_layer(self) -> Iterator[Part]:
         names, pairs = list(self.cosines), [*combinations(range(len(self.occurrences)), 2)]
         by_pair = {
-            f"{first + 1:d} and {second + 1:d}": [float(values[first, second]) for values in self.cosines.values()]
+            f"{first + 1:d} and {second + 1:d}": [round(float(of[first, second]), 3) for of in self.cosines.values()]
             for first, second in pairs
         }
         if len(self.occurrences) > PAIRS:
@@ -205,11 +209,11 @@ class WordVectors(Result):
             by_pair = {kind: values_N.tolist() for kind, values_N in kinds.items()}
         table = [*zip([Cell(name, ours=True) for name in names], *by_pair.values(), strict=True)]
         yield Table(["vector", *by_pair], table, formats=[".3f"])
-        if len(self.occurrences) > 2:
+        if len(self.occurrences) > 2 or len(names) == 1:
             labels = [f"{number} {occurrence.word}" for number, occurrence in enumerate(self.occurrences, 1)]
             maps = [HeatMap(labels, labels, values, choice=(name,)) for name, values in self.cosines.items()]
             yield HeatMaps(maps, ["vector"], [names.index(self.layer)])
-        elif len(names) > 1:
+        else:
             series = [Series(name, range(len(names)), values) for name, values in by_pair.items()]
             yield Curves(series, "", "cosine similarity", x_ticks=[*enumerate(names)])
         yield muted(
@@ -229,29 +233,38 @@ def word_vectors(
     read = text_vectors(task, model, every, layer=layer)
     layer = layer % (model.depth + 1)
     own = every[: len(inputs)]
-    layers = {f"layer {n}": text_vectors(task, model, own, layer=n).vectors for n in range(model.depth + 1)}
-    spans = tokenizer.token_spans(texts)
+    of_own = [text_vectors(task, model, own, layer=n) for n in range(model.depth + 1)]
+    layers = {f"layer {n}": features.vectors for n, features in enumerate(of_own)}
+    spans, unknown = tokenizer.token_spans(texts), set[int]()
     if "text" in model.embeddings:
-        ids = [token for row, (tokens, _) in enumerate(spans) for token in tokens[: _size(read, row)]]
+        rows = [(tokens or [tokenizer.unk])[: _size(read, row)] for row, (tokens, _) in enumerate(spans)]
+        ids = [token for row in rows for token in row]
+        unknown = {place for place, token in enumerate(ids) if token == tokenizer.unk}
         static = model.embeddings["text"].weight.detach().float().cpu().numpy()[ids]
         layers = layers if model.depth else {}
     else:  # from the letters of each word
         static = text_vectors(task, model, every, layer=0).vectors
         del layers["layer 0"]
-    occurrences = [*_words(spans, read, texts, rf"(?<!\w)({re.escape(word)})\w*")]
-    having, hint = {occurrence.sentence for occurrence in occurrences}, "--word is a word of every sentence"
+    found = [*_words(spans, read, texts, rf"(?<!\w)({re.escape(word)})\w*")]
+    known = [occurrence for occurrence in found if unknown.isdisjoint(occurrence.rows)]
+    having, known_in = ({occurrence.sentence for occurrence in some} for some in (found, known))
     InputError.raise_if(
-        Problem(given.place, f"no word of {short(given.text)!r} is {word!r} or begins so", hint)
+        Problem(given.place, f"{word!r} is unknown to the tokenizer in {short(given.text)!r}", "give a word it knows")
+        if number in having
+        else Problem(
+            given.place, f"no word of {short(given.text)!r} is {word!r} or begins so",
+            "--word is a word of every sentence",
+        )
         for number, given in enumerate(own, 1)
-        if number not in having
-    )
-    occurrences = [occurrence for occurrence in occurrences if occurrence.sentence <= len(inputs)]
-    pool = [*_words(spans, read, texts, r"(\w+)")]
+        if number not in known_in
+    )  # fmt: skip
+    occurrences = [occurrence for occurrence in known if occurrence.sentence <= len(inputs)]
+    pool = [other for other in _words(spans, read, texts, r"(\w+)") if unknown.isdisjoint(other.rows)]
     name = f"layer {layer}" if layers else STATIC
     shown = {STATIC: static} | ({name: read.vectors} if layers else {})
     cosines = {n: _cosines(vectors, occurrences, occurrences) for n, vectors in ({STATIC: static} | layers).items()}
     nearest = {n: _nearest(_cosines(vectors, occurrences, pool), occurrences, pool) for n, vectors in shown.items()}
-    return WordVectors(word, texts, occurrences, cosines, name, nearest)
+    return WordVectors(word, texts, occurrences, cosines, name, nearest, of_own[0].notes)
 
 
 def _words(spans: TokenSpans, read: Features, texts: Sequence[str], pattern: str) -> Iterator[Word]:
@@ -273,7 +286,7 @@ def _cosines(vectors: NDArray[np.float32], words: Sequence[Word], others: Sequen
     """Between words, each the mean of its tokens."""
     a, b = (np.stack([vectors[word.rows].mean(0) for word in some]) for some in (words, others))
     a, b = (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) for rows in (a, b))
-    return np.asarray(a @ b.T, dtype=np.float64)
+    return np.asarray(a @ b.T, dtype=np.float64).round(6)  # of single precision
 
 
 def _nearest(
@@ -283,8 +296,8 @@ def _nearest(
     rows = []
     for occurrence, values in zip(occurrences, cosines, strict=True):
         nearest: dict[str, dict[str, Any]] = {}
-        for place in np.argsort(-values):
-            other, cosine = pool[place], round(float(values[place]), 6)
+        for place in np.argsort(-values, kind="stable"):
+            other, cosine = pool[place], float(values[place])
             if not {*other.rows} & {*occurrence.rows}:
                 nearest.setdefault(other.word, {"word": other.word, "sentence": other.sentence, "cosine": cosine})
         rows.append([*nearest.values()][:NEAREST])

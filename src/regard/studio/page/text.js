@@ -123,6 +123,7 @@ export const TEXTS = {
   verdict: { en: "Verdict", ko: "판정" },
   verdict_search: { en: "search error", ko: "탐색 오류" },
   verdict_model: { en: "model error", ko: "모델 오류" },
+  verdict_rule: { en: "rule error", ko: "규칙 오류" },
   verdict_right: { en: "right", ko: "맞음" },
   verdict_errors: { en: "errors", ko: "오류" },
   all: { en: "all", ko: "모두" },

@@ -49,7 +49,8 @@ function written(marks) {
 function marksOf(values, fromZero = false) {
   const low = fromZero ? 0 : Math.min(...values), high = Math.max(...values);
   if (!values.length) return ticks(0, 1);
-  return ticks(low, fromZero && high <= low ? low + 1 : Math.max(low, high));
+  const room = high > low ? Math.max(0, (Math.max(Math.abs(low), Math.abs(high)) / 100 - high + low) / 2) : 0; // rounding is not to look like a change
+  return ticks(low - room, fromZero && high <= low ? low + 1 : Math.max(low, high) + room);
 }
 function canvasOf(width, height, name) {
   return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": name });

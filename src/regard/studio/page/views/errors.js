@@ -48,7 +48,7 @@ export async function render(root, params) {
       h("a", { href: address("beam", { run: run.name, text: one.source, reference: one.reference, beam: beam.value }) }, t("view_beam")));
     const cells = one => [{ text: one.source }, { text: one.reference }, { text: one.output }, { text: one.chrf.toFixed(1), value: one.chrf },
       { text: t(`verdict_${one.kind}`), tone: one.kind === "right" ? "good nowrap" : "bad nowrap" }, { text: "", element: links(one) }];
-    const kinds = [["errors", t("verdict_errors")], ...["search", "model", "right"].map(kind => [kind, t(`verdict_${kind}`)]), ["all", t("all")]];
+    const kinds = [["errors", t("verdict_errors")], ...["search", "model", "rule", "right"].map(kind => [kind, t(`verdict_${kind}`)]), ["all", t("all")]];
     const fits = (one, kind) => kind === "all" || (kind === "errors" ? one.kind !== "right" : one.kind === kind);
     return [...reportOf(withoutExamples(report)), h("h2", {}, t("every_sentence")),
       list(rows.sort((one, other) => one.chrf - other.chrf), columns, cells, kinds, fits, one => `${one.source}\n${one.reference}\n${one.output}`)];

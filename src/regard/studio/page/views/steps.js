@@ -178,7 +178,7 @@ function probabilityOf(step, token) {
   const [, p] = step.candidates.find(([name]) => name === token) || [];
   return p === undefined ? "–" : p.toFixed(4);
 }
-const nameIn = equation => equation.split(/[ ,]/)[0];
+const nameIn = equation => equation.split(/ = |, learned/)[0];
 const shownToken = text => text === "</s>" ? "⏎" : text.replaceAll("▁", "_");
 
 function vectorTable(vectors) {
