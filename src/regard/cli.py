@@ -10,7 +10,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from inspect import Parameter, Signature
@@ -367,7 +367,7 @@ def _check_out(out: Path | None, file: Path | None, at_once: Options, parallel: 
 def chat(run: Path, beam: int | None, overrides: list[str], **options: Any) -> None:
     """Talk to a run at a prompt: each line is answered by itself, as the run was trained. Ctrl-D ends."""
     search = {"beam": beam, "nbest": None, "length_penalty": None, "overrides": overrides}
-    with (answers := console.Answers(False, "you: ", "run: ")).explaining(False):
+    with (answers := console.Answers(False, shown("you: "), shown("run: "))).explaining(False):
         console.answer_lines(_loaded(regard.Run.open(run), search, options), answers)
 
 
@@ -702,8 +702,8 @@ def course(
     from regard.training.loop import Interrupted
     from regard.views.render import write
 
-    if out is None:
-        page.parent.mkdir(exist_ok=True)
+    with suppress(OSError):  # what cannot be made is refused below
+        page.parent.mkdir(parents=True, exist_ok=True)
     console.check_output(page, (".html", ".ipynb"), overwrite=overwrite or out is None)
     try:
         runs, to_stderr = page.parent / "runs", partial(console.say, file=sys.stderr)

@@ -76,7 +76,13 @@ def test_a_score_is_changed_and_a_word_hidden(page: Any) -> None:
 def test_a_model_without_attention_says_so(page: Any) -> None:
     page.open("#/steps?run=names&text=Anna lives in Paris.")
     page.get_by_role("heading", name="This run has no attention").wait_for()
-    page.faults.clear()  # the browser reports the 422
+    page.open("#/look?run=names")
+    page.get_by_text("This run has no attention. Give an input above").wait_for()
+    page.open("#/errors?run=names")
+    page.get_by_role("button", name="Evaluate").click()
+    page.wait_for_selector("text=Every example")
+    page.get_by_label("Show").select_option("all")
+    assert {*page.locator("tbody .links").all_inner_texts()} == {"Look"}
 
 
 def test_a_picture_needs_no_run(page: Any) -> None:
@@ -86,6 +92,10 @@ def test_a_picture_needs_no_run(page: Any) -> None:
     picture.select_option("dot-products")
     page.get_by_role("cell", name="1,024").wait_for()
     assert "picture=dot-products" in page.url
+    picture.select_option("masks")
+    page.get_by_text("dark: it may").wait_for()
+    assert page.get_by_text("the strongest shade").count() == 0, "a mask is yes or no"
+    picture.select_option("dot-products")
     page.reload()
     page.get_by_role("cell", name="1,024").wait_for()
 
@@ -118,6 +128,10 @@ def test_a_search_is_played(page: Any) -> None:
     assert set(page.evaluate(seen)) == {1, 2}
     assert "step=2" in page.url
     page.keyboard.press("End")
+    box = page.locator(".tree .map").bounding_box()
+    heights = {round(one.bounding_box()["y"]) for one in page.locator(".branch.good text").all()}
+    assert len(heights) == 1, "the best output is a straight line"
+    assert box["y"] <= min(heights) <= box["y"] + box["height"]
     narrow = page.locator(".branch").count()
     assert len(page.evaluate(seen)) == narrow
     page.get_by_label("Beam").fill("5")

@@ -259,7 +259,11 @@ class Typed(io.TextIOWrapper):
         return True
 
 
-def test_a_conversation(tiny_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("language", "begin", "stopped"), [("en", "run", "stopped"), ("ko", "모델", "중단했습니다")])
+def test_a_conversation(
+    language: str, begin: str, stopped: str,
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     """Each line is answered by itself; Ctrl-C stops an answer, and the next line is answered."""
     expected = succeed("predict", tiny_run, "b c").out
     call, calls = torch.nn.Module.__call__, list[int]()
@@ -271,12 +275,13 @@ def test_a_conversation(tiny_run: Path, monkeypatch: pytest.MonkeyPatch, capsys:
         return call(self, *given, **options)
 
     monkeypatch.setattr(torch.nn.Module, "__call__", interrupted)
+    monkeypatch.setenv("REGARD_LANG", language)
     monkeypatch.setattr(sys, "argv", ["regard", "chat", str(tiny_run)])
     monkeypatch.setattr(sys, "stdin", Typed(io.BytesIO(b"a b\n\nb c\n")))
     with pytest.raises(SystemExit, match="0"):
         cli.main()
     shown = capsys.readouterr()
-    assert (shown.out.strip(), shown.err) == (f"run: {expected}".strip(), "regard: stopped\n")
+    assert (shown.out.strip(), shown.err) == (f"{begin}: {expected}".strip(), f"regard: {stopped}\n")
 
 
 def test_a_prompt(tiny_run: Path) -> None:

@@ -263,8 +263,7 @@ def test_what_is_proposed_fits_passes_the_check_and_trains(folder: Path, name: s
     if case.trains:
         Path("mine.yaml").unlink()
         found = succeed("check", given_name, "--out", "mine.yaml", "--json").json
-        run = shlex.quote(f"runs/{given_name.partition('.')[0]}")
-        assert (found["ok"], found["commands"]) == (True, [f"regard train mine.yaml --out {run}"])
+        assert (found["ok"], found["commands"]) == (True, ["regard train mine.yaml --out runs/mine"])
         assert found["proposal"] == proposal
         assert [note for note in found["data"]["findings"] if "warmup" in note or "ends at step" in note] == []
         length = "training.epochs=1" if case.task == "story_answering" else "training.steps=2"

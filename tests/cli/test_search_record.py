@@ -178,6 +178,8 @@ def test_the_tree_of_a_search_by_hand() -> None:
         (3, 3, ">", "-1.31", ""), (3, 3, "A", "-3.51", "muted"),
     ]  # fmt: skip
     assert tree.rows == [1.25, 3.0, 4.0, 0.5, 2.0, 0.0, 1.0]
+    _, [other] = recorded(model, [[A, END]], SearchConfig(beam=2, nbest=2, normalisation="mean"))
+    assert search_tree(other).rows == [0.0, 3.0, 4.0, 0.0, 2.0, 0.0, 1.0], "AB>, the best output, in one line"
     assert tree.branches[2].note == f"log P -1.609, in all -1.609, rank 3; pruned: {BEYOND}"
     for tokens, marked in (("B>", {2}), ("AB>", {0, 3, 5}), ("ABA>", {0, 3, 6}), ("AA>", {0, 7})):
         reference = Reference(list(tokens), [-1.0] * len(tokens), -1.0, -1.0, Outcome("fell", 2, 9, 1))

@@ -88,7 +88,7 @@ def test_what_is_there(client: Any, loaded: Any) -> None:
     [listed] = client.get("/runs").json()
     shown = client.get("/runs/tiny").json()
     recipe = json.loads(json.dumps(loaded.recipe.model_dump()))
-    inputs = {"inputs": ["source"], "writes": "target", "examples": shown["examples"]}
+    inputs = {"inputs": ["source"], "writes": "target", "attends": True, "examples": shown["examples"]}
     assert shown == {**listed, **inputs, "recipe": recipe}
     assert (listed["task"], listed["model"]) == ("translation", "bahdanau")
     assert listed["metrics"][0].keys() == {"step", "loss"}

@@ -22,6 +22,7 @@ from command_line import fail, succeed
 from regard.cli import app
 from regard.language import IN_REPORTS, PARTICLES, filled, korean, particle_after, shown, shown_comments
 from regard.recipes.propose import FILLED
+from regard.views.labels import Metrics
 from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Report, Section, Series, Table, in_language
 from regard.views.show import PICTURES
 
@@ -199,6 +200,15 @@ SHOWN = {
     "column 'a' is taken for the label; others that may be: b (data.train.label=COLUMN)":
         "'a' 열을 레이블로 삼았습니다. 다른 후보: b (data.train.label=열)",
     "cannot be read as a recipe: it is not text in UTF-8": "레시피로 읽을 수 없습니다: UTF-8로 된 텍스트가 아닙니다",
+    "6 errors are the model's only by the length normalisation, since the model gives the reference the higher log P: "
+    "try a lower --length-penalty.":
+        "오류 6개는 길이 정규화 때문에 모델 오류가 된 것입니다(log P만 보면 참조 문장이 더 높습니다). "
+        "--length-penalty를 낮춰 보십시오.",
+    "60 % model errors, 1 of them because the reference holds unknown tokens, which no search could write: use a "
+    "larger vocabulary, or one of sub-words or bytes. No beam, however wide, would prefer these references.":
+        "오류의 60 %가 모델 오류입니다. 그중 1개는 참조 문장에 모르는 토큰이 있어 모델 오류가 된 것입니다"
+        "(어떤 탐색으로도 쓸 수 없습니다). 더 큰 어휘나 서브워드, 바이트 어휘를 쓰십시오. "
+        "빔을 아무리 넓혀도 이 참조 문장을 고르지 않습니다.",
     "note: no such text of ours": "참고: no such text of ours",
     "first\nthe file is empty": "first\n파일이 비어 있습니다",
 }  # fmt: skip
@@ -239,6 +249,10 @@ def test_of_a_report_only_our_own_texts_change(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(cells, Table)
     assert [cells.title, *cells.columns] == ["검정", "손실", "put it back"]
     assert [[cell.text for cell in row] for row in cells.cells] == [["loss", "나쁨"], ["worse", "better"]]
+    classes = Metrics({"classes": {"loss": {"precision": 1.0, "recall": 1.0, "f1": 1.0, "examples": 2}}}).report()
+    [measured] = in_language(classes).sections[0].parts
+    assert isinstance(measured, Table)
+    assert (measured.columns, measured.cells[0][0].text) == (["클래스", "정밀도", "재현율", "F1", "예제"], "loss")
     assert isinstance(drawn, Curves)
     assert (drawn.x_label, drawn.y_label, drawn.x_ticks) == ("학습 스텝", "검증 BLEU", [(0.0, "층 0")])
 

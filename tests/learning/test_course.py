@@ -26,7 +26,6 @@ from regard.views.report import Cell
 
 slow = pytest.mark.skipif(not os.environ.get("REGARD_SLOW"), reason="minutes: set REGARD_SLOW=1")
 NAMES = [chapter.name for chapter in chapters("en")]
-SCORES = ("additive", "concat", "fully_connected", "dot", "general")
 ONLY_FULL = {"one vector, backwards", "words"}
 """Labels of figures that only `--full` has."""
 Numbers = Mapping[str, Any]
@@ -56,9 +55,11 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
     "attention": {
         "the recipes translate": lambda n: (n["korean"], n["english"]) == ("잘 지내?", "I am a student"),
         "the worked weights are the softmax": lambda n: n["softmax_error"] < 1e-5,
-        "every score learns": lambda n: all(n[f"{name}_exact"] > 0.7 for name in SCORES),
-        "Bahdanau looks at the letter": lambda n: n["additive_right"] > 0.3,
-        "Luong looks at the next": lambda n: n["dot_after"] > 0.4 and n["dot_right"] < n["additive_right"],
+        "every score learns": lambda n: min(n["left_to_right_exact"], n["both_ways_exact"]) > 0.7,
+        "an encoder that reads both ways is looked at where the letter is": lambda n: (
+            n["both_ways_right"] > n["both_ways_most_after"]
+        ),
+        "one that reads left to right after it": lambda n: n["left_to_right_after"] > n["left_to_right_most_right"],
         "dot is faster": lambda n: min(n["additive_times"], n["additive_times_narrow"]) > 2,
         "Korean changes the order": lambda n: n["ko_order"] < n["fr_order"] - 0.15,
     },
@@ -242,7 +243,7 @@ def test_the_command_lists_runs_once_and_refuses(
     assert succeed("course", "--json").json[0]["title"] == chapters("ko")[0].title
     first = succeed("course", "fine_tuning", "--quick", "--json")
     assert first.json["quick"]
-    assert first.err.count("학습합니다") == 1
+    assert first.err.count("학습 중: ") == 1
     assert '<html lang="ko">' in Path("course/9.html").read_text(encoding="utf-8")
     again = succeed("course", "9", "--quick", "--lang", "en", "--out", "course/9.ipynb")
     assert "training the run" not in again.err
@@ -251,3 +252,5 @@ def test_the_command_lists_runs_once_and_refuses(
     assert Cell(first.json["numbers"]["correlation"]).text in notebook, "the findings stand in its texts"
     monkeypatch.setenv("REGARD_LANG", "en")
     assert "the file exists already" in fail("course", "9", "--out", "course/9.html")[0]
+    assert "there is no such folder" in fail("course", "9", "--out", "new/deep/9.html", "--full", "none")[0]
+    assert Path("new/deep").is_dir(), "the page's folder is made"

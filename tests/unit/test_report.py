@@ -48,6 +48,7 @@ from regard.views.report import (
     HeatMap,
     HeatMaps,
     ImageMap,
+    Prose,
     Report,
     Result,
     Section,
@@ -192,6 +193,14 @@ def test_tables_of_a_page() -> None:
     assert '<td class="good">2</td>' in content
     assert "<details><summary>The numbers</summary>" in content
     assert "<h3>" not in content
+
+
+def test_tokens_and_options_are_not_broken_over_lines() -> None:
+    parts = [Table([""], [["▁잘 ▁<b>"]]), Prose("`--length-penalty` 1, [a](b--c)"), Text(["try (--beam)를 - -- ok"])]
+    content = page(Report("", [Section("", parts)], conclusions=["a lower --beam"]))
+    found = re.findall(r'<span class="nowrap">(.*?)</span>', content)
+    assert found == ["--beam", "▁잘", "▁&lt;b&gt;", "--length-penalty", "--beam)를"]
+    assert '<a href="b--c">' in content
 
 
 def test_a_page_needs_nothing_beside_it_and_can_be_dark_or_printed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from regard.recipes.shipped import shipped_text
 from regard.views.explanation import Options
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
-LUONG = {"kind": "luong", "embedding": 32, "hidden": 64, "attention": 64, "input_feeding": False}
+LUONG = {"kind": "luong", "cell": "gru", "embedding": 32, "hidden": 64, "attention": 64, "input_feeding": False}
 SCORES: dict[str, dict[str, Any]] = {
     "additive": BAHDANAU,
     "concat": BAHDANAU | {"score": "concat"},
@@ -29,6 +30,8 @@ SCORES: dict[str, dict[str, Any]] = {
     "general": LUONG | {"score": "general"},
 }
 """The model of each score: the first three as Bahdanau's decoder uses them, the others as Luong's."""
+ENCODERS = {"left to right": False, "both ways": True}
+"""How the encoder reads, and whether it is bidirectional."""
 LAYERS: dict[str, Callable[[int], scores.ScoredAttention]] = {
     "additive": lambda width: scores.AdditiveAttention(width, width, width),
     "concat": lambda width: scores.ConcatAttention(width, width, width),
@@ -68,22 +71,29 @@ def _greetings(lab: Lab) -> Found:
 
 
 def _scores(lab: Lab) -> Found:
-    """Each score learns to reverse; the right alignment is known, so the share of attention on it can be measured."""
+    """Each score learns to reverse, with the same encoders; the right alignment is known, so the share of attention
+    on it can be measured. Dot needs states of equal width, so its encoder reads in one direction."""
     rows, maps, numbers = [], [], Found()
     pairs = list(generate("reverse", lab.few(40), 7, "test"))
-    for name, model in SCORES.items():
-        run = lab.train(f"reverse-{name.replace(' ', '-')}", reverse_recipe(model, 300, 8e-3))
+    for (encoder, both), (name, model) in product(ENCODERS.items(), SCORES.items()):
+        if both and name == "dot":
+            continue
+        key = f"{name}-{encoder}".replace(" ", "-")
+        run = lab.train(f"reverse-{key}", reverse_recipe(model | {"bidirectional": both}, 300, 8e-3))
         exact = float(evaluate(run)["exact_match"])
         [heat_map] = explain(run, LETTERS, target=LETTERS[::-1]).heat_maps()
-        maps.append(HeatMap(heat_map.rows, heat_map.columns, heat_map.values, name, (name,)))
+        maps.append(HeatMap(heat_map.rows, heat_map.columns, heat_map.values, name, (encoder, name)))
         right, after = np.mean([_on_the_mirror(run, *pair) for pair in pairs], axis=0).tolist()
         decoder = "Bahdanau" if model["kind"] == "bahdanau" else "Luong"
-        rows.append([name, decoder, exact, right, after])
-        key = name.replace(" ", "_")
-        numbers |= {f"{key}_exact": exact, f"{key}_right": right, f"{key}_after": after}
-    columns = ["score", "decoder", "exact match", "attention on the letter", "on the position after it"]
+        rows.append([encoder, name, decoder, exact, right, after])
+    for encoder in ENCODERS:
+        exacts, rights, afters = zip(*(row[3:] for row in rows if row[0] == encoder), strict=True)
+        own = {"exact": min(exacts), "right": min(rights), "most_right": max(rights), "after": min(afters),
+               "most_after": max(afters)}  # fmt: skip
+        numbers |= {f"{encoder.replace(' ', '_')}_{name}": value for name, value in own.items()}
+    columns = ["encoder", "score", "decoder", "exact match", "attention on the letter", "on the position after it"]
     table = Table(columns, rows, formats=[".2f"])
-    return {"scores_table": table, "same_sentence": HeatMaps(maps, ["score"]), **numbers}
+    return {"scores_table": table, "same_sentence": HeatMaps(maps, ["encoder", "score"]), **numbers}
 
 
 def _on_the_mirror(run: Run, source: str, target: str) -> tuple[float, float]:

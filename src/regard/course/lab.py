@@ -61,7 +61,7 @@ WORDS = re.compile(r"^```words\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # What several chapters train
 
-BAHDANAU: Tree = {"kind": "bahdanau", "embedding": 32, "hidden": 64, "attention": 64}
+BAHDANAU: Tree = {"kind": "bahdanau", "bidirectional": True, "embedding": 32, "hidden": 64, "attention": 64}
 LARGER = {"embedding": 64, "hidden": 128}
 """For sentences."""
 ONE_VECTOR: Tree = {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96, "context": "every_step"}

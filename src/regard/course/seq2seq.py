@@ -53,7 +53,7 @@ TRAINED: dict[str, tuple[Tree, int, float]] = {
 
 
 def experiment(lab: Lab) -> Findings:
-    names = {"one vector": "reverse-late", "attention": "reverse-additive"}
+    names = {"one vector": "reverse-late", "attention": "reverse-additive-both-ways"}
     runs = {name: lab.train(names[name], reverse_recipe(*recipe)) for name, recipe in TRAINED.items()}
     found = _lengths(lab, runs) | _vector(lab, runs["one vector"]) | _distractors(lab) | _source_order(lab)
     found |= _gradients() | _teacher(lab) | _word_by_word(lab)

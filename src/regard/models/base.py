@@ -49,6 +49,7 @@ class ModelConfig(Config):
     """Whether the embeddings and all layers have one width, so that a head can mix them."""
     head_pooling: ClassVar[HeadPooling] = "max"  # how a head makes one vector of a text, unless the recipe says so
     head_defaults: ClassVar[Mapping[str, Any]] = {}  # defaults of the recipe's section `head` for this model
+    attends: ClassVar[bool] = False  # whether it has attention, besides what `alignment` names
     alignment: ClassVar[str] = ""  # a pattern for the names of its attentions over the source; empty if it has none
 
     vectors: VectorsConfig | None = None
@@ -111,6 +112,8 @@ def check_heads(heads: int, width: int) -> None:
 
 class HeadsConfig(ModelConfig):
     """What the models that are made of blocks with attention heads have in common."""
+
+    attends = True
 
     if TYPE_CHECKING:  # each model declares these fields, in its own order
         width: int

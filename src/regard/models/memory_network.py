@@ -24,6 +24,7 @@ class MemoryNetworkConfig(ModelConfig):
 
     PRESETS: ClassVar[Presets] = {"single": {"width": 20}, "joint": {"width": 50}}
     reads = "story"
+    attends = True
 
     kind: Literal["memory_network"]
     """The model: memory_network."""

@@ -142,7 +142,9 @@ class Runs:
         run = self.opened(self.known(name))
         searches = run.recipe.model.generates and not getattr(run.task, "rewrites", False)  # an autoencoder does not
         writes = run.task.writes if searches else None
-        parts = {"inputs": run.task.input_parts, "writes": writes, "examples": examples_of(run)}
+        model = run.recipe.model
+        attends = model.attends or bool(model.alignment)
+        parts = {"inputs": run.task.input_parts, "writes": writes, "attends": attends, "examples": examples_of(run)}
         return {**self.summary(name), **parts, "recipe": run.recipe.model_dump()}
 
 

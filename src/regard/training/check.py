@@ -170,7 +170,7 @@ def _proposal_for(
     if out is None:
         out = _unused(Path(f"{name}.yaml"))
         commands.append(shlex.join(["regard", "check", *files, *chosen, "--out", out.as_posix()]))
-    run = _unused(Path("runs", name))
+    run = _unused(Path("runs", Path(out).stem))
     commands.append(shlex.join(["regard", "train", Path(out).as_posix(), "--out", run.as_posix()]))
     return text, folder.absolute(), tuple(commands), profile.notes
 

@@ -297,9 +297,9 @@ def given_scores(scores_K: Tensor, given: Given) -> Tensor:
     return changed_K
 
 
-def _vector(value_D: Tensor) -> str:
+def _vector(value_D: Tensor) -> Cell:
     shown = " ".join(f"{number:7.4f}" for number in value_D[:SHOWN].tolist())
-    return f"[{shown} …]" if len(value_D) > SHOWN else f"[{shown}]"
+    return Cell(f"[{shown} …]" if len(value_D) > SHOWN else f"[{shown}]", tone="code")
 
 
 @torch.inference_mode()

@@ -11,6 +11,7 @@ import io
 import json
 import math
 import os
+import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 
 PAGE = (".html", ".htm")
 PICTURES = (".svg", ".png")
+UNBROKEN = re.compile(r"▁[^\s<]+|(?<![^\s>(])--[^\s<]+")
+"""Tokens and options, which a browser would break after ▁ or a hyphen."""
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b5b5b", "#8c6d31")
 """Okabe and Ito 2008, "Color Universal Design", without yellow, which is too pale; then grey and brown."""
 MARKERS, DASHES = "os^Dv*ph", ("-", "--", ":", "-.")
@@ -293,13 +296,16 @@ def _templates() -> Environment:
     """templates/page.html, which writes report.css and report.js into the page as they are, and its frame."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markdown_it import MarkdownIt
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
 
     loader = PackageLoader("regard.views")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     environment.trim_blocks = environment.lstrip_blocks = True
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
-    environment.filters["markdown"] = lambda text: Markup(markdown.render(text))
+    environment.filters["unbroken"] = lambda text: Markup(
+        re.sub(UNBROKEN, r'<span class="nowrap">\g<0></span>', str(escape(text)))
+    )
+    environment.filters["markdown"] = lambda text: environment.filters["unbroken"](Markup(markdown.render(text)))
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     environment.globals |= {name: Markup(loader.get_source(environment, f"report.{name}")[0]) for name in ("css", "js")}
     return environment
@@ -465,8 +471,9 @@ def _draw_image_map(place: Any, image: ImageMap) -> None:
 
 def _draw_tree(axes: Any, tree: Tree) -> None:
     """The way that won is thick, what was left is dashed."""
+    good_row = next((row for branch, row in zip(tree.branches, tree.rows, strict=True) if branch.tone == "good"), 0.0)
     for branch, row in zip(tree.branches, tree.rows, strict=True):
-        top = max(tree.rows) / 2 if branch.parent is None else tree.rows[branch.parent]
+        top = good_row if branch.parent is None else tree.rows[branch.parent]
         left, good = branch.tone == "muted", branch.tone == "good"
         look = {"linestyle": ":" if left else "-", "linewidth": 2.2 if good else 1}
         colour = PALETTE[1] if branch.marked else PALETTE[0] if good else PALETTE[6]

@@ -326,7 +326,8 @@ class Tree(Part):
 
     @cached_property
     def rows(self) -> list[float]:
-        """How far down each branch is drawn: leaves one below another, others at the middle of theirs."""
+        """How far down each branch is drawn: leaves one below another, others at the middle of theirs; those of the
+        tone `good` in one line, to be followed easily."""
         order, stack, rows = list[int](), [*reversed(self.children.get(None, []))], [0.0] * len(self.branches)
         while stack:
             order.append(place := stack.pop())
@@ -335,7 +336,8 @@ class Tree(Part):
             rows[place] = float(row)
         for place in reversed(order):
             if below := self.children.get(place):
-                rows[place] = (rows[below[0]] + rows[below[-1]]) / 2
+                ends = [child for child in below if self.branches[child].tone == "good"] or below
+                rows[place] = (rows[ends[0]] + rows[ends[-1]]) / 2
         return rows
 
     def to_json(self) -> dict[str, Any]:

@@ -90,5 +90,5 @@ export async function explainedInput(root, params) {
   const target = h("input", { value: params.target || "", spellcheck: "false" });
   const form = (action, submit) => h("form", { class: "stack", onsubmit: event => { event.preventDefault(); submit(); } },
     fields.element, facts.writes === "target" && labelled(t("look_target"), target), h("button", { class: "primary" }, action));
-  return { run, fields, target, form };
+  return { run, facts, fields, target, form };
 }

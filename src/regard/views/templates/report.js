@@ -195,7 +195,7 @@ function unpack(part, packed) {
       values[place] = packed.peak * (packed.signed ? (code - 128) / 127 : (code / 255) ** 2);
     });
   }
-  return { rows, columns, values, peak: packed.peak, signed: packed.signed, share: packed.share,
+  return { rows, columns, values, peak: packed.peak, yesNo: "bits" in packed, signed: packed.signed, share: packed.share,
     title: packed.title, choice: packed.choice };
 }
 function rgb(name) {
@@ -281,7 +281,7 @@ function drawHeatMaps(element, part) {
   const choice = part.choosers.length ? choosers(part, show) : { chosen: () => part.maps[part.first] };
   if (choice.bar) element.append(choice.bar);
   const strips = make("div", {}, make("p", { class: "muted" },
-    document.documentElement.lang === "ko" ? "토큰이나 지도의 행을 가리키십시오. 진할수록 그 토큰을 많이 읽었습니다."
+    document.documentElement.lang === "ko" ? "토큰이나 히트맵의 행을 가리키십시오. 진할수록 그 토큰에 많이 주목했습니다."
       : "Point at a token, or at a row of the map: the stronger the shade, the more it read of a token."), rows, columns);
   element.append(strips);
   element.append(make("div", { class: "map", tabindex: 0 }, canvas), scale);
@@ -294,7 +294,7 @@ function drawHeatMaps(element, part) {
     const korean = map.signed ? `파란색은 0부터 ${number(map.peak)}까지, 주황색은 0부터 ${number(-map.peak)}까지입니다.`
       : `0부터 ${number(map.peak)}까지, 진할수록 큽니다.`;
     const left = map.share === undefined ? "" : ` 여기에는 행마다 가장 큰 값 ${part.kept}개(합의 ${(100 * map.share).toFixed(0)} %)만 있고, 모든 값은 .json에 있습니다.`;
-    scale.textContent = document.documentElement.lang === "ko" ? korean + left
+    scale.textContent = map.yesNo ? "" : document.documentElement.lang === "ko" ? korean + left
       : `From 0 to ${number(map.peak)}${ends}${rest}`;
     strips.hidden = !part.tokens.includes(map.choice[0]);
     if (!strips.hidden) showTokens();
@@ -373,12 +373,12 @@ function drawTree(element, part) {
   for (let depth = 1; depth < widths.length; depth++) starts[depth + 1] = starts[depth] + widths[depth];
   const height = (Math.max(0, ...part.rows) + 1) * row + 8, width = starts[starts.length - 1];
   const picture = canvasOf(width, height, part.title || "tree");
-  const down = n => (part.rows[n] + .5) * row + 4;
+  const down = n => (part.rows[n] + .5) * row + 4, start = down(Math.max(0, part.branches.findIndex(one => one.tone === "good")));
   part.branches.forEach((one, n) => {
     const x = starts[one.depth] + 22, y = down(n), parent = part.branches[one.parent];
     const bold = parent?.tone === "good" ? 1.08 : 1;
     const from = parent ? starts[parent.depth] + 26 + bold * (textWidth(text(parent)) + textWidth(parent.value, 11)) : 8;
-    const before = parent ? down(one.parent) : height / 2, middle = (from + x) / 2;
+    const before = parent ? down(one.parent) : start, middle = (from + x) / 2;
     picture.append(svg("g", { class: `branch ${one.tone} ${one.marked ? "marked" : ""}`, "data-depth": one.depth,
       "data-branch": n, "data-tip": one.note },
       svg("path", { class: "edge", d: `M${from} ${before}C${middle} ${before} ${middle} ${y} ${x - 4} ${y}` }),

@@ -53,7 +53,7 @@ export async function render(root, params) {
       const link = view => h("a", { href: address(view, { run: name, text: fields.text() }) }, t(`view_${view}`));
       try {
         const { predictions: [prediction] } = await post(runPath(name, "predict"), { inputs: [input] }, signal);
-        panel.append(...drawn(prediction, fields.parts()), h("p", { class: "links" }, link("look"), link("steps"), facts.get(name).writes && link("beam")));
+        panel.append(...drawn(prediction, fields.parts()), h("p", { class: "links" }, link("look"), facts.get(name).attends && link("steps"), facts.get(name).writes && link("beam")));
         const seen = await post(runPath(name, "attention"), { input, words: facts.get(name).writes === "target" }, signal).catch(() => ({}));
         if (seen.map) panel.append(heatMap(unpacked(seen.map, fields.parts().image), () => {}).element);
       } catch (error) { if (error.name !== "AbortError") panel.append(problem(error)); }

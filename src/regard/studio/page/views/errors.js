@@ -89,7 +89,7 @@ export async function render(root, params) {
       likely && { name: t("probability"), numeric: true }, { name: "" }].filter(Boolean);
     const shown = value => typeof value === "number" ? String(Number(value.toPrecision(4))) : Array.isArray(value) ? value.map(shown).join(" / ") || shown("")
       : value === "" ? `(${t("no_answer")})` : String(value ?? "–").replace(/\t|\n/g, " · ");
-    const links = text => h("span", { class: "links" }, ["look", "steps"].map(view => h("a", { href: address(view, { run: run.name, text }) }, view === "look" ? t("view_look") : t("view_steps"))));
+    const links = text => h("span", { class: "links" }, ["look", facts.attends && "steps"].filter(Boolean).map(view => h("a", { href: address(view, { run: run.name, text }) }, view === "look" ? t("view_look") : t("view_steps"))));
     const cells = one => [...names.map(name => ({ text: shown(one[name]), value: typeof one[name] === "number" ? one[name] : undefined, tone: name === "output" && known ? one.right ? "good" : "bad" : "" })),
       likely && { text: one.probabilities[one.output]?.toFixed(3) ?? "–", value: one.probabilities[one.output] ?? 0 },
       { text: "", element: links([one.input, one.context].filter(Boolean).join("\t")) }].filter(Boolean);

@@ -15,7 +15,7 @@ const LEFT_OUT = ["heads"]; // the small pictures show every head
 export async function render(root, params) {
   const chosen = await explainedInput(root, params), signal = untilLeft();
   if (!chosen) return;
-  const { run, fields, target, form } = chosen;
+  const { run, facts, fields, target, form } = chosen;
   const { view, layer = "mean", head = "mean", units = "tokens", draw = "map", rollout = "", word } = params;
   const state = { view, layer, head, units, draw, rollout, word };
   const place = h("div", { class: "results", "aria-live": "off" });
@@ -26,7 +26,7 @@ export async function render(root, params) {
     Object.assign(state, changes);
     const input = fields.value();
     keep({ run: run.name, text: fields.text(), target: target.value, ...state });
-    if (!input.length) return place.replaceChildren(empty(t("look_empty"), t("look_empty_hint")));
+    if (!input.length) return place.replaceChildren(empty(t("look_empty"), facts.attends ? t("look_empty_hint") : t("look_empty_plain")));
     const level = value => value === "mean" ? value : Number(value);
     place.setAttribute("aria-busy", "true");
     try {

@@ -15,7 +15,8 @@ const PICTURES = ["positions", "masks", "softmax", "dot-products", "label-smooth
 
 export async function render(root, params) {
   const chosen = await explainedInput(root, params), signal = untilLeft();
-  if (!chosen) return pictures(root, params.picture, signal);
+  if (chosen && !chosen.facts.attends) root.append(empty(t("steps_none"), t("steps_none_hint")));
+  if (!chosen?.facts.attends) return pictures(root, params.picture, signal);
   const { run, fields, target, form } = chosen;
   const state = Object.fromEntries(CHOSEN.map(name => [name, params[name]]));
   let stage = Math.min(STAGES.length, Number(params.stage) || STAGES.length), changes = parseChanges(params.changes);
@@ -42,8 +43,7 @@ export async function render(root, params) {
       if (control) place.querySelector(`[data-control=${control}] :is(select, [aria-checked=true])`)?.focus();
       store();
     } catch (error) {
-      if (error.where === "numbers") place.replaceChildren(empty(t("steps_none"), t("steps_none_hint"))); // a model without attention
-      else if (error.name !== "AbortError") place.replaceChildren(problem(error));
+      if (error.name !== "AbortError") place.replaceChildren(problem(error));
     } finally { place.setAttribute("aria-busy", "false"); }
   }
 
