@@ -326,7 +326,9 @@ def test_a_broken_file_is_named_with_its_line(
     (["en,de", "a,b"], {"source": 0, "target": -1}, ":1", "there is no column -1", ""),
     (["en,de", "a,b"], {"header": False}, ":1", "a column named 'en' needs a header", ""),
     (["en,de", "a,b", "c"], {}, ":3", "there is no column 'de' (target) in this row", ""),
-    (["en,de", "a,b", "c,d,e"], {}, ":3", "this row has 3 cells, the header 2: c | d | e", ".tsv has no quoting"),
+    (["en,de", "a,b", "c,d,e"], {}, ":3", "this row has 3 cells, the first line 2: c | d | e", ".tsv has no quoting"),
+    (["a,b", "c,d,e"], {"source": 0, "target": 1}, ":2", "this row has 3 cells, the first line 2: c | d | e", ""),
+    (["a,b,c", "d,e"], {"source": 0, "target": 1}, ":2", "this row has 2 cells, the first line 3: d | e", ""),
 ])  # fmt: skip
 def test_a_table_without_what_is_asked_for(
     tmp_path: Path, name: str, lines: list[str], fields: dict[str, object], line: str, what: str, hint: str
@@ -351,16 +353,19 @@ def test_missing_files_are_all_named_with_a_near_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("separator", "quote", "cells"), [
-    *((separator, quote, [("yes, sir", "ja, Herr"), ("no", "nein")]) for separator in ";\t" for quote in ("", '"')),
+    *((separator, quote, [("yes, sir, no", "ja, Herr"), ("oh, no", "nein")]) for separator in ";\t"
+      for quote in ("", '"')),
     (",", "", [("a; b", "c; d"), ("e;f", "g;h")]),  # semicolons in a text are no separators
 ])  # fmt: skip
 def test_what_spreadsheets_write_for_commas_is_recognised(
     tmp_path: Path, separator: str, quote: str, cells: list[tuple[str, str]]
 ) -> None:
-    lines = (separator.join(f"{quote}{cell}{quote}" for cell in row) + "\n" for row in [("en", "de"), *cells])
+    lines = [separator.join(f"{quote}{cell}{quote}" for cell in row) + "\n" for row in [("en", "de"), *cells]]
     put(tmp_path, "p.csv", "".join(lines))
     for columns in ({"source": "en", "target": "de"}, {"source": 0, "target": 1, "header": True}):
         assert [row.values for row in read(tmp_path, file="p.csv", **columns)] == cells
+    put(tmp_path, "q.csv", "".join(lines[1:]))
+    assert [row.values for row in read(tmp_path, file="q.csv", source=0, target=1)] == cells
     if separator == ",":
         problem = problem_of(tmp_path, file="p.csv", source="en", target="fr")
         assert problem == Problem("p.csv:1", "there is no column 'fr'", "the columns are en, de")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from itertools import chain, islice, product
 from typing import Any, NamedTuple
@@ -80,24 +80,30 @@ def tsv_records(file: TextFile) -> Records:
 
 
 def _csv_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
-    """Spreadsheets write semicolons or tabs for commas in many countries; they are taken for such where the columns
-    that are asked for are found with them, and not with commas."""
-    keys = keys_of(corpus).values()
-    names = {key for key in keys if isinstance(key, str)}
-
-    def has_columns(records: Sequence[Sequence[str]]) -> bool:
-        if names:
-            return bool(records) and names <= set(records[0])
-        return bool(records) and all(isinstance(key, int) and key < len(record) for record in records for key in keys)
-
-    fitting = (separator for separator in SEPARATORS if has_columns(first_records(file, separator)))
-    return _table_rows(file, corpus, csv_records(file, next(fitting, ",")))
+    names = {key for key in keys_of(corpus).values() if isinstance(key, str)}
+    return _table_rows(file, corpus, csv_records(file, separator_of(file, names)))
 
 
-def first_records(file: TextFile, separator: str) -> list[list[str]]:
+def separator_of(file: TextFile, names: Set[str] = frozenset()) -> str:
+    """What separates the cells of a .csv: spreadsheets write semicolons or tabs for commas in many countries.
+
+    It is the separator with which the header has the names; where there are none, or it has not, the one with which
+    the most of the first records have as many cells as the first, and more than one.
+    """
+
+    def fitness(separator: str) -> tuple[bool, int]:
+        records = _first_records(file, separator)
+        widths = [len(record) for record in records]
+        has_names = bool(names and records) and names <= set(records[0])
+        return has_names, widths.count(widths[0]) if widths and widths[0] > 1 else 0
+
+    return max(SEPARATORS, key=fitness)
+
+
+def _first_records(file: TextFile, separator: str) -> list[list[str]]:
     """The first records of a .csv with this separator; none where it is not valid so."""
     try:
-        return [fields for _, fields in islice(csv_records(file, separator), 100) if fields]
+        return [fields for _, fields in islice(csv_records(file, separator), 100) if "".join(fields).strip()]
     except DataError:
         return []
 
@@ -125,17 +131,18 @@ def _table_rows(file: TextFile, corpus: Corpus, records: Records) -> Iterator[Ro
     columns, header, records = keys_of(corpus), has_header(corpus), _without_end(records)
     first_line, names = next(records, (1, list[str]()))
     indexes = [_index(key, names if header else None, file.where(first_line)) for key in columns.values()]
-    nothing, line = ("",) * len(indexes), 0
+    nothing, line, width = ("",) * len(indexes), 0, len(names) if header else 0
     for line, fields in records if header else chain([(first_line, names)], records):
+        filled = len(fields) > 1 or "".join(fields).strip()  # an empty line is one for data.bad_lines, too
+        width = width or (len(fields) if filled else 0)
         if max(indexes) >= len(fields):
             numbered = zip(columns.items(), indexes, strict=True)
             missing = [f"no column {key!r} ({name})" for (name, key), index in numbered if index >= len(fields)]
             what = f"there is {' and '.join(missing)} in this row"
             hint = f"it has {len(fields)}, numbered from 0: {' | '.join(fields)[:200]}"
-            filled = len(fields) > 1 or "".join(fields).strip()  # an empty line is one for data.bad_lines, too
             yield Row(line, nothing, Problem(file.where(line), what, hint) if filled else None)
-        elif header and len(fields) > len(names) and any(fields[len(names) :]):
-            what = f"this row has {len(fields)} cells, the header {len(names)}: {' | '.join(fields)[:200]}"
+        elif filled and (len(fields) < width or any(fields[width:])):
+            what = f"this row has {len(fields)} cells, the first line {width}: {' | '.join(fields)[:200]}"
             hint = "in .csv a text with a comma needs double quotes; .tsv has no quoting"
             yield Row(line, nothing, Problem(file.where(line), what, hint))
         else:
