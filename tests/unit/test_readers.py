@@ -13,9 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.data.config import Corpus
-from regard.data.formats import Row
+from regard.data.formats import Row, stray_quotes
+from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
 from regard.errors import DataError, Problem
+from regard.text.files import TextFile
 from task_cases import rows_of
 
 
@@ -369,6 +371,26 @@ def test_what_spreadsheets_write_for_commas_is_recognised(
     if separator == ",":
         problem = problem_of(tmp_path, file="p.csv", source="en", target="fr")
         assert problem == Problem("p.csv:1", "there is no column 'fr'", "the columns are en, de")
+
+
+QUOTED = 'text,label\na,x\n"b,y\nc,x\nd",y\ne,y\n'
+QUOTED_NOTE = (
+    "p.csv:3: this record spans several lines, each of which could be a record (1 such): is there a stray double quote?"
+)
+
+
+@pytest.mark.parametrize(("text", "labelled", "notes"), [
+    (QUOTED, True, [QUOTED_NOTE]), (QUOTED, False, [QUOTED_NOTE]), (QUOTED + '"two\nlines",x\n', True, [QUOTED_NOTE]),
+    (QUOTED + '"two\nlines",x\n', False, []), ('text,label\n"b, and\nc",x\nd,x\n', True, []),
+])  # fmt: skip
+def test_records_that_a_stray_quote_may_have_joined(
+    tmp_path: Path, text: str, labelled: bool, notes: list[str]
+) -> None:
+    """Lines of a labelled record end in known labels; without labels all records of several lines must look so."""
+    put(tmp_path, "p.csv", text)
+    own: Corpus = Pairs(file="p.csv", source="text", target="label")
+    own = Labelled(file="p.csv", text="text", label="label") if labelled else own
+    assert stray_quotes(TextFile("p.csv", tmp_path / "p.csv"), own) == notes
 
 
 @pytest.mark.parametrize("name", TABLES)

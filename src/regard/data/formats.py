@@ -126,6 +126,35 @@ def csv_records(file: TextFile, separator: str = ",") -> Records:
         raise DataError(what, where=file.where(line), hint=hint) from None
 
 
+def stray_quotes(file: TextFile, corpus: Corpus) -> list[str]:
+    """A note on records of a .csv that span several lines of which each could be one, if a stray quote joined them:
+    each line has a label that records of one line have; without labels, all records of several lines are so."""
+    if file.suffixes[0] != ".csv":
+        return []
+    keys, names, several = keys_of(corpus), list[str](), 0
+    separator = separator_of(file, {key for key in keys.values() if isinstance(key, str)})
+    joined, labels = dict[int, set[str]](), set[str]()  # the labels in the lines of a record, and in those of one line
+    for line, fields in csv_records(file, separator):
+        names = names or fields
+        label = _index(keys["label"], names, "") if "label" in keys else 0
+        lines = separator.join(fields).split("\n")
+        if len(lines) == 1:
+            labels.update(fields[label : label + 1])
+            continue
+        several += 1
+        cells = [text.rstrip("\r").split(separator) for text in lines]
+        if label < len(names) > 1 and all(len(own) == len(names) for own in cells):
+            joined[line] = {own[label] for own in cells}
+    found = [line for line, own in joined.items() if "label" not in keys or own <= labels]
+    if not found or ("label" not in keys and len(found) < several):
+        return []
+    note = (
+        f"{file.where(found[0])}: this record spans several lines, each of which could be a record ({len(found):,} "
+        "such): is there a stray double quote?"
+    )
+    return [note]
+
+
 def _table_rows(file: TextFile, corpus: Corpus, records: Records) -> Iterator[Row]:
     """The columns of records, by the names in the first of them or by number."""
     columns, header, records = keys_of(corpus), has_header(corpus), _without_end(records)

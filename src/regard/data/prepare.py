@@ -23,7 +23,7 @@ from regard.data.batches import Examples
 from regard.data.config import Corpus, Recipe, Split, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Finding, Report, SplitReport
-from regard.data.formats import Row
+from regard.data.formats import Row, stray_quotes
 from regard.data.parallel import in_order, processors
 from regard.data.readers import Reader, open_corpus
 from regard.data.store import ColumnWriter, Integers, TextColumn, TokenColumn, in_chunks, parts, stored, token_type
@@ -84,6 +84,8 @@ def prepare(
     splits = {split: _open_encoded(folder, split, texts.splits[split], task) for split in texts.splits}
     readers = [reader for split in texts.splits.values() for reader in split.readers]
     notes = [note for reader in readers for note in reader.corpus.findings(reader.files)]  # they name files: not cached
+    tables = [reader for reader in readers if reader.corpus.columns and not reader.parallel and reader.reading > 1]
+    notes += [note for reader in tables for file in reader.files for note in stray_quotes(file, reader.corpus)]
     notes += _uneven(report, _shares(recipe.data))
     if recipe.data.by_label:
         notes += _rare(task, splits["train"], [splits[split] for split in _shares(recipe.data)])
