@@ -88,12 +88,12 @@ class Predictions(list[Prediction]):
         """The whole search, if that was asked for."""
 
     def lines(self, *, as_json: bool) -> Iterator[str]:
-        """One object of JSON for each, or the lines that people read."""
+        """One object of JSON for each, or the lines that people read, each output in one."""
         for prediction in self:
             if as_json:
                 yield json.dumps(prediction.to_json(), ensure_ascii=False)
             else:
-                yield from prediction.lines(self.nbest)
+                yield from (" ".join(line.splitlines()) for line in prediction.lines(self.nbest))
 
     def append_chunk(self, chunk: Predictions) -> None:
         self += chunk

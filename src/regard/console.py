@@ -130,11 +130,11 @@ def check_output(
 
 def standard_input(*, needed: bool = True, skip_bad: bool = False) -> Iterator[list[FileInput]]:
     """The lines of standard input, in parts as they come."""
-    from regard.data.file_inputs import arriving
+    from regard.data.file_inputs import lines_as_they_come
 
     if sys.stdin.isatty():
         say("one input a line, end with Ctrl-D:", sys.stderr)
-    for part in arriving(cast("BufferedIOBase", sys.stdin.buffer), skip_bad=skip_bad):
+    for part in lines_as_they_come(cast("BufferedIOBase", sys.stdin.buffer), skip_bad=skip_bad):
         needed = False
         yield part
     if needed:

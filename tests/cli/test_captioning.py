@@ -116,8 +116,7 @@ def test_a_table_of_images_with_captions_or_without(run: Path, home: Path, monke
     names = [path.name for path in paths]
     tables = {
         "plain.tsv": "".join(f"{name}\tany caption\n" for name in names),
-        "header.tsv": "image\tcaption\n" + "".join(f"{name}\tany caption\n" for name in names),
-        "images.csv": "image\n" + "".join(f"{name}\n" for name in names),
+        "images.csv": "".join(f"{name}\n" for name in names),
         "images.jsonl": "".join(f"{json.dumps({'image': name})}\n" for name in names),
         "captions.jsonl": "".join(f"{json.dumps({'caption': ['one', 'two'], 'image': name})}\n" for name in names),
         "list.txt": "".join(f"{name}\n" for name in names),

@@ -34,6 +34,7 @@ from regard.recipes.shipped import shipped, shipped_text
 from regard.tasks.captioning import Captioning
 from regard.tasks.task import by_length, summed
 from regard.tasks.translation import EvaluationConfig, Parallel, Translation
+from regard.text.files import TextFile
 
 RECIPE = """
 task: translation
@@ -257,7 +258,9 @@ def test_metrics_are_those_of_the_predictions(run: Path, evaluated: dict[str, An
 
 def test_perplexity_is_that_of_the_scores(run: Path, tmp_path: Path) -> None:
     pairs = TEST_PAIRS[:3]
-    file = write(tmp_path / "few.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs))
+    file = write(
+        tmp_path / "few.tsv", "".join(f"{source}\t{target}\n" for source, target in [("source", "target"), *pairs])
+    )
     scored = [succeed("score", run, source, target, "--json").json for source, target in pairs]
     loss = -sum(one["score"] for one in scored) / sum(len(one["tokens"]) for one in scored)
     found = succeed("evaluate", run, "--file", file, "--json").json
@@ -266,37 +269,35 @@ def test_perplexity_is_that_of_the_scores(run: Path, tmp_path: Path) -> None:
 
 
 def test_kinds_of_files(run: Path, evaluated: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that names the columns is no pair: by number under names of the user's, by name under the task's own."""
     monkeypatch.chdir(tmp_path)
     rows = [{"target": target, "source": source} for source, target in TEST_PAIRS]
-    table = "".join(f"{source}\t{target}\n" for source, target in TEST_PAIRS)
-    write(tmp_path / "t.tsv", table)
-    write(tmp_path / "own.tsv", f"q\ta\n{table}")
     write_table(tmp_path / "t.jsonl.gz", rows)
-    write_table(tmp_path / "named.tsv", rows)
+    write_table(tmp_path / "t.tsv", rows)
     for name, column in (("t.src", "source"), ("t.trg", "target")):
         write(tmp_path / name, "".join(f"{row[column]}\n" for row in rows))
-    note = {"note": "the first line of own.tsv names its columns: the source is 'q', the target is 'a'"}
-    for files in (["t.tsv"], ["t.jsonl.gz"], ["t.src", "t.trg"], ["own.tsv"], ["named.tsv"]):
+    for files in (["t.tsv"], ["t.jsonl.gz"], ["t.src", "t.trg"]):
         options = [part for file in files for part in ("--file", file)]
         found = succeed("evaluate", run, *options, "--json").json
-        expected = {"files": files, **(note if files == ["own.tsv"] else {}), **evaluated}
+        expected = {"files": files, **evaluated}
         assert list(found) == [name for name in expected if name != "split"]
         assert found.pop("files") == expected.pop("files")
         assert {"split": "test", **found} == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("pairs", ["a\tA\nb\tB\n", "a\tA\n", "Go.\tVa.\nI go now\tje pars\nwe go now\tnous partons\n"])
-def test_a_first_pair_of_short_texts_is_a_pair(pairs: str, tmp_path: Path) -> None:
-    file = write(tmp_path / "short.tsv", pairs)
-    assert corpus_of([str(file)], [Parallel(source="a.en", target="a.de")]).header is None
+NUMBERED = Parallel(file="n.tsv", source=1, target=0)
+OWN = Parallel(file="chat.csv.xz", source="Q", target="A", size=5, prefix="<2de> ")
 
 
-def test_columns_are_found_as_in_the_recipes_own_file() -> None:
-    own = [Parallel(source="a.en", target="a.de"), Parallel(file="chat.csv.xz", source="Q", target="A", header=True)]
-    assert corpus_of(["other.csv"], own) == Parallel(file="other.csv", source="Q", target="A", header=True)
-    assert corpus_of(["other.tsv"], own) == Parallel(file="other.tsv", source=0, target=1)
-    assert corpus_of(["o.jsonl"], own) == Parallel(file="o.jsonl", source="source", target="target")
+@pytest.mark.parametrize(("name", "own", "source", "target"), [
+    ("o.csv", [OWN, NUMBERED], "Q", "A"), ("o.jsonl", [OWN], "Q", "A"), ("o.tsv", [NUMBERED, OWN], 1, 0),
+    ("o.jsonl", [NUMBERED], "source", "target"), ("o.tsv", [], "source", "target"),
+])  # fmt: skip
+def test_a_table_has_the_keys_of_the_recipes_first_table(
+    name: str, own: list[Parallel], source: str | int, target: str | int
+) -> None:
+    """Or without one the task's names; a first pair of single words is a header only where columns have names."""
+    corpora = [Parallel(source="a.en", target="a.de"), *own]
+    assert corpus_of(TextFile(name, Path(name)), corpora) == Parallel(file=name, source=source, target=target)
 
 
 def test_splits_are_chosen_by_name(run: Path, tiny_run: Path) -> None:
@@ -315,10 +316,10 @@ def test_splits_are_chosen_by_name(run: Path, tiny_run: Path) -> None:
 
 def test_bad_lines_are_dropped_where_the_recipe_drops_them(hand_made: Path, tmp_path: Path) -> None:
     succeed("train", hand_made, "data.bad_lines=drop", "training.epochs=1", "--out", tmp_path / "run", "--json")
-    file = write(tmp_path / "t.tsv", f"a b\tA B\n\tA\nb\tB\na\t{'A ' * 15_000}\n")
+    file = write(tmp_path / "t.tsv", f"source\ttarget\na b\tA B\n\tA\nb\tB\na\t{'A ' * 15_000}\n")
     assert succeed("evaluate", tmp_path / "run", "--file", file, "--json").json["sentences"] == 2
-    [message] = fail("evaluate", tmp_path / "run", "--file", write(tmp_path / "e.tsv", "\tA\n"))
-    assert message == f"{tmp_path / 'e.tsv'}:1: the source (column 0) is empty (fill it, or drop the row)"
+    [message] = fail("evaluate", tmp_path / "run", "--file", write(tmp_path / "e.tsv", "source\ttarget\n\tA\n"))
+    assert message == f"{tmp_path / 'e.tsv'}:2: the source is empty (fill it, or drop the row)"
 
 
 def test_korean_in_either_unicode_form_is_the_same_text() -> None:

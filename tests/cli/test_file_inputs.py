@@ -77,19 +77,6 @@ def test_the_inputs_in_a_file(runs: Runs, tmp_path: Path, run: str, name: str, c
     assert [one["input"] for one in found] == inputs
 
 
-def test_columns_by_number_below_a_header(tmp_path: Path) -> None:
-    """A run on a file without a header, asked about one with a header."""
-    rows = [f"id{n}\t{n % 2}\tthe film was {word}" for n, word in enumerate(["good", "bad", "fine", "dull"])]
-    write(tmp_path / "train.tsv", "\n".join(rows) + "\n")
-    corpus = {"file": "train.tsv", "text": 2, "label": 1}
-    run = trained(tmp_path, "classification", {"train": corpus, "validation": corpus})
-    file = write(tmp_path / "new.tsv", "\n".join(["id\tlabel\tsentence", *rows]) + "\n")
-    found = succeed("predict", run, "--file", file, "--json").jsons
-    assert [one["input"] for one in found] == [row.split("\t")[2] for row in rows]
-    assert succeed("evaluate", run, "--file", file, "--json").json["examples"] == 4
-    assert len(succeed("predict", run, "--file", tmp_path / "train.tsv", "--json").jsons) == 4
-
-
 def test_bad_rows_are_named_or_skipped(runs: Runs, tmp_path: Path) -> None:
     file = write(tmp_path / "a.jsonl", '{"sentence": "good"}\n{"sentence": 3}\nnot JSON\n\n{"sentence": "bad"}\n')
     messages = fail("predict", runs["reviews"], "--file", file)
@@ -168,7 +155,7 @@ def test_a_question_that_cannot_be_read_leaves_the_others(runs: Runs, tmp_path: 
 
 
 def test_sources_to_translate(tmp_path: Path) -> None:
-    """By the names of the recipe's own table; of a run on parallel files the first column, or the one named so."""
+    """By the names of the recipe's own table; of a run on parallel files the one named so."""
     rows = [{"id": str(number), "en": text, "ko": text.upper()} for number, text in enumerate(["a b", "b c", "c a"])]
     write_table(tmp_path / "train.csv", rows)
     model = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 8}
@@ -186,10 +173,14 @@ def test_sources_to_translate(tmp_path: Path) -> None:
         write(tmp_path / "two" / name, "".join(row[name] + "\n" for row in rows))
     files = {"source": "en", "target": "ko"}
     run = trained(tmp_path / "two", "translation", {"train": files, "validation": files}, model=model)
-    tables = {"tsv": "a b\tA B\nb c\tB C\n", "csv": "target,source\nA B,a b\nB C,b c\n", "txt": "a b\nb c\n"}
+    tables = {"csv": "target,source\nA B,a b\nB C,b c\n", "txt": "a b\nb c\n"}
     for suffix, content in tables.items():
         file = write(tmp_path / f"plain.{suffix}", content)
         assert [one["input"] for one in succeed("predict", run, "--file", file, "--json").jsons] == ["a b", "b c"]
+    file = write(tmp_path / "plain.tsv", "a b\tA B\nb c\tB C\n")
+    for verb in ("predict", "evaluate"):
+        message = f"{file}:1: there is no column 'source' (the columns are a b, A B)"
+        assert fail(verb, run, "--file", file) == [message]
 
 
 @pytest.mark.parametrize("task", CASES)

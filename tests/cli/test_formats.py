@@ -280,7 +280,7 @@ def test_from_anywhere(saved: Path, tmp_path_factory: pytest.TempPathFactory, mo
     succeed("train", recipe_with(saved, {"dataset": "both", **NESTED}), test, "--out", saved / "run", "--json")
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     assert succeed("evaluate", saved / "run", "--split", "test", "--json").json["sentences"] == 2
-    parquet.write_table(arrow.table({"x": ["a"], "y": ["b"]}), "t.parquet")
+    parquet.write_table(arrow.table({"translation": [{"en": "a", "ko": "b"}]}), "t.parquet")
     assert succeed("evaluate", saved / "run", "--file", "t.parquet", "--json").json["sentences"] == 1
 
 

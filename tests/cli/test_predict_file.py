@@ -23,6 +23,7 @@ from command_line import fail, succeed, write
 from regard import api, studio
 from regard.data.parallel import in_order, over_cluster, starting_processes
 from regard.errors import CheckpointError, DecodeError, RegardError
+from regard.tasks.question_answering import Answered, Span
 from regard.text.files import GrowingFile
 from shared_work import Broken, Dying
 
@@ -41,6 +42,12 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "PIECE", 20)
+
+
+def test_an_output_with_line_breaks_is_one_line() -> None:
+    """So that line n of the outputs belongs to input n."""
+    answer = Answered("q", "John\nSmith lives", ((Span(0, 10), -0.1),), none=False, no_answer=None, log_p_none=-5.0)
+    assert [*api.Predictions([answer], 1).lines(as_json=False)] == ["John Smith"]
 
 
 class StopError(Exception):

@@ -361,7 +361,7 @@ def talkative(request: pytest.FixtureRequest, lower_bytes: Tokenizer) -> tuple[Q
 @given(context=TEXTS.filter(lambda text: text.strip()), question=TEXTS.filter(lambda text: text.strip()))
 def test_answers_are_slices_as_typed(talkative: tuple[QuestionAnswering, Headed], context: str, question: str) -> None:
     task, model = talkative
-    [found] = task.predict(model, inputs_of([json.dumps({"question": question, "context": context})]))
+    [found] = task.predict(model, task.given_inputs({"question": question, "context": context}))
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", context))}
     for answer in [told, *told.get("nbest", [])]:

@@ -97,7 +97,7 @@ def test_a_summarizer_is_trained_evaluated_and_used(recipe: Path, tmp_path: Path
     assert found["rouge2"] == 0, "a summary of one word has no pairs"
     write(tmp_path / "d", "a b c d e f\n")
     write(tmp_path / "s", "a\n")
-    write(tmp_path / "t.jsonl", '{"document": "a b c d e f", "summary": "a"}\n')
+    write(tmp_path / "t.jsonl", '{"text": "a b c d e f", "title": "a"}\n')
     parallel = succeed("evaluate", run, "--file", tmp_path / "d", "--file", tmp_path / "s", "--json").json
     table = succeed("evaluate", run, "--file", tmp_path / "t.jsonl", "--json").json
     assert [len(found.pop("files")) for found in (parallel, table)] == [2, 1]

@@ -72,6 +72,12 @@ class TestTexts:
         assert found.train.lengths.tolist() == [3, 3]
         assert found.test is None
 
+    def test_rows_that_a_stray_quote_may_have_joined_are_noted(self, tmp_path: Path) -> None:
+        (tmp_path / "p.csv").write_text('en,de\na,x\n"b,y\nc,z\nd",w\ne,v\n', encoding="utf-8")
+        train = {"file": "p.csv", "source": "en", "target": "de"}
+        [note] = prepared(tmp_path, train=train, validation=[("b", "x")]).report.notes
+        assert note.startswith("p.csv:3: this record spans several lines, each of which could be a record (1 such)")
+
     def test_several_corpora_keep_their_weights_and_places(self, tmp_path: Path) -> None:
         (tmp_path / "more.tsv").write_text("a\tb\nc\td\n")
         train = [

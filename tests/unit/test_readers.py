@@ -13,9 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.data.config import Corpus
-from regard.data.formats import Row
+from regard.data.formats import Row, stray_quotes
+from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
 from regard.errors import DataError, Problem
+from regard.text.files import TextFile
 from task_cases import rows_of
 
 
@@ -323,7 +325,9 @@ def test_a_broken_file_is_named_with_its_line(
     (["en,de", "a,b"], {"source": 0, "target": -1}, ":1", "there is no column -1", ""),
     (["en,de", "a,b"], {"header": False}, ":1", "a column named 'en' needs a header", ""),
     (["en,de", "a,b", "c"], {}, ":3", "there is no column 'de' (target) in this row", ""),
-    (["en,de", "a,b", "c,d,e"], {}, ":3", "this row has 3 cells, the header 2: c | d | e", ".tsv has no quoting"),
+    (["en,de", "a,b", "c,d,e"], {}, ":3", "this row has 3 cells, the first line 2: c | d | e", ".tsv has no quoting"),
+    (["a,b", "c,d,e"], {"source": 0, "target": 1}, ":2", "this row has 3 cells, the first line 2: c | d | e", ""),
+    (["a,b,c", "d,e"], {"source": 0, "target": 1}, ":2", "this row has 2 cells, the first line 3: d | e", ""),
 ])  # fmt: skip
 def test_a_table_without_what_is_asked_for(
     tmp_path: Path, name: str, lines: list[str], fields: dict[str, object], line: str, what: str, hint: str
@@ -343,19 +347,42 @@ def test_missing_files_are_all_named_with_their_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("separator", "quote", "cells"), [
-    *((separator, quote, [("yes, sir", "ja, Herr"), ("no", "nein")]) for separator in ";\t" for quote in ("", '"')),
+    *((separator, quote, [("yes, sir, no", "ja, Herr"), ("oh, no", "nein")]) for separator in ";\t"
+      for quote in ("", '"')),
     (",", "", [("a; b", "c; d"), ("e;f", "g;h")]),  # semicolons in a text are no separators
 ])  # fmt: skip
 def test_what_spreadsheets_write_for_commas_is_recognised(
     tmp_path: Path, separator: str, quote: str, cells: list[tuple[str, str]]
 ) -> None:
-    lines = (separator.join(f"{quote}{cell}{quote}" for cell in row) + "\n" for row in [("en", "de"), *cells])
+    lines = [separator.join(f"{quote}{cell}{quote}" for cell in row) + "\n" for row in [("en", "de"), *cells]]
     put(tmp_path, "p.csv", "".join(lines))
     for columns in ({"source": "en", "target": "de"}, {"source": 0, "target": 1, "header": True}):
         assert [row.values for row in read(tmp_path, file="p.csv", **columns)] == cells
+    put(tmp_path, "q.csv", "".join(lines[1:]))
+    assert [row.values for row in read(tmp_path, file="q.csv", source=0, target=1)] == cells
     if separator == ",":
         problem = problem_of(tmp_path, file="p.csv", source="en", target="fr")
         assert problem == Problem("p.csv:1", "there is no column 'fr'", "the columns are en, de")
+
+
+QUOTED = 'text,label\na,x\n"b,y\nc,x\nd",y\ne,y\n'
+QUOTED_NOTE = (
+    "p.csv:3: this record spans several lines, each of which could be a record (1 such): is there a stray double quote?"
+)
+
+
+@pytest.mark.parametrize(("text", "labelled", "notes"), [
+    (QUOTED, True, [QUOTED_NOTE]), (QUOTED, False, [QUOTED_NOTE]), (QUOTED + '"two\nlines",x\n', True, [QUOTED_NOTE]),
+    (QUOTED + '"two\nlines",x\n', False, []), ('text,label\n"b, and\nc",x\nd,x\n', True, []),
+])  # fmt: skip
+def test_records_that_a_stray_quote_may_have_joined(
+    tmp_path: Path, text: str, labelled: bool, notes: list[str]
+) -> None:
+    """Lines of a labelled record end in known labels; without labels all records of several lines must look so."""
+    put(tmp_path, "p.csv", text)
+    own: Corpus = Pairs(file="p.csv", source="text", target="label")
+    own = Labelled(file="p.csv", text="text", label="label") if labelled else own
+    assert stray_quotes(TextFile("p.csv", tmp_path / "p.csv"), own) == notes
 
 
 @pytest.mark.parametrize("name", TABLES)

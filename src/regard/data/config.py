@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
@@ -88,6 +88,10 @@ class Corpus(Config):
     def columns(self) -> dict[str, str | int | None]:
         """The task's columns: name -> a file (parallel files), or a column's name or number."""
         return {name: getattr(self, name) for name in type(self).model_fields if name not in Corpus.model_fields}
+
+    def named(self) -> Self:
+        """The same with the task's names for the columns of a table."""
+        return self.model_copy(update={name: name for name in self.columns})
 
     @property
     def inputs(self) -> int:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -58,6 +59,14 @@ class TaggedText(OneFile):
 
     def format(self, file: TextFile) -> str:
         return super().format(file) if file.suffixes[0] in (*OBJECTS, ".parquet") else "conll"
+
+    @classmethod
+    def of_files(cls, files: Sequence[str], own: Sequence[Self], hint: str = "give one") -> Self:
+        """Objects have no columns by number, CoNLL's columns no names: there the defaults stand for them."""
+        corpus = super().of_files(files, own, hint)
+        kind = str if TextFile(files[0], Path(files[0])).suffixes[0] in OBJECTS else int
+        other = (name for name in ("tokens", "tags") if not isinstance(getattr(corpus, name), kind))
+        return corpus.model_copy(update=dict.fromkeys(other))
 
     def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
         return (tuple(_json(cell.split()) for cell in row) for row in super().built_in(part))
@@ -226,19 +235,21 @@ def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] |
         )
     if not is_table(file):
         return None
-    key = corpus.tokens if isinstance(corpus.tokens, str) else "tokens"
-
-    def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
-        name = "text" if key not in example and "text" in example else key
-        words = value_in(example, name, where)
-        words = words if isinstance(words, list) else [words]
-        return [(" ".join(text_of(word, name, where) for word in words),)]
-
     if file.suffixes[0] in OBJECTS:
-        rows = object_rows(file, [key], cells, ("",), blank_lines=True)
+        key = str(corpus.tokens or "tokens")
+        rows = object_rows(
+            file, [key], lambda example, where: [(untagged_text(example, key, where),)], ("",), blank_lines=True
+        )
     else:
         rows = table_rows(file, {"text": "text"})
     return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
+
+
+def untagged_text(example: Mapping[str, Any], key: str, where: str) -> str:
+    """The words of an object with blanks between; its `text` if it does not have their key."""
+    name = "text" if key not in example and "text" in example else key
+    words = value_in(example, name, where)
+    return " ".join(text_of(word, name, where) for word in (words if isinstance(words, list) else [words]))
 
 
 Scheme = Literal["iob1", "iob2", "bioes"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from itertools import chain, islice, product
 from typing import Any, NamedTuple
@@ -80,24 +80,30 @@ def tsv_records(file: TextFile) -> Records:
 
 
 def _csv_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
-    """Spreadsheets write semicolons or tabs for commas in many countries; they are taken for such where the columns
-    that are asked for are found with them, and not with commas."""
-    keys = keys_of(corpus).values()
-    names = {key for key in keys if isinstance(key, str)}
-
-    def has_columns(records: Sequence[Sequence[str]]) -> bool:
-        if names:
-            return bool(records) and names <= set(records[0])
-        return bool(records) and all(isinstance(key, int) and key < len(record) for record in records for key in keys)
-
-    fitting = (separator for separator in SEPARATORS if has_columns(first_records(file, separator)))
-    return _table_rows(file, corpus, csv_records(file, next(fitting, ",")))
+    names = {key for key in keys_of(corpus).values() if isinstance(key, str)}
+    return _table_rows(file, corpus, csv_records(file, separator_of(file, names)))
 
 
-def first_records(file: TextFile, separator: str) -> list[list[str]]:
+def separator_of(file: TextFile, names: Set[str] = frozenset()) -> str:
+    """What separates the cells of a .csv: spreadsheets write semicolons or tabs for commas in many countries.
+
+    It is the separator with which the header has the names; where there are none, or it has not, the one with which
+    the most of the first records have as many cells as the first, and more than one.
+    """
+
+    def fitness(separator: str) -> tuple[bool, int]:
+        records = _first_records(file, separator)
+        widths = [len(record) for record in records]
+        has_names = bool(names and records) and names <= set(records[0])
+        return has_names, widths.count(widths[0]) if widths and widths[0] > 1 else 0
+
+    return max(SEPARATORS, key=fitness)
+
+
+def _first_records(file: TextFile, separator: str) -> list[list[str]]:
     """The first records of a .csv with this separator; none where it is not valid so."""
     try:
-        return [fields for _, fields in islice(csv_records(file, separator), 100) if fields]
+        return [fields for _, fields in islice(csv_records(file, separator), 100) if "".join(fields).strip()]
     except DataError:
         return []
 
@@ -120,22 +126,52 @@ def csv_records(file: TextFile, separator: str = ",") -> Records:
         raise DataError(what, where=file.where(line), hint=hint) from None
 
 
+def stray_quotes(file: TextFile, corpus: Corpus) -> list[str]:
+    """A note on records of a .csv that span several lines of which each could be one, if a stray quote joined them:
+    each line has a label that records of one line have; without labels, all records of several lines are so."""
+    if file.suffixes[0] != ".csv":
+        return []
+    keys, names, several = keys_of(corpus), list[str](), 0
+    separator = separator_of(file, {key for key in keys.values() if isinstance(key, str)})
+    joined, labels = dict[int, set[str]](), set[str]()  # the labels in the lines of a record, and in those of one line
+    for line, fields in csv_records(file, separator):
+        names = names or fields
+        label = _index(keys["label"], names, "") if "label" in keys else 0
+        lines = separator.join(fields).split("\n")
+        if len(lines) == 1:
+            labels.update(fields[label : label + 1])
+            continue
+        several += 1
+        cells = [text.rstrip("\r").split(separator) for text in lines]
+        if label < len(names) > 1 and all(len(own) == len(names) for own in cells):
+            joined[line] = {own[label] for own in cells}
+    found = [line for line, own in joined.items() if "label" not in keys or own <= labels]
+    if not found or ("label" not in keys and len(found) < several):
+        return []
+    note = (
+        f"{file.where(found[0])}: this record spans several lines, each of which could be a record ({len(found):,} "
+        "such): is there a stray double quote?"
+    )
+    return [note]
+
+
 def _table_rows(file: TextFile, corpus: Corpus, records: Records) -> Iterator[Row]:
     """The columns of records, by the names in the first of them or by number."""
     columns, header, records = keys_of(corpus), has_header(corpus), _without_end(records)
     first_line, names = next(records, (1, list[str]()))
     indexes = [_index(key, names if header else None, file.where(first_line)) for key in columns.values()]
-    nothing, line = ("",) * len(indexes), 0
+    nothing, line, width = ("",) * len(indexes), 0, len(names) if header else 0
     for line, fields in records if header else chain([(first_line, names)], records):
+        filled = len(fields) > 1 or "".join(fields).strip()  # an empty line is one for data.bad_lines, too
+        width = width or (len(fields) if filled else 0)
         if max(indexes) >= len(fields):
             numbered = zip(columns.items(), indexes, strict=True)
             missing = [f"no column {key!r} ({name})" for (name, key), index in numbered if index >= len(fields)]
             what = f"there is {' and '.join(missing)} in this row"
             hint = f"it has {len(fields)}, numbered from 0: {' | '.join(fields)[:200]}"
-            filled = len(fields) > 1 or "".join(fields).strip()  # an empty line is one for data.bad_lines, too
             yield Row(line, nothing, Problem(file.where(line), what, hint) if filled else None)
-        elif header and len(fields) > len(names) and any(fields[len(names) :]):
-            what = f"this row has {len(fields)} cells, the header {len(names)}: {' | '.join(fields)[:200]}"
+        elif filled and (len(fields) < width or any(fields[width:])):
+            what = f"this row has {len(fields)} cells, the first line {width}: {' | '.join(fields)[:200]}"
             hint = "in .csv a text with a comma needs double quotes; .tsv has no quoting"
             yield Row(line, nothing, Problem(file.where(line), what, hint))
         else:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from regard.data.config import OBJECTS, C, Corpus, HeldOut, Split, Splits
+from regard.data.config import C, Corpus, HeldOut, Split, Splits
 from regard.data.file_inputs import only_file
 from regard.data.framing import Long
 from regard.errors import DataError
@@ -47,14 +46,10 @@ class OneFile(Corpus):
 
     @classmethod
     def of_files(cls, files: Sequence[str], own: Sequence[Self], hint: str = "give one") -> Self:
-        """What `--file` names, with the keys of a recipe's own corpus if both have objects or both have not."""
+        """What `--file` names, with the keys of the recipe's first file."""
         file = only_file(files, hint)
-
-        def has_objects(name: str) -> bool:
-            return TextFile(name, Path(name)).suffixes[0] in OBJECTS
-
-        alike = (corpus for corpus in own if corpus.file is not None and has_objects(corpus.file) == has_objects(file))
-        return next(alike, cls(file=file)).model_copy(update={"file": file, "size": None})
+        like = next((corpus for corpus in own if corpus.file is not None), cls(file=file))
+        return like.model_copy(update={"file": file, "size": None})
 
     @model_validator(mode="after")
     def _file_or_corpus(self) -> Self:
@@ -132,9 +127,16 @@ class Choices(LabelledTable):
     def columns(self) -> dict[str, str | int | None]:
         return dict(zip((*self.texts, "label"), (self.text, *(self.choices or ()), self.label), strict=True))
 
+    def named(self) -> Self:
+        choices = [f"choices.{number}" for number in range(len(self.choices or ()))]
+        return self.model_copy(update={"text": "text", "choices": choices, "label": "label"})
+
     @property
     def listed(self) -> str | None:
-        return list_of(self.choices or ())
+        """`endings` where choices are endings.0, endings.1 and so on."""
+        choices = self.choices or [""]
+        name = str(choices[0]).removesuffix(".0")
+        return name if choices == [f"{name}.{number}" for number in range(len(choices))] else None
 
     @model_validator(mode="after")
     def _one_table(self) -> Choices:
@@ -143,12 +145,6 @@ class Choices(LabelledTable):
         if self.file is None and self.dataset is None:
             raise ValueError("a text and its choices must be in one table: name it as 'file: ...'")
         return self
-
-
-def list_of(choices: Sequence[str | int]) -> str | None:
-    """`endings` where choices are endings.0, endings.1 and so on; None where they are not the items of a list."""
-    name = str(choices[0]).removesuffix(".0") if choices else ""
-    return name if list(choices) == [f"{name}.{number}" for number in range(len(choices))] else None
 
 
 T = TypeVar("T", bound=LabelledTable)

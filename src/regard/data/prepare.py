@@ -23,7 +23,7 @@ from regard.data.batches import Examples
 from regard.data.config import Corpus, Recipe, Split, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Finding, Report, SplitReport
-from regard.data.formats import Row
+from regard.data.formats import Row, stray_quotes
 from regard.data.parallel import in_order, processors
 from regard.data.readers import Reader, open_corpus
 from regard.data.store import ColumnWriter, Integers, TextColumn, TokenColumn, in_chunks, parts, stored, token_type
@@ -32,7 +32,7 @@ from regard.text.files import key_of
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
-FORMAT = 5  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
+FORMAT = 6  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
 SHOWN = 10  # labels that a note names
 NANS = ("nan", "NaN", "NAN")  # what programs write for a number that is missing
 PARALLEL = 100_000  # rows from which `data.workers: auto` starts processes, which takes seconds
@@ -84,7 +84,7 @@ def prepare(
     splits = {split: _open_encoded(folder, split, texts.splits[split], task) for split in texts.splits}
     readers = [reader for split in texts.splits.values() for reader in split.readers]
     notes = [note for reader in readers for note in reader.corpus.findings(reader.files)]  # they name files: not cached
-    notes += _uneven(report, _shares(recipe.data))
+    notes += [*texts.notes, *_uneven(report, _shares(recipe.data))]
     if recipe.data.by_label:
         notes += _rare(task, splits["train"], [splits[split] for split in _shares(recipe.data)])
     examples = {part: task.examples(rows, part) for part, rows in splits.items()}
@@ -183,6 +183,7 @@ class PreparedTexts:
     key: str
     splits: dict[Part, Texts]
     report: dict[Part, SplitReport]
+    notes: list[str]
 
 
 def prepare_texts(data: Splits[Any], *, base: Path, seed: int, progress: Progress) -> PreparedTexts:
@@ -206,7 +207,8 @@ def prepare_texts(data: Splits[Any], *, base: Path, seed: int, progress: Progres
     key = key_of([FORMAT, files, shares, *drawn, checks])
     folder = stored(f"texts-{key}", lambda folder: _write_texts(folder, data, readers, seed, progress))
     report = TypeAdapter(dict[Part, SplitReport]).validate_json((folder / "report.json").read_bytes())
-    return PreparedTexts(key, {split: Texts.open(folder, split, readers) for split in report}, report)
+    notes = json.loads((folder / "notes.json").read_bytes())
+    return PreparedTexts(key, {split: Texts.open(folder, split, readers) for split in report}, report, notes)
 
 
 def _shares(data: Splits[Any]) -> dict[Part, float]:
@@ -230,6 +232,11 @@ def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, p
     except DataError as error:  # that rows cannot be read does not tell why
         unread = any(split.dropped["cells"].count for split in report.values() if "cells" in split.dropped)
         raise DataError(problems=[*error.problems, *checks.faults.problems[:unread]]) from None
+    tables = [
+        reader for opened in readers.values() for reader in opened if reader.corpus.columns and not reader.parallel
+    ]
+    notes = [note for reader in tables for file in reader.files for note in stray_quotes(file, reader.corpus)]
+    (folder / "notes.json").write_text(json.dumps(notes), encoding="utf-8")
     tree = {split: asdict(split_report) for split, split_report in report.items()}
     (folder / "report.json").write_text(json.dumps(tree), encoding="utf-8")
 

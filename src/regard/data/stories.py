@@ -246,7 +246,7 @@ def _task_of(file: TextFile) -> str:
 
 def story_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
     def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
-        question = _object_question(example, where, corpus, answered=True)
+        question = object_question(example, where, corpus, answered=True)
         return [question.cells("\n".join(question.story[:OPENING]), _task_of(file))]
 
     return object_rows(file, [corpus.story, corpus.question], cells, FAULTY)
@@ -256,14 +256,14 @@ def object_inputs(file: TextFile, corpus: Stories) -> Iterator[FileInput]:
     """The questions of objects as they may be typed; they need no answer."""
 
     def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
-        return [(_object_question(example, where, corpus).text,)]
+        return [(object_question(example, where, corpus).text,)]
 
     # "{}" is an object, too, which no line before or after belongs to
     rows = object_rows(file, [corpus.story, corpus.question], cells, ("{}",))
     return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
 
 
-def _object_question(example: dict[str, Any], where: str, keys: Stories, *, answered: bool = False) -> Question:
+def object_question(example: Mapping[str, Any], where: str, keys: Stories, *, answered: bool = False) -> Question:
     """The question that an object is, by the keys of a corpus; unless it must be `answered`, it need have no answer."""
     story = _sentences(value_in(example, keys.story, where), keys.story, where)
     question = fold_white_space(text_of(value_in(example, keys.question, where), keys.question, where))
@@ -316,7 +316,7 @@ def typed_questions(lines: Iterable[tuple[str, str]]) -> Iterator[Question | Fil
             story = _Story()
         if is_object:
             try:
-                yield (question := _object_question(object_in(text, place, ["story", "question"]), place, keys))
+                yield (question := object_question(object_in(text, place, ["story", "question"]), place, keys))
                 sentences = [*question.story]
                 story = _Story(sentences=sentences, numbers=[*question.numbers], has_question=True, typed=[*sentences])
             except DataError as error:

@@ -27,8 +27,18 @@ import numpy as np
 from regard.config import parse_yaml
 from regard.data.config import OBJECTS, TABLES, Corpus
 from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_tag
-from regard.data.file_inputs import SAMPLE, are_images, is_header, is_named, last_name, table_records
-from regard.data.formats import Key, is_array, leaves_in, object_in, objects_of, plain_columns, read_parquet
+from regard.data.formats import (
+    Key,
+    csv_records,
+    is_array,
+    leaves_in,
+    object_in,
+    objects_of,
+    plain_columns,
+    read_parquet,
+    separator_of,
+    tsv_records,
+)
 from regard.data.prepare import NANS
 from regard.data.raw import RawText
 from regard.data.readers import DatasetReader, Reader, is_saved
@@ -42,6 +52,20 @@ from regard.text.normalise import nfc
 from regard.text.vocabularies import common_characters
 
 R = TypeVar("R")
+SAMPLE = 2000  # rows that are looked at
+NAMES = {
+    "source": ("source", "src", "input", "question", "q", "document", "article", "body", "content", "text", "dialogue"),
+    "target": ("target", "tgt", "output", "answer", "a"),
+    "summary": ("summary", "highlights", "headline", "abstract", "title"),
+    "text": ("text", "sentence", "review", "comment", "comments", "document", "content", "tweet", "message",
+             "utterance", "startphrase", "question", "context", "premise", "stem"),
+    "class": ("label", "labels", "class", "category", "sentiment", "gold_label", "polarity", "intent", "topic",
+              "emotion"),
+    "number": ("score", "rating", "stars", "similarity", "grade"),
+}  # fmt: skip
+"""What columns are often called, by what they hold."""
+IMAGE = re.compile(r"(?!\w+://).*\.(png|jpe?g|gif|bmp|webp|tiff?|npy)", re.IGNORECASE)
+"""The name of an image's file, or of its features; not a URL."""
 SECTIONS = ("task", "data", "tokenizer", "model", "head", "training", "search", "evaluation")
 IDEOGRAPHIC = ("Cjk", "Hiragana", "Katakana")  # scripts of thousands of characters
 TOKENIZE = {"translation": "char", "captioning": "char", "summarization": "characters"}
@@ -385,7 +409,7 @@ class _Table:
         """The column of text that is none of the others: the one that is named so, else the longest."""
         keys = [key for key in self.sentences if key not in others]
         lengths = {key: mean(map(len, self.columns[key])) for key in keys}
-        return min(keys, key=lambda key: (not is_named(key, "text"), -lengths[key]), default=None)
+        return min(keys, key=lambda key: (not _is_named(key, "text"), -lengths[key]), default=None)
 
 
 def _kind(key: Key, values: Sequence[Any]) -> str:
@@ -395,12 +419,12 @@ def _kind(key: Key, values: Sequence[Any]) -> str:
         return "list"
     filled = [value.strip() for value in values if value.strip() and value not in NANS]
     distinct = {*filled}
-    if filled and are_images(values):
+    if filled and _are_images(values):
         return "image"
     if len(distinct) > 1 and (_is_label(key) or len(filled) >= 0.9 * len(values)):  # a named label may often be missing
         numbers = [value for value in filled if NUMBER.fullmatch(value)]
         numeric = len(numbers) >= 0.95 * len(filled)  # the others are for `check` to name
-        if numeric and (is_named(key, "number") or any(float(value) % 1 for value in numbers)):
+        if numeric and (_is_named(key, "number") or any(float(value) % 1 for value in numbers)):
             return "number"
         few = len(distinct) <= (len(filled) / 2 if _is_label(key) else min(50, len(filled) / 4))
         if few and max(map(len, distinct)) <= 40 and mean(len(value.split()) for value in distinct) <= 3:
@@ -410,8 +434,23 @@ def _kind(key: Key, values: Sequence[Any]) -> str:
     return "text" if len(texts) > len(values) / 2 and not repeated else "other"
 
 
+def _last_name(key: Key) -> str:
+    """The last part of a nested name, in lower case."""
+    return str(key).rpartition(".")[2].lower()
+
+
+def _is_named(key: Key, *roles: str) -> bool:
+    """Whether a column's name says that it holds one of these."""
+    return any(_last_name(key) in NAMES[role] for role in roles)
+
+
+def _are_images(values: Sequence[str]) -> bool:
+    """Whether nearly all values name images."""
+    return sum(IMAGE.fullmatch(value.strip()) is not None for value in values) > 0.9 * len(values)
+
+
 def _is_label(key: Key) -> bool:
-    return is_named(key, "class", "number")
+    return _is_named(key, "class", "number")
 
 
 def _table(file: TextFile) -> _Table:
@@ -426,16 +465,40 @@ def _table(file: TextFile) -> _Table:
         lines, number = _sample(objects_of(file))
         columns = _columns_of(object_in(text, file.row(line)) for line, text in sorted(lines) if text.strip())
     else:
-        records, number = _sample(table_records(file))
+        read = tsv_records(file) if file.suffixes[0] == ".tsv" else csv_records(file, separator_of(file))
+        records, number = _sample(fields for _, fields in read)
         width = Counter(map(len, records)).most_common(1)[0][0]
         below = [record for record in records[1:] if len(record) == width]
-        header = is_header(records[0], below) or _names_labels(records[0], below)
+        header = _is_header(records[0], below) or _names_labels(records[0], below)
         keys: Sequence[Key] = records[0] if header else range(width)
         if header and not records[1:]:
             raise DataError("there is a header, but no row below it", where=file.name)
         cells = [record[: len(keys)] for record in records[header:] if len(record) >= len(keys)]
         columns, number = {key: values for key, *values in zip(keys, *cells, strict=True)}, number - header
     return _Table({"file": Path(file.name)}, columns, number)
+
+
+def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first record names the columns: by distinct single words, where one is a known name, or where two
+    columns below hold texts of several words. pandas leaves the first name empty.
+
+    A file sorted by length begins with single words, too: then the next rows are like the first.
+    """
+    if len(set(first)) < len(first) or not all(first[1:]):
+        return False
+    for place, name in enumerate(first):
+        if _are_images([row[place] for row in rows if len(row) > place]):
+            return not _are_images([name])
+    if not _are_words(first) or any(len(name) > 1 and _is_named(name, *NAMES) for name in first):
+        return _are_words(first)  # a single letter, as in Q and A, may also be a word
+    if not rows or mean(_are_words(row) for row in rows[:19]) > 0.5:
+        return False
+    columns = list(zip(*rows, strict=True))
+    return sum(mean(" " in cell.strip() for cell in cells) > 0.5 for cells in columns) >= 2
+
+
+def _are_words(row: Sequence[str]) -> bool:
+    return all(re.fullmatch(r"[^\W\d]([\w.-]*\w)?", cell) for cell in row if cell)
 
 
 def _names_labels(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
@@ -496,9 +559,9 @@ def _texts(table: _Table) -> DataProfile:
     if choices := _choices(table):
         return choices
     texts = table.of_kind("text")
-    sources = [key for key in texts if is_named(key, "source")]
-    targets = [key for key in texts if is_named(key, "target", "summary") and key not in sources[:1]]
-    are_pairs = sources and any(is_named(key, "target") for key in targets)
+    sources = [key for key in texts if _is_named(key, "source")]
+    targets = [key for key in texts if _is_named(key, "target", "summary") and key not in sources[:1]]
+    are_pairs = sources and any(_is_named(key, "target") for key in targets)
     if not are_pairs and (labels := _labels(table)):
         return labels
     if len(texts) == len(table.columns) == 1:
@@ -520,7 +583,7 @@ def _pairs(data: dict[str, Any], rows: int, keys: Sequence[Any], texts: Sequence
     """A summary is known by the name of its column, or because it is far shorter; other pairs are translations."""
     source, target = map(Size.of, texts)
     task, names = "translation", ("source", "target")
-    named = not isinstance(keys[1], Path) and is_named(keys[1], "summary")
+    named = not isinstance(keys[1], Path) and _is_named(keys[1], "summary")
     if named or source.words > max(25, 4 * target.words):
         task, names = "summarization", ("document", "summary")
     return DataProfile(task, {**data, **dict(zip(names, keys, strict=True))}, rows, (source, target))
@@ -540,7 +603,7 @@ def _choices(table: _Table) -> DataProfile | None:
         key: next((way for way in CHOICE_LABELS if {*map(str, values)} <= {*way[: len(choices)]}), "")
         for key, values in table.columns.items()
     }
-    named = sorted(filter(labels.get, labels), key=lambda key: not _is_label(key) and last_name(key) != "answer")
+    named = sorted(filter(labels.get, labels), key=lambda key: not _is_label(key) and _last_name(key) != "answer")
     text = table.text(*choices)
     if len(choices) < 2 or text is None or not named:
         return None
@@ -564,7 +627,7 @@ def _labels(table: _Table) -> DataProfile | None:
         return None
     label, inputs = labels[0], {"text": text}
     for first, second in combinations(table.sentences, 2):
-        names = (last_name(first), last_name(second))
+        names = (_last_name(first), _last_name(second))
         stems = {re.sub(r"\d+|(?<=[_ -])[ab]$", "", name) for name in names}
         if names in COMPARED or (isinstance(first, str) and len(stems) == 1):
             inputs = {"first": first, "second": second}
@@ -606,7 +669,7 @@ def _captions(table: _Table) -> DataProfile | None:
     """A column of images and one of captions, by its name, or the only other one with text unless there is a label."""
     images = table.of_kind("image")
     others = [key for key in table.columns if key not in images[:1]]
-    captions = [key for key in others if last_name(key) in CAPTION_NAMES] or others
+    captions = [key for key in others if _last_name(key) in CAPTION_NAMES] or others
     if len(captions) > 1 and not any(map(_is_label, others)):
         captions = [key for key in others if table.kinds[key] == "text"]
     if not images or len(captions) != 1:
@@ -658,7 +721,7 @@ def _objects(table: _Table) -> DataProfile | None:
     for tokens, tags in permutations(lists, 2):
         lengths, others = ([*map(len, table.columns[key])] for key in (tokens, tags))
         words, marks = ([*chain.from_iterable(table.columns[key])] for key in (tokens, tags))
-        are_tags = last_name(tags) in TAGS or all(is_chunk_tag(str(mark)) for mark in marks)
+        are_tags = _last_name(tags) in TAGS or all(is_chunk_tag(str(mark)) for mark in marks)
         if lengths == others and are_tags and {*map(type, (*words, *marks))} == {str}:
             data = {**table.data, "tokens": tokens, "tags": tags}
             return _tagging(data, table.rows, mean(lengths), words, marks)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from regard.data.batches import Examples
 from regard.data.config import Corpus, Split
-from regard.data.file_inputs import header_of
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.runs.run import Run, data_fingerprint
 
@@ -29,7 +27,7 @@ def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
         if "-" in files:
             hint = "give a file, whose suffix says what it is"
             raise DataError("standard input is not read here", where="--file", hint=hint)
-        return _read_files(task, task.corpus_of(files))
+        return task.read([task.corpus_of(files)], "test", Path.cwd())
     if not data.train:
         raise DataError("the run was imported and has no data of its own", where="--split", hint="give --file")
     if split is None:
@@ -51,20 +49,6 @@ def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
     return getattr(prepared, split)
 
 
-def _read_files(task: Any, corpus: Corpus) -> Any:
-    """The examples in a user's file. If a column is missing there, the message has all names that are wanted."""
-    try:
-        return task.read([corpus], "test", Path.cwd())
-    except DataError as error:
-        wanted = ", ".join(key for key in corpus.columns.values() if isinstance(key, str))
-        problems = [
-            replace(problem, hint=f"{problem.hint}; wanted are {wanted}: rename them")
-            if wanted and problem.what.startswith("there is no column") else problem
-            for problem in error.problems
-        ]  # fmt: skip
-        raise DataError(problems=problems) from None
-
-
 def measured_on(run: Run, split: str | None, files: Sequence[str], examples: Examples) -> dict[str, Any]:
     """What `examples_of` takes, to stand before the metrics, with a note on what was left out of the examples."""
     return noted(_named(run, split, files), {"note": examples.left_out} if examples.left_out else {})
@@ -73,14 +57,7 @@ def measured_on(run: Run, split: str | None, files: Sequence[str], examples: Exa
 def _named(run: Run, split: str | None, files: Sequence[str]) -> dict[str, Any]:
     """The same without that; and why, where it is not the test set that is expected."""
     if files:
-        corpus = run.task.corpus_of(files)
-        if not corpus.header:
-            return {"files": list(files)}
-        names = header_of(run.task.open_file(corpus.file))
-        numbers = {name: key for name, key in corpus.columns.items() if isinstance(key, int) and key < len(names)}
-        read = ", ".join(f"the {name} is {names[key]!r}" for name, key in numbers.items())
-        note = f"the first line of {corpus.file} names its columns" + (f": {read}" if read else "")
-        return {"files": list(files), "note": note}
+        return {"files": list(files)}
     if split is None and run.recipe.data.test is None:
         return {"split": "validation", "note": "the run's recipe has no test set"}
     return {"split": split or "test"}

@@ -21,7 +21,7 @@ from regard.data.config import Corpus, Data, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, Dataset, Finding
 from regard.data.file_inputs import is_table, table_rows
-from regard.data.formats import Row, has_header
+from regard.data.formats import Row, has_header, keys_of
 from regard.data.images import Picture, Pictures, Reading
 from regard.data.prepare import Prepared, Progress, prepare
 from regard.data.readers import Reader, open_corpus
@@ -182,8 +182,10 @@ class Captioning(Translation):
         if not is_table(file):
             rows = (Row(line, (name,)) for line, name in enumerate(file.lines(), 1))
             return (_image_input(row, file, Path()) for row in rows)
-        like: Any = self.corpus_of([file.name])
-        return (_image_input(row, file) for row in table_rows(file, {"image": like.image}, has_header(like)))
+        corpus = self.table(file)
+        return (
+            _image_input(row, file) for row in table_rows(file, {"image": keys_of(corpus)["image"]}, has_header(corpus))
+        )
 
 
 def _images(examples: Dataset) -> CaptionedImages:

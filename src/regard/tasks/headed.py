@@ -6,7 +6,6 @@ from __future__ import annotations
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -18,13 +17,12 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator
 from torch import Tensor, nn
 
-from regard.data import file_inputs
 from regard.data.batches import LabelledBatch, fixed_batches
-from regard.data.config import OBJECTS, Corpus, Recipe
+from regard.data.config import Corpus, Recipe
 from regard.data.dataset import Columns, Dataset, Where
-from regard.data.formats import Key, has_header, keys_of
+from regard.data.file_inputs import Table, has_column
 from regard.data.framing import Arrangement, Framed, Framing, Long, arranged, labelled_batch
-from regard.data.labelled import Labelled, list_of
+from regard.data.labelled import Labelled
 from regard.data.prepare import Prepared
 from regard.data.readers import Reader
 from regard.data.store import Integers
@@ -46,7 +44,7 @@ from regard.tasks.task import (
     problem_in_text,
     read_tokens,
 )
-from regard.text.files import FileInput, TextFile, parts_of
+from regard.text.files import FileInput, parts_of
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 FINE_TUNING: dict[str, Any] = {
@@ -409,68 +407,21 @@ class TextLabelling(HeadedTask):
         """The texts of an example as they may be typed."""
         return "\t".join(examples.texts[name][row] for name in examples.columns)
 
-    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        """The texts of a table, without the label, with tabs between those of a row; a .txt has one input a line."""
-        if not file_inputs.is_table(file):
-            return None
-        columns, header = self.table_columns(file)
-        alone = bool(self.recipe.data.train) and len(columns) == 1  # of an imported run a tab would make a pair
-        listed = list_of([*columns.values()][1:]) if self.arrangement == "choices" else None
-        return (
-            FileInput(
-                row.values[0] if alone else "\t".join(text.replace("\t", " ") for text in row.values),
-                file.row(row.line),
-                row.fault,
-            )
-            for row in file_inputs.table_rows(file, columns, header, listed)
-        )
+    def input_text(self, texts: Sequence[str]) -> str:
+        """Tabs stand between texts; in a single text of an imported run one would make a pair."""
+        return texts[0] if self.arrangement == "single" else "\t".join(text.replace("\t", " ") for text in texts)
 
-    def table_columns(self, file: TextFile) -> tuple[dict[str, Key], bool | None]:
-        """The columns of text in a table, and whether it has a header: as in one of the recipe's tables, else by the
-        task's names."""
-        if self.recipe.data.train and not self._tables():
-            return {name: name for name in self.corpora[0].texts}, None
-        like = self.corpus_of([file.name]) if self.recipe.data.train else self.named_table(file)
-        keys = {name: key for name, key in keys_of(like).items() if name != "label"}
-        if file.suffixes[0] in OBJECTS:  # which have no columns by number
-            keys = {name: name if isinstance(key, int) else key for name, key in keys.items()}
-        return keys, has_header(like)
+    def table(self, given: Table) -> Corpus:
+        """An imported run reads one text or two."""
+        corpus = super().table(given)
+        if not self.recipe.data.train and has_column(given, "first"):
+            return Labelled.model_construct(file=corpus.file, first="first", second="second", label="label")
+        return corpus
 
-    def _tables(self) -> list[Corpus]:
-        return [corpus for corpus in self.corpora if corpus.file is not None or corpus.dataset is not None]
-
-    def named_table(self, file: TextFile) -> Corpus:
-        """A table for a run without data of its own: by the task's names for its columns."""
-        if file_inputs.has_columns(file, {"first": "first", "second": "second"}):
-            return Labelled(file=file.name, first="first", second="second", label="label")
-        problem = file_inputs.column_problem(file, {"text": "text"})
-        if problem is None:
-            return Labelled(file=file.name, text="text", label="label")
-        hint = f"{problem.hint}; wanted are text, or first and second; what is to be found is called label"
-        raise DataError(problems=[replace(problem, hint=hint)])
-
-    def corpus_of(self, files: Sequence[str]) -> Corpus:
-        """What `--file` names, with the columns of a table of the recipe's, one of the same format if there is one.
-
-        Where there is no table: the text and the label by number, or in .jsonl by these names.
-        """
-        if not any(corpus.model_fields_set for corpus in self.corpora):  # an imported run has no corpora
-            return self.named_files(files)
-        tables = self._tables()
-        if len(files) != 1 or not tables:
-            return file_inputs.corpus_of(files, self.corpora, self.recipe.data.encoding)
-        file = TextFile(files[0], Path(files[0]), encoding=self.recipe.data.encoding)
-        return file_inputs.read_like((file_inputs.alike(file, tables) or tables)[0], file)
-
-    def named_files(self, files: Sequence[str]) -> Corpus:
-        """A table, which may have no header if its two columns are a text and its label; or a file for each column."""
-        if len(files) == 3:
+    def corpus_of(self, files: Sequence[str]) -> Any:
+        if len(files) == 3 and not self.recipe.data.train:
             return Labelled(first=files[0], second=files[1], label=files[2])
-        if len(files) == 1 and file_inputs.is_table(file := self.open_file(files[0])):
-            has_two = file.suffixes[0] in (".tsv", ".csv") and not file_inputs.has_columns(file, {"2": 2})
-            if not has_two or file_inputs.header_of(file):
-                return self.named_table(file)
-        return file_inputs.corpus_of(files, [Labelled.model_construct()], self.recipe.data.encoding)
+        return super().corpus_of(files)
 
     @property
     def input_parts(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -484,17 +435,10 @@ class TextLabelling(HeadedTask):
 
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""
-        row = self.object_input(text, place)
+        row = self.typed_object(text, place)
         if row is None or (row.fault is not None and self.arrangement in (None, "single")):
             return FileInput(text, place)
-        if row.fault is None:
-            return row
-        hint = row.fault.hint
-        if self.recipe.data.train:  # else the hint has the names already
-            typed = file_inputs.HeldFile("typed.jsonl", content=text.replace("\n", " ").encode())
-            columns, _ = self.table_columns(typed)
-            hint = "; ".join(filter(None, [hint, f"wanted are {', '.join(map(str, columns.values()))}"]))
-        return FileInput(text, place, replace(row.fault, hint=hint))
+        return row
 
     def input_columns(self, text: str, place: str) -> dict[str, str]:
         """The texts of an input, with tabs between them where there are several."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from typing import Any, Self
 
@@ -12,17 +13,15 @@ from numpy.typing import NDArray
 
 from regard.data.config import Corpus
 from regard.data.dataset import Dataset, Where
-from regard.data.file_inputs import column_problem, has_columns, only_file
+from regard.data.file_inputs import Table, has_column, only_file
 from regard.data.framing import Arrangement
 from regard.data.labelled import Choices, LabelledData
 from regard.data.prepare import Prepared
-from regard.errors import ConfigError, DataError, Problem
+from regard.errors import ConfigError, Problem
 from regard.tasks.classification import Classification, Classified, class_numbers, listed
 from regard.tasks.headed import Labels, Scores, TextHeadConfig
 from regard.text.files import TextFile, parts_of
 
-CHOICES = (("text", "choices."), ("text", "choice"), ("startphrase", "ending"))
-"""What a text is called and how the names of its choices begin: in .jsonl, in another table, in SWAG."""
 MOST = 26  # choices that are looked for
 
 
@@ -57,24 +56,18 @@ class MultipleChoice(Classification):
         """Choices beyond those of the training data have numbers. An imported run has no names."""
         return [*self.labels[:count], *map(str, range(len(self.labels), count))]
 
-    def named_table(self, file: TextFile) -> Choices:
-        """A table of texts with choices, and which of them is right."""
-        for text, begin in CHOICES:
-            names = (f"{begin}{number}" for number in range(MOST))
-            choices = list(takewhile(lambda name: has_columns(file, {name: name}), names))
-            if len(choices) > 1 and has_columns(file, {text: text}):
-                return Choices(file=file.name, text=text, choices=[*choices], label="label")
-        problems = (column_problem(file, {name: name}) for name in ("text", "choice0", "choice1"))
-        problem = next(problem for problem in problems if problem is not None)
-        wanted = (
-            "text, choice0, choice1 and so on, or in .jsonl a list of two choices or more; label says which is right"
-        )
-        raise DataError(problems=[replace(problem, hint=f"{problem.hint}; wanted are {wanted}")])
+    def table(self, given: Table) -> Corpus:
+        """Of an imported run the choices are choice0, choice1 and so on, or in objects a list `choices`."""
+        if self.recipe.data.train:
+            return super().table(given)
+        begin = "choices." if has_column(given, "choices.0") else "choice"
+        names = [f"{begin}{number}" for number in range(MOST)]
+        choices: list[str | int] = [*takewhile(partial(has_column, given), names)]
+        choices = choices if len(choices) > 1 else [*names[:2]]
+        file = given.name if isinstance(given, TextFile) else None
+        return Choices.model_construct(file=file, text="text", choices=choices, label="label")
 
-    def named_files(self, files: Sequence[str]) -> Choices:
-        return self.named_table(self.open_file(files[0]))
-
-    def corpus_of(self, files: Sequence[str]) -> Corpus:
+    def corpus_of(self, files: Sequence[str]) -> Any:
         return super().corpus_of([only_file(files)])
 
     def check(self, data: Prepared[Dataset]) -> None:

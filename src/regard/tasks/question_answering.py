@@ -13,7 +13,6 @@ E . T_j does. That there is no answer can be known at the last token alone, so C
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import string
@@ -34,7 +33,7 @@ from regard.config import Config
 from regard.data.batches import LabelledBatch
 from regard.data.config import Recipe
 from regard.data.dataset import ColumnReport, Columns, Dataset, Where, token_report
-from regard.data.file_inputs import has_columns, is_table, table_rows
+from regard.data.file_inputs import Object, has_column, is_table, object_texts, table_rows
 from regard.data.formats import Key
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.squad import QuestionData, QuestionedText, answers_in, squad_rows
@@ -224,21 +223,25 @@ class QuestionAnswering(HeadedTask):
     # Verbs
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        """The questions of SQuAD's JSON or of a table, each with its text; None: each line is one, as in a .tsv without
+        """The questions of SQuAD's JSON or of a table, each with its text; else each line is one, as in a .tsv without
         these columns."""
         corpus = self.corpus_of([file.name])
         columns: dict[str, Key] = {"context": corpus.context, "question": corpus.question}
         if file.suffixes[0] == ".json" and corpus.format(file) == "squad":
             rows = squad_rows(file, corpus, answered=False)
-        elif is_table(file) and (file.suffixes[0] != ".tsv" or has_columns(file, columns)):
+        elif is_table(file) and (file.suffixes[0] != ".tsv" or has_column(file, corpus.question)):
             rows = table_rows(file, columns)
         else:
-            return None
+            return (self.typed_input(text, file.where(line)) for line, text in enumerate(file.lines(), 1))
+        return (FileInput(Parts(*row.values[1::-1]), corpus.place(file, row.line), row.fault) for row in rows)
 
-        def as_typed(context: str, question: str) -> str:
-            return json.dumps({"question": question, "context": context}, ensure_ascii=False)
+    def object_text(self, example: Object, place: str) -> str:
+        corpus = self.corpus_of([""])
+        keys = [corpus.question, corpus.context]
+        return Parts(*object_texts(example, keys if keys[0] in example else self.input_parts, place))
 
-        return (FileInput(as_typed(*row.values[:2]), corpus.place(file, row.line), row.fault) for row in rows)
+    def typed_input(self, text: str, place: str) -> FileInput:
+        return self.typed_object(text, place) or FileInput(text, place)
 
     def corpus_of(self, files: Sequence[str]) -> QuestionedText:
         return QuestionedText.of_files(files, self.corpora)
@@ -437,25 +440,14 @@ class Answered(Prediction):
 
 
 def question_in(text: str, place: str) -> tuple[str, str]:
-    """What was typed -> question and context: between them a tab, or both in a JSON object."""
-    hint = 'question, tab, text; or {"question": "...", "context": "..."}'
+    """What was typed -> question and context, between them a tab."""
     question, *others = parts_of(text, 1)
-    context = "".join(others[:1])
-    what = "" if others else "there is a question, but no text that it is about"
-    if len(others) > 1:
+    if len(others) != 1:
         what = f"a question and one text are expected, not {1 + len(others)} texts"
-    elif text.lstrip().startswith("{") and not (others and isinstance(text, Parts)):
-        what = ""
-        try:
-            tree = json.loads(text)
-            question, context = tree["question"], tree["context"]
-        except (ValueError, KeyError, RecursionError) as error:
-            what = f"there is no {error}" if isinstance(error, KeyError) else f"not valid JSON: {error}"
-        if not isinstance(question, str) or not isinstance(context, str):
-            what = "question and context are not both texts"
-    if what:
+        what = what if others else "there is a question, but no text that it is about"
+        hint = 'question, tab, text; or {"question": "...", "context": "..."}'
         raise DecodeError(what, where=place, hint=hint)
-    return question, context
+    return question, others[0]
 
 
 # Answers as the scripts of SQuAD and KorQuAD compare them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,8 +16,7 @@ from regard.data.batches import spelled
 from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram, Where
-from regard.data.file_inputs import alike, has_columns, is_table, only_file, read_like, table_rows
-from regard.data.formats import Key, has_header
+from regard.data.file_inputs import is_table, only_file
 from regard.data.prepare import read
 from regard.data.raw import RawText, RawTokens, encode_documents
 from regard.data.readers import Reader
@@ -90,13 +89,12 @@ class RawTextTask(Task):
         return documents
 
     def corpus_of(self, files: Sequence[str]) -> Any:
-        """What `--file` names: a text file, a folder or a table, read as the recipe's own corpora are."""
-        name, own = only_file(files, hint="give one, or a folder of them"), self.corpora
+        """What `--file` names: a text file, a folder or a table."""
+        name = only_file(files, hint="give one, or a folder of them")
         file = TextFile(name, Path(name), encoding=self.recipe.data.encoding)
-        tables = [corpus for corpus in own if corpus.file is not None or corpus.dataset is not None]
-        if tables and is_table(file):
-            return read_like((alike(file, tables) or tables)[0], file)
-        like = next((corpus for corpus in own if corpus.corpus is None), RawText(text=name))
+        if is_table(file):
+            return self.table(file)
+        like = next((corpus for corpus in self.corpora if corpus.corpus is None), RawText(text=name))
         return RawText(text=name, documents=like.documents)
 
     # Verbs
@@ -105,18 +103,8 @@ class RawTextTask(Task):
         """A few words, to be continued."""
         return " ".join(row["text"].split()[:5])
 
-    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        """The texts of a table, each in one line: its column is that of the recipe's corpora, or `text`. None: a line
-        is a text."""
-        if not is_table(file):
-            return None
-        like = self.corpus_of([file.name])
-        columns: dict[str, Key] = {"text": "text" if like.file is None or like.text is None else like.text}
-        header = None if like.file is None else has_header(like)
-        if not has_columns(file, columns) and has_columns(file, {"text": "text"}):
-            columns, header = {"text": "text"}, None
-        rows = table_rows(file, columns, header)
-        return (FileInput(fold_white_space(row.values[0]), file.row(row.line), row.fault) for row in rows)
+    def input_text(self, texts: Sequence[str]) -> str:
+        return fold_white_space(texts[0])
 
     def text_model(self, model: Any) -> Contextual | None:
         return model if isinstance(model, Contextual) else None

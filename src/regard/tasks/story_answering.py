@@ -18,10 +18,19 @@ from torch import Tensor
 from regard.data.batches import StoryBatch, fixed_batches
 from regard.data.config import OBJECTS, Recipe
 from regard.data.dataset import ColumnReport, Columns, Dataset, Where
+from regard.data.file_inputs import Object
 from regard.data.prepare import Prepared, Progress, prepare
 from regard.data.readers import Reader
 from regard.data.store import Integers
-from regard.data.stories import UNKNOWN, Stories, StoryData, object_inputs, questions_in, typed_questions
+from regard.data.stories import (
+    UNKNOWN,
+    Stories,
+    StoryData,
+    object_inputs,
+    object_question,
+    questions_in,
+    typed_questions,
+)
 from regard.errors import ConfigError, DecodeError, InputError, Problem
 from regard.models import MODELS, any_config
 from regard.models.base import device_of
@@ -248,6 +257,10 @@ class StoryAnswering(ExampleTask):
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         return object_inputs(file, self.corpus_of([file.name])) if file.suffixes[0] in OBJECTS else None
+
+    def object_text(self, example: Object, place: str) -> str:
+        corpus = self.corpus_of([""])
+        return object_question(example, place, corpus if corpus.story in example else Stories.model_construct()).text
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         return f"{row['story']}\n{row['question']}"

@@ -24,6 +24,7 @@ from regard.data.batches import NO_TAG, LabelledBatch
 from regard.data.config import Recipe, as_list
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset, Where
+from regard.data.file_inputs import Object
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.prepare import Prepared, read
 from regard.data.readers import Reader
@@ -270,6 +271,10 @@ class Tagging(HeadedTask):
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         return conll.untagged_inputs(file, self.corpus_of([file.name]))
 
+    def object_text(self, example: Object, place: str) -> str:
+        keys = (corpus.tokens for corpus in self.corpora if isinstance(corpus.tokens, str))
+        return conll.untagged_text(example, next(keys, "tokens"), place)
+
     def corpus_of(self, files: Sequence[str]) -> conll.TaggedText:
         return conll.TaggedText.of_files(files, self.corpora)
 
@@ -302,7 +307,7 @@ class Tagging(HeadedTask):
 
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a .jsonl file; any other text is tagged as it is."""
-        row = self.object_input(text, place)
+        row = self.typed_object(text, place)
         return FileInput(text, place) if row is None or row.fault is not None else row
 
     def input_columns(self, text: str, place: str) -> dict[str, str]:

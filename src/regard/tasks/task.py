@@ -17,11 +17,11 @@ from torch import nn
 
 from regard.config import Config
 from regard.data.batches import Examples, Spelling, Tokens
-from regard.data.config import Recipe
+from regard.data.config import TABLES, Corpus, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset, Encoder
-from regard.data.file_inputs import HeldFile, is_table
-from regard.data.formats import object_in
+from regard.data.file_inputs import Object, Table, corpus_of, has_column, is_table, object_texts, only_file, table_rows
+from regard.data.formats import has_header, keys_of
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.readers import Reader
 from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, RegardError, short
@@ -229,9 +229,21 @@ class Task(Encoder):
         [kind] = get_args(type(data).model_fields["train"].annotation)
         return data.corpora or [kind.model_construct()]
 
+    def table(self, given: Table) -> Corpus:
+        """A table of the user's, or one object, as a corpus."""
+        return corpus_of(given, self.corpora)
+
     def corpus_of(self, files: Sequence[str]) -> Any:
-        """What `--file` names, as a corpus read like the recipe's own."""
-        raise NotImplementedError
+        """What `--file` names, as a corpus: a file for each column, or a table."""
+        kind, columns = type(self.corpora[0]), list(self.corpora[0].columns)
+        if len(files) == len(columns):
+            return kind(**dict(zip(columns, files, strict=True)))
+        name = only_file(files, hint=f"one with all columns, or {len(columns)}: {', '.join(columns)}")
+        file = TextFile(name, Path(name), encoding=self.recipe.data.encoding)
+        if not is_table(file) and file.path.is_file():
+            hint = f"{' '.join(f'--file {name.upper()}' for name in columns)}, or one table: {', '.join(TABLES)}"
+            raise DataError(f"{name} is no table, so it can hold only one of the columns", where="--file", hint=hint)
+        return self.table(file)
 
     def evaluate(self, model: Any, examples: Any, progress: Done) -> dict[str, Any]:
         return self.evaluated(examples, [self.computed(model, examples, progress)])
@@ -261,13 +273,10 @@ class Task(Encoder):
             if rows is not None:
                 yield from rows
                 return
-        except ColumnError as error:
-            if not is_table(opened):
-                raise
-            self._expect_encoding(file)  # in another one the columns have other names
-            what = "of a table the run's own columns are read, or 'text', or 'first' and 'second' where it has none"
-            problems = [*error.problems, Problem("", what, "a .txt has one input a line, tabs between its texts")]
-            raise DataError(problems=problems) from None
+        except ColumnError:
+            if is_table(opened):
+                self._expect_encoding(file)  # in another one the columns have other names
+            raise
         yield from (FileInput(text, opened.where(line)) for line, text in enumerate(opened.lines(), 1))
 
     def _expect_encoding(self, file: str | Path) -> None:
@@ -291,11 +300,20 @@ class Task(Encoder):
         return predictions
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        """The inputs in a file to predict for, by the columns of the recipe's corpora. None: every line is an input."""
-        return None
+        """The inputs in a table to predict for; what is to be found may be missing. None: every line is an input."""
+        if not is_table(file):
+            return None
+        corpus = self.table(file)
+        columns = dict(islice(keys_of(corpus).items(), corpus.inputs))
+        rows = table_rows(file, columns, has_header(corpus), corpus.listed)
+        return (FileInput(self.input_text(row.values), file.row(row.line), row.fault) for row in rows)
+
+    def input_text(self, texts: Sequence[str]) -> str:
+        """The texts of a row as an input."""
+        return texts[0]
 
     def typed_input(self, text: str, place: str) -> FileInput:
-        """A typed text as an input; a task with tables may read a JSON object as one of their rows."""
+        """A typed text as an input; a task may read a JSON object as a row of a table."""
         return FileInput(text, place)
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
@@ -317,10 +335,8 @@ class Task(Encoder):
             typed = self.typed_input(value, place)
             return typed if typed.text is not value else typed._replace(text=Parts(value))
         if isinstance(value, Mapping):
-            with suppress(TypeError, ValueError):  # of what JSON does not have
-                if row := self.object_input(json.dumps(value, ensure_ascii=False), place):
-                    return row
-        elif isinstance(value, tuple | list) and value and all(isinstance(text, str) for text in value):
+            return self.object_input(value, place)
+        if isinstance(value, tuple | list) and value and all(isinstance(text, str) for text in value):
             if len(value) == 1 or (len(self.input_parts) > 1 and not self.reads_stories):
                 return FileInput(Parts(*value), place)
             what, hint = f"one text is expected, not {len(value)}", "several inputs are a list"
@@ -328,21 +344,27 @@ class Task(Encoder):
         hint = "give a text, a dict with the run's columns, or a tuple of texts"
         return FileInput(str(value), place, Problem(place, f"{short(repr(value))} is no text", hint))
 
-    def object_input(self, text: str, place: str) -> FileInput | None:
-        """A JSON object as a row of a .jsonl file with the task's columns; None where the text is no object."""
-        if not text.lstrip().startswith("{"):
-            return None
+    def object_input(self, example: Object, place: str) -> FileInput:
         try:
-            object_in(line := text.replace("\n", " "), "")
-            content = line.encode()
-        except (DataError, UnicodeEncodeError):
-            return None
-        try:
-            [row] = self.inputs_in(HeldFile("typed.jsonl", content=content)) or []
+            return FileInput(self.object_text(example, place), place)
         except DataError as error:
-            row = FileInput("", place, error.problems[0])
-        fault = None if row.fault is None else replace(row.fault, where=place)
-        return FileInput(row.text, place, fault)
+            return FileInput("", place, error.problems[0])
+
+    def object_text(self, example: Object, place: str) -> str:
+        """An object as an input, by the keys of a table, or by the names of `input_parts`."""
+        corpus = self.table(example)
+        keys = [*keys_of(corpus).values()][: corpus.inputs]
+        if not has_column(example, str(keys[0])) and all(name in example for name in self.input_parts):
+            keys = [*self.input_parts]
+        return self.input_text(object_texts(example, keys, place, corpus.listed))
+
+    def typed_object(self, text: str, place: str) -> FileInput | None:
+        """A typed JSON object as an input; None where the text is none."""
+        with suppress(ValueError, RecursionError):
+            if text.lstrip().startswith("{"):
+                row = self.object_input(json.loads(text.replace("\n", " ")), place)
+                return row if row.fault is None else row._replace(text=text)
+        return None
 
     def gather(self, lines: Iterable[FileInput], story: Sequence[FileInput] = ()) -> Iterator[FileInput]:
         """Lines -> inputs; here every line is an input. `story` is what questions among the lines are about."""

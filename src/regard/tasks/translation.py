@@ -22,8 +22,6 @@ from regard.data.batches import Batch, Tokens, fixed_batches
 from regard.data.config import Corpus, Data
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
-from regard.data.file_inputs import HeldFile, corpus_of, has_columns, is_table, table_rows
-from regard.data.formats import has_header, keys_of
 from regard.data.images import Picture, images_of
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
@@ -50,7 +48,7 @@ from regard.tasks.task import (
     padded,
     readable,
 )
-from regard.text.files import FileInput, TextFile
+from regard.text.files import FileInput
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizer
 
@@ -224,9 +222,6 @@ class TextToText(WritingTask):
         )
         return dataset
 
-    def corpus_of(self, files: Sequence[str]) -> Corpus:
-        return corpus_of(files, self.corpora, self.recipe.data.encoding)
-
     # Sources: captioning has images instead of tokens
 
     def source(self, examples: Dataset, row: int) -> Source:
@@ -324,18 +319,6 @@ class TextToText(WritingTask):
         return total, tokens
 
     # Verbs
-
-    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        """The sources of a table; every other file has one a line."""
-        if not is_table(file):
-            return None
-        like = self.corpus_of([file.name])
-        source = next(iter(like.columns))  # "document" where it is so called
-        keys = [keys_of(corpus).get(source, source) for corpus in (like, *self.corpora)]
-        if isinstance(file, HeldFile):  # which `corpus_of` cannot look into
-            keys = [key for key in (*keys, "source") if has_columns(file, {"source": key})] or keys
-        rows = table_rows(file, {"source": keys[0]}, has_header(like))
-        return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
 
     def encode_inputs(self, model: Generator, inputs: Sequence[FileInput]) -> EncodedInputs[Source]:
         """The sources and the wording; a search whose limits leave no output is refused."""

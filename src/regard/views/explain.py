@@ -427,8 +427,7 @@ def _span(task: Any, model: Headed, text: str) -> Occlusion:
     """The answer to a question, or that there is none. The words of the answer itself stay in the text."""
     [whole] = task.predict(model, inputs_of([text]))
     fields, start = question_in(text, "input"), 0 if whole.span is None else whole.span.start
-    names = "question", "context"
-    inputs = _shortened(task, model, fields, lambda texts: json.dumps(dict(zip(names, texts, strict=True))), whole.span)
+    inputs = _shortened(task, model, fields, lambda texts: Parts(*texts), whole.span)
     questions, contexts = zip(fields, *(shortened.fields for shortened in inputs), strict=True)
     moved = [len(fields[1]) - len(shortened.fields[1]) if shortened.span.start < start else 0 for shortened in inputs]
     answers = [json.dumps([] if whole.none else [(start - by, whole.output)]) for by in (0, *moved)]

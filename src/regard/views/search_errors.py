@@ -239,7 +239,7 @@ class Tally:
     def of(cls, judged: Sequence[Judged]) -> Tally:
         verdicts = [sentence.verdict for sentence in judged if sentence.error]
         mean = sum(sentence.chrf for sentence in judged) / len(judged)
-        return cls(len(judged), len(verdicts), *map(verdicts.count, KINDS), mean)
+        return cls(len(judged), len(verdicts), *map(verdicts.count, KINDS), chrf=mean)
 
     @property
     def counts(self) -> dict[str, int]:
