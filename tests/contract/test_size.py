@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36299,  # raised: mended for a stranger, faster heads, cache (17), what runs are compared on, rule errors
+    "lines": 36300,  # raised: mended for a stranger, faster heads, cache (17), what runs are compared on, rule errors
     "lines in .": 2138,  # raised: Korean help, likely mistakes are named (16, 19); small pieces (17), encoding, files
     "lines in config": 342,  # raised: nested YAML is refused while it is read (issue 16), JSON in plain words, places
     "lines in course": 2345,  # raised: heads against grammar with two controls (issue 19)
@@ -36,7 +36,7 @@ LIMITS = {
     "lines in tasks": 4587,  # raised: data.encoding, mae, rmse, which tokens are hidden
     "lines in text": 1698,  # raised: data.encoding, which is told
     "lines in training": 2056,  # raised: refused ways of accelerate (issue 20), chosen columns and roles, compiler (17)
-    "lines in views": 5453,  # raised: `features` from tasks/ (15), seeds, papers' letters, rule errors, unknown words
+    "lines in views": 5454,  # raised: `features` from tasks/ (15), seeds, papers' letters, rule errors, unknown words
     "files": 134,
     "functions over 60 lines": 0,
     "modules with one importer": 19,
