@@ -239,7 +239,8 @@ class Tally:
     def of(cls, judged: Sequence[Judged]) -> Tally:
         verdicts = [sentence.verdict for sentence in judged if sentence.error]
         mean = sum(sentence.chrf for sentence in judged) / len(judged)
-        return cls(len(judged), len(verdicts), *map(verdicts.count, KINDS), chrf=mean)
+        search, model, rule = map(verdicts.count, KINDS)
+        return cls(len(judged), len(verdicts), search, model, rule, mean)
 
     @property
     def counts(self) -> dict[str, int]:
