@@ -317,6 +317,27 @@ class TestProcesses:
         assert sorted(path.name.split("-")[0] for path in cache.iterdir()) == ["encoded", "texts", "tokenizers"]
 
 
+@pytest.mark.parametrize(("task", "file", "corpus", "before", "after"), [
+    ("classification", "a.tsv", {"text": 0, "label": 1}, "a b\tx\nc d\ty\n", "a b\ty\nc d\tx\n"),
+    ("tagging", "a.conll", {}, "a O\nb B-X\n", "a B-X\nb O\n"),
+    ("question_answering", "a.jsonl", {},
+     '{"context": "a b", "question": "?", "answers": ["a"]}', '{"context": "a b", "question": "?", "answers": ["b"]}'),
+    ("language_modeling", "a.txt", None, "a b c\n\nd", "c b a\n\nd"),
+])  # fmt: skip
+def test_fingerprints_tell_content_of_the_same_size_apart(
+    tmp_path: Path, task: str, file: str, corpus: dict[str, Any] | None, before: str, after: str
+) -> None:
+    named = {"text": file} if corpus is None else {"file": file, **corpus}
+    kind = "lstm_lm" if corpus is None else "bilstm"
+    tree = {"task": task, "data": {"train": named, "validation": named}, "model": {"kind": kind}}
+    found = []
+    for text in (before, after, before):
+        (tmp_path / file).write_text(text)
+        found.append(TASKS[task].prepare(recipe_of({**tree, "training": {"steps": 1}}), tmp_path).fingerprints)
+    assert found[0] == found[2]
+    assert all(found[0][part] != found[1][part] for part in ("training", "validation"))
+
+
 def test_several_processes_write_the_same_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And where a row cannot be encoded, its place is named as by one process."""
     monkeypatch.setattr("regard.data.store.CHUNK", 64)  # so that there are several chunks

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from regard.data.batches import AnyBatch, Examples
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.store import Integers, TextColumn, TokenColumn
+from regard.data.store import Integers, TextColumn, TokenColumn, in_chunks
 from regard.errors import DataError
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
@@ -101,8 +101,15 @@ class Encoder:
         return int(np.argmax(examples.lengths))
 
     def fingerprint(self, examples: Dataset) -> int:
-        """A checksum of what the order of the batches depends on: the data of a resumed run must have the same."""
-        return zlib.crc32(examples.lengths.tobytes())
+        """A checksum of the examples and their order: those of a resumed run must have the same."""
+        checksum = zlib.crc32(examples.corpora.tobytes())
+        for column in examples.columns.values():
+            checksum = zlib.crc32(column.offsets.data, zlib.crc32(column.values.data, checksum))
+        for texts in (texts for name, texts in examples.texts.items() if name not in examples.columns):
+            checksum = zlib.crc32(texts.sizes.data, checksum)
+            for chunk in in_chunks(texts, len):
+                checksum = zlib.crc32("".join(chunk).encode(), checksum)
+        return checksum
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from math import ceil
 from operator import itemgetter
@@ -59,6 +60,12 @@ class Prepared(Generic[E]):
     @property
     def tokenizers(self) -> Tokenizers:
         return self.task.tokenizers
+
+    @cached_property
+    def fingerprints(self) -> dict[str, int]:
+        """Checksums of what a resumed run must have as before."""
+        fingerprint: Callable[[Any], int] = self.task.fingerprint
+        return {"training": fingerprint(self.train), "validation": fingerprint(self.validation)}
 
     def with_notes(self, notes: Sequence[str]) -> Prepared[E]:
         return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
