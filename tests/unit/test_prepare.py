@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -166,16 +167,25 @@ class TestSplit:
         assert problems(tmp_path, **data) == [message]
 
 
-def test_composed_and_decomposed_letters_are_the_same_text(tmp_path: Path) -> None:
-    """As file systems and PDFs write them: a tokenizer reads both alike, so both are one to a split, too."""
-    pairs = [("배가 고프다", "a"), ("사과를 먹는다", "b"), ("café", "c"), ("학교", "d")]
-    decomposed = [(unicodedata.normalize("NFD", source), target) for source, target in pairs]
-    assert decomposed != pairs
-    found = prepared(tmp_path, train=pairs, validation=decomposed)
+@pytest.mark.parametrize("changed", [
+    lambda text: unicodedata.normalize("NFD", text),  # as file systems and PDFs write them
+    lambda text: f" {text}".replace(" ", "  "),
+    lambda text: text.replace(" ", "\u00a0") + " ",
+])  # fmt: skip
+def test_texts_that_tokenizers_read_alike_are_one(tmp_path: Path, changed: Callable[[str], str]) -> None:
+    """Also to a split, which goes by the way in which the first of them is written."""
+    pairs = [("배가 고프다", "a"), ("사과를 먹는다", "b"), ("café au lait", "c"), ("학교 는 é", "d")]
+    others = [(changed(source), target) for source, target in pairs]
+    assert all(source != other for (source, _), (other, _) in zip(pairs, others, strict=True))
+    found = prepared(tmp_path, train=pairs, validation=others)
     assert found.report.splits["validation"].leaks.count == 4
-    corpora = [write(tmp_path, "first", pairs), write(tmp_path, "second", decomposed)]
+    corpora = [write(tmp_path, "first", pairs), write(tmp_path, "second", others)]
     found = prepared(tmp_path, train=corpora, validation=[("new", "e")])
     assert found.report.splits["train"].dropped["duplicate"].count == 4
+    share = {"validation": {"split": 0.5}}
+    assert sources(prepared(tmp_path, train=corpora, **share).train) == sources(
+        prepared(tmp_path, train=pairs, **share).train
+    )
 
 
 def test_a_split_has_a_seed_of_its_own(tmp_path: Path) -> None:

@@ -30,10 +30,10 @@ from regard.data.readers import Reader, open_corpus
 from regard.data.store import ColumnWriter, Integers, TextColumn, TokenColumn, in_chunks, parts, stored, token_type
 from regard.errors import DataError, Faults, Problem
 from regard.text.files import key_of
-from regard.text.normalise import nfc
+from regard.text.normalise import fold_white_space, nfc
 from regard.text.tokenizers import Tokenizers
 
-FORMAT = 5  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
+FORMAT = 6  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
 SHOWN = 10  # labels that a note names
 NANS = ("nan", "NaN", "NAN")  # what programs write for a number that is missing
 PARALLEL = 100_000  # rows from which `data.workers: auto` starts processes, which takes seconds
@@ -300,7 +300,7 @@ class _Copy:
     read: int
     dropped: dict[str, Finding]
     firsts: Integers  # the first row of each example, and the number of rows
-    sources: Hashes  # a hash of the first column, which a split goes by
+    sources: Hashes  # a hash of the first column, which a split goes by: as the first of those alike is written
     inputs: Hashes  # a hash of all columns that a model reads, which leaks are found by
     examples: Hashes  # a hash of all columns
     labels: Hashes | None  # a hash of the label, of which each split has its share
@@ -317,23 +317,26 @@ class _Copy:
 def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, progress: Progress) -> _Copy:
     """Stream the files of a split into columns."""
     columns = readers[0].columns
-    places, hashes = [np.empty((3, 0), np.int64)], [[np.empty(0, np.uint64)] for _ in columns]
+    places, hashes = [np.empty((3, 0), np.int64)], [[np.empty(0, np.uint64)] for _ in ("source", *columns)]
     with ExitStack() as stack:
         writers = [stack.enter_context(closing(ColumnWriter(folder, f"{split}.{name}", np.uint8))) for name in columns]
         for chunk in in_chunks(checks.good_rows(readers), lambda row: sum(map(len, row[1]))):
             chunk_places, rows = zip(*chunk, strict=True)
             places.append(np.array(chunk_places).T)
-            for writer, column_hashes, texts in zip(writers, hashes, zip(*rows, strict=True), strict=True):
-                writer.extend_texts(texts)
-                column_hashes.append(_hashes_of(texts))
+            texts = [*zip(*rows, strict=True)]
+            for writer, column in zip(writers, texts, strict=True):
+                writer.extend_texts(column)
+            for hashed, chunk_hashes in zip(hashes, [_hashes_of(texts[0], str), *map(_hashes_of, texts)], strict=True):
+                hashed.append(chunk_hashes)
             progress(f"reading {split}", checks.read)
     np.save(folder / f"{split}.places.npy", np.concatenate(places, axis=1))
     copied = Texts.open(folder, split, {split: readers}, np.arange(sum(chunk.shape[1] for chunk in places)))
     firsts = np.flatnonzero(np.diff(copied.owners, prepend=-1, append=-1)) if len(copied) else np.zeros(1, np.int64)
-    by_column = [_of_examples(np.concatenate(chunks), firsts) for chunks in hashes]
+    written, *by_column = (_of_examples(np.concatenate(chunks), firsts) for chunks in hashes)
+    _, first, same = np.unique(by_column[0], return_index=True, return_inverse=True)
     by_inputs, by_all = _combined(by_column[: readers[0].corpus.inputs]), _combined(by_column)
     labels = by_column[columns.index("label")] if checks.data.by_label else None
-    return _Copy(copied, checks.read, checks.dropped, firsts, by_column[0], by_inputs, by_all, labels)
+    return _Copy(copied, checks.read, checks.dropped, firsts, written[first][same], by_inputs, by_all, labels)
 
 
 def _split(train: _Copy, data: Splits[Any], seed: int) -> dict[Part, Integers]:
@@ -392,9 +395,9 @@ def _report(split: Part, copies: Mapping[Part, _Copy], chosen: Mapping[Part, Int
     return SplitReport(train.read, kept, set_aside, dropped)
 
 
-def _hashes_of(texts: Sequence[str]) -> Hashes:
-    """The same for letters that are composed and those that are not: tokenizers read them as one (NFC)."""
-    digests = [hashlib.blake2b(nfc(text).encode("utf-8"), digest_size=8).digest() for text in texts]
+def _hashes_of(texts: Sequence[str], fold: Callable[[str], str] = fold_white_space) -> Hashes:
+    """The same for texts that models read as one: whose letters are composed or not (NFC), or white space differs."""
+    digests = [hashlib.blake2b(nfc(fold(text)).encode("utf-8"), digest_size=8).digest() for text in texts]
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
