@@ -95,6 +95,15 @@ class TestTexts:
         assert (duplicates.count, duplicates.places) == (2, ("train.en:3", "train.en:7"))
         assert len(prepared(tmp_path, train=pairs, validation=[("v", "v")], deduplicate=False).train) == 7
 
+    @pytest.mark.parametrize(("weights", "kept"), [((1, 1), [5, 1]), ((1, 5), [3, 3]), ((5, 1), [5, 1])])
+    def test_of_equal_pairs_that_of_the_highest_weight_is_kept(
+        self, tmp_path: Path, weights: tuple[float, float], kept: list[int]
+    ) -> None:
+        files = [write(tmp_path, "all", numbered(5)), write(tmp_path, "good", numbered(3, first=3))]
+        train = [{**file, "weight": weight} for file, weight in zip(files, weights, strict=True)]
+        found = prepared(tmp_path, train=train, validation=[("v", "v")]).train
+        assert np.bincount(found.corpora).tolist() == kept
+
 
 BAD = [("a", "b"), ("", "b"), ("a", "  \t"), ("x" * 30, "b"), ("fine", "fein")]
 

@@ -249,7 +249,7 @@ class Splits(Config, Generic[C]):
     split_seed: int | None = Field(None, ge=0, lt=2**63)
     """Seed of what `split` sets aside; by default training.seed. Runs to be compared need the same split."""
     deduplicate: bool = True
-    """Drop training examples that stand twice."""
+    """Drop training examples that stand twice. Where corpora share some, the one with the highest weight keeps them."""
     max_characters: int = Field(20_000, ge=1)
     """A line longer than this is taken for a broken file."""
     bad_lines: Literal["error", "drop"] = "error"

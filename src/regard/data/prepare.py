@@ -208,7 +208,8 @@ def prepare_texts(data: Splits[Any], *, base: Path, seed: int, progress: Progres
         split: [[reader.fingerprint(), *(reader.where(0, column) for column in reader.columns)] for reader in opened]
         for split, opened in readers.items()
     }
-    shares, checks = _shares(data), [data.max_characters, data.bad_lines, data.deduplicate]
+    kept = data.deduplicate and _ranks(readers["train"]).tolist()
+    shares, checks = _shares(data), [data.max_characters, data.bad_lines, kept]
     drawn = ([seed, "label"] if data.by_label else [seed]) if shares else [None]
     key = key_of([FORMAT, files, shares, *drawn, checks])
     folder = stored(f"texts-{key}", lambda folder: _write_texts(folder, data, readers, seed, progress))
@@ -339,14 +340,21 @@ def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, pro
     return _Copy(copied, checks.read, checks.dropped, firsts, written[first][same], by_inputs, by_all, labels)
 
 
+def _ranks(readers: Sequence[Reader]) -> Integers:
+    """The rank of each corpus by weight, 0 for the highest."""
+    return np.argsort(np.argsort([-reader.corpus.weight for reader in readers], kind="stable"))
+
+
 def _split(train: _Copy, data: Splits[Any], seed: int) -> dict[Part, Integers]:
     """The training examples, without duplicates, and the shares of them that are held out, drawn by source.
 
+    Of equal examples the first one of the corpus with the highest weight is kept.
     Where examples have labels, every label has its share in each part, and one source of it stays in training.
     """
     examples = np.arange(len(train.examples))
     if data.deduplicate:
-        examples = np.sort(np.unique(train.examples, return_index=True)[1])
+        order = np.argsort(_ranks(train.texts.readers)[train.texts.corpora[train.firsts[:-1]]], kind="stable")
+        examples = np.sort(order[np.unique(train.examples[order], return_index=True)[1]])
     shuffled = _mixed(train.sources[examples] ^ _mixed(np.array([seed % 2**64], dtype=np.uint64)))
     distinct, source = np.unique(shuffled, return_inverse=True)
     order: Integers = np.arange(len(distinct))
