@@ -12,10 +12,12 @@ import pytest
 from PIL import Image
 
 from command_line import fail, refusal, succeed, write
+from regard.data.config import Data
 from regard.data.images import ImagesConfig, Picture, Reading, images_of, read_image, read_picture
+from regard.data.prepare import prepare_texts
 from regard.errors import DataError
 from regard.recipes.recipe import load_recipe
-from regard.tasks.captioning import Captioning
+from regard.tasks.captioning import Captioned, Captioning
 from regard.tasks.translation import EvaluationConfig
 
 CONFIG = ImagesConfig(size=8)
@@ -242,6 +244,21 @@ def test_all_that_is_wrong_is_named_at_once_wherever_it_falls(album: Path, capti
 ])  # fmt: skip
 def test_a_corpus_that_is_none_of_images(album: Path, corpus: dict[str, Any], words: str) -> None:
     assert words in refusal("train", album / "recipe.yaml", f"data.train={json.dumps(corpus)}", "--out", album / "run")
+
+
+def test_images_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
+    for folder in ("a", "b", "v"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "c.tsv", "".join(f"{number}.png\tthe same words\n" for number in range(20)))
+    write(tmp_path / "again.tsv", "a/../a/0.png\tthe same words\n")
+    files = ("a/c.tsv", "b/c.tsv", "again.tsv")
+    train, [validation] = (
+        [Captioned(file=name, image=0, caption=1) for name in names] for names in (files, ["v/c.tsv"])
+    )
+    data = Data[Captioned](train=train, validation=[validation])
+    found = prepare_texts(data, base=tmp_path, seed=1, progress=lambda step, done: None).report
+    assert (found["train"].kept, found["train"].dropped["duplicate"].places) == (40, ("again.tsv:1",))
+    assert found["validation"].leaks.count == 0
 
 
 # Several captions an image

@@ -99,6 +99,10 @@ class Corpus(Config):
         """Whether a row without text is meant so, and no mistake."""
         return False
 
+    def identity(self, source: str, base: Path) -> str:
+        """What tells a source from others."""
+        return source
+
     def files(self, base: Path) -> tuple[TextFile, ...]:
         """The file with all columns, or a file for each column, or none; of folders, the first file of each column,
         then the second of each."""

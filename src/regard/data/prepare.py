@@ -327,8 +327,11 @@ def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, pro
             texts = [*zip(*rows, strict=True)]
             for writer, column in zip(writers, texts, strict=True):
                 writer.extend_texts(column)
-            for hashed, chunk_hashes in zip(hashes, [_hashes_of(texts[0], str), *map(_hashes_of, texts)], strict=True):
-                hashed.append(chunk_hashes)
+            owners = (readers[number] for number, _, _ in chunk_places)
+            sources = [reader.corpus.identity(row[0], reader.base) for reader, row in zip(owners, rows, strict=True)]
+            chunk_hashes = [_hashes_of(texts[0], str), *map(_hashes_of, (sources, *texts[1:]))]
+            for all_hashes, some in zip(hashes, chunk_hashes, strict=True):
+                all_hashes.append(some)
             progress(f"reading {split}", checks.read)
     np.save(folder / f"{split}.places.npy", np.concatenate(places, axis=1))
     copied = Texts.open(folder, split, {split: readers}, np.arange(sum(chunk.shape[1] for chunk in places)))

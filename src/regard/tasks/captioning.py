@@ -47,6 +47,10 @@ class Captioned(Corpus):
     caption: str | int | None = None
     """What is said of it: likewise. In .jsonl and .json it may be a list of captions."""
 
+    def identity(self, source: str, base: Path) -> str:
+        """The whole path of an image: others may have its name in other folders."""
+        return source if source.startswith(shapes.PREFIX) else os.path.abspath(folder_of(self, base) / source)
+
     @model_validator(mode="after")
     def _of_images(self) -> Captioned:
         if self.corpus is not None and not self.corpus.startswith("shapes"):
