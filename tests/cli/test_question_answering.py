@@ -90,6 +90,14 @@ def test_json_lines_with_answers_in_every_form(tmp_path: Path) -> None:
     assert [answers_in(row[2]) for row in rows] == [((20, "Sicily"),)] * 3 + [()]
 
 
+def test_a_question_that_stands_twice_is_dropped_whatever_its_id(tmp_path: Path) -> None:
+    again = [asked("q1", "Where?", (20, "Sicily")), asked("q2", "Where?", (20, "Sicily")), asked("q3", "Why?")]
+    write(tmp_path / "a.json", squad(*again))
+    recipe = recipe_file(tmp_path, data={"train": {"file": "a.json"}, "validation": {"file": "a.json"}})
+    train = succeed("check", recipe, "--json").json["data"]["splits"]["train"]
+    assert (train["kept"], train["dropped"]["duplicate"]) == (2, {"count": 1, "places": ["a.json:1: question 2"]})
+
+
 CUT = CONTEXT.index("Lim")
 BAD = {
     squad(asked("q1", "?", (3, "Sicily"))): "the answer 'Sicily' is not at 3 of its context (it is at",

@@ -303,7 +303,7 @@ class _Copy:
     firsts: Integers  # the first row of each example, and the number of rows
     sources: Hashes  # a hash of the first column, which a split goes by: as the first of those alike is written
     inputs: Hashes  # a hash of all columns that a model reads, which leaks are found by
-    examples: Hashes  # a hash of all columns
+    examples: Hashes  # a hash of all columns but the ids of questions, which duplicates are found by
     labels: Hashes | None  # a hash of the label, of which each split has its share
 
     def rows_of(self, examples: Integers) -> Integers:
@@ -338,7 +338,8 @@ def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, pro
     firsts = np.flatnonzero(np.diff(copied.owners, prepend=-1, append=-1)) if len(copied) else np.zeros(1, np.int64)
     written, *by_column = (_of_examples(np.concatenate(chunks), firsts) for chunks in hashes)
     _, first, same = np.unique(by_column[0], return_index=True, return_inverse=True)
-    by_inputs, by_all = _combined(by_column[: readers[0].corpus.inputs]), _combined(by_column)
+    by_inputs = _combined(by_column[: readers[0].corpus.inputs])
+    by_all = _combined([hashed for name, hashed in zip(columns, by_column, strict=True) if name != "id"])
     labels = by_column[columns.index("label")] if checks.data.by_label else None
     return _Copy(copied, checks.read, checks.dropped, firsts, written[first][same], by_inputs, by_all, labels)
 
