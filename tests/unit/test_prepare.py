@@ -143,6 +143,7 @@ class TestSplit:
         parts = [set(sources(part)) for part in (found.train, found.validation, found.test)]
         assert [len(part) for part in parts] == [280, 40, 80]
         assert len(set.union(*parts)) == 400
+        assert len(prepared(tmp_path, train=numbered(100), validation={"split": 0.07}).validation) == 7  # not 7.000...1
         train = found.report.splits["train"]
         assert (train.read, train.set_aside) == (1000, len(found.validation) + len(found.test))
         assert train.kept == len(found.train) == 1000 - train.set_aside
@@ -208,12 +209,13 @@ def test_a_split_has_a_seed_of_its_own(tmp_path: Path) -> None:
 
 def test_leaks_are_counted_and_placed(tmp_path: Path) -> None:
     validation = [("new", "neu"), ("source 2", "anders"), ("source 0", "ziel 0")]
-    found = prepared(tmp_path, train=numbered(9), validation=validation, test=[("source 20", "ziel 20")])
+    test = [("source 20", "ziel 20"), ("new", "anders"), ("source 1", "ziel 1")]
+    found = prepared(tmp_path, train=numbered(9), validation=validation, test=test)
     leaks = found.report.splits["validation"].leaks
     assert (leaks.count, leaks.places) == (2, ("validation.en:2", "validation.en:3"))
-    assert found.report.splits["test"].leaks.count == 0
     assert found.report.sentences() == [
-        "the sources of 2 of 3 validation pairs also occur in the training data (first: validation.en:2)"
+        "the sources of 2 of 3 validation pairs also occur in the training data (first: validation.en:2)",
+        "the sources of 2 of 3 test pairs also occur in the training or validation data (first: test.en:2)",
     ]
 
 

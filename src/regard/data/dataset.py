@@ -213,7 +213,8 @@ class SplitReport:
     set_aside: int = 0  # how many of those read were set aside for validation and test
     dropped: dict[str, Finding] = field(default_factory=dict)
     """By reason: empty, over_long_line, cells, duplicate, max_length, max_ratio, image."""
-    leaks: Finding = Finding()  # held-out examples whose source also stands in the training data
+    leaks: Finding = Finding()
+    """Held-out examples whose source also stands in the training data, or those of the test in the validation data."""
     columns: dict[str, ColumnReport] = field(default_factory=dict)
 
 
@@ -254,9 +255,10 @@ class Report:
             yield f"dropped {count:,} of {split.read:,} {SPLITS[name]} {self.unit}: {', '.join(reasons)}"
         if split.leaks.count:
             sources = {"pairs": "the sources of ", "questions": "the texts of "}.get(self.unit, "")
+            others = "training or validation" if name == "test" else "training"
             yield (
                 f"{sources}{split.leaks.count:,} of {split.kept:,} {SPLITS[name]} {self.unit} also occur in the "
-                f"training data (first: {split.leaks.places[0]})"
+                f"{others} data (first: {split.leaks.places[0]})"
             )
 
     def _reason(self, reason: str, finding: Finding) -> str:

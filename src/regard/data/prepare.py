@@ -368,7 +368,7 @@ def _split(train: _Copy, data: Splits[Any], seed: int) -> dict[Part, Integers]:
     part = np.zeros(len(distinct), np.int8)
     shares, taken = _shares(data), 0
     for number, share in enumerate(shares.values(), 1):
-        drawn = order[taken : min(last, taken + ceil(share * len(distinct)))]
+        drawn = order[taken : min(last, taken + ceil(round(share * len(distinct), 6)))]
         taken += len(drawn)
         part[drawn] = number
     return {split: examples[part[source] == number] for number, split in enumerate(["train", *shares])}
@@ -397,7 +397,9 @@ def _report(split: Part, copies: Mapping[Part, _Copy], chosen: Mapping[Part, Int
         return SplitReport(read=kept, kept=kept)
     copy, train = copies[split], copies["train"]
     if split != "train":
-        leaks = np.isin(copy.inputs, train.inputs[chosen["train"]]) & (copy.sources != _hashes_of([""])[0])
+        others: list[Part] = ["train", "validation"] if split == "test" else ["train"]
+        seen = np.concatenate([copies.get(other, train).inputs[chosen[other]] for other in others])
+        leaks = np.isin(copy.inputs, seen) & (copy.sources != _hashes_of([""])[0])
         return SplitReport(copy.read, kept, dropped=copy.dropped, leaks=copy.finding(np.flatnonzero(leaks)))
     duplicate = np.ones(len(train.examples), dtype=bool)
     for name in chosen.keys() - (copies.keys() - {"train"}):
