@@ -357,8 +357,8 @@ def _split(train: _Copy, data: Splits[Any], seed: int) -> dict[Part, Integers]:
     """
     examples = np.arange(len(train.examples))
     if data.deduplicate:
-        order = np.argsort(_ranks(train.texts.readers)[train.texts.corpora[train.firsts[:-1]]], kind="stable")
-        examples = np.sort(order[np.unique(train.examples[order], return_index=True)[1]])
+        preferred = np.argsort(_ranks(train.texts.readers)[train.texts.corpora[train.firsts[:-1]]], kind="stable")
+        examples = np.sort(preferred[np.unique(train.examples[preferred], return_index=True)[1]])
     shuffled = _mixed(train.sources[examples] ^ _mixed(np.array([seed % 2**64], dtype=np.uint64)))
     distinct, source = np.unique(shuffled, return_inverse=True)
     order: Integers = np.arange(len(distinct))
