@@ -75,9 +75,9 @@ def test_squad_by_hand(tmp_path: Path) -> None:
 
 
 def test_json_is_read_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.data.squad.LINE", 1000, raising=False)
+    monkeypatch.setattr("regard.data.formats.LINE", 1000, raising=False)
     file = write(tmp_path / "a.json", squad(asked("q1", "Where?")) + "\n" * 1000)
-    with pytest.raises(DataError, match=r"^a\.json: the JSON has more than 1,000 characters"):
+    with pytest.raises(DataError, match=r"^a\.json: the JSON has more than 1,000 characters \(convert it to \.jsonl"):
         read(file)
 
 
@@ -111,7 +111,7 @@ BAD = {
     squad({**asked("q1", "?"), "answers": 3}): "the answers are 3",
     squad({**asked("q1", "?"), "answers": {"text": ["x"], "answer_start": []}}): "there are 1 answers, and the starts",
     squad(asked("q1", "\ud83d")): "the column 'question' holds half of a surrogate pair",
-    "[1]": "a.json: there are no JSON objects in it",
+    "[1]": "a.json: object 1: 1 is not an object",
     "{": "a.json:1: not valid JSON",
     '{"data": []}': "a.json: there is no question",
     '{"data": [{"title": "x"}]}': "a.json: data[0]: there is no list of objects under 'paragraphs'",

@@ -17,10 +17,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from regard.data.corpora import Part
-from regard.data.formats import EXPECTED, Row, is_array, object_rows, text_of, value_in
+from regard.data.formats import EXPECTED, Row, is_array, json_values, object_rows, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import DataError
-from regard.text.files import LINE, TextFile
+from regard.text.files import TextFile
 from regard.text.normalise import Clusters
 
 _FAULTY = ("",) * 4  # the cells of a question that cannot be read
@@ -123,23 +123,12 @@ def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
 
 
 def _paragraphs(file: TextFile) -> Iterator[tuple[dict[str, Any], str]]:
-    """The paragraphs of SQuAD's JSON, which is held whole, and what messages call them."""
-    lines, size = list[str](), 0
-    for line in file.lines():
-        lines.append(line)
-        size += len(line) + 1
-        if size > LINE:
-            hint = "split it into several files, a corpus each"
-            raise DataError(f"the JSON has more than {LINE:,} characters", where=file.name, hint=hint)
-    try:
-        tree = json.loads("\n".join(lines))
-    except (ValueError, RecursionError) as error:
-        where = file.where(error.lineno) if isinstance(error, json.JSONDecodeError) else file.name
-        raise DataError(f"not valid JSON: {error}", where=where, hint=EXPECTED) from None
-    if not isinstance(tree, dict):
-        raise DataError("there is no object with the key 'data'", where=file.name, hint=EXPECTED)
-    for article, title in _items(tree, "data", file.name):
-        yield from _items(article, "paragraphs", title)
+    """The paragraphs of SQuAD's JSON, and what messages call them."""
+    for tree in json_values(file):
+        if not isinstance(tree, dict):
+            raise DataError("there is no object with the key 'data'", where=file.name, hint=EXPECTED)
+        for article, title in _items(tree, "data", file.name):
+            yield from _items(article, "paragraphs", title)
 
 
 def _items(tree: Mapping[str, Any], key: str, where: str) -> Iterator[tuple[dict[str, Any], str]]:

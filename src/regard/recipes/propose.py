@@ -424,7 +424,7 @@ def _table(file: TextFile) -> _Table:
             columns = dict(zip(names, zip(*rows, strict=True), strict=True))
     elif file.suffixes[0] in OBJECTS:
         lines, number = _sample(objects_of(file))
-        columns = _columns_of(object_in(text, file.row(line)) for line, text in sorted(lines) if text.strip())
+        columns = _columns_of(object_in(text, file.row(line)) for line, text in sorted(lines) if str(text).strip())
     else:
         records, number = _sample(table_records(file))
         width = Counter(map(len, records)).most_common(1)[0][0]
