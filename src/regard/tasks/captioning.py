@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,9 +22,9 @@ from regard.data.file_inputs import is_table, table_rows
 from regard.data.formats import Row, has_header
 from regard.data.images import Picture, Pictures, Reading
 from regard.data.prepare import Prepared, Progress, prepare
-from regard.data.readers import Reader, open_corpus
+from regard.data.readers import Reader
 from regard.data.store import Integers
-from regard.errors import DataError, Problem, RegardError, first_of
+from regard.errors import DataError, Problem, RegardError
 from regard.models import any_config
 from regard.models.base import Generator
 from regard.objectives.cross_entropy import TokenCrossEntropy
@@ -95,8 +94,7 @@ class Captioning(Translation):
         data, reading, report_progress = recipe.data, recipe.model.reading, progress or (lambda what, done: None)
         parts: dict[Part, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
         own = {part: corpora for part, corpora in parts.items() if isinstance(corpora, list)}
-        with images_checked_too(own, base, recipe):
-            captions = prepare(cls, recipe, base, tokenizers, progress)
+        captions = prepare(cls, recipe, base, tokenizers, progress)
         splits: dict[Part, CaptionedImages] = {}
         reports, problems = dict(captions.report.splits), list[Problem]()
         for part in parts:
@@ -119,9 +117,7 @@ class Captioning(Translation):
 
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> CaptionedImages:
         reading, drop = self.recipe.model.reading, self.recipe.data.bad_lines == "drop"
-        with images_checked_too({part: corpora}, base, self.recipe):
-            captions = super().read(corpora, part, base)
-        return captioned(captions, corpora, base, reading, drop=drop)
+        return captioned(super().read(corpora, part, base), corpora, base, reading, drop=drop)
 
     def sizes(self, examples: Dataset) -> list[NDArray[np.int32]]:
         """The regions of the image without one, as if it had a `</s>`; and the tokens of the caption."""
@@ -234,26 +230,3 @@ def folder_of(corpus: Corpus, base: Path) -> Path:
     if corpus.corpus is not None or corpus.dataset is not None:
         return base
     return (base / str(corpus.file or next(iter(corpus.columns.values())))).parent
-
-
-@contextmanager
-def images_checked_too(named: Mapping[Part, Sequence[Corpus]], base: Path, recipe: Recipe) -> Iterator[None]:
-    """Where captions are refused, name also all that is wrong with their images, each image once."""
-    try:
-        yield
-    except DataError as error:
-        problems, seen = list(error.problems), set[tuple[Path, str]]()
-        for part, corpus in ((part, corpus) for part, corpora in named.items() for corpus in corpora):
-            folder = folder_of(corpus, base)
-            with suppress(DataError):  # a file that cannot be read, which is among the problems already
-                reader = open_corpus(corpus, base, part, encoding=recipe.data.encoding)
-                for row in reader.rows():
-                    name = row.values[reader.columns.index("source")]
-                    if not name.strip() or (folder, name) in seen:
-                        continue
-                    seen.add((folder, name))
-                    try:
-                        images.read_picture(name, folder, recipe.model.reading, reader.where(row.line))
-                    except DataError as unreadable:
-                        problems += unreadable.problems
-        raise DataError(problems=first_of(problems)) from None
