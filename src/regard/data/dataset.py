@@ -41,7 +41,7 @@ class Encoder:
         return train_tokenizers(recipe.tokenizer, {name: train[name] for name in cls.columns}, base)
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
-        """The task with what only the training texts can tell, such as the labels, in its recipe."""
+        """Fill in what depends on the training data, such as the labels."""
         return self
 
     def encoding(self) -> list[Any]:

@@ -111,7 +111,7 @@ def _uneven(report: Report, shares: Mapping[Part, float]) -> Iterator[str]:
 
 
 def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> Iterator[str]:
-    """A note on the labels that some part that is set aside lacks: they can hardly be learned or measured."""
+    """A note on labels missing from a held-out split: they can hardly be learned or measured."""
     elsewhere = [task.label_counts(split) for split in held_out]
     labels = task.label_counts(train).items() if elsewhere else []
     rare = [f"{label!r} ({count})" for label, count in labels if not all(counts[label] for counts in elsewhere)]
@@ -224,15 +224,15 @@ def _shares(data: Splits[Any]) -> dict[Part, float]:
 
 def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, progress: Progress) -> None:
     checks = _Checks(data, f"data.bad_lines=drop drops such {data.UNIT}")
-    copies = {split: _copy(folder, split, opened, checks, progress) for split, opened in readers.items()}
+    indexes = {split: _write_columns(folder, split, opened, checks, progress) for split, opened in readers.items()}
     if checks.errors or (checks.faults.count and data.bad_lines == "error"):
         raise DataError(problems=checks.problems)
-    chosen = _split(copies["train"], data, seed)
-    chosen |= {split: np.arange(len(copies[split].examples)) for split in readers if split != "train"}
+    chosen = _split(indexes["train"], data, seed)
+    chosen |= {split: np.arange(len(indexes[split].examples)) for split in readers if split != "train"}
     report: dict[Part, SplitReport] = {}
     for split in (split for split in SPLITS if split in chosen):
-        report[split] = _report(split, copies, chosen)
-        np.save(folder / f"{split}.rows.npy", copies.get(split, copies["train"]).rows_of(chosen[split]))
+        report[split] = _report(split, indexes, chosen)
+        np.save(folder / f"{split}.rows.npy", indexes.get(split, indexes["train"]).rows_of(chosen[split]))
     try:
         Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty(data.MORE)
     except DataError as error:  # that rows cannot be read does not tell why
@@ -294,8 +294,8 @@ class _Checks:
 
 
 @dataclass(frozen=True, eq=False)
-class _Copy:
-    """What is remembered of the files of a split: a few numbers an example, and what was dropped."""
+class _SplitIndex:
+    """An index of the examples in the files of a split: a few numbers an example, and what was dropped."""
 
     texts: Texts
     read: int
@@ -315,8 +315,10 @@ class _Copy:
         return Finding().more(self.firsts[examples], self.texts.where)
 
 
-def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, progress: Progress) -> _Copy:
-    """Stream the files of a split into columns."""
+def _write_columns(
+    folder: Path, split: Part, readers: list[Reader], checks: _Checks, progress: Progress
+) -> _SplitIndex:
+    """Stream the files of a split into columns, and index the examples."""
     columns = readers[0].columns
     places, hashes = [np.empty((3, 0), np.int64)], [[np.empty(0, np.uint64)] for _ in ("source", *columns)]
     with ExitStack() as stack:
@@ -341,7 +343,7 @@ def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, pro
     by_inputs = _combined(by_column[: readers[0].corpus.inputs])
     by_all = _combined([hashed for name, hashed in zip(columns, by_column, strict=True) if name != "id"])
     labels = by_column[columns.index("label")] if checks.data.by_label else None
-    return _Copy(copied, checks.read, checks.dropped, firsts, written[first][same], by_inputs, by_all, labels)
+    return _SplitIndex(copied, checks.read, checks.dropped, firsts, written[first][same], by_inputs, by_all, labels)
 
 
 def _ranks(readers: Sequence[Reader]) -> Integers:
@@ -349,7 +351,7 @@ def _ranks(readers: Sequence[Reader]) -> Integers:
     return np.argsort(np.argsort([-reader.corpus.weight for reader in readers], kind="stable"))
 
 
-def _split(train: _Copy, data: Splits[Any], seed: int) -> dict[Part, Integers]:
+def _split(train: _SplitIndex, data: Splits[Any], seed: int) -> dict[Part, Integers]:
     """The training examples, without duplicates, and the shares of them that are held out, drawn by source.
 
     Of equal examples the first one of the corpus with the highest weight is kept.
@@ -364,7 +366,7 @@ def _split(train: _Copy, data: Splits[Any], seed: int) -> dict[Part, Integers]:
     order: Integers = np.arange(len(distinct))
     last = len(order)
     if train.labels is not None and len(order):
-        order, last = _evenly(source, train.labels[examples])
+        order, last = _stratified_order(source, train.labels[examples])
     part = np.zeros(len(distinct), np.int8)
     shares, taken = _shares(data), 0
     for number, share in enumerate(shares.values(), 1):
@@ -374,7 +376,7 @@ def _split(train: _Copy, data: Splits[Any], seed: int) -> dict[Part, Integers]:
     return {split: examples[part[source] == number] for number, split in enumerate(["train", *shares])}
 
 
-def _evenly(source: Integers, labels: Hashes) -> tuple[Integers, int]:
+def _stratified_order(source: Integers, labels: Hashes) -> tuple[Integers, int]:
     """The sources in an order in which any segment has all labels in their proportion; and how many may be held out.
 
     The others, the last ones, are one source of every label. A source with several labels counts for the rarest.
@@ -391,18 +393,18 @@ def _evenly(source: Integers, labels: Hashes) -> tuple[Integers, int]:
     return np.lexsort((place, kept)), size - int(kept.sum())
 
 
-def _report(split: Part, copies: Mapping[Part, _Copy], chosen: Mapping[Part, Integers]) -> SplitReport:
+def _report(split: Part, indexes: Mapping[Part, _SplitIndex], chosen: Mapping[Part, Integers]) -> SplitReport:
     kept = len(chosen[split])
-    if split not in copies:
+    if split not in indexes:
         return SplitReport(read=kept, kept=kept)
-    copy, train = copies[split], copies["train"]
+    index, train = indexes[split], indexes["train"]
     if split != "train":
         others: list[Part] = ["train", "validation"] if split == "test" else ["train"]
-        seen = np.concatenate([copies.get(other, train).inputs[chosen[other]] for other in others])
-        leaks = np.isin(copy.inputs, seen) & (copy.sources != _hashes_of([""])[0])
-        return SplitReport(copy.read, kept, dropped=copy.dropped, leaks=copy.finding(np.flatnonzero(leaks)))
+        seen = np.concatenate([indexes.get(other, train).inputs[chosen[other]] for other in others])
+        leaks = np.isin(index.inputs, seen) & (index.sources != _hashes_of([""])[0])
+        return SplitReport(index.read, kept, dropped=index.dropped, leaks=index.finding(np.flatnonzero(leaks)))
     duplicate = np.ones(len(train.examples), dtype=bool)
-    for name in chosen.keys() - (copies.keys() - {"train"}):
+    for name in chosen.keys() - (indexes.keys() - {"train"}):
         duplicate[chosen[name]] = False
     dropped = train.dropped | {"duplicate": train.finding(np.flatnonzero(duplicate))}
     set_aside = len(train.examples) - int(duplicate.sum()) - kept
