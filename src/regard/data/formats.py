@@ -23,7 +23,8 @@ EXPECTED = (
 """What a .json may hold."""
 Records = Iterator[tuple[int, list[str]]]  # the cells of each record, and the line where it begins
 Key = str | int  # a column of a file: its name, or its number from 0
-Read = Callable[[dict[str, Any], str], Iterable[tuple[str, ...]]]  # an object and its place -> the cells of its rows
+Object = dict[str, Any]  # of JSON
+Read = Callable[[Object, str], Iterable[tuple[str, ...]]]  # an object and its place -> the cells of its rows
 
 
 class Row(NamedTuple):
@@ -174,7 +175,7 @@ def _index(key: Key, names: list[str] | None, where: str) -> int:
 _DECODER, _NO_BLANK = json.JSONDecoder(), re.compile(r"\S")
 
 
-def objects_of(file: TextFile) -> Iterator[tuple[int, str | dict[str, Any]]]:
+def objects_of(file: TextFile) -> Iterator[tuple[int, str | Object]]:
     """The lines of a .jsonl, or the objects of a .json, with their numbers."""
     if file.suffixes[0] != ".json":
         return enumerate(file.lines(), 1)
@@ -246,7 +247,7 @@ def object_rows(
             yield Row(line, nothing, error.problems[0])
 
 
-def object_in(text: str | dict[str, Any], where: str, keys: Iterable[Key] = ()) -> dict[str, Any]:
+def object_in(text: str | Object, where: str, keys: Iterable[Key] = ()) -> Object:
     """The object that a text is; `keys` are those that are asked for in it."""
     if isinstance(text, dict):
         return text

@@ -30,7 +30,7 @@ from regard.data.readers import Reader, open_corpus
 from regard.data.store import ColumnWriter, Integers, TextColumn, TokenColumn, in_chunks, parts, stored, token_type
 from regard.errors import DataError, Faults, Problem
 from regard.text.files import key_of
-from regard.text.normalise import fold_white_space, nfc
+from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
 FORMAT = 6  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
@@ -331,7 +331,7 @@ def _write_columns(
                 writer.extend_texts(column)
             owners = (readers[number] for number, _, _ in chunk_places)
             sources = [reader.corpus.identity(row[0], reader.base) for reader, row in zip(owners, rows, strict=True)]
-            chunk_hashes = [_hashes_of(texts[0], str), *map(_hashes_of, (sources, *texts[1:]))]
+            chunk_hashes = [_hashes_of(texts[0], as_written=True), *map(_hashes_of, (sources, *texts[1:]))]
             for all_hashes, some in zip(hashes, chunk_hashes, strict=True):
                 all_hashes.append(some)
             progress(f"reading {split}", checks.read)
@@ -411,9 +411,10 @@ def _report(split: Part, indexes: Mapping[Part, _SplitIndex], chosen: Mapping[Pa
     return SplitReport(train.read, kept, set_aside, dropped)
 
 
-def _hashes_of(texts: Sequence[str], fold: Callable[[str], str] = fold_white_space) -> Hashes:
+def _hashes_of(texts: Sequence[str], *, as_written: bool = False) -> Hashes:
     """The same for texts that models read as one: whose letters are composed or not (NFC), or white space differs."""
-    digests = [hashlib.blake2b(nfc(fold(text)).encode("utf-8"), digest_size=8).digest() for text in texts]
+    folded = (nfc(text if as_written else " ".join(text.split())) for text in texts)
+    digests = [hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest() for text in folded]
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from regard.data.corpora import Part
-from regard.data.formats import EXPECTED, Row, is_array, json_values, object_rows, text_of, value_in
+from regard.data.formats import EXPECTED, Object, Row, is_array, json_values, object_rows, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import DataError
 from regard.text.files import TextFile
@@ -122,7 +122,7 @@ def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
     return object_rows(file, [corpus.context, corpus.question, corpus.answers], cells, _FAULTY)
 
 
-def _paragraphs(file: TextFile) -> Iterator[tuple[dict[str, Any], str]]:
+def _paragraphs(file: TextFile) -> Iterator[tuple[Object, str]]:
     """The paragraphs of SQuAD's JSON, and what messages call them."""
     for tree in json_values(file):
         if not isinstance(tree, dict):
@@ -131,7 +131,7 @@ def _paragraphs(file: TextFile) -> Iterator[tuple[dict[str, Any], str]]:
             yield from _items(article, "paragraphs", title)
 
 
-def _items(tree: Mapping[str, Any], key: str, where: str) -> Iterator[tuple[dict[str, Any], str]]:
+def _items(tree: Mapping[str, Any], key: str, where: str) -> Iterator[tuple[Object, str]]:
     """The objects in a list, and what to call each."""
     items = tree.get(key)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
