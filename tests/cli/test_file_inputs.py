@@ -147,8 +147,8 @@ def test_a_question_that_cannot_be_read_leaves_the_others(runs: Runs, tmp_path: 
     paragraphs = [{"context": "Ben lives in Bern.", "qas": [asked, {"id": "b"}]}, {"qas": [asked]}]
     file = write(tmp_path / "a.json", json.dumps({"data": [{"paragraphs": paragraphs}]}))
     messages = fail("predict", run, "--file", file)
-    assert messages[0].endswith("question 'b': there is no column 'question' (the columns are id)")
-    assert "question 'a': there is no column 'context' (the columns are qas)" in messages[1]
+    assert messages[0].endswith("question 2 ('b'): there is no column 'question' (the columns are id)")
+    assert "question 3 ('a'): there is no column 'context' (the columns are qas)" in messages[1]
     assert not any("of a table" in message for message in messages)
     found = succeed("predict", run, "--file", file, "--skip-bad", "--json").jsons
     assert [one["output"] is None for one in found] == [False, True, True]

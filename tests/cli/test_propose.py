@@ -617,7 +617,7 @@ def test_why_no_row_can_be_read(folder: Path) -> None:
     put("quiz.json", json.dumps({"data": [{"paragraphs": [asked]}]}))
     count, reason = check("quiz.json", quiet=True).problems
     assert count.what.startswith("no training question is left: dropped 1 of 1 training questions")
-    assert (reason.where, reason.what) == ("quiz.json:1: question '1'", "there is no column 'answers'")
+    assert (reason.where, reason.what) == ("quiz.json: question 1", "there is no column 'answers'")
 
 
 @pytest.mark.parametrize("missing", ["", "nan"])

@@ -72,13 +72,13 @@ def test_squad_by_hand(tmp_path: Path) -> None:
     ]
     (tmp_path / "dev.json.xz").write_bytes(lzma.compress(path.read_bytes()))
     assert read(tmp_path / "dev.json.xz") == read(path)
-    assert open_corpus(QuestionedText(file="dev.json"), tmp_path).where(2) == "dev.json:1: question 2"
+    assert open_corpus(QuestionedText(file="dev.json"), tmp_path).where(2) == "dev.json: question 2"
 
 
 def test_json_is_read_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.data.squad.LINE", 1000, raising=False)
+    monkeypatch.setattr("regard.data.formats.LINE", 1000, raising=False)
     file = write(tmp_path / "a.json", squad(asked("q1", "Where?")) + "\n" * 1000)
-    with pytest.raises(DataError, match=r"^a\.json: the JSON has more than 1,000 characters"):
+    with pytest.raises(DataError, match=r"^a\.json: the JSON has more than 1,000 characters \(convert it to \.jsonl"):
         read(file)
 
 
@@ -89,6 +89,14 @@ def test_json_lines_with_answers_in_every_form(tmp_path: Path) -> None:
     lines = [json.dumps({"context": CONTEXT, "q": "Where?", "answers": form}) for form in forms]
     rows = read(write(tmp_path / "a.jsonl", "\n".join(lines)), question="q")
     assert [answers_in(row[2]) for row in rows] == [((20, "Sicily"),)] * 3 + [()]
+
+
+def test_a_question_that_stands_twice_is_dropped_whatever_its_id(tmp_path: Path) -> None:
+    again = [asked("q1", "Where?", (20, "Sicily")), asked("q2", "Where?", (20, "Sicily")), asked("q3", "Why?")]
+    write(tmp_path / "a.json", squad(*again))
+    recipe = recipe_file(tmp_path, data={"train": {"file": "a.json"}, "validation": {"file": "a.json"}})
+    train = succeed("check", recipe, "--json").json["data"]["splits"]["train"]
+    assert (train["kept"], train["dropped"]["duplicate"]) == (2, {"count": 1, "places": ["a.json: question 2"]})
 
 
 CUT = CONTEXT.index("Lim")
@@ -104,7 +112,7 @@ BAD = {
     squad({**asked("q1", "?"), "answers": 3}): "the answers are 3",
     squad({**asked("q1", "?"), "answers": {"text": ["x"], "answer_start": []}}): "there are 1 answers, and the starts",
     squad(asked("q1", "\ud83d")): "the column 'question' holds half of a surrogate pair",
-    "[1]": "a.json: there are no JSON objects in it",
+    "[1]": "a.json: object 1: 1 is not an object",
     "{": "a.json:1: not valid JSON",
     '{"data": []}': "a.json: there is no question",
     '{"data": [{"title": "x"}]}': "a.json: data[0]: there is no list of objects under 'paragraphs'",
@@ -116,46 +124,19 @@ BAD = {
 def test_bad_files_are_named_with_place_and_question(tmp_path: Path, content: str, expected: str) -> None:
     with pytest.raises(DataError) as error:
         read(write(tmp_path / "a.json", content))
-    place = "" if expected.startswith("a.json") else "a.json:1: question 'q1': "
+    place = "" if expected.startswith("a.json") else "a.json: question 1 ('q1'): "
     assert str(error.value).startswith(f"{place}{expected}")
-
-
-def test_a_bad_answer_is_named_by_the_line_of_its_question(tmp_path: Path) -> None:
-    """However the JSON is broken into lines, and whatever the texts say."""
-    context = 'He said: "question": 1, and\n"question" again, in Sicily'
-    first, second = asked("q1", 'What is "question"?', (3, "said")), asked("q7", "Where?", (3, "Malta"))
-    tree = json.loads(squad(first, second, context=context))
-    for indent in (None, 0, 2):
-        text = json.dumps(tree, indent=indent)
-        line = text[: text.rindex('"question": "Where?"')].count("\n") + 1
-        reader = open_corpus(QuestionedText(file=write(tmp_path / "a.json", text).name), tmp_path)
-        with pytest.raises(DataError, match=rf"^a\.json:{line}: question 'q7': the answer 'Malta' is not in"):
-            list(rows_of(reader))
-        assert reader.where(2) == f"a.json:{line}: question 2"
-        assert reader.where(0) == "a.json: question 0"
-
-
-def test_a_question_without_text_has_the_line_of_another_key(tmp_path: Path) -> None:
-    tree = json.loads(squad({"id": "q1", "answers": []}, asked("q2", "Where?")))
-    text = json.dumps(tree, indent=1)
-    line = text[: text.index('"q1"')].count("\n") + 1
-    write(tmp_path / "a.json", text)
-    with pytest.raises(DataError, match=rf"^a\.json:{line}: question 'q1': there is no column 'question'"):
-        list(rows_of(open_corpus(QuestionedText(file="a.json"), tmp_path)))
-    del tree["data"][0]["paragraphs"][0]["qas"][1]["id"], tree["data"][0]["paragraphs"][0]["qas"][1]["answers"]
-    write(tmp_path / "a.json", json.dumps(tree, indent=1))
-    with pytest.raises(DataError, match=r"^a\.json: question 'q1': there is no column 'question'"):
-        list(rows_of(open_corpus(QuestionedText(file="a.json"), tmp_path)))
 
 
 def test_every_bad_question_is_told(tmp_path: Path) -> None:
     good, bad = asked("q1", "Where?", (20, "Sicily")), [asked(f"q{n}", "Where?", (3, "Malta")) for n in (2, 3)]
-    tree = json.loads(squad(good, *bad, {"id": "q4", "answers": []}))
+    tree = json.loads(squad(good, *bad, {"answers": []}))
     file = write(tmp_path / "a.json", json.dumps(tree, indent=1))
     recipe = recipe_file(tmp_path, data={"train": {"file": "a.json"}})
     messages = fail("check", recipe)
-    assert [message.split(": ")[1] for message in messages] == ["question 'q2'", "question 'q3'", "question 'q4'"]
-    assert all(message.startswith("a.json:") for message in messages)
+    assert [": ".join(message.split(": ")[:2]) for message in messages] == [
+        "a.json: question 2 ('q2')", "a.json: question 3 ('q3')", "a.json: question 4",
+    ]  # fmt: skip
     lines = [{"context": "x", "question": "y", "answers": one} for one in (["x"], ["z"], "x")]
     write(file.with_name("b.jsonl"), "".join(json.dumps(one) + "\n" for one in lines) + "[]\n")
     messages = fail("check", recipe_file(tmp_path, data={"train": {"file": "b.jsonl"}}))

@@ -211,17 +211,29 @@ def test_data_that_has_changed_is_neither_measured_on_nor_trained_on(tiny_recipe
     tiny_recipe["training"] |= {"steps": 2, "decode": 0}
     run = train(tiny_recipe, out=tmp_path / "run", quiet=True)
     before = evaluate(run, split="validation")
-    file.write_text("".join(pairs[:15]))
-    evaluate(run, split="test")
-    with pytest.raises(DataError, match=r"data\.validation: the data has changed since .* trained on \(.*--file\)"):
-        evaluate(run, split="validation")
-    with pytest.raises(CheckpointError, match="the training data has changed since the run began"):
-        train(tiny_recipe, ["training.steps=4"], out=run.folder, resume=True, quiet=True)
+    for changed in (pairs[:15], [f"{'ab' * n}\t{'ab' * n}\n" for n in range(1, 41)]):  # the second: of the same lengths
+        file.write_text("".join(changed))
+        evaluate(run, split="test")
+        with pytest.raises(DataError, match=r"data\.validation: the data has changed since .* trained on \(.*--file\)"):
+            evaluate(run, split="validation")
+        with pytest.raises(CheckpointError, match="the training data has changed since the run began"):
+            train(tiny_recipe, ["training.steps=4"], out=run.folder, resume=True, quiet=True)
     file.write_text("".join(pairs))
     assert evaluate(run, split="validation") == before
     (run.checkpoint("last") / "training.pt").unlink()
     file.write_text("".join(pairs[:15]))
     evaluate(run, split="validation")
+
+
+def test_losses_of_other_validation_data_are_not_ranked_together(tiny_recipe: Tree, tmp_path: Path) -> None:
+    file = tmp_path / "own.tsv"
+    file.write_text("".join(f"{'ab' * n}\t{'ba' * n}\n" for n in range(1, 21)))
+    tiny_recipe["data"]["validation"] = {"file": str(file), "source": 0, "target": 1}
+    tiny_recipe["training"] |= {"steps": 2, "decode": 0}
+    run = train(tiny_recipe, out=tmp_path / "run", quiet=True)
+    file.write_text("".join(f"{'ab' * n}\t{'ab' * n}\n" for n in range(1, 21)))
+    with pytest.raises(CheckpointError, match="the validation data has changed since the run began"):
+        train(tiny_recipe, ["training.steps=4"], out=run.folder, resume=True, quiet=True)
 
 
 def test_checkpoints_by_name_and_what_to_do_where_one_is_damaged(tiny_recipe: Tree, tmp_path: Path) -> None:

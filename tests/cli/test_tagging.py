@@ -130,6 +130,10 @@ def test_columns_by_hand(tmp_path: Path) -> None:
     assert read(path, tokens=-4, tags=3) == read(path)
     path = write(tmp_path / "klue.tsv", "## id-1\t민수 집\n민\tB-PS\n수\tI-PS\n \tO\n집\tO\n\n## id-2\t#\n#\tO\n")
     assert read(path) == [(["민", "수", "집"], ["B-PS", "I-PS", "O"]), (["#"], ["O"])]
+    path = write(tmp_path / "first.conll", "# 1 O\n#1 B-X\n\n#2 O\nhit O\n")
+    assert read(path) == [(["#1"], ["B-X"]), (["#2", "hit"], ["O", "O"])], "the first line is judged by the others"
+    path = write(tmp_path / "tabs.conll", "# two\n#1\tO\n# two\nhit\tO\n")
+    assert read(path) == [(["#1", "hit"], ["O", "O"])]
     path = write(tmp_path / "a.conll", "New\u00a0York  X B-LOC\n東\u3000京 X B-LOC \n \u00a0 \nBern\u2009 X B-LOC\n")
     words = [words for words, _ in read(path)]
     assert words == [["New\u00a0York", "東\u3000京"], ["Bern\u2009"]], "other spaces are part of a word"

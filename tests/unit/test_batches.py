@@ -132,6 +132,8 @@ class TestPlan:
             assert sorted(counts[60:80]) == [1] * 15 + [2] * 5
             assert counts[80:].sum() == 1, "a small weight still shows something"
         assert shown[0][40:60].tolist() != shown[1][40:60].tolist()
+        tenth = dataset_of(tokenizers, [5] * 10, [5] * 10, (1.1,))
+        assert sum(map(len, plan(tenth, 60, 1, 0))) == 11, "1.1 - 1 is a little more than 0.1"
 
 
 def whole_tiles(lengths_B: torch.Tensor) -> float:

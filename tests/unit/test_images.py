@@ -12,10 +12,12 @@ import pytest
 from PIL import Image
 
 from command_line import fail, refusal, succeed, write
+from regard.data.config import Data
 from regard.data.images import ImagesConfig, Picture, Reading, images_of, read_image, read_picture
+from regard.data.prepare import prepare_texts
 from regard.errors import DataError
 from regard.recipes.recipe import load_recipe
-from regard.tasks.captioning import Captioning
+from regard.tasks.captioning import Captioned, Captioning
 from regard.tasks.translation import EvaluationConfig
 
 CONFIG = ImagesConfig(size=8)
@@ -204,24 +206,22 @@ def test_broken_images_are_dropped_and_counted_where_the_recipe_says_so(album: P
     assert len(fail("train", album / "recipe.yaml", "data.bad_lines=drop", "--out", album / "none")) > 1
 
 
-@pytest.mark.parametrize("captions", ["right", "empty", "missing"])
-def test_all_that_is_wrong_is_named_at_once_wherever_it_falls(album: Path, captions: str) -> None:
-    """A missing, a broken and a huge image, which fall into any part; and rows without a caption beside them."""
+def test_all_that_is_wrong_with_images_is_named_once_the_captions_are_right(album: Path) -> None:
+    """A missing, a broken and a huge image, which fall into any part; but first a row without a caption."""
     lines = (album / "captions.tsv").read_text(encoding="utf-8").splitlines()
     rows = [f"images/{name}.png\tit is {name}" for name in ("nowhere", "broken", "huge")]
     write(album / "images" / "broken.png", "broken")
     write(album / "images" / "huge.png", png_header(10_000, 10_000))
-    rows += {"right": [], "empty": ["images/1.png\t", "images/2.png\t "], "missing": ["images/1.png"]}[captions]
+    write(album / "captions.tsv", "\n".join([*lines, *rows, "images/1.png\t"]))
+    [message] = fail("check", album / "recipe.yaml", "data.test={split: 0.2}")
+    assert message.startswith(f"captions.tsv:{len(lines) + 4}: the caption (column 1) is empty (fill it")
     write(album / "captions.tsv", "\n".join([*lines, *rows]))
     messages = fail("check", album / "recipe.yaml", "data.test={split: 0.2}")
     found = {int(message.split(":")[1]) - len(lines): message.partition(": ")[2] for message in messages}
-    assert sorted(found) == list(range(1, len(rows) + 1))
+    assert sorted(found) == [1, 2, 3]
     assert "nowhere.png does not exist" in found[1]
     assert found[2].startswith("broken.png cannot be read as an image")
     assert found[3].startswith("huge.png cannot be read as an image: Image size (100000000 pixels)")
-    if captions != "right":
-        what = "the caption (column 1) is empty (fill it", "there is no column 1 (caption) in this row"
-        assert found[4].startswith(what[captions == "missing"])
 
 
 @pytest.mark.parametrize(("corpus", "words"), [
@@ -231,6 +231,21 @@ def test_all_that_is_wrong_is_named_at_once_wherever_it_falls(album: Path, capti
 ])  # fmt: skip
 def test_a_corpus_that_is_none_of_images(album: Path, corpus: dict[str, Any], words: str) -> None:
     assert words in refusal("train", album / "recipe.yaml", f"data.train={json.dumps(corpus)}", "--out", album / "run")
+
+
+def test_images_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
+    for folder in ("a", "b", "v"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "c.tsv", "".join(f"{number}.png\tthe same words\n" for number in range(20)))
+    write(tmp_path / "again.tsv", "a/../a/0.png\tthe same words\n")
+    files = ("a/c.tsv", "b/c.tsv", "again.tsv")
+    train, [validation] = (
+        [Captioned(file=name, image=0, caption=1) for name in names] for names in (files, ["v/c.tsv"])
+    )
+    data = Data[Captioned](train=train, validation=[validation])
+    found = prepare_texts(data, base=tmp_path, seed=1, progress=lambda step, done: None).report
+    assert (found["train"].kept, found["train"].dropped["duplicate"].places) == (40, ("again.tsv:1",))
+    assert found["validation"].leaks.count == 0
 
 
 # Several captions an image

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,15 @@ class TestTexts:
         assert (duplicates.count, duplicates.places) == (2, ("train.en:3", "train.en:7"))
         assert len(prepared(tmp_path, train=pairs, validation=[("v", "v")], deduplicate=False).train) == 7
 
+    @pytest.mark.parametrize(("weights", "kept"), [((1, 1), [5, 1]), ((1, 5), [3, 3]), ((5, 1), [5, 1])])
+    def test_of_equal_pairs_that_of_the_highest_weight_is_kept(
+        self, tmp_path: Path, weights: tuple[float, float], kept: list[int]
+    ) -> None:
+        files = [write(tmp_path, "all", numbered(5)), write(tmp_path, "good", numbered(3, first=3))]
+        train = [{**file, "weight": weight} for file, weight in zip(files, weights, strict=True)]
+        found = prepared(tmp_path, train=train, validation=[("v", "v")]).train
+        assert np.bincount(found.corpora).tolist() == kept
+
 
 BAD = [("a", "b"), ("", "b"), ("a", "  \t"), ("x" * 30, "b"), ("fine", "fein")]
 
@@ -139,6 +149,7 @@ class TestSplit:
         parts = [set(sources(part)) for part in (found.train, found.validation, found.test)]
         assert [len(part) for part in parts] == [280, 40, 80]
         assert len(set.union(*parts)) == 400
+        assert len(prepared(tmp_path, train=numbered(100), validation={"split": 0.07}).validation) == 7  # not 7.000...1
         train = found.report.splits["train"]
         assert (train.read, train.set_aside) == (1000, len(found.validation) + len(found.test))
         assert train.kept == len(found.train) == 1000 - train.set_aside
@@ -172,16 +183,25 @@ class TestSplit:
         assert problems(tmp_path, **data) == [message]
 
 
-def test_composed_and_decomposed_letters_are_the_same_text(tmp_path: Path) -> None:
-    """As file systems and PDFs write them: a tokenizer reads both alike, so both are one to a split, too."""
-    pairs = [("배가 고프다", "a"), ("사과를 먹는다", "b"), ("café", "c"), ("학교", "d")]
-    decomposed = [(unicodedata.normalize("NFD", source), target) for source, target in pairs]
-    assert decomposed != pairs
-    found = prepared(tmp_path, train=pairs, validation=decomposed)
+@pytest.mark.parametrize("changed", [
+    lambda text: unicodedata.normalize("NFD", text),  # as file systems and PDFs write them
+    lambda text: f" {text}".replace(" ", "  "),
+    lambda text: text.replace(" ", "\u00a0") + " ",
+])  # fmt: skip
+def test_texts_that_tokenizers_read_alike_are_one(tmp_path: Path, changed: Callable[[str], str]) -> None:
+    """Also to a split, which goes by the way in which the first of them is written."""
+    pairs = [("배가 고프다", "a"), ("사과를 먹는다", "b"), ("café au lait", "c"), ("학교 는 é", "d")]
+    others = [(changed(source), target) for source, target in pairs]
+    assert all(source != other for (source, _), (other, _) in zip(pairs, others, strict=True))
+    found = prepared(tmp_path, train=pairs, validation=others)
     assert found.report.splits["validation"].leaks.count == 4
-    corpora = [write(tmp_path, "first", pairs), write(tmp_path, "second", decomposed)]
+    corpora = [write(tmp_path, "first", pairs), write(tmp_path, "second", others)]
     found = prepared(tmp_path, train=corpora, validation=[("new", "e")])
     assert found.report.splits["train"].dropped["duplicate"].count == 4
+    share = {"validation": {"split": 0.5}}
+    assert sources(prepared(tmp_path, train=corpora, **share).train) == sources(
+        prepared(tmp_path, train=pairs, **share).train
+    )
 
 
 def test_a_split_has_a_seed_of_its_own(tmp_path: Path) -> None:
@@ -195,12 +215,13 @@ def test_a_split_has_a_seed_of_its_own(tmp_path: Path) -> None:
 
 def test_leaks_are_counted_and_placed(tmp_path: Path) -> None:
     validation = [("new", "neu"), ("source 2", "anders"), ("source 0", "ziel 0")]
-    found = prepared(tmp_path, train=numbered(9), validation=validation, test=[("source 20", "ziel 20")])
+    test = [("source 20", "ziel 20"), ("new", "anders"), ("source 1", "ziel 1")]
+    found = prepared(tmp_path, train=numbered(9), validation=validation, test=test)
     leaks = found.report.splits["validation"].leaks
     assert (leaks.count, leaks.places) == (2, ("validation.en:2", "validation.en:3"))
-    assert found.report.splits["test"].leaks.count == 0
     assert found.report.sentences() == [
-        "the sources of 2 of 3 validation pairs also occur in the training data (first: validation.en:2)"
+        "the sources of 2 of 3 validation pairs also occur in the training data (first: validation.en:2)",
+        "the sources of 2 of 3 test pairs also occur in the training or validation data (first: test.en:2)",
     ]
 
 
@@ -321,6 +342,27 @@ class TestProcesses:
         processes = [start_preparing(tmp_path) for _ in range(2)]
         assert [process.communicate()[0].split()[:2] for process in processes] == [["4900", "100"]] * 2
         assert sorted(path.name.split("-")[0] for path in cache.iterdir()) == ["encoded", "texts", "tokenizers"]
+
+
+@pytest.mark.parametrize(("task", "file", "corpus", "before", "after"), [
+    ("classification", "a.tsv", {"text": 0, "label": 1}, "a b\tx\nc d\ty\n", "a b\ty\nc d\tx\n"),
+    ("tagging", "a.conll", {}, "a O\nb B-X\n", "a B-X\nb O\n"),
+    ("question_answering", "a.jsonl", {},
+     '{"context": "a b", "question": "?", "answers": ["a"]}', '{"context": "a b", "question": "?", "answers": ["b"]}'),
+    ("language_modeling", "a.txt", None, "a b c\n\nd", "c b a\n\nd"),
+])  # fmt: skip
+def test_fingerprints_tell_content_of_the_same_size_apart(
+    tmp_path: Path, task: str, file: str, corpus: dict[str, Any] | None, before: str, after: str
+) -> None:
+    named = {"text": file} if corpus is None else {"file": file, **corpus}
+    kind = "lstm_lm" if corpus is None else "bilstm"
+    tree = {"task": task, "data": {"train": named, "validation": named}, "model": {"kind": kind}}
+    found = []
+    for text in (before, after, before):
+        (tmp_path / file).write_text(text)
+        found.append(TASKS[task].prepare(recipe_of({**tree, "training": {"steps": 1}}), tmp_path).fingerprints)
+    assert found[0] == found[2]
+    assert all(found[0][part] != found[1][part] for part in ("training", "validation"))
 
 
 def test_several_processes_write_the_same_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

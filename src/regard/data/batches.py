@@ -476,7 +476,7 @@ def _drawn(dataset: Measured, bits: np.random.PCG64) -> Rows:
     drawn = []
     for number, weight in enumerate(dataset.weights):
         examples = np.flatnonzero(dataset.corpora == number)
-        part = ceil((weight - floor(weight)) * len(examples))
+        part = ceil(round(weight % 1 * len(examples), 6))
         chosen = np.argsort(bits.random_raw(len(examples)), kind="stable")[:part]
         drawn += [examples] * floor(weight) + [examples[chosen]]
     return np.concatenate(drawn)

@@ -103,6 +103,10 @@ class Corpus(Config):
         """Whether a row without text is meant so, and no mistake."""
         return False
 
+    def identity(self, source: str, base: Path) -> str:
+        """What tells a source from others."""
+        return source
+
     def files(self, base: Path) -> tuple[TextFile, ...]:
         """The file with all columns, or a file for each column, or none; of folders, the first file of each column,
         then the second of each."""
@@ -255,7 +259,7 @@ class Splits(Config, Generic[C]):
     split_seed: int | None = Field(None, ge=0, lt=2**63)
     """Seed of what `split` sets aside; by default training.seed. Runs to be compared need the same split."""
     deduplicate: bool = True
-    """Drop training examples that stand twice."""
+    """Drop training examples that stand twice. Where corpora share some, the one with the highest weight keeps them."""
     max_characters: int = Field(20_000, ge=1)
     """A line longer than this is taken for a broken file."""
     bad_lines: Literal["error", "drop"] = "error"

@@ -167,11 +167,14 @@ def _json(values: Sequence[str]) -> str:
 def _in_columns(file: TextFile, corpus: TaggedText, tagged: bool = True) -> Iterator[tuple[list[Word], list[Problem]]]:
     """The words of each sentence, and why it cannot be read, if so: a problem for each line that is to blame.
 
-    A word a line. What begins with #, but has other columns than the rest or a space in its first, is a comment.
+    A word a line. What begins with #, but has other columns than the first line that does not, or a space in its first
+    one, is a comment.
 
     Without `tagged` the tags are not read.
     """
     width, words, faults = 0, list[Word](), list[Problem]()
+    first = next((text for text in file.lines() if text.strip() and not text.startswith((COMMENT, DOCUMENT))), COMMENT)
+    shape = len(fields_of(first)), "\t" in first
     for line, text in enumerate(chain(file.lines(), [""]), 1):
         fields = fields_of(text)
         if not text.strip() or fields[0] == DOCUMENT:
@@ -179,7 +182,7 @@ def _in_columns(file: TextFile, corpus: TaggedText, tagged: bool = True) -> Iter
                 yield words, faults
             words, faults = [], []
             continue
-        if text.startswith(COMMENT) and (len(fields) != (width or 1) or " " in fields[0]):
+        if text.startswith(COMMENT) and (" " in fields[0] or (len(fields), "\t" in text) != shape):
             continue
         if not width:
             width = len(fields)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from regard.data.batches import AnyBatch, Examples
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.store import Integers, TextColumn, TokenColumn
+from regard.data.store import Integers, TextColumn, TokenColumn, in_chunks
 from regard.errors import DataError
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
@@ -41,7 +41,7 @@ class Encoder:
         return train_tokenizers(recipe.tokenizer, {name: train[name] for name in cls.columns}, base)
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
-        """The task with what only the training texts can tell, such as the labels, in its recipe."""
+        """Fill in what depends on the training data, such as the labels."""
         return self
 
     def encoding(self) -> list[Any]:
@@ -101,8 +101,15 @@ class Encoder:
         return int(np.argmax(examples.lengths))
 
     def fingerprint(self, examples: Dataset) -> int:
-        """A checksum of what the order of the batches depends on: the data of a resumed run must have the same."""
-        return zlib.crc32(examples.lengths.tobytes())
+        """A checksum of the examples and their order: those of a resumed run must have the same."""
+        checksum = zlib.crc32(examples.corpora.tobytes())
+        for column in examples.columns.values():
+            checksum = zlib.crc32(column.offsets.data, zlib.crc32(column.values.data, checksum))
+        for texts in (texts for name, texts in examples.texts.items() if name not in examples.columns):
+            checksum = zlib.crc32(texts.sizes.data, checksum)
+            for chunk in in_chunks(texts, len):
+                checksum = zlib.crc32("".join(chunk).encode(), checksum)
+        return checksum
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +213,8 @@ class SplitReport:
     set_aside: int = 0  # how many of those read were set aside for validation and test
     dropped: dict[str, Finding] = field(default_factory=dict)
     """By reason: empty, over_long_line, cells, duplicate, max_length, max_ratio, image."""
-    leaks: Finding = Finding()  # held-out examples whose source also stands in the training data
+    leaks: Finding = Finding()
+    """Held-out examples whose source also stands in the training data, or those of the test in the validation data."""
     columns: dict[str, ColumnReport] = field(default_factory=dict)
 
 
@@ -247,9 +255,10 @@ class Report:
             yield f"dropped {count:,} of {split.read:,} {SPLITS[name]} {self.unit}: {', '.join(reasons)}"
         if split.leaks.count:
             sources = {"pairs": "the sources of ", "questions": "the texts of "}.get(self.unit, "")
+            others = "training or validation" if name == "test" else "training"
             yield (
                 f"{sources}{split.leaks.count:,} of {split.kept:,} {SPLITS[name]} {self.unit} also occur in the "
-                f"training data (first: {split.leaks.places[0]})"
+                f"{others} data (first: {split.leaks.places[0]})"
             )
 
     def _reason(self, reason: str, finding: Finding) -> str:

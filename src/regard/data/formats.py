@@ -23,7 +23,8 @@ EXPECTED = (
 """What a .json may hold."""
 Records = Iterator[tuple[int, list[str]]]  # the cells of each record, and the line where it begins
 Key = str | int  # a column of a file: its name, or its number from 0
-Read = Callable[[dict[str, Any], str], Iterable[tuple[str, ...]]]  # an object and its place -> the cells of its rows
+Object = dict[str, Any]  # of JSON
+Read = Callable[[Object, str], Iterable[tuple[str, ...]]]  # an object and its place -> the cells of its rows
 
 
 class Row(NamedTuple):
@@ -207,47 +208,43 @@ def _index(key: Key, names: list[str] | None, where: str) -> int:
 
 # ---------------------------------------------------------------------------------------------------- .jsonl, .json
 
-_DECODER = json.JSONDecoder()
-_FIRST = re.compile(r"\s*(\[\s*)?(?=\{)")
-_IN_ARRAY, _ARRAY_END = re.compile(r"\s*,\s*(?=\S)"), re.compile(r"\s*\]\s*")
-_ALONE, _END = re.compile(r"\s*(?=\S)"), re.compile(r"\s*")
-"""What stands before the values of a .json, and after the last."""
+_DECODER, _NO_BLANK = json.JSONDecoder(), re.compile(r"\S")
 
 
-def objects_of(file: TextFile) -> Iterator[tuple[int, str]]:
-    """The lines of a .jsonl, or the objects of a .json, as texts with their numbers."""
-    return enumerate(_values(file) if file.suffixes[0] == ".json" else file.lines(), 1)
+def objects_of(file: TextFile) -> Iterator[tuple[int, str | Object]]:
+    """The lines of a .jsonl, or the objects of a .json, with their numbers."""
+    if file.suffixes[0] != ".json":
+        return enumerate(file.lines(), 1)
+    return enumerate((value if isinstance(value, dict) else json.dumps(value) for value in json_values(file)), 1)
 
 
 def is_array(file: TextFile) -> bool:
     return next(filter(None, map(str.strip, file.lines())), "").startswith("[")
 
 
-def _values(file: TextFile) -> Iterator[str]:
-    """The values of a .json, in an array or one after the other; the first is an object. Few lines are held."""
-    before, after, number, held, tried, reason = _FIRST, _ARRAY_END, 0, "", 0, ""
-    for line in chain(file.lines(keep_ends=True), [""]):
-        held, at = held + line, 0
-        if line and len(held) < 2 * tried:  # so that a long value is not tried again after each of its lines
-            continue
-        try:
-            while match := before.match(held, at):
-                _, end = _DECODER.raw_decode(held, match.end())
-                if number == 0:
-                    before, after = (_IN_ARRAY, _ARRAY_END) if match[1] else (_ALONE, _END)
-                number, reason = number + 1, ""
-                yield held[match.end() : end]
-                at = end
-        except (ValueError, RecursionError) as error:
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-        held = held[at:]
-        tried = len(held)
-        if tried > LINE:
-            break
-    if number == 0 or not after.fullmatch(held):
-        what = f"after object {number} a comma or the end is missing" if number else "there are no JSON objects in it"
-        what = f"not valid JSON in object {number + 1}: {reason}" if reason else what
-        raise DataError(what, where=file.name, hint=EXPECTED)
+def json_values(file: TextFile) -> list[Any]:
+    """The values of a .json, in an array or one after the other. It is held whole."""
+    lines, size = list[str](), 0
+    for line in file.lines():
+        lines.append(line)
+        size += len(line) + 1
+        if size > LINE:
+            what = f"the JSON has more than {LINE:,} characters"
+            raise DataError(what, where=file.name, hint="convert it to .jsonl, an object a line")
+    text, values, end = "\n".join(lines), list[Any](), 0
+    try:
+        if is_array(file):
+            values = json.loads(text)
+        else:
+            while found := _NO_BLANK.search(text, end):
+                value, end = _DECODER.raw_decode(text, found.start())
+                values.append(value)
+    except (ValueError, RecursionError) as error:
+        where = file.where(error.lineno) if isinstance(error, json.JSONDecodeError) else file.name
+        raise DataError(f"not valid JSON: {error}", where=where, hint=EXPECTED) from None
+    if not values:
+        raise DataError("there are no JSON objects in it", where=file.name, hint=EXPECTED)
+    return values
 
 
 def _object_table(file: TextFile, corpus: Corpus) -> Iterator[Row]:
@@ -278,7 +275,7 @@ def object_rows(
     for line, text in objects_of(file):
         where = file.row(line)
         try:
-            if text.strip():
+            if isinstance(text, dict) or text.strip():
                 yield from (Row(line, values) for values in cells(object_in(text, where, keys), where))
             elif blank_lines:
                 yield Row(line, nothing)
@@ -286,8 +283,10 @@ def object_rows(
             yield Row(line, nothing, error.problems[0])
 
 
-def object_in(text: str, where: str, keys: Iterable[Key] = ()) -> dict[str, Any]:
+def object_in(text: str | Object, where: str, keys: Iterable[Key] = ()) -> Object:
     """The object that a text is; `keys` are those that are asked for in it."""
+    if isinstance(text, dict):
+        return text
     try:
         example = json.loads(text)
     except (ValueError, RecursionError) as error:

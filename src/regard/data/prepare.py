@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from math import ceil
 from operator import itemgetter
@@ -60,6 +61,12 @@ class Prepared(Generic[E]):
     def tokenizers(self) -> Tokenizers:
         return self.task.tokenizers
 
+    @cached_property
+    def fingerprints(self) -> dict[str, int]:
+        """Checksums of what a resumed run must have as before."""
+        fingerprint: Callable[[Any], int] = self.task.fingerprint
+        return {"training": fingerprint(self.train), "validation": fingerprint(self.validation)}
+
     def with_notes(self, notes: Sequence[str]) -> Prepared[E]:
         return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
 
@@ -104,7 +111,7 @@ def _uneven(report: Report, shares: Mapping[Part, float]) -> Iterator[str]:
 
 
 def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> Iterator[str]:
-    """A note on the labels that some part that is set aside lacks: they can hardly be learned or measured."""
+    """A note on labels missing from a held-out split: they can hardly be learned or measured."""
     elsewhere = [task.label_counts(split) for split in held_out]
     labels = task.label_counts(train).items() if elsewhere else []
     rare = [f"{label!r} ({count})" for label, count in labels if not all(counts[label] for counts in elsewhere)]
@@ -202,7 +209,8 @@ def prepare_texts(data: Splits[Any], *, base: Path, seed: int, progress: Progres
         split: [[reader.fingerprint(), *(reader.where(0, column) for column in reader.columns)] for reader in opened]
         for split, opened in readers.items()
     }
-    shares, checks = _shares(data), [data.max_characters, data.bad_lines, data.deduplicate]
+    kept = data.deduplicate and _ranks(readers["train"]).tolist()
+    shares, checks = _shares(data), [data.max_characters, data.bad_lines, kept]
     drawn = ([seed, "label"] if data.by_label else [seed]) if shares else [None]
     key = key_of([FORMAT, files, shares, *drawn, checks])
     folder = stored(f"texts-{key}", lambda folder: _write_texts(folder, data, readers, seed, progress))
@@ -218,15 +226,15 @@ def _shares(data: Splits[Any]) -> dict[Part, float]:
 
 def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, progress: Progress) -> None:
     checks = _Checks(data, f"data.bad_lines=drop drops such {data.UNIT}")
-    copies = {split: _copy(folder, split, opened, checks, progress) for split, opened in readers.items()}
+    indexes = {split: _write_columns(folder, split, opened, checks, progress) for split, opened in readers.items()}
     if checks.errors or (checks.faults.count and data.bad_lines == "error"):
         raise DataError(problems=checks.problems)
-    chosen = _split(copies["train"], data, seed)
-    chosen |= {split: np.arange(len(copies[split].examples)) for split in readers if split != "train"}
+    chosen = _split(indexes["train"], data, seed)
+    chosen |= {split: np.arange(len(indexes[split].examples)) for split in readers if split != "train"}
     report: dict[Part, SplitReport] = {}
     for split in (split for split in SPLITS if split in chosen):
-        report[split] = _report(split, copies, chosen)
-        np.save(folder / f"{split}.rows.npy", copies.get(split, copies["train"]).rows_of(chosen[split]))
+        report[split] = _report(split, indexes, chosen)
+        np.save(folder / f"{split}.rows.npy", indexes.get(split, indexes["train"]).rows_of(chosen[split]))
     try:
         Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty(data.MORE)
     except DataError as error:  # that rows cannot be read does not tell why
@@ -293,16 +301,16 @@ class _Checks:
 
 
 @dataclass(frozen=True, eq=False)
-class _Copy:
-    """What is remembered of the files of a split: a few numbers an example, and what was dropped."""
+class _SplitIndex:
+    """An index of the examples in the files of a split: a few numbers an example, and what was dropped."""
 
     texts: Texts
     read: int
     dropped: dict[str, Finding]
     firsts: Integers  # the first row of each example, and the number of rows
-    sources: Hashes  # a hash of the first column, which a split goes by
+    sources: Hashes  # a hash of the first column, which a split goes by: as the first of those alike is written
     inputs: Hashes  # a hash of all columns that a model reads, which leaks are found by
-    examples: Hashes  # a hash of all columns
+    examples: Hashes  # a hash of all columns but the ids of questions, which duplicates are found by
     labels: Hashes | None  # a hash of the label, of which each split has its share
 
     def rows_of(self, examples: Integers) -> Integers:
@@ -314,52 +322,68 @@ class _Copy:
         return Finding().more(self.firsts[examples], self.texts.where)
 
 
-def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, progress: Progress) -> _Copy:
-    """Stream the files of a split into columns."""
+def _write_columns(
+    folder: Path, split: Part, readers: list[Reader], checks: _Checks, progress: Progress
+) -> _SplitIndex:
+    """Stream the files of a split into columns, and index the examples."""
     columns = readers[0].columns
-    places, hashes = [np.empty((3, 0), np.int64)], [[np.empty(0, np.uint64)] for _ in columns]
+    places, hashes = [np.empty((3, 0), np.int64)], [[np.empty(0, np.uint64)] for _ in ("source", *columns)]
     with ExitStack() as stack:
         writers = [stack.enter_context(closing(ColumnWriter(folder, f"{split}.{name}", np.uint8))) for name in columns]
         for chunk in in_chunks(checks.good_rows(readers), lambda row: sum(map(len, row[1]))):
             chunk_places, rows = zip(*chunk, strict=True)
             places.append(np.array(chunk_places).T)
-            for writer, column_hashes, texts in zip(writers, hashes, zip(*rows, strict=True), strict=True):
-                writer.extend_texts(texts)
-                column_hashes.append(_hashes_of(texts))
+            texts = [*zip(*rows, strict=True)]
+            for writer, column in zip(writers, texts, strict=True):
+                writer.extend_texts(column)
+            owners = (readers[number] for number, _, _ in chunk_places)
+            sources = [reader.corpus.identity(row[0], reader.base) for reader, row in zip(owners, rows, strict=True)]
+            chunk_hashes = [_hashes_of(texts[0], as_written=True), *map(_hashes_of, (sources, *texts[1:]))]
+            for all_hashes, some in zip(hashes, chunk_hashes, strict=True):
+                all_hashes.append(some)
             progress(f"reading {split}", checks.read)
     np.save(folder / f"{split}.places.npy", np.concatenate(places, axis=1))
     copied = Texts.open(folder, split, {split: readers}, np.arange(sum(chunk.shape[1] for chunk in places)))
     firsts = np.flatnonzero(np.diff(copied.owners, prepend=-1, append=-1)) if len(copied) else np.zeros(1, np.int64)
-    by_column = [_of_examples(np.concatenate(chunks), firsts) for chunks in hashes]
-    by_inputs, by_all = _combined(by_column[: readers[0].corpus.inputs]), _combined(by_column)
+    written, *by_column = (_of_examples(np.concatenate(chunks), firsts) for chunks in hashes)
+    _, first, same = np.unique(by_column[0], return_index=True, return_inverse=True)
+    by_inputs = _combined(by_column[: readers[0].corpus.inputs])
+    by_all = _combined([hashed for name, hashed in zip(columns, by_column, strict=True) if name != "id"])
     labels = by_column[columns.index("label")] if checks.data.by_label else None
-    return _Copy(copied, checks.read, checks.dropped, firsts, by_column[0], by_inputs, by_all, labels)
+    return _SplitIndex(copied, checks.read, checks.dropped, firsts, written[first][same], by_inputs, by_all, labels)
 
 
-def _split(train: _Copy, data: Splits[Any], seed: int) -> dict[Part, Integers]:
+def _ranks(readers: Sequence[Reader]) -> Integers:
+    """The rank of each corpus by weight, 0 for the highest."""
+    return np.argsort(np.argsort([-reader.corpus.weight for reader in readers], kind="stable"))
+
+
+def _split(train: _SplitIndex, data: Splits[Any], seed: int) -> dict[Part, Integers]:
     """The training examples, without duplicates, and the shares of them that are held out, drawn by source.
 
+    Of equal examples the first one of the corpus with the highest weight is kept.
     Where examples have labels, every label has its share in each part, and one source of it stays in training.
     """
     examples = np.arange(len(train.examples))
     if data.deduplicate:
-        examples = np.sort(np.unique(train.examples, return_index=True)[1])
+        preferred = np.argsort(_ranks(train.texts.readers)[train.texts.corpora[train.firsts[:-1]]], kind="stable")
+        examples = np.sort(preferred[np.unique(train.examples[preferred], return_index=True)[1]])
     shuffled = _mixed(train.sources[examples] ^ _mixed(np.array([seed % 2**64], dtype=np.uint64)))
     distinct, source = np.unique(shuffled, return_inverse=True)
     order: Integers = np.arange(len(distinct))
     last = len(order)
     if train.labels is not None and len(order):
-        order, last = _evenly(source, train.labels[examples])
+        order, last = _stratified_order(source, train.labels[examples])
     part = np.zeros(len(distinct), np.int8)
     shares, taken = _shares(data), 0
     for number, share in enumerate(shares.values(), 1):
-        drawn = order[taken : min(last, taken + ceil(share * len(distinct)))]
+        drawn = order[taken : min(last, taken + ceil(round(share * len(distinct), 6)))]
         taken += len(drawn)
         part[drawn] = number
     return {split: examples[part[source] == number] for number, split in enumerate(["train", *shares])}
 
 
-def _evenly(source: Integers, labels: Hashes) -> tuple[Integers, int]:
+def _stratified_order(source: Integers, labels: Hashes) -> tuple[Integers, int]:
     """The sources in an order in which any segment has all labels in their proportion; and how many may be held out.
 
     The others, the last ones, are one source of every label. A source with several labels counts for the rarest.
@@ -376,25 +400,28 @@ def _evenly(source: Integers, labels: Hashes) -> tuple[Integers, int]:
     return np.lexsort((place, kept)), size - int(kept.sum())
 
 
-def _report(split: Part, copies: Mapping[Part, _Copy], chosen: Mapping[Part, Integers]) -> SplitReport:
+def _report(split: Part, indexes: Mapping[Part, _SplitIndex], chosen: Mapping[Part, Integers]) -> SplitReport:
     kept = len(chosen[split])
-    if split not in copies:
+    if split not in indexes:
         return SplitReport(read=kept, kept=kept)
-    copy, train = copies[split], copies["train"]
+    index, train = indexes[split], indexes["train"]
     if split != "train":
-        leaks = np.isin(copy.inputs, train.inputs[chosen["train"]]) & (copy.sources != _hashes_of([""])[0])
-        return SplitReport(copy.read, kept, dropped=copy.dropped, leaks=copy.finding(np.flatnonzero(leaks)))
+        others: list[Part] = ["train", "validation"] if split == "test" else ["train"]
+        seen = np.concatenate([indexes.get(other, train).inputs[chosen[other]] for other in others])
+        leaks = np.isin(index.inputs, seen) & (index.sources != _hashes_of([""])[0])
+        return SplitReport(index.read, kept, dropped=index.dropped, leaks=index.finding(np.flatnonzero(leaks)))
     duplicate = np.ones(len(train.examples), dtype=bool)
-    for name in chosen.keys() - (copies.keys() - {"train"}):
+    for name in chosen.keys() - (indexes.keys() - {"train"}):
         duplicate[chosen[name]] = False
     dropped = train.dropped | {"duplicate": train.finding(np.flatnonzero(duplicate))}
     set_aside = len(train.examples) - int(duplicate.sum()) - kept
     return SplitReport(train.read, kept, set_aside, dropped)
 
 
-def _hashes_of(texts: Sequence[str]) -> Hashes:
-    """The same for letters that are composed and those that are not: tokenizers read them as one (NFC)."""
-    digests = [hashlib.blake2b(nfc(text).encode("utf-8"), digest_size=8).digest() for text in texts]
+def _hashes_of(texts: Sequence[str], *, as_written: bool = False) -> Hashes:
+    """The same for texts that models read as one: whose letters are composed or not (NFC), or white space differs."""
+    folded = (nfc(text if as_written else " ".join(text.split())) for text in texts)
+    digests = [hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest() for text in folded]
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 

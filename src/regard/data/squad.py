@@ -10,19 +10,17 @@ no answer); Lim et al. 2019, arXiv:1909.07005 (KorQuAD, the same format):
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from regard.data.corpora import Part
-from regard.data.formats import EXPECTED, Row, is_array, object_rows, text_of, value_in
+from regard.data.formats import EXPECTED, Object, Row, is_array, json_values, object_rows, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import DataError
-from regard.text.files import LINE, TextFile
+from regard.text.files import TextFile
 from regard.text.normalise import Clusters
 
 _FAULTY = ("",) * 4  # the cells of a question that cannot be read
@@ -57,10 +55,8 @@ class QuestionedText(OneFile):
         return "questions" if file.suffixes[0] == ".json" and is_array(file) else super().format(file)
 
     def place(self, file: TextFile, line: int) -> str:
-        """Rows of SQuAD's JSON are numbered by question."""
-        if file.suffixes[0] != ".json" or _is_array(file, file.path.stat().st_mtime_ns):
-            return file.row(line)
-        return f"{_line_of(file, line)}: question {line}"
+        """Rows of a .json are numbered by question."""
+        return f"{file.name}: question {line}" if file.suffixes[0] == ".json" else file.row(line)
 
     def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
         for number, (context, question, answer) in enumerate(super().built_in(part), 1):
@@ -110,7 +106,7 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
                     answers = _placed_answers(value_in(question, "answers", ""), context, clusters, "")
                 yield Row(number, (context, text, answers, id))
             except DataError as error:
-                where = f"{_line_of(file, number)}: question {id!r}"
+                where = corpus.place(file, number) + (f" ({id!r})" if "id" in question else "")
                 yield Row(number, _FAULTY, replace(error.problems[0], where=where))
     if number == 0:
         raise DataError("there is no question", where=file.name, hint=EXPECTED)
@@ -126,27 +122,16 @@ def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
     return object_rows(file, [corpus.context, corpus.question, corpus.answers], cells, _FAULTY)
 
 
-def _paragraphs(file: TextFile) -> Iterator[tuple[dict[str, Any], str]]:
-    """The paragraphs of SQuAD's JSON, which is held whole, and what messages call them."""
-    lines, size = list[str](), 0
-    for line in file.lines():
-        lines.append(line)
-        size += len(line) + 1
-        if size > LINE:
-            hint = "split it into several files, a corpus each"
-            raise DataError(f"the JSON has more than {LINE:,} characters", where=file.name, hint=hint)
-    try:
-        tree = json.loads("\n".join(lines))
-    except (ValueError, RecursionError) as error:
-        where = file.where(error.lineno) if isinstance(error, json.JSONDecodeError) else file.name
-        raise DataError(f"not valid JSON: {error}", where=where, hint=EXPECTED) from None
-    if not isinstance(tree, dict):
-        raise DataError("there is no object with the key 'data'", where=file.name, hint=EXPECTED)
-    for article, title in _items(tree, "data", file.name):
-        yield from _items(article, "paragraphs", title)
+def _paragraphs(file: TextFile) -> Iterator[tuple[Object, str]]:
+    """The paragraphs of SQuAD's JSON, and what messages call them."""
+    for tree in json_values(file):
+        if not isinstance(tree, dict):
+            raise DataError("there is no object with the key 'data'", where=file.name, hint=EXPECTED)
+        for article, title in _items(tree, "data", file.name):
+            yield from _items(article, "paragraphs", title)
 
 
-def _items(tree: Mapping[str, Any], key: str, where: str) -> Iterator[tuple[dict[str, Any], str]]:
+def _items(tree: Mapping[str, Any], key: str, where: str) -> Iterator[tuple[Object, str]]:
     """The objects in a list, and what to call each."""
     items = tree.get(key)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
@@ -157,33 +142,6 @@ def _items(tree: Mapping[str, Any], key: str, where: str) -> Iterator[tuple[dict
 
 def _text(tree: Mapping[str, Any], key: str, where: str) -> str:
     return text_of(value_in(tree, key, where), key, where)
-
-
-def _line_of(file: TextFile, number: int) -> str:
-    """The line of a question of SQuAD's JSON, where that is known."""
-    lines = _question_lines(file, file.path.stat().st_mtime_ns) if number else []
-    return file.where(lines[number - 1]) if 0 < number <= len(lines) else file.name
-
-
-@lru_cache(maxsize=4)
-def _is_array(file: TextFile, changed: int) -> bool:
-    """Remembered for as long as the file is not `changed`."""
-    return is_array(file)
-
-
-@lru_cache(maxsize=4)
-def _question_lines(file: TextFile, changed: int) -> list[int]:
-    """The line of each question, by a key that each of them has; nothing where there is none.
-
-    Remembered for as long as the file is not `changed`.
-    """
-    questions = sum(1 for paragraph, place in _paragraphs(file) for _ in _items(paragraph, "qas", place))
-    for key in ("question", "id", "answers"):
-        is_key = re.compile(rf'(?<!\\)"{key}"\s*:')  # in a text its quotes would stand behind a backslash
-        lines = [number for number, line in enumerate(file.lines(), 1) for _ in is_key.finditer(line)]
-        if len(lines) == questions:
-            return lines
-    return []
 
 
 def _placed_answers(answers: Any, context: str, clusters: Clusters, where: str) -> str:

@@ -463,7 +463,7 @@ def _table(file: TextFile) -> _Table:
             columns = dict(zip(names, zip(*rows, strict=True), strict=True))
     elif file.suffixes[0] in OBJECTS:
         lines, number = _sample(objects_of(file))
-        columns = _columns_of(object_in(text, file.row(line)) for line, text in sorted(lines) if text.strip())
+        columns = _columns_of(object_in(text, file.row(line)) for line, text in sorted(lines) if str(text).strip())
     else:
         read = tsv_records(file) if file.suffixes[0] == ".tsv" else csv_records(file, separator_of(file))
         records, number = _sample(fields for _, fields in read)

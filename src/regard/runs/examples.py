@@ -40,7 +40,7 @@ def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
     prepared = task.prepare(run.recipe, run.folder, run.tokenizers)
     saved = max(run.checkpoints.glob("step-*"), default=None)
     trained_on = data_fingerprint(saved) if isinstance(chosen, Split) and saved is not None else None
-    if trained_on not in (None, task.fingerprint(prepared.train)):  # None: old runs did not store it
+    if trained_on not in (None, prepared.fingerprints["training"]):  # None: old runs did not store it
         what = (
             f"the data has changed since the run was trained: the share of it that is for {split} would be another "
             "one, with examples that were trained on"

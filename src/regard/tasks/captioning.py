@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,9 +22,9 @@ from regard.data.file_inputs import is_table, table_rows
 from regard.data.formats import Row, has_header, keys_of
 from regard.data.images import Picture, Pictures, Reading
 from regard.data.prepare import Prepared, Progress, prepare
-from regard.data.readers import Reader, open_corpus
+from regard.data.readers import Reader
 from regard.data.store import Integers
-from regard.errors import DataError, Problem, RegardError, first_of
+from regard.errors import DataError, Problem, RegardError
 from regard.models import any_config
 from regard.models.base import Generator
 from regard.objectives.cross_entropy import TokenCrossEntropy
@@ -47,6 +45,10 @@ class Captioned(Corpus):
     """The name of the image's file, relative to the file it stands in: a column of `file`, or a file of its own."""
     caption: str | int | None = None
     """What is said of it: likewise. In .jsonl and .json it may be a list of captions."""
+
+    def identity(self, source: str, base: Path) -> str:
+        """The whole path of an image: others may have its name in other folders."""
+        return source if source.startswith(shapes.PREFIX) else os.path.abspath(folder_of(self, base) / source)
 
     @model_validator(mode="after")
     def _of_images(self) -> Captioned:
@@ -91,8 +93,7 @@ class Captioning(Translation):
         data, reading, report_progress = recipe.data, recipe.model.reading, progress or (lambda what, done: None)
         parts: dict[Part, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
         own = {part: corpora for part, corpora in parts.items() if isinstance(corpora, list)}
-        with images_checked_too(own, base, recipe):
-            captions = prepare(cls, recipe, base, tokenizers, progress)
+        captions = prepare(cls, recipe, base, tokenizers, progress)
         splits: dict[Part, CaptionedImages] = {}
         reports, problems = dict(captions.report.splits), list[Problem]()
         for part in parts:
@@ -115,19 +116,13 @@ class Captioning(Translation):
 
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> CaptionedImages:
         reading, drop = self.recipe.model.reading, self.recipe.data.bad_lines == "drop"
-        with images_checked_too({part: corpora}, base, self.recipe):
-            captions = super().read(corpora, part, base)
-        return captioned(captions, corpora, base, reading, drop=drop)
+        return captioned(super().read(corpora, part, base), corpora, base, reading, drop=drop)
 
     def sizes(self, examples: Dataset) -> list[NDArray[np.int32]]:
         """The regions of the image without one, as if it had a `</s>`; and the tokens of the caption."""
         captioned = _images(examples)
         regions: NDArray[np.int32] = captioned.pictures.regions[captioned.numbers].astype(np.int32)
         return [regions - np.int32(1), examples.columns["target"].lengths]
-
-    def fingerprint(self, examples: Dataset) -> int:
-        """Of the captions' lengths, and of which image each is about."""
-        return zlib.crc32(_images(examples).numbers.astype(np.int64).tobytes(), super().fingerprint(examples))
 
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
         return {"image": [examples.texts["source"][row]], **super().pieces(examples, row)}
@@ -236,26 +231,3 @@ def folder_of(corpus: Corpus, base: Path) -> Path:
     if corpus.corpus is not None or corpus.dataset is not None:
         return base
     return (base / str(corpus.file or next(iter(corpus.columns.values())))).parent
-
-
-@contextmanager
-def images_checked_too(named: Mapping[Part, Sequence[Corpus]], base: Path, recipe: Recipe) -> Iterator[None]:
-    """Where captions are refused, name also all that is wrong with their images, each image once."""
-    try:
-        yield
-    except DataError as error:
-        problems, seen = list(error.problems), set[tuple[Path, str]]()
-        for part, corpus in ((part, corpus) for part, corpora in named.items() for corpus in corpora):
-            folder = folder_of(corpus, base)
-            with suppress(DataError):  # a file that cannot be read, which is among the problems already
-                reader = open_corpus(corpus, base, part, encoding=recipe.data.encoding)
-                for row in reader.rows():
-                    name = row.values[reader.columns.index("source")]
-                    if not name.strip() or (folder, name) in seen:
-                        continue
-                    seen.add((folder, name))
-                    try:
-                        images.read_picture(name, folder, recipe.model.reading, reader.where(row.line))
-                    except DataError as unreadable:
-                        problems += unreadable.problems
-        raise DataError(problems=first_of(problems)) from None

@@ -3,7 +3,6 @@ asked; and those with one answer for a text, or for a few together: classificati
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -372,9 +371,6 @@ class TextLabelling(HeadedTask):
         named = {"text" if len(rows) == 1 else f"row {number}": row.ids for number, row in enumerate(rows, 1)}
         pieces = {name: self.tokenizers["text"].pieces(ids) for name, ids in named.items()}
         return {**pieces, "label": [examples.texts["label"][row]]}
-
-    def fingerprint(self, examples: Dataset) -> int:
-        return zlib.crc32(self.targets(examples).tobytes(), zlib.crc32(examples.lengths.tobytes()))
 
     # Training
 

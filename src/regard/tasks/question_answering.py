@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import re
 import string
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -206,9 +205,6 @@ class QuestionAnswering(HeadedTask):
             "context": tokenizer.pieces(context),
             "answer": [] if answer is None else tokenizer.pieces(context[answer[0] : answer[1] + 1]),
         }
-
-    def fingerprint(self, examples: Dataset) -> int:
-        return zlib.crc32("\n".join(examples.texts["answers"]).encode(), zlib.crc32(examples.lengths.tobytes()))
 
     # Training
 

@@ -74,6 +74,9 @@ class RawTextTask(Task):
     def lengths(self, examples: Dataset) -> NDArray[np.int32]:
         return examples.columns["text"].lengths
 
+    def fingerprint(self, examples: Any) -> int:
+        return super().fingerprint(examples.text.pieces)
+
     def frequencies(self, examples: Any) -> NDArray[np.int64]:
         counts: NDArray[np.int64] = examples.frequencies()
         return counts

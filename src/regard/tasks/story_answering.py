@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -168,10 +167,6 @@ class StoryAnswering(ExampleTask):
 
     def longest_example(self, examples: Dataset) -> int:
         return int(np.argmax(examples.columns["sizes"].lengths))
-
-    def fingerprint(self, examples: Dataset) -> int:
-        answers, _ = examples.columns["answer"].padded(np.arange(len(examples)), begin=None, end=None, pad=PAD)
-        return zlib.crc32(examples.columns["sizes"].lengths.tobytes(), zlib.crc32(answers[:, 0].tobytes()))
 
     def kept_facts(self, examples: Dataset, row: int) -> tuple[int, ...] | None:
         """The supporting facts as numbers among the sentences that the memory holds; the others are left out."""

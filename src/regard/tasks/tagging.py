@@ -7,7 +7,6 @@ Meulder 2003, arXiv:cs/0306050, section 2.4, equation 1: F = 2 P R / (P + R)).
 from __future__ import annotations
 
 import json
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -209,10 +208,6 @@ class Tagging(HeadedTask):
 
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
         return {**super().pieces(examples, row), "tags": self.expected(examples, row)}
-
-    def fingerprint(self, examples: Dataset) -> int:
-        labels = np.concatenate([examples.columns["labels"][row] for row in range(len(examples))])
-        return zlib.crc32(labels.tobytes(), zlib.crc32(examples.lengths.tobytes()))
 
     def expected(self, examples: Dataset, row: int) -> list[str]:
         return [self.labels[number] for number in examples.columns["labels"][row].tolist()]

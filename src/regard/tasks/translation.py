@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -183,12 +182,6 @@ class TextToText(WritingTask):
     def longest_example(self, examples: Dataset) -> int:
         """The one with the most tokens in both columns."""
         return int(np.argmax(np.sum(self.sizes(examples), axis=0, dtype=np.int64)))
-
-    def fingerprint(self, examples: Dataset) -> int:
-        checksum = 0
-        for column in examples.columns.values():
-            checksum = zlib.crc32(column.lengths.tobytes(), checksum)
-        return checksum
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> Batch:
         """A source up to `</s>`, a target from `<s>` to `</s>`."""

@@ -433,7 +433,7 @@ class Trainer:
                 "scaler": self.accelerator.scaler.state_dict() if self.accelerator.scaler else {},
                 "random": random_state(),
                 "plateau": self.plateau.state(),
-                "data": self.task.fingerprint(self.data.train),
+                "fingerprints": self.data.fingerprints,
                 "progress": asdict(progress),
                 "carry": carry,
                 "group": self.group,
@@ -489,12 +489,12 @@ class Trainer:
             return False
         self.run.check_unchanged(folder)
         weights, training = load_training(folder)
-        data = self.task.fingerprint(self.data.train)
-        if training.get("data", data) != data:
-            hint = "restore the data, or start a new run with another --out"
-            raise CheckpointError(
-                "the training data has changed since the run began", where=str(self.run.folder), hint=hint
-            )
+        before = training.get("fingerprints", {})  # none in old runs
+        for part, fingerprint in self.data.fingerprints.items():
+            if before.get(part, fingerprint) != fingerprint:
+                what = f"the {part} data has changed since the run began"
+                hint = "restore the data, or start a new run with another --out"
+                raise CheckpointError(what, where=str(self.run.folder), hint=hint)
         with reading_state(folder):
             self._take_state(training)
         if self.progress.step > self.steps:
