@@ -161,7 +161,7 @@ RUNS: dict[str, dict[str, Tree]] = {
 FILES = {
     "translation": {
         "dates.txt": "5 March 2021\n\n2021년 3월 5일\n",
-        "pairs.tsv": "5 March 2021\t2021-03-05\n2020년 1월 2일\t2020-01-02\n",
+        "pairs.tsv": "source\ttarget\n5 March 2021\t2021-03-05\n2020년 1월 2일\t2020-01-02\n",
     },
     "story_answering": {"story.txt": STORY, "asked.txt": STORY + "Where is Mary?\n"},
     "classification": {

@@ -38,7 +38,7 @@ def test_a_format_is_one_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [row.values for row in rows] == [("one", "eins"), ("", ""), ("", ""), ("three", "drei")]
     assert str(rows[1].fault).startswith("a.pipe:2: there is no column 1 (target)")
     assert [row.fault for row in rows].count(None) == 3
-    file.write_text("a b | b a\n", encoding="utf-8")
+    file.write_text("source | target\na b | b a\n", encoding="utf-8")
     [prediction] = regard.predict(tiny_run, file=file)
     assert prediction.input == "a b"
 

@@ -133,11 +133,11 @@ def only_file(files: Sequence[str], hint: str = "give one") -> str:
 def corpus_of(table: Table, own: Sequence[Corpus]) -> Corpus:
     """A table of the user's as a corpus with the keys of the recipe's first table, or without one the task's names.
 
-    Only .tsv and .csv have columns by number: elsewhere the task's names stand for them, too.
+    Objects and Parquet have no columns by number: there the task's names stand for them, too.
     """
     tables = [corpus for corpus in own if corpus.file is not None or corpus.dataset is not None]
     like, file = (tables or own)[0], table if isinstance(table, TextFile) else None
-    by_name = file is None or file.suffixes[0] not in (".tsv", ".csv")
+    by_name = file is None or file.suffixes[0] in (*OBJECTS, ".parquet")
     if not tables or (by_name and any(isinstance(key, int) for key in like.columns.values())):
         like = like.named()
     others = dict.fromkeys(("dataset", "subset", "split", "corpus", "size"))
