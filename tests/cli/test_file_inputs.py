@@ -86,11 +86,12 @@ def test_bad_rows_are_named_or_skipped(runs: Runs, tmp_path: Path) -> None:
     assert [one["problem"]["what"].partition(":")[0] for one in found[1:4]] == [
         "the column 'sentence' holds 3, not a string", "not valid JSON", "the text is empty",
     ]  # fmt: skip
-    cells = write(tmp_path / "a.csv", b"sentence,label\ngood,1\na,b,c\n\xff,1\nbad,0\n")
+    cells = write(tmp_path / "a.csv", b'sentence,label\ngood,1\na,b,c\n\xff,1\n"a "b" c",1\nbad,0\n')
     found = succeed("predict", runs["reviews"], "--file", cells, "--skip-bad", "--json").jsons
-    assert [one["output"] is None for one in found] == [False, True, True, False]
-    assert found[1]["problem"]["where"] == f"{cells}:3"
-    assert succeed("predict", runs["reviews"], "--file", cells, "--skip-bad").out.count("\n") == 4
+    assert [one["output"] is None for one in found] == [False, True, True, True, False]
+    assert [one["problem"]["where"] for one in found[1:4]] == [f"{cells}:{line}" for line in (3, 4, 5)]
+    assert found[3]["problem"]["what"] == "not valid CSV: ',' expected after '\"'"
+    assert succeed("predict", runs["reviews"], "--file", cells, "--skip-bad").out.count("\n") == 5
 
 
 def test_a_line_without_end_is_refused_before_it_is_tokenised(runs: Runs, tmp_path: Path) -> None:

@@ -114,17 +114,29 @@ def csv_records(file: TextFile, separator: str = ",") -> Records:
     csv.field_size_limit(LINE)  # the library refuses fields over 131,072 characters, which data.max_characters judges
     records = csv.reader(file.lines(keep_ends=True), strict=True, delimiter=separator)
     line = 1
-    try:
-        for fields in records:
-            yield line, fields
-            line = records.line_num + 1
-    except csv.Error as error:
-        what = f"not valid CSV: {str(error).partition(' - ')[0]}"
-        hint = "is a quote not closed? Quotes within a quoted field are doubled"
-        if str(error).startswith("new-line character"):
-            what = "not valid CSV: lines end in CR alone, as on old Macs, or a line contains a CR"
-            hint = r"convert it: tr '\r' '\n' < OLD > NEW; a cell with a line break needs double quotes"
-        raise DataError(what, where=file.where(line), hint=hint) from None
+    while True:
+        try:
+            yield line, next(records)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            what = f"not valid CSV: {str(error).partition(' - ')[0]}"
+            hint = "is a quote not closed? Quotes within a quoted field are doubled"
+            if str(error).startswith("new-line character"):
+                what = "not valid CSV: lines end in CR alone, as on old Macs, or a line contains a CR"
+                hint = r"convert it: tr '\r' '\n' < OLD > NEW; a cell with a line break needs double quotes"
+            if "expected after" not in str(error):  # such a line is bad alone; else all that follows is
+                raise DataError(what, where=file.where(line), hint=hint) from None
+            yield line, _BadRecord(Problem(file.where(line), what, hint))
+        line = records.line_num + 1
+
+
+class _BadRecord(list[str]):
+    """Stands for a record that is not valid CSV, and has no cells."""
+
+    def __init__(self, fault: Problem) -> None:
+        super().__init__()
+        self.fault = fault
 
 
 def stray_quotes(file: TextFile, corpus: Corpus) -> list[str]:
@@ -165,7 +177,9 @@ def _table_rows(file: TextFile, corpus: Corpus, records: Records) -> Iterator[Ro
     for line, fields in records if header else chain([(first_line, names)], records):
         filled = len(fields) > 1 or "".join(fields).strip()  # an empty line is one for data.bad_lines, too
         width = width or (len(fields) if filled else 0)
-        if max(indexes) >= len(fields):
+        if isinstance(fields, _BadRecord):
+            yield Row(line, nothing, fields.fault)
+        elif max(indexes) >= len(fields):
             numbered = zip(columns.items(), indexes, strict=True)
             missing = [f"no column {key!r} ({name})" for (name, key), index in numbered if index >= len(fields)]
             what = f"there is {' and '.join(missing)} in this row"
@@ -186,7 +200,7 @@ def _without_end(records: Records) -> Records:
     held = list[tuple[int, list[str]]]()
     for line, fields in records:
         held.append((line, fields))
-        if "".join(fields).strip() or len(fields) > 1:
+        if "".join(fields).strip() or len(fields) > 1 or isinstance(fields, _BadRecord):
             yield from held
             held = []
 

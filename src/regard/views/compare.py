@@ -151,8 +151,10 @@ def compare(
         refuse(options, what)
     search = beam, 1 if texts else None, length_penalty, overrides
     named = {name: run.under(with_search(run.recipe, *search)) for name, run in named.items()}
-    measure = {"evaluation": named[next(iter(named))].recipe.evaluation}
-    named = {name: run.under(run.recipe.model_copy(update=measure)) for name, run in named.items()}
+    measure = named[next(iter(named))].recipe.evaluation
+    for name, run in named.items():  # but the threshold above which it does not answer is a run's own
+        own = {"threshold": run.recipe.evaluation.threshold} if hasattr(measure, "threshold") else {}
+        named[name] = run.under(run.recipe.model_copy(update={"evaluation": measure.model_copy(update=own)}))
     examples = [examples_of(run, split, files) for run in named.values()]
 
     def load(run: Run) -> Any:
