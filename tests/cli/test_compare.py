@@ -420,7 +420,7 @@ def test_the_command(runs: Mapping[str, Path], other: Path, tiny_run: Path, tmp_
     tree = succeed("compare", *arguments[1:], "--json", "--beam", 1, "--baseline", "다른").json
     assert (tree["baseline"], tree["split"]) == ("다른", "test")
     assert [row["beam"] for row in tree["systems"]] == [1, None]
-    file = write(tmp_path / "pairs.tsv", "a b c\tc b a\nd e\te d\n")
+    file = write(tmp_path / "pairs.tsv", "source\ttarget\na b c\tc b a\nd e\te d\n")
     tree = succeed("compare", runs["seed-1"], runs["plain"], "--file", file, "--json").json
     assert (tree["sentences"], tree["files"], "split" in tree) == (2, [str(file)], False)
     assert {row["reference"] for row in tree["examples"]} == {"c b a", "e d"}

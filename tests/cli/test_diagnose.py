@@ -50,7 +50,7 @@ def plant(folder: Path, table: Table = GARDEN, **search: Any) -> Run:
 
 def pairs(folder: Path, *targets: str, sources: str = "xyz") -> list[str]:
     lines = (f"{sources[number % len(sources)]}\t{target}\n" for number, target in enumerate(targets))
-    return [str(write(folder / "pairs.tsv", "".join(lines)))]
+    return [str(write(folder / "pairs.tsv", "".join(["source\ttarget\n", *lines])))]
 
 
 @pytest.fixture
@@ -300,7 +300,7 @@ def test_a_reference_is_scored_as_the_search_scores_it(tiny_run: Path, tmp_path:
     sources = ["abc", "hello", "re verse", "stone", "one two"]
     predicted = regard.predict(tiny_run, sources, overrides=overrides)
     lines = [f"{prediction.input}\t{prediction.output}\n" for prediction in predicted]
-    file = write(tmp_path / "own.tsv", "".join(lines))
+    file = write(tmp_path / "own.tsv", "".join(["source\ttarget\n", *lines]))
     diagnosis = regard.diagnose(tiny_run, files=[str(file)], overrides=overrides, sweep=())
     own = [sentence for sentence in diagnosis.judged if sentence.scored.best.tokens == sentence.written.tokens]
     assert len(own) >= 3
@@ -326,7 +326,7 @@ def test_equal_scores_are_the_models_fault() -> None:
 
 def test_errors_by_source_length_by_hand(tmp_path: Path) -> None:
     """Greedy search writes `af`. Sources of 1 letter: `bg` twice and `af`; of 3 letters: `ad` and `bg`."""
-    file = write(tmp_path / "pairs.tsv", "x\tbg\nxyz\tad\ny\tbg\nz\taf\nxyy\tbg")
+    file = write(tmp_path / "pairs.tsv", "source\ttarget\nx\tbg\nxyz\tad\ny\tbg\nz\taf\nxyy\tbg")
     unit, by_length = regard.diagnose(plant(tmp_path, beam=1), files=[str(file)], sweep=()).by_length
     rows = [(bucket.shortest, bucket.longest, *tally.counts.values()) for bucket, tally in by_length]
     assert (unit, rows) == ("characters", [(1, 1, 3, 2, 2, 0, 0), (3, 3, 2, 2, 1, 1, 0)])
