@@ -343,7 +343,7 @@ def test_missing_files_are_all_named_with_their_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("separator", "quote", "cells"), [
-    *((separator, quote, [("yes, sir, no", "ja, Herr"), ("oh, no", "nein")]) for separator in ";\t"
+    *((separator, quote, [("yes, sir, no", "ja, Herr"), ("oh, no", "nein")]) for separator in ";\t|"
       for quote in ("", '"')),
     (",", "", [("a; b", "c; d"), ("e;f", "g;h")]),  # semicolons in a text are no separators
 ])  # fmt: skip

@@ -15,7 +15,7 @@ from regard.errors import ColumnError, DataError, Problem, import_extra
 from regard.text.files import LINE, TextFile
 from regard.text.normalise import same_name
 
-SEPARATORS = (",", ";", "\t")  # what may separate the cells of a .csv
+SEPARATORS = (",", ";", "\t", "|")  # what may separate the cells of a .csv
 EXPECTED = (
     "expected is an array of objects, [{...}, {...}], or an object a line; or SQuAD's JSON: data, in it paragraphs, in "
     "them a context and qas"
