@@ -350,7 +350,7 @@ def closable(tiny_run: Path) -> Iterator[Path]:
         shutil.copytree(tiny_run, folder / "run")
         write(folder / "a.s", "".join(f"{one} {other}\n" for one in "abcdefg" for other in "abcdefg"))
         write(folder / "a.t", "x y\n" * 49)
-        write(folder / "pairs.tsv", "a b\tb a\n" * 3)
+        write(folder / "pairs.tsv", "source\ttarget\n" + "a b\tb a\n" * 3)
         write(folder / "recipe.yaml", PLAIN)
         (folder / "new").mkdir()
         for command in ("check recipe.yaml", "predict run a", "explain run a", "compare run run --file pairs.tsv"):

@@ -176,7 +176,7 @@ def test_sharded_losses_are_summed_in_full_precision(folder: Path) -> None:
 
 def test_what_several_processes_print(folder: Path) -> None:
     printed = (folder / "printed").read_text()
-    assert re.search(r"unlike: data: process 0 has \d+, process 1 \(.*\) \d+\n", printed)
+    assert re.search(r"\ntraining data: process 0 has \d+, process 1 \(.*\) \d+\n", printed)
     assert re.search(r"data.train.0.size: process 0 has 150, process 1 \(.*\) 50\n", printed)
     assert re.search(r"full: .*step-00000005: cannot be written: File too large", printed)
     assert not list((folder / "full" / "checkpoints").iterdir())

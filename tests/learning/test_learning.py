@@ -63,8 +63,11 @@ def files(folder: Path, parts: dict[str, Sequence[tuple[str, ...]]]) -> dict[str
     """Pairs of texts as files, and what a recipe says of them."""
     found: dict[str, Any] = {}
     for part, pairs in parts.items():
-        file = write(folder / f"{part}.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs))
-        found[part] = {"file": str(file), "source": 0, "target": 1}
+        file = write(
+            folder / f"{part}.tsv",
+            "".join(f"{source}\t{target}\n" for source, target in [("source", "target"), *pairs]),
+        )
+        found[part] = {"file": str(file), "source": "source", "target": "target"}
     return found
 
 

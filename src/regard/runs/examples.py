@@ -39,6 +39,8 @@ def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
         return task.read(chosen, split, run.folder)
     prepared = task.prepare(run.recipe, run.folder, run.tokenizers)
     saved = max(run.checkpoints.glob("step-*"), default=None)
+    if saved is not None:  # a changed tokenizer changes the fingerprint, too
+        run.check_unchanged(saved)
     trained_on = data_fingerprint(saved) if isinstance(chosen, Split) and saved is not None else None
     if trained_on not in (None, prepared.fingerprints["training"]):  # None: old runs did not store it
         what = (

@@ -75,7 +75,8 @@ def train(
         task = TASKS[resolved.task](resolved, data.tokenizers)
         if several:
             last = existing.resumable() if existing else None
-            facts = {"data": data.fingerprints, "tokenizer": data.tokenizers.fingerprint}
+            facts: dict[str, Any] = {f"{name} data": number for name, number in data.fingerprints.items()}
+            facts["tokenizer"] = data.tokenizers.fingerprint
             refuse_unlike(accelerator, leaves(resolved.model_dump()) | facts | {"--resume": last and last.name})
         with explained_out_of_memory(resolved):  # the same initial weights in every process but different dropout
             torch.manual_seed(resolved.training.seed)
