@@ -269,16 +269,15 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tiny_recipe: Tree, tmp_pat
     log = (run / "metrics.jsonl").stat().st_size
     assert 2 * log < model < state
     assert commands.run("train", recipe, "--out", tmp_path / "fresh", biggest_file=model - 100) == 2
-    weights, large = "Error while serializing: I/O error: File too large (os error 27)", "File too large"
-    assert commands.said().endswith(f"step-00000010: cannot be written: {weights}\n"), "none was saved before"
+    assert commands.said().endswith("step-00000010: cannot be written: File too large\n"), "none was saved before"
     step = "step-00000020"
-    for room, named, why in [
-        (log + 100, "metrics.jsonl", large), (model - 100, step, weights), (state - 100, step, large),
-    ]:  # fmt: skip
+    for room, named in [(log + 100, "metrics.jsonl"), (model - 100, step), (state - 100, step)]:
         commands.output.write_text("")
         assert commands.run("train", recipe, "--out", run, "--resume", biggest_file=room) == 2
         assert f"regard: {run}" in commands.said()
-        assert f"{named}: cannot be written: {why} (what was saved before is whole; --resume" in commands.said()
+        assert (
+            f"{named}: cannot be written: File too large (what was saved before is whole; --resume" in commands.said()
+        )
         assert "Traceback" not in commands.said()
         assert (run / "last").read_text() == "step-00000010\n"
         assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000010"]

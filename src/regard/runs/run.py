@@ -372,8 +372,10 @@ def _as_os_error() -> Iterator[None]:
     try:
         yield
     except (SafetensorError, RuntimeError) as error:
-        reason = error.__context__ if isinstance(error.__context__, OSError) else OSError(str(error).splitlines()[0])
-        raise reason from None
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        known = re.search(r"I/O error: (.*) \(os error \d+\)", str(error))
+        raise OSError(known[1] if known else str(error).splitlines()[0]) from None
 
 
 def load_weights(folder: Path, name: str = "model.safetensors") -> Weights:
