@@ -24,7 +24,6 @@ SHARE = 0.9  # the share of the free memory to plan with; the rest is for what i
 BYTES_PER_PARAMETER = {"sgd": 12, "adam": 16, "adamw": 16}
 """Weights, gradients and optimiser state, in single precision."""
 GPU_TOKENS = 1024  # tokens of the smaller batch on a GPU: enough to be distinguished from the libraries' own memory
-WORKSPACE = 1 << 28  # bytes of GPU memory that libraries take after the measurement
 ROUND = 256  # larger results are rounded down to a multiple of this
 Point = tuple[int, int]  # tokens of a batch, and the bytes that training with it needs
 
@@ -164,7 +163,7 @@ def available_memory(device: torch.device) -> int:
         reserved, allocated = torch.cuda.memory_reserved(device), torch.cuda.memory_allocated(device)
         index = torch.cuda.current_device() if device.index is None else device.index
         allowed = int(torch.cuda.get_per_process_memory_fraction(index) * total)
-        return min(free + reserved, allowed) - allocated - WORKSPACE
+        return min(free + reserved, allowed) - allocated
     if device.type == "mps":
         return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
     return int(psutil.virtual_memory().available)
