@@ -113,7 +113,7 @@ MISTAKES = {
     ],
     "files": [
         Mistake("TRAIN", "train.t:61: train.t has 61 lines, train.s has 60 "
-            "(parallel files need the same number of lines; this line has no partner)",
+            "(parallel files need the same number of lines; this line has no counterpart in the other file)",
             {"train.t": TARGET + "ONE MORE\n"}),
         Mistake("TRAIN 'data.train={file: pairs.xlsx, source: 0, target: 1}'",
             "pairs.xlsx: one file with all columns cannot be a .xlsx (allowed: .tsv, .csv, .jsonl",

@@ -356,7 +356,7 @@ def test_parallel_files_and_paths_that_hold_where_the_recipe_is_saved(folder: Pa
     files = ("check", "data/t.en.gz", "data/t.ko", "--out", "recipes/mine.yaml")
     whole = Path("data/t.ko").read_text()
     write(Path("data/t.ko"), whole[: whole.rindex("\n", 0, -1) + 1])
-    assert "this line has no partner" in fail(*files)[0]  # and nothing is written
+    assert "this line has no counterpart in the other file" in fail(*files)[0]  # and nothing is written
     write(Path("data/t.ko"), whole)
     assert succeed(*files).out == "written: recipes/mine.yaml\n"
     tree = parse_yaml(Path("recipes/mine.yaml").read_text(encoding="utf-8"), "")

@@ -105,7 +105,7 @@ BAD = {
     squad(asked("q1", "?", (3, "Malta"))): "the answer 'Malta' is not in its context",
     squad(asked("q1", "?", (-1, "Sicily"))): "the answer 'Sicily' is not at -1 of its context",
     squad(asked("q1", "?", (38, "and"))): "the answer 'and' is not at 38 of its context (the offset",
-    squad(asked("q1", "?", (CUT, "Lim"))): f"the answer 'Lim' at {CUT} cuts through a character",
+    squad(asked("q1", "?", (CUT, "Lim"))): f"the answer 'Lim' at {CUT} starts or ends inside a character",
     squad(asked("q1", "?", (0, " "))): "an answer is empty",
     squad(asked("q1", "?", ("20", "Sicily"))): 'the start of the answer is "20"',
     squad({"id": "q1", "question": "?"}): "there is no column 'answers'",

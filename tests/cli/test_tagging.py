@@ -320,14 +320,14 @@ ALL_WRONG: list[tuple[str, str, dict[str, Any], list[str]]] = [
     ("a.conll", f"{SOUND}in X O\nOslo B-LOC\non\n\nIn B_LOC\nOslo B_LOC\n\nBen X\n", {},
      [
          "a.conll:10: there are 3 columns, where the lines before have 2", "a.conll:12: there is one column, where",
-         "a.conll:14: the tag 'B_LOC' is of no scheme", "a.conll:17: the tag 'X' is of no scheme",
+         "a.conll:14: the tag 'B_LOC' is not a BIO or BIOES tag", "a.conll:17: the tag 'X' is not a BIO or BIOES tag",
      ]),
     ("a.jsonl", "".join(json.dumps(one) + "\n" for one in OBJECTS) + "{no\n", {},
      [
          "a.jsonl:2: there are 2 words and 1 tags",
          "a.jsonl:3: [1, 2] is not an object (one object a line is expected, with 'tokens', 'tags')",
          "a.jsonl:4: the column 'tokens' holds \"a b\", not a list", "a.jsonl:5: there is no column 'tokens'",
-         "a.jsonl:6: the tag 'NN' is of no scheme", "a.jsonl:7: not valid JSON",
+         "a.jsonl:6: the tag 'NN' is not a BIO or BIOES tag", "a.jsonl:7: not valid JSON",
      ]),
     ("a.jsonl", '{"tokens": ["Anna"], "ner": ["B-PER"]}\n' * 32, {},  # one setting is to blame
      ["a.jsonl:1: there is no column 'tags' (the columns are tokens, ner)"]),
@@ -336,9 +336,9 @@ ALL_WRONG: list[tuple[str, str, dict[str, Any], list[str]]] = [
          "a.conll:3: 'I-PER' is not allowed at the beginning of a sentence in the scheme iob2, and so in 29 more",
          "a.conll:93: there is one column",
      ]),
-    ("a.conll", "Anna NNP O\n\nleft VB O\n" * 30, {"tags": 1}, ["a.conll:1: the tag 'NNP' is of no scheme"]),
+    ("a.conll", "Anna NNP O\n\nleft VB O\n" * 30, {"tags": 1}, ["a.conll:1: the tag 'NNP' is not a BIO or BIOES tag"]),
     ("a.jsonl", '{"tokens": ["Anna", "left"], "ner": [7, 0]}\n' * 2, {"tags": "ner"},
-     ["a.jsonl:1: the tag '7' is of no scheme (expected is O, B-PER, I-PER, E-PER, S-PER; scheme: plain for tags"]),
+     ["a.jsonl:1: the tag '7' is not a BIO or BIOES tag (expected is O, B-PER, I-PER, E-PER, S-PER"]),
     ("a.conll", NO_ENTITY, {}, ["data.train: every tag is 'O' (two tags at the least: is it the right column?"]),
     ("a.conll", NO_ENTITY, {"tags": 2, "scheme": "plain"}, ["data.train: every tag is 'O'"]),
     ("a.parquet", "PAR1", {}, ["a.parquet: tagged sentences cannot be read from a .parquet (CoNLL's columns, a word"]),
@@ -419,7 +419,7 @@ def test_sentences_with_faults_are_dropped_or_skipped(run: Path, tmp_path: Path)
     assert [one["output"] is None for one in found] == [False, False, False, True, True]
     write(tmp_path / "d.conll", "It O\n\n" + "left X\n\n" * 30)
     [message] = fail("evaluate", run, "--file", tmp_path / "d.conll")
-    assert "the tag 'X' is of no scheme, and so in 29 more lines (" in message
+    assert "the tag 'X' is not a BIO or BIOES tag, and so in 29 more lines (" in message
     unknown = write(tmp_path / "c.conll", "Oslo B-CITY\nin O\nMay B-DATE\n\nBern B-CITY\n")
     messages = fail("evaluate", run, "--file", unknown)  # each unknown tag at the sentence where it first stands
     expected = [f"{unknown}:1: the tag {tag} {UNKNOWN}" for tag in ("'B-CITY' of 'Oslo'", "'B-DATE' of 'May'")]

@@ -152,7 +152,7 @@ def _tag_fault(tags: Sequence[str], places: Sequence[str], scheme: str) -> Probl
     for place, tag in zip(places, tags, strict=True):
         if not is_chunk_tag(tag):
             hint = "expected is O, B-PER, I-PER, E-PER, S-PER; scheme: plain for tags that mark no entities"
-            return Recurring(place, f"the tag {tag!r} is of no scheme", hint)
+            return Recurring(place, f"the tag {tag!r} is not a BIO or BIOES tag", hint)
     if scheme == "auto" or (word := first_fault(tags, cast("Scheme", scheme))) is None:
         return None
     before = f"after {tags[word - 1]!r}" if word else "at the beginning of a sentence"

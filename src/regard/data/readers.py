@@ -170,7 +170,7 @@ def _parallel_rows(files: Sequence[TextFile], first: int) -> Iterator[Row]:
         counts = {file: sum(1 for _ in file.lines()) for file in files}
         shorter, longer = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
         what = f"{longer.name} has {counts[longer]:,} lines, {shorter.name} has {counts[shorter]:,}"
-        hint = "parallel files need the same number of lines; this line has no partner"
+        hint = "parallel files need the same number of lines; this line has no counterpart in the other file"
         raise DataError(what, where=longer.where(counts[shorter] + 1), hint=hint) from None
 
 

@@ -181,6 +181,6 @@ def _placed(answer: dict[str, Any], context: str, clusters: Clusters, where: str
         raise DataError(f"{shown} is not at {start} of its context", where=where, hint=hint)
     if not (clusters.cut_at(start) and clusters.cut_at(start + len(text))):
         whole = context[slice(*clusters.whole(start, start + len(text)))]
-        what = f"{shown} at {start} cuts through a character of several code points"
+        what = f"{shown} at {start} starts or ends inside a character of several code points"
         raise DataError(what, where=where, hint=f"the whole characters are {whole[:80]!r}")
     return start, text

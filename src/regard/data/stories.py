@@ -161,7 +161,8 @@ class _Story:
         for name in facts.split():
             if not name.isdecimal() or int(name) not in places:
                 hint = f"the sentences before the question are numbered {', '.join(map(str, [*places][-10:]))}"
-                raise DataError(f"the supporting fact {name!r} is no sentence before it", where=where, hint=hint)
+                what = f"the supporting fact {name!r} is not the number of an earlier sentence"
+                raise DataError(what, where=where, hint=hint)
         known = tuple(places[int(name)] for name in facts.split()) or None
         return Question(tuple(self.sentences), text, answer.strip() or None, known, where, tuple(self.numbers))
 

@@ -72,7 +72,7 @@ class MaskedData(RawData):
     @model_validator(mode="after")
     def _shares_fit(self) -> Self:
         if self.mask_share + self.random_share > 1:
-            raise ValueError("mask_share and random_share are more than 1 together")
+            raise ValueError("mask_share and random_share must add up to at most 1")
         return self
 
 
