@@ -17,6 +17,7 @@ from regard.data.readers import FORMATS, open_corpus
 from regard.models import MODELS, any_config
 from regard.models.base import Kind
 from regard.models.rnn import RNN, RNNConfig
+from regard.recipes import propose
 from regard.tasks import TASKS
 from regard.tasks.translation import Parallel, TextToText
 
@@ -26,11 +27,12 @@ CODE = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
 
 def test_a_format_is_one_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_run: Path) -> None:
     """The function as the page shows it, in training data and in a file to predict for."""
-    names: dict[str, Any] = {"_table_rows": formats._table_rows}
-    exec("from __future__ import annotations\n" + next(code for code in CODE if "def _pipe_rows" in code), names)
-    monkeypatch.setitem(formats.TABLE_ROWS, ".pipe", names["_pipe_rows"])
+    names: dict[str, Any] = {}
+    exec("from __future__ import annotations\n" + next(code for code in CODE if "def _pipe_records" in code), names)
+    monkeypatch.setitem(formats.RECORDS, ".pipe", names["_pipe_records"])
+    monkeypatch.setitem(formats.TABLE_ROWS, ".pipe", formats._table_rows)
     monkeypatch.setitem(FORMATS, ".pipe", formats.table_rows)
-    for module in (config, file_inputs):
+    for module in (config, file_inputs, propose):
         monkeypatch.setattr(module, "TABLES", (*config.TABLES, ".pipe"))
     file = tmp_path / "a.pipe"
     file.write_text("one | eins\ntwo\n\nthree | drei\n", encoding="utf-8")
@@ -41,6 +43,9 @@ def test_a_format_is_one_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     file.write_text("source | target\na b | b a\n", encoding="utf-8")
     [prediction] = regard.predict(tiny_run, file=file)
     assert prediction.input == "a b"
+    file.write_text("text | label\n" + "".join(f"a text {n} | {n % 2}\n" for n in range(100)), encoding="utf-8")
+    proposed = regard.check(str(file), quiet=True).proposal
+    assert "text: text, label: label" in str(proposed)
 
 
 class Titles(TextToText):

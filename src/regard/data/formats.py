@@ -75,14 +75,13 @@ def table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
 # ------------------------------------------------------------------------------------------------------- .tsv, .csv
 
 
-def tsv_records(file: TextFile) -> Records:
+def _tsv_records(file: TextFile, names: Set[str]) -> Records:
     """Fields between tabs; there is no quoting."""
     return ((line, text.split("\t")) for line, text in enumerate(file.lines(), 1))
 
 
-def _csv_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
-    names = {key for key in keys_of(corpus).values() if isinstance(key, str)}
-    return _table_rows(file, corpus, csv_records(file, separator_of(file, names)))
+def _csv_records(file: TextFile, names: Set[str]) -> Records:
+    return csv_records(file, separator_of(file, names))
 
 
 def separator_of(file: TextFile, names: Set[str] = frozenset()) -> str:
@@ -168,9 +167,15 @@ def stray_quotes(file: TextFile, corpus: Corpus) -> list[str]:
     return [note]
 
 
-def _table_rows(file: TextFile, corpus: Corpus, records: Records) -> Iterator[Row]:
+RECORDS: dict[str, Callable[[TextFile, Set[str]], Records]] = {".tsv": _tsv_records, ".csv": _csv_records}
+"""Tables whose lines are split into cells, by suffix: a file and the names that its header should have -> records."""
+
+
+def _table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     """The columns of records, by the names in the first of them or by number."""
-    columns, header, records = keys_of(corpus), has_header(corpus), _without_end(records)
+    columns, header = keys_of(corpus), has_header(corpus)
+    names_asked = {key for key in columns.values() if isinstance(key, str)}
+    records = _without_end(RECORDS[file.suffixes[0]](file, names_asked))
     first_line, names = next(records, (1, list[str]()))
     indexes = [_index(key, names if header else None, file.where(first_line)) for key in columns.values()]
     nothing, line, width = ("",) * len(indexes), 0, len(names) if header else 0
@@ -445,8 +450,7 @@ def _is_number(kind: Any) -> bool:
 
 
 TABLE_ROWS: dict[str, Callable[[TextFile, Corpus], Iterator[Row]]] = {
-    ".tsv": lambda file, corpus: _table_rows(file, corpus, tsv_records(file)),
-    ".csv": _csv_rows,
+    **dict.fromkeys(RECORDS, _table_rows),
     **dict.fromkeys(OBJECTS, _object_table),
     ".parquet": lambda file, corpus: read_parquet(file, [*keys_of(corpus).values()], numeric_keys(corpus)),
 }

@@ -229,7 +229,8 @@ def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, p
     indexes = {split: _write_columns(folder, split, opened, checks, progress) for split, opened in readers.items()}
     if checks.faults.count and data.bad_lines == "error":
         raise DataError(problems=checks.problems)
-    DataError.raise_if(problem for error in checks.errors for problem in error.problems)
+    if checks.errors:
+        raise DataError(problems=[problem for error in checks.errors for problem in error.problems])
     chosen = _split(indexes["train"], data, seed)
     chosen |= {split: np.arange(len(indexes[split].examples)) for split in readers if split != "train"}
     report: dict[Part, SplitReport] = {}

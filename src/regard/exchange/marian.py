@@ -194,7 +194,8 @@ def write(run: Run, checkpoint: str) -> Exported:
         theirs,
         f"$A {end}",
         ids | generation,
-        tuple(f"search.{name}" for name in NOT_EXPORTED if getattr(search, name) != getattr(default, name)),
+        tuple(f"search.{name}" for name in NOT_EXPORTED if getattr(search, name) != getattr(default, name))
+        + (("search.normalisation",) if search.normalisation in ("wu", "reward") else ()),
     )
 
 

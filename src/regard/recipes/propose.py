@@ -28,16 +28,14 @@ from regard.config import parse_yaml
 from regard.data.config import OBJECTS, TABLES, Corpus
 from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_tag
 from regard.data.formats import (
+    RECORDS,
     Key,
-    csv_records,
     is_array,
     leaves_in,
     object_in,
     objects_of,
     plain_columns,
     read_parquet,
-    separator_of,
-    tsv_records,
 )
 from regard.data.prepare import NANS
 from regard.data.raw import RawText
@@ -465,8 +463,7 @@ def _table(file: TextFile) -> _Table:
         lines, number = _sample(objects_of(file))
         columns = _columns_of(object_in(text, file.row(line)) for line, text in sorted(lines) if str(text).strip())
     else:
-        read = tsv_records(file) if file.suffixes[0] == ".tsv" else csv_records(file, separator_of(file))
-        records, number = _sample(fields for _, fields in read)
+        records, number = _sample(fields for _, fields in RECORDS[file.suffixes[0]](file, set()))
         width = Counter(map(len, records)).most_common(1)[0][0]
         below = [record for record in records[1:] if len(record) == width]
         header = _is_header(records[0], below) or _names_labels(records[0], below)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, Self
 
 import numpy as np
@@ -53,8 +53,10 @@ class MultipleChoice(Classification):
         return tuple(str(number) for number in range(len(self.text_columns) - 1))
 
     def class_names(self, count: int) -> list[str]:
-        """Choices beyond those of the training data have numbers. An imported run has no names."""
-        return [*self.labels[:count], *map(str, range(len(self.labels), count))]
+        """Choices beyond those of the training data have numbers that are no names of others. An imported run has no
+        names."""
+        others = (name for name in map(str, range(len(self.labels), 2 * count)) if name not in self.labels)
+        return [*self.labels[:count], *islice(others, count - len(self.labels[:count]))]
 
     def table(self, given: Table) -> Corpus:
         """Of an imported run the choices are choice0, choice1 and so on, or in objects a list `choices`."""
