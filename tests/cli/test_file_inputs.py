@@ -234,12 +234,14 @@ def test_objects_without_the_columns_are_skipped_where_several_are_read(runs: Ru
 
 def test_all_choices_of_a_list_are_read(tmp_path: Path) -> None:
     """Also those beyond the ones that the run was trained on, as where they are typed with tabs."""
-    rows = [{"q": "a cat", "c": ["sleeps", "flies"], "y": 0}, {"q": "a bird", "c": ["barks", "sings"], "y": 1}]
+    rows = [{"q": "a cat", "c": ["sleeps", "flies"], "y": 1}, {"q": "a bird", "c": ["barks", "sings"], "y": 2}]
     write(tmp_path / "train.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     corpus = {"file": "train.jsonl", "text": "q", "choices": ["c.0", "c.1"], "label": "y"}
-    run = trained(tmp_path, "multiple_choice", {"train": corpus, "validation": corpus})
+    run = trained(tmp_path, "multiple_choice", {"train": corpus, "validation": corpus}, head={"labels": ["1", "2"]})
     expected = succeed("predict", run, "a cat\tsleeps\tflies\tsings", "--json").json
-    row = json.dumps({"q": "a cat", "c": ["sleeps", "flies", "sings"], "y": 0})
+    assert sorted(expected["probabilities"]) == ["1", "2", "3"]  # from 1 on, so the third choice is not called 2
+    assert sum(expected["probabilities"].values()) == pytest.approx(1)
+    row = json.dumps({"q": "a cat", "c": ["sleeps", "flies", "sings"], "y": 1})
     assert succeed("predict", run, row, "--json").json == expected
     file = write(tmp_path / "a.jsonl", f'{row}\n{{"q": "a cat", "c": "sleeps"}}\n')
     found = succeed("predict", run, "--file", file, "--skip-bad", "--json").jsons

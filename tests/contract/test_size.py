@@ -20,12 +20,12 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36043,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
+    "lines": 36044,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
     "lines in .": 2117,  # raised: Korean help, likely mistakes are named (16, 19); encoding, what --out prints
     "lines in config": 353,  # raised: nested YAML is refused (16), JSON in plain words, keys of a section
     "lines in course": 2355,  # raised: heads against grammar with two controls (19), both encoders in chapter 2
     "lines in data": 6194,  # raised: tiles of attention, kept memory, a fast cache (17), split_seed, encoding, left out
-    "lines in exchange": 1549,  # raised: the space after a prompt
+    "lines in exchange": 1550,  # raised: the space after a prompt, options that mean something else
     "lines in layers": 1611,  # raised: dropout by eight on a GPU, GELU, small products, training, dropout on a CPU (17)
     "lines in models": 3214,  # raised: n-grams beside the CNN (16), first token only, memory (17), which attend
     "lines in objectives": 571,  # raised: the loss on a GPU includes the last layer (17)

@@ -194,3 +194,11 @@ def test_options_of_the_search_come_back_and_others_are_named(tmp_path: Path) ->
     assert (run.recipe.search.min_length, run.recipe.search.repetition_penalty) == (7, 1.3)
     assert min(map(len, written_by_both(run, 3))) == 7, "the shortest that is allowed"
     assert "`search.banned`" in (tmp_path / "again" / "README.md").read_text(encoding="utf-8")
+
+
+def test_options_that_mean_something_else_there_are_named(tmp_path: Path) -> None:
+    options = ["search.normalisation=wu", "search.beam=1", "search.repetition_penalty=1.2"]
+    imported(tmp_path, save_marian, 4.0, options)
+    card = (tmp_path / "again" / "README.md").read_text(encoding="utf-8")
+    assert "`search.normalisation`" in card
+    assert "`search.repetition_penalty`" in card

@@ -188,14 +188,15 @@ def write(run: Run, checkpoint: str) -> Exported:
         "repetition_penalty": search.repetition_penalty,
         "bad_words_ids": [[token] for token in sorted({target.pad, target.begin, target.unk} - {target.end})],
     }
+    named = [*NOT_EXPORTED, *(["normalisation"] if search.normalisation in ("wu", "reward") else [])]
+    named += ["repetition_penalty"] if search.beam == 1 else []  # theirs changes logits there, ours log P
     return Exported(
         DEFAULTS[TYPES[config.norm]],
         _write_config(run) | ids,
         theirs,
         f"$A {end}",
         ids | generation,
-        tuple(f"search.{name}" for name in NOT_EXPORTED if getattr(search, name) != getattr(default, name))
-        + (("search.normalisation",) if search.normalisation in ("wu", "reward") else ()),
+        tuple(f"search.{name}" for name in named if getattr(search, name) != getattr(default, name)),
     )
 
 
