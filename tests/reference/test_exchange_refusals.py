@@ -211,8 +211,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, disk: Callable[[int], None])
     run = regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
     disk((tmp_path / "theirs" / "model.safetensors").stat().st_size // 2)
     [message] = fail("export", run.folder, "--to", "huggingface", "--out", tmp_path / "out")
-    assert message.startswith(f"{tmp_path / 'out'}: cannot be written: ")
-    assert message.endswith("File too large (os error 27)")
+    assert message == f"{tmp_path / 'out'}: cannot be written: File too large"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "theirs"]
 
 
