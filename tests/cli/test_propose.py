@@ -23,10 +23,13 @@ from command_line import fail, regard, succeed, write
 from places import SHARED
 from regard.config import parse_yaml
 from regard.data.corpora import generate
+from regard.data.labelled import Labelled
+from regard.data.readers import open_corpus
 from regard.recipes.propose import PLANS, Sizes, pace, propose, recognise
 from regard.recipes.recipe import load_recipe
 from regard.tasks import TASKS
 from regard.training.check import check
+from task_cases import rows_of
 
 DRAW = random.Random(1)
 ENGLISH = ["the", "a", "dog", "cat", "sees", "likes", "house", "tree", "big", "small", "red", "when", "then", "runs"]
@@ -573,22 +576,26 @@ def test_check_names_the_other_columns_that_may_be_the_label(folder: Path) -> No
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data")
-@pytest.mark.parametrize(("name", "task", "columns"), [
-    ("nsmc/ratings_test.tsv.xz", "classification", {"text": "document", "label": "label"}),
-    ("glue/CoLA/dev.tsv.xz", "classification", {"text": 3, "label": 1}),
-    ("glue/SST-2/dev.tsv.xz", "classification", {"text": "sentence", "label": "label"}),
-    ("glue/RTE/dev.tsv.xz", "classification", {**PAIR, "label": "label"}),
-    ("glue/STS-B/dev.tsv.xz", "regression", {**PAIR, "label": "score"}),
-    ("kornlu/sts-dev.tsv.xz", "regression", {**PAIR, "label": "score"}),
-    ("conll2003_en/eng.testa.xz", "tagging", {"tokens": 0, "tags": -1}),
-    ("squad/dev-v1.1.rebuilt.json.xz", "question_answering", {}),
-    ("babi_en/qa1_single-supporting-fact_test.txt.xz", "story_answering", {}),
-    ("ko_chatbot/ChatbotData.csv.xz", "translation", {"source": "Q", "target": "A"}),
-    ("tatoeba_en_fr/fra.tsv.xz", "translation", {"source": 0, "target": 1}),
+@pytest.mark.parametrize(("name", "rows", "task", "columns"), [
+    ("nsmc/ratings_test.tsv.xz", 50_000, "classification", {"text": "document", "label": "label"}),
+    ("glue/MRPC/dev.tsv.xz", 408, "classification",
+     {"first": "#1 String", "second": "#2 String", "label": "Quality"}),
+    ("glue/CoLA/dev.tsv.xz", 1043, "classification", {"text": 3, "label": 1}),
+    ("glue/SST-2/dev.tsv.xz", 872, "classification", {"text": "sentence", "label": "label"}),
+    ("glue/RTE/dev.tsv.xz", 277, "classification", {**PAIR, "label": "label"}),
+    ("glue/STS-B/dev.tsv.xz", 1500, "regression", {**PAIR, "label": "score"}),
+    ("kornlu/sts-dev.tsv.xz", 1500, "regression", {**PAIR, "label": "score"}),
+    ("conll2003_en/eng.testa.xz", 3250, "tagging", {"tokens": 0, "tags": -1}),
+    ("squad/dev-v1.1.rebuilt.json.xz", 10_570, "question_answering", {}),
+    ("babi_en/qa1_single-supporting-fact_test.txt.xz", 1000, "story_answering", {}),
+    ("ko_chatbot/ChatbotData.csv.xz", 11_823, "translation", {"source": "Q", "target": "A"}),
+    ("tatoeba_en_fr/fra.tsv.xz", 142_787, "translation", {"source": 0, "target": 1}),
 ])  # fmt: skip
-def test_real_files_are_recognised(name: str, task: str, columns: dict[str, Any]) -> None:
+def test_real_files_are_recognised(name: str, rows: int, task: str, columns: dict[str, Any]) -> None:
     found = recognise([str(SHARED / name)])
-    assert (found.task, found.data) == (task, {"file": SHARED / name, **columns})
+    assert (found.task, found.examples, found.data) == (task, rows, {"file": SHARED / name, **columns})
+    if name.startswith("glue"):  # .tsv without quoting
+        assert sum(1 for _ in rows_of(open_corpus(Labelled(file=name, **columns), SHARED))) == rows
 
 
 KLUE = "## klue-ner-v1_train_{0}_nsmc\t<서울:LC>에 {0}\n" + "".join(
