@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import regard as api
 from command_line import refusal, succeed, write
-from raw_cases import GPT, Runs, raw_recipe
+from raw_cases import Runs, raw_recipe
 from regard.data.conll import Entity, tags_of
 from regard.data.corpora import generate
 from regard.errors import DataError
@@ -82,23 +82,15 @@ def test_f1_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     assert f1_of(confusion) == pytest.approx(f1_score(true, predicted, average="macro", zero_division=0))
 
 
-def test_correlation_is_that_of_scipy() -> None:
-    from scipy.stats import pearsonr
-
-    x, y = np.random.default_rng(1).normal(size=(2, 40))
-    rows = np.stack([np.ones(40), x, y, x**2, y**2, x * y], axis=1)
-    assert correlation(rows.sum(0)) == pytest.approx(pearsonr(x, y).statistic)
-    assert correlation(np.array([3.0, 3, 6, 3, 14, 6])) == 0
-
-
 @pytest.mark.parametrize(("offset", "scale"), [(0.0, 1.0), (1e7, 1.0), (1e8, 1.0), (0.0, 1e-9), (0.0, 1e150)])
-def test_correlation_of_labels_far_from_zero_or_tiny_or_huge(offset: float, scale: float) -> None:
+def test_correlation_is_that_of_scipy_also_far_from_zero_or_of_tiny_or_huge_labels(offset: float, scale: float) -> None:
     from scipy.stats import pearsonr
 
     x, y = np.random.default_rng(1).normal(size=(2, 50))
     labels, outputs = offset + scale * x, offset + scale * (x + y)
     counts = counts_of([{"label": a, "output": b} for a, b in zip(labels, outputs, strict=True)])
     assert counts.metrics["pearson"](counts.rows.sum(0)) == pytest.approx(pearsonr(x, x + y).statistic, abs=1e-6)
+    assert correlation(np.array([3.0, 3, 6, 3, 14, 6])) == 0, "all labels are alike"
 
 
 @pytest.mark.parametrize(("predictions", "scores", "right"), [
@@ -219,13 +211,11 @@ def test_classifiers_are_compared_by_mcnemar_and_bootstrap(classifiers: dict[str
 
 
 def test_other_examples_are_refused_but_for_a_file(runs: Runs, tmp_path: Path) -> None:
-    few, gpt = {"validation": {"corpus": "tales-en", "size": 5}}, runs["gpt"]
-    train(raw_recipe(GPT, few, steps=1), out=tmp_path / "other", quiet=True)
-    message = f"its examples are not those of {gpt} (give the texts to compare on with --file;"
-    assert message in refusal("compare", gpt, tmp_path / "other")
-    write(tmp_path / "same.jsonl", "\n".join(json.dumps({"text": text}) for text in ("The fox ran.", "It rained.")))
-    compared = api.compare([gpt, tmp_path / "other"], files=[str(tmp_path / "same.jsonl")])
-    assert compared.to_json()["documents"] == 2
+    two = [runs["gpt"], runs["gpt-pre"]]
+    message = f"its examples are not those of {two[0]} (give the texts to compare on with --file;"
+    assert message in refusal("compare", *two)
+    same = write(tmp_path / "same.jsonl", '{"text": "The fox ran."}\n{"text": "It rained."}\n')
+    assert api.compare(two, files=[str(same)]).to_json()["documents"] == 2
 
 
 @pytest.mark.parametrize(("changes", "message"), [

@@ -129,30 +129,26 @@ def test_a_killed_command_is_continued(tiny_run: Path, big: Path, tmp_path: Path
     assert out.read_text().splitlines() == expected * 20
 
 
-def test_a_bad_line_ends_it_with_all_before_kept(tiny_run: Path, big: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_bad_line_ends_it_with_all_before_kept(tiny_run: Path, big: Path, tmp_path: Path, mended: bool) -> None:
+    """It may be mended or skipped afterwards."""
     lines, out = big.read_text().splitlines(), tmp_path / "out.jsonl"
     bad = write(tmp_path / "bad.txt", "".join(f"{line}\n" for line in [*lines[:50], "", *lines[50:]]))
-    messages = fail("predict", tiny_run, "--file", bad, "--out", out, "--set", SHORT[0], "--workers", 1)
-    assert messages == [
+    command = ["predict", tiny_run, "--file", bad, "--out", out, "--set", SHORT[0], "--workers", 1]
+    assert fail(*command) == [
         f"{bad}:51: the text is empty (give at least one word)",
         "--skip-bad leaves such lines out, with an empty output for each",
         f"{out}.partial: 40 outputs were written by now (--resume continues it)",
     ]
-    mended = write(tmp_path / "bad.txt", big.read_text())
+    if mended:
+        write(bad, big.read_text())
+    resumed = succeed(*command, "--resume", *([] if mended else ["--skip-bad"]))
+    assert ("skipped 1 of 191 inputs" in resumed.err) == (not mended)
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row for row, one in enumerate(found) if one["output"] is None] == ([] if mended else [50])
     whole = written(tiny_run, big, tmp_path / "whole.jsonl", workers=1)
-    assert written(tiny_run, mended, out, workers=1, resume=True) == whole
-
-
-def test_a_bad_line_may_be_skipped_afterwards(tiny_run: Path, big: Path, tmp_path: Path) -> None:
-    lines, out = big.read_text().splitlines(), tmp_path / "out.jsonl"
-    bad = write(tmp_path / "bad.txt", "".join(f"{line}\n" for line in [*lines[:50], "", *lines[50:]]))
-    command = ["predict", tiny_run, "--file", bad, "--out", out, "--set", SHORT[0], "--workers", 1]
-    fail(*command)
-    resumed = succeed(*command, "--resume", "--skip-bad")
-    assert "skipped 1 of 191 inputs" in resumed.err
-    outputs = [json.loads(line)["output"] for line in out.open()]
-    assert [row for row, output in enumerate(outputs) if output is None] == [50]
-    assert len(outputs) == len(lines) + 1
+    texts = [[(one["input"], one["output"]) for one in of if one["output"] is not None] for of in (found, whole)]
+    assert texts[0] == texts[1]
 
 
 def test_a_compressed_file_that_is_cut_off_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:
