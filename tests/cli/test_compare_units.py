@@ -183,9 +183,6 @@ def test_language_models_with_other_tokenizers_are_compared(runs: Runs, tmp_path
     wanted = ("12 documents", "perplexity a word", "bits a character", "tokenizer.vocabulary", "Losses are per token")
     assert [text for text in wanted if text not in written] == []
     assert "greedy search" not in written, "nothing is written to be measured"
-
-
-def test_one_document_is_compared_in_words(runs: Runs, tmp_path: Path) -> None:
     file = write(tmp_path / "one.txt", "The old man slept in the garden.\n")
     out = succeed("compare", runs["gpt"], runs["words"], "--file", file).out
     assert out.startswith("Language modeling, 1 document of ")
@@ -292,17 +289,12 @@ def test_evaluate_charges_words_and_characters_but_no_token(vocabularies: dict[s
     assert "unknown" in succeed("evaluate", vocabularies["words"], "--file", file).out
 
 
-def test_characters_are_counted_as_they_are_read(vocabularies: dict[str, Path], tmp_path: Path) -> None:
-    """Blanks that no model reads are none that it predicts."""
-    texts = {"single": "The kind child went home.", "double": "The  kind\tchild   went home."}
-    single, double = (
-        api.evaluate(vocabularies["pieces"], files=[str(write(tmp_path / f"{name}.txt", text))])
-        for name, text in texts.items()
-    )
-    assert double["bits_per_character"] == single["bits_per_character"]
-
-
 def test_without_unknown_tokens_there_is_no_note(vocabularies: dict[str, Path], tmp_path: Path) -> None:
+    """Characters are counted as they are read: blanks that no model reads are none that it predicts."""
+    texts = ("The kind child went home.", "The  kind\tchild   went home.")
+    files = [str(write(tmp_path / f"{number}.txt", text)) for number, text in enumerate(texts)]
+    single, double = (api.evaluate(vocabularies["pieces"], files=[file])["bits_per_character"] for file in files)
+    assert double == single
     file = write(tmp_path / "text.txt", next(generate("tales-en", 1, 1, "train"))[0])
     found = api.evaluate(vocabularies["words"], files=[str(file)])
     words = len(file.read_text(encoding="utf-8").split()) + 1

@@ -57,7 +57,7 @@ fsdp_config:
 """
 
 
-def recipe(name: str, processes: int, steps: int = 20) -> Tree:
+def recipe(name: str, processes: int, steps: int = 10) -> Tree:
     """Steps of four batches, whoever computes them; of streams every process has its rows of each of two batches."""
     tree = copy.deepcopy(RECIPES[name])
     accumulate = 2 if name == "lstm" else 4 // processes
@@ -101,12 +101,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
     """Runs by one process, NAME1, by MANY, and by MANY with FSDP2, NAME0; and resumed ones."""
     folder = tmp_path_factory.mktemp("processes")
 
-    def new(name: str, processes: int, steps: int = 20) -> Tree:
+    def new(name: str, processes: int, steps: int = 10) -> Tree:
         sharded = {} if processes else {"fsdp": True}
         return {"recipe": recipe(name, processes or MANY, steps), "out": str(folder / f"{name}{processes}"), **sharded}
 
     def half(name: str, processes: int) -> Tree:
-        return new(name, processes, 10) | {"out": str(folder / f"{name}{processes}-half")}
+        return new(name, processes, 5) | {"out": str(folder / f"{name}{processes}-half")}
 
     def resumed(name: str, before: int, processes: int) -> Tree:
         tree = new(name, processes) | {"recipe": recipe(name, before or MANY), "resume": True}
