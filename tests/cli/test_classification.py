@@ -295,9 +295,6 @@ def columns(text: str, label: str) -> list[str]:
     (TABLE, ["data.train={file: a.tsv, text: a, first: b, second: c, label: d}"],
      "data.train: give 'text', or 'first' and"),
     (TABLE, ["data.train={file: train.tsv, first: a, second: b, label: c}"], "data: all corpora have one text, or"),
-    (TABLE, ["model={kind: transformer}"], "model: transformer is no model for the task classification (allowed: "),
-    (TABLE, ["training.best=bleu"], "training.best: unknown metric 'bleu'"),
-    (TABLE, ["data.long=middle"], "data.long: 'middle' is not allowed"),
 ])  # fmt: skip
 def test_bad_labels_and_recipes_are_refused(project: Project, table: str, overrides: list[str], message: str) -> None:
     write(project.folder / "train.tsv", table)
