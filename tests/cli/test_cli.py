@@ -276,10 +276,8 @@ OWN = Parallel(file="chat.csv.xz", source="Q", target="A", size=5, prefix="<2de>
     ("o.csv", [OWN, NUMBERED], "Q", "A"), ("o.jsonl", [OWN], "Q", "A"), ("o.tsv", [NUMBERED, OWN], 1, 0),
     ("o.jsonl", [NUMBERED], "source", "target"), ("o.tsv", [], "source", "target"),
 ])  # fmt: skip
-def test_a_table_has_the_keys_of_the_recipes_first_table(
-    name: str, own: list[Parallel], source: str | int, target: str | int
-) -> None:
-    """Or without one the task's names; a first pair of single words is a header only where columns have names."""
+def test_keys_of_a_table(name: str, own: list[Parallel], source: str | int, target: str | int) -> None:
+    """Those of the recipe's first table, else the task's; a first pair of single words is a header only for names."""
     corpora = [Parallel(source="a.en", target="a.de"), *own]
     assert corpus_of(TextFile(name, Path(name)), corpora) == Parallel(file=name, source=source, target=target)
 

@@ -219,9 +219,7 @@ def test_other_examples_are_refused_but_for_a_file(runs: Runs, tmp_path: Path) -
     ({"mask_share": 0.0, "random_share": 0.0}, "other tokens are hidden from it than from {}, or are shown to it in "),
     ({"mask_rate": 0.4}, "compare runs with the same tokenizer, data.max_length, data.mask_rate,"),
 ])  # fmt: skip
-def test_masked_models_that_other_tokens_are_hidden_from_are_refused(
-    runs: Runs, changes: dict[str, Any], message: str
-) -> None:
+def test_masked_models_with_other_hidden_tokens_are_refused(runs: Runs, changes: dict[str, Any], message: str) -> None:
     run = Run.open(runs["bert"])
     data = run.recipe.data.model_copy(update=changes)
     with pytest.raises(DataError) as refused:

@@ -410,9 +410,7 @@ WRITES_WORSE = "writes worse than one of 1: it finds what the model prefers, and
     ({1: BETTER, 5: UNSURE, 10: WORSE, 20: WORSE}, 1, [f"A beam of 10 or more {WRITES_WORSE}normalisation."]),
     ({1: BETTER, 5: UNSURE, 20: WORSE}, 1, [f"A beam of 20 {WRITES_WORSE}normalisation."]),
 ])  # fmt: skip
-def test_advice_by_what_other_beams_are_shown_to_give(
-    draws: dict[int, list[float]], beam: int, expected: list[str]
-) -> None:
+def test_advice_on_other_beams(draws: dict[int, list[float]], beam: int, expected: list[str]) -> None:
     [_, *found] = advice(NONE, (), beam, sweep_of(draws, NONE, beam))
     assert found == expected
 

@@ -221,9 +221,7 @@ def test_a_process_that_dies_is_named(tmp_path: Path) -> None:
     ("0", "1", r"process 0 \(.*\): process 1, 2 of 3 has not come in 1 seconds \(its own message"),
     ("0", "soon", "REGARD_JOIN_TIMEOUT: 'soon' is not a number of seconds"),
 ])  # fmt: skip
-def test_processes_that_do_not_come_are_named(
-    monkeypatch: pytest.MonkeyPatch, number: str, timeout: str, message: str
-) -> None:
+def test_who_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch, number: str, timeout: str, message: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     given = {"RANK": number, "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}

@@ -338,9 +338,7 @@ def test_going_on_from_an_earlier_checkpoint(tiny_recipe: Tree, tmp_path: Path) 
     assert [scalar.step for scalar in events.Scalars("train/loss")] == list(range(1, 21))
 
 
-def test_what_is_said_of_new_runs_and_longer_schedules(
-    tiny_recipe: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_new_runs_and_longer_schedules(tiny_recipe: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Step 20 ends a descent to zero, step 21 is in the middle of another: (1 - 16 / 40) of 0.01. For a log that is
     missing no bytes are made up."""
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", schedule="linear", warmup=5, learning_rate=0.01, steps=20)
