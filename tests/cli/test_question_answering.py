@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import regex
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import fail, succeed, write
@@ -336,6 +336,7 @@ def talkative(request: pytest.FixtureRequest, lower_bytes: Tokenizer) -> tuple[Q
     return task.with_search(SearchConfig(nbest=3, beam=3)), model_of(task)
 
 
+@settings(max_examples=40)
 @given(context=TEXTS.filter(lambda text: text.strip()), question=TEXTS.filter(lambda text: text.strip()))
 def test_answers_are_slices_as_typed(talkative: tuple[QuestionAnswering, Headed], context: str, question: str) -> None:
     task, model = talkative

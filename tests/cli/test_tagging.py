@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import regex
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from seqeval.metrics import accuracy_score, classification_report
 from seqeval.metrics.sequence_labeling import get_entities
@@ -281,6 +281,7 @@ def tagger_of_bytes(kind: str, words: str) -> tuple[Tagging, Headed]:
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt", "lstm_lm", "cnn"])
+@settings(max_examples=40)
 @given(TEXTS.filter(lambda text: text.strip()), st.sampled_from(["punctuation", "whitespace", "characters"]))
 def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(kind: str, text: str, words: str) -> None:
     task, model = tagger_of_bytes(kind, words)
