@@ -407,7 +407,7 @@ def test_python_runs_the_package_as_the_command_and_help_is_quick() -> None:
 @pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
 def test_a_reader_that_leaves_early_is_no_error_and_text_is_utf8_whatever_the_locale(run: Path) -> None:
     predict = f'"{sys.executable}" -m regard.cli predict "{run}" --beam 1 --json'
-    command = f'yes "한 a b" | head -n 9000 | {predict} | head -n 1'
+    command = f'yes "한 a b" | head -n 2000 | {predict} | head -n 1'
     environment = os.environ | {"LC_ALL": "C", "PYTHONIOENCODING": "latin-1"}
     result = subprocess.run(command, shell=True, capture_output=True, encoding="utf-8", env=environment)
     assert result.stderr == ""

@@ -72,12 +72,25 @@ def written(run: Path, big: Path, out: Path, **options: Any) -> list[dict[str, A
 
 
 def test_processes_keep_the_order(tiny_run: Path, big: Path, tmp_path: Path) -> None:
-    """And the outputs are those of `predict`, but for rounding: other lines are computed together."""
+    """And the outputs are those of `predict`, but for rounding: other lines are computed together. The script that asks
+    for them is not run again by its workers, though nothing in it is guarded by `if __name__ == "__main__"`."""
     expected = [one.to_json() for one in regard.predict(tiny_run, file=big, overrides=SHORT)]
-    alone = written(tiny_run, big, tmp_path / "alone.jsonl", workers=1)
+    alone, two = written(tiny_run, big, tmp_path / "alone.jsonl", workers=1), tmp_path / "two.jsonl"
     assert [(one["input"], one["output"]) for one in alone] == [(one["input"], one["output"]) for one in expected]
-    assert written(tiny_run, big, tmp_path / "two.jsonl", workers=2) == alone
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.jsonl", "two.jsonl"]
+    script = write(
+        tmp_path / "script.py",
+        f"""
+import logging, regard, regard.api
+logging.getLogger(__name__)
+regard.api.PIECE = 20
+print("once")
+print(regard.predict_file({str(tiny_run)!r}, {str(big)!r}, {str(two)!r}, overrides={SHORT}, workers=2))
+""",
+    )
+    printed = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert (printed.stdout, printed.returncode) == (f"once\n{len(expected)}\n", 0), printed.stderr
+    assert [json.loads(line) for line in two.read_text().splitlines()] == alone
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.jsonl", "script.py", "two.jsonl"]
 
 
 def test_an_interrupted_file_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:
@@ -208,21 +221,6 @@ def test_a_worker_that_dies_is_reported(starts: bool) -> None:
     """Also where it dies before it has read a work that is larger than a pipe."""
     with pytest.raises(RegardError, match="--workers: a worker process has died"):
         list(in_order(Dying() if starts else Broken(), range(9), 2))
-
-
-def test_a_script_is_not_run_again_by_its_workers(tiny_run: Path, big: Path, tmp_path: Path) -> None:
-    """Though nothing in it is guarded by `if __name__ == "__main__"`."""
-    script = write(
-        tmp_path / "script.py",
-        f"""
-import logging, regard
-logging.getLogger(__name__)
-print("once")
-print(regard.predict_file({str(tiny_run)!r}, {str(big)!r}, {str(tmp_path / "out.txt")!r}, overrides={SHORT}, workers=2))
-""",
-    )
-    printed = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
-    assert (printed.stdout, printed.returncode) == (f"once\n{len(big.read_text().splitlines())}\n", 0), printed.stderr
 
 
 def test_workers_end_with_a_process_that_is_killed() -> None:

@@ -171,7 +171,8 @@ def assert_same(run: Run, expected: Run) -> None:
 
 def test_killed_between_any_two_touches_of_the_disk(tiny_recipe: Tree, tmp_path: Path, commands: Commands) -> None:
     """With everything on that has a state. A dozen kills in one run: while a checkpoint is written, put in place,
-    pointed to or removed, while the average is made, and before the first checkpoint."""
+    pointed to or removed, while the average is made, and before the first checkpoint. Resuming the finished run changes
+    nothing, nor can steps that were made be taken back."""
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "transformer", **EVERYTHING)
     expected = train(recipe, out=tmp_path / "uninterrupted", quiet=True)
     lines = read_metrics(expected.folder / "metrics.jsonl")
@@ -186,8 +187,14 @@ def test_killed_between_any_two_touches_of_the_disk(tiny_recipe: Tree, tmp_path:
         assert kills < 100
     assert kills >= 8
     assert {".step-N.partial", ".average.partial"} <= left
-    assert_same(Run.open(tmp_path / "killed"), expected)
-    assert not list((tmp_path / "killed" / "checkpoints").glob(".*"))
+    run = Run.open(tmp_path / "killed")
+    assert_same(run, expected)
+    assert not list(run.checkpoints.glob(".*"))
+    before = contents(run), (run.folder / "recipe.yaml").read_bytes()
+    train(recipe, out=run.folder, resume=True, quiet=True)
+    with pytest.raises(ConfigError, match=r"training.steps: the run has made 24 steps, more than 15"):
+        train(recipe, ["training.steps=15"], out=run.folder, resume=True, quiet=True)
+    assert (contents(run), (run.folder / "recipe.yaml").read_bytes()) == before
 
 
 def wait_for(process: BaseProcess, happened: Callable[[], bool]) -> None:
@@ -284,18 +291,6 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tiny_recipe: Tree, tmp_pat
         Run.open(run).load_model("last")
     assert commands.run("train", recipe, "--out", run, "--resume") == 0
     assert_same(Run.open(run), expected)
-
-
-def test_resuming_a_finished_run_changes_nothing(tiny_recipe: Tree, tmp_path: Path) -> None:
-    """Nor can steps that were made be taken back."""
-    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "transformer", **EVERYTHING)
-    run = train(recipe, out=tmp_path / "run", quiet=True)
-    before = contents(run), (run.folder / "recipe.yaml").read_bytes()
-    train(recipe, out=run.folder, resume=True, quiet=True)
-    assert (contents(run), (run.folder / "recipe.yaml").read_bytes()) == before
-    with pytest.raises(ConfigError, match=r"training.steps: the run has made 24 steps, more than 15"):
-        train(recipe, ["training.steps=15"], out=run.folder, resume=True, quiet=True)
-    assert (contents(run), (run.folder / "recipe.yaml").read_bytes()) == before
 
 
 def test_going_on_for_longer_equals_going_on_at_once(tiny_recipe: Tree, tmp_path: Path) -> None:
