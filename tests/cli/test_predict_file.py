@@ -87,7 +87,7 @@ print("once")
 print(regard.predict_file({str(tiny_run)!r}, {str(big)!r}, {str(two)!r}, overrides={SHORT}, workers=2))
 """,
     )
-    printed = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    printed = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=600)
     assert (printed.stdout, printed.returncode) == (f"once\n{len(expected)}\n", 0), printed.stderr
     assert [json.loads(line) for line in two.read_text().splitlines()] == alone
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.jsonl", "script.py", "two.jsonl"]
