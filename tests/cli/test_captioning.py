@@ -140,9 +140,8 @@ def test_rows_of_a_table_without_an_image_are_named_or_skipped(run: Path, home: 
     assert messages[0].startswith(f"{bad}:2: the image {home / 'nope.png'} does not exist (paths are relative to the f")
     assert messages[1].startswith(f"{bad}:3: the name of the image is empty")
     assert messages[2].startswith(f"{bad}:4: the column 'image' holds 7, not a string")
-    assert [bool(line) for line in succeed("predict", run, "--file", bad, "--skip-bad").out.split("\n")[:4]] == [
-        True, False, False, False,
-    ]  # fmt: skip
+    skipping = succeed("predict", run, "--file", bad, "--skip-bad").out.split("\n")
+    assert [bool(line) for line in skipping[:4]] == [True, False, False, False]
 
 
 def test_explain_draws_one_panel_a_word(run: Path, home: Path) -> None:
@@ -202,8 +201,8 @@ def test_numbers_of_one_look(run: Path, home: Path) -> None:
 def test_every_verb_judges_an_output_by_all_captions_of_its_image(run: Path, home: Path, tmp_path: Path) -> None:
     """The right captions of a model that is nearly always right, each with a second one that it would never write."""
     images = unseen(home)[:12]
-    pairs = [(path, said) for path, right in images for said in ("nobody says this here", right)]
-    file = write(tmp_path / "pairs.tsv", "".join(f"{path}\t{said}\n" for path, said in pairs))
+    pairs = [(path.name, said) for path, right in images for said in ("nobody says this here", right)]
+    file = write(home / "pairs.tsv", "".join(f"{name}\t{said}\n" for name, said in pairs))
     evaluated = succeed("evaluate", run, "--file", file, "--json").json
     assert (evaluated["images"], evaluated["sentences"]) == (12, 24)
     diagnosed = succeed("diagnose", run, "--file", file, "--no-sweep", "--json").json
@@ -220,7 +219,7 @@ def test_every_verb_judges_an_output_by_all_captions_of_its_image(run: Path, hom
     assert compared["errors"][0]["errors"] == diagnosed["errors"]
     assert compared["examples"][0]["reference"].startswith("nobody says this here / a ")
     short = write(tmp_path / "short.txt", "a\n" * 24)
-    [message] = fail("compare", run, "--hypotheses", f"x={short}", "--file", file)
+    message = refusal("compare", run, "--hypotheses", f"x={short}", "--file", file)
     assert "24 lines for 12 inputs" in message
     assert "several references is one input" in message
 
@@ -237,16 +236,6 @@ def test_the_best_reference_is_what_the_output_is_held_against(run: Path, home: 
     assert example["reference_log_p"] == pytest.approx(max(scores), abs=1e-3)
     assert example["references"] == said
     assert example["verdict"] == ("search" if max(scores) > example["output_log_p"] else "model")
-
-
-def test_evaluate_a_file_of_the_users(run: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = home / "other"
-    folder.mkdir()
-    Image.open(unseen(home)[0][0]).save(folder / "mine.png")
-    write(folder / "mine.tsv", f"mine.png\t{unseen(home)[0][1]}\nmine.png\tanother caption\n")
-    monkeypatch.chdir(home)
-    found = succeed("evaluate", run, "--file", "other/mine.tsv", "--json").json
-    assert (found["images"], found["sentences"], found["exact_match"]) == (1, 2, 1.0)
 
 
 def test_what_an_image_has_not(run: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

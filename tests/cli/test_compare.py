@@ -20,6 +20,7 @@ from sacrebleu.significance import PairedTest
 import regard
 from command_line import succeed, write
 from places import ROOT
+from raw_cases import Runs
 from regard.errors import RegardError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
@@ -48,7 +49,7 @@ WORDS = "the a cat dog sat ran on mat road red big house tree bird sang far"
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     folder = tmp_path_factory.mktemp("compared")
     tree = copy.deepcopy(TINY)
     tree["data"] |= {"test": {"corpus": "reverse", "size": 30}, "validation": {"corpus": "reverse", "size": 10}}
@@ -58,14 +59,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 
 
 def pairs_of(folder: Path) -> list[tuple[str, str]]:
-    dataset = examples_of(Run.open(folder), "test")
+    dataset = examples_of(Run.open(folder), None)
     return list(zip(dataset.texts["source"], dataset.texts["target"], strict=True))
 
 
 @pytest.fixture(scope="module")
-def pairs(runs: Mapping[str, Path]) -> list[tuple[str, str]]:
+def pairs(folders: Mapping[str, Path]) -> list[tuple[str, str]]:
     """The sentences that are compared on."""
-    return pairs_of(runs["plain"])
+    return pairs_of(folders["plain"])
 
 
 @pytest.fixture(scope="module")
@@ -76,15 +77,15 @@ def other(tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]
 
 
 @pytest.fixture(scope="module")
-def compared(runs: Mapping[str, Path], other: Path) -> Comparison:
-    return compare(list(runs.values()), hypotheses={"다른": other})
+def compared(folders: Mapping[str, Path], other: Path) -> Comparison:
+    return compare(list(folders.values()), hypotheses={"다른": other})
 
 
-def test_outputs_and_metrics(compared: Comparison, runs: Mapping[str, Path], pairs: list[tuple[str, str]]) -> None:
+def test_outputs_and_metrics(compared: Comparison, folders: Mapping[str, Path], pairs: list[tuple[str, str]]) -> None:
     for row in compared.tables["systems"][:3]:
-        evaluated = regard.evaluate(runs[row["system"]], split="test")
+        evaluated = regard.evaluate(folders[row["system"]], split="test")
         assert {name: row[name] for name in compared.metrics} == {name: evaluated[name] for name in compared.metrics}
-    predicted = regard.predict(runs["seed-1"], [source for source, _ in pairs])
+    predicted = regard.predict(folders["seed-1"], [source for source, _ in pairs])
     assert list(compared.systems[0].outputs) == [prediction.output for prediction in predicted]
 
 
@@ -178,8 +179,8 @@ def test_more_than_one_reference_is_measured_as_sacrebleu_does() -> None:
     assert [row["score"] for row in rows] == pytest.approx([*theirs, 1 / 3, 2 / 3])
 
 
-def test_a_system_is_never_significantly_different_from_itself(runs: Mapping[str, Path]) -> None:
-    twice = compare([runs["plain"], runs["plain"]])
+def test_a_system_is_never_significantly_different_from_itself(folders: Mapping[str, Path]) -> None:
+    twice = compare([folders["plain"], folders["plain"]])
     assert len(twice.groups) == 2  # the same seed twice is no second seed
     assert (twice.tables["differ_most"], twice.tables["recipes"]) == ([], [])
     again = [row for row in twice.tables["significance"] if row["system"] != twice.baseline]
@@ -280,8 +281,8 @@ def test_quality_by_length_is_the_metric_of_those_sentences(compared: Comparison
         assert [series.low is not None for series in curve.series] == [True, False, False]
 
 
-def test_curves_and_training_times_are_those_of_the_log(compared: Comparison, runs: Mapping[str, Path]) -> None:
-    lines = [json.loads(line) for line in (runs["seed-1"] / "metrics.jsonl").read_text().splitlines()]
+def test_curves_and_training_times_are_those_of_the_log(compared: Comparison, folders: Mapping[str, Path]) -> None:
+    lines = [json.loads(line) for line in (folders["seed-1"] / "metrics.jsonl").read_text().splitlines()]
     curve = [row for row in compared.tables["curves"] if row["system"] == "seed-1"]
     assert [(row["step"], row["loss"], row["chrf"]) for row in curve] == [
         (line["step"], line["loss"], line["chrf"]) for line in lines if line["event"] == "validation"
@@ -289,7 +290,7 @@ def test_curves_and_training_times_are_those_of_the_log(compared: Comparison, ru
     seconds = sum(line["seconds_per_step"] * 5 for line in lines if line["event"] == "train")  # a line every five steps
     row = compared.tables["systems"][0]
     assert (row["training_steps"], row["training_seconds"]) == (20, pytest.approx(seconds))
-    assert row["parameters"] == sum(one.numel() for one in Run.open(runs["seed-1"]).load_model().parameters())
+    assert row["parameters"] == sum(one.numel() for one in Run.open(folders["seed-1"]).load_model().parameters())
     assert row["sentences_per_second"] == pytest.approx(30 / row["decoding_seconds"])
     assert compared.tables["systems"][3]["training_steps"] is None
 
@@ -377,7 +378,7 @@ def test_a_difference_is_reported_where_it_is_significant_and_visible(compared: 
 
 def test_printed_seeds(
     compared: Comparison,
-    runs: Mapping[str, Path],
+    folders: Mapping[str, Path],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -390,7 +391,7 @@ def test_printed_seeds(
     first, *others = findings(compared)
     assert first == f"{score}."
     assert [sentence.partition(":")[0] for sentence in others] == ["plain", "다른"]
-    chosen = compare(list(runs.values()), baseline="plain")
+    chosen = compare(list(folders.values()), baseline="plain")
     rows = {row["system"]: row for row in chosen.tables["significance"] if row["metric"] == "bleu"}
     assert rows["plain"]["p_bootstrap"] is None
     assert rows["seed-1"]["difference"] == pytest.approx(rows["seed-1"]["score"] - rows["plain"]["score"])
@@ -409,8 +410,8 @@ def test_printed_seeds(
     assert "seeds" not in shown
 
 
-def test_the_command(runs: Mapping[str, Path], other: Path, tiny_run: Path, tmp_path: Path) -> None:
-    arguments = [runs["seed-1"], runs["plain"], "--hypotheses", f"다른={other}", "--device", "cpu"]
+def test_the_command(folders: Mapping[str, Path], other: Path, tiny_run: Path, tmp_path: Path) -> None:
+    arguments = [folders["seed-1"], folders["plain"], "--hypotheses", f"다른={other}", "--device", "cpu"]
     out, tables = tmp_path / "report.html", tmp_path / "tables"
     result = succeed("compare", *arguments, "--out", out, "--csv", tables)
     assert "다른" in result.out
@@ -421,7 +422,7 @@ def test_the_command(runs: Mapping[str, Path], other: Path, tiny_run: Path, tmp_
     assert (tree["baseline"], tree["split"]) == ("다른", "test")
     assert [row["beam"] for row in tree["systems"]] == [1, None]
     file = write(tmp_path / "pairs.tsv", "source\ttarget\na b c\tc b a\nd e\te d\n")
-    tree = succeed("compare", runs["seed-1"], runs["plain"], "--file", file, "--json").json
+    tree = succeed("compare", folders["seed-1"], folders["plain"], "--file", file, "--json").json
     assert (tree["sentences"], tree["files"], "split" in tree) == (2, [str(file)], False)
     assert {row["reference"] for row in tree["examples"]} == {"c b a", "e d"}
     lines = write(tmp_path / "o.txt", "a\n" * 15)
@@ -429,21 +430,10 @@ def test_the_command(runs: Mapping[str, Path], other: Path, tiny_run: Path, tmp_
     assert "15 sentences of the validation set (the run's recipe has no test set), baseline" in printed
 
 
-@pytest.fixture(scope="module")
-def summarizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tree = copy.deepcopy(TINY) | {"task": "summarization", "tokenizer": {"kind": "word", "vocabulary": 200}}
-    tree["data"] = {"train": {"corpus": "headlines", "size": 100}, "test": {"corpus": "headlines", "size": 8}}
-    tree["training"] |= {"steps": 2, "validate_every": 2, "decode": 2}
-    tree["search"] = {"beam": 1, "max_length": 8}
-    folder = tmp_path_factory.mktemp("summarizer") / "run"
-    train(tree, out=folder, quiet=True)
-    return folder
-
-
-def test_summaries_are_compared_by_rouge(summarizer: Path, tmp_path: Path) -> None:
-    references = [target for _, target in pairs_of(summarizer)]
+def test_summaries_are_compared_by_rouge(runs: Runs, tmp_path: Path) -> None:
+    references = [target for _, target in pairs_of(runs["summarization"])]
     perfect = write(tmp_path / "perfect.txt", "".join(f"{line}\n" for line in references))
-    compared = compare([summarizer], hypotheses={"perfect": perfect})
+    compared = compare([runs["summarization"]], hypotheses={"perfect": perfect})
     assert [*compared.metrics] == ["rouge1", "rouge2", "rougeL"]
     assert compared.tables["systems"][1]["rougeL"] == 100
     outputs = {system.name: system.outputs for system in compared.systems}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import regard as api
 from command_line import refusal, succeed, write
-from raw_cases import GPT, Runs, raw_recipe
+from raw_cases import Runs, raw_recipe
 from regard.data.conll import Entity, tags_of
 from regard.data.corpora import generate
 from regard.errors import DataError
@@ -82,23 +82,15 @@ def test_f1_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     assert f1_of(confusion) == pytest.approx(f1_score(true, predicted, average="macro", zero_division=0))
 
 
-def test_correlation_is_that_of_scipy() -> None:
-    from scipy.stats import pearsonr
-
-    x, y = np.random.default_rng(1).normal(size=(2, 40))
-    rows = np.stack([np.ones(40), x, y, x**2, y**2, x * y], axis=1)
-    assert correlation(rows.sum(0)) == pytest.approx(pearsonr(x, y).statistic)
-    assert correlation(np.array([3.0, 3, 6, 3, 14, 6])) == 0
-
-
 @pytest.mark.parametrize(("offset", "scale"), [(0.0, 1.0), (1e7, 1.0), (1e8, 1.0), (0.0, 1e-9), (0.0, 1e150)])
-def test_correlation_of_labels_far_from_zero_or_tiny_or_huge(offset: float, scale: float) -> None:
+def test_correlation_is_that_of_scipy_also_far_from_zero_or_of_tiny_or_huge_labels(offset: float, scale: float) -> None:
     from scipy.stats import pearsonr
 
     x, y = np.random.default_rng(1).normal(size=(2, 50))
     labels, outputs = offset + scale * x, offset + scale * (x + y)
     counts = counts_of([{"label": a, "output": b} for a, b in zip(labels, outputs, strict=True)])
     assert counts.metrics["pearson"](counts.rows.sum(0)) == pytest.approx(pearsonr(x, x + y).statistic, abs=1e-6)
+    assert correlation(np.array([3.0, 3, 6, 3, 14, 6])) == 0, "all labels are alike"
 
 
 @pytest.mark.parametrize(("predictions", "scores", "right"), [
@@ -191,9 +183,6 @@ def test_language_models_with_other_tokenizers_are_compared(runs: Runs, tmp_path
     wanted = ("12 documents", "perplexity a word", "bits a character", "tokenizer.vocabulary", "Losses are per token")
     assert [text for text in wanted if text not in written] == []
     assert "greedy search" not in written, "nothing is written to be measured"
-
-
-def test_one_document_is_compared_in_words(runs: Runs, tmp_path: Path) -> None:
     file = write(tmp_path / "one.txt", "The old man slept in the garden.\n")
     out = succeed("compare", runs["gpt"], runs["words"], "--file", file).out
     assert out.startswith("Language modeling, 1 document of ")
@@ -219,22 +208,18 @@ def test_classifiers_are_compared_by_mcnemar_and_bootstrap(classifiers: dict[str
 
 
 def test_other_examples_are_refused_but_for_a_file(runs: Runs, tmp_path: Path) -> None:
-    few, gpt = {"validation": {"corpus": "tales-en", "size": 5}}, runs["gpt"]
-    train(raw_recipe(GPT, few, steps=1), out=tmp_path / "other", quiet=True)
-    message = f"its examples are not those of {gpt} (give the texts to compare on with --file;"
-    assert message in refusal("compare", gpt, tmp_path / "other")
-    write(tmp_path / "same.jsonl", "\n".join(json.dumps({"text": text}) for text in ("The fox ran.", "It rained.")))
-    compared = api.compare([gpt, tmp_path / "other"], files=[str(tmp_path / "same.jsonl")])
-    assert compared.to_json()["documents"] == 2
+    two = [runs["gpt"], runs["gpt-pre"]]
+    message = f"its examples are not those of {two[0]} (give the texts to compare on with --file;"
+    assert message in refusal("compare", *two)
+    same = write(tmp_path / "same.jsonl", '{"text": "The fox ran."}\n{"text": "It rained."}\n')
+    assert api.compare(two, files=[str(same)]).to_json()["documents"] == 2
 
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"mask_share": 0.0, "random_share": 0.0}, "other tokens are hidden from it than from {}, or are shown to it in "),
     ({"mask_rate": 0.4}, "compare runs with the same tokenizer, data.max_length, data.mask_rate,"),
 ])  # fmt: skip
-def test_masked_models_that_other_tokens_are_hidden_from_are_refused(
-    runs: Runs, changes: dict[str, Any], message: str
-) -> None:
+def test_masked_models_with_other_hidden_tokens_are_refused(runs: Runs, changes: dict[str, Any], message: str) -> None:
     run = Run.open(runs["bert"])
     data = run.recipe.data.model_copy(update=changes)
     with pytest.raises(DataError) as refused:
@@ -302,17 +287,12 @@ def test_evaluate_charges_words_and_characters_but_no_token(vocabularies: dict[s
     assert "unknown" in succeed("evaluate", vocabularies["words"], "--file", file).out
 
 
-def test_characters_are_counted_as_they_are_read(vocabularies: dict[str, Path], tmp_path: Path) -> None:
-    """Blanks that no model reads are none that it predicts."""
-    texts = {"single": "The kind child went home.", "double": "The  kind\tchild   went home."}
-    single, double = (
-        api.evaluate(vocabularies["pieces"], files=[str(write(tmp_path / f"{name}.txt", text))])
-        for name, text in texts.items()
-    )
-    assert double["bits_per_character"] == single["bits_per_character"]
-
-
 def test_without_unknown_tokens_there_is_no_note(vocabularies: dict[str, Path], tmp_path: Path) -> None:
+    """Characters are counted as they are read: blanks that no model reads are none that it predicts."""
+    texts = ("The kind child went home.", "The  kind\tchild   went home.")
+    files = [str(write(tmp_path / f"{number}.txt", text)) for number, text in enumerate(texts)]
+    single, double = (api.evaluate(vocabularies["pieces"], files=[file])["bits_per_character"] for file in files)
+    assert double == single
     file = write(tmp_path / "text.txt", next(generate("tales-en", 1, 1, "train"))[0])
     found = api.evaluate(vocabularies["words"], files=[str(file)])
     words = len(file.read_text(encoding="utf-8").split()) + 1

@@ -168,6 +168,7 @@ DAMAGES: list[tuple[str, str, Any, str]] = [
         ("tokenizer.json", 0.5, r"tokenizer\.json: "),
         ("", None, NO_CHECKPOINT),  # the whole of it
         ("recipe.yaml", b"task: translation", "data: this key is req"),
+        (SURROUNDINGS, b'{"format": 3, "regard": "9.0"}', r"newer regard, 9\.0"),
         *((SURROUNDINGS, how, r"environment\.json: cannot be read")
           for how in (0.5, b"[]", b'{"format": "1", "regard": ""}', b"[" * 100_000)),
     ]),
@@ -201,15 +202,6 @@ def test_what_is_damaged_is_named(run: Run, tmp_path: Path, verbs: str, name: st
     for verb in verbs.split():
         with pytest.raises(RegardError if verb == "resume" else CheckpointError, match=said):
             uses[verb]()
-
-
-@pytest.mark.parametrize("share", [0.0, 0.999])
-def test_a_state_that_was_cut_stops_a_resume_but_not_a_prediction(run: Run, share: float) -> None:
-    path = run.checkpoint("last") / "training.pt"
-    os.truncate(path, int(path.stat().st_size * share))
-    assert len(predict(run.folder, ["a"])) == 1
-    with pytest.raises(CheckpointError, match=r"training\.pt: the file is damaged"):
-        resume(run.folder)
 
 
 def forget_checksums(run: Run) -> None:

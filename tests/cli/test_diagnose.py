@@ -309,10 +309,9 @@ def test_a_reference_is_scored_as_the_search_scores_it(tiny_run: Path, tmp_path:
         assert (sentence.scored.best.objective, sentence.scored.best.score) == pytest.approx(scores, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("count", "of", "low", "high"),
-    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718), (0, 0, 0, 1)],
-)
+@pytest.mark.parametrize(("count", "of", "low", "high"), [
+    (81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718), (0, 0, 0, 1),
+])  # fmt: skip
 def test_wilson_against_published_intervals(count: int, of: int, low: float, high: float) -> None:
     """Newcombe 1998, "Two-sided confidence intervals for the single proportion", table I, method 3."""
     assert Share.of(count, of)[1:] == pytest.approx((low, high), abs=5e-5)
@@ -395,29 +394,25 @@ def test_advice_where_beams_find_what_is_as_wrong() -> None:
     )
 
 
-def test_few_sentences_prove_no_narrow_beam() -> None:
-    """Beam 1 is two points behind, which may be chance: that is the advice, and not that it is as good."""
-    [_, sentence] = advice(NONE, (), 5, sweep_of({1: [40.0, 50.0, 30.0], 5: [42.0, 40.0, 50.0]}, NONE, 5))
-    assert sentence == (
-        "20 sentences cannot show that a beam of 5 writes better than one of 1, which takes 20 % of the time (chrF "
-        "42.00 and 40.00)."
-    )
+BETTER, UNSURE, WORSE = [42.0, 41.0, 43.0], [41.0, 42.0, 42.5], [38.0, 37.0, 39.0]
+"""Beam 5 may be as good as 1 by chance; 10 and 20 are behind in every draw."""
+WRITES_WORSE = "writes worse than one of 1: it finds what the model prefers, and that is wrong. Look at the length "
 
 
-def test_a_narrow_beam_that_is_better_is_called_so() -> None:
-    [_, sentence, *_] = advice(NONE, (), 5, sweep_of({1: [42.0, 41.0, 43.0], 5: [40.0, 39.0, 41.0]}, NONE, 5))
-    beams = "A beam of 5 writes worse than one of 1, which takes 20 % of the time"
-    assert sentence == f"{beams} (chrF 40.00 and 42.00)."
-
-
-def test_only_beams_that_are_shown_to_be_worse_are_called_so() -> None:
-    """Beam 5 may be as good by chance; 10 and 20 are behind in every draw."""
-    better, unsure, worse = [42.0, 41.0, 43.0], [41.0, 42.0, 42.5], [38.0, 37.0, 39.0]
-    sentences = [*advice(NONE, (), 1, sweep_of({1: better, 5: unsure, 10: worse, 20: worse}, NONE, 1))]
-    reason = "it finds what the model prefers, and that is wrong. Look at the length normalisation."
-    assert sentences[-1] == f"A beam of 10 or more writes worse than one of 1: {reason}"
-    [*_, sentence] = advice(NONE, (), 1, sweep_of({1: better, 5: unsure, 20: worse}, NONE, 1))
-    assert sentence == f"A beam of 20 writes worse than one of 1: {reason}"
+@pytest.mark.parametrize(("draws", "beam", "expected"), [
+    # Beam 1 is two points behind, which may be chance: that is the advice, and not that it is as good.
+    ({1: [40.0, 50.0, 30.0], 5: [42.0, 40.0, 50.0]}, 5,
+     ["20 sentences cannot show that a beam of 5 writes better than one of 1, which takes 20 % of the time "
+      "(chrF 42.00 and 40.00)."]),
+    ({1: BETTER, 5: [40.0, 39.0, 41.0]}, 5,
+     ["A beam of 5 writes worse than one of 1, which takes 20 % of the time (chrF 40.00 and 42.00).",
+      f"A beam of 5 {WRITES_WORSE}normalisation."]),
+    ({1: BETTER, 5: UNSURE, 10: WORSE, 20: WORSE}, 1, [f"A beam of 10 or more {WRITES_WORSE}normalisation."]),
+    ({1: BETTER, 5: UNSURE, 20: WORSE}, 1, [f"A beam of 20 {WRITES_WORSE}normalisation."]),
+])  # fmt: skip
+def test_advice_on_other_beams(draws: dict[int, list[float]], beam: int, expected: list[str]) -> None:
+    [_, *found] = advice(NONE, (), beam, sweep_of(draws, NONE, beam))
+    assert found == expected
 
 
 def test_draws_are_of_sacrebleus_metric_or_the_mean_of_sentences_and_the_same_for_all() -> None:

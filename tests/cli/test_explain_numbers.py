@@ -304,6 +304,9 @@ def test_the_page_holds_every_head_every_layer_and_every_rollout(deep: Explanati
     masks = [f"{name}: what it may see" for name in (ENCODER, DECODER, SOURCE)]
     assert others == ["c by head", *masks, "positions 0 to 49, 128 dimensions"]
     assert offered[others[-1], "", ""].values[3, :2] == pytest.approx([np.sin(3), np.cos(3)])
+    [table] = [part for section in deep.report().sections for part in section.parts if isinstance(part, Table)]
+    for step, row in zip(deep.steps, table.cells, strict=True):  # the likeliest tokens
+        assert all(f"{p:.3f}" in row[-1].text for _, p in step.candidates)
 
 
 @pytest.mark.parametrize(("options", "opening"), [
@@ -321,12 +324,6 @@ def test_what_the_page_opens_with(deep: Explanation, options: dict[str, Any], op
     drawn, asked = maps_of(deep, **options).drawn, deep.select(Options(**options)).heat_maps()
     assert drawn[0].choice == opening
     assert all(np.array_equal(one.values, other.values) for one, other in zip(drawn, asked, strict=True))
-
-
-def test_the_page_shows_the_likeliest_tokens(deep: Explanation) -> None:
-    [table] = [part for section in deep.report().sections for part in section.parts if isinstance(part, Table)]
-    for step, row in zip(deep.steps, table.cells, strict=True):
-        assert all(f"{p:.3f}" in row[-1].text for _, p in step.candidates)
 
 
 def test_512_tokens_make_a_page_below_3_megabytes_that_says_what_it_keeps(long: Explanation) -> None:

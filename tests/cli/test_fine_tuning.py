@@ -129,12 +129,8 @@ REFUSED = [
     ("bert", ["model={epsilon: 0.1}"], "model.epsilon: 0.1 does not fit the weights of {run} (that run has 1e-12)"),
     ("bert", ["model={kind: cnn, preset: tiny}"], "training.init: {run} is a bert, this recipe asks for cnn"),
     ("bert", ["training.init=nowhere"], "training.init: nowhere is not a run folder"),
-    (
-        "bert",
-        ["training.init=nowhere", "model={kind: bert}"],
-        "training.init: nowhere: there is no such run folder (make one with 'regard train RECIPE --out RUN'; "
-        "training.init=null trains without one)",
-    ),
+    ("bert", ["training.init=nowhere", "model={kind: bert}"], "training.init: nowhere: there is no such run folder ("
+     "make one with 'regard train RECIPE --out RUN'; training.init=null trains without one)"),
     ("bert", ["data.max_length=600"], "data.max_length: texts of 600 tokens are longer than the model's 64 posi"),
     ("bert", ["tokenizer.file={gpt}/tokenizer.json"], "training.init: {run} has another tokenizer"),
     ("bert", ["tokenizer={kind: bpe}"], "tokenizer.kind: {run} has wordpiece, this recipe asks for bpe (leave the"),
@@ -148,7 +144,7 @@ REFUSED = [
     ("bert", ["head={frezee: 1}"], "head.frezee: unknown key 'frezee' (did you mean 'freeze'?)"),
     ("bert", ["head={class_weights: {bad: 2.0}}"], "head.class_weights: there is no label 'bad'"),
     ("bert", ["head={both_orders: true}"], "head.both_orders: there is only one text"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "overrides", "message"), REFUSED, ids=[message for _, _, message in REFUSED])
@@ -160,12 +156,6 @@ def test_refusals(pretrained: dict[str, Path], name: str, overrides: list[str], 
     for key, value in values.items():
         overrides, message = [one.replace(key, value) for one in overrides], message.replace(key, value)
     assert refusal("check", recipe, *overrides).startswith(message)
-
-
-def test_what_the_run_says_may_be_said_again(pretrained: dict[str, Path], tmp_path: Path) -> None:
-    recipe = write(tmp_path / "r.yaml", write_yaml(classification(pretrained["bert"])))
-    found, _ = api.load_recipe(recipe, ["tokenizer={kind: wordpiece, vocabulary: 200}"])
-    assert found.tokenizer == api.load_recipe(recipe)[0].tokenizer
 
 
 def test_defaults_hang_on_the_model(pretrained: dict[str, Path]) -> None:
@@ -182,6 +172,8 @@ def test_defaults_hang_on_the_model(pretrained: dict[str, Path]) -> None:
     tree = classification(pretrained["bert"])
     del tree["data"]["max_length"]
     assert api.load_recipe(tree)[0].data.max_length == 64 == bert.model.max_positions
+    again = ["tokenizer={kind: wordpiece, vocabulary: 200}"]  # as that run has it
+    assert api.load_recipe(tree, again)[0].tokenizer == api.load_recipe(tree)[0].tokenizer
 
 
 # Frozen, and how fast the others learn
@@ -436,7 +428,7 @@ def refused(recipe: Path, *overrides: str) -> str:
     return message
 
 
-def test_other_weights(recipe: Path, tmp_path: Path) -> None:
+def test_other_weights_or_none(recipe: Path, tmp_path: Path) -> None:
     size = Run.open(tmp_path / "before").tokenizers["source"].size
     assert refused(recipe, "model={kind: rnn, preset: tiny}") == (
         "training.init: before is a bahdanau, this recipe asks for rnn "
@@ -446,6 +438,9 @@ def test_other_weights(recipe: Path, tmp_path: Path) -> None:
         "training.init: the weights of before do not fit this recipe's model: "
         f"output.linear.weight is {size} x 16 there, missing here ("
     )
+    shutil.rmtree(tmp_path / "before" / "checkpoints")
+    (tmp_path / "before" / "best").unlink()
+    assert "the run has no checkpoint yet" in refused(recipe)
 
 
 @pytest.mark.parametrize(("joint", "files"), [
@@ -465,12 +460,3 @@ def test_another_tokenizer_and_how_to_take_the_same(recipe: Path, tmp_path: Path
     options = [*other, f"tokenizer.file={files}", f"tokenizer.joint={joint}"]
     run = train(recipe, options, out=tmp_path / "reused", quiet=True)
     assert run.tokenizers.fingerprint == Run.open(tmp_path / name).tokenizers.fingerprint
-
-
-def test_what_is_no_run_or_has_no_weights(recipe: Path, tmp_path: Path) -> None:
-    assert "there is no such run folder" in refused(recipe, "training.init=befor")
-    (tmp_path / "empty").mkdir()
-    assert "not a run folder" in refused(recipe, "training.init=empty")
-    shutil.rmtree(tmp_path / "before" / "checkpoints")
-    (tmp_path / "before" / "best").unlink()
-    assert "the run has no checkpoint yet" in refused(recipe)

@@ -53,9 +53,6 @@ def test_what_is_fixed_when_a_model_is_loaded(tiny_run: Path) -> None:
         loaded.predict("a b", checkpoint="best")
     with pytest.raises(DecodeError, match="precision: there is no precision 'fp23' \\(did you mean 'fp32'"):
         regard.load(tiny_run, precision="fp23")  # type: ignore[arg-type]
-
-
-def test_a_run_is_opened_by_its_path(tiny_run: Path) -> None:
     assert regard.Run(str(tiny_run)).recipe == regard.Run.open(tiny_run).recipe
     with pytest.raises(CheckpointError, match="nowhere: there is no such run folder"):
         regard.Run("nowhere")

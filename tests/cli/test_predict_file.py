@@ -72,12 +72,25 @@ def written(run: Path, big: Path, out: Path, **options: Any) -> list[dict[str, A
 
 
 def test_processes_keep_the_order(tiny_run: Path, big: Path, tmp_path: Path) -> None:
-    """And the outputs are those of `predict`, but for rounding: other lines are computed together."""
+    """And the outputs are those of `predict`, but for rounding: other lines are computed together. The script that asks
+    for them is not run again by its workers, though nothing in it is guarded by `if __name__ == "__main__"`."""
     expected = [one.to_json() for one in regard.predict(tiny_run, file=big, overrides=SHORT)]
-    alone = written(tiny_run, big, tmp_path / "alone.jsonl", workers=1)
+    alone, two = written(tiny_run, big, tmp_path / "alone.jsonl", workers=1), tmp_path / "two.jsonl"
     assert [(one["input"], one["output"]) for one in alone] == [(one["input"], one["output"]) for one in expected]
-    assert written(tiny_run, big, tmp_path / "two.jsonl", workers=2) == alone
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.jsonl", "two.jsonl"]
+    script = write(
+        tmp_path / "script.py",
+        f"""
+import logging, regard, regard.api
+logging.getLogger(__name__)
+regard.api.PIECE = 20
+print("once")
+print(regard.predict_file({str(tiny_run)!r}, {str(big)!r}, {str(two)!r}, overrides={SHORT}, workers=2))
+""",
+    )
+    printed = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=600)
+    assert (printed.stdout, printed.returncode) == (f"once\n{len(expected)}\n", 0), printed.stderr
+    assert [json.loads(line) for line in two.read_text().splitlines()] == alone
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.jsonl", "script.py", "two.jsonl"]
 
 
 def test_an_interrupted_file_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:
@@ -129,30 +142,26 @@ def test_a_killed_command_is_continued(tiny_run: Path, big: Path, tmp_path: Path
     assert out.read_text().splitlines() == expected * 20
 
 
-def test_a_bad_line_ends_it_with_all_before_kept(tiny_run: Path, big: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_bad_line_ends_it_with_all_before_kept(tiny_run: Path, big: Path, tmp_path: Path, mended: bool) -> None:
+    """It may be mended or skipped afterwards."""
     lines, out = big.read_text().splitlines(), tmp_path / "out.jsonl"
     bad = write(tmp_path / "bad.txt", "".join(f"{line}\n" for line in [*lines[:50], "", *lines[50:]]))
-    messages = fail("predict", tiny_run, "--file", bad, "--out", out, "--set", SHORT[0], "--workers", 1)
-    assert messages == [
+    command = ["predict", tiny_run, "--file", bad, "--out", out, "--set", SHORT[0], "--workers", 1]
+    assert fail(*command) == [
         f"{bad}:51: the text is empty (give at least one word)",
         "--skip-bad leaves such lines out, with an empty output for each",
         f"{out}.partial: 40 outputs were written by now (--resume continues it)",
     ]
-    mended = write(tmp_path / "bad.txt", big.read_text())
+    if mended:
+        write(bad, big.read_text())
+    resumed = succeed(*command, "--resume", *([] if mended else ["--skip-bad"]))
+    assert ("skipped 1 of 191 inputs" in resumed.err) == (not mended)
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row for row, one in enumerate(found) if one["output"] is None] == ([] if mended else [50])
     whole = written(tiny_run, big, tmp_path / "whole.jsonl", workers=1)
-    assert written(tiny_run, mended, out, workers=1, resume=True) == whole
-
-
-def test_a_bad_line_may_be_skipped_afterwards(tiny_run: Path, big: Path, tmp_path: Path) -> None:
-    lines, out = big.read_text().splitlines(), tmp_path / "out.jsonl"
-    bad = write(tmp_path / "bad.txt", "".join(f"{line}\n" for line in [*lines[:50], "", *lines[50:]]))
-    command = ["predict", tiny_run, "--file", bad, "--out", out, "--set", SHORT[0], "--workers", 1]
-    fail(*command)
-    resumed = succeed(*command, "--resume", "--skip-bad")
-    assert "skipped 1 of 191 inputs" in resumed.err
-    outputs = [json.loads(line)["output"] for line in out.open()]
-    assert [row for row, output in enumerate(outputs) if output is None] == [50]
-    assert len(outputs) == len(lines) + 1
+    texts = [[(one["input"], one["output"]) for one in of if one["output"] is not None] for of in (found, whole)]
+    assert texts[0] == texts[1]
 
 
 def test_a_compressed_file_that_is_cut_off_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:
@@ -212,21 +221,6 @@ def test_a_worker_that_dies_is_reported(starts: bool) -> None:
     """Also where it dies before it has read a work that is larger than a pipe."""
     with pytest.raises(RegardError, match="--workers: a worker process has died"):
         list(in_order(Dying() if starts else Broken(), range(9), 2))
-
-
-def test_a_script_is_not_run_again_by_its_workers(tiny_run: Path, big: Path, tmp_path: Path) -> None:
-    """Though nothing in it is guarded by `if __name__ == "__main__"`."""
-    script = write(
-        tmp_path / "script.py",
-        f"""
-import logging, regard
-logging.getLogger(__name__)
-print("once")
-print(regard.predict_file({str(tiny_run)!r}, {str(big)!r}, {str(tmp_path / "out.txt")!r}, overrides={SHORT}, workers=2))
-""",
-    )
-    printed = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
-    assert (printed.stdout, printed.returncode) == (f"once\n{len(big.read_text().splitlines())}\n", 0), printed.stderr
 
 
 def test_workers_end_with_a_process_that_is_killed() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import regex
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import fail, succeed, write
@@ -70,8 +70,6 @@ def test_squad_by_hand(tmp_path: Path) -> None:
         (CONTEXT, "Why?", "[]", "a2"),
         (CONTEXT, "Who?", "[]", "a3"),
     ]
-    (tmp_path / "dev.json.xz").write_bytes(lzma.compress(path.read_bytes()))
-    assert read(tmp_path / "dev.json.xz") == read(path)
     assert open_corpus(QuestionedText(file="dev.json"), tmp_path).where(2) == "dev.json: question 2"
 
 
@@ -165,7 +163,6 @@ def test_published_predictions_have_their_published_scores() -> None:
     for model, *expected in (
         ("BERT", 86.20624408703878, 92.19557978351129),
         ("Logistic_Regression_Baseline", 40.14191106906339, 50.98153647324482),
-        ("Match-LSTM_with_Ans-Ptr", 67.63481551561021, 76.75556184979696),
     ):
         outputs = json.loads(lzma.decompress((REAL / "squad" / f"predictions_v1.1_{model}.json.xz").read_bytes()))
         pairs = [(outputs.get(id, ""), [text for _, text in answers_in(answers)]) for _, _, answers, id in questions]
@@ -339,6 +336,7 @@ def talkative(request: pytest.FixtureRequest, lower_bytes: Tokenizer) -> tuple[Q
     return task.with_search(SearchConfig(nbest=3, beam=3)), model_of(task)
 
 
+@settings(max_examples=40)
 @given(context=TEXTS.filter(lambda text: text.strip()), question=TEXTS.filter(lambda text: text.strip()))
 def test_answers_are_slices_as_typed(talkative: tuple[QuestionAnswering, Headed], context: str, question: str) -> None:
     task, model = talkative
@@ -414,7 +412,6 @@ def test_bad_recipes_are_refused(tmp_path: Path) -> None:
 
     allowed = "(allowed: bert, bilstm, cnn, elmo, gpt, lstm_lm, word2vec)"
     assert message(model={"kind": "rnn"}) == f"model: rnn is no model for the task question_answering {allowed}"
-    assert message(model={"kind": "grt"}) == "model: unknown kind 'grt' (did you mean 'gpt'?)"
     assert "name the questions" in message(data={"train": {}})
     write(tmp_path / "a.csv", "x")
     assert "a.csv: questions cannot be read from a .csv" in message(data={"train": {"file": "a.csv"}})
@@ -428,7 +425,7 @@ def test_korquad_answers_have_their_tokens() -> None:
     """Every answer is covered by its tokens, and with syllables as tokens by no more than it."""
     questions = read(REAL / "korquad" / "KorQuAD_v1.0_dev.json.xz")
     assert len(questions) == 5774
-    some = questions[::20]
+    some = questions[::60]
     tokenizer = Tokenizer.train(TokenizerConfig(kind="character", vocabulary=4000), [context for context, *_ in some])
     task = task_of(tokenizer)
     contexts, asked_about, answers, _ = map(list, zip(*some, strict=True))

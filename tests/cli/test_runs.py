@@ -18,14 +18,7 @@ from regard.config import apply_overrides, read_yaml
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.recipes.recipe import REMOVED, leaves, load_recipe, load_tree, read_stored
 from regard.runs import Run
-from regard.runs.run import (
-    FORMAT,
-    Checkpoint,
-    MetricsLog,
-    average_weights,
-    read_metrics,
-    save_checkpoint,
-)
+from regard.runs.run import FORMAT, Checkpoint, average_weights, read_metrics, save_checkpoint
 from regard.training.train import train
 
 Tree = dict[str, Any]
@@ -53,11 +46,8 @@ def test_a_run_folder_holds_the_resolved_recipe_and_its_surroundings(tiny_recipe
     assert {path.name for path in tiny_run.iterdir()} >= {
         "recipe.yaml", "environment.json", "tokenizer.json", "metrics.jsonl", "checkpoints", "best", "last",
     }  # fmt: skip
-
-
-def test_all_files_are_as_readable_as_the_recipe(tiny_run: Path) -> None:
     modes = {stat.S_IMODE(path.stat().st_mode) for path in tiny_run.rglob("*") if path.is_file()}
-    assert modes == {stat.S_IMODE((tiny_run / "recipe.yaml").stat().st_mode)}
+    assert modes == {stat.S_IMODE((tiny_run / "recipe.yaml").stat().st_mode)}, "all are as readable as the recipe"
 
 
 def test_paths_of_a_recipe_from_anywhere(tiny_recipe: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,13 +114,6 @@ def test_a_frozen_run_can_be_gone_on_with(tmp_path: Path) -> None:
         ("validation", 600), ("train", 602), ("validation", 602),
     ]  # fmt: skip
     assert log[-1]["loss"] == pytest.approx(log[-3]["loss"], rel=0.05)
-
-
-def test_a_run_of_a_newer_format_is_refused(run: Run) -> None:
-    path = run.folder / "environment.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": FORMAT + 1, "regard": "9.0"}))
-    with pytest.raises(CheckpointError, match=r"newer regard, 9\.0"):
-        Run.open(run.folder)
 
 
 # Which folder, which checkpoint
@@ -201,7 +184,8 @@ def test_another_recipe_is_refused_by_its_path(run: Run, tiny_recipe: Tree, over
 
 
 def test_data_that_has_changed_is_neither_measured_on_nor_trained_on(tiny_recipe: Tree, tmp_path: Path) -> None:
-    """Another share would be drawn, with pairs that were trained on; files of their own are what they are."""
+    """Another share would be drawn, with pairs that were trained on; files of their own are what they are, but losses
+    of other validation data are not ranked together."""
     pairs = [f"{'ab' * n}\t{'ba' * n}\n" for n in range(1, 41)]
     file, own = tmp_path / "pairs.tsv", tmp_path / "own.tsv"
     for path in (file, own):
@@ -223,15 +207,9 @@ def test_data_that_has_changed_is_neither_measured_on_nor_trained_on(tiny_recipe
     (run.checkpoint("last") / "training.pt").unlink()
     file.write_text("".join(pairs[:15]))
     evaluate(run, split="validation")
-
-
-def test_losses_of_other_validation_data_are_not_ranked_together(tiny_recipe: Tree, tmp_path: Path) -> None:
-    file = tmp_path / "own.tsv"
-    file.write_text("".join(f"{'ab' * n}\t{'ba' * n}\n" for n in range(1, 21)))
-    tiny_recipe["data"]["validation"] = {"file": str(file), "source": 0, "target": 1}
-    tiny_recipe["training"] |= {"steps": 2, "decode": 0}
-    run = train(tiny_recipe, out=tmp_path / "run", quiet=True)
-    file.write_text("".join(f"{'ab' * n}\t{'ab' * n}\n" for n in range(1, 21)))
+    tiny_recipe["data"]["validation"] = {"file": str(own), **columns}
+    run = train(tiny_recipe, out=tmp_path / "other", quiet=True)
+    own.write_text("".join(f"{'ab' * n}\t{'ab' * n}\n" for n in range(1, 41)))
     with pytest.raises(CheckpointError, match="the validation data has changed since the run began"):
         train(tiny_recipe, ["training.steps=4"], out=run.folder, resume=True, quiet=True)
 
@@ -243,9 +221,11 @@ def test_checkpoints_by_name_and_what_to_do_where_one_is_damaged(tiny_recipe: Tr
     assert run.checkpoint("average").name == "average"
     with pytest.raises(CheckpointError, match=r"no such checkpoint.*did you mean 'step-00000020'"):
         run.checkpoint("30")
-    os.truncate(run.checkpoint("last") / "training.pt", 100)
-    with pytest.raises(CheckpointError, match=r"other checkpoints here: step-00000010; .* `last`"):
-        train(tiny_recipe, out=run.folder, resume=True, quiet=True)
+    for size in (100, 0):
+        os.truncate(run.checkpoint("last") / "training.pt", size)
+        assert len(predict(run.folder, ["a"], checkpoint="last")) == 1
+        with pytest.raises(CheckpointError, match=r"training.pt: .*other checkpoints here: step-00000010; .* `last`"):
+            train(tiny_recipe, out=run.folder, resume=True, quiet=True)
     (run.folder / "last").write_text("step-00000010\n")
     train(tiny_recipe, out=run.folder, resume=True, quiet=True)
     assert run.checkpoint("last").name == "step-00000020"
@@ -284,23 +264,10 @@ def test_checkpoints_that_a_user_copied_are_not_removed(run: Run) -> None:
     assert {path.name for path in run.checkpoints.iterdir()} == {step.name, *mine}
 
 
-def test_log_goes_on_after_a_given_length(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    log = MetricsLog(path)
-    log.write({"event": "average", "step": 1})
-    length = log.length()
-    log.write({"event": "average", "step": 2, "text": "하나"})
-    log.close()
-    with path.open("ab") as file:
-        file.write(b'{"step": 3, "te')
-    assert [line["step"] for line in read_metrics(path)] == [1, 2]
-    log = MetricsLog(path, length)
-    log.write({"event": "average", "step": 2})
-    assert log.length() == path.stat().st_size
-    log.close()
-    assert list(read_metrics(path)) == [{"event": "average", "step": 1}, {"event": "average", "step": 2}]
-    MetricsLog(path, 10_000).close()
-    assert list(read_metrics(path)) == [{"event": "average", "step": 1}, {"event": "average", "step": 2}]
+def test_a_torn_last_line_of_a_log_is_not_read(tmp_path: Path) -> None:
+    """How a log goes on after a checkpoint is in test_resume.py."""
+    (tmp_path / "metrics.jsonl").write_text('{"event": "average", "step": 1, "text": "하나"}\n{"step": 3, "te')
+    assert [line["step"] for line in read_metrics(tmp_path / "metrics.jsonl")] == [1]
     assert list(read_metrics(tmp_path / "none.jsonl")) == []
 
 

@@ -21,7 +21,7 @@ from regard.text.vocabularies import END
 from regard.views.search_record import Outcome, Reference, follow_reference, ranking, search_tree
 from toy_models import Toy, ban_tokens, table_toy
 
-A, B, C, D = 4, 5, 6, 7
+A, B, C = 4, 5, 6
 
 BEYOND, NOT_DRAWN, SETTLED = "rank beyond the open slots", "not drawn", "cannot win any more"
 
@@ -66,13 +66,6 @@ def test_a_search_by_hand() -> None:
     assert [one["score"] for one in record["ranking"]] == [one.score for one in found]
 
 
-def test_what_could_not_win_any_more_is_said_to_be_so() -> None:
-    model = table_toy(6, {END: 0.9, A: 0.06, B: 0.04})
-    _, [record] = recorded(model, [[A, END]], SearchConfig(beam=3, normalisation="none"))
-    [step] = record["steps"]
-    assert [one["why"] for one in step["candidates"]] == [None, SETTLED, SETTLED]
-
-
 def test_what_the_rules_forbade_stands_where_it_would_have_stood() -> None:
     model = table_toy(7, {A: 0.4, B: 0.3, END: 0.2, C: 0.1})
     config = SearchConfig(beam=1, no_repeat_ngram=2, min_length=3, max_length=6)
@@ -90,7 +83,11 @@ def test_what_the_rules_forbade_stands_where_it_would_have_stood() -> None:
     assert {one[4] for one in last if one[3] == "ruled out"} == {"maximum length"}
 
 
-def test_samples_are_drawn_or_not_drawn() -> None:
+def test_what_could_not_win_any_more_and_what_was_not_drawn() -> None:
+    model = table_toy(6, {END: 0.9, A: 0.06, B: 0.04})
+    _, [record] = recorded(model, [[A, END]], SearchConfig(beam=3, normalisation="none"))
+    [step] = record["steps"]
+    assert [one["why"] for one in step["candidates"]] == [None, SETTLED, SETTLED]
     found, [record] = recorded(Toy(9, seed=5), [[A, END]], SearchConfig(sample=True, nbest=3, max_length=6, seed=2))
     reasons = {one["why"] for step in record["steps"] for one in step["candidates"] if one["fate"] == "pruned"}
     assert NOT_DRAWN in reasons

@@ -227,7 +227,6 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/predict", {"inputs": ["a", "b"], "stream": True}, 422, "one input is streamed, not 2"),
     ("/predict", {"inputs": ["a" * 100_001]}, 413, "larger than 100,000 bytes"),
     ("/score", {"source": "a"}, 422, "body.target: this key is required"),
-    ("/score", {"source": "a", "traget": "b"}, 422, "body.target: this key is required"),
     ("/score", [], 422, "body: should be a mapping of keys to values, not []"),
     ("/explain", {"input": "a " * 2_001}, 422, "at most 4,000"),
     ("/explain", {"input": "a b", "head": 99}, 422, "99"),
@@ -245,7 +244,6 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/vectors", {"inputs": ["a"]}, 422, "body.word: this key is required"),
     ("/runs/none/predict", {"inputs": ["a"]}, 404, "there is no run of this name"),
     ("/runs/..%2Ftiny/predict", {"inputs": ["a"]}, 404, "there is no such route"),
-    ("/runs/%2e%2e/predict", {"inputs": ["a"]}, 404, ""),
     ("/runs/tiny/evaluate", {"split": "all"}, 422, "body.split"),
     ("/runs/tiny/evaluate", {"files": ["/etc/passwd"]}, 422, "body.files: unknown key 'files'"),
     ("/runs/tiny/evaluate", b"{", 422, "not valid JSON"),
@@ -254,7 +252,6 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/runs/tiny/evaluate", {"rows": []}, 422, "at least 1 item"),
     ("/runs/tiny/evaluate", {"rows": ["a"]}, 422, "body.rows.0: should be a mapping of keys to values, not 'a'"),
     ("/runs/tiny/evaluate", {"rows": [{"source": "a" * 100_001}]}, 413, "larger than 100,000 bytes"),
-    ("/runs/none/evaluate", {}, 404, "there is no run of this name"),
     ("/runs/%2e%2e/evaluate", {}, 404, ""),
     ("/runs/tiny/diagnose", {"limit": 0}, 422, "greater than or equal to 1"),
     ("/runs/tiny/diagnose", {"sweep": [1000]}, 422, "a beam is 1 to 64 wide"),
@@ -276,22 +273,19 @@ def test_what_is_refused(client: Any, route: str, body: Any, status: int, messag
     assert not re.search("Traceback|Input should|Field required|Extra inputs", answer.text)
 
 
-def test_a_body_is_refused_in_the_language_of_the_request(client: Any) -> None:
-    answer = client.post("/predict", json={"inputs": [1], "baem": 2}, headers={"accept-language": "ko"}).json()
-    assert answer["error"] == "body.inputs.0: 문자열이어야 하는데 1입니다"
-    assert [(problem["where"], problem["hint"]) for problem in answer["problems"]][-1] == (
-        "body.baem", "'beam'을(를) 쓰려고 했습니까?"
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(("content", "kind", "said"), [
+    (b'{"inputs": [1], "baem": 2}', "application/json", "body.inputs.0: 문자열이어야 하는데 1입니다"),
     (b'{"inputs":\n x}', "application/json", "body: 올바른 JSON이 아닙니다: 값이 있어야 합니다 (2행 2열)"),
     (b"\xff", "application/json", "본문이 UTF-8로 된 JSON이 아니거나 너무 깊이 중첩되었습니다"),
     (b"{}", "", "body: Content-Type: application/json으로 JSON을 보내십시오"),
 ])  # fmt: skip
-def test_what_is_no_json_is_refused_in_korean(client: Any, content: bytes, kind: str, said: str) -> None:
+def test_a_body_is_refused_in_the_language_of_the_request(client: Any, content: bytes, kind: str, said: str) -> None:
     headers = {"accept-language": "ko", "content-type": kind}
-    assert client.post("/predict", content=content, headers=headers).json()["error"] == said
+    answer = client.post("/predict", content=content, headers=headers).json()
+    assert answer["error"] == said
+    if b"baem" in content:
+        last = answer["problems"][-1]
+        assert (last["where"], last["hint"]) == ("body.baem", "'beam'을(를) 쓰려고 했습니까?")
 
 
 def test_another_method_is_refused(client: Any) -> None:

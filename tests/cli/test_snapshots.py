@@ -246,8 +246,8 @@ def answer(command: str) -> Tree:
     if result.code != 0:
         assert "Traceback" not in result.err
         return {"code": result.code, "out": result.out, "complains": result.err.startswith("regard: ")}
-    if words == ["recipes"]:  # what each is about is worded, and the memory language model is to go
-        return {"code": 0, "out": sorted(result.json.keys() - {"tales-memory-lm"})}
+    if words == ["recipes"]:  # what each is about is worded
+        return {"code": 0, "out": sorted(result.json)}
     recorded: Tree = {"code": 0, "out": [digest(line) for line in result.jsons]}
     for word in words:
         if word.endswith((".json", ".jsonl")):

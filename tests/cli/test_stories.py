@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import lzma
 import re
 from collections import Counter
 from pathlib import Path
@@ -72,8 +71,6 @@ def test_babi_lines_by_hand(tmp_path: Path) -> None:
         (opening, f"{opening}\nDaniel went back to the hallway.", "Where is Daniel?", "hallway", "2", "3"),
         (*["Sandra got the apple.\nSandra got the milk."] * 2, "What is Sandra carrying?", "apple,milk", "0 1", "2"),
     ]
-    assert read(write(tmp_path / "qa.txt.xz", lzma.compress(BABI.encode()))) == rows
-    assert read(write(tmp_path / "dos.txt", BABI.replace("\n", "\r\n"))) == rows
 
 
 def test_jsonl_stories(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ TASKS: dict[str, tuple[str, Tree, Tree]] = {
     "questions": ("question_answering", corpus("portraits-en") | {"max_length": 64}, BILSTM),
     **{
         f"{model['kind']}-classifier": ("classification", corpus("reviews-en") | {"max_length": 64}, model)
-        for model in (BILSTM, GPT, BERT, ELMO, LSTM)
+        for model in (BILSTM, GPT, BERT, ELMO)
     },
 }
 """Task, data and model of the other runs, with words as tokens; the columns of `numbered` have no names."""
