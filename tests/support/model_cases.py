@@ -66,7 +66,6 @@ CASES: dict[str, ModelConfig] = {
     "transformer-look-ahead": TransformerConfig(**TRANSFORMER, look_ahead=True),
 }
 CAUSAL_CASES = [name for name in CASES if name != "transformer-look-ahead"]
-ATTENDING_CASES = [name for name, config in CASES.items() if config.alignment]
 TIED_CASES = [name for name, config in CASES.items() if config.tie != "none"]  # type: ignore[attr-defined]
 
 SOURCES = [[5, 6, 7, 8, END], [9, 4, END], [12, 11, 10, 9, 8, 7, END], [6, 6, 5, END]]
