@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import lzma
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -172,16 +171,6 @@ def test_size_draws_rows_by_seed(tmp_path: Path) -> None:
     assert [len(lines) for lines in drawn] == [50, 50, 50]
     assert sum(line > 100 for line in drawn[0]) == pytest.approx(25, abs=12)
     assert len(read(tmp_path, source="a", target="a", size=900)) == 200
-
-
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    put(tmp_path, "a", f"{'some words in a line ' * 10}\n" * 10_000)
-    reader = open_corpus(Pairs(source="a", target="a"), tmp_path)
-    tracemalloc.start()
-    assert sum(1 for _ in reader.rows()) == 10_000
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 1_000_000 < (tmp_path / "a").stat().st_size
 
 
 # Names and fingerprints
