@@ -155,13 +155,12 @@ class TestSplit:
         assert train.kept == len(found.train) == 1000 - train.set_aside
 
     def test_the_seed_decides_and_a_source_stays_on_its_side_when_others_come_and_go(self, tmp_path: Path) -> None:
-        def validation(pairs: list[tuple[str, str]], seed: int = 1) -> list[str]:
-            return sources(
-                prepared(tmp_path, options={"seed": seed}, train=pairs, validation={"split": 0.1}).validation
-            )
+        def validation(pairs: list[tuple[str, str]], seed: int = 1, **data: Any) -> list[str]:
+            data |= {"train": pairs, "validation": {"split": 0.1}}
+            return sources(prepared(tmp_path, options={"seed": seed}, **data).validation)
 
         first = validation(numbered(300))
-        assert first == validation(numbered(300))
+        assert first == validation(numbered(300)) == validation(numbered(300), seed=2, split_seed=1)
         assert len({*first} & {*validation(numbered(300), seed=2)}) < 15
         assert len({*first} & {*validation(numbered(310)[::-1])}) >= 25
         few = prepared(tmp_path, train=numbered(5))
@@ -202,15 +201,6 @@ def test_texts_that_tokenizers_read_alike_are_one(tmp_path: Path, changed: Calla
     assert sources(prepared(tmp_path, train=corpora, **share).train) == sources(
         prepared(tmp_path, train=pairs, **share).train
     )
-
-
-def test_a_split_has_a_seed_of_its_own(tmp_path: Path) -> None:
-    def held_out(seed: int, **data: Any) -> list[str]:
-        return sources(prepared(tmp_path, options={"seed": seed}, train=numbered(60), **data).validation)
-
-    share = {"validation": {"split": 0.2}}
-    assert held_out(1, **share) != held_out(2, **share)
-    assert held_out(1, **share) == held_out(2, **share, split_seed=1) == held_out(3, **share, split_seed=1)
 
 
 def test_leaks_are_counted_and_placed(tmp_path: Path) -> None:
