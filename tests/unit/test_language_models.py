@@ -24,14 +24,11 @@ from language_model_cases import (
     MASK,
     PAIRS,
     PLACES,
-    SIZE,
     TEXTS,
-    WORDS,
-    build,
     masked_batch,
     text_batch,
 )
-from model_cases import close, each_real, logits_of, randn, tokens_of
+from model_cases import SOURCE_SIZE, WORDS, build, close, each_real, logits_of, randn, tokens_of
 from regard.data.batches import MaskedBatch, Tokens, spelled
 from regard.errors import DecodeError
 from regard.layers.recurrence import LSTMLayer, contiguous_weights
@@ -97,7 +94,7 @@ def test_a_long_text_that_was_left_behind_limits_no_other() -> None:
 @pytest.mark.parametrize("case", ["gpt", "gpt-pre"])
 def test_captured_steps_are_the_steps(case: str) -> None:
     model = build(CASES[case].model_copy(update={"max_positions": 80})).cuda()
-    prompts, tokens_TR = [[BEGIN, 4, 5], [BEGIN]], torch.randint(4, SIZE, (50, 4), device="cuda")
+    prompts, tokens_TR = [[BEGIN, 4, 5], [BEGIN]], torch.randint(4, SOURCE_SIZE, (50, 4), device="cuda")
 
     def run() -> torch.Tensor:
         state, logits = model.begin(tokens_of(prompts).to("cuda"), 2, 60), []
@@ -177,7 +174,7 @@ def test_weights_side_by_side_are_the_weights(projection: int | None) -> None:
 def test_carried_state_equals_one_long_pass(case: str) -> None:
     """Blocks of unequal width, each beginning with the last token of the block before, for two streams at once."""
     model = build(CASES[case])
-    streams = torch.randint(4, SIZE, (2, 20), generator=torch.Generator().manual_seed(0)).tolist()
+    streams = torch.randint(4, SOURCE_SIZE, (2, 20), generator=torch.Generator().manual_seed(0)).tolist()
     whole = model(text_batch(streams)).hidden_BTD
     objective, total = CarriedNextToken(model), torch.zeros(2, dtype=torch.float64)
     carry, parts = None, []
@@ -215,11 +212,11 @@ def test_each_dropout_is_drawn_in_training_only(rate: str) -> None:
 
 
 def test_whole_words_are_dropped_wherever_they_stand() -> None:
-    model, ids_BL = dropped(word_dropout=0.5), torch.arange(SIZE).repeat(40, 2)
+    model, ids_BL = dropped(word_dropout=0.5), torch.arange(SOURCE_SIZE).repeat(40, 2)
     x_BLD, vectors_VD = model.embed(ids_BL), model.embedding.weight
     kept_BL = x_BLD.abs().amax(-1) > 0
-    assert torch.equal(kept_BL, kept_BL[:1, :SIZE].repeat(40, 2)), "all rows and places of a word alike"
-    assert 0 < int(kept_BL[0].sum()) < 2 * SIZE
+    assert torch.equal(kept_BL, kept_BL[:1, :SOURCE_SIZE].repeat(40, 2)), "all rows and places of a word alike"
+    assert 0 < int(kept_BL[0].sum()) < 2 * SOURCE_SIZE
     close(x_BLD[kept_BL], 2 * vectors_VD[ids_BL[kept_BL]])
 
 
@@ -300,7 +297,7 @@ def test_words_from_characters_in_plain_loops() -> None:
     assert highways[0]["W_T.bias"] == [-2.0] * 64, "at first nearly all passes"
     vectors = cnn.embedding.weight.tolist()
     assert vectors[0] == [0.0] * 3
-    actual = cnn(torch.arange(SIZE)[None])[0]
+    actual = cnn(torch.arange(SOURCE_SIZE)[None])[0]
     for word, row in enumerate(cnn.characters_VC.tolist()):
         letters = [vectors[character] for character in row if character]
         y = []
