@@ -311,27 +311,15 @@ print(len(found.train), len(found.validation), peak - start)
 """
 
 
-def start_preparing(folder: Path) -> subprocess.Popen[str]:
-    """Another process that prepares train.en and train.de, and prints how many examples and kilobytes it held."""
-    path = os.pathsep.join([str(Path(task_cases.__file__).parent), os.environ.get("PYTHONPATH", "")])
-    command, env = [sys.executable, "-c", SCRIPT, str(folder)], {**os.environ, "PYTHONPATH": path}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-
-
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux's account of memory")
-class TestProcesses:
-    def test_memory_does_not_grow_with_the_corpus(self, tmp_path: Path) -> None:
-        write(tmp_path, "train", [(f"the source of example {i}", f"{i} is the target") for i in range(150_000)])
-        printed, errors = start_preparing(tmp_path).communicate()
-        train, validation, kilobytes = map(int, printed.split() or pytest.fail(errors))
-        assert (train, validation) == (147_000, 3_000)
-        assert kilobytes < 45 * 1024, "the texts alone are 25 MB as Python strings, the tokens 33 MB as lists"
-
-    def test_two_at_once_share_one_cache(self, tmp_path: Path, cache: Path) -> None:
-        write(tmp_path, "train", numbered(5000))
-        processes = [start_preparing(tmp_path) for _ in range(2)]
-        assert [process.communicate()[0].split()[:2] for process in processes] == [["4900", "100"]] * 2
-        assert sorted(path.name.split("-")[0] for path in cache.iterdir()) == ["encoded", "texts", "tokenizers"]
+def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
+    write(tmp_path, "train", [(f"the source of example {i}", f"{i} is the target") for i in range(150_000)])
+    path = os.pathsep.join([str(Path(task_cases.__file__).parent), os.environ.get("PYTHONPATH", "")])
+    command, env = [sys.executable, "-c", SCRIPT, str(tmp_path)], {**os.environ, "PYTHONPATH": path}
+    printed = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
+    train, validation, kilobytes = map(int, printed.split())
+    assert (train, validation) == (147_000, 3_000)
+    assert kilobytes < 45 * 1024, "the texts alone are 25 MB as Python strings, the tokens 33 MB as lists"
 
 
 @pytest.mark.parametrize(("task", "file", "corpus", "before", "after"), [
