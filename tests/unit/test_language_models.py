@@ -357,7 +357,7 @@ def test_the_joint_loss_in_plain_loops(case: str) -> None:
         backward += plain.smoothed_loss(model.readout(output.backward_BLD[row, 1 : last + 1]).tolist(), text[:-1], 0.0)
     objective = BothDirections(model)
     directions, _ = objective.predicted(batch)
-    assert [float(objective.total(*predicted)[1]) for predicted in directions] == pytest.approx([forward, backward])
+    assert [objective.total(*predicted)[1].item() for predicted in directions] == pytest.approx([forward, backward])
     assert objective(batch).tolist() == pytest.approx([(forward + backward) / 2] * 2)
 
 
