@@ -1,10 +1,13 @@
 """Batches in rows of fixed size: the same loss and gradients as of padded batches."""
 
+import os
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention.flex_attention import flex_attention
 
 from model_cases import CASES, SOURCE_SIZE, TARGET_SIZE, build
 from regard.data.batches import TILE, AnyBatch, Batch, MaskedBatch, RowSizes, TextBatch, Tokens
@@ -110,6 +113,12 @@ def test_the_tiles_cover_what_is_visible(causal: bool) -> None:
             assert len(set(listed[:count])) == count <= row.sum() + 1, "each once, and hardly more"
     q_P, k_P = map(torch.arange, visible_PP.shape)
     assert torch.equal(tiles.mask_mod(q_P[:1], q_P[:1], q_P[:, None], k_P), visible_PP)
+    if os.environ.get("REGARD_SLOW"):  # compiling takes longer than all other tests of this file
+        torch.compiler.reset()
+        q, k, v = torch.randn(1, 2, 2048, 16), *torch.randn(2, 1, 2, visible_PP.shape[1], 16)
+        fast = torch.compile(lambda: flex_attention(q, k, v, block_mask=tiles))
+        expected = F.scaled_dot_product_attention(q, k, v, attn_mask=visible_PP)
+        torch.testing.assert_close(fast(), expected, rtol=1e-4, atol=1e-5)
 
 
 RECURRENT = [name for name in CASES if name.startswith(("rnn", "bahdanau", "luong"))]
