@@ -1,7 +1,6 @@
 """What only a GPU can show: captured steps, packed sentences, half precision, memory that is full."""
 
 import gc
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from regard.errors import ConfigError
 from regard.layers import scores
 from regard.layers.attention import Dropout, Visibility, attend
 from regard.objectives.cross_entropy import GPULoss, smoothed_loss
+from regard.runs.run import read_metrics
 from regard.search.config import SearchConfig
 from regard.search.decode import search
 from regard.text.vocabularies import END
@@ -25,8 +25,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 
 
 def losses(run: Path) -> list[float]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [line["loss"] for line in lines if line["event"] == "train"]
+    return [line["loss"] for line in read_metrics(run / "metrics.jsonl") if line["event"] == "train"]
 
 
 def changed(recipe: Tree, model: Tree, **training: Any) -> Tree:

@@ -295,10 +295,15 @@ def test_nothing_leaks_from_the_future(name: str) -> None:
         assert moved_T.min() > 1e-11, f"token {changed} does not reach everything after it"
 
 
-def test_looking_ahead_leaks_from_the_future() -> None:
-    model = CASES["transformer-look-ahead"].build()
-    before, after = (logits_of(model, batch_of([SOURCES[0]], [[BEGIN, 4, 5, word, END]]))[0] for word in (6, 7))
+@pytest.mark.parametrize("name", ["transformer", "gpt"])
+def test_looking_ahead_leaks_from_the_future(name: str) -> None:
+    case = WRITERS[name]
+    model, batches = case.build(look_ahead=True), [case.continued([(0, [4, 5, word, END])]) for word in (6, 7)]
+    before, after = (logits_of(model, batch)[0] for batch in batches)
     assert (after - before).abs().amax(-1).min() > 1e-6
+    if name == "gpt":
+        before, after = (model.layers_of(batch)[-1][0] for batch in batches)
+        assert (after - before).abs().amax(-1).min() > 1e-6
 
 
 @every_source_case
@@ -348,20 +353,22 @@ def test_attention_weights_are_distributions_over_visible_keys(name: str) -> Non
     model = case.build()
     with recording() as recorded:
         case.outputs(model, case.batch(extra=2))
-    weights, alignments = recorded.by_name(model), set()
+    weights, visible, alignments = recorded.by_name(model), recorded.by_name(model, visible=True), set()
     assert weights
     for attention, weights_BHQK in weights.items():
         queries, keys, causal = attended(name, attention)
         alignments |= {attention} if attention == "attention" or attention.endswith("cross_attention") else set()
-        for weights_HQK, query, key in zip(weights_BHQK, queries, keys, strict=True):
-            real_HQK = weights_HQK[:, :query]
+        for weights_HQK, visible_1QK, query, key in zip(weights_BHQK, visible[attention], queries, keys, strict=True):
+            real_HQK, visible_QK = weights_HQK[:, :query], visible_1QK[0, :query]
             if "local-p" in name:
                 assert real_HQK.sum(-1).max() < 1
             else:
                 close(real_HQK.sum(-1), torch.ones_like(real_HQK[..., 0]))
-            assert not real_HQK[..., key:].any()
-            visible_QK = torch.ones(query, key).tril() if causal else torch.ones(query, key)
-            assert torch.all((real_HQK[..., :key] > 0) == visible_QK.bool()) or "local" in name
+            assert not real_HQK[:, ~visible_QK].any()
+            assert not visible_QK[:, key:].any()
+            if "local" not in name:
+                assert (real_HQK[:, visible_QK] > 0).all()
+                assert visible_QK[:, :key].tolist() == torch.ones(query, key).tril(0 if causal else key).bool().tolist()
     assert {attention for attention in weights if fnmatch(attention, case.config.alignment)} == alignments
 
 

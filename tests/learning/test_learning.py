@@ -25,9 +25,9 @@ SIZES = {"embedding": 32, "hidden": 64}
 MODELS: dict[str, tuple[dict[str, Any], int, float, int]] = {
     "rnn": ({"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96, "context": "every_step"}, 220, 1e-2, 100),
     "bahdanau": ({"kind": "bahdanau", **SIZES, "attention": 64}, 150, 1e-2, 30),
-    "luong": ({"kind": "luong", **SIZES, "input_feeding": False}, 250, 1e-2, 30),
+    "luong": ({"kind": "luong", **SIZES, "input_feeding": False}, 200, 1e-2, 30),
     "luong-local-p": ({"kind": "luong", **SIZES, "reach": "local_p", "window": 5}, 200, 1e-2, 30),
-    "self-attention-plain": (THREE_STEPS | {"encoder": "plain"}, 250, 8e-3, 40),
+    "self-attention-plain": (THREE_STEPS | {"encoder": "plain"}, 250, 5e-3, 20),
     "self-attention-projected": (THREE_STEPS | {"encoder": "projected"}, 250, 8e-3, 40),
     "self-attention-multi-head": (THREE_STEPS | {"encoder": "multi_head"}, 250, 8e-3, 40),
     "transformer": (
@@ -82,8 +82,8 @@ def learn(tmp_path_factory: pytest.TempPathFactory) -> Learn:
     def train(name: str) -> Path:
         if not (folder / name).exists():
             model, steps, rate, warmup = MODELS[name]
-            data, batch_tokens, validate_every = (long, 768, 150) if name in LONG else (short, 384, 100)
-            training = {"steps": steps, "learning_rate": rate, "warmup": warmup, "validate_every": validate_every}
+            data, batch_tokens = (long, 768) if name in LONG else (short, 384)
+            training = {"steps": steps, "learning_rate": rate, "warmup": warmup, "validate_every": steps}
             tree = recipe(model, data, batch_tokens=batch_tokens, **training)
             succeed("train", write(folder / f"{name}.yaml", write_yaml(tree)), "--out", folder / name, "--json")
         return folder / name
@@ -119,8 +119,9 @@ def test_the_plain_rnn_learns_short_sequences_but_not_long_ones(learn: Learn, tm
     rnn, bahdanau = learn("rnn"), learn("bahdanau")
     assert exact_match(rnn, tmp_path, short) >= 0.85
     assert exact_match(bahdanau, tmp_path, short) >= 0.95
-    assert exact_match(bahdanau, tmp_path, long) >= 0.9
-    assert exact_match(rnn, tmp_path, long) <= exact_match(bahdanau, tmp_path, long) - 0.5
+    attending = exact_match(bahdanau, tmp_path, long)
+    assert attending >= 0.9
+    assert exact_match(rnn, tmp_path, long) <= attending - 0.5
 
 
 @pytest.mark.parametrize("name", ["bahdanau", "luong-local-p"])

@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
-from model_cases import TARGETS, tokens_of, with_weights_that_matter
+from model_cases import TARGETS, tokens_of
 from regard.data.batches import Batch
 from regard.data.images import ImagesConfig, Picture, images_of
-from regard.models import MODELS
-from regard.models.captioner import Captioner, CaptionerConfig
+from regard.models.captioner import CaptionerConfig
 
 SIZE, WIDTH = 16, 5
 SMALL = {
@@ -27,12 +25,6 @@ CASES = {
     "transformer-of-features": CaptionerConfig(**FEATURES, decoder="transformer"),
 }
 ATTENDING = [name for name, config in CASES.items() if config.decoder != "plain"]
-
-
-def build(config: CaptionerConfig, seed: int = 0) -> Captioner:
-    torch.manual_seed(seed)
-    model: Captioner = with_weights_that_matter(MODELS[config.kind].build(config, 11).double(), only_vectors=True)
-    return model
 
 
 def pictures_of(config: CaptionerConfig, count: int = 4, seed: int = 0) -> list[Picture]:

@@ -17,7 +17,6 @@ from labelled_cases import labelled_batch_of
 from model_cases import SOURCES, TARGETS, tokens_of, with_weights_that_matter
 from regard.data.batches import StoryBatch, Tokens
 from regard.data.images import images_of
-from regard.models import MODELS
 from regard.models.base import ModelConfig
 from regard.models.headed import HeadConfig, Headed, TextHead, build_base
 from regard.models.memory_network import MemoryNetworkConfig
@@ -44,7 +43,7 @@ class Case:
 
     def build(self, seed: int = 0, dtype: torch.dtype = torch.float64, **changes: Any) -> Any:
         """A model in evaluation mode, with weights that all matter."""
-        raise NotImplementedError
+        return model_cases.build(self.config.model_copy(update=changes), seed, dtype)
 
     def batch(self, rows: Sequence[int] = ROWS, *, extra: int = 0, filler: int = PAD) -> Any:
         """Some of the examples, padded `extra` positions beyond the longest with the token `filler`."""
@@ -69,9 +68,6 @@ class Case:
 
 
 class SourceCase(Case):
-    def build(self, seed: int = 0, dtype: torch.dtype = torch.float64, **changes: Any) -> Any:
-        return model_cases.build(self.config.model_copy(update=changes), seed, dtype)
-
     def batch(self, rows: Sequence[int] = ROWS, *, extra: int = 0, filler: int = PAD) -> Any:
         pairs = [SOURCES[row] for row in rows], [TARGETS[row] for row in rows]
         return model_cases.batch_of(*pairs, extra=extra, filler=filler)
@@ -99,9 +95,6 @@ class ImageCase(SourceCase):
     def pictures(self) -> list[Any]:
         return captioner_cases.pictures_of(self.config)  # type: ignore[arg-type]
 
-    def build(self, seed: int = 0, dtype: torch.dtype = torch.float64, **changes: Any) -> Any:
-        return captioner_cases.build(self.config.model_copy(update=changes), seed).to(dtype)  # type: ignore[arg-type]
-
     def batch(self, rows: Sequence[int] = ROWS, *, extra: int = 0, filler: int = PAD) -> Any:
         pictures = [self.pictures[row] for row in rows]
         return captioner_cases.batch_of(pictures, [TARGETS[row] for row in rows], extra=extra)
@@ -122,9 +115,6 @@ PROMPTS = [[BEGIN, 4, 5], [BEGIN], [BEGIN, 12, 11, 10, 9], [BEGIN, 6]]
 
 class TextCase(SourceCase):
     """A pre-trained model of single texts; for decoding its sources are prompts."""
-
-    def build(self, seed: int = 0, dtype: torch.dtype = torch.float64, **changes: Any) -> Any:
-        return language_model_cases.build(self.config.model_copy(update=changes), seed, dtype)
 
     def batch(self, rows: Sequence[int] = ROWS, *, extra: int = 0, filler: int = PAD) -> Any:
         if self.config.segments:
@@ -179,10 +169,6 @@ class ClassifierCase(Case):
 class StoryCase(Case):
     stories = ([[4, 5, 6], [7, 5, 8], [4, 9]], [[10, 5]], [[6, 5, 4, 9], [8, 7]])
     questions = ([6, 4], [9], [4, 5, 6])
-
-    def build(self, seed: int = 0, dtype: torch.dtype = torch.float64, **changes: Any) -> Any:
-        torch.manual_seed(seed)
-        return MODELS[self.config.kind].build(self.config.model_copy(update=changes), 11).to(dtype).eval()
 
     def batch(self, rows: Sequence[int] = ROWS, *, extra: int = 0, filler: int = PAD) -> Any:
         """Times 0 mark sentences that are padding, whatever their words."""

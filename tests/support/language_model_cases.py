@@ -1,14 +1,12 @@
 """Every model of one text in small, in each variant that takes another path through its code, and batches for it."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import nn
 
-from model_cases import tokens_of, with_weights_that_matter
-from regard.data.batches import MaskedBatch, TextBatch, spelled
-from regard.models import MODELS
+from model_cases import tokens_of
+from regard.data.batches import MaskedBatch, TextBatch
 from regard.models.base import ModelConfig
 from regard.models.bert import BERTConfig
 from regard.models.elmo import ELMoConfig
@@ -17,9 +15,6 @@ from regard.models.lstm_lm import LSTMLanguageModelConfig
 from regard.objectives.cross_entropy import VocabularyLoss
 from regard.objectives.language_model import BothDirections, MaskedTokens, NextToken
 from regard.text.vocabularies import BEGIN, END, PAD
-
-WORDS = ["<pad>", "<unk>", "<s>", "</s>", "a", "of", "the", "고양이", "walking", "extraordinary", "나", "ab", "ba"]
-SIZE = len(WORDS)
 
 DROPOUTS = ("word_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
 LSTM = {"embedding": 10, "hidden": 12, **dict.fromkeys(DROPOUTS, 0.0)}
@@ -48,12 +43,6 @@ PLACES = [[2, 6], [3], [1, 5]]
 """Masked, or to be predicted though it was left as it was."""
 LABELS = [[8, 11], [10], [12, 9]]
 FOLLOWS = [1, 0, 1]
-
-
-def build(config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float64) -> Any:
-    torch.manual_seed(seed)
-    options = {} if config.letters is None else {"characters_VC": spelled(WORDS, 12)}
-    return with_weights_that_matter(MODELS[config.kind].build(config, SIZE, **options).to(dtype))
 
 
 def text_batch(

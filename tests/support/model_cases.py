@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.batches import Batch, Tokens
+from regard.data.batches import Batch, Tokens, spelled
 from regard.models import MODELS
 from regard.models.bahdanau import BahdanauConfig
-from regard.models.base import Generator, ModelConfig
+from regard.models.base import ModelConfig
 from regard.models.luong import LuongConfig
 from regard.models.rnn import RNNConfig
 from regard.models.self_attention import SelfAttentionConfig
@@ -18,7 +18,8 @@ from regard.text.vocabularies import BEGIN, END, PAD
 
 torch.set_num_threads(1)
 
-SOURCE_SIZE, TARGET_SIZE = 13, 11
+WORDS = ["<pad>", "<unk>", "<s>", "</s>", "a", "of", "the", "고양이", "walking", "extraordinary", "나", "ab", "ba"]
+SOURCE_SIZE, TARGET_SIZE = len(WORDS), 11
 RNN = {"embedding": 10, "hidden": 12, "dropout": 0.0}
 BAHDANAU = {"embedding": 10, "hidden": 12, "attention": 8, "dropout": 0.0}
 LUONG = {**BAHDANAU, "window": 1}
@@ -66,7 +67,6 @@ CASES: dict[str, ModelConfig] = {
     "transformer-look-ahead": TransformerConfig(**TRANSFORMER, look_ahead=True),
 }
 CAUSAL_CASES = [name for name in CASES if name != "transformer-look-ahead"]
-ATTENDING_CASES = [name for name, config in CASES.items() if config.alignment]
 TIED_CASES = [name for name, config in CASES.items() if config.tie != "none"]  # type: ignore[attr-defined]
 
 SOURCES = [[5, 6, 7, 8, END], [9, 4, END], [12, 11, 10, 9, 8, 7, END], [6, 6, 5, END]]
@@ -74,11 +74,14 @@ TARGETS = [[BEGIN, 4, 5, 6, END], [BEGIN, 7, 8, 9, 10, 4, END], [BEGIN, 5, END],
 """Sentences of which no source and target are longest together."""
 
 
-def build(config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float64) -> Generator:
+def build(config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float64) -> Any:
+    """A model of any kind; of those of single texts all weights are changed."""
     torch.manual_seed(seed)
-    target_size = SOURCE_SIZE if config.tie == "all" else TARGET_SIZE  # type: ignore[attr-defined]
-    model = MODELS[config.kind].build(config, SOURCE_SIZE, target_size).to(dtype)
-    return with_weights_that_matter(model, only_vectors=True)
+    target_size = SOURCE_SIZE if getattr(config, "tie", "") == "all" else TARGET_SIZE
+    sizes = {"source": (SOURCE_SIZE, target_size), "text": (SOURCE_SIZE,)}.get(config.reads, (TARGET_SIZE,))
+    options = {"characters_VC": spelled(WORDS, 12)} if config.letters else {}
+    model = MODELS[config.kind].build(config, *sizes, **options).to(dtype)
+    return with_weights_that_matter(model, only_vectors=config.reads != "text")
 
 
 def with_weights_that_matter(model: Any, alpha: float = 0.3, *, only_vectors: bool = False) -> Any:

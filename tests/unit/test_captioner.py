@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional as F
 
 import plain
-from captioner_cases import ATTENDING, CASES, WIDTH, batch_of, build, pictures_of
-from model_cases import TARGETS, close, logits_of
+from captioner_cases import ATTENDING, CASES, WIDTH, batch_of, pictures_of
+from model_cases import TARGETS, build, close, logits_of
 from regard.data.images import Picture
 from regard.models.captioner import AttentiveCaptioner, Convolutions
 from regard.objectives.cross_entropy import TokenCrossEntropy

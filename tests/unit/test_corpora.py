@@ -25,7 +25,6 @@ from regard.data.corpora import (
     date_words,
     generate,
     generator_words,
-    korean_number,
     meanings,
     packaged_rows,
     part_of,
@@ -51,26 +50,23 @@ def test_no_two_dates_look_the_same() -> None:
 
 
 @pytest.mark.parametrize(("day", "expected"), [
-    (date(2024, 3, 1), {"1st of March 2024", "vendredi 1er mars 2024", "le premier mars 2024", "der erste März 2024"}),
+    (date(2024, 3, 1), {"1st of March 2024", "vendredi 1er mars 2024", "le premier mars 2024", "der erste März 2024",
+                        "이천이십사년 삼월 일일"}),
     (date(2024, 3, 5), {"Tue, 5 Mar 2024", "2024년 3월 5일 화요일", "Dienstag, den 5. März 2024", "mar. 5 mars 2024"}),
     (date(2005, 6, 2), {"Jun 2, '05", "05년 6월 2일", "'05. 6. 2.", "02.06.2005", "이천오년 유월 이일", "2 juin 2005"}),
     (date(1999, 10, 13), {"October 13th, 1999", "천구백구십구년 시월 십삼일", "Mi., 13. Okt. 1999", "13-Oct-1999"}),
-    (date(2049, 12, 11), {"11th December 2049", "the eleventh of December, 2049", "2049. 12. 11. (토)"}),
-    (date(1950, 2, 12), {"12th February 1950", "am Sonntag, dem 12. Februar 1950", "1950/02/12"}),
-    (date(2031, 8, 23), {"the 23rd of August, 2031", "le vingt-trois août 2031", "23.8.2031", "sam. 23 août 2031"}),
-    (date(2031, 8, 31), {"August 31st, 2031", "le trente et un août 2031", "der einunddreißigste August 2031"}),
+    (date(2049, 12, 11), {"11th December 2049", "the eleventh of December, 2049", "2049. 12. 11. (토)",
+                         "이천사십구년 십이월 십일일"}),
+    (date(1950, 2, 12), {"12th February 1950", "am Sonntag, dem 12. Februar 1950", "1950/02/12",
+                         "천구백오십년 이월 십이일"}),
+    (date(2031, 8, 23), {"the 23rd of August, 2031", "le vingt-trois août 2031", "23.8.2031", "sam. 23 août 2031",
+                         "이천삼십일년 팔월 이십삼일"}),
+    (date(2031, 8, 31), {"August 31st, 2031", "le trente et un août 2031", "der einunddreißigste August 2031",
+                         "이천삼십일년 팔월 삼십일일"}),
 ])  # fmt: skip
 def test_dates_are_written_as_people_write_them(day: date, expected: set[str]) -> None:
     languages = generator_words()["dates"]
     assert expected <= {style.format_map(date_words(one, day)) for one in languages for style in one["styles"]}
-
-
-@pytest.mark.parametrize(("number", "words"), [
-    (1, "일"), (10, "십"), (11, "십일"), (20, "이십"), (31, "삼십일"), (1950, "천구백오십"), (2000, "이천"),
-    (2024, "이천이십사"),
-])  # fmt: skip
-def test_korean_numbers(number: int, words: str) -> None:
-    assert korean_number(number) == words
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,9 @@ def test_a_full_disk_is_named(tmp_path: Path, disk: Callable[[int], None], cache
     refused = f"{tmp_path / 'a.yaml'}: cannot be written: File too large"
     assert fail("recipes", "dates", "--out", tmp_path / "a.yaml") == [refused]
     [message] = fail("check", *recipe)
-    assert message.startswith(f"{cache}: prepared data cannot be stored here: File too large (make room")
+    assert message.startswith(
+        f"{cache}: prepared data cannot be stored here: File too large (make room, or set REGARD_CACHE"
+    )
     assert not [*cache.iterdir()]
     disk(1 << 30)
     succeed("check", *recipe)

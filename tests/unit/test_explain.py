@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import regard as api
 from command_line import fail, succeed
-from model_cases import ATTENDING_CASES, CASES, batch_of, build
+from model_cases import CASES, batch_of, build
 from regard.layers.attention import recording
 from regard.layers.embeddings import sinusoidal_positions
 from regard.runs import Run
@@ -53,27 +53,12 @@ def maps(explanation: Explanation, *options: Any, **others: Any) -> list[HeatMap
     return explanation.select(Options(*options, **others)).heat_maps()
 
 
-def recorded_in(case: str, extra: int = 0) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """The weights of the first sentence and where they may look."""
-    model, batch = build(CASES[case]), batch_of(extra=extra)
-    with torch.inference_mode(), recording() as recorded:
-        model(batch)
-    weights, visible = recorded.by_name(model), recorded.by_name(model, visible=True)
-    return {name: one[0] for name, one in weights.items()}, {name: one[0, 0] for name, one in visible.items()}
-
-
-@pytest.mark.parametrize("case", ATTENDING_CASES)
-def test_what_may_not_be_seen_gets_no_weight(case: str) -> None:
-    weights, visible = recorded_in(case, extra=2)
-    for name, weights_HQK in weights.items():
-        assert visible[name].shape == weights_HQK.shape[1:]
-        assert not weights_HQK[:, ~visible[name]].any()
-        assert (weights_HQK[:, visible[name]] > 0).all() or "local" in case
-
-
 def test_a_window_is_a_mask() -> None:
-    _, visible = recorded_in("luong-local-m-plain")
-    for t, row in enumerate(visible["attention"].tolist()):
+    """Of other attentions see contract/test_models.py."""
+    model = build(CASES["luong-local-m-plain"])
+    with torch.inference_mode(), recording() as recorded:
+        model(batch_of())
+    for t, row in enumerate(recorded.by_name(model, visible=True)["attention"][0, 0].tolist()):
         assert row == [abs(s - t) <= 1 and s < 5 for s in range(7)]
 
 

@@ -4,7 +4,7 @@ import ast
 import copy
 import re
 from contextlib import nullcontext
-from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import plain
-from model_cases import CASES, SOURCES, batch_of, build, close, logits_of, randn, tokens_of
+from model_cases import CASES, SOURCES, batch_of, build, close, logits_of, randn, tokens_of, with_weights_that_matter
 from places import ROOT
 from regard.data.dataset import Dataset
 from regard.errors import DecodeError
@@ -45,14 +45,6 @@ from regard.models.self_attention import PlainAttention, ProjectedAttention, Sel
 from regard.models.transformer import EncoderBlock, TransformerConfig
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from task_cases import make_task
-
-
-def shaken(module: nn.Module) -> nn.Module:
-    """In double precision, with every parameter moved away from where it begins."""
-    with torch.no_grad():
-        for parameter in module.double().parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.3)
-    return module.eval()
 
 
 @pytest.fixture(autouse=True)
@@ -87,16 +79,11 @@ def test_dot_product_attention(lengths: list[int], causal: bool, scaled: bool, w
                 close(context_BHQE[b, h, i], expected)
 
 
-def test_a_single_causal_query_stands_last_and_of_several_the_kernel_is_not_asked() -> None:
-    x_BHQE, x_BHKE = randn(1, 1, 2, 3), randn(1, 1, 4, 3)
-    one = partial(attend, x_BHQE[:, :, :1], x_BHKE, randn(1, 1, 4, 3), Visibility(causal=True), owner=nn.Identity())
-    fast = one()
-    with recording():
-        close(one(), fast)
-    with pytest.raises(AssertionError, match="aligns queries with the first keys"):
-        attend(x_BHQE, x_BHKE, x_BHKE, Visibility(causal=True), owner=nn.Identity())
-    last_two = Visibility(causal=True).matrix_BQK(2, 3, x_BHQE.device)
+def test_several_causal_queries_stand_last_and_the_kernel_is_not_asked() -> None:
+    last_two = Visibility(causal=True).matrix_BQK(2, 3, torch.device("cpu"))
     assert last_two.tolist() == [[[True, True, False], [True, True, True]]]
+    with pytest.raises(AssertionError, match="aligns queries with the first keys"):
+        attend(randn(1, 1, 2, 3), randn(1, 1, 3, 3), randn(1, 1, 3, 3), Visibility(causal=True), owner=nn.Identity())
 
 
 @pytest.mark.parametrize("written_out", [False, True])
@@ -115,19 +102,8 @@ def test_attention_dropout_drops_weights_and_scales_the_rest(written_out: bool) 
     assert abs(kept.sum() - expected) < 4 * deviation
 
 
-@pytest.mark.parametrize("scaled", [True, False])
-def test_multi_head_attention(scaled: bool) -> None:
-    attention = shaken(MultiHeadAttention(6, 3, scaled=scaled))
-    x_BQD, memory_BKD, lengths = randn(2, 4, 6), randn(2, 5, 6), [3, 5]
-    attended = attention(x_BQD, *attention.keys_values(memory_BKD), Visibility(torch.tensor(lengths)))
-    weights, queries, memory = plain.lists_of(attention), x_BQD.tolist(), memory_BKD.tolist()
-    for b, length in enumerate(lengths):
-        sees = lambda i, j, n=length: j < n  # noqa: E731
-        close(attended[b], plain.multi_head(weights, 3, queries[b], memory[b], sees, scaled))
-
-
 def test_attention_dropout_is_off_in_evaluation() -> None:
-    attention = shaken(MultiHeadAttention(6, 3, dropout=0.5))
+    attention = with_weights_that_matter(MultiHeadAttention(6, 3, dropout=0.5).double())
     x_BLD = randn(2, 4, 6)
     first, second = (attention(x_BLD, *attention.keys_values(x_BLD), Visibility()) for _ in range(2))
     assert torch.equal(first, second)
@@ -185,7 +161,7 @@ def test_embeddings_begin_at_a_length_of_about_one() -> None:
 
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 def test_the_encoder_reads_both_ways_and_stops_where_a_sentence_ends(cell: str) -> None:
-    encoder = shaken(RecurrentEncoder(cell, 3, 4))  # type: ignore[arg-type]
+    encoder = with_weights_that_matter(RecurrentEncoder(cell, 3, 4).double())  # type: ignore[arg-type]
     x_BSD, lengths = randn(2, 5, 3), [5, 3]
     h_BSD, last = encoder(x_BSD, tokens_of([[4] * length for length in lengths]))
     weights = plain.lists_of(encoder.rnn)
@@ -234,7 +210,9 @@ def test_a_step_of_bahdanaus_decoder(case: str) -> None:
 @pytest.mark.parametrize("scaled", [True, False, None], ids=["scaled", "unscaled", "plain"])
 def test_self_attention_with_one_head(scaled: bool | None, written_out: bool) -> None:
     """softmax(X X^T) X without parameters, or with three matrices."""
-    attention = PlainAttention() if scaled is None else shaken(ProjectedAttention(4, scaled=scaled))
+    attention = (
+        PlainAttention() if scaled is None else with_weights_that_matter(ProjectedAttention(4, scaled=scaled).double())
+    )
     weights, x_BSD, length = plain.lists_of(attention), randn(1, 5, 4), 3
     assert set(weights) == (set() if scaled is None else {"W_Q.weight", "W_K.weight", "W_V.weight"})
     with recording() if written_out else nullcontext():
@@ -248,7 +226,7 @@ def test_self_attention_with_one_head(scaled: bool | None, written_out: bool) ->
 @pytest.mark.parametrize("encoder", ["plain", "projected", "multi_head"])
 def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(encoder: str) -> None:
     config = SelfAttentionConfig(width=6, heads=2, encoder_layers=2, decoder_layers=1, dropout=0.0, encoder=encoder)  # type: ignore[arg-type]
-    model = shaken(SelfAttention(config, 9, 9))
+    model = with_weights_that_matter(SelfAttention(config, 9, 9).double())
     parameters = {"plain": 0, "projected": 216, "multi_head": 336}[encoder]
     assert sum(p.numel() for p in model.encoder.parameters()) == parameters
     source = tokens_of([[4, 5, 6], [7, 8]])
@@ -260,12 +238,15 @@ def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(enc
     close(model.encode(model.embed(model.source_embedding, source.ids_BL), visible), x_BSD)
 
 
+@pytest.mark.parametrize("scaled", [True, False])
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("norm", ["post", "pre", "none"])
-def test_an_encoder_block(norm: str, residual: bool) -> None:
+def test_an_encoder_block(norm: str, residual: bool, scaled: bool) -> None:
     """x + Sublayer(x) with the norm after the sum, before the sub-layer, or nowhere."""
-    config = TransformerConfig(width=6, heads=2, feed_forward=8, dropout=0.0, norm=norm, residual=residual)  # type: ignore[arg-type]
-    block = shaken(EncoderBlock(config))
+    options: dict[str, Any] = {"norm": norm, "residual": residual, "scaled": scaled}
+    block = with_weights_that_matter(
+        EncoderBlock(TransformerConfig(width=6, heads=2, feed_forward=8, dropout=0.0, **options)).double()
+    )
     w, x_BSD, length = plain.lists_of(block), randn(1, 4, 6), 3
 
     def normed(x: plain.Vector, around: str) -> list[float]:
@@ -280,7 +261,7 @@ def test_an_encoder_block(norm: str, residual: bool) -> None:
 
     own, inner, x = plain.lists_of(block.self_attention), plain.lists_of(block.feed_forward), x_BSD[0].tolist()
     read = [before(row, "around_attention") for row in x]
-    attended = plain.multi_head(own, 2, read, read, lambda i, j: j < length)
+    attended = plain.multi_head(own, 2, read, read, lambda i, j: j < length, scaled)
     x = [after(row, out, "around_attention") for row, out in zip(x, attended, strict=True)]
     outputs = [plain.feed_forward(inner, before(row, "around_feed_forward")) for row in x]
     expected = [after(row, out, "around_feed_forward") for row, out in zip(x, outputs, strict=True)]
@@ -429,19 +410,12 @@ def test_dropout_of_many_numbers_has_the_rate_and_is_drawn_anew(p: float, monkey
     assert torch.equal(dropout.eval()(x_LD), x_LD)
 
 
-def test_dropout_of_fewer_numbers_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "_made_by_intel", lambda: False)
-    x_L, found = torch.ones(MANY_DRAWS), []
-    for dropout, x in [(Dropout(0.1), x_L[1:]), (nn.Dropout(0.1), x_L[1:])]:
-        torch.manual_seed(0)
-        found.append(dropout(x))
-    assert torch.equal(*found)
-    monkeypatch.setattr(attention, "_made_by_intel", lambda: True)
-    found = []
-    for dropout in (Dropout(0.1), nn.Dropout(0.1)):
-        torch.manual_seed(0)
-        found.append(dropout(x_L))
-    assert torch.equal(*found)
+@pytest.mark.parametrize(("count", "intel"), [(MANY_DRAWS - 1, False), (MANY_DRAWS, True)])
+def test_dropout_of_fewer_numbers_is_torchs(count: int, intel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_made_by_intel", lambda: intel)
+    found = Dropout(0.1)(torch.ones(count))
+    torch.manual_seed(0)
+    assert torch.equal(found, nn.Dropout(0.1)(torch.ones(count)))
 
 
 @pytest.mark.parametrize("queries", [1, 4, 5])
@@ -484,20 +458,6 @@ def test_few_rows_give_what_torch_gives(rows: int, bias: bool, width: int, out: 
         torch.testing.assert_close(found.clone(), theirs(x).detach(), rtol=1e-12, atol=1e-12)
 
 
-def test_packing_by_hand() -> None:
-    tokens = tokens_of([[5, 6, 3], [7, 3], [8, 9, 4, 3]], extra=1)
-    packing = Packing.of(tokens)
-    assert packing.pack(tokens.ids_BL).tolist() == [[5, 6, 3, 7, 3, 8, 9, 4, 3]]
-    assert packing.places_P.tolist() == [0, 1, 2, 0, 1, 0, 1, 2, 3]
-    assert packing.bounds.tolist() == [0, 3, 5, 9]
-    assert packing.longest == 4
-    padded = packing.unpack(packing.pack(tokens.ids_BL))
-    assert padded.tolist() == [[5, 6, 3, 0, 0], [7, 3, 0, 0, 0], [8, 9, 4, 3, 0]]
-    shorter = Packing.of(tokens, without=1)
-    assert shorter.pack(tokens.ids_BL[:, :-1]).tolist() == [[5, 6, 7, 8, 9, 4]]
-    assert shorter.bounds.tolist() == [0, 2, 3, 6]
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the kernel for packed sentences needs a GPU")
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_packed_kernel_equals_the_equation_on_a_gpu(causal: bool) -> None:
@@ -510,13 +470,8 @@ def test_the_packed_kernel_equals_the_equation_on_a_gpu(causal: bool) -> None:
     torch.testing.assert_close(attend(*halves, visible, owner=nn.Identity()).float(), expected, atol=0.03, rtol=0.03)
 
 
-def test_the_bias_is_the_log_of_the_smoothed_frequencies() -> None:
-    readout = Readout(2, 4, None)
-    readout.initialise_bias(torch.tensor([0, 1, 3, 0]))
-    torch.testing.assert_close(readout.linear.bias.detach(), torch.tensor([1 / 8, 2 / 8, 4 / 8, 1 / 8]).log())
-
-
-def test_target_tokens_are_counted_with_the_end_of_each_example() -> None:
+def test_the_bias_is_the_log_of_the_smoothed_frequencies_of_target_tokens() -> None:
+    """The end of each example is counted with them."""
     tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["ab"])
     texts = {"source": ["a", "b"], "target": ["aab", "a"]}
     task = make_task("translation", Tokenizers({"source": tokenizer, "target": tokenizer}))

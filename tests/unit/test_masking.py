@@ -1,7 +1,7 @@
 """What is hidden from BERT, and which sentences it is asked about."""
 
 import math
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -190,11 +190,22 @@ def test_single_segments_by_hand(text: RawTokens, tokenizer: Tokenizer) -> None:
     assert found == [token for token in text.values.tolist() if token != tokenizer.end]
 
 
-def segments_of(pairs: SentencePairs, seed: int, epoch: int) -> list[tuple[list[int], list[int], int]]:
+Segments = list[tuple[list[int], list[int], int]]
+
+
+@pytest.fixture(scope="module")
+def epochs(pairs: SentencePairs) -> list[Segments]:
+    return [segments_of(pairs, epoch) for epoch in range(4)]
+
+
+def segments_of(pairs: SentencePairs, epoch: int) -> Segments:
     """Every example of an epoch with its masks undone: A, B and whether B is said to follow."""
-    found = []
-    for rows in pairs.plan(2048, seed, epoch):
-        batch = pairs.batch(rows, seed, epoch)
+    found, plan = [], pairs.plan(2048, 1, epoch)
+    assert sorted(row for rows in plan for row in rows.tolist()) == list(range(len(pairs)))
+    for rows in plan:
+        batch = pairs.batch(rows, 1, epoch)
+        assert batch.text.ids_BL.numel() <= 2048
+        assert batch.text.ids_BL.shape[1] <= 64
         ids = batch.text.ids_BL.clone()
         ids.view(-1)[batch.places_P] = batch.labels_P
         assert batch.follows_B is not None
@@ -208,14 +219,14 @@ def segments_of(pairs: SentencePairs, seed: int, epoch: int) -> list[tuple[list[
     return found
 
 
-def test_half_of_the_second_segments_follow(pairs: SentencePairs) -> None:
+def test_half_of_the_second_segments_follow(pairs: SentencePairs, epochs: list[Segments]) -> None:
     """50 / 50 over several epochs; the true ones go on, and no other one is what would have come next."""
     documents = [pairs.text.values[a : b - 1].tolist() for a, b in pairwise(pairs.text.bounds)]
     joined = [",".join(map(str, document)) + "," for document in documents]
     count = true = 0
-    for epoch in range(4):
+    for epoch, segments in enumerate(epochs):
         shown = pairs.shown(1, epoch)
-        for first, second, follows in segments_of(pairs, 1, epoch):
+        for first, second, follows in segments:
             together = ",".join(map(str, [*first, *second])) + ","
             stands = any(together in document for document in joined)
             assert stands == bool(follows)
@@ -229,21 +240,12 @@ def test_half_of_the_second_segments_follow(pairs: SentencePairs) -> None:
     assert np.mean(first.follows != second.follows) > 0.4
 
 
-def test_lengths_keep_to_the_limit_and_the_plan(pairs: SentencePairs) -> None:
-    for rows in pairs.plan(1024, 3, 2):
-        batch = pairs.batch(rows, 3, 2)
-        assert batch.text.ids_BL.numel() <= 1024
-        assert batch.text.ids_BL.shape[1] <= 64
-    assert sorted(row for rows in pairs.plan(1024, 3, 2) for row in rows.tolist()) == list(range(len(pairs)))
-
-
-def test_what_follows_is_made_of_the_same_parts_as_what_does_not(pairs: SentencePairs) -> None:
+def test_what_follows_is_made_of_the_same_parts_as_what_does_not(pairs: SentencePairs, epochs: list[Segments]) -> None:
     """Neither the length of the second segment nor whether it is cut off tells the answer."""
     stop = pairs.text.tokenizer.encode("x.")[-1]
     facts: dict[int, list[tuple[int, int, bool, bool]]] = {0: [], 1: []}
-    for epoch in range(4):
-        for first, second, follows in segments_of(pairs, 1, epoch):
-            facts[follows].append((len(second), len(first) + len(second), second[-1] == stop, first[-1] == stop))
+    for first, second, follows in chain.from_iterable(epochs):
+        facts[follows].append((len(second), len(first) + len(second), second[-1] == stop, first[-1] == stop))
     for false, true in zip(zip(*facts[0], strict=True), zip(*facts[1], strict=True), strict=True):
         spread = np.std([*false, *true]) * math.sqrt(1 / len(false) + 1 / len(true))
         assert abs(np.mean(false) - np.mean(true)) <= 4 * spread

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from language_model_cases import CASES, build, masked_batch
+from language_model_cases import CASES, masked_batch
+from model_cases import build
 from regard.objectives.language_model import MaskedTokens
 from regard.training.optimiser import HalfWeights
 

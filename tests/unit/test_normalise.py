@@ -9,26 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.tasks.translation import comparable
-from regard.text.normalise import Clusters, Span, fold_white_space, nfc, one_line, same_name, trimmed, word_spans
+from regard.text.normalise import Clusters, fold_white_space, one_line, same_name, trimmed, word_spans
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, shown
 from texts import SIGNS, TEXTS
 
 HANGUL_JAMO = "\u1112\u1161\u11ab\u1100\u116e\u11a8"
 """한국 as a Mac writes it: three jamo a syllable."""
-
-
-@pytest.mark.parametrize(("text", "expected"), [
-    (HANGUL_JAMO, "한국"),
-    ("한국", "한국"),
-    ("Cafe\u0301", "Caf\u00e9"),
-    ("a\u0323\u0307", "\u1ea1\u0307"),  # marks are reordered, and composed where a composed letter exists
-    ("\u212b", "\u00c5"),  # the sign of the angstrom is the letter
-    ("ﬁ ａ ½", "ﬁ ａ ½"),  # compatibility characters stay: this is not NFKC
-    ("plain\tASCII", "plain\tASCII"),
-    ("", ""),
-])  # fmt: skip
-def test_nfc(text: str, expected: str) -> None:
-    assert nfc(text) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), [
@@ -86,35 +72,22 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 @given(TEXTS)
 def test_characters_are_those_that_people_see(text: str) -> None:
     """Against \\X of the `regex` library: extended grapheme clusters."""
-    assert [text[slice(*span)] for span in Clusters(text).spans()] == regex.findall(r"\X", text)
+    clusters, seen = Clusters(text), [found.span() for found in regex.finditer(r"\X", text)]
+    assert clusters.spans() == seen
+    assert [place for place in range(len(text) + 1) if clusters.cut_at(place)] == [0, *(end for _, end in seen)]
+    for start, end in seen:
+        assert all(clusters.whole(place, place + 1) == (start, end) for place in range(start, end))
 
 
-@given(TEXTS)
-def test_whole_and_cut_at_agree_with_a_plain_loop(text: str) -> None:
-    clusters = Clusters(text)
-    edges = {0, *(found.end() for found in regex.finditer(r"\X", text))}
-    assert {place for place in range(len(text) + 1) if clusters.cut_at(place)} == edges
-    for start in range(len(text)):
-        first = max(edge for edge in edges if edge <= start)
-        last = min(edge for edge in edges if edge > start)
-        assert clusters.whole(start, start + 1) == Span(first, last)
-
-
-def test_spans_by_hand() -> None:
-    text = " Cafe\u0301 \u1100\u1161\u11a8 "
-    clusters = Clusters(text)
-    expected = [*" Caf", "e\u0301", " ", "\u1100\u1161\u11a8", " "]
-    assert [text[slice(*span)] for span in clusters.spans()] == expected
-    assert clusters.whole(4, 5) == (4, 6)
-    assert not clusters.cut_at(5)
-    assert clusters.cut_at(6)
-    assert trimmed(text, 0, 7) == (1, 6)
+def test_spans_are_trimmed() -> None:
+    assert trimmed(" Cafe\u0301 a", 0, 7) == (1, 6)
     assert trimmed("a  b", 1, 3) == (1, 1)
 
 
 @given(text=TEXTS)
 def test_a_token_stands_for_its_slice(tokenizer: Tokenizer, text: str) -> None:
-    """The tokens that cover a slice spell it: what they decode to is in the slice once both are normalised."""
+    """The tokens that cover a slice spell it: what they decode to is in the slice once both are normalised. Nothing but
+    white space, and what a vocabulary passes over, is left between them."""
     [(ids, spans)] = tokenizer.token_spans([text])
     assert ids == tokenizer.encode(text)
     whole = Clusters(text)
@@ -128,6 +101,8 @@ def test_a_token_stands_for_its_slice(tokenizer: Tokenizer, text: str) -> None:
             assert said in _read(tokenizer, text[start:end]), (said, text[start:end])
     starts = [start for start, end in spans if end > start]
     assert starts == sorted(starts)
+    covered = {place for span in spans for place in range(*span)}
+    assert all(text[place].isspace() for place in range(len(text)) if place not in covered)
 
 
 def _read(tokenizer: Tokenizer, text: str) -> str:
@@ -135,14 +110,6 @@ def _read(tokenizer: Tokenizer, text: str) -> str:
     read: str = tokenizer._tokenizer.normalizer.normalize_str(text)
     swapped = read.replace("▁", "\0").replace(" ", "▁").replace("\0", " ")
     return read + "\n" + swapped
-
-
-@given(text=TEXTS)
-def test_every_character_that_is_known_has_a_token(tokenizer: Tokenizer, text: str) -> None:
-    """Nothing but white space, and what a vocabulary passes over, is left between the tokens."""
-    [(_, spans)] = tokenizer.token_spans([text])
-    covered = {place for span in spans for place in range(*span)}
-    assert all(text[place].isspace() for place in range(len(text)) if place not in covered)
 
 
 def test_offsets_count_characters_as_typed_not_as_normalised() -> None:

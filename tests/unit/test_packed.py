@@ -1,5 +1,6 @@
 """Batches in rows of fixed size: the same loss and gradients as of padded batches."""
 
+import os
 from typing import Any
 
 import pytest
@@ -44,11 +45,11 @@ def masked(lengths: list[int]) -> MaskedBatch:
 
 
 MODELS: dict[str, Any] = {
-    "transformer": lambda: TransformerConfig(encoder_layers=2, decoder_layers=2, **SIZES),
+    "transformer": lambda: TransformerConfig(encoder_layers=1, decoder_layers=1, **SIZES),
     "look-ahead": lambda: TransformerConfig(encoder_layers=1, decoder_layers=1, look_ahead=True, **SIZES),
     "self-attention": lambda: SelfAttentionConfig(encoder_layers=1, decoder_layers=1, **SIZES),
-    "gpt": lambda: GPTConfig(layers=2, max_positions=140, **SIZES),
-    "bert": lambda: BERTConfig(layers=2, max_positions=140, **SIZES),
+    "gpt": lambda: GPTConfig(layers=1, max_positions=140, **SIZES),
+    "bert": lambda: BERTConfig(layers=1, max_positions=140, **SIZES),
 }
 
 
@@ -72,33 +73,28 @@ def sums_and_gradients(objective: torch.nn.Module, call: Any, batch: AnyBatch) -
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_packed_batch_has_the_loss_and_gradients_of_a_padded_one(kind: str) -> None:
-    """All batches with the same compiled graph."""
+    """All batches with the same compiled graph, since their shapes do not depend on what they hold."""
     torch.manual_seed(3)
     torch.compiler.reset()
     objective = case(kind, ONE)[0].double().train()
     compiled = torch.compile(objective, backend="eager", dynamic=False, fullgraph=True)
+    shapes = []
     for batch in (case(kind, lengths)[1] for lengths in (ONE, FEW, MANY)):
         expected, gradients = sums_and_gradients(objective, objective, batch)
         plain, tiled = (batch.packed(RowSizes(256, 384, 64, 8, tiled)) for tiled in (False, True))
+        shapes.append(batch.packed(RowSizes(256, 384, 256, 8)).signature())
         for call, packed in ((objective, plain), (compiled, plain), (compiled, tiled)):
             found, of_packed = sums_and_gradients(objective, call, packed)
             torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
             for one, other in zip(of_packed, gradients, strict=True):
                 torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
-
-
-@pytest.mark.parametrize("kind", ["transformer", "gpt", "bert"])
-def test_packed_batches_have_one_shape_whatever_they_hold(kind: str) -> None:
-    """Else each number of sentences would be captured, or compiled, anew."""
-    one, few = (case(kind, lengths)[1].packed(RowSizes(256, 384, 256, 8)) for lengths in (ONE, FEW))
-    assert one.signature() == few.signature()
+    assert shapes[0] == shapes[1], "else each number of sentences would be captured, or compiled, anew"
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_tiles_cover_what_is_visible(causal: bool) -> None:
-    """Compiled by tiles, attention is that of the whole matrix; and the tiles of each key hold all its queries."""
+    """Those of each query hold all its keys, those of each key all its queries, and the mask is the whole matrix."""
     torch.manual_seed(3)
-    torch.compiler.reset()
     lengths = torch.randint(1, 60, (40,)).tolist()
     sizes = RowSizes(2048, 1536, 64, 64)
     order = torch.arange(len(lengths))
@@ -114,11 +110,15 @@ def test_the_tiles_cover_what_is_visible(causal: bool) -> None:
     ):
         for row, count, listed in zip(seen, counts[0, 0].tolist(), indices[0, 0].tolist(), strict=True):
             assert set(row.nonzero()[:, 0].tolist()) <= set(listed[:count])
-            assert count <= row.sum() + 1, "and hardly more"
-    q, k, v = torch.randn(1, 2, 2048, 16), *torch.randn(2, 1, 2, visible_PP.shape[1], 16)
-    expected = F.scaled_dot_product_attention(q, k, v, attn_mask=visible_PP)
-    fast = torch.compile(lambda: flex_attention(q, k, v, block_mask=tiles))
-    torch.testing.assert_close(fast(), expected, rtol=1e-4, atol=1e-5)
+            assert len(set(listed[:count])) == count <= row.sum() + 1, "each once, and hardly more"
+    q_P, k_P = map(torch.arange, visible_PP.shape)
+    assert torch.equal(tiles.mask_mod(q_P[:1], q_P[:1], q_P[:, None], k_P), visible_PP)
+    if os.environ.get("REGARD_SLOW"):  # compiling takes longer than all other tests of this file
+        torch.compiler.reset()
+        q, k, v = torch.randn(1, 2, 2048, 16), *torch.randn(2, 1, 2, visible_PP.shape[1], 16)
+        fast = torch.compile(lambda: flex_attention(q, k, v, block_mask=tiles))
+        expected = F.scaled_dot_product_attention(q, k, v, attn_mask=visible_PP)
+        torch.testing.assert_close(fast(), expected, rtol=1e-4, atol=1e-5)
 
 
 RECURRENT = [name for name in CASES if name.startswith(("rnn", "bahdanau", "luong"))]

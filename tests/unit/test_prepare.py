@@ -155,13 +155,12 @@ class TestSplit:
         assert train.kept == len(found.train) == 1000 - train.set_aside
 
     def test_the_seed_decides_and_a_source_stays_on_its_side_when_others_come_and_go(self, tmp_path: Path) -> None:
-        def validation(pairs: list[tuple[str, str]], seed: int = 1) -> list[str]:
-            return sources(
-                prepared(tmp_path, options={"seed": seed}, train=pairs, validation={"split": 0.1}).validation
-            )
+        def validation(pairs: list[tuple[str, str]], seed: int = 1, **data: Any) -> list[str]:
+            data |= {"train": pairs, "validation": {"split": 0.1}}
+            return sources(prepared(tmp_path, options={"seed": seed}, **data).validation)
 
         first = validation(numbered(300))
-        assert first == validation(numbered(300))
+        assert first == validation(numbered(300)) == validation(numbered(300), seed=2, split_seed=1)
         assert len({*first} & {*validation(numbered(300), seed=2)}) < 15
         assert len({*first} & {*validation(numbered(310)[::-1])}) >= 25
         few = prepared(tmp_path, train=numbered(5))
@@ -202,15 +201,6 @@ def test_texts_that_tokenizers_read_alike_are_one(tmp_path: Path, changed: Calla
     assert sources(prepared(tmp_path, train=corpora, **share).train) == sources(
         prepared(tmp_path, train=pairs, **share).train
     )
-
-
-def test_a_split_has_a_seed_of_its_own(tmp_path: Path) -> None:
-    def held_out(seed: int, **data: Any) -> list[str]:
-        return sources(prepared(tmp_path, options={"seed": seed}, train=numbered(60), **data).validation)
-
-    share = {"validation": {"split": 0.2}}
-    assert held_out(1, **share) != held_out(2, **share)
-    assert held_out(1, **share) == held_out(2, **share, split_seed=1) == held_out(3, **share, split_seed=1)
 
 
 def test_leaks_are_counted_and_placed(tmp_path: Path) -> None:
@@ -321,27 +311,15 @@ print(len(found.train), len(found.validation), peak - start)
 """
 
 
-def start_preparing(folder: Path) -> subprocess.Popen[str]:
-    """Another process that prepares train.en and train.de, and prints how many examples and kilobytes it held."""
-    path = os.pathsep.join([str(Path(task_cases.__file__).parent), os.environ.get("PYTHONPATH", "")])
-    command, env = [sys.executable, "-c", SCRIPT, str(folder)], {**os.environ, "PYTHONPATH": path}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-
-
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux's account of memory")
-class TestProcesses:
-    def test_memory_does_not_grow_with_the_corpus(self, tmp_path: Path) -> None:
-        write(tmp_path, "train", [(f"the source of example {i}", f"{i} is the target") for i in range(150_000)])
-        printed, errors = start_preparing(tmp_path).communicate()
-        train, validation, kilobytes = map(int, printed.split() or pytest.fail(errors))
-        assert (train, validation) == (147_000, 3_000)
-        assert kilobytes < 45 * 1024, "the texts alone are 25 MB as Python strings, the tokens 33 MB as lists"
-
-    def test_two_at_once_share_one_cache(self, tmp_path: Path, cache: Path) -> None:
-        write(tmp_path, "train", numbered(5000))
-        processes = [start_preparing(tmp_path) for _ in range(2)]
-        assert [process.communicate()[0].split()[:2] for process in processes] == [["4900", "100"]] * 2
-        assert sorted(path.name.split("-")[0] for path in cache.iterdir()) == ["encoded", "texts", "tokenizers"]
+def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
+    write(tmp_path, "train", [(f"the source of example {i}", f"{i} is the target") for i in range(150_000)])
+    path = os.pathsep.join([str(Path(task_cases.__file__).parent), os.environ.get("PYTHONPATH", "")])
+    command, env = [sys.executable, "-c", SCRIPT, str(tmp_path)], {**os.environ, "PYTHONPATH": path}
+    printed = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
+    train, validation, kilobytes = map(int, printed.split())
+    assert (train, validation) == (147_000, 3_000)
+    assert kilobytes < 45 * 1024, "the texts alone are 25 MB as Python strings, the tokens 33 MB as lists"
 
 
 @pytest.mark.parametrize(("task", "file", "corpus", "before", "after"), [

@@ -125,16 +125,6 @@ class TestStored:
         with pytest.raises(DataError, match=r"file/cache: prepared data cannot be stored here.*REGARD_CACHE"):
             stored(NAME, write_twelve)
 
-    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-    def test_a_full_disk_is_a_message(self, cache: Path) -> None:
-        def full(folder: Path) -> None:
-            with open("/dev/full", "w") as file:
-                file.write("a")
-
-        with pytest.raises(DataError, match=r"No space left on device \(make room, or set REGARD_CACHE"):
-            stored(NAME, full)
-        assert os.listdir(cache) == []
-
 
 @contextmanager
 def living_process(work: Callable[[Callable[[], None]], object]) -> Iterator[None]:

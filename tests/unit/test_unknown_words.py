@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from command_line import succeed
-from language_model_cases import CASES, WORDS, build
-from model_cases import close
+from language_model_cases import CASES
+from model_cases import WORDS, build, close
 from raw_cases import ELMO, raw_recipe
 from regard.api import features
 from regard.data.batches import TextBatch, Tokens

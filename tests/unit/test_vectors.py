@@ -286,10 +286,10 @@ def run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
     folder = tmp_path_factory.mktemp("word2vec")
     recipe = """
         task: language_modeling
-        data: {train: {corpus: tales-en, size: 3000}, validation: {corpus: tales-en, size: 50}}
+        data: {train: {corpus: tales-en, size: 1500}, validation: {corpus: tales-en, size: 50}}
         tokenizer: {kind: word, vocabulary: 1000}
         model: {kind: word2vec, width: 32}
-        training: {steps: 150, batch_tokens: 4096, learning_rate: 2.0e-2, warmup: 10, schedule: linear}
+        training: {steps: 100, batch_tokens: 2048, learning_rate: 4.0e-2, warmup: 10, schedule: linear}
     """
     succeed("train", write(folder / "recipe.yaml", recipe), "--out", folder / "run", "--json")
     return folder / "run"
