@@ -112,6 +112,14 @@ def test_whole_words_are_hidden_together(whole: str, expected: list[str]) -> Non
     assert [group.replace("▁", "").replace(" ", "") for group in groups] == expected
 
 
+def test_whole_words_of_bytes() -> None:
+    """A letter of Korean or é has several bytes, which no word may be cut between."""
+    bytewise = Tokenizer.train(TokenizerConfig(kind="byte", vocabulary=261), ["a"], MASKING)
+    groups = hidden_together(bytewise, "돼지는 café, 3", "words")
+    words = [bytewise.decode(bytewise.token_ids(group.split(" "))) for group in groups]
+    assert [word for word in words if word.strip()] == ["돼지는", "café", ",", "3"]
+
+
 HASHES = ["co", "##vid", "##19", "x", "##86", "b", "##2", "##b", "don", "'", "t", "3", ".", "5", "새", "##로", "##운"]
 
 
@@ -137,6 +145,23 @@ def test_headings_do_not_make_a_vocabulary_of_continuing_pieces() -> None:
     assert len(tokenizer.encode("today back")) > 2
     found = hidden_together(tokenizer, "today back", "eojeol")
     assert [one.replace(" ", "") for one in found] == ["▁today", "▁back"]
+
+
+def test_what_next_sentences_leave_out_is_noted(tokenizer: Tokenizer, pairs: SentencePairs) -> None:
+    """Two documents of two sentences are read: of one long sentence in each, 64 - 3 tokens fit."""
+    assert [*pairs.notes()] == []
+    long = f"The cat was here. The dog{' the dog' * 99}."
+    some = SentencePairs(
+        raw_tokens(["The cat was here."] * 8 + [long] * 2, tokenizer, sentences="punctuation"), Masking(tokenizer), 64
+    )
+    beyond = sum(len(tokenizer.encode(long)) + 1 - 61 for _ in range(2))
+    tokens = len(some.text.values)
+    assert [*some.notes()] == [
+        "8 of 10 training documents have one sentence and are left out: model.next_sentence=false reads them",
+        f"{beyond:,} of {tokens:,} training tokens, in sentences too long for a pair, are left out: "
+        "model.next_sentence=false reads them",
+    ]
+    assert some.documents == 2
 
 
 def hidden_together(tokenizer: Tokenizer, text: str, whole: str) -> list[str]:

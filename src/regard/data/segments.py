@@ -8,6 +8,7 @@ half it is taken from another document.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice, pairwise
@@ -27,6 +28,7 @@ from regard.text.vocabularies import MARK
 
 PAIRS, MASKS = 1, 2  # what numbers are drawn for, so that the one leaves the other as it is
 NEAR, TRIES = 32, 64  # how far a negative may stand in the order of lengths, and how many there are tried
+NOTED = 0.05  # the share of a text from which a note says that it is left out
 MORE_DOCUMENTS = "end documents with blank lines, or say documents: lines"
 MORE_SENTENCES: dict[Sentences, str] = {
     "punctuation": "sentences are found by . ! and ?, data.sentences=lines takes every line for one",
@@ -73,6 +75,15 @@ class Segments(Examples):
     def draw(self, seed: int, epoch: int) -> Shown:
         """The segments of an epoch; the same for the same seed and epoch on every machine."""
         raise NotImplementedError
+
+    def notes(self) -> Iterator[str]:
+        """What a user should know of text that is not shown."""
+        yield from ()
+
+    @property
+    def documents(self) -> int:
+        """How many documents are shown."""
+        return len(np.unique(self.text.document_at(self.shown(0, 0).a_starts)))
 
     @property
     def lengths(self) -> NDArray[np.int32]:
@@ -179,6 +190,17 @@ class SentencePairs(Segments):
             raise DataError(what, where=where, hint="; ".join(hints))
         super().__init__(text, masking, text.corpora[self._owners])
 
+    def notes(self) -> Iterator[str]:
+        documents, tokens, limits = len(self.text), len(self.text.values), self.text.sentences
+        alone = documents - len(np.unique(self._owners))
+        beyond = int(np.maximum(0, limits[self._lasts] - limits[self._firsts] - self._room).sum())
+        if alone > NOTED * documents:
+            what = f"{alone:,} of {documents:,} training documents have one sentence and are left out"
+            yield f"{what}: model.next_sentence=false reads them"
+        if beyond > NOTED * tokens:
+            what = f"{beyond:,} of {tokens:,} training tokens, in sentences too long for a pair, are left out"
+            yield f"{what}: model.next_sentence=false reads them"
+
     def draw(self, seed: int, epoch: int) -> Shown:
         draws, count, limits = Draws(seed, epoch, PAIRS), len(self._firsts), self.text.sentences
         cuts = self._firsts + 1 + (draws(count) * (self._lasts - self._firsts - 1)).astype(np.int64)
@@ -242,6 +264,7 @@ def sentence_spans(text: RawTokens, room: int) -> tuple[Integers, Integers, Inte
 HIDDEN, REPLACED = 0.8, 0.1
 CONTINUES = "##"
 """What a piece begins with that continues a word, in the vocabularies of other tools."""
+PART = "\ufffd"  # what stands for a part of a character's bytes
 SPACES = (MARK, "Ġ", " ")  # what a piece begins with that has a space before it, in the vocabularies that say so
 
 Whole = Literal["off", "words", "eojeol"]
@@ -317,10 +340,12 @@ class Masking:
     def _kinds_V(self) -> NDArray[np.int8]:
         """Of each token: letters 0, digits 1, other signs 2, what begins a word plus 4."""
         kinds, continuing = list[int](), self._marks_continuing
-        for token in self.tokenizer.tokens(range(self.tokenizer.size)):
+        spelt, written = self.tokenizer.tokens(range(self.tokenizer.size)), self.tokenizer.token_bytes()
+        for token, added in zip(spelt, written, strict=True):
             begins = not token.startswith(CONTINUES) if continuing else token.startswith(SPACES)
-            sign = token.removeprefix(CONTINUES if continuing else "").lstrip(f"{MARK}Ġ ")[:1]
-            kinds.append((1 if sign.isnumeric() else 0 if sign.isalpha() else 2) + 4 * begins)
+            sign = added.decode(errors="replace").lstrip()[:1]
+            is_letter = sign.isalpha() or sign == PART
+            kinds.append((1 if sign.isnumeric() else 0 if is_letter else 2) + 4 * begins)
         return np.array(kinds, dtype=np.int8)
 
     def _first_of_word(self, ids_BL: Ids) -> Ids:

@@ -14,11 +14,11 @@ import torch
 from pydantic import Field, model_validator
 
 from regard.data.batches import MaskedBatch, fixed_batches
-from regard.data.config import Split
+from regard.data.config import Recipe, Split
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.framing import Framed, Framing
-from regard.data.prepare import Prepared
+from regard.data.prepare import Prepared, Progress
 from regard.data.raw import RawData, RawText
 from regard.data.readers import Reader
 from regard.data.segments import MORE_DOCUMENTS, Masking, Segments, SentencePairs, SingleSegments, Whole
@@ -43,7 +43,7 @@ from regard.tasks.task import (
 )
 from regard.text.files import FileInput, parts_of
 from regard.text.normalise import Sentences, fold_white_space, split_sentences
-from regard.text.tokenizers import Tokenizer
+from regard.text.tokenizers import Tokenizer, Tokenizers
 from regard.text.vocabularies import MASKING
 
 
@@ -100,6 +100,13 @@ class MaskedLanguageModeling(RawTextTask):
     def sentences(self) -> Sentences | None:
         sentences: Sentences = self.recipe.data.sentences
         return sentences if self.recipe.model.next_sentence else None
+
+    @classmethod
+    def prepare(
+        cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+    ) -> Prepared[Segments]:
+        prepared = super().prepare(recipe, base, tokenizers, progress)
+        return prepared.with_notes([*prepared.train.notes()])
 
     def examples(self, rows: Dataset, part: str) -> Segments:
         data = self.recipe.data
@@ -176,7 +183,7 @@ class MaskedLanguageModeling(RawTextTask):
     # Verbs
 
     def evaluate(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
-        metrics = {"documents": len(examples.text), "examples": len(examples), **self.loss(model, examples, progress)}
+        metrics = {"documents": examples.documents, "examples": len(examples), **self.loss(model, examples, progress)}
         if self.recipe.model.next_sentence and "next_sentence_loss" not in metrics:
             what = "masked tokens alone were measured: next sentences need two documents of two sentences or more"
             metrics["note"] = what
