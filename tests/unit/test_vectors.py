@@ -274,6 +274,13 @@ def test_the_mean_over_draws_is_the_expectation() -> None:
     assert drawn.std() > 0
 
 
+def test_a_batch_without_a_pair_has_no_loss() -> None:
+    """Equation 5 may skip every word."""
+    loss_2 = SkipGram(model_of(subsampling=1e-30)).train()(text_batch())
+    assert loss_2.tolist() == [0, 0]
+    loss_2[0].backward()
+
+
 def test_frequent_words_are_skipped() -> None:
     """Equation 5: sqrt(t / f). Word 4 has 16 of 44: sqrt(0.01 * 44 / 16) = 0.1658."""
     kept = model_of().output.kept_V(0.01)

@@ -29,6 +29,8 @@ class Objective(nn.Module):
 
     carries: ClassVar[bool] = False
     """Whether a recurrent state is passed on from batch to batch: batch and state -> ([2], state)."""
+    is_cross_entropy: ClassVar[bool] = True
+    """Whether the exponential of the mean plain loss is a perplexity."""
 
 
 class VocabularyLoss(Objective):

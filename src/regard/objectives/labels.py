@@ -79,6 +79,8 @@ class ClassCrossEntropy(HeadLoss):
 class SquaredError(HeadLoss):
     """loss = sum_x (score_x - y_x)^2"""
 
+    is_cross_entropy = False
+
     def losses(self, scores_X1: Tensor, batch: LabelledBatch) -> Tensor:
         loss = F.mse_loss(scores_X1[:, 0].float(), batch.labels, reduction="sum")
         return torch.stack([loss, loss])

@@ -130,6 +130,8 @@ class SkipGram(Objective):
     validation gives the same number each time.
     """
 
+    is_cross_entropy = False
+
     def __init__(self, model: Word2Vec) -> None:
         super().__init__()
         self.model = model
@@ -150,6 +152,8 @@ class SkipGram(Objective):
             (distance_LK > 0) & (distance_LK <= reach_BL[..., None]) & counted_BL[..., None] & counted_BL[:, None]
         )
         loss = -F.logsigmoid((v_BLD @ u_BLD.mT)[near_BLK]).sum()
+        if not near_BLK.any():  # every word was skipped, or each text has one word
+            return torch.stack([loss, loss.detach()])
         if self.training:
             v_PD = v_BLD[near_BLK.nonzero(as_tuple=True)[:2]]
             drawn = torch.multinomial(output.noise_V, len(v_PD) * config.negatives, replacement=True)
