@@ -44,6 +44,7 @@ RECIPES: dict[str, Tree] = {
     "gpt": raw_recipe(GPT | {"dropout": 0.0}),
     "lstm": raw_recipe(LSTM | STILL, {"blocks": "stream"}),
 }
+DRAWING = TINY | {"model": TINY["model"] | {"dropout": 0.3}}
 FSDP = """
 compute_environment: LOCAL_MACHINE
 distributed_type: FSDP
@@ -60,7 +61,7 @@ fsdp_config:
 
 def recipe(name: str, processes: int, steps: int = 10) -> Tree:
     """Steps of four batches, whoever computes them; of streams every process has its rows of each of two batches."""
-    tree = copy.deepcopy(RECIPES[name])
+    tree = copy.deepcopy((RECIPES | {"drawing": DRAWING})[name])
     accumulate = 2 if name == "lstm" else 4 // processes
     recomputed = {"checkpoint_activations": processes == MANY and name == "transformer"}
     others = recomputed | {"log_every": 1, "validate_every": steps, "decode": 0, "samples": 0, "device": "cpu"}
@@ -125,6 +126,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
         **{name: new(name, MANY) for name in RECIPES},
         **{f"half {name}": half(name, MANY) for name in ("gpt", "lstm")},
         "resumed": resumed("gpt", 1, MANY),
+        "drawing": new("drawing", MANY),
+        "half drawing": half("drawing", MANY),
+        "resumed drawing": resumed("drawing", MANY, MANY),
         "sharded": new("gpt", 0),
         "half sharded": half("gpt", 0),
         "resumed sharded": resumed("gpt", MANY, 0),
@@ -161,6 +165,11 @@ def test_a_checkpoint_is_continued_by_any_number(folder: Path, name: str, before
     """0 stands for FSDP2. Position, optimiser and the state of streams go on as if nothing had changed."""
     found = weights(folder / f"{name}{before}-by-{processes}")
     torch.testing.assert_close(found, weights(folder / f"{name}1"), rtol=0, atol=1e-10)
+
+
+def test_each_process_goes_on_with_its_own_dropout(folder: Path) -> None:
+    found, expected = weights(folder / f"drawing{MANY}-by-{MANY}"), weights(folder / f"drawing{MANY}")
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 def test_predict_reads_what_was_sharded(folder: Path) -> None:

@@ -132,7 +132,7 @@ class Trainer:
         if self.config.checkpoint_activations:
             recompute_blocks(self.model)
         objective = self.task.objective(self.model)
-        self.carries = bool(objective.carries)
+        self.carries, self.is_cross_entropy = bool(objective.carries), bool(objective.is_cross_entropy)
         if self.carries and (streams := len(data.train.plan(self.config.batch_tokens, 0, 0)[0])) < 2 * self.processes:
             what = f"the text is read as {streams} streams, too few for {self.processes} processes"
             raise ConfigError(what, where="training.batch_tokens", hint="raise it: each process needs two")
@@ -340,7 +340,7 @@ class Trainer:
             "step": progress.step,
             "epoch": progress.position.epoch,
             "loss": progress.loss_sum / progress.tokens,
-            "perplexity": perplexity(progress.plain_sum / progress.tokens),
+            **({"perplexity": perplexity(progress.plain_sum / progress.tokens)} if self.is_cross_entropy else {}),
             "learning_rate": max(group["lr"] for group in self.optimiser.param_groups),
             "unit": self.task.unit,
             "tokens": progress.tokens,
@@ -418,7 +418,7 @@ class Trainer:
         """Save a checkpoint for an exact resume, then point to it, then delete old ones."""
         self.collect_losses()
         weights, optimiser = self.whole(stored_weights(self.used_model)), self.whole(self.optimiser.state_dict())
-        carry = self.whole_carry()
+        carry, generators = self.whole_carry(), gather_object([random_state()])
         if log is None:
             return
         progress = self.progress
@@ -431,7 +431,7 @@ class Trainer:
             training={
                 "optimiser": optimiser,
                 "scaler": self.accelerator.scaler.state_dict() if self.accelerator.scaler else {},
-                "random": random_state(),
+                "random": generators,
                 "plateau": self.plateau.state(),
                 "fingerprints": self.data.fingerprints,
                 "progress": asdict(progress),
@@ -529,4 +529,7 @@ class Trainer:
             rows = self.stream().rows(self.progress.position.epoch)
             self.carry = tuple(tuple(state_BD[rows] for state_BD in layer) for layer in self.carry)
         self.progress.stopped = self.out_of_patience()
-        restore_random_state(training["random"], self.accelerator.process_index)
+        generators = training["random"]  # old runs have those of the first process only
+        restore_random_state(
+            [generators] if isinstance(generators, dict) else generators, self.accelerator.process_index
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
@@ -73,11 +73,13 @@ def random_state() -> dict[str, Tensor]:
     return {"cpu": torch.get_rng_state(), **on_gpu}
 
 
-def restore_random_state(state: dict[str, Tensor], rank: int) -> None:
+def restore_random_state(states: Sequence[dict[str, Tensor]], rank: int) -> None:
+    """Continue with the generators that the process of this rank had; a process more gets new ones."""
+    state = states[rank if rank < len(states) else 0]
     torch.set_rng_state(state["cpu"])
     if torch.cuda.is_available() and "cuda" in state:
         torch.cuda.set_rng_state(state["cuda"])
-    if rank:  # only the generators of the first process were saved; the others need different ones
+    if rank >= len(states):
         torch.manual_seed(int(torch.randint(2**62, ())) + rank)
 
 
