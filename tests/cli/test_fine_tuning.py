@@ -135,6 +135,7 @@ REFUSED = [
     ("bert", ["tokenizer.file={gpt}/tokenizer.json"], "training.init: {run} has another tokenizer"),
     ("bert", ["tokenizer={kind: bpe}"], "tokenizer.kind: {run} has wordpiece, this recipe asks for bpe (leave the"),
     ("bert", ["tokenizer={vocabulary: 500}"], "tokenizer.vocabulary: {run} has 200, this recipe asks for 500 ("),
+    ("bert", ["training.teacher_forcing=0.5"], "training.teacher_forcing: a model for classification never reads its"),
     ("bert", ["head={freeze: 3}"], "head.freeze: the model has 2 layers (0 to 2, or all)"),
     ("bert", ["head={auxiliary: 0.5}"], "head.auxiliary: bert is no language model that reads from left to right"),
     ("gpt", ["head={auxiliary: 0.5, freeze: all}"], "head.auxiliary: the language model's loss needs a head right ab"),

@@ -94,6 +94,17 @@ def log_p(model: Any, ids_BL: torch.Tensor) -> torch.Tensor:
         return model.readout(hidden).log_softmax(-1)
 
 
+def test_a_prompt_that_cannot_be_read_is_no_sample(tmp_path: Path) -> None:
+    """The first words of a text without spaces are all of it, here more than the model has positions for."""
+    write(
+        tmp_path / "text.txt", "".join(f"{'가나다라마바사'[row % 7 :] * 20}\n\n짧은 글 {row}\n\n" for row in range(40))
+    )
+    tree = raw_recipe(GPT, {part: {"text": str(tmp_path / "text.txt")} for part in ("train", "validation")}, samples=2)
+    run = train(tree | {"tokenizer": {"kind": "character"}}, out=tmp_path / "run", quiet=True)
+    line = next(line for line in run.events() if line["event"] == "validation")
+    assert [sample["source"] for sample in line["samples"]] == ["짧은 글 0"]
+
+
 def test_a_carried_state_equals_one_long_pass(runs: Runs) -> None:
     """Through the batches of the data path: each stream as one row of its own, never cut."""
     run = Run.open(runs["lstm"])
@@ -363,7 +374,8 @@ ONE = (
        "(at most 64, or raise model.max_positions)", "") for model in (GPT, BERT)),
     (GPT, ["data.blocks=stream"], "data.blocks: only an lstm_lm that learns the next token", ""),
     (GPT, ["model.vectors={source: a.vec}"], "model: vectors of the source: this task has only text", ""),
-    (GPT, ["training.teacher_forcing=0.5"], "training.teacher_forcing: ", ""),
+    *((model, ["training.teacher_forcing=0.5"], "training.teacher_forcing: a model for ", "(leave it at 1)")
+      for model in (GPT, BERT)),
     (GPT, ["training.best=reconstruction_perplexity"], "training.best: a model with this objective has no ", ""),
     (LSTM | {"objective": "autoencoder"}, ["training.best=word_perplexity"],
      "training.best: a model with this objective has no word_perplexity (choose loss)", ""),

@@ -416,6 +416,10 @@ def test_bad_recipes_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", "x")
     assert "a.csv: questions cannot be read from a .csv" in message(data={"train": {"file": "a.csv"}})
     assert "data.max_length" in message(data={**QUESTIONS["data"], "max_length": 9999})
+    smoothed = message(training=QUESTIONS["training"] | {"label_smoothing": 0.1})
+    assert (
+        smoothed == "training.label_smoothing: the loss of question_answering has no classes to smooth (leave it at 0)"
+    )
     write(tmp_path / "a.jsonl", '{"context": "Anna left.", "question": "Who?", "answers": ["Ben"]}\n')
     assert message(data={"train": {"file": "a.jsonl"}}).startswith("a.jsonl:1: the answer 'Ben' is not in its")
 

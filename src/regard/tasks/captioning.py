@@ -156,7 +156,7 @@ class Captioning(Translation):
     # Training and verbs
 
     def check(self, data: Prepared[Any]) -> None:
-        """Any captioner can read any images."""
+        self.check_search(data.validation)  # any captioner can read any images
 
     def objective(self, model: Generator) -> TokenCrossEntropy:
         training, weight = self.recipe.training, self.recipe.model.doubly_stochastic

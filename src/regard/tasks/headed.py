@@ -148,6 +148,7 @@ class HeadedTask(ExampleTask):
     models = any_config(lambda config: config.reads == "text")
     recipe: HeadedRecipe
     head: ClassVar[type[HeadConfig]] = HeadConfig  # the recipe's section `head`
+    smooths: ClassVar[bool] = True  # whether the loss is over classes, which training.label_smoothing is for
     by_token: ClassVar[bool] = False  # whether the head has an answer for each token, instead of one for the text
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
 
@@ -237,6 +238,9 @@ class HeadedTask(ExampleTask):
     def check(self, data: Prepared[Any]) -> None:
         check_max_length(self.recipe)
         head, model = self.recipe.head, self.recipe.model
+        if self.recipe.training.label_smoothing and not self.smooths:
+            what = f"the loss of {self.name} has no classes to smooth"
+            raise ConfigError(what, where="training.label_smoothing", hint="leave it at 0")
         layers = model.layers
         if head.freeze != "all" and head.freeze > layers:
             raise ConfigError(f"the model has {layers} layers", where="head.freeze", hint=f"0 to {layers}, or all")

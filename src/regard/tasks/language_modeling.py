@@ -106,9 +106,6 @@ class LanguageModeling(WritingTask, RawTextTask):
         best = self.recipe.training.best
         if best != "loss" and (model.pretraining == "surrounding" or best.startswith(RECONSTRUCTION) != self.rewrites):
             raise ConfigError(f"a model with this objective has no {best}", where="training.best", hint="choose loss")
-        if self.recipe.training.teacher_forcing < 1:
-            what = "a language model reads the text itself"
-            raise ConfigError(what, where="training.teacher_forcing", hint="leave it at 1")
 
     def model(self) -> Any:
         tokenizer = self.tokenizers["text"]
@@ -144,6 +141,8 @@ class LanguageModeling(WritingTask, RawTextTask):
             prompts = [" ".join(words[:PROMPT]) for words in split]
             greedy = self.with_search(SearchConfig(beam=1, max_length=CONTINUATION))
             encoded = greedy.encode_inputs(model, inputs_of(prompts))
+            numbers = [number for number in range(len(encoded)) if number not in encoded.unreadable]
+            encoded, split = encoded.take(numbers), [split[number] for number in numbers]
             metrics["samples"] = [
                 {"source": sample.input, "output": sample.output, "target": " ".join(words[: PROMPT + CONTINUATION])}
                 for words, sample in zip(split, greedy.predict_encoded(model, encoded), strict=True)

@@ -108,7 +108,9 @@ class QuestionAnswering(HeadedTask):
     shares_examples = True
     data = QuestionData
     head = SpanHeadConfig
+    unit = "windows"
     by_token = True
+    smooths = False
     evaluation = AnswerEvaluation
     input_parts = ("question", "context")
     higher_is_better = ("exact_match", "f1")

@@ -38,6 +38,7 @@ class Regression(TextLabelling):
     name = "regression"
     data = LabelledData[Labelled]
     head = NumberHeadConfig
+    smooths = False
     higher_is_better, lower_is_better = ("pearson", "spearman"), ("loss", "mae", "rmse")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "data": {"stratify": False},

@@ -54,6 +54,7 @@ class Tagging(HeadedTask):
     shares_examples = True
     data = conll.TaggingData
     head = TagHeadConfig
+    unit = "words"
     by_token = True
     higher_is_better = ("accuracy", "precision", "recall", "f1")
 

@@ -249,6 +249,13 @@ class TextToText(WritingTask):
         read = (data.train, data.validation)  # a validation that cannot be read would abort the training
         longest = [max(int(part.columns[name].lengths.max()) for part in read) + 1 for name in ("source", "target")]
         self.recipe.model.check_data(*longest)
+        self.check_search(data.validation)
+
+    def check_search(self, validation: Dataset) -> None:
+        """Refuse a search that the validation cannot run: it would abort the training."""
+        search, decoded = self.recipe.search, self.by_input(validation)[: self.recipe.training.decode]
+        lengths = [len(self.source(validation, rows[0])) for rows in decoded]
+        Limits.of(lengths, search, wording_of(self.tokenizers["target"], search, [None] * len(lengths)))
 
     def model(self) -> Generator:
         model: Generator = MODELS[self.recipe.model.kind].build(

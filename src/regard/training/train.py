@@ -131,7 +131,7 @@ def _train(
         raise
     losses = [line["loss"] for line in run.events() if line["event"] == "validation"]
     if not trainer.progress.stopped and len(losses) > 1 and losses[-1] <= 0.995 * min(losses[:-1]):
-        name = "epochs" if recipe.training.steps is None else "steps"
+        name = "steps" if recipe.training.steps == trainer.steps else "epochs"
         twice = f"training.{name}={2 * (getattr(recipe.training, name) or 1)}"
         display.say(f"the validation loss was still falling: --resume with {twice} trains twice as long")
     display.say(f"done: {run.folder}")
@@ -224,6 +224,9 @@ def check_metric(recipe: AnyRecipe) -> None:
     needs_decoding = task.writes == "target" and name in task.higher_is_better
     if recipe.training.decode == 0 and needs_decoding:
         raise ConfigError(f"{name} needs decoded examples", where="training.decode", hint="set it above 0")
+    if recipe.training.teacher_forcing < 1 and task.writes != "target":
+        what = f"a model for {recipe.task} never reads its own words"
+        raise ConfigError(what, where="training.teacher_forcing", hint="leave it at 1")
 
 
 def _existing(folder: Path, resume: bool) -> Run | None:
