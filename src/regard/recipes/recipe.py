@@ -110,7 +110,14 @@ def recipe_of(tree: Tree) -> AnyRecipe:
     if task is None:
         given = tree.get("task")
         what = "this key is required" if given is None else f"unknown task {given!r}"
-        raise ConfigError(what, where="task", hint=did_you_mean(str(given), TASKS))
+        problems = [Problem("task", what, did_you_mean(str(given), TASKS))]
+        same_for_all = {name: tree[name] for name in ("tokenizer", "training") if name in tree}
+        others = {"task": "", "data": None, "model": None, "search": None, "evaluation": None}
+        try:
+            validate(BaseRecipe, others | same_for_all)
+        except ConfigError as error:
+            problems += error.problems
+        raise ConfigError(problems=problems)
     tree = {**tree}
     for name, values in task.defaults.items():  # what suits the task better than the defaults of the sections
         section = tree.get(name, {})

@@ -448,9 +448,9 @@ def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[st
     own = [prefix for prefix in prefixes if prefix is not None]
     if not own and config.prefix is None and not config.banned:
         return Constraints()
-    texts = own or [config.prefix or ""]
+    texts, ban = own or [config.prefix or ""], ban_of(tokenizer, config)
     encoded = [ids if text.strip() else [] for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True)]
-    banned = [normalised for text in config.banned if (normalised := tokenizer.normalised(text))]
+    banned = [*filter(None, map(tokenizer.normalised, config.banned))]
     problems = []
     for number, (text, ids) in enumerate(zip(texts, encoded, strict=True), 1):
         where = f"prefix {number}" if own else "search.prefix"
@@ -463,12 +463,12 @@ def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[st
             what = f"{text!r} holds a text that search.banned rules out"
             problems.append(Problem(where, what, "change one of the two"))
     DecodeError.raise_if(problems)
-    return Constraints(encoded if own else encoded * len(prefixes), ban_of(tokenizer, config))
+    return Constraints(encoded if own else encoded * len(prefixes), ban)
 
 
 def ban_of(tokenizer: Tokenizer, config: SearchConfig) -> BannedTexts | None:
     """The texts of `config.banned`, as outputs spell them, worked out for a vocabulary; None where there is none."""
-    spelt = [normalised.encode() for text in config.banned if (normalised := tokenizer.normalised(text))]
+    spelt = [text.encode() for text in map(tokenizer.normalised, config.banned) if text]
     if not spelt:
         return None
     never = {tokenizer.pad, tokenizer.begin, tokenizer.end} | (set() if config.unknown else {tokenizer.unk})
