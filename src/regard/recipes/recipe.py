@@ -134,11 +134,7 @@ def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tup
     return typed, base
 
 
-REMOVED = (
-    "data.reading",
-    "model.images.max_pixels",
-    "model.longest_story",
-)  # fields that stored recipes of earlier versions may have
+REMOVED = ("data.reading", "model.images.max_pixels", "model.longest_story")  # fields of earlier versions
 
 
 def read_stored(path: Path) -> Tree:
@@ -257,10 +253,8 @@ def with_search(
         path = override.partition("=")[0]
         section = path.partition(".")[0]
         if section in type(recipe).model_fields and not {section, path}.intersection(CHANGEABLE_AFTER_TRAINING):
-            what, hint = (
-                f"{section} cannot be changed in a trained run",
-                f"allowed: {', '.join(CHANGEABLE_AFTER_TRAINING)}",
-            )
+            what = f"{section} cannot be changed in a trained run"
+            hint = f"allowed: {', '.join(CHANGEABLE_AFTER_TRAINING)}"
             raise ConfigError(what, where=override, hint=hint)
     tree = apply_overrides(recipe.model_dump(), overrides)
     search = tree["search"]

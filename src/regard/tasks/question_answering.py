@@ -97,8 +97,7 @@ class Best(NamedTuple):
     log_p_none: float  # log P of no answer
 
 
-Result = tuple[Best, list[float], Line]
-"""Of a question: its best answers, the loss of each of its rows, and its line of the file of predictions."""
+Result = tuple[Best, list[float]]  # of a question: its best answers, and the loss of each of its rows
 
 
 class QuestionAnswering(HeadedTask):
@@ -157,8 +156,7 @@ class QuestionAnswering(HeadedTask):
     @property
     def longest_question(self) -> int:
         """Tokens of a question that are read: at least half of the row is the text's."""
-        most: int = self.recipe.data.max_question
-        return min(most, (self.framing.longest - self.framing.special(2)) // 2)
+        return min(int(self.recipe.data.max_question), (self.framing.longest - self.framing.special(2)) // 2)
 
     def windows(self, examples: Dataset, row: int) -> list[Window]:
         """The rows of an example: the question is read whole in each, the text through windows."""
@@ -244,8 +242,8 @@ class QuestionAnswering(HeadedTask):
 
     def measured(self, examples: Dataset, results: Sequence[Result]) -> dict[str, Any]:
         """Exact match and F1; where no answer may be right, also apart, and what the best threshold would give."""
-        lines = [line for _, _, line in results]
-        metrics = {"loss": float(np.mean([loss for _, losses, _ in results for loss in losses])), **_means(lines)}
+        lines = [self.line(examples, row, result) for row, result in enumerate(results)]
+        metrics = {"loss": float(np.mean([loss for _, losses in results for loss in losses])), **_means(lines)}
         if self.recipe.head.no_answer:
             answerable, others = ([line for line in lines if bool(line["expected"]) is has] for has in (True, False))
             if answerable:
@@ -258,24 +256,21 @@ class QuestionAnswering(HeadedTask):
         return metrics
 
     def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Result]:
-        """Of every question the best answers; where the right one is known, also the losses and the line."""
+        """Of every question the best answers; where the right one is known, also the losses."""
         results = list[Result]()
         for row, best, read in self.answers_to(model, examples, self.recipe.search.nbest, progress):
-            losses, line = list[float](), Line()
+            losses = list[float]()
             if "answer" in examples.columns:
-                tokens, line = self.answer_tokens(examples, row), self._line(examples, row, best)
+                tokens = self.answer_tokens(examples, row)
                 for window, logits_2L in read:  # -(log P_start + log P_end) / 2
                     log_z_2 = np.logaddexp.reduce(logits_2L.astype(np.float64), axis=1)
                     losses.append(float(np.mean(log_z_2 - logits_2L[[0, 1], window.places_of(tokens)])))
-            results.append((best, losses, line))
+            results.append((best, losses))
         return results
 
     def line(self, examples: Dataset, row: int, result: Result) -> Line:
-        return result[2]
-
-    def _line(self, examples: Dataset, row: int, best: Best) -> Line:
         """`answer` is the best one even where none is given, `answer_f1` its F1: what a threshold is chosen by."""
-        answered = self.prediction(examples.texts["question"][row], examples, row, (best, [], {}))
+        answered = self.prediction(examples.texts["question"][row], examples, row, result)
         expected = [text for _, text in answers_in(examples.texts["answers"][row])]
         place = {"start": None, "end": None} if answered.span is None else answered.span._asdict()
         answer = answered.context[slice(*answered.answers[0][0])] if answered.answers else ""
@@ -321,8 +316,8 @@ class QuestionAnswering(HeadedTask):
             progress(len(rows))
 
     def best_answers(self, read: Read, visible: NDArray[np.bool_], nbest: int) -> Best:
-        """The best answers over all windows; of those that hold an answer, the one with the most text around its first
-        token gives it: that is the first one after the window with the most of all.
+        """The best answers over all windows. An answer is scored in one of them: of those that hold it whole, in the
+        one with the most text around its first token.
 
         `visible` are the tokens that stand for more than white space: an answer begins and ends with such.
         """
@@ -336,8 +331,9 @@ class QuestionAnswering(HeadedTask):
             first_L, last_L = np.where(visible[part], (first_L, last_L), -np.inf)
             length_LL = 1 + np.arange(len(first_L)) - np.arange(len(first_L))[:, None]
             allowed_LL = (length_LL > 0) & (length_LL <= self.recipe.evaluation.longest_answer)
-            chosen_L1, crosses_L = chosen[part, None], place[part] >= stop_before
-            allowed_LL &= (chosen_L1 == number) | ((chosen_L1 < number) & crosses_L)
+            # where the window with the most text around a first token ends too early, the next that holds the last
+            chosen_L1, held_only_here_L = chosen[part, None], place[part] >= stop_before
+            allowed_LL &= (chosen_L1 == number) | ((chosen_L1 < number) & held_only_here_L)
             stop_before = window.stop
             s_LL = np.where(allowed_LL, first_L[:, None] + last_L, -np.inf)
             totals.append(float(np.logaddexp.reduce(s_LL, axis=None)))
@@ -366,7 +362,7 @@ class QuestionAnswering(HeadedTask):
 
     def prediction(self, text: str, examples: Dataset, row: int, result: Result) -> Answered:
         """The best answers in characters; two tokens of one character may give the same span twice."""
-        best, *_ = result
+        best, _ = result
         starts, ends = examples.columns["starts"][row], examples.columns["ends"][row]
         spans = dict[Span, float]()
         for first, last, score in best.answers:

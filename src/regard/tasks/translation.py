@@ -161,9 +161,7 @@ class TextToText(WritingTask):
         lengths = np.stack([np.fromiter(map(len, rows), dtype=np.int64) for rows in columns.values()])
         longest, shortest = lengths.max(axis=0), lengths.min(axis=0)
         too_long = longest > self.recipe.data.max_length
-        too_unequal = np.zeros_like(too_long)
-        if self.recipe.data.max_ratio is not None:
-            too_unequal = ~too_long & (longest > self.recipe.data.max_ratio * np.maximum(shortest, 1))
+        too_unequal = ~too_long & (longest > (self.recipe.data.max_ratio or math.inf) * np.maximum(shortest, 1))
         return {"max_length": too_long, "max_ratio": too_unequal}
 
     def sizes(self, examples: Dataset) -> list[NDArray[np.int32]]:
@@ -250,11 +248,9 @@ class TextToText(WritingTask):
         longest = [max(int(part.columns[name].lengths.max()) for part in read) + 1 for name in ("source", "target")]
         self.recipe.model.check_data(*longest)
 
-    def model(self) -> Generator:
-        model: Generator = MODELS[self.recipe.model.kind].build(
-            self.recipe.model, *(self.tokenizers[name].size for name in self.columns)
-        )
-        return model
+    def model(self) -> Any:
+        sizes = [self.tokenizers[name].size for name in self.columns]
+        return MODELS[self.recipe.model.kind].build(self.recipe.model, *sizes)
 
     def objective(self, model: Generator) -> TokenCrossEntropy:
         return TokenCrossEntropy(model, self.recipe.training.label_smoothing, self.recipe.training.teacher_forcing)
