@@ -97,7 +97,8 @@ class Best(NamedTuple):
     log_p_none: float  # log P of no answer
 
 
-Result = tuple[Best, list[float]]  # of a question: its best answers, and the loss of each of its rows
+Result = tuple[Best, list[float], Line]
+"""Of a question: its best answers, the loss of each of its rows, and its line of the file of predictions."""
 
 
 class QuestionAnswering(HeadedTask):
@@ -242,8 +243,8 @@ class QuestionAnswering(HeadedTask):
 
     def measured(self, examples: Dataset, results: Sequence[Result]) -> dict[str, Any]:
         """Exact match and F1; where no answer may be right, also apart, and what the best threshold would give."""
-        lines = [self.line(examples, row, result) for row, result in enumerate(results)]
-        metrics = {"loss": float(np.mean([loss for _, losses in results for loss in losses])), **_means(lines)}
+        lines = [line for _, _, line in results]
+        metrics = {"loss": float(np.mean([loss for _, losses, _ in results for loss in losses])), **_means(lines)}
         if self.recipe.head.no_answer:
             answerable, others = ([line for line in lines if bool(line["expected"]) is has] for has in (True, False))
             if answerable:
@@ -256,21 +257,24 @@ class QuestionAnswering(HeadedTask):
         return metrics
 
     def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Result]:
-        """Of every question the best answers; where the right one is known, also the losses."""
+        """Of every question the best answers; where the right one is known, also the losses and the line."""
         results = list[Result]()
         for row, best, read in self.answers_to(model, examples, self.recipe.search.nbest, progress):
-            losses = list[float]()
+            losses, line = list[float](), Line()
             if "answer" in examples.columns:
-                tokens = self.answer_tokens(examples, row)
+                tokens, line = self.answer_tokens(examples, row), self._line(examples, row, best)
                 for window, logits_2L in read:  # -(log P_start + log P_end) / 2
                     log_z_2 = np.logaddexp.reduce(logits_2L.astype(np.float64), axis=1)
                     losses.append(float(np.mean(log_z_2 - logits_2L[[0, 1], window.places_of(tokens)])))
-            results.append((best, losses))
+            results.append((best, losses, line))
         return results
 
     def line(self, examples: Dataset, row: int, result: Result) -> Line:
+        return result[2]
+
+    def _line(self, examples: Dataset, row: int, best: Best) -> Line:
         """`answer` is the best one even where none is given, `answer_f1` its F1: what a threshold is chosen by."""
-        answered = self.prediction(examples.texts["question"][row], examples, row, result)
+        answered = self.prediction(examples.texts["question"][row], examples, row, (best, [], {}))
         expected = [text for _, text in answers_in(examples.texts["answers"][row])]
         place = {"start": None, "end": None} if answered.span is None else answered.span._asdict()
         answer = answered.context[slice(*answered.answers[0][0])] if answered.answers else ""
@@ -362,7 +366,7 @@ class QuestionAnswering(HeadedTask):
 
     def prediction(self, text: str, examples: Dataset, row: int, result: Result) -> Answered:
         """The best answers in characters; two tokens of one character may give the same span twice."""
-        best, _ = result
+        best, *_ = result
         starts, ends = examples.columns["starts"][row], examples.columns["ends"][row]
         spans = dict[Span, float]()
         for first, last, score in best.answers:
