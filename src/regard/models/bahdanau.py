@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.data.batches import Batch, Tokens
 from regard.layers.attention import Linear, is_recording, unpack_rows
-from regard.layers.embeddings import Readout
+from regard.layers.embeddings import Readout, Tie
 from regard.layers.recurrence import CELLS, Carry, Cell, FedStep, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
 from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState, group_rows
@@ -44,6 +44,10 @@ class BahdanauConfig(RecurrentConfig):
     """Recurrent layers of the encoder."""
     bidirectional: bool = True
     """Whether the encoder also reads from right to left."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings, between encoder layers and before the readout."""
+    tie: Tie = "none"
+    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
     @property
     def loops(self) -> bool:

@@ -143,14 +143,12 @@ class RecurrentConfig(ModelConfig):
     """Width of the token embeddings."""
     hidden: int = Field(512, ge=1)
     """Width of the recurrent state, of each encoder direction and of the decoder."""
-    dropout: float = Field(0.2, ge=0, lt=1)
-    """Dropout on embeddings, between layers and before the readout."""
-    tie: Tie = "none"
-    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
-    if TYPE_CHECKING:  # each model declares these fields
+    if TYPE_CHECKING:  # each model declares these fields, in its own order
         layers: int
         bidirectional: bool
+        dropout: float
+        tie: Tie
 
 
 class BlocksConfig(HeadsConfig):

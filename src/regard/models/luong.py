@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.data.batches import Batch, Tokens
 from regard.errors import ConfigError
 from regard.layers.attention import Linear
-from regard.layers.embeddings import Readout
+from regard.layers.embeddings import Readout, Tie
 from regard.layers.recurrence import Carry, FedCells, as_carry, as_torch, recurrent_layers, word_gates
 from regard.layers.scores import ConcatAttention, DotAttention, Focus, GeneralAttention, Memory, ScoredAttention
 from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState
@@ -53,6 +53,10 @@ class LuongConfig(RecurrentConfig):
     input_feeding: bool = True
     """Whether the decoder also reads the attentional state of the step before. Without it the decoder's states do not
     depend on the attention, and training computes all steps in one call."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings, between layers and before the readout."""
+    tie: Tie = "none"
+    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
     @property
     def loops(self) -> bool:

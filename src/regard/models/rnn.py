@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.data.batches import Batch, Tokens
 from regard.layers.attention import Linear
-from regard.layers.embeddings import Readout
+from regard.layers.embeddings import Readout, Tie
 from regard.layers.recurrence import Carry, as_carry, as_torch, recurrent_layers, reversal
 from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState
 
@@ -38,6 +38,10 @@ class RNNConfig(RecurrentConfig):
     """Read the source backwards, as Sutskever does: it brings the first words of both sides close together."""
     context: Literal["start", "every_step"] = "start"
     """Where the sentence vector enters the decoder: in its first state (Sutskever), or in every input too (Cho)."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings, between layers and before the readout."""
+    tie: Tie = "none"
+    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
 
 class RNN(RecurrentGenerator):
