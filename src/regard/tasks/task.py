@@ -64,7 +64,8 @@ def inputs_of(texts: Iterable[str]) -> list[FileInput]:
 
 def without_faults(given: list[FileInput]) -> list[FileInput]:
     """The inputs, or one InputError with what is wrong with those that cannot be read."""
-    InputError.raise_if(item.fault for item in given)
+    if faults := [item.fault for item in given if item.fault]:
+        InputError.raise_if(faults)
     return given
 
 
@@ -98,7 +99,8 @@ class EncodedInputs(Generic[Row]):
 
 def readable(rows: Sequence[Row | RegardError]) -> list[Row]:
     """All rows, or one InputError with the problems of those that cannot be read."""
-    InputError.raise_if(problem for row in rows if isinstance(row, RegardError) for problem in row.problems)
+    if problems := [problem for row in rows if isinstance(row, RegardError) for problem in row.problems]:
+        InputError.raise_if(problems)
     return [row for row in rows if not isinstance(row, RegardError)]
 
 
