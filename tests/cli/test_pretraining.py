@@ -177,8 +177,18 @@ def test_positions_limit_what_is_written(runs: Runs) -> None:
     for least in (room - 1, room):
         [found] = api.predict(run, ["The child was"], beam=1, overrides=[f"search.min_length={least}"])
         assert least <= len(found.nbest[0].tokens) <= room  # type: ignore[attr-defined]
-    [message] = fail("predict", runs["gpt"], "The child was", "--set", f"search.min_length={room + 1}")
-    assert message.endswith(f"leaves room for {room} of the model's 64 positions (at most {room})")
+    longer = f"search.min_length={room + 1}"
+    [message] = fail("predict", runs["gpt"], "The child was", "", "--set", longer)
+    leaves = f"leaves room for {room} of the model's 64 positions"
+    assert message.endswith(f"{leaves} (search.min_length or the prefix needs {room + 1})")
+    prefix = run.tokenizers["text"].decode(run.tokenizers["text"].encode("The child was " * 40)[:room])
+    for options in (
+        {"overrides": [longer]},
+        {"prefix": prefix, "overrides": ["search.max_length_offset=64"]},
+    ):
+        skipped, written = api.predict(run, ["The child was", ""], beam=1, skip_bad=True, **options)  # type: ignore[arg-type]
+        assert leaves in str(skipped.problem)  # type: ignore[attr-defined]
+        assert len(written.nbest[0].tokens) > room  # type: ignore[attr-defined]
 
 
 def test_gaps_are_filled_by_probability(runs: Runs) -> None:

@@ -25,7 +25,7 @@ from regard.config import parse_yaml
 from regard.data.corpora import generate
 from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
-from regard.recipes.propose import PLANS, Sizes, pace, propose, recognise
+from regard.recipes.propose import PLANS, Sizes, pace, recipe_text, recognise
 from regard.recipes.recipe import load_recipe
 from regard.tasks import TASKS
 from regard.training.check import check
@@ -242,6 +242,10 @@ def setting(tree: Any, path: str) -> Any:
     for key in path.split("."):
         tree = tree.get(key) if isinstance(tree, dict) else None
     return tree
+
+
+def propose(files: Sequence[str], folder: Path) -> str:
+    return recipe_text(recognise(files), files, folder)
 
 
 def tree_for(*files: str) -> dict[str, Any]:

@@ -235,21 +235,22 @@ def characters() -> Tokenizer:
     )
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt", "lstm_lm", "cnn"])
-def test_answers_are_joined_over_windows_as_in_a_plain_loop(characters: Tokenizer, kind: str) -> None:
-    """That there is no answer stands at the first token, or at the last where a model has read all only there."""
-    task = task_of(characters, kind, {"longest_answer": 4})
+@pytest.mark.parametrize(("kind", "stride"), [("bert", 7), ("gpt", 7), ("lstm_lm", 7), ("cnn", 7), ("bert", 28)])
+def test_answers_are_joined_over_windows_as_in_a_plain_loop(characters: Tokenizer, kind: str, stride: int) -> None:
+    """That there is no answer stands at the first token, or at the last where a model has read all only there. What a
+    window holds whole can be given, also where windows share only three tokens."""
+    task = task_of(characters, kind, {"longest_answer": 4}, stride=stride)
     context = "Anna lives in Oslo.  민수는 서울에 산다. Anna is in Oslo."
     [(_, found, read)] = task.answers_to(model_of(task), examples_of(task, [context], ["Where?"]), 5)
     windows, logits = zip(*read, strict=True)
-    assert len(windows) > 2
+    assert len(windows) > 1
     expected: dict[tuple[int, int], float] = {}
     for i in range(len(context)):
-        holding = [number for number, w in enumerate(windows) if w.start <= i < w.stop]
-        number = max(holding, key=lambda n: min(i - windows[n].start, windows[n].stop - 1 - i))
-        window, (first_L, last_L) = windows[number], logits[number]
-        for j in range(i, min(i + 4, window.stop)):
-            if not (context[i].isspace() or context[j].isspace()):
+        for j in range(i, i + 4):
+            holding = [number for number, w in enumerate(windows) if w.start <= i and j < w.stop]
+            if holding and not (context[i].isspace() or context[j].isspace()):
+                number = max(holding, key=lambda n: min(i - windows[n].start, windows[n].stop - 1 - i))
+                window, (first_L, last_L) = windows[number], logits[number]
                 shift = window.first - window.start
                 expected[i, j] = float(first_L[i + shift]) + float(last_L[j + shift])
     none = -1 if kind in ("gpt", "lstm_lm") else 0
@@ -257,9 +258,21 @@ def test_answers_are_joined_over_windows_as_in_a_plain_loop(characters: Tokenize
     log_z = math.log(sum(map(math.exp, [*expected.values(), null])))
     best = sorted(expected, key=lambda pair: -expected[pair])[:5]
     assert [(i, j) for i, j, _ in found.answers] == best
+    by_span = {span: task.answer_probability(found, read, span) for span in expected}
+    assert by_span == pytest.approx({span: math.exp(score - log_z) for span, score in expected.items()}, rel=1e-4)
     assert [p for _, _, p in found.answers] == pytest.approx([expected[pair] - log_z for pair in best], abs=1e-4)
     assert found.log_odds == pytest.approx(null - expected[best[0]], abs=1e-4)
     assert found.log_p_none == pytest.approx(null - log_z, abs=1e-4)
+
+
+def test_an_answer_of_the_longest_length_is_in_a_window_of_a_model_with_few_positions(characters: Tokenizer) -> None:
+    model = {"kind": "bert", **SMALL["bert"], "max_positions": 128}
+    task = make_task("question_answering", Tokenizers({"text": characters}), model=model)
+    context = "Anna lives in Oslo. " * 30
+    windows = task.windows(examples_of(task, [context], ["Where?"]), 0)
+    longest = task.recipe.evaluation.longest_answer
+    for first in range(len(context) - longest):
+        assert any(window.start <= first and first + longest <= window.stop for window in windows)
 
 
 @pytest.mark.parametrize("kind", SMALL)

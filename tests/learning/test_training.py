@@ -214,11 +214,13 @@ def test_weight_decay_leaves_out_biases_and_norms(name: str, decay_biases: bool)
                        11: 0.5 + 0.5 * math.cos(math.pi * 7 / 8)}),
     ("constant", 4, 11, {1: 0.25, 4: 1.0, 8: 1.0, 11: 1.0}),
     ("plateau", 4, 11, {1: 0.25, 4: 1.0, 8: 1.0, 11: 1.0}),
+    ("linear", 0.4, 10, {1: 0.25, 4: 1.0, 11: 0.0}),  # a share: 4 of 10 steps
+    ("linear", 0.1, 3, {1: 0.75, 3: 0.25}),  # of a training that is too short for it, none
     ("inverse_sqrt", 0, 7, {1: 1.0, 2: math.sqrt(0.5), 4: 0.5}),
     ("linear", 0, 7, {1: 7 / 8, 2: 0.75, 7: 1 / 8}),
     ("constant", 0, 7, {1: 1.0, 2: 1.0, 7: 1.0}),
 ])  # fmt: skip
-def test_schedules_by_hand(schedule: str, warmup: int, steps: int, expected: dict[int, float]) -> None:
+def test_schedules_by_hand(schedule: str, warmup: float, steps: int, expected: dict[int, float]) -> None:
     config = TrainingConfig.model_validate({"steps": steps, "schedule": schedule, "warmup": warmup})
     for step, factor in expected.items():
         assert schedule_factor(config, step, steps) == pytest.approx(factor, rel=1e-12)
@@ -477,6 +479,7 @@ def test_gradients_of_narrow_norms_are_compiled_into_two_kernels() -> None:
 
 def test_a_warmup_that_takes_most_of_the_training_is_noted_and_an_early_end() -> None:
     assert [*length_notes(TrainingConfig(steps=100, warmup=50), 100)] == []
+    assert [*length_notes(TrainingConfig(steps=100, warmup=0.5), 100)] == []
     [note] = length_notes(TrainingConfig(steps=100, warmup=51), 100)
     assert note.startswith("training.warmup=51 is more than half of the 100 steps")
     assert note.endswith("10 would be a tenth")

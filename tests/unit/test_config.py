@@ -271,6 +271,11 @@ def test_a_mistake_is_named_with_what_is_allowed(override: str, where: str, what
     assert f"{found_what} ({hint})".startswith(what)
 
 
+def test_a_wrong_task_does_not_hide_what_is_wrong_for_every_task() -> None:
+    overrides = ("task=translaton", "training.stepz=1", "tokenizer.kind=bpo", "data.max_length=0")
+    assert [where for where, _, _ in problems_of(RECIPE, *overrides)] == ["task", "tokenizer.kind", "training.stepz"]
+
+
 def test_two_kinds_of_value_leave_no_trace_in_the_path() -> None:
     """Pydantic puts the branches of a union into the path; a user has not written them."""
     wheres = {where for where, _, _ in problems_of(RECIPE, "training.batch_tokens={}", "data.train.source={a: 1}")}

@@ -357,8 +357,8 @@ class TrainingConfig(Config):
     """Whether `weight_decay` also pulls biases and the gains of norms; BERT's and GPT's authors leave them out."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "plateau"] = "inverse_sqrt"
     """How the learning rate falls after the warm-up; `plateau` halves it when the validation stops improving."""
-    warmup: int = Field(0, ge=0)
-    """Steps over which the learning rate rises to its highest."""
+    warmup: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = 0
+    """Steps over which the learning rate rises to its highest; below 1, a share of all steps."""
     plateau_factor: float = Field(0.5, gt=0, lt=1)
     """What `plateau` multiplies the learning rate by."""
     plateau_patience: int = Field(3, ge=0)

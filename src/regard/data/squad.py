@@ -73,8 +73,8 @@ class QuestionData(LabelledSplits[QuestionedText]):
     """A text longer than this is taken for a broken file."""
     max_length: int = Field(384, ge=16)
     """Most tokens that are read at once, question, text and special ones; a longer text is read in windows."""
-    stride: int | None = Field(128, ge=1)
-    """Tokens from the beginning of one window to that of the next; null is half a window."""
+    stride: int | None = Field(None, ge=1)
+    """Tokens from the beginning of one window to that of the next. Default: half a window."""
     max_question: int = Field(64, ge=1)
     """Tokens of a question that are read, and no more than half of max_length; the rest is left out."""
 

@@ -172,7 +172,7 @@ class TextHead(Head):
         self.pooling: HeadPooling = pooling
         self.choices = choices
 
-    def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
+    def forward(self, h_BLD: Tensor, batch: LabelledBatch) -> Tensor:
         c_BD = pool(h_BLD, batch.text, self.pooling)
         logits_BY = self.linear(self.dropout(c_BD if self.pooler is None else torch.tanh(self.pooler(c_BD))))
         if self.choices:  # Radford et al. 2018, section 3.3: each is scored separately
@@ -206,7 +206,7 @@ class ApartHead(Head):
         self.pooling: HeadPooling = pooling
         self.number = number
 
-    def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
+    def forward(self, h_BLD: Tensor, batch: LabelledBatch) -> Tensor:
         c_BD = pool(h_BLD, batch.text, self.pooling)
         u_XD, v_XD = c_BD.view(-1, 2, c_BD.shape[-1]).unbind(1)
         if self.number:
@@ -217,7 +217,7 @@ class ApartHead(Head):
 class TokenHead(Head):
     """An answer for each token: logits = W dropout(h) + b, [B, L, Y]."""
 
-    def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
+    def forward(self, h_BLD: Tensor, batch: LabelledBatch) -> Tensor:
         return self.linear(self.dropout(h_BLD))
 
 
@@ -232,7 +232,7 @@ class QuestionHead(Head):
     def __init__(self, width: int, outputs: int, *, dropout: float) -> None:
         super().__init__(width, outputs * width, dropout=dropout)
 
-    def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
+    def forward(self, h_BLD: Tensor, batch: LabelledBatch) -> Tensor:
         question_BL1 = (real_BL(batch.text) & (batch.segments_BL == 0))[..., None]
         q_BD = h_BLD.masked_fill(~question_BL1, -torch.inf).amax(1)
         w_BYD = self.linear(q_BD).view(len(q_BD), -1, h_BLD.shape[-1])

@@ -135,12 +135,8 @@ class DataProfile:
     notes: tuple[str, ...] = ()  # what the user should know of the choice
 
 
-def propose(files: Sequence[str], folder: Path) -> str:
-    """The YAML of a recipe, to be saved in `folder`, for one file or folder, or for two parallel files."""
-    return recipe_text(recognise(files), files, folder)
-
-
 def recipe_text(profile: DataProfile, files: Sequence[str], folder: Path) -> str:
+    """The YAML of a recipe, to be saved in `folder`, for one file or folder, or for two parallel files."""
     plan = PLANS[profile.task]
     settings = {**plan.changes, **_data(profile, folder), **_fitted(profile, plan), **profile.settings}
     template = shipped_text(plan.recipe)
@@ -642,9 +638,7 @@ def _labels(table: _Table) -> DataProfile | None:
         return DataProfile("regression", line, table.rows, (size,), notes=notes)
     counts = Counter(value for value in table.columns[label] if value.strip() and value not in NANS).values()
     settings: dict[str, Any] = {"training.best": "f1_macro"} if max(counts) > 3 * min(counts) else {}  # rare ones count
-    if table.rows >= 5_000 and _overlap(
-        texts
-    ):  # what is set aside is like the training part: there, only the loss shows that it overfits
+    if table.rows >= 5_000 and _overlap(texts):  # held-out texts are like the others: only the loss shows overfitting
         settings = {"training.best": "loss", "model.dropout": 0.5, "tokenizer.vocabulary": 16_000}
     return DataProfile("classification", line, table.rows, (size,), settings, notes)
 

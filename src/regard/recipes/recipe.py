@@ -110,7 +110,14 @@ def recipe_of(tree: Tree) -> AnyRecipe:
     if task is None:
         given = tree.get("task")
         what = "this key is required" if given is None else f"unknown task {given!r}"
-        raise ConfigError(what, where="task", hint=did_you_mean(str(given), TASKS))
+        problems = [Problem("task", what, did_you_mean(str(given), TASKS))]
+        same_for_all = {name: tree[name] for name in ("tokenizer", "training") if name in tree}
+        others = {"task": "", "data": None, "model": None, "search": None, "evaluation": None}
+        try:
+            validate(BaseRecipe, others | same_for_all)
+        except ConfigError as error:
+            problems += error.problems
+        raise ConfigError(problems=problems)
     tree = {**tree}
     for name, values in task.defaults.items():  # what suits the task better than the defaults of the sections
         section = tree.get(name, {})
@@ -127,11 +134,7 @@ def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tup
     return typed, base
 
 
-REMOVED = (
-    "data.reading",
-    "model.images.max_pixels",
-    "model.longest_story",
-)  # fields that stored recipes of earlier versions may have
+REMOVED = ("data.reading", "model.images.max_pixels", "model.longest_story")  # fields of earlier versions
 
 
 def read_stored(path: Path) -> Tree:
@@ -250,10 +253,8 @@ def with_search(
         path = override.partition("=")[0]
         section = path.partition(".")[0]
         if section in type(recipe).model_fields and not {section, path}.intersection(CHANGEABLE_AFTER_TRAINING):
-            what, hint = (
-                f"{section} cannot be changed in a trained run",
-                f"allowed: {', '.join(CHANGEABLE_AFTER_TRAINING)}",
-            )
+            what = f"{section} cannot be changed in a trained run"
+            hint = f"allowed: {', '.join(CHANGEABLE_AFTER_TRAINING)}"
             raise ConfigError(what, where=override, hint=hint)
     tree = apply_overrides(recipe.model_dump(), overrides)
     search = tree["search"]

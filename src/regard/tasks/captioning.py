@@ -175,12 +175,11 @@ class Captioning(Translation):
     def inputs_in(self, file: TextFile) -> Iterator[FileInput]:
         """The images that a table names, captioned or not, or a list with one a line."""
         if not is_table(file):
-            rows = (Row(line, (name,)) for line, name in enumerate(file.lines(), 1))
-            return (_image_input(row, file, Path()) for row in rows)
+            names = (Row(line, (name,)) for line, name in enumerate(file.lines(), 1))
+            return (_image_input(row, file, Path()) for row in names)
         corpus = self.table(file)
-        return (
-            _image_input(row, file) for row in table_rows(file, {"image": keys_of(corpus)["image"]}, has_header(corpus))
-        )
+        rows = table_rows(file, {"image": keys_of(corpus)["image"]}, has_header(corpus))
+        return (_image_input(row, file) for row in rows)
 
 
 def _images(examples: Dataset) -> CaptionedImages:

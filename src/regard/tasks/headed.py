@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -315,25 +315,25 @@ class TextLabelling(HeadedTask):
     @cached_property
     def arrangement(self) -> Arrangement | None:
         """What makes the rows of an example; None for an imported run, which reads one text or two as they come."""
-        if self.recipe.data.train or getattr(self.recipe.head, "both_orders", False):  # which needs two texts
+        if self.recipe.data.train or self.recipe.head.both_orders:  # which needs two texts
             return self.arrange(len(self.text_columns))
         return None
 
     def arrange(self, texts: int) -> Arrangement:
         """What makes the rows of an example of one text or two, as the section `head` says."""
-        head = self.recipe.head
-        chosen: list[Literal["both_orders", "apart"]] = [
-            name for name in ("both_orders", "apart") if getattr(head, name)
-        ]
-        if len(chosen) > 1:
+        both_orders, apart = self.recipe.head.both_orders, self.recipe.head.apart
+        if both_orders and apart:
             what = "two texts that are read apart have no order"
             raise ConfigError(what, where="head.both_orders", hint="set it to false")
-        if chosen and texts < 2:
-            raise ConfigError("there is only one text", where=f"head.{chosen[0]}", hint="set it to false")
-        if chosen == ["apart"] and self.recipe.data.long == "windows":
+        if not (both_orders or apart):
+            return "single" if texts == 1 else "pair"
+        arrangement: Arrangement = "apart" if apart else "both_orders"
+        if texts == 1:
+            raise ConfigError("there is only one text", where=f"head.{arrangement}", hint="set it to false")
+        if apart and self.recipe.data.long == "windows":
             what = "a text that is compared has one vector"
             raise ConfigError(what, where="data.long", hint="allowed: head, tail, head_tail")
-        return chosen[0] if chosen else "single" if texts == 1 else "pair"
+        return arrangement
 
     def arrangement_of(self, examples: Dataset) -> Arrangement:
         return self.arrangement or self.arrange(len(examples.columns))

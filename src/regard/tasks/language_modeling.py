@@ -20,7 +20,7 @@ from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.prepare import Prepared
 from regard.data.raw import Pieces, RawData, RawText, Streams, contiguous_pieces, document_pieces
-from regard.errors import ConfigError, DataError, DecodeError, RegardError
+from regard.errors import ConfigError, DataError, DecodeError, InputError, RegardError
 from regard.models import MODELS, any_config
 from regard.models.base import LanguageModel, device_of
 from regard.models.elmo import ELMo
@@ -237,9 +237,20 @@ class LanguageModeling(WritingTask, RawTextTask):
         return after, scores[-len(after) :]
 
     def encode_inputs(self, model: Any, inputs: Sequence[FileInput]) -> EncodedInputs[list[int]]:
+        """The prompts and the wording; a prompt must leave room for the shortest output that the search allows."""
         self.refuse_to_continue(model, "predict")
         rows = self.encode_prompts(model, inputs)
         wording = wording_of(self.tokenizers["text"], self.recipe.search, [given.prefix for given in inputs])
+        for number, row in enumerate(rows):
+            if model.longest is None or isinstance(row, RegardError):
+                continue
+            least = max(
+                self.recipe.search.min_length, *(len(prefix) + 1 for prefix in wording.of([number]).prefixes), 1
+            )
+            if least > (room := model.longest - len(row)):
+                what = f"a prompt of {len(row)} tokens leaves room for {room} of the model's {model.longest} positions"
+                hint = f"search.min_length or the prefix needs {least}"
+                rows[number] = InputError(what, where=inputs[number].place, hint=hint)
         contexts = [[] if isinstance(row, RegardError) else row for row in rows]
         return EncodedInputs(inputs, rows, replace(wording, contexts=contexts))
 
@@ -270,9 +281,6 @@ class LanguageModeling(WritingTask, RawTextTask):
             limited = config
             if model.longest is not None:
                 most = min(config.max_length or model.longest, model.longest - length)
-                if config.min_length > most:
-                    what = f"a prompt of {length} tokens leaves room for {most} of the model's {model.longest}"
-                    raise DecodeError(f"{what} positions", where="search.min_length", hint=f"at most {most}")
                 limited = config.model_copy(update={"max_length": most})
             for numbers in by_length([len(sources[row]) for row in members], decode_tokens(config, device_of(model))):
                 rows = [members[number] for number in numbers]

@@ -185,8 +185,9 @@ class MaskedLanguageModeling(RawTextTask):
     def evaluate(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
         metrics = {"documents": examples.documents, "examples": len(examples), **self.loss(model, examples, progress)}
         if self.recipe.model.next_sentence and "next_sentence_loss" not in metrics:
-            what = "masked tokens alone were measured: next sentences need two documents of two sentences or more"
-            metrics["note"] = what
+            metrics["note"] = (
+                "masked tokens alone were measured: next sentences need two documents of two sentences or more"
+            )
         return metrics
 
     @torch.inference_mode()
@@ -200,10 +201,8 @@ class MaskedLanguageModeling(RawTextTask):
             what = "a model was imported without the head that predicts masked tokens"
             raise DataError(what, where="compare", hint="compare what is fine-tuned from it")
         sums, hidden = np.zeros((len(examples.text), 3)), [0] * len(examples.text)
-        starts, spelt = (
-            examples.shown(0, 0).a_starts,
-            self.tokenizers["text"].tokens(range(self.tokenizers["text"].size)),
-        )
+        starts, tokenizer = examples.shown(0, 0).a_starts, self.tokenizers["text"]
+        spelt = tokenizer.tokens(range(tokenizer.size))
         for rows in fixed_batches(examples, READ_TOKENS):
             batch = examples.batch(rows).to(device_of(model))
             losses_P, right_P = token_losses(model, (masked_states(model(batch).hidden_BTD, batch), batch.labels_P))

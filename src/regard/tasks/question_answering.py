@@ -159,8 +159,7 @@ class QuestionAnswering(HeadedTask):
     @property
     def longest_question(self) -> int:
         """Tokens of a question that are read: at least half of the row is the text's."""
-        most: int = self.recipe.data.max_question
-        return min(most, (self.framing.longest - self.framing.special(2)) // 2)
+        return min(int(self.recipe.data.max_question), (self.framing.longest - self.framing.special(2)) // 2)
 
     def windows(self, examples: Dataset, row: int) -> list[Window]:
         """The rows of an example: the question is read whole in each, the text through windows."""
@@ -323,22 +322,25 @@ class QuestionAnswering(HeadedTask):
             progress(len(rows))
 
     def best_answers(self, read: Read, visible: NDArray[np.bool_], nbest: int) -> Best:
-        """The best answers over all windows; a token may begin one only in the window with the most text around it.
+        """The best answers over all windows. An answer is scored in one of them: of those that hold it whole, in the
+        one with the most text around its first token.
 
         `visible` are the tokens that stand for more than white space: an answer begins and ends with such.
         """
         place = np.arange(len(visible))
         around = np.array([np.minimum(place - window.start, window.stop - 1 - place) for window, _ in read])
         chosen = around.argmax(axis=0)
-        candidates = list[tuple[float, int, int]]()
-        totals = [-math.inf]
+        candidates, totals, stop_before = list[tuple[float, int, int]](), [-math.inf], 0
         for number, (window, logits_2L) in enumerate(read):
             part = slice(window.start, window.stop)
             first_L, last_L = logits_2L[:, window.first : window.first + window.stop - window.start]
-            first_L = np.where(visible[part] & (chosen[part] == number), first_L, -np.inf)
-            last_L = np.where(visible[part], last_L, -np.inf)
+            first_L, last_L = np.where(visible[part], (first_L, last_L), -np.inf)
             length_LL = 1 + np.arange(len(first_L)) - np.arange(len(first_L))[:, None]
             allowed_LL = (length_LL > 0) & (length_LL <= self.recipe.evaluation.longest_answer)
+            # where the window with the most text around a first token ends too early, the next that holds the last
+            chosen_L1, held_only_here_L = chosen[part, None], place[part] >= stop_before
+            allowed_LL &= (chosen_L1 == number) | ((chosen_L1 < number) & held_only_here_L)
+            stop_before = window.stop
             s_LL = np.where(allowed_LL, first_L[:, None] + last_L, -np.inf)
             totals.append(float(np.logaddexp.reduce(s_LL, axis=None)))
             for flat in np.argsort(-s_LL, axis=None, kind="stable")[:nbest].tolist():
@@ -356,9 +358,10 @@ class QuestionAnswering(HeadedTask):
         if tokens is None:
             return math.exp(best.log_p_none)
         first, last = tokens
-        window, logits_2L = max(read, key=lambda pair: min(first - pair[0].start, pair[0].stop - 1 - first))
-        if last >= window.stop or last - first >= self.recipe.evaluation.longest_answer:
+        whole = [pair for pair in read if pair[0].start <= first and last < pair[0].stop]
+        if not whole or last - first >= self.recipe.evaluation.longest_answer:
             return 0.0
+        window, logits_2L = max(whole, key=lambda pair: min(first - pair[0].start, pair[0].stop - 1 - first))
         log_z = _null(read) - best.log_p_none
         i, j = window.places_of(tokens)
         return math.exp(float(logits_2L[0, i] + logits_2L[1, j]) - log_z)

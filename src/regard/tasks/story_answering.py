@@ -176,9 +176,8 @@ class StoryAnswering(ExampleTask):
 
     # Training
 
-    def model(self) -> MemoryNetwork:
-        model: MemoryNetwork = MODELS[self.recipe.model.kind].build(self.recipe.model, self.tokenizers["text"].size)
-        return model
+    def model(self) -> Any:
+        return MODELS[self.recipe.model.kind].build(self.recipe.model, self.tokenizers["text"].size)
 
     def objective(self, model: MemoryNetwork) -> AnswerCrossEntropy:
         return AnswerCrossEntropy(model, self.recipe.training.label_smoothing)

@@ -296,8 +296,7 @@ class Task(Encoder):
 
     def by_unit(self, model: Any, examples: Any, progress: Done) -> list[dict[str, Any]] | None:
         """How well each document or example is predicted, for `compare`; None where the task cannot say."""
-        predictions: list[dict[str, Any]] | None = self.evaluate(model, examples, progress).get("predictions")
-        return predictions
+        return self.evaluate(model, examples, progress).get("predictions")
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The inputs in a table to predict for; what is to be found may be missing. None: every line is an input."""
@@ -447,10 +446,8 @@ def not_longer(rows: Sequence[Any], longest: int | None, inputs: Sequence[FileIn
     checked = list(rows)
     for number, row in enumerate(rows):
         if longest is not None and not isinstance(row, RegardError) and len(row) > longest:
-            what, hint = (
-                f"the text has {len(row):,} tokens with the special ones",
-                f"the model reads at most {longest:,}",
-            )
+            what = f"the text has {len(row):,} tokens with the special ones"
+            hint = f"the model reads at most {longest:,}"
             checked[number] = InputError(what, where=inputs[number].place, hint=hint)
     return checked
 

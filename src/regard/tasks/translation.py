@@ -161,9 +161,7 @@ class TextToText(WritingTask):
         lengths = np.stack([np.fromiter(map(len, rows), dtype=np.int64) for rows in columns.values()])
         longest, shortest = lengths.max(axis=0), lengths.min(axis=0)
         too_long = longest > self.recipe.data.max_length
-        too_unequal = np.zeros_like(too_long)
-        if self.recipe.data.max_ratio is not None:
-            too_unequal = ~too_long & (longest > self.recipe.data.max_ratio * np.maximum(shortest, 1))
+        too_unequal = ~too_long & (longest > (self.recipe.data.max_ratio or math.inf) * np.maximum(shortest, 1))
         return {"max_length": too_long, "max_ratio": too_unequal}
 
     def sizes(self, examples: Dataset) -> list[NDArray[np.int32]]:
@@ -257,11 +255,9 @@ class TextToText(WritingTask):
         lengths = [len(self.source(validation, rows[0])) for rows in decoded]
         Limits.of(lengths, search, wording_of(self.tokenizers["target"], search, [None] * len(lengths)))
 
-    def model(self) -> Generator:
-        model: Generator = MODELS[self.recipe.model.kind].build(
-            self.recipe.model, *(self.tokenizers[name].size for name in self.columns)
-        )
-        return model
+    def model(self) -> Any:
+        sizes = [self.tokenizers[name].size for name in self.columns]
+        return MODELS[self.recipe.model.kind].build(self.recipe.model, *sizes)
 
     def objective(self, model: Generator) -> TokenCrossEntropy:
         return TokenCrossEntropy(model, self.recipe.training.label_smoothing, self.recipe.training.teacher_forcing)
@@ -455,9 +451,9 @@ def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[st
     own = [prefix for prefix in prefixes if prefix is not None]
     if not own and config.prefix is None and not config.banned:
         return Constraints()
-    texts = own or [config.prefix or ""]
+    texts, ban = own or [config.prefix or ""], ban_of(tokenizer, config)
     encoded = [ids if text.strip() else [] for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True)]
-    banned = [normalised for text in config.banned if (normalised := tokenizer.normalised(text))]
+    banned = [*filter(None, map(tokenizer.normalised, config.banned))]
     problems = []
     for number, (text, ids) in enumerate(zip(texts, encoded, strict=True), 1):
         where = f"prefix {number}" if own else "search.prefix"
@@ -470,12 +466,12 @@ def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[st
             what = f"{text!r} holds a text that search.banned rules out"
             problems.append(Problem(where, what, "change one of the two"))
     DecodeError.raise_if(problems)
-    return Constraints(encoded if own else encoded * len(prefixes), ban_of(tokenizer, config))
+    return Constraints(encoded if own else encoded * len(prefixes), ban)
 
 
 def ban_of(tokenizer: Tokenizer, config: SearchConfig) -> BannedTexts | None:
     """The texts of `config.banned`, as outputs spell them, worked out for a vocabulary; None where there is none."""
-    spelt = [normalised.encode() for text in config.banned if (normalised := tokenizer.normalised(text))]
+    spelt = [text.encode() for text in map(tokenizer.normalised, config.banned) if text]
     if not spelt:
         return None
     never = {tokenizer.pad, tokenizer.begin, tokenizer.end} | (set() if config.unknown else {tokenizer.unk})

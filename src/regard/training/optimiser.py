@@ -60,18 +60,23 @@ def schedule_factor(config: TrainingConfig, step: int, steps: int) -> float:
     Linear warm-up, then: inverse square root as in Vaswani et al. 2017, arXiv:1706.03762, equation 3; linear to zero;
     half a cosine to zero (Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts); or constant.
     """
-    if step < config.warmup:
-        return step / config.warmup
-    done = min(1.0, (step - config.warmup) / max(1, steps + 1 - config.warmup))
+    warmup = warmup_steps(config, steps)
+    if step < warmup:
+        return step / warmup
+    done = min(1.0, (step - warmup) / max(1, steps + 1 - warmup))
     match config.schedule:
         case "inverse_sqrt":
-            return math.sqrt(max(1, config.warmup) / max(1, step))
+            return math.sqrt(max(1, warmup) / max(1, step))
         case "linear":
             return 1.0 - done
         case "cosine":
             return 0.5 * (1.0 + math.cos(math.pi * done))
         case "constant" | "plateau":
             return 1.0
+
+
+def warmup_steps(config: TrainingConfig, steps: int) -> int:
+    return round(config.warmup * steps) if config.warmup < 1 else int(config.warmup)
 
 
 class Plateau:
@@ -100,7 +105,7 @@ def length_notes(config: TrainingConfig, steps: int) -> Iterator[str]:
     """Notes on a training that ends before `training.steps`, or is hardly longer than its warm-up."""
     if config.steps is not None and steps < config.steps:
         yield f"training.epochs={config.epochs} ends at step {steps:,}, before training.steps={config.steps}"
-    if 2 * config.warmup > steps:
+    if 2 * warmup_steps(config, steps) > steps:
         yield (
             f"training.warmup={config.warmup} is more than half of the {steps:,} steps: the model will hardly learn; "
             f"{max(1, steps // 10)} would be a tenth"
