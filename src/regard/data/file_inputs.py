@@ -9,16 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from regard.data import formats
 from regard.data.config import OBJECTS, TABLES, Corpus
-from regard.data.formats import Key, Row
+from regard.data.formats import Key, Object, Row
 from regard.errors import DataError
 from regard.text.files import LINE, FileInput, TextFile
 
 PIPE = 1 << 16  # bytes of a pipe that are read at once
-Object = Mapping[str, Any]  # an object, by its keys
 Table = TextFile | Object  # a table of the user's, or an object that is one row of it
 
 

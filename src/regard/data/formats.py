@@ -23,7 +23,7 @@ EXPECTED = (
 """What a .json may hold."""
 Records = Iterator[tuple[int, list[str]]]  # the cells of each record, and the line where it begins
 Key = str | int  # a column of a file: its name, or its number from 0
-Object = dict[str, Any]  # of JSON
+Object = Mapping[str, Any]  # of JSON: its values by their keys
 Read = Callable[[Object, str], Iterable[tuple[str, ...]]]  # an object and its place -> the cells of its rows
 
 
@@ -42,9 +42,14 @@ def keys_of(corpus: Corpus) -> dict[str, Key]:
     return {name: key for name, key in corpus.columns.items() if key is not None}
 
 
+def names_asked(corpus: Corpus) -> set[str]:
+    """The columns that are asked for by name: the header of a table should have them."""
+    return {key for key in keys_of(corpus).values() if isinstance(key, str)}
+
+
 def has_header(corpus: Corpus) -> bool:
     """Whether the first row of a table has names: as the recipe says, or where columns are asked for by name."""
-    return any(isinstance(key, str) for key in keys_of(corpus).values()) if corpus.header is None else corpus.header
+    return bool(names_asked(corpus)) if corpus.header is None else corpus.header
 
 
 def numeric_keys(corpus: Corpus) -> frozenset[Key]:
@@ -75,13 +80,9 @@ def table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
 # ------------------------------------------------------------------------------------------------------- .tsv, .csv
 
 
-def _tsv_records(file: TextFile, names: Set[str]) -> Records:
+def _tsv_records(file: TextFile, corpus: Corpus) -> Records:
     """Fields between tabs; there is no quoting."""
     return ((line, text.split("\t")) for line, text in enumerate(file.lines(), 1))
-
-
-def _csv_records(file: TextFile, names: Set[str]) -> Records:
-    return csv_records(file, separator_of(file, names))
 
 
 def separator_of(file: TextFile, names: Set[str] = frozenset()) -> str:
@@ -138,17 +139,16 @@ class _BadRecord(list[str]):
         self.fault = fault
 
 
-def stray_quotes(file: TextFile, corpus: Corpus) -> list[str]:
-    """A note on records of a .csv that span several lines of which each could be one, if a stray quote joined them:
-    each line has a label that records of one line have; without labels, all records of several lines are so."""
-    if file.suffixes[0] != ".csv":
-        return []
-    keys, names, several = keys_of(corpus), list[str](), 0
-    separator = separator_of(file, {key for key in keys.values() if isinstance(key, str)})
+def _csv_records(file: TextFile, corpus: Corpus) -> Records:
+    """The records of a .csv. The file gets a note on those that a stray quote may have joined from several lines: each
+    line has a label that records of one line have; without labels, all records of several lines are so."""
+    separator, names, several = separator_of(file, names_asked(corpus)), list[str](), 0
+    key = keys_of(corpus).get("label")
     joined, labels = dict[int, set[str]](), set[str]()  # the labels in the lines of a record, and in those of one line
     for line, fields in csv_records(file, separator):
+        yield line, fields
         names = names or fields
-        label = _index(keys["label"], names, "") if "label" in keys else 0
+        label = names.index(key) if isinstance(key, str) else key or 0
         lines = separator.join(fields).split("\n")
         if len(lines) == 1:
             labels.update(fields[label : label + 1])
@@ -157,25 +157,22 @@ def stray_quotes(file: TextFile, corpus: Corpus) -> list[str]:
         cells = [text.rstrip("\r").split(separator) for text in lines]
         if label < len(names) > 1 and all(len(own) == len(names) for own in cells):
             joined[line] = {own[label] for own in cells}
-    found = [line for line, own in joined.items() if "label" not in keys or own <= labels]
-    if not found or ("label" not in keys and len(found) < several):
-        return []
-    note = (
-        f"{file.where(found[0])}: this record spans several lines, each of which could be a record ({len(found):,} "
-        "such): is there a stray double quote?"
-    )
-    return [note]
+    found = [line for line, own in joined.items() if key is None or own <= labels]
+    if found and (key is not None or len(found) == several):
+        file.notes.append(
+            f"{file.where(found[0])}: this record spans several lines, each of which could be a record "
+            f"({len(found):,} such): is there a stray double quote?"
+        )
 
 
-RECORDS: dict[str, Callable[[TextFile, Set[str]], Records]] = {".tsv": _tsv_records, ".csv": _csv_records}
-"""Tables whose lines are split into cells, by suffix: a file and the names that its header should have -> records."""
+RECORDS: dict[str, Callable[[TextFile, Corpus], Records]] = {".tsv": _tsv_records, ".csv": _csv_records}
+"""Tables whose lines are split into cells, by suffix."""
 
 
 def _table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     """The columns of records, by the names in the first of them or by number."""
     columns, header = keys_of(corpus), has_header(corpus)
-    names_asked = {key for key in columns.values() if isinstance(key, str)}
-    records = _without_end(RECORDS[file.suffixes[0]](file, names_asked))
+    records = _without_end(RECORDS[file.suffixes[0]](file, corpus))
     first_line, names = next(records, (1, list[str]()))
     indexes = [_index(key, names if header else None, file.where(first_line)) for key in columns.values()]
     nothing, line, width = ("",) * len(indexes), 0, len(names) if header else 0
@@ -271,7 +268,7 @@ def _object_table(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     columns, numeric = keys_of(corpus), numeric_keys(corpus)
     lists = {key for name, key in columns.items() if name in corpus.LISTS}
 
-    def cells(example: dict[str, Any], where: str) -> Iterable[tuple[str, ...]]:
+    def cells(example: Object, where: str) -> Iterable[tuple[str, ...]]:
         texts = [texts_in(example, key, where, number=key in numeric, several=key in lists) for key in columns.values()]
         items = None if corpus.listed is None else value_in(example, corpus.listed, where)
         read = sum(str(key).startswith(f"{corpus.listed}.") for key in columns.values())
@@ -294,7 +291,7 @@ def object_rows(
     for line, text in objects_of(file):
         where = file.row(line)
         try:
-            if isinstance(text, dict) or text.strip():
+            if not isinstance(text, str) or text.strip():
                 yield from (Row(line, values) for values in cells(object_in(text, where, keys), where))
             elif blank_lines:
                 yield Row(line, nothing)
@@ -304,7 +301,7 @@ def object_rows(
 
 def object_in(text: str | Object, where: str, keys: Iterable[Key] = ()) -> Object:
     """The object that a text is; `keys` are those that are asked for in it."""
-    if isinstance(text, dict):
+    if not isinstance(text, str):
         return text
     try:
         example = json.loads(text)
@@ -318,9 +315,7 @@ def object_in(text: str | Object, where: str, keys: Iterable[Key] = ()) -> Objec
     return example
 
 
-def texts_in(
-    example: Mapping[str, Any], key: Key, where: str, *, number: bool = False, several: bool = False
-) -> list[str]:
+def texts_in(example: Object, key: Key, where: str, *, number: bool = False, several: bool = False) -> list[str]:
     """The text under a key, or all of a list of them where it may be one; a null or an empty list is an empty text."""
     value = value_in(example, key, where)
     values = (value or [""]) if several and isinstance(value, list) else [value]
@@ -328,7 +323,7 @@ def texts_in(
     return ["" if item is None else text_of(item, key, where, number=number, hint=hint) for item in values]
 
 
-def value_in(example: Mapping[str, Any], key: Key, where: str) -> Any:
+def value_in(example: Object, key: Key, where: str) -> Any:
     """The value under a key; `translation.en` is `en` in `translation`, unless a column has that very name.
 
     In a list `choices.0` is the first. Below a null all is null.
@@ -362,7 +357,7 @@ def text_of(value: Any, key: Key, where: str, *, number: bool = False, hint: str
     return value
 
 
-def leaves_in(example: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def leaves_in(example: Object) -> Iterator[tuple[str, Any]]:
     """All columns and their values, those within others as `translation.en`."""
     for name, value in example.items():
         if isinstance(value, Mapping) and value:

@@ -24,7 +24,7 @@ from regard.data.batches import Examples
 from regard.data.config import Corpus, Recipe, Split, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Finding, Report, SplitReport
-from regard.data.formats import Row, stray_quotes
+from regard.data.formats import Row
 from regard.data.parallel import in_order, processors
 from regard.data.readers import Reader, open_corpus
 from regard.data.store import ColumnWriter, Integers, TextColumn, TokenColumn, in_chunks, parts, stored, token_type
@@ -63,9 +63,7 @@ class Prepared(Generic[E]):
 
     @cached_property
     def fingerprints(self) -> dict[str, int]:
-        """Checksums of what a resumed run must have as before."""
-        fingerprint: Callable[[Any], int] = self.task.fingerprint
-        return {"training": fingerprint(self.train), "validation": fingerprint(self.validation)}
+        return self.task.fingerprints(self.train, self.validation)
 
     def with_notes(self, notes: Sequence[str]) -> Prepared[E]:
         return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
@@ -242,10 +240,8 @@ def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, p
     except DataError as error:  # that rows cannot be read does not tell why
         unread = any(split.dropped["cells"].count for split in report.values() if "cells" in split.dropped)
         raise DataError(problems=[*error.problems, *checks.faults.problems[:unread]]) from None
-    tables = [
-        reader for opened in readers.values() for reader in opened if reader.corpus.columns and not reader.parallel
-    ]
-    notes = [note for reader in tables for file in reader.files for note in stray_quotes(file, reader.corpus)]
+    files = [file for opened in readers.values() for reader in opened for file in reader.files]
+    notes = [note for file in files for note in file.notes]
     (folder / "notes.json").write_text(json.dumps(notes), encoding="utf-8")
     tree = {split: asdict(split_report) for split, split_report in report.items()}
     (folder / "report.json").write_text(json.dumps(tree), encoding="utf-8")

@@ -113,7 +113,7 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
 
 
 def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
-    def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
+    def cells(example: Object, where: str) -> list[tuple[str, ...]]:
         context, question = (_text(example, key, where) for key in (corpus.context, corpus.question))
         answers = _placed_answers(value_in(example, corpus.answers, where), context, Clusters(context), where)
         line = where.rpartition(":")[2].split()[-1]
@@ -131,7 +131,7 @@ def _paragraphs(file: TextFile) -> Iterator[tuple[Object, str]]:
             yield from _items(article, "paragraphs", title)
 
 
-def _items(tree: Mapping[str, Any], key: str, where: str) -> Iterator[tuple[Object, str]]:
+def _items(tree: Object, key: str, where: str) -> Iterator[tuple[Object, str]]:
     """The objects in a list, and what to call each."""
     items = tree.get(key)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
@@ -140,7 +140,7 @@ def _items(tree: Mapping[str, Any], key: str, where: str) -> Iterator[tuple[Obje
         yield item, f"{where}: {key}[{number}]"
 
 
-def _text(tree: Mapping[str, Any], key: str, where: str) -> str:
+def _text(tree: Object, key: str, where: str) -> str:
     return text_of(value_in(tree, key, where), key, where)
 
 

@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from regard.data.config import OBJECTS, as_list
 from regard.data.corpora import Part, generate
-from regard.data.formats import Row, object_in, object_rows, text_of, value_in
+from regard.data.formats import Object, Row, object_in, object_rows, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import DataError, DecodeError, Problem
 from regard.text.files import FileInput, Parts, TextFile
@@ -246,7 +246,7 @@ def _task_of(file: TextFile) -> str:
 
 
 def story_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
-    def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
+    def cells(example: Object, where: str) -> list[tuple[str, ...]]:
         question = object_question(example, where, corpus, answered=True)
         return [question.cells("\n".join(question.story[:OPENING]), _task_of(file))]
 
@@ -256,7 +256,7 @@ def story_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
 def object_inputs(file: TextFile, corpus: Stories) -> Iterator[FileInput]:
     """The questions of objects as they may be typed; they need no answer."""
 
-    def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
+    def cells(example: Object, where: str) -> list[tuple[str, ...]]:
         return [(object_question(example, where, corpus).text,)]
 
     # "{}" is an object, too, which no line before or after belongs to
@@ -264,7 +264,7 @@ def object_inputs(file: TextFile, corpus: Stories) -> Iterator[FileInput]:
     return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
 
 
-def object_question(example: Mapping[str, Any], where: str, keys: Stories, *, answered: bool = False) -> Question:
+def object_question(example: Object, where: str, keys: Stories, *, answered: bool = False) -> Question:
     """The question that an object is, by the keys of a corpus; unless it must be `answered`, it need have no answer."""
     story = _sentences(value_in(example, keys.story, where), keys.story, where)
     question = fold_white_space(text_of(value_in(example, keys.question, where), keys.question, where))
