@@ -66,7 +66,7 @@ class Segments(Examples):
 
     def __init__(self, text: RawTokens, masking: Masking, corpora: Integers) -> None:
         self.text, self.masking = text, masking
-        self.corpora, self.weights = corpora, text.weights
+        self.corpora, self.weights, self.left_out = corpora, text.weights, text.pieces.left_out
         self.shown = lru_cache(maxsize=2)(self.draw)
         """The same as `draw`, kept for the two latest epochs."""
 
