@@ -33,7 +33,7 @@ from regard.text.files import key_of
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
-FORMAT = 6  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
+FORMAT = 7  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
 SHOWN = 10  # labels that a note names
 NANS = ("nan", "NaN", "NAN")  # what programs write for a number that is missing
 PARALLEL = 100_000  # rows from which `data.workers: auto` starts processes, which takes seconds
@@ -88,8 +88,11 @@ def prepare(
     report = TypeAdapter(Report).validate_json((folder / "report.json").read_bytes())
     splits = {split: _open_encoded(folder, split, texts.splits[split], task) for split in texts.splits}
     readers = [reader for split in texts.splits.values() for reader in split.readers]
-    notes = [note for reader in readers for note in reader.corpus.findings(reader.files)]  # they name files: not cached
-    notes += [*texts.notes, *_uneven(report, _shares(recipe.data))]
+    notes = [*texts.notes]
+    notes += [
+        note for reader in readers for note in reader.corpus.findings(reader.files)
+    ]  # they name files: not cached
+    notes += _uneven(report, _shares(recipe.data))
     if recipe.data.by_label:
         notes += _rare(task, splits["train"], [splits[split] for split in _shares(recipe.data)])
     examples = {part: task.examples(rows, part) for part, rows in splits.items()}
@@ -231,17 +234,19 @@ def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, p
         raise DataError(problems=[problem for error in checks.errors for problem in error.problems])
     chosen = _split(indexes["train"], data, seed)
     chosen |= {split: np.arange(len(indexes[split].examples)) for split in readers if split != "train"}
-    report: dict[Part, SplitReport] = {}
+    report, notes = dict[Part, SplitReport](), list[str]()
     for split in (split for split in SPLITS if split in chosen):
+        index = indexes.get(split, indexes["train"])
         report[split] = _report(split, indexes, chosen)
-        np.save(folder / f"{split}.rows.npy", indexes.get(split, indexes["train"]).rows_of(chosen[split]))
+        notes += _contradictions(split, index, chosen[split])
+        np.save(folder / f"{split}.rows.npy", index.rows_of(chosen[split]))
     try:
         Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty(data.MORE)
     except DataError as error:  # that rows cannot be read does not tell why
         unread = any(split.dropped["cells"].count for split in report.values() if "cells" in split.dropped)
         raise DataError(problems=[*error.problems, *checks.faults.problems[:unread]]) from None
     files = [file for opened in readers.values() for reader in opened for file in reader.files]
-    notes = [note for file in files for note in file.notes]
+    notes += [note for file in files for note in file.notes]
     (folder / "notes.json").write_text(json.dumps(notes), encoding="utf-8")
     tree = {split: asdict(split_report) for split, split_report in report.items()}
     (folder / "report.json").write_text(json.dumps(tree), encoding="utf-8")
@@ -309,7 +314,7 @@ class _SplitIndex:
     sources: Hashes  # a hash of the first column, which a split goes by: as the first of those alike is written
     inputs: Hashes  # a hash of all columns that a model reads, which leaks are found by
     examples: Hashes  # a hash of all columns but the ids of questions, which duplicates are found by
-    labels: Hashes | None  # a hash of the label, of which each split has its share
+    labels: Hashes | None  # a hash of the label, if there is one
 
     def rows_of(self, examples: Integers) -> Integers:
         sizes = np.diff(self.firsts)[examples]
@@ -347,7 +352,7 @@ def _write_columns(
     _, first, same = np.unique(by_column[0], return_index=True, return_inverse=True)
     by_inputs = _combined(by_column[: readers[0].corpus.inputs])
     by_all = _combined([hashed for name, hashed in zip(columns, by_column, strict=True) if name != "id"])
-    labels = by_column[columns.index("label")] if checks.data.by_label else None
+    labels = by_column[columns.index("label")] if "label" in columns else None
     return _SplitIndex(copied, checks.read, checks.dropped, firsts, written[first][same], by_inputs, by_all, labels)
 
 
@@ -370,7 +375,7 @@ def _split(train: _SplitIndex, data: Splits[Any], seed: int) -> dict[Part, Integ
     distinct, source = np.unique(shuffled, return_inverse=True)
     order: Integers = np.arange(len(distinct))
     last = len(order)
-    if train.labels is not None and len(order):
+    if data.by_label and train.labels is not None and len(order):
         order, last = _stratified_order(source, train.labels[examples])
     part = np.zeros(len(distinct), np.int8)
     shares, taken = _shares(data), 0
@@ -414,6 +419,21 @@ def _report(split: Part, indexes: Mapping[Part, _SplitIndex], chosen: Mapping[Pa
     dropped = train.dropped | {"duplicate": train.finding(np.flatnonzero(duplicate))}
     set_aside = len(train.examples) - int(duplicate.sum()) - kept
     return SplitReport(train.read, kept, set_aside, dropped)
+
+
+def _contradictions(split: Part, index: _SplitIndex, examples: Integers) -> Iterator[str]:
+    """A note on the texts that have several labels, with the places of two of the first."""
+    if index.labels is None:
+        return
+    labelled = _combined([index.inputs, index.labels])[examples]
+    once = examples[np.sort(np.unique(labelled, return_index=True)[1])]
+    inputs = index.inputs[once]
+    _, first, counts = np.unique(inputs, return_index=True, return_counts=True)
+    several = np.sort(first[counts > 1])
+    if len(several):
+        places = " and ".join(index.finding(once[inputs == inputs[several[0]]]).places[:2])
+        have = "1 text has" if len(several) == 1 else f"{len(several):,} texts have"
+        yield f"{have} several labels in the {SPLITS[split]} data (first: {places})"
 
 
 def _hashes_of(texts: Sequence[str], *, as_written: bool = False) -> Hashes:
@@ -477,27 +497,9 @@ def _encode(folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts
         report, columns = texts.report[split], task.column_reports(_open_encoded(folder, split, split_texts, task))
         kept = report.kept - sum(finding.count for finding in dropped.values())
         splits[split] = replace(report, kept=kept, dropped=report.dropped | dropped, columns=columns)
-    notes = [note for split, split_texts in texts.splits.items() for note in _contradictions(split, split_texts)]
-    whole = Report(splits, data.limits, data.UNIT, tuple(notes))
+    whole = Report(splits, data.limits, data.UNIT)
     whole.refuse_empty()
     (folder / "report.json").write_text(json.dumps(whole.to_json()), encoding="utf-8")
-
-
-def _contradictions(split: Part, texts: Texts) -> Iterator[str]:
-    """A note on the texts that have several labels, with the places of two of the first."""
-    columns = texts.columns
-    if "label" not in columns:
-        return
-    labels = _hashes_of(columns.pop("label"))
-    inputs = _combined([_hashes_of(column) for column in columns.values()])
-    once = np.sort(np.unique(_combined([inputs, labels]), return_index=True)[1])
-    _, first, counts = np.unique(inputs[once], return_index=True, return_counts=True)
-    several = np.sort(first[counts > 1])
-    if len(several):
-        rows = once[inputs[once] == inputs[once[several[0]]]]
-        places = " and ".join(texts.where(int(row)) for row in rows[:2])
-        have = "1 text has" if len(several) == 1 else f"{len(several):,} texts have"
-        yield f"{have} several labels in the {SPLITS[split]} data (first: {places})"
 
 
 @dataclass(frozen=True)
