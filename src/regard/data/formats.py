@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, islice, product
 from typing import Any, NamedTuple
 
@@ -93,20 +93,15 @@ def separator_of(file: TextFile, names: Set[str] = frozenset()) -> str:
     """
 
     def fitness(separator: str) -> tuple[bool, int]:
-        records = _first_records(file, separator)
+        records = list[list[str]]()
+        with suppress(DataError):  # it is no valid CSV with this separator
+            first = islice(csv_records(file, separator), 100)
+            records = [fields for _, fields in first if "".join(fields).strip()]
         widths = [len(record) for record in records]
         has_names = bool(names and records) and names <= set(records[0])
         return has_names, widths.count(widths[0]) if widths and widths[0] > 1 else 0
 
     return max(SEPARATORS, key=fitness)
-
-
-def _first_records(file: TextFile, separator: str) -> list[list[str]]:
-    """The first records of a .csv with this separator; none where it is not valid so."""
-    try:
-        return [fields for _, fields in islice(csv_records(file, separator), 100) if "".join(fields).strip()]
-    except DataError:
-        return []
 
 
 def csv_records(file: TextFile, separator: str = ",") -> Records:

@@ -12,8 +12,8 @@ import io
 import os
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,7 +177,11 @@ def read_image(path: Path | HeldImage, config: ImagesConfig, where: str) -> NDAr
     """The pixels of an image file, [size, size, 3]."""
     pillow, operations = (import_extra(f"PIL.{part}", extra="images", where=where) for part in ("Image", "ImageOps"))
     try:
-        with _warnings_of_size_raised(pillow), pillow.open(path, formats=FORMATS) as image:
+        with (
+            warnings.catch_warnings(action="ignore"),
+            warnings.catch_warnings(action="error", category=pillow.DecompressionBombWarning),  # of very many pixels
+            pillow.open(path, formats=FORMATS) as image,
+        ):
             if min(image.size) < 2:
                 what = f"{path.name} has {image.width} x {image.height} pixels: there is nothing to see"
                 raise DataError(what, where=where, hint="at least 2 x 2")
@@ -203,15 +207,6 @@ def read_image(path: Path | HeldImage, config: ImagesConfig, where: str) -> NDAr
         formats = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
         hint = f"open it in a viewer and save it as {formats}, or take it out of the list"
         raise DataError(f"{path.name} cannot be read as an image: {reason}", where=where, hint=hint) from None
-
-
-@contextmanager
-def _warnings_of_size_raised(pillow: Any) -> Iterator[None]:
-    """Pillow only warns of images that need very much memory: here that is an error. Other warnings are ignored."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", pillow.DecompressionBombWarning)
-        yield
 
 
 # The cache
