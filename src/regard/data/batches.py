@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from regard.data.store import Integers
 from regard.text.tokenizers import Letters, UnknownWord, letters_of, unknown_in
@@ -77,7 +78,7 @@ class Spelling(Tensors):
         rows_P, columns_P = torch.tensor(places).T
         numbers_BL = torch.zeros(shape, dtype=torch.long)
         numbers_BL[rows_P, columns_P] = numbers_P
-        return Spelling(numbers_BL, _padded([*numbers]))
+        return Spelling(numbers_BL, pad_sequence([*map(torch.tensor, numbers)], batch_first=True))
 
     @staticmethod
     def of_rows(rows: Sequence[Sequence[int]]) -> Spelling | None:
@@ -99,12 +100,7 @@ class Spelling(Tensors):
 
 def spelled(words: Sequence[str], longest: int) -> Tensor:
     """The characters of each word of a vocabulary, padded, [V, C]."""
-    return _padded([letters_of(word, longest) for word in words])
-
-
-def _padded(rows: Sequence[Letters]) -> Tensor:
-    width = max(map(len, rows), default=2)
-    return torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], dtype=torch.long).view(-1, width)
+    return pad_sequence([torch.tensor(letters_of(word, longest)) for word in words], batch_first=True)
 
 
 @dataclass(frozen=True)

@@ -376,14 +376,14 @@ def objects(name: str, size: int | None, part: str) -> list[dict[str, object]]:
     return [as_object(name, row) for row in generate(name, size, 1, cast(Part, part))]
 
 
-def write_corpus(name: str, out: Path, size: int | None = None, part: str = "train", side: int = 128) -> int:
+def write_corpus(name: str, out: Path, size: int | None = None, part: str = "train") -> int:
     """Write a part of a built-in corpus as .jsonl, and images in a folder beside it; how many rows it has."""
     rows = objects(name, size, part)
     if name.startswith("shapes"):
         pillow = import_extra("PIL.Image", extra="images", where=name, doing="writing")
         out.with_suffix("").mkdir(parents=True, exist_ok=True)
         for number, row in enumerate(rows, 1):
-            image = pillow.fromarray(draw(parse(str(row["image"]), name), side))
+            image = pillow.fromarray(draw(parse(str(row["image"]), name), side=128))
             row["image"] = f"{out.stem}/{number}.png"
             image.save(out.parent / str(row["image"]))
     out.parent.mkdir(parents=True, exist_ok=True)

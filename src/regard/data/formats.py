@@ -16,6 +16,7 @@ from regard.text.files import LINE, TextFile
 from regard.text.normalise import same_name
 
 SEPARATORS = (",", ";", "\t", "|")  # what may separate the cells of a .csv
+LABELS = 100_000  # labels of a .csv that are remembered to tell whether lines were joined
 EXPECTED = (
     "expected is an array of objects, [{...}, {...}], or an object a line; or SQuAD's JSON: data, in it paragraphs, in "
     "them a context and qas"
@@ -146,7 +147,7 @@ def _csv_records(file: TextFile, corpus: Corpus) -> Records:
         label = names.index(key) if isinstance(key, str) else key or 0
         lines = separator.join(fields).split("\n")
         if len(lines) == 1:
-            labels.update(fields[label : label + 1])
+            labels.update(fields[label : label + 1] if key is not None and len(labels) < LABELS else ())
             continue
         several += 1
         cells = [text.rstrip("\r").split(separator) for text in lines]

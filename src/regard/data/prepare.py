@@ -480,14 +480,10 @@ def _trained_tokenizers(
 
     def build(folder: Path) -> None:
         progress("training the tokenizer", 0)
-        tokenizers = kind.learn_tokenizers(recipe, train.columns, base)
-        tokenizers.save(folder)
-        (folder / "columns.json").write_text(json.dumps(list(tokenizers)), encoding="utf-8")
+        kind.learn_tokenizers(recipe, train.columns, base).save(folder)
 
     key = key_of([FORMAT, kind.__name__, texts.key, recipe.tokenizer.model_dump(mode="json")])
-    folder = stored(f"tokenizers-{key}", build)
-    columns = json.loads((folder / "columns.json").read_text(encoding="utf-8"))
-    return Tokenizers.load(folder, tuple(columns))
+    return Tokenizers.load(stored(f"tokenizers-{key}", build), kind.columns)
 
 
 def _encode(folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts, progress: Progress) -> None:
