@@ -136,7 +136,7 @@ def tagged_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
         DataError.raise_if([_tag_fault(tags, [where] * len(tags), corpus.scheme)])
         return _cells(tokens, tags)
 
-    return object_rows(file, keys, cells, ("", ""))
+    return object_rows(file, keys, cells)
 
 
 def _cells(tokens: Sequence[str], tags: Sequence[str]) -> list[tuple[str, ...]]:
@@ -241,7 +241,7 @@ def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] |
     if file.suffixes[0] in OBJECTS:
         key = str(corpus.tokens or "tokens")
         rows = object_rows(
-            file, [key], lambda example, where: [(untagged_text(example, key, where),)], ("",), blank_lines=True
+            file, [key], lambda example, where: [(untagged_text(example, key, where),)], blank_lines=True
         )
     else:
         rows = table_rows(file, {"text": "text"})

@@ -89,10 +89,10 @@ def table_rows(
     `columns` has them by the task's names. `header` is that of a corpus: None where their names decide. `listed` is for
     objects: see `object_texts`.
     """
-    keys, nothing = [*columns.values()], ("",) * len(columns)
+    keys = [*columns.values()]
     if file.suffixes[0] in OBJECTS:
         return formats.object_rows(
-            file, keys, lambda example, where: [object_texts(example, keys, where, listed)], nothing, blank_lines=True
+            file, keys, lambda example, where: [object_texts(example, keys, where, listed)], blank_lines=True
         )
     wanted = _Wanted.model_construct(header=header, keys=dict(columns))
     return formats.TABLE_ROWS[wanted.format(file)](file, wanted)

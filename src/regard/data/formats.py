@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from itertools import chain, islice, product
 from typing import Any, NamedTuple
@@ -273,17 +273,16 @@ def _object_table(file: TextFile, corpus: Corpus) -> Iterator[Row]:
             raise DataError(what, where=where, hint="all rows have as many")
         return product(*texts)
 
-    return object_rows(file, columns.values(), cells, ("",) * len(columns), blank_lines=True)
+    return object_rows(file, columns.values(), cells, blank_lines=True)
 
 
-def object_rows(
-    file: TextFile, keys: Iterable[Key], cells: Read, nothing: tuple[str, ...], *, blank_lines: bool = False
-) -> Iterator[Row]:
+def object_rows(file: TextFile, keys: Collection[Key], cells: Read, *, blank_lines: bool = False) -> Iterator[Row]:
     """The rows that `cells` makes of each object of a file and its place; `keys` are those that it asks for.
 
-    A line of which it raises a DataError is a row with that fault, and `nothing` in its cells. With `blank_lines` an
-    empty line is a row of `nothing`, else it is none.
+    A line of which it raises a DataError is a row with that fault, and an empty text for each key. With `blank_lines`
+    an empty line is a row of empty texts, else it is none.
     """
+    nothing = ("",) * len(keys)
     for line, text in objects_of(file):
         where = file.row(line)
         try:

@@ -23,8 +23,6 @@ from regard.errors import DataError
 from regard.text.files import TextFile
 from regard.text.normalise import Clusters
 
-_FAULTY = ("",) * 4  # the cells of a question that cannot be read
-
 
 class QuestionedText(OneFile):
     """Texts and questions about them."""
@@ -107,7 +105,7 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
                 yield Row(number, (context, text, answers, id))
             except DataError as error:
                 where = corpus.place(file, number) + (f" ({id!r})" if "id" in question else "")
-                yield Row(number, _FAULTY, replace(error.problems[0], where=where))
+                yield Row(number, ("", ""), replace(error.problems[0], where=where))
     if number == 0:
         raise DataError("there is no question", where=file.name, hint=EXPECTED)
 
@@ -119,7 +117,7 @@ def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
         line = where.rpartition(":")[2].split()[-1]
         return [(context, question, answers, str(example.get("id", line)))]
 
-    return object_rows(file, [corpus.context, corpus.question, corpus.answers], cells, _FAULTY)
+    return object_rows(file, [corpus.context, corpus.question, corpus.answers], cells)
 
 
 def _paragraphs(file: TextFile) -> Iterator[tuple[Object, str]]:
