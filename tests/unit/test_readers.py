@@ -382,6 +382,12 @@ def test_records_that_a_stray_quote_may_have_joined(
     assert reader.files[0].notes == notes
 
 
+def test_a_csv_whose_first_line_is_empty_has_no_columns(tmp_path: Path) -> None:
+    put(tmp_path, "p.csv", "\n" + QUOTED)
+    with pytest.raises(DataError, match="there is no column 'text'"):
+        list(open_corpus(Labelled(file="p.csv", text="text", label="label"), tmp_path).rows())
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_empty_lines_and_cells_at_the_end(tmp_path: Path, name: str) -> None:
     """Spreadsheets leave them there; an empty line in the midst of others is a row that lacks its texts."""

@@ -138,20 +138,21 @@ class _BadRecord(list[str]):
 def _csv_records(file: TextFile, corpus: Corpus) -> Records:
     """The records of a .csv. The file gets a note on those that a stray quote may have joined from several lines: each
     line has a label that records of one line have; without labels, all records of several lines are so."""
-    separator, names, several = separator_of(file, names_asked(corpus)), list[str](), 0
-    key = keys_of(corpus).get("label")
+    separator, key = separator_of(file, names_asked(corpus)), keys_of(corpus).get("label")
+    width = label = several = 0
     joined, labels = dict[int, set[str]](), set[str]()  # the labels in the lines of a record, and in those of one line
     for line, fields in csv_records(file, separator):
         yield line, fields
-        names = names or fields
-        label = names.index(key) if isinstance(key, str) else key or 0
-        lines = separator.join(fields).split("\n")
-        if len(lines) == 1:
-            labels.update(fields[label : label + 1] if key is not None and len(labels) < LABELS else ())
+        if not width:
+            width, label = len(fields), key if isinstance(key, int) else fields.index(key) if key in fields else 0
+        text = separator.join(fields)
+        if "\n" not in text:
+            if key is not None and len(labels) < LABELS:
+                labels.update(fields[label : label + 1])
             continue
         several += 1
-        cells = [text.rstrip("\r").split(separator) for text in lines]
-        if label < len(names) > 1 and all(len(own) == len(names) for own in cells):
+        cells = [part.rstrip("\r").split(separator) for part in text.split("\n")]
+        if label < width > 1 and all(len(own) == width for own in cells):
             joined[line] = {own[label] for own in cells}
     found = [line for line, own in joined.items() if key is None or own <= labels]
     if found and (key is not None or len(found) == several):
