@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import os
 import warnings
 import zlib
@@ -26,7 +27,7 @@ from pydantic import Field
 from regard.config import Config
 from regard.data import shapes
 from regard.data.batches import Images
-from regard.data.store import Array, ColumnWriter, Integers, TokenColumn, stored
+from regard.data.store import MANIFEST, Array, ColumnWriter, Integers, TokenColumn, stored
 from regard.errors import DataError, Problem, first_of, import_extra
 from regard.text.files import key_of
 
@@ -220,6 +221,7 @@ class Pictures:
     columns: Integers  # regions that stand side by side in the features of each
     kept: Integers  # which of the pictures that were asked for these are: all, or those that could be read
     reading: Reading
+    checksum: str  # of `shown`
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -271,4 +273,5 @@ def prepare_pictures(
             key.append([name])
     folder = stored(f"images-{key_of(key)}", build)
     columns, kept = np.load(folder / "columns.npy")
-    return Pictures(TokenColumn.open(folder, "shown", dtype), columns, kept, reading)
+    checksum = json.loads((folder / MANIFEST).read_bytes())["checksums"]["shown.values"]
+    return Pictures(TokenColumn.open(folder, "shown", dtype), columns, kept, reading, checksum)
