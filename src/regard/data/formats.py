@@ -139,12 +139,14 @@ def _csv_records(file: TextFile, corpus: Corpus) -> Records:
     """The records of a .csv. The file gets a note on those that a stray quote may have joined from several lines: each
     line has a label that records of one line have; without labels, all records of several lines are so."""
     separator, key = separator_of(file, names_asked(corpus)), keys_of(corpus).get("label")
-    width = label = several = 0
+    width, several, label = 0, 0, key if isinstance(key, int) else 0
     joined, labels = dict[int, set[str]](), set[str]()  # the labels in the lines of a record, and in those of one line
     for line, fields in csv_records(file, separator):
         yield line, fields
         if not width:
-            width, label = len(fields), key if isinstance(key, int) else fields.index(key) if key in fields else 0
+            width = len(fields)
+            if isinstance(key, str) and key in fields:
+                label = fields.index(key)
         text = separator.join(fields)
         if "\n" not in text:
             if key is not None and len(labels) < LABELS:
