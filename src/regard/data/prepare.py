@@ -127,7 +127,7 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
     checks = _Checks(recipe.data, "drop the row")
     rows = [*checks.good_rows(readers)]
     if checks.errors:
-        raise checks.errors[0]
+        raise DataError(problems=checks.errors)
     if checks.faults.count and (recipe.data.bad_lines == "error" or not rows):
         raise DataError(problems=checks.problems)
     texts: dict[str, Sequence[str]] = {
@@ -231,7 +231,7 @@ def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, p
     if checks.faults.count and data.bad_lines == "error":
         raise DataError(problems=checks.problems)
     if checks.errors:
-        raise DataError(problems=[problem for error in checks.errors for problem in error.problems])
+        raise DataError(problems=checks.errors)
     chosen = _split(indexes["train"], data, seed)
     chosen |= {split: np.arange(len(indexes[split].examples)) for split in readers if split != "train"}
     report, notes = dict[Part, SplitReport](), list[str]()
@@ -259,13 +259,13 @@ class _Checks:
     data: Splits[Any]
     remedy: str
     faults: Faults = field(default_factory=Faults)
-    errors: list[DataError] = field(default_factory=list)  # what ended the reading of a corpus
+    errors: list[Problem] = field(default_factory=list)  # what ended the reading of a corpus
     read: int = 0  # examples that were read so far of the corpora of a split, bad ones included
     dropped: dict[str, Finding] = field(default_factory=dict)
 
     @property
     def problems(self) -> list[Problem]:
-        return [*(problem for error in self.errors for problem in error.problems), *self.faults.problems]
+        return [*self.errors, *self.faults.problems]
 
     def good_rows(self, readers: Sequence[Reader]) -> Iterator[tuple[Place, tuple[str, ...]]]:
         """The places and texts of the rows that can be kept, as far as the corpora can be read."""
@@ -282,7 +282,7 @@ class _Checks:
                     else:
                         yield (number, row.line, self.read), row.values  # the garbage collector skips plain tuples
             except DataError as error:
-                self.errors.append(error)
+                self.errors += error.problems
 
     def _problems_in(self, reader: Reader, row: Row) -> list[tuple[str, Problem]]:
         """Why a row cannot be kept: the reason's name in the report, and what and where it is."""

@@ -239,7 +239,6 @@ def sentence_spans(text: RawTokens, room: int) -> tuple[Integers, Integers, Inte
     return firsts, lasts, owners
 
 
-HIDDEN, REPLACED = 0.8, 0.1
 CONTINUES = "##"
 """What a piece begins with that continues a word, in the vocabularies of other tools."""
 SPACES = (MARK, "Ġ", " ")  # what a piece begins with that has a space before it, in the vocabularies that say so
@@ -268,8 +267,8 @@ class Masking:
     tokenizer: Tokenizer
     rate: float = 0.15
     whole: Whole = "off"
-    hidden: float = HIDDEN
-    replaced: float = REPLACED
+    hidden: float = 0.8
+    replaced: float = 0.1
 
     def __call__(self, ids_BL: Ids, draws: Draws) -> tuple[Ids, Ids, Ids]:
         """Texts after masking [B, L], the places where a token is to be predicted [P], and what stood there [P].
