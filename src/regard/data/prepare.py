@@ -87,11 +87,9 @@ def prepare(
     folder = stored(f"encoded-{key}", lambda folder: _encode(folder, task, recipe.data, texts, progress))
     report = TypeAdapter(Report).validate_json((folder / "report.json").read_bytes())
     splits = {split: _open_encoded(folder, split, texts.splits[split], task) for split in texts.splits}
-    readers = [reader for split in texts.splits.values() for reader in split.readers]
     notes = [*texts.notes]
-    notes += [
-        note for reader in readers for note in reader.corpus.findings(reader.files)
-    ]  # they name files: not cached
+    for reader in chain.from_iterable(split.readers for split in texts.splits.values()):
+        notes += reader.corpus.findings(reader.files)  # they name files: not cached
     notes += _uneven(report, _shares(recipe.data))
     if recipe.data.by_label:
         notes += _rare(task, splits["train"], [splits[split] for split in _shares(recipe.data)])
