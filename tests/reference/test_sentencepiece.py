@@ -24,6 +24,7 @@ SENTENCES = [
 ]
 WORDS = " ".join(SENTENCES).split()
 ODD = ["  two  spaces ", " lead", "ﬁne Ⅳ ＡＢＣ", "한국", "漢字☃☃ x", "a\tb", "wide\u3000space", "a", "", " "]
+ODD += ["a <0x41>b<0xEA><0x41"]  # spelt like bytes
 TAGGED = ["<2ko> hello", "hello <2ko>there <2ko>", "<2ko>"]
 MODELS: dict[str, dict[str, Any]] = {
     "unigram": {"model_type": "unigram", "vocab_size": 115},

@@ -16,6 +16,7 @@ from regard.data.config import Data
 from regard.data.images import ImagesConfig, Picture, Reading, images_of, read_image, read_picture
 from regard.data.prepare import prepare_texts
 from regard.errors import DataError
+from regard.language import korean
 from regard.recipes.recipe import load_recipe
 from regard.tasks.captioning import Captioned, Captioning
 from regard.tasks.translation import EvaluationConfig
@@ -307,6 +308,17 @@ def test_an_image_is_read_once_and_again_when_it_has_changed(album: Path, monkey
         name = again.texts["source"][row]
         expected = np.full((8, 8, 3), (9, 8, 7)) if name == changed else before[name]
         assert np.array_equal(shown(again, row), expected)
+
+
+def test_an_image_that_was_replaced_is_noticed(album: Path) -> None:
+    succeed("train", album / "recipe.yaml", "--out", album / "run")
+    filled("RGB", (9, 8, 7), (33, 44)).save(album / "images" / "1.png")
+    [message] = fail("train", album / "recipe.yaml", "--out", album / "run", "--resume")
+    changed = "the image data has changed since the run began"
+    assert changed in message
+    assert korean(changed) == "실행을 시작한 뒤 이미지 데이터가 바뀌었습니다"
+    [message] = fail("evaluate", album / "run", "--split", "validation")
+    assert message.startswith("data.validation: images have changed since the run was trained")
 
 
 # Features of another network

@@ -17,6 +17,8 @@ from regard.data.raw import PIECE, RawData, RawText, RawTokens, Streams, contigu
 from regard.data.readers import open_corpus
 from regard.data.segments import Masking, SentencePairs
 from regard.errors import DataError
+from regard.recipes.recipe import recipe_of
+from regard.tasks import TASKS
 from regard.text.normalise import fold_white_space, split_sentences
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import MASKING
@@ -51,6 +53,18 @@ def test_documents_of_a_folder_stand_in_the_order_of_its_files(folder: Path) -> 
     assert lines == [("texts/a.txt:1", "one"), ("texts/a.txt:2", "two"), ("texts/a.txt:6", "three")]
     every = documents_in(folder, text="texts/a.txt", documents="all_lines")
     assert every == [(f"texts/a.txt:{line}", text) for line, text in enumerate(["one", "two", "", "", "", "three"], 1)]
+
+
+@pytest.mark.parametrize(("task", "kind"), [("language_modeling", "gpt"), ("masked_language_modeling", "bert")])
+def test_bad_lines_that_are_left_out_are_noted(tmp_path: Path, task: str, kind: str) -> None:
+    (tmp_path / "a.txt").write_text(f"One. Two.\n\n{'x' * 50}\n\nThree. Four.\n", encoding="utf-8")
+    corpus = {"text": "a.txt"}
+    data = {"train": corpus, "validation": corpus, "max_characters": 40, "bad_lines": "drop"}
+    recipe = recipe_of(
+        {"task": task, "data": data, "model": {"kind": kind, "preset": "tiny"}, "training": {"steps": 1}}
+    )
+    run = TASKS[task].prepare(recipe, tmp_path).task
+    assert run.read([RawText(**corpus)], "test", tmp_path).left_out == "1 of 3 rows was left out, the first at a.txt:3"
 
 
 PUBLISHED = " \n = Robert <unk> = \n \n He had a guest @-@ star , \n"

@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.data.config import Corpus
-from regard.data.formats import Row, stray_quotes
+from regard.data.formats import Row
 from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
 from regard.errors import DataError, Problem
-from regard.text.files import TextFile
 from task_cases import rows_of
 
 
@@ -367,7 +366,15 @@ def test_records_that_a_stray_quote_may_have_joined(
     put(tmp_path, "p.csv", text)
     own: Corpus = Pairs(file="p.csv", source="text", target="label")
     own = Labelled(file="p.csv", text="text", label="label") if labelled else own
-    assert stray_quotes(TextFile("p.csv", tmp_path / "p.csv"), own) == notes
+    reader = open_corpus(own, tmp_path)
+    list(reader.rows())
+    assert reader.files[0].notes == notes
+
+
+def test_a_csv_whose_first_line_is_empty_has_no_columns(tmp_path: Path) -> None:
+    put(tmp_path, "p.csv", "\n" + QUOTED)
+    with pytest.raises(DataError, match="there is no column 'text'"):
+        list(open_corpus(Labelled(file="p.csv", text="text", label="label"), tmp_path).rows())
 
 
 @pytest.mark.parametrize("name", TABLES)

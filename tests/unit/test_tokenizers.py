@@ -372,7 +372,7 @@ def test_tokenizers_of_a_run(tmp_path: Path, joint: bool, files: list[str]) -> N
 
 def test_existing_files_are_used(tmp_path: Path) -> None:
     for side, name in (("source", "a.json"), ("target", "b.json")):
-        train("word", SIDES[side]).save(tmp_path / name)
+        (tmp_path / name).write_text(train("word", SIDES[side]).to_json(), encoding="utf-8")
 
     def read(file: str | dict[str, str]) -> Tokenizers:
         return train_tokenizers(TokenizerConfig(file=file, joint=isinstance(file, str)), SIDES, tmp_path)

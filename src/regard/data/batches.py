@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from math import ceil, floor
 from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
@@ -15,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from regard.data.store import Integers
 from regard.text.tokenizers import Letters, UnknownWord, letters_of, unknown_in
@@ -76,7 +78,7 @@ class Spelling(Tensors):
         rows_P, columns_P = torch.tensor(places).T
         numbers_BL = torch.zeros(shape, dtype=torch.long)
         numbers_BL[rows_P, columns_P] = numbers_P
-        return Spelling(numbers_BL, _padded([*numbers]))
+        return Spelling(numbers_BL, pad_sequence([*map(torch.tensor, numbers)], batch_first=True))
 
     @staticmethod
     def of_rows(rows: Sequence[Sequence[int]]) -> Spelling | None:
@@ -98,12 +100,7 @@ class Spelling(Tensors):
 
 def spelled(words: Sequence[str], longest: int) -> Tensor:
     """The characters of each word of a vocabulary, padded, [V, C]."""
-    return _padded([letters_of(word, longest) for word in words])
-
-
-def _padded(rows: Sequence[Letters]) -> Tensor:
-    width = max(map(len, rows), default=2)
-    return torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], dtype=torch.long).view(-1, width)
+    return pad_sequence([torch.tensor(letters_of(word, longest)) for word in words], batch_first=True)
 
 
 @dataclass(frozen=True)
@@ -135,11 +132,6 @@ class Row(Tensors):
 
 def rounded_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
-
-
-def _shifted(ends: Tensor) -> Tensor:
-    """Where things begin that end at `ends`, and where the last one ends."""
-    return functional.pad(ends, (1, 0))
 
 
 def _filled(values: Tensor, size: int, filler: int) -> Tensor:
@@ -272,11 +264,12 @@ class Tokens(Tensors):
         size = max(size, rounded_up(total, TILE))
         lengths = torch.cat([lengths_B, torch.tensor([TILE]).repeat((size - total) // TILE + 1)])
         ends = lengths.cumsum(0).clamp(max=size)
-        sentences_P = torch.repeat_interleave(torch.diff(ends, prepend=torch.zeros(1, dtype=torch.long)))
-        places_P = (torch.arange(size) - _shifted(ends)[sentences_P])[:total]
+        starts = functional.pad(ends, (1, 0))  # and the end of the row
+        sentences_P = torch.repeat_interleave(torch.diff(starts))
+        places_P = (torch.arange(size) - starts[sentences_P])[:total]
         from_P = order_B[sentences_P[:total]] * width + places_P
         slots = max(sizes.sentences, rounded_up(len(self), TILE)) + max(sizes.first, sizes.second) // TILE + 2
-        bounds = _filled(_shifted(ends), slots, size).int()
+        bounds = _filled(starts, slots, size).int()
         longest = max(sizes.longest, TILE, int(lengths_B.max()))
         following_P = _filled(ids[from_P + without], size, NO_TAG)
         equal = len(self) if total == size and int(lengths_B.min()) == int(lengths_B.max()) else 0
@@ -440,7 +433,7 @@ class Examples(Measured):
     left_out: str = ""  # a note on bad rows that were dropped while it was read
 
     def plan(self, batch_tokens: int, seed: int, epoch: int, *, fill: bool = False) -> list[Rows]:
-        """The batches of an epoch, in order; the same for the same seed and epoch on every machine."""
+        """The batches of an epoch: see `plan`."""
         return plan(self, batch_tokens, seed, epoch, fill=fill)
 
     @abstractmethod
@@ -594,9 +587,10 @@ class Stream:
     ) -> None:
         assert len(dataset) > 0
         assert 0 <= rank < world
-        self.dataset, self.batch_tokens, self.seed, self.fill = dataset, batch_tokens, seed, fill
+        self.dataset, self.seed = dataset, seed
         self.position, self.rank, self.world, self.shared = position, rank, world, shared
-        self._plans: dict[int, list[Rows]] = {}
+        # a group may reach from one epoch into the next
+        self._plan = lru_cache(maxsize=2)(lambda epoch: dataset.plan(batch_tokens, seed, epoch, fill=fill))
 
     def epoch_batches(self, epoch: int) -> int:
         """How many batches the epoch has, over all processes."""
@@ -627,13 +621,6 @@ class Stream:
             index -= self.epoch_batches(epoch)
             epoch += 1
         return Position(epoch, index)
-
-    def _plan(self, epoch: int) -> list[Rows]:
-        """Keeps the two latest epochs, since a group may reach from one into the next."""
-        if epoch not in self._plans:
-            planned = self.dataset.plan(self.batch_tokens, self.seed, epoch, fill=self.fill)
-            self._plans = {epoch: planned, **{key: old for key, old in self._plans.items() if key == epoch - 1}}
-        return self._plans[epoch]
 
 
 B = TypeVar("B", bound=AnyBatch)

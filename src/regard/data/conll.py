@@ -13,14 +13,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
+from typing import ClassVar, Literal, NamedTuple, Self, cast
 
 from pydantic import Field, model_validator
 
 from regard.data.config import OBJECTS
 from regard.data.corpora import Part
 from regard.data.file_inputs import is_table, table_rows
-from regard.data.formats import Row, object_rows, or_one_error, text_of, value_in
+from regard.data.formats import Object, Row, object_rows, or_one_error, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import ColumnError, DataError, Problem, Recurring
 from regard.text.files import FileInput, TextFile
@@ -122,7 +122,7 @@ def tagged_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
     """An object a line with a list of words and a list of tags."""
     keys = ("tokens" if corpus.tokens is None else corpus.tokens, "tags" if corpus.tags is None else corpus.tags)
 
-    def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
+    def cells(example: Object, where: str) -> list[tuple[str, ...]]:
         lists = [value_in(example, key, where) for key in keys]
         for key, value in zip(keys, lists, strict=True):
             if not isinstance(value, list):
@@ -136,7 +136,7 @@ def tagged_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
         DataError.raise_if([_tag_fault(tags, [where] * len(tags), corpus.scheme)])
         return _cells(tokens, tags)
 
-    return object_rows(file, keys, cells, ("", ""))
+    return object_rows(file, keys, cells)
 
 
 def _cells(tokens: Sequence[str], tags: Sequence[str]) -> list[tuple[str, ...]]:
@@ -241,14 +241,14 @@ def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] |
     if file.suffixes[0] in OBJECTS:
         key = str(corpus.tokens or "tokens")
         rows = object_rows(
-            file, [key], lambda example, where: [(untagged_text(example, key, where),)], ("",), blank_lines=True
+            file, [key], lambda example, where: [(untagged_text(example, key, where),)], blank_lines=True
         )
     else:
         rows = table_rows(file, {"text": "text"})
     return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
 
 
-def untagged_text(example: Mapping[str, Any], key: str, where: str) -> str:
+def untagged_text(example: Object, key: str, where: str) -> str:
     """The words of an object with blanks between; its `text` if it does not have their key."""
     name = "text" if key not in example and "text" in example else key
     words = value_in(example, name, where)

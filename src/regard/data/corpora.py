@@ -343,30 +343,29 @@ def names() -> list[str]:
     return sorted({*GENERATORS, *REVERSED, *packaged})
 
 
+COLUMNS = {
+    "phenomena": ("source", "target", "phenomenon", "position", "refers_to", "meaning"),
+    "meanings": AmbiguousSentence._fields,
+    **dict.fromkeys(("tales", "errands", "reviews", "order"), ("text", "label")),
+    "headlines": ("document", "summary"),
+    "shapes": ("image", "caption"),
+}
+"""The columns of corpora that are no pairs of source and target."""
+POSITIONS = {"position", "refers_to", "decided_by"}
+
+
 def as_object(name: str, row: Cells) -> dict[str, object]:
     """A row as a line of the .jsonl file that the corpus's task reads."""
-    match name.partition("-")[0]:
+    match kind := name.partition("-")[0]:
         case "names":
             return {"tokens": row[0].split(), "tags": row[1].split()}
         case "portraits":
             return {"context": row[0], "question": row[1], "answers": [row[2]] if row[2] else []}
-        case "phenomena":
-            source, target, phenomenon, position, refers_to, meaning = row
-            places = {"position": int(position), "refers_to": int(refers_to)}
-            return {"source": source, "target": target, "phenomenon": phenomenon, **places, "meaning": meaning}
-        case "meanings":
-            text, kind, position, decided_by, meaning = row
-            return AmbiguousSentence(text, kind, int(position), int(decided_by), meaning)._asdict()
         case "stories":
             facts = [int(number) + 1 for number in row[4].split()]
             return {"story": row[1].split("\n"), "question": row[2], "answer": row[3], "facts": facts}
-        case "tales" | "errands" | "reviews" | "order":
-            return dict(zip(("text", "label"), row, strict=False))
-        case "headlines":
-            return {"document": row[0], "summary": row[1]}
-        case "shapes":
-            return {"image": row[0], "caption": row[1]}
-    return {"source": row[0], "target": row[1]}
+    cells = zip(COLUMNS.get(kind, ("source", "target")), row, strict=False)
+    return {column: int(cell) if column in POSITIONS else cell for column, cell in cells}
 
 
 def objects(name: str, size: int | None, part: str) -> list[dict[str, object]]:
@@ -377,14 +376,14 @@ def objects(name: str, size: int | None, part: str) -> list[dict[str, object]]:
     return [as_object(name, row) for row in generate(name, size, 1, cast(Part, part))]
 
 
-def write_corpus(name: str, out: Path, size: int | None = None, part: str = "train", side: int = 128) -> int:
+def write_corpus(name: str, out: Path, size: int | None = None, part: str = "train") -> int:
     """Write a part of a built-in corpus as .jsonl, and images in a folder beside it; how many rows it has."""
     rows = objects(name, size, part)
     if name.startswith("shapes"):
         pillow = import_extra("PIL.Image", extra="images", where=name, doing="writing")
         out.with_suffix("").mkdir(parents=True, exist_ok=True)
         for number, row in enumerate(rows, 1):
-            image = pillow.fromarray(draw(parse(str(row["image"]), name), side))
+            image = pillow.fromarray(draw(parse(str(row["image"]), name), side=128))
             row["image"] = f"{out.stem}/{number}.png"
             image.save(out.parent / str(row["image"]))
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -111,6 +111,10 @@ class Encoder:
                 checksum = zlib.crc32("".join(chunk).encode(), checksum)
         return checksum
 
+    def fingerprints(self, train: Any, validation: Any) -> dict[str, int]:
+        """Checksums of what a resumed run must have as before, by its name in messages."""
+        return {"training": self.fingerprint(train), "validation": self.fingerprint(validation)}
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset(Examples):

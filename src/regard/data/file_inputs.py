@@ -9,16 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from regard.data import formats
 from regard.data.config import OBJECTS, TABLES, Corpus
-from regard.data.formats import Key, Row
+from regard.data.formats import Key, Object, Row
 from regard.errors import DataError
 from regard.text.files import LINE, FileInput, TextFile
 
 PIPE = 1 << 16  # bytes of a pipe that are read at once
-Object = Mapping[str, Any]  # an object, by its keys
 Table = TextFile | Object  # a table of the user's, or an object that is one row of it
 
 
@@ -91,10 +89,10 @@ def table_rows(
     `columns` has them by the task's names. `header` is that of a corpus: None where their names decide. `listed` is for
     objects: see `object_texts`.
     """
-    keys, nothing = [*columns.values()], ("",) * len(columns)
+    keys = [*columns.values()]
     if file.suffixes[0] in OBJECTS:
         return formats.object_rows(
-            file, keys, lambda example, where: [object_texts(example, keys, where, listed)], nothing, blank_lines=True
+            file, keys, lambda example, where: [object_texts(example, keys, where, listed)], blank_lines=True
         )
     wanted = _Wanted.model_construct(header=header, keys=dict(columns))
     return formats.TABLE_ROWS[wanted.format(file)](file, wanted)

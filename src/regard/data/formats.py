@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from itertools import chain, islice, product
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from regard.text.files import LINE, TextFile
 from regard.text.normalise import same_name
 
 SEPARATORS = (",", ";", "\t", "|")  # what may separate the cells of a .csv
+LABELS = 100_000  # labels of a .csv that are remembered to tell whether lines were joined
 EXPECTED = (
     "expected is an array of objects, [{...}, {...}], or an object a line; or SQuAD's JSON: data, in it paragraphs, in "
     "them a context and qas"
@@ -23,7 +24,7 @@ EXPECTED = (
 """What a .json may hold."""
 Records = Iterator[tuple[int, list[str]]]  # the cells of each record, and the line where it begins
 Key = str | int  # a column of a file: its name, or its number from 0
-Object = dict[str, Any]  # of JSON
+Object = Mapping[str, Any]  # of JSON: its values by their keys
 Read = Callable[[Object, str], Iterable[tuple[str, ...]]]  # an object and its place -> the cells of its rows
 
 
@@ -42,9 +43,14 @@ def keys_of(corpus: Corpus) -> dict[str, Key]:
     return {name: key for name, key in corpus.columns.items() if key is not None}
 
 
+def names_asked(corpus: Corpus) -> set[str]:
+    """The columns that are asked for by name: the header of a table should have them."""
+    return {key for key in keys_of(corpus).values() if isinstance(key, str)}
+
+
 def has_header(corpus: Corpus) -> bool:
     """Whether the first row of a table has names: as the recipe says, or where columns are asked for by name."""
-    return any(isinstance(key, str) for key in keys_of(corpus).values()) if corpus.header is None else corpus.header
+    return bool(names_asked(corpus)) if corpus.header is None else corpus.header
 
 
 def numeric_keys(corpus: Corpus) -> frozenset[Key]:
@@ -75,13 +81,9 @@ def table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
 # ------------------------------------------------------------------------------------------------------- .tsv, .csv
 
 
-def _tsv_records(file: TextFile, names: Set[str]) -> Records:
+def _tsv_records(file: TextFile, corpus: Corpus) -> Records:
     """Fields between tabs; there is no quoting."""
     return ((line, text.split("\t")) for line, text in enumerate(file.lines(), 1))
-
-
-def _csv_records(file: TextFile, names: Set[str]) -> Records:
-    return csv_records(file, separator_of(file, names))
 
 
 def separator_of(file: TextFile, names: Set[str] = frozenset()) -> str:
@@ -92,20 +94,15 @@ def separator_of(file: TextFile, names: Set[str] = frozenset()) -> str:
     """
 
     def fitness(separator: str) -> tuple[bool, int]:
-        records = _first_records(file, separator)
+        records = list[list[str]]()
+        with suppress(DataError):  # it is no valid CSV with this separator
+            first = islice(csv_records(file, separator), 100)
+            records = [fields for _, fields in first if "".join(fields).strip()]
         widths = [len(record) for record in records]
         has_names = bool(names and records) and names <= set(records[0])
         return has_names, widths.count(widths[0]) if widths and widths[0] > 1 else 0
 
     return max(SEPARATORS, key=fitness)
-
-
-def _first_records(file: TextFile, separator: str) -> list[list[str]]:
-    """The first records of a .csv with this separator; none where it is not valid so."""
-    try:
-        return [fields for _, fields in islice(csv_records(file, separator), 100) if "".join(fields).strip()]
-    except DataError:
-        return []
 
 
 def csv_records(file: TextFile, separator: str = ",") -> Records:
@@ -138,44 +135,43 @@ class _BadRecord(list[str]):
         self.fault = fault
 
 
-def stray_quotes(file: TextFile, corpus: Corpus) -> list[str]:
-    """A note on records of a .csv that span several lines of which each could be one, if a stray quote joined them:
-    each line has a label that records of one line have; without labels, all records of several lines are so."""
-    if file.suffixes[0] != ".csv":
-        return []
-    keys, names, several = keys_of(corpus), list[str](), 0
-    separator = separator_of(file, {key for key in keys.values() if isinstance(key, str)})
+def _csv_records(file: TextFile, corpus: Corpus) -> Records:
+    """The records of a .csv. The file gets a note on those that a stray quote may have joined from several lines: each
+    line has a label that records of one line have; without labels, all records of several lines are so."""
+    separator, key = separator_of(file, names_asked(corpus)), keys_of(corpus).get("label")
+    width, several, label = 0, 0, key if isinstance(key, int) else 0
     joined, labels = dict[int, set[str]](), set[str]()  # the labels in the lines of a record, and in those of one line
     for line, fields in csv_records(file, separator):
-        names = names or fields
-        label = _index(keys["label"], names, "") if "label" in keys else 0
-        lines = separator.join(fields).split("\n")
-        if len(lines) == 1:
-            labels.update(fields[label : label + 1])
+        yield line, fields
+        if not width:
+            width = len(fields)
+            if isinstance(key, str) and key in fields:
+                label = fields.index(key)
+        text = separator.join(fields)
+        if "\n" not in text:
+            if key is not None and len(labels) < LABELS:
+                labels.update(fields[label : label + 1])
             continue
         several += 1
-        cells = [text.rstrip("\r").split(separator) for text in lines]
-        if label < len(names) > 1 and all(len(own) == len(names) for own in cells):
+        cells = [part.rstrip("\r").split(separator) for part in text.split("\n")]
+        if label < width > 1 and all(len(own) == width for own in cells):
             joined[line] = {own[label] for own in cells}
-    found = [line for line, own in joined.items() if "label" not in keys or own <= labels]
-    if not found or ("label" not in keys and len(found) < several):
-        return []
-    note = (
-        f"{file.where(found[0])}: this record spans several lines, each of which could be a record ({len(found):,} "
-        "such): is there a stray double quote?"
-    )
-    return [note]
+    found = [line for line, own in joined.items() if key is None or own <= labels]
+    if found and (key is not None or len(found) == several):
+        file.notes.append(
+            f"{file.where(found[0])}: this record spans several lines, each of which could be a record "
+            f"({len(found):,} such): is there a stray double quote?"
+        )
 
 
-RECORDS: dict[str, Callable[[TextFile, Set[str]], Records]] = {".tsv": _tsv_records, ".csv": _csv_records}
-"""Tables whose lines are split into cells, by suffix: a file and the names that its header should have -> records."""
+RECORDS: dict[str, Callable[[TextFile, Corpus], Records]] = {".tsv": _tsv_records, ".csv": _csv_records}
+"""Tables whose lines are split into cells, by suffix."""
 
 
 def _table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     """The columns of records, by the names in the first of them or by number."""
     columns, header = keys_of(corpus), has_header(corpus)
-    names_asked = {key for key in columns.values() if isinstance(key, str)}
-    records = _without_end(RECORDS[file.suffixes[0]](file, names_asked))
+    records = _without_end(RECORDS[file.suffixes[0]](file, corpus))
     first_line, names = next(records, (1, list[str]()))
     indexes = [_index(key, names if header else None, file.where(first_line)) for key in columns.values()]
     nothing, line, width = ("",) * len(indexes), 0, len(names) if header else 0
@@ -271,7 +267,7 @@ def _object_table(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     columns, numeric = keys_of(corpus), numeric_keys(corpus)
     lists = {key for name, key in columns.items() if name in corpus.LISTS}
 
-    def cells(example: dict[str, Any], where: str) -> Iterable[tuple[str, ...]]:
+    def cells(example: Object, where: str) -> Iterable[tuple[str, ...]]:
         texts = [texts_in(example, key, where, number=key in numeric, several=key in lists) for key in columns.values()]
         items = None if corpus.listed is None else value_in(example, corpus.listed, where)
         read = sum(str(key).startswith(f"{corpus.listed}.") for key in columns.values())
@@ -280,21 +276,20 @@ def _object_table(file: TextFile, corpus: Corpus) -> Iterator[Row]:
             raise DataError(what, where=where, hint="all rows have as many")
         return product(*texts)
 
-    return object_rows(file, columns.values(), cells, ("",) * len(columns), blank_lines=True)
+    return object_rows(file, columns.values(), cells, blank_lines=True)
 
 
-def object_rows(
-    file: TextFile, keys: Iterable[Key], cells: Read, nothing: tuple[str, ...], *, blank_lines: bool = False
-) -> Iterator[Row]:
+def object_rows(file: TextFile, keys: Collection[Key], cells: Read, *, blank_lines: bool = False) -> Iterator[Row]:
     """The rows that `cells` makes of each object of a file and its place; `keys` are those that it asks for.
 
-    A line of which it raises a DataError is a row with that fault, and `nothing` in its cells. With `blank_lines` an
-    empty line is a row of `nothing`, else it is none.
+    A line of which it raises a DataError is a row with that fault, and an empty text for each key. With `blank_lines`
+    an empty line is a row of empty texts, else it is none.
     """
+    nothing = ("",) * len(keys)
     for line, text in objects_of(file):
         where = file.row(line)
         try:
-            if isinstance(text, dict) or text.strip():
+            if not isinstance(text, str) or text.strip():
                 yield from (Row(line, values) for values in cells(object_in(text, where, keys), where))
             elif blank_lines:
                 yield Row(line, nothing)
@@ -304,7 +299,7 @@ def object_rows(
 
 def object_in(text: str | Object, where: str, keys: Iterable[Key] = ()) -> Object:
     """The object that a text is; `keys` are those that are asked for in it."""
-    if isinstance(text, dict):
+    if not isinstance(text, str):
         return text
     try:
         example = json.loads(text)
@@ -318,9 +313,7 @@ def object_in(text: str | Object, where: str, keys: Iterable[Key] = ()) -> Objec
     return example
 
 
-def texts_in(
-    example: Mapping[str, Any], key: Key, where: str, *, number: bool = False, several: bool = False
-) -> list[str]:
+def texts_in(example: Object, key: Key, where: str, *, number: bool = False, several: bool = False) -> list[str]:
     """The text under a key, or all of a list of them where it may be one; a null or an empty list is an empty text."""
     value = value_in(example, key, where)
     values = (value or [""]) if several and isinstance(value, list) else [value]
@@ -328,7 +321,7 @@ def texts_in(
     return ["" if item is None else text_of(item, key, where, number=number, hint=hint) for item in values]
 
 
-def value_in(example: Mapping[str, Any], key: Key, where: str) -> Any:
+def value_in(example: Object, key: Key, where: str) -> Any:
     """The value under a key; `translation.en` is `en` in `translation`, unless a column has that very name.
 
     In a list `choices.0` is the first. Below a null all is null.
@@ -362,7 +355,7 @@ def text_of(value: Any, key: Key, where: str, *, number: bool = False, hint: str
     return value
 
 
-def leaves_in(example: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def leaves_in(example: Object) -> Iterator[tuple[str, Any]]:
     """All columns and their values, those within others as `translation.en`."""
     for name, value in example.items():
         if isinstance(value, Mapping) and value:

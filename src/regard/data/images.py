@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import os
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from pydantic import Field
 from regard.config import Config
 from regard.data import shapes
 from regard.data.batches import Images
-from regard.data.store import Array, ColumnWriter, Integers, TokenColumn, stored
+from regard.data.store import MANIFEST, Array, ColumnWriter, Integers, TokenColumn, stored
 from regard.errors import DataError, Problem, first_of, import_extra
 from regard.text.files import key_of
 
@@ -177,7 +178,11 @@ def read_image(path: Path | HeldImage, config: ImagesConfig, where: str) -> NDAr
     """The pixels of an image file, [size, size, 3]."""
     pillow, operations = (import_extra(f"PIL.{part}", extra="images", where=where) for part in ("Image", "ImageOps"))
     try:
-        with _warnings_of_size_raised(pillow), pillow.open(path, formats=FORMATS) as image:
+        with (
+            warnings.catch_warnings(action="ignore"),
+            warnings.catch_warnings(action="error", category=pillow.DecompressionBombWarning),  # of very many pixels
+            pillow.open(path, formats=FORMATS) as image,
+        ):
             if min(image.size) < 2:
                 what = f"{path.name} has {image.width} x {image.height} pixels: there is nothing to see"
                 raise DataError(what, where=where, hint="at least 2 x 2")
@@ -205,15 +210,6 @@ def read_image(path: Path | HeldImage, config: ImagesConfig, where: str) -> NDAr
         raise DataError(f"{path.name} cannot be read as an image: {reason}", where=where, hint=hint) from None
 
 
-@contextmanager
-def _warnings_of_size_raised(pillow: Any) -> Iterator[None]:
-    """Pillow only warns of images that need very much memory: here that is an error. Other warnings are ignored."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", pillow.DecompressionBombWarning)
-        yield
-
-
 # The cache
 
 
@@ -225,6 +221,7 @@ class Pictures:
     columns: Integers  # regions that stand side by side in the features of each
     kept: Integers  # which of the pictures that were asked for these are: all, or those that could be read
     reading: Reading
+    checksum: str  # of `shown`
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -276,4 +273,5 @@ def prepare_pictures(
             key.append([name])
     folder = stored(f"images-{key_of(key)}", build)
     columns, kept = np.load(folder / "columns.npy")
-    return Pictures(TokenColumn.open(folder, "shown", dtype), columns, kept, reading)
+    checksum = json.loads((folder / MANIFEST).read_bytes())["checksums"]["shown.values"]
+    return Pictures(TokenColumn.open(folder, "shown", dtype), columns, kept, reading, checksum)

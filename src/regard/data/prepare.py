@@ -24,7 +24,7 @@ from regard.data.batches import Examples
 from regard.data.config import Corpus, Recipe, Split, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Finding, Report, SplitReport
-from regard.data.formats import Row, stray_quotes
+from regard.data.formats import Row
 from regard.data.parallel import in_order, processors
 from regard.data.readers import Reader, open_corpus
 from regard.data.store import ColumnWriter, Integers, TextColumn, TokenColumn, in_chunks, parts, stored, token_type
@@ -33,7 +33,7 @@ from regard.text.files import key_of
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
-FORMAT = 6  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
+FORMAT = 7  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
 SHOWN = 10  # labels that a note names
 NANS = ("nan", "NaN", "NAN")  # what programs write for a number that is missing
 PARALLEL = 100_000  # rows from which `data.workers: auto` starts processes, which takes seconds
@@ -63,9 +63,7 @@ class Prepared(Generic[E]):
 
     @cached_property
     def fingerprints(self) -> dict[str, int]:
-        """Checksums of what a resumed run must have as before."""
-        fingerprint: Callable[[Any], int] = self.task.fingerprint
-        return {"training": fingerprint(self.train), "validation": fingerprint(self.validation)}
+        return self.task.fingerprints(self.train, self.validation)
 
     def with_notes(self, notes: Sequence[str]) -> Prepared[E]:
         return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
@@ -89,9 +87,10 @@ def prepare(
     folder = stored(f"encoded-{key}", lambda folder: _encode(folder, task, recipe.data, texts, progress))
     report = TypeAdapter(Report).validate_json((folder / "report.json").read_bytes())
     splits = {split: _open_encoded(folder, split, texts.splits[split], task) for split in texts.splits}
-    readers = [reader for split in texts.splits.values() for reader in split.readers]
-    notes = [note for reader in readers for note in reader.corpus.findings(reader.files)]  # they name files: not cached
-    notes += [*texts.notes, *_uneven(report, _shares(recipe.data))]
+    notes = [*texts.notes]
+    for reader in chain.from_iterable(split.readers for split in texts.splits.values()):
+        notes += reader.corpus.findings(reader.files)  # they name files: not cached
+    notes += _uneven(report, _shares(recipe.data))
     if recipe.data.by_label:
         notes += _rare(task, splits["train"], [splits[split] for split in _shares(recipe.data)])
     examples = {part: task.examples(rows, part) for part, rows in splits.items()}
@@ -126,7 +125,7 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
     checks = _Checks(recipe.data, "drop the row")
     rows = [*checks.good_rows(readers)]
     if checks.errors:
-        raise checks.errors[0]
+        raise DataError(problems=checks.errors)
     if checks.faults.count and (recipe.data.bad_lines == "error" or not rows):
         raise DataError(problems=checks.problems)
     texts: dict[str, Sequence[str]] = {
@@ -230,22 +229,22 @@ def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, p
     if checks.faults.count and data.bad_lines == "error":
         raise DataError(problems=checks.problems)
     if checks.errors:
-        raise DataError(problems=[problem for error in checks.errors for problem in error.problems])
+        raise DataError(problems=checks.errors)
     chosen = _split(indexes["train"], data, seed)
     chosen |= {split: np.arange(len(indexes[split].examples)) for split in readers if split != "train"}
-    report: dict[Part, SplitReport] = {}
+    report, notes = dict[Part, SplitReport](), list[str]()
     for split in (split for split in SPLITS if split in chosen):
+        index = indexes.get(split, indexes["train"])
         report[split] = _report(split, indexes, chosen)
-        np.save(folder / f"{split}.rows.npy", indexes.get(split, indexes["train"]).rows_of(chosen[split]))
+        notes += _contradictions(split, index, chosen[split])
+        np.save(folder / f"{split}.rows.npy", index.rows_of(chosen[split]))
     try:
         Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty(data.MORE)
     except DataError as error:  # that rows cannot be read does not tell why
         unread = any(split.dropped["cells"].count for split in report.values() if "cells" in split.dropped)
         raise DataError(problems=[*error.problems, *checks.faults.problems[:unread]]) from None
-    tables = [
-        reader for opened in readers.values() for reader in opened if reader.corpus.columns and not reader.parallel
-    ]
-    notes = [note for reader in tables for file in reader.files for note in stray_quotes(file, reader.corpus)]
+    files = [file for opened in readers.values() for reader in opened for file in reader.files]
+    notes += [note for file in files for note in file.notes]
     (folder / "notes.json").write_text(json.dumps(notes), encoding="utf-8")
     tree = {split: asdict(split_report) for split, split_report in report.items()}
     (folder / "report.json").write_text(json.dumps(tree), encoding="utf-8")
@@ -258,13 +257,13 @@ class _Checks:
     data: Splits[Any]
     remedy: str
     faults: Faults = field(default_factory=Faults)
-    errors: list[DataError] = field(default_factory=list)  # what ended the reading of a corpus
+    errors: list[Problem] = field(default_factory=list)  # what ended the reading of a corpus
     read: int = 0  # examples that were read so far of the corpora of a split, bad ones included
     dropped: dict[str, Finding] = field(default_factory=dict)
 
     @property
     def problems(self) -> list[Problem]:
-        return [*(problem for error in self.errors for problem in error.problems), *self.faults.problems]
+        return [*self.errors, *self.faults.problems]
 
     def good_rows(self, readers: Sequence[Reader]) -> Iterator[tuple[Place, tuple[str, ...]]]:
         """The places and texts of the rows that can be kept, as far as the corpora can be read."""
@@ -281,7 +280,7 @@ class _Checks:
                     else:
                         yield (number, row.line, self.read), row.values  # the garbage collector skips plain tuples
             except DataError as error:
-                self.errors.append(error)
+                self.errors += error.problems
 
     def _problems_in(self, reader: Reader, row: Row) -> list[tuple[str, Problem]]:
         """Why a row cannot be kept: the reason's name in the report, and what and where it is."""
@@ -313,7 +312,7 @@ class _SplitIndex:
     sources: Hashes  # a hash of the first column, which a split goes by: as the first of those alike is written
     inputs: Hashes  # a hash of all columns that a model reads, which leaks are found by
     examples: Hashes  # a hash of all columns but the ids of questions, which duplicates are found by
-    labels: Hashes | None  # a hash of the label, of which each split has its share
+    labels: Hashes | None  # a hash of the label, if there is one
 
     def rows_of(self, examples: Integers) -> Integers:
         sizes = np.diff(self.firsts)[examples]
@@ -351,7 +350,7 @@ def _write_columns(
     _, first, same = np.unique(by_column[0], return_index=True, return_inverse=True)
     by_inputs = _combined(by_column[: readers[0].corpus.inputs])
     by_all = _combined([hashed for name, hashed in zip(columns, by_column, strict=True) if name != "id"])
-    labels = by_column[columns.index("label")] if checks.data.by_label else None
+    labels = by_column[columns.index("label")] if "label" in columns else None
     return _SplitIndex(copied, checks.read, checks.dropped, firsts, written[first][same], by_inputs, by_all, labels)
 
 
@@ -374,7 +373,7 @@ def _split(train: _SplitIndex, data: Splits[Any], seed: int) -> dict[Part, Integ
     distinct, source = np.unique(shuffled, return_inverse=True)
     order: Integers = np.arange(len(distinct))
     last = len(order)
-    if train.labels is not None and len(order):
+    if data.by_label and train.labels is not None and len(order):
         order, last = _stratified_order(source, train.labels[examples])
     part = np.zeros(len(distinct), np.int8)
     shares, taken = _shares(data), 0
@@ -418,6 +417,21 @@ def _report(split: Part, indexes: Mapping[Part, _SplitIndex], chosen: Mapping[Pa
     dropped = train.dropped | {"duplicate": train.finding(np.flatnonzero(duplicate))}
     set_aside = len(train.examples) - int(duplicate.sum()) - kept
     return SplitReport(train.read, kept, set_aside, dropped)
+
+
+def _contradictions(split: Part, index: _SplitIndex, examples: Integers) -> Iterator[str]:
+    """A note on the texts that have several labels, with the places of two of the first."""
+    if index.labels is None:
+        return
+    labelled = _combined([index.inputs, index.labels])[examples]
+    once = examples[np.sort(np.unique(labelled, return_index=True)[1])]
+    inputs = index.inputs[once]
+    _, first, counts = np.unique(inputs, return_index=True, return_counts=True)
+    several = np.sort(first[counts > 1])
+    if len(several):
+        places = " and ".join(index.finding(once[inputs == inputs[several[0]]]).places[:2])
+        have = "1 text has" if len(several) == 1 else f"{len(several):,} texts have"
+        yield f"{have} several labels in the {SPLITS[split]} data (first: {places})"
 
 
 def _hashes_of(texts: Sequence[str], *, as_written: bool = False) -> Hashes:
@@ -464,14 +478,10 @@ def _trained_tokenizers(
 
     def build(folder: Path) -> None:
         progress("training the tokenizer", 0)
-        tokenizers = kind.learn_tokenizers(recipe, train.columns, base)
-        tokenizers.save(folder)
-        (folder / "columns.json").write_text(json.dumps(list(tokenizers)), encoding="utf-8")
+        kind.learn_tokenizers(recipe, train.columns, base).save(folder)
 
     key = key_of([FORMAT, kind.__name__, texts.key, recipe.tokenizer.model_dump(mode="json")])
-    folder = stored(f"tokenizers-{key}", build)
-    columns = json.loads((folder / "columns.json").read_text(encoding="utf-8"))
-    return Tokenizers.load(folder, tuple(columns))
+    return Tokenizers.load(stored(f"tokenizers-{key}", build), kind.columns)
 
 
 def _encode(folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts, progress: Progress) -> None:
@@ -481,27 +491,9 @@ def _encode(folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts
         report, columns = texts.report[split], task.column_reports(_open_encoded(folder, split, split_texts, task))
         kept = report.kept - sum(finding.count for finding in dropped.values())
         splits[split] = replace(report, kept=kept, dropped=report.dropped | dropped, columns=columns)
-    notes = [note for split, split_texts in texts.splits.items() for note in _contradictions(split, split_texts)]
-    whole = Report(splits, data.limits, data.UNIT, tuple(notes))
+    whole = Report(splits, data.limits, data.UNIT)
     whole.refuse_empty()
     (folder / "report.json").write_text(json.dumps(whole.to_json()), encoding="utf-8")
-
-
-def _contradictions(split: Part, texts: Texts) -> Iterator[str]:
-    """A note on the texts that have several labels, with the places of two of the first."""
-    columns = texts.columns
-    if "label" not in columns:
-        return
-    labels = _hashes_of(columns.pop("label"))
-    inputs = _combined([_hashes_of(column) for column in columns.values()])
-    once = np.sort(np.unique(_combined([inputs, labels]), return_index=True)[1])
-    _, first, counts = np.unique(inputs[once], return_index=True, return_counts=True)
-    several = np.sort(first[counts > 1])
-    if len(several):
-        rows = once[inputs[once] == inputs[once[several[0]]]]
-        places = " and ".join(texts.where(int(row)) for row in rows[:2])
-        have = "1 text has" if len(several) == 1 else f"{len(several):,} texts have"
-        yield f"{have} several labels in the {SPLITS[split]} data (first: {places})"
 
 
 @dataclass(frozen=True)

@@ -295,7 +295,7 @@ class Pieces(Examples):
 
     def __init__(self, text: RawTokens, starts: Integers, stops: Integers, corpora: Integers) -> None:
         self.text, self.starts, self.stops = text, starts, stops
-        self.corpora, self.weights = corpora, text.weights
+        self.corpora, self.weights, self.left_out = corpora, text.weights, text.pieces.left_out
 
     @property
     def lengths(self) -> NDArray[np.int32]:

@@ -68,7 +68,7 @@ class Segments(Examples):
 
     def __init__(self, text: RawTokens, masking: Masking, corpora: Integers) -> None:
         self.text, self.masking = text, masking
-        self.corpora, self.weights = corpora, text.weights
+        self.corpora, self.weights, self.left_out = corpora, text.weights, text.pieces.left_out
         self.shown = lru_cache(maxsize=2)(self.draw)
         """The same as `draw`, kept for the two latest epochs."""
 
@@ -261,7 +261,6 @@ def sentence_spans(text: RawTokens, room: int) -> tuple[Integers, Integers, Inte
     return firsts, lasts, owners
 
 
-HIDDEN, REPLACED = 0.8, 0.1
 CONTINUES = "##"
 """What a piece begins with that continues a word, in the vocabularies of other tools."""
 PART = "\ufffd"  # what stands for a part of a character's bytes
@@ -291,8 +290,8 @@ class Masking:
     tokenizer: Tokenizer
     rate: float = 0.15
     whole: Whole = "off"
-    hidden: float = HIDDEN
-    replaced: float = REPLACED
+    hidden: float = 0.8
+    replaced: float = 0.1
 
     def __call__(self, ids_BL: Ids, draws: Draws) -> tuple[Ids, Ids, Ids]:
         """Texts after masking [B, L], the places where a token is to be predicted [P], and what stood there [P].

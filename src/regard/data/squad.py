@@ -23,8 +23,6 @@ from regard.errors import DataError
 from regard.text.files import TextFile
 from regard.text.normalise import Clusters
 
-_FAULTY = ("",) * 4  # the cells of a question that cannot be read
-
 
 class QuestionedText(OneFile):
     """Texts and questions about them."""
@@ -107,19 +105,19 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
                 yield Row(number, (context, text, answers, id))
             except DataError as error:
                 where = corpus.place(file, number) + (f" ({id!r})" if "id" in question else "")
-                yield Row(number, _FAULTY, replace(error.problems[0], where=where))
+                yield Row(number, ("", ""), replace(error.problems[0], where=where))
     if number == 0:
         raise DataError("there is no question", where=file.name, hint=EXPECTED)
 
 
 def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
-    def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
+    def cells(example: Object, where: str) -> list[tuple[str, ...]]:
         context, question = (_text(example, key, where) for key in (corpus.context, corpus.question))
         answers = _placed_answers(value_in(example, corpus.answers, where), context, Clusters(context), where)
         line = where.rpartition(":")[2].split()[-1]
         return [(context, question, answers, str(example.get("id", line)))]
 
-    return object_rows(file, [corpus.context, corpus.question, corpus.answers], cells, _FAULTY)
+    return object_rows(file, [corpus.context, corpus.question, corpus.answers], cells)
 
 
 def _paragraphs(file: TextFile) -> Iterator[tuple[Object, str]]:
@@ -131,7 +129,7 @@ def _paragraphs(file: TextFile) -> Iterator[tuple[Object, str]]:
             yield from _items(article, "paragraphs", title)
 
 
-def _items(tree: Mapping[str, Any], key: str, where: str) -> Iterator[tuple[Object, str]]:
+def _items(tree: Object, key: str, where: str) -> Iterator[tuple[Object, str]]:
     """The objects in a list, and what to call each."""
     items = tree.get(key)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
@@ -140,7 +138,7 @@ def _items(tree: Mapping[str, Any], key: str, where: str) -> Iterator[tuple[Obje
         yield item, f"{where}: {key}[{number}]"
 
 
-def _text(tree: Mapping[str, Any], key: str, where: str) -> str:
+def _text(tree: Object, key: str, where: str) -> str:
     return text_of(value_in(tree, key, where), key, where)
 
 

@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from regard.data.config import OBJECTS, as_list
 from regard.data.corpora import Part, generate
-from regard.data.formats import Row, object_in, object_rows, text_of, value_in
+from regard.data.formats import Object, Row, object_in, object_rows, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import DataError, DecodeError, Problem
 from regard.text.files import FileInput, Parts, TextFile
@@ -29,7 +29,6 @@ from regard.text.normalise import fold_white_space, natural, split_sentences
 
 KEPT = 1000  # sentences of a story that are kept for a question: the last ones, as many as the largest memory holds
 OPENING = 20  # sentences of a story that tell it from others
-FAULTY = ("",) * 7  # the cells of a question that cannot be read
 UNKNOWN = "-"  # stands for supporting facts that are not given
 NUMBERED = re.compile(r"\s*(\d{1,9})\s+(\S.*)")  # a line of bAbI's: its number, and what it says
 QUESTION_MARKS = ("?", "？")
@@ -207,14 +206,14 @@ def babi_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
             DataError.raise_if([story.fault])
             yield Row(line, _babi_question(content, story, where).cells(story.opening, _task_of(file)))
         except DataError as error:
-            yield Row(line, FAULTY, error.problems[0])
+            yield Row(line, (), error.problems[0])
     yield from _unasked_row(story)
 
 
 def _unasked_row(story: _Story) -> Iterator[Row]:
     if not story.has_question:
         none = Problem(story.place, "the story has no question", f"a question line: {_EXAMPLE}")
-        yield Row(story.line, FAULTY, story.fault or none)
+        yield Row(story.line, (), story.fault or none)
 
 
 def _babi_question(content: str, story: _Story, where: str) -> Question:
@@ -246,25 +245,25 @@ def _task_of(file: TextFile) -> str:
 
 
 def story_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
-    def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
+    def cells(example: Object, where: str) -> list[tuple[str, ...]]:
         question = object_question(example, where, corpus, answered=True)
         return [question.cells("\n".join(question.story[:OPENING]), _task_of(file))]
 
-    return object_rows(file, [corpus.story, corpus.question], cells, FAULTY)
+    return object_rows(file, [corpus.story, corpus.question], cells)
 
 
 def object_inputs(file: TextFile, corpus: Stories) -> Iterator[FileInput]:
     """The questions of objects as they may be typed; they need no answer."""
 
-    def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
+    def cells(example: Object, where: str) -> list[tuple[str, ...]]:
         return [(object_question(example, where, corpus).text,)]
 
+    rows = object_rows(file, [corpus.story, corpus.question], cells)
     # "{}" is an object, too, which no line before or after belongs to
-    rows = object_rows(file, [corpus.story, corpus.question], cells, ("{}",))
-    return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
+    return (FileInput(row.values[0] or "{}", file.row(row.line), row.fault) for row in rows)
 
 
-def object_question(example: Mapping[str, Any], where: str, keys: Stories, *, answered: bool = False) -> Question:
+def object_question(example: Object, where: str, keys: Stories, *, answered: bool = False) -> Question:
     """The question that an object is, by the keys of a corpus; unless it must be `answered`, it need have no answer."""
     story = _sentences(value_in(example, keys.story, where), keys.story, where)
     question = fold_white_space(text_of(value_in(example, keys.question, where), keys.question, where))

@@ -459,7 +459,7 @@ def _table(file: TextFile) -> _Table:
         lines, number = _sample(objects_of(file))
         columns = _columns_of(object_in(text, file.row(line)) for line, text in sorted(lines) if str(text).strip())
     else:
-        records, number = _sample(fields for _, fields in RECORDS[file.suffixes[0]](file, set()))
+        records, number = _sample(fields for _, fields in RECORDS[file.suffixes[0]](file, Corpus.model_construct()))
         width = Counter(map(len, records)).most_common(1)[0][0]
         below = [record for record in records[1:] if len(record) == width]
         header = _is_header(records[0], below) or _names_labels(records[0], below)

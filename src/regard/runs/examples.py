@@ -9,7 +9,7 @@ from typing import Any
 from regard.data.batches import Examples
 from regard.data.config import Corpus, Split
 from regard.errors import ConfigError, DataError, did_you_mean
-from regard.runs.run import Run, data_fingerprint
+from regard.runs.run import Run, data_fingerprints
 
 SPLITS = ("train", "validation", "test")
 Progress = Callable[[str, int, int], None]
@@ -41,8 +41,12 @@ def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
     saved = max(run.checkpoints.glob("step-*"), default=None)
     if saved is not None:  # a changed tokenizer changes the fingerprint, too
         run.check_unchanged(saved)
-    trained_on = data_fingerprint(saved) if isinstance(chosen, Split) and saved is not None else None
-    if trained_on not in (None, prepared.fingerprints["training"]):  # None: old runs did not store it
+    before = data_fingerprints(saved) if isinstance(chosen, Split) and saved is not None else {}
+    now = prepared.fingerprints
+    if before.get("image", now.get("image")) != now.get("image"):
+        what = "images have changed since the run was trained"
+        raise DataError(what, where=f"data.{split}", hint="put the old files back, or give --file")
+    if before.get("training", now["training"]) != now["training"]:
         what = (
             f"the data has changed since the run was trained: the share of it that is for {split} would be another "
             "one, with examples that were trained on"

@@ -442,13 +442,13 @@ def reading_state(folder: Path) -> Iterator[Path]:
         raise _damaged(path, "the file is damaged: it cannot be read as the state of a training") from None
 
 
-def data_fingerprint(folder: Path) -> int | None:
-    """The fingerprint of the training data of a checkpoint; None where it has none or training.pt is missing."""
+def data_fingerprints(folder: Path) -> dict[str, int]:
+    """The fingerprints of the data of a checkpoint; none in old runs, and where training.pt is missing."""
     try:  # memory-mapped: the state of the optimiser, most of the file, is not read
         training: dict[str, dict[str, int]] = torch.load(folder / "training.pt", "cpu", weights_only=True, mmap=True)
-        return training.get("fingerprints", {}).get("training")
+        return training.get("fingerprints", {})
     except Exception:  # as in load_training, which reports it when a training is resumed
-        return None
+        return {}
 
 
 def _is_whole(folder: Path) -> bool:

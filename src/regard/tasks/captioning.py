@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -126,6 +127,11 @@ class Captioning(Translation):
 
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
         return {"image": [examples.texts["source"][row]], **super().pieces(examples, row)}
+
+    def fingerprints(self, train: CaptionedImages, validation: CaptionedImages) -> dict[str, int]:
+        """What the images show has a checksum of its own, which runs of older versions do not have."""
+        shown = zlib.crc32((train.pictures.checksum + validation.pictures.checksum).encode())
+        return {**super().fingerprints(train, validation), "image": shown}
 
     # Sources
 

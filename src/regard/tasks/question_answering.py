@@ -32,8 +32,8 @@ from regard.config import Config
 from regard.data.batches import LabelledBatch
 from regard.data.config import Recipe
 from regard.data.dataset import ColumnReport, Columns, Dataset, Where, token_report
-from regard.data.file_inputs import Object, has_column, is_table, object_texts, table_rows
-from regard.data.formats import Key
+from regard.data.file_inputs import has_column, is_table, object_texts, table_rows
+from regard.data.formats import Key, Object
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.squad import QuestionData, QuestionedText, answers_in, squad_rows
 from regard.data.store import Integers, TokenColumn

@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.data.batches import StoryBatch, fixed_batches
 from regard.data.config import OBJECTS, Recipe
 from regard.data.dataset import ColumnReport, Columns, Dataset, Where
-from regard.data.file_inputs import Object
+from regard.data.formats import Object
 from regard.data.prepare import Prepared, Progress, prepare
 from regard.data.readers import Reader
 from regard.data.store import Integers

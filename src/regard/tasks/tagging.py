@@ -23,7 +23,7 @@ from regard.data.batches import NO_TAG, LabelledBatch
 from regard.data.config import Recipe, as_list
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset, Where
-from regard.data.file_inputs import Object
+from regard.data.formats import Object
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.prepare import Prepared, read
 from regard.data.readers import Reader

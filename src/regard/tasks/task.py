@@ -20,8 +20,8 @@ from regard.data.batches import Examples, Spelling, Tokens
 from regard.data.config import TABLES, Corpus, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset, Encoder
-from regard.data.file_inputs import Object, Table, corpus_of, has_column, is_table, object_texts, only_file, table_rows
-from regard.data.formats import has_header, keys_of
+from regard.data.file_inputs import Table, corpus_of, has_column, is_table, object_texts, only_file, table_rows
+from regard.data.formats import Object, has_header, keys_of
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.readers import Reader
 from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, RegardError, short

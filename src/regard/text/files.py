@@ -17,7 +17,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, NamedTuple, Self, cast
@@ -62,6 +62,8 @@ class TextFile:
     path: Path
     errors: str = "strict"  # Python's handler of bytes that are not valid in the encoding
     encoding: str = "utf-8"
+    notes: list[str] = field(default_factory=list, compare=False, repr=False)
+    """What a user should know of the content, once it has been read to its end."""
 
     @property
     def suffixes(self) -> tuple[str, str]:

@@ -230,9 +230,6 @@ class Tokenizer:
     def to_json(self) -> str:
         return self._json
 
-    def save(self, path: Path) -> None:
-        path.write_text(self._json, encoding="utf-8", newline="")
-
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         # the library's own pickle loses encode_special_tokens
         return Tokenizer.from_json, (self._json,)
@@ -432,7 +429,7 @@ class Tokenizers(dict[str, Tokenizer]):
 
     def save(self, folder: Path) -> None:
         for name, tokenizer in self.files.items():
-            tokenizer.save(folder / name)
+            (folder / name).write_text(tokenizer.to_json(), encoding="utf-8", newline="")
 
     @classmethod
     def load(cls, folder: Path, columns: Sequence[str] = ("source", "target")) -> Tokenizers:

@@ -319,9 +319,15 @@ def convert_sentencepiece(data: bytes, where: str, ids: Mapping[str, int] | None
         signs = "".join(f"\\x{{{ord(character):x}}}" for character in known)
         steps.append(normalizers.Replace(Regex(f"[^{signs}]"), _UNSEEN))
     tokenizer.normalizer = normalizers.Sequence(steps)
+    splits, trainer = list[pre_tokenizers.PreTokenizer](), proto.trainer_spec
+    if trainer.byte_fallback and trainer.model_type == _UNIGRAM:
+        # text that is spelt like the piece of a byte, <0x41>, is not that byte: it is split after its first sign
+        splits.append(pre_tokenizers.Split(Regex("<(?=0x[0-9A-F]{2}>)"), "merged_with_previous"))
     if user_defined:  # they are never split, the longest first
         pattern = "|".join(re.escape(piece) for piece in sorted(user_defined, key=len, reverse=True))
-        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
+        splits.append(pre_tokenizers.Split(Regex(pattern), "isolated"))
+    if splits:
+        tokenizer.pre_tokenizer = splits[0] if len(splits) == 1 else pre_tokenizers.Sequence(splits)
     strip = [decoders.Strip(" ", 1, 0)] if spec.add_dummy_prefix else []
     tokenizer.decoder = decoders.Sequence(
         [decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
