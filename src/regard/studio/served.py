@@ -378,7 +378,7 @@ class Served:
 
 async def predicted(served: Served, body: PredictBody) -> Response:
     if body.stream:
-        return StreamingResponse(_streamed(served, body), media_type="text/event-stream")
+        return await _streamed(served, body)
     answers = await served.computed(served.predict_job(body))
     return JSONResponse({"predictions": _readable(answers, skip_bad=body.skip_bad)})
 
@@ -405,8 +405,9 @@ class Tokens:
         self.report(self.run.tokenizers[self.run.task.writes].decode(ids))
 
 
-def _streamed(served: Served, body: PredictBody) -> AsyncIterator[str]:
-    """Server-sent events: `output` with the best output so far, then `prediction`, or `error`."""
+async def _streamed(served: Served, body: PredictBody) -> Response:
+    """Server-sent events: `output` with the best output so far, then `prediction`, or `error`. What fails before the
+    first of them is an error of the request."""
     texts: asyncio.Queue[str | None] = asyncio.Queue()
     loop, job = asyncio.get_running_loop(), served.predict_job(body)
     if len(job.inputs) != 1:
@@ -422,21 +423,32 @@ def _streamed(served: Served, body: PredictBody) -> AsyncIterator[str]:
     future = served.submit(Job(job.inputs, compute))
     future.add_done_callback(lambda _: tell(None))
 
-    async def events() -> AsyncIterator[str]:
+    async def written() -> AsyncIterator[str]:
         end = loop.time() + served.timeout
         try:
             while (text := await asyncio.wait_for(texts.get(), end - loop.time())) is not None:
                 yield event("output", {"output": text})
             [prediction] = _readable(future.result(), skip_bad=body.skip_bad)
             yield event("prediction", prediction)
-        except RegardError as error:
-            yield event("error", told(error))
         except TimeoutError:
-            yield event("error", {"error": _late(served.timeout)})
+            raise HTTPException(504, _late(served.timeout)) from None
         finally:
             future.cancel()
 
-    return events()
+    events = written()
+    first = await anext(events)
+
+    async def sent() -> AsyncIterator[str]:
+        yield first
+        try:
+            async for one in events:
+                yield one
+        except RegardError as error:
+            yield event("error", told(error))
+        except HTTPException as error:
+            yield event("error", {"error": error.detail})
+
+    return StreamingResponse(sent(), media_type="text/event-stream")
 
 
 def event(kind: str, content: Mapping[str, Any]) -> str:
