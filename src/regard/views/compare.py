@@ -308,17 +308,16 @@ def _p_text(p: float | None) -> str:
 def _quality(comparison: Comparison) -> list[Part]:
     """All groups in one table, the most important column first; then all tests.
 
-    A star marks a significant difference of a single system.
+    A star marks a significant difference: of a group, one that every seed has.
     """
     baseline, unit, main = comparison.baseline, comparison.unit, main_metric([*comparison.metrics])
-    tests, differing = [], set[tuple[str, str]]()
+    tests, verdicts = [], dict[tuple[str, str], str]()
     tones: dict[str, Tone] = {"better": "good", "worse": "bad"}
     for row in comparison.tables["significance"]:
         name, metric = row["system"], row["metric"]
         against: list[Any] = [None, None, None, Cell("baseline", ours=True)]
         if name != baseline:
-            result = verdict(comparison, row)
-            differing |= {(name, metric)} if result in tones else set()
+            verdicts[name, metric] = result = verdict(comparison, row)
             p_values = (_p_text(row[key]) for key in ("p_bootstrap", "p_randomisation"))
             difference = score_text(metric, row["difference"], sign="+")
             against = [difference, *p_values, Cell(result, tone=tones.get(result, "muted"), ours=True)]
@@ -330,7 +329,7 @@ def _quality(comparison: Comparison) -> list[Part]:
     for group in comparison.tables["groups"]:
         names = comparison.groups[group["group"]]
         own = [systems[name] for name in names]
-        stars = [len(names) == 1 and (names[0], metric) in differing for metric in metrics]
+        stars = [{verdicts.get((name, metric)) for name in names} in ({"better"}, {"worse"}) for metric in metrics]
         scores = [_spread_text(group, metric) + " *"[star] for metric, star in zip(metrics, stars, strict=True)]
         share = own[0].get("unknown", 0.0)
         shares = ["< 0.1 %" if 0 < share < 0.001 else f"{100 * share:.1f} %" for _ in unknown]
@@ -338,9 +337,10 @@ def _quality(comparison: Comparison) -> list[Part]:
         named, speed = Cell(group["group"], ours=len(names) > 1), None if None in speeds else mean(speeds)
         rows.append([named, *scores, *shares, own[0]["parameters"], speed])
         starred |= any(stars)
+    grouped = len(rows) < len(systems)
     notes = {
-        f"* differs significantly from {baseline}": starred,
-        "± is the standard deviation over the seeds": len(rows) < len(systems),
+        f"* differs significantly from {baseline}" + "; of a group, every seed does" * grouped: starred,
+        "± is the standard deviation over the seeds": grouped,
         f"note: {comparison.note}": comparison.note,
     }
     note = (
