@@ -26,9 +26,11 @@ from regard.errors import RegardError
 TestClient = pytest.importorskip("fastapi.testclient").TestClient
 
 
+from fastapi import HTTPException  # noqa: E402
+
 from regard.studio import jobs  # noqa: E402
 from regard.studio.runs import examples_of  # noqa: E402
-from regard.studio.served import Batcher, FullError, Job, Settings  # noqa: E402
+from regard.studio.served import Batcher, Job, Settings  # noqa: E402
 from regard.studio.server import app  # noqa: E402
 
 LOCAL = "http://127.0.0.1"
@@ -378,13 +380,13 @@ def test_a_batch_has_one_kind_and_about_one_length() -> None:
     given = [("a", 10), ("b", 30), ("a", 29), ("a", 90), ("a", 11), ("a", 12)]
     futures = [batcher.submit(Job([n], compute, kind, length=n)) for kind, n in given]
     assert batcher.submit(Job([5], compute)).cancel()
-    with pytest.raises(FullError):
+    with pytest.raises(HTTPException, match="the queue is full"):
         batcher.submit(Job([1, 2], compute))
     held.set()
     batcher.close()  # finishes what is queued
     assert computed == [[0], [10, 11, 12], [30], [29, 90]]
     assert [future.result() for future in (first, *futures)] == [[0], *([2 * n] for _, n in given)]
-    with pytest.raises(FullError):
+    with pytest.raises(HTTPException, match="the queue is full"):
         batcher.submit(Job([1], compute))
 
 

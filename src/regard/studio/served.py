@@ -232,10 +232,6 @@ VERBS: dict[str, type[Body]] = {
 # Requests of many clients, computed together
 
 
-class FullError(Exception):
-    """The queue has no room, or is closed."""
-
-
 @dataclass(eq=False)
 class Job:
     """One request: its inputs, and the function that has one answer for each of a list of inputs."""
@@ -264,10 +260,10 @@ class Batcher:
         self._thread.start()
 
     def submit(self, job: Job) -> Future[list[Any]]:
-        """An answer for each of its inputs, in their order. Raises `FullError` where there is no room for them."""
+        """An answer for each of its inputs, in their order, if there is room for them."""
         with self._changed:
             if self._closed or len(self) + len(job.inputs) > self.room:
-                raise FullError
+                raise HTTPException(503, "the queue is full: try again later", {"Retry-After": "1"})
             self._waiting.append(job)
             self._changed.notify()
         return job.answers
@@ -349,16 +345,10 @@ class Served:
             if not self._reads_images and length > most:
                 raise InputError(f"it has {length:,} characters", where=f"input {number}", hint=f"at most {most:,}")
 
-    def submit(self, job: Job) -> Future[list[Any]]:
-        try:
-            return self.queue.submit(job)
-        except FullError:
-            raise HTTPException(503, "the queue is full: try again later", {"Retry-After": "1"}) from None
-
     async def computed(self, job: Job) -> list[Any]:
         """The answers to a job. One that is given up before its turn is not computed."""
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(self.submit(job)), self.timeout)
+            return await asyncio.wait_for(asyncio.wrap_future(self.queue.submit(job)), self.timeout)
         except TimeoutError:
             raise HTTPException(504, _late(self.timeout)) from None
 
@@ -420,7 +410,7 @@ async def _streamed(served: Served, body: PredictBody) -> Response:
         with watching(Tokens(served.run, tell)):
             return job.compute(inputs)
 
-    future = served.submit(Job(job.inputs, compute))
+    future = served.queue.submit(Job(job.inputs, compute))
     future.add_done_callback(lambda _: tell(None))
 
     async def written() -> AsyncIterator[str]:
