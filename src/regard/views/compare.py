@@ -17,7 +17,6 @@ from regard.errors import DataError, RegardError, did_you_mean, refuse
 from regard.recipes.recipe import with_search
 from regard.runs import Run
 from regard.runs.examples import Progress, examples_of, measured_on, measured_text, noted
-from regard.runs.run import read_metrics
 from regard.text.files import check_writable
 from regard.views.labels import count_text, main_metric, rounds_to_zero, score_text, title
 from regard.views.render import write
@@ -190,7 +189,7 @@ def _named(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: 
 
 def _tables(measured: Measured, groups: Groups) -> dict[str, Table]:
     runs = {system.name: system.run for system in measured.systems if system.run is not None}
-    logs = {name: list(read_metrics(run.folder / "metrics.jsonl")) for name, run in runs.items()}
+    logs = {name: [*run.events()] for name, run in runs.items()}
     tables = {
         "systems": [_system_row(system, logs.get(system.name), groups, measured) for system in measured.systems],
         "groups": [],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatch
@@ -157,10 +157,10 @@ def _read_pair(run: Run, model: Any, text: str, target: str | None, beam: int | 
     read, _ = _padded(vocabulary, [vocabulary.begin, *ids], padding)
     written = [*ids, *[vocabulary.pad] * padding]
     batch = Batch(source, read).to(device_of(model))
+    follow = partial(steps_of, model, vocabulary, range(len(ids)), ids)
     return Explanation(
-        text, output, run.recipe.model.kind, model, batch, lambda: model(batch).hidden_BTD, pieces,
-        inputs=pieces_of(vocabulary, [vocabulary.begin, *written[:-1]]), target=pieces_of(vocabulary, written),
-        picture=picture, follow=partial(steps_of, model, vocabulary, range(len(ids)), ids),
+        text, output, run.recipe.model.kind, model, batch, lambda: model(batch).hidden_BTD, follow, pieces,
+        pieces_of(vocabulary, [vocabulary.begin, *written[:-1]]), pieces_of(vocabulary, written), picture=picture,
     )  # fmt: skip
 
 
@@ -222,7 +222,7 @@ def _read_text(run: Run, model: Any, text: str, target: str | None, beam: int | 
         return _answered(again.to_json()["probabilities"])
 
     follow = answer if "probabilities" in prediction else partial(steps_of, model, tokenizer, places, written)
-    reading = Explanation(text, output, config.kind, model, batch, forward, prediction=prediction, follow=follow)
+    reading = Explanation(text, output, config.kind, model, batch, forward, follow, prediction=prediction)
     if config.segments:  # BERT, which reads in both directions
         return replace(reading, source=pieces)
     return replace(reading, inputs=pieces, target=pieces_of(tokenizer, written), whole=len(row.ids) - 1)
@@ -297,8 +297,8 @@ def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: i
 
     text = "\n".join([*typed.story, typed.question])
     return Explanation(
-        text, best.token, run.recipe.model.kind, model, batch, lambda: model(batch).logits_BIV,
-        steps=steps, prediction={"probabilities": answers}, story=story, follow=follow,
+        text, best.token, run.recipe.model.kind, model, batch, lambda: model(batch).logits_BIV, follow,
+        steps=steps, prediction={"probabilities": answers}, story=story,
     )  # fmt: skip
 
 
@@ -414,7 +414,7 @@ def leave_one_out(task: Task, model: Headed, text: str) -> Occlusion:
 def _label(task: Any, model: Headed, text: str) -> Occlusion:
     """A label, a choice or a number."""
     fields = [text] if task.arrangement == "single" else parts_of(text)
-    inputs = _shortened(task, model, fields, lambda texts: Parts(*texts))
+    inputs = _shortened(task, model, fields)
     [whole] = task.predict(model, inputs_of([text]))
     others = task.predict(model, inputs_of([shortened.text for shortened in inputs])) if inputs else []
     if hasattr(whole, "probabilities"):
@@ -427,7 +427,7 @@ def _span(task: Any, model: Headed, text: str) -> Occlusion:
     """The answer to a question, or that there is none. The words of the answer itself stay in the text."""
     [whole] = task.predict(model, inputs_of([text]))
     fields, start = question_in(text, "input"), 0 if whole.span is None else whole.span.start
-    inputs = _shortened(task, model, fields, lambda texts: Parts(*texts), whole.span)
+    inputs = _shortened(task, model, fields, whole.span)
     questions, contexts = zip(fields, *(shortened.fields for shortened in inputs), strict=True)
     moved = [len(fields[1]) - len(shortened.fields[1]) if shortened.span.start < start else 0 for shortened in inputs]
     answers = [json.dumps([] if whole.none else [(start - by, whole.output)]) for by in (0, *moved)]
@@ -463,9 +463,7 @@ class Shortened(NamedTuple):
     span: Span
 
 
-def _shortened(
-    task: Task, model: Headed, fields: Sequence[str], typed: Callable[[Sequence[str]], str], answer: Span | None = None
-) -> list[Shortened]:
+def _shortened(task: Task, model: Headed, fields: Sequence[str], answer: Span | None = None) -> list[Shortened]:
     """The input without each word, where the model can still read it; an answer in the second text stays."""
     words = [(number, span) for number, text in enumerate(fields) for span in word_spans(text, "punctuation")]
     _check_count(len(words))
@@ -473,7 +471,7 @@ def _shortened(
     for number, span in words:
         if number == 0 or answer is None or span.start >= answer.end or span.end <= answer.start:
             texts = [*fields[:number], without(fields[number], span), *fields[number + 1 :]]
-            inputs.append(Shortened(texts, typed(texts), fields[number][slice(*span)], span))
+            inputs.append(Shortened(texts, Parts(*texts), fields[number][slice(*span)], span))
     unreadable = task.encode_inputs(model, inputs_of([shortened.text for shortened in inputs])).unreadable
     return [shortened for row, shortened in enumerate(inputs) if row not in unreadable]
 
