@@ -93,7 +93,8 @@ def explain(
     opens = view is None and padding is None and "probabilities" in reading.prediction  # of a classifier
     if task.head is not None and (view == "occlusion" or alone or opens):
         with suppress(*([] if view or alone else [DecodeError])):  # as of too many words
-            occlusion = leave_one_out(task, model, reading.input)
+            leave_out = {"tagging": _tags, "question_answering": _span}.get(task.name, _label)
+            occlusion = leave_out(task, model, reading.input)
     if occlusion is not None and not (occlusion.words or view or alone):
         occlusion = None  # its attention says more
     return replace(
@@ -406,11 +407,6 @@ def steps_of(
 # How much the answer of a classifier, tagger, ... depends on each word: the input is read again without it
 
 
-def leave_one_out(task: Task, model: Headed, text: str) -> Occlusion:
-    """The answer of a model with a head, and how much of it depends on each word."""
-    return {"tagging": _tags, "question_answering": _span}.get(task.name, _label)(task, model, text)
-
-
 def _label(task: Any, model: Headed, text: str) -> Occlusion:
     """A label, a choice or a number."""
     fields = [text] if task.arrangement == "single" else parts_of(text)
@@ -428,8 +424,9 @@ def _span(task: Any, model: Headed, text: str) -> Occlusion:
     [whole] = task.predict(model, inputs_of([text]))
     fields, start = question_in(text, "input"), 0 if whole.span is None else whole.span.start
     inputs = _shortened(task, model, fields, whole.span)
-    questions, contexts = zip(fields, *(shortened.fields for shortened in inputs), strict=True)
-    moved = [len(fields[1]) - len(shortened.fields[1]) if shortened.span.start < start else 0 for shortened in inputs]
+    questions, contexts = zip(fields, *(shortened.text.texts for shortened in inputs), strict=True)
+    moved = [len(fields[1]) - len(context) if shortened.span.start < start else 0
+             for shortened, context in zip(inputs, contexts[1:], strict=True)]  # fmt: skip
     answers = [json.dumps([] if whole.none else [(start - by, whole.output)]) for by in (0, *moved)]
     examples = Dataset.of(task, {"context": contexts, "question": questions, "answers": answers}, str)
     values = [
@@ -455,10 +452,9 @@ def _tags(task: Any, model: Headed, text: str) -> Occlusion:
 
 
 class Shortened(NamedTuple):
-    """An input without one word: its texts, and all of them as a user would type them."""
+    """An input without one word."""
 
-    fields: Sequence[str]
-    text: str
+    text: Parts
     word: str
     span: Span
 
@@ -471,7 +467,7 @@ def _shortened(task: Task, model: Headed, fields: Sequence[str], answer: Span | 
     for number, span in words:
         if number == 0 or answer is None or span.start >= answer.end or span.end <= answer.start:
             texts = [*fields[:number], without(fields[number], span), *fields[number + 1 :]]
-            inputs.append(Shortened(texts, Parts(*texts), fields[number][slice(*span)], span))
+            inputs.append(Shortened(Parts(*texts), fields[number][slice(*span)], span))
     unreadable = task.encode_inputs(model, inputs_of([shortened.text for shortened in inputs])).unreadable
     return [shortened for row, shortened in enumerate(inputs) if row not in unreadable]
 
