@@ -338,7 +338,8 @@ def _quality(comparison: Comparison) -> list[Part]:
         starred |= any(stars)
     grouped = len(rows) < len(systems)
     notes = {
-        f"* differs significantly from {baseline}" + "; of a group, every seed does" * grouped: starred,
+        f"* differs significantly from {baseline}": starred and not grouped,
+        f"* differs significantly from {baseline}; of a group, every seed does": starred and grouped,
         "± is the standard deviation over the seeds": grouped,
         f"note: {comparison.note}": comparison.note,
     }
