@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import partial
@@ -92,9 +91,12 @@ def explain(
     occlusion, alone = None, not attentions and mix is None
     opens = view is None and padding is None and "probabilities" in reading.prediction  # of a classifier
     if task.head is not None and (view == "occlusion" or alone or opens):
-        with suppress(*([] if view or alone else [DecodeError])):  # as of too many words
-            leave_out = {"tagging": _tags, "question_answering": _span}.get(task.name, _label)
+        leave_out = {"tagging": _tags, "question_answering": _span}.get(task.name, _label)
+        try:
             occlusion = leave_out(task, model, reading.input)
+        except DecodeError:  # as of too many words
+            if view or alone:
+                raise
     if occlusion is not None and not (occlusion.words or view or alone):
         occlusion = None  # its attention says more
     return replace(
