@@ -33,7 +33,7 @@ from regard.views import significance
 from regard.views.compare import Comparison, compare, findings, verdict
 from regard.views.labels import main_metric, score_text, title
 from regard.views.render import page, show
-from regard.views.report import Curves, HeatMaps
+from regard.views.report import Curves, HeatMaps, Table
 from regard.views.search_errors import length_buckets, lengths_of
 from regard.views.significance import bleu_of, chrf_of, paired_tests_of_sums, paired_tests_of_texts, text_metrics
 from regard.views.systems import differences, groups_of, names_of
@@ -374,6 +374,17 @@ def test_a_difference_is_reported_where_it_is_significant_and_visible(compared: 
     assert "plain: BLEU 0.00, the same as seed-1 in the digits shown." in findings(rounded)
     assert verdict(rounded, tiny) == "no visible difference"
     assert verdict(rounded, tiny | {"difference": -0.3}) == "worse"
+
+
+def test_a_group_has_a_star_where_every_seed_differs(compared: Comparison) -> None:
+    better = [row | {"significant": row["system"] == "seed-1" or row["metric"] == "chrf", "difference": 9.0}
+              for row in compared.tables["significance"]]  # fmt: skip
+    tested = replace(compared, tables={**compared.tables, "significance": better}, baseline="plain")
+    table = tested.report().sections[0].parts[0]
+    assert isinstance(table, Table)
+    starred = {name for name, cell in zip(table.columns, table.cells[0], strict=True) if cell.text.endswith("*")}
+    assert starred == {"chrF"}  # by BLEU and exact match only one of the seeds differs
+    assert table.notes[0] == "* differs significantly from plain; of a group, every seed does"
 
 
 def test_printed_seeds(

@@ -19,7 +19,7 @@ from jinja2 import meta
 
 from command_line import fail, succeed
 from regard.course import LANGUAGES, chapters, find_chapter
-from regard.course.lab import PLACED, QUICK, Findings, Lab, Lesson, template_environment
+from regard.course.lab import PLACED, QUICK, Lab, Lesson, template_environment
 from regard.course.seq2seq import word_by_word
 from regard.views.render import page
 from regard.views.report import Cell
@@ -154,13 +154,13 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def opened(course: Path) -> Callable[[str], Opened]:
     """The notebook of a chapter by its name, in Korean, which trains hardly; chapters share runs. It is made before
-    there are findings, so that each experiment runs only once."""
+    it has run, so that each experiment runs only once."""
     runs = course / "runs"
     runs.mkdir(parents=True)
 
     def run_cells(name: str) -> Opened:
         chapter = find_chapter(name, "ko")
-        unknown = Findings(dict.fromkeys(used(chapter.text)[1], 1.0))
+        unknown = dict.fromkeys(used(chapter.text)[1], 1.0)
         cells = json.loads(Lesson(chapter, "ko", Lab(runs, quick=True), unknown).notebook(runs))["cells"]
         variables: dict[str, Any] = {"__name__": "__main__"}
         titles = list[str]()
@@ -187,15 +187,16 @@ def test_a_chapter_fits_its_experiment_in_both_languages(name: str, opened: Call
     english, korean = used(in_english(lesson).chapter.text), used(lesson.chapter.text)
     assert english == korean
     shown = {figure for figure in english[0] if ":" not in figure and not figure.startswith("full_")}
-    assert shown == {*lesson.findings.parts}
-    worked_again = [value for name, value in lesson.findings.numbers.items() if name.endswith("_error")]
-    assert all(isinstance(value, float) and value < 1e-4 for value in worked_again), lesson.findings.numbers
+    parts = {name: value for name, value in lesson.found.items() if name not in lesson.numbers}
+    assert shown == {*parts}
+    worked_again = [value for name, value in lesson.numbers.items() if name.endswith("_error")]
+    assert all(isinstance(value, float) and value < 1e-4 for value in worked_again), lesson.numbers
     for one in (in_english(lesson), lesson):
         html = page(one.report())
         assert f'<html lang="{one.language}">' in html
         assert "<summary>" in html
         assert ("This figure needs JavaScript" in html) == (one.language == "en" and "<noscript>" in html)
-    assert {*lesson.words} <= labels(lesson.findings.parts) | ONLY_FULL
+    assert {*lesson.words} <= labels(parts) | ONLY_FULL
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -233,7 +233,7 @@ def test_a_browser_draws_every_figure(tmp_path: Path) -> None:
     for pattern, count in (
         (r'<path class="curve"', 5),  # a line in two pieces, another, and two in the legend
         (r'<path class="band"', 1),
-        (r'data-tip="하나: 2, 3 \(2 – 4\)"', 1),
+        (r'data-tip="하나: 6–9, 3 \(2 – 4\)"', 1),
         (r'data-tip="search, 짧다: 1"', 1),
         (r"<select>", 2),
         (r'<label hidden="">Show<select><option value="source">', 1),

@@ -1,7 +1,7 @@
 """The course: chapters whose claims are experiments that one command repeats.
 
 A chapter NAME is a text in two languages, `NN-NAME.en.md` and `NN-NAME.ko.md`, and `NAME.py` with its experiment,
-`experiment(lab: Lab) -> Findings`, over the public API. The text is Markdown that Jinja2 fills with the experiment's
+`experiment(lab: Lab) -> Found`, over the public API. The text is Markdown that Jinja2 fills with the experiment's
 numbers, and has four conventions:
 
     paragraphs and bullets before the first `##`    what the chapter is about, and what to look at

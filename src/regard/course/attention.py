@@ -14,7 +14,7 @@ import yaml
 from torch import Tensor
 
 from regard.api import Run, evaluate, explain
-from regard.course.lab import BAHDANAU, LARGER, Findings, Found, Lab, flat, phrases_recipe, reverse_recipe
+from regard.course.lab import BAHDANAU, LARGER, Found, Lab, flat, phrases_recipe, reverse_recipe
 from regard.data.corpora import generate
 from regard.layers import scores
 from regard.recipes.shipped import shipped_text
@@ -47,8 +47,8 @@ PAIRS = {
 }
 
 
-def experiment(lab: Lab) -> Findings:
-    return Findings(_greetings(lab) | _scores(lab) | _speed(lab) | _orders(lab))
+def experiment(lab: Lab) -> Found:
+    return _greetings(lab) | _scores(lab) | _speed(lab) | _orders(lab)
 
 
 def _greetings(lab: Lab) -> Found:
@@ -147,7 +147,7 @@ def _orders(lab: Lab) -> Found:
     rows, found = [], Found()
     for language, example in PAIRS.items():
         corpus = f"phrases-en-{language}"
-        run = lab.train(corpus, phrases_recipe(language, BAHDANAU | LARGER, 450, 5e-3))
+        run = lab.train(corpus, phrases_recipe(language, BAHDANAU | LARGER))
         looked = explain(run, example[0], target=example[1]).select(Options(words=True))
         [drawn] = looked.heat_maps()
         pairs = list(generate(corpus, lab.few(60), 1, "test", range(3, 8)))

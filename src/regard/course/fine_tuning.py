@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from regard.api import Run, evaluate, explain, load, predict
 from regard.config import Tree
-from regard.course.lab import LANGUAGE_MODELS, Findings, Found, Lab, built_in
+from regard.course.lab import LANGUAGE_MODELS, Found, Lab, built_in
 from regard.data.corpora import as_object, generate
 from regard.tasks.regression import spearman
 from regard.views.labels import title
@@ -20,11 +20,11 @@ SENTENCE = "In the end the photography was never tedious, even if the music was 
 CNN: Tree = {"kind": "cnn", "preset": "tiny"}
 
 
-def experiment(lab: Lab) -> Findings:
+def experiment(lab: Lab) -> Found:
     """One BERT of chapter 8, fine-tuned four times; then the words of a sentence weighed in two ways; then order."""
     bert = lab.pretrained(["bert"])["bert"]
     tasks, single = _tasks(lab, bert)
-    return Findings(tasks | _explained(lab, single) | _order(lab))
+    return tasks | _explained(lab, single) | _order(lab)
 
 
 def _tasks(lab: Lab, bert: Run) -> tuple[Found, Run]:

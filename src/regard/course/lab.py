@@ -16,7 +16,6 @@ from pathlib import Path
 from pydoc import locate
 from typing import Any, cast
 
-import torch
 import yaml
 from jinja2 import Environment, StrictUndefined
 
@@ -28,7 +27,7 @@ from regard.data.batches import Batch, Tokens
 from regard.errors import RegardError
 from regard.language import default_language
 from regard.recipes.shipped import shipped_text
-from regard.runs.run import read_metrics
+from regard.tasks.task import padded
 from regard.views.labels import percent
 from regard.views.report import Cell, Part, Prose, Report, Result, Section, Table
 
@@ -54,7 +53,7 @@ from regard.course.lab import Lab, Lesson
 lab = Lab(Path("{runs}"), seed={lesson.lab.seed}, quick={lesson.lab.quick}, full={full}, say=print)
 chapter = find_chapter("{lesson.chapter.name}", "{lesson.language}")
 lesson = Lesson(chapter, "{lesson.language}", lab, experiment(lab))
-lesson.findings.numbers
+lesson.numbers
 """
 WORDS = re.compile(r"^```words\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -86,19 +85,8 @@ FROZEN: Tree = {"freeze": "all"}
 # An experiment
 
 Found = dict[str, Any]
-"""What a part of an experiment found: parts of a report, one or a list, and numbers."""
-
-
-class Findings(Found):
-    """What an experiment found, by name: figures and tables, and the numbers that the text tells and tests check."""
-
-    @property
-    def numbers(self) -> dict[str, float | int | str | bool]:
-        return {name: value for name, value in self.items() if isinstance(value, float | int | str)}
-
-    @property
-    def parts(self) -> dict[str, Part | list[Part]]:
-        return {name: value for name, value in self.items() if not isinstance(value, float | int | str)}
+"""What an experiment or a part of it found, by name: figures and tables, one or a list, and numbers or words that the
+text tells and tests check."""
 
 
 @dataclass(frozen=True)
@@ -219,33 +207,29 @@ def reverse_transformer(changes: Tree | None = None, corpus: str = "reverse") ->
     return reverse_recipe(TRANSFORMER | (changes or {}), 450, 4e-3, warmup=60, corpus=corpus)
 
 
-def phrases_recipe(language: str, model: Tree, steps: int, rate: float) -> Tree:
-    """English sentences of at most seven words and their translations: about half a minute for 450 steps."""
+def phrases_recipe(language: str, model: Tree, rate: float = 5e-3) -> Tree:
+    """English sentences of at most seven words and their translations: about half a minute."""
     data = built_in(f"phrases-en-{language}", 1500, test=100, max_words=7)
     tokenizer = {"kind": "bpe", "vocabulary": 2000, "joint": False}
-    return reverse_recipe(model, steps, rate) | {"data": data, "tokenizer": tokenizer}
+    return reverse_recipe(model, 450, rate) | {"data": data, "tokenizer": tokenizer}
 
 
 def source_tokens(run: Run, texts: Sequence[str]) -> Tokens:
-    """Texts of equal length, as the encoder of a translation run reads them."""
+    """Texts as the encoder of a translation run reads them."""
     tokenizer = run.tokenizers["source"]
-    return _tokens([[*tokenizer.encode(text), tokenizer.end] for text in texts])
+    return padded([[*tokenizer.encode(text), tokenizer.end] for text in texts], tokenizer.pad)
 
 
 def pair_batch(run: Run, sources: Sequence[str], targets: Sequence[str]) -> Batch:
-    """Texts of equal length and their translations, as a translation run reads them in training."""
+    """Texts and their translations, as a translation run reads them in training."""
     tokenizer = run.tokenizers["target"]
-    read = _tokens([[tokenizer.begin, *tokenizer.encode(text), tokenizer.end] for text in targets])
-    return Batch(source_tokens(run, sources), read)
-
-
-def _tokens(rows: Sequence[Sequence[int]]) -> Tokens:
-    return Tokens.of(torch.tensor(rows), torch.tensor([len(row) for row in rows]))
+    read = [[tokenizer.begin, *tokenizer.encode(text), tokenizer.end] for text in targets]
+    return Batch(source_tokens(run, sources), padded(read, tokenizer.pad))
 
 
 def last_loss(run: Run, event: str) -> float:
     """The last loss of the log, of the event `train` or `validation`."""
-    return [float(line["loss"]) for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == event][-1]
+    return [float(line["loss"]) for line in run.events() if line["event"] == event][-1]
 
 
 def shipped_on(name: str, folder: Path) -> Tree:
@@ -270,18 +254,22 @@ class Lesson(Result):
     chapter: Chapter
     language: str
     lab: Lab
-    findings: Findings
+    found: Found
+
+    @property
+    def numbers(self) -> dict[str, float | int | str | bool]:
+        return {name: value for name, value in self.found.items() if isinstance(value, float | int | str)}
 
     def to_json(self) -> dict[str, Any]:
         made_with = {"seed": self.lab.seed, "quick": self.lab.quick, "full": str(self.lab.full or "") or None}
-        return {"chapter": self.chapter.number, "title": self.chapter.title, **made_with,
-                "numbers": self.findings.numbers}  # fmt: skip
+        chapter = {"chapter": self.chapter.number, "title": self.chapter.title}
+        return {**chapter, **made_with, "numbers": self.numbers}
 
     @cached_property
     def text(self) -> str:
         """The text with the numbers in their places."""
         template = template_environment().from_string(WORDS.sub("", self.chapter.text))
-        numbers = {name: translated(value, self.words) for name, value in self.findings.numbers.items()}
+        numbers = {name: translated(value, self.words) for name, value in self.numbers.items()}
         return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", template.render(numbers, full=self.lab.full))
 
     def report(self) -> Report:
@@ -303,7 +291,7 @@ class Lesson(Result):
 
     def _placed(self, caption: str, name: str) -> Iterator[Part]:
         """What stands in the place of a name; of several parts, the first has the caption."""
-        parts = translated(self.findings[name], self.words)
+        parts = translated(self.found[name], self.words)
         first, *others = [parts] if isinstance(parts, Part) else parts
         yield with_title(first, caption) if caption else first
         yield from others

@@ -8,7 +8,7 @@ import numpy as np
 
 from regard.api import Run, evaluate, explain
 from regard.config import Tree
-from regard.course.lab import Findings, Found, Lab, built_in, flat, training_of
+from regard.course.lab import Found, Lab, built_in, flat, training_of
 from regard.data.corpora import Cells, generate
 from regard.data.shapes import Scene, parse
 from regard.views.explanation import Options
@@ -33,8 +33,8 @@ def _recipe(lab: Lab, hops: int) -> Tree:
     }
 
 
-def experiment(lab: Lab) -> Findings:
-    return Findings(_hops(lab) | _captions(lab))
+def experiment(lab: Lab) -> Found:
+    return _hops(lab) | _captions(lab)
 
 
 def _hops(lab: Lab) -> Found:

@@ -9,10 +9,9 @@ import torch
 
 from regard.api import Run, evaluate, predict
 from regard.config import Tree
-from regard.course.lab import FROZEN, LANGUAGE_MODELS, TEXTS, Findings, Found, Lab, last_loss, text_recipe, training_of
+from regard.course.lab import FROZEN, LANGUAGE_MODELS, TEXTS, Found, Lab, last_loss, text_recipe, training_of
 from regard.data.segments import OUTCOMES, Segments
 from regard.runs.examples import examples_of
-from regard.runs.run import read_metrics
 from regard.views.compare import trained
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
@@ -44,11 +43,11 @@ def tag(
     return float(evaluate(run, overwrite=True)["f1"])
 
 
-def experiment(lab: Lab) -> Findings:
+def experiment(lab: Lab) -> Found:
     """All parts: each trains what it needs and gives figures and numbers."""
     runs = lab.pretrained()
     found = _few_labels(lab, runs) | _directions(lab, runs) | _masking(lab, runs)
-    return Findings(found | _objectives(lab) | _look_ahead(lab, runs["gpt"]))
+    return found | _objectives(lab) | _look_ahead(lab, runs["gpt"])
 
 
 def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
@@ -73,7 +72,7 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
     means = {name: [sum(of_size) / draws for of_size in by_size] for name, by_size in scores.items()}
     rows: list[list[Any]] = []
     for kind, run in runs.items():
-        steps, spent = trained(read_metrics(run.folder / "metrics.jsonl"))
+        steps, spent = trained(run.events())
         rows.append([NAMES[kind], steps, spent, last_loss(run, "validation"), *means[NAMES[kind]]])
     rows.append([SCRATCH, None, None, None, *means[SCRATCH]])
     ticks = [(float(place), f"{size:,}") for place, size in enumerate(labels)]
@@ -165,7 +164,7 @@ def _objectives(lab: Lab) -> Found:
     for name, (model, texts) in ways.items():
         best: dict[str, Any] = {"best": "next_sentence_loss"} if "masked_weight" in texts else {}
         run = runs[name] = lab.pretrain("objective", texts, model, **size, **best)
-        log = [line for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == "validation"][-1]
+        log = [line for line in run.events() if line["event"] == "validation"][-1]
         word = {"both": "both", "masked tokens alone": "masked", "next sentences alone": "next"}[name]
         follows = log.get("next_sentence_accuracy")
         numbers |= {f"{word}_masked": log["masked_accuracy"], f"{word}_next": follows or 0.0}

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from regard.api import Run, compare, diagnose, predict
-from regard.course.lab import ONE_VECTOR, Findings, Found, Lab, captions_recipe, reverse_recipe
+from regard.course.lab import ONE_VECTOR, Found, Lab, captions_recipe, reverse_recipe
 from regard.views.diagnose import Diagnosis, Width
 from regard.views.report import Curves, Series, Table
 from regard.views.search_record import ranking, search_tree
@@ -18,7 +18,7 @@ ALPHAS = (0.0, 0.5, 1.0, 1.5)
 BEAMS = (1, 2, 3, 5, 10, 20)
 
 
-def experiment(lab: Lab) -> Findings:
+def experiment(lab: Lab) -> Found:
     """One model stopped early, so that it is unsure, and the same one trained three times as long."""
     if lab.full:
         recipe = captions_recipe(lab.full)
@@ -32,7 +32,7 @@ def experiment(lab: Lab) -> Findings:
     greedy = diagnose(early, beam=1, limit=limit, sweep=BEAMS)
     tried = {(b, a): diagnose(early, beam=b, length_penalty=a, limit=limit, sweep=()) for b in (3, 10) for a in ALPHAS}
     example, errors = _tree(early, greedy, tried[3, 1.0]), _errors(greedy, early, late)
-    return Findings({"underflow": _underflow()} | example | _lengths(tried) | _beams(greedy) | errors)
+    return {"underflow": _underflow()} | example | _lengths(tried) | _beams(greedy) | errors
 
 
 def _underflow() -> Table:

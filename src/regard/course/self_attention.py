@@ -12,9 +12,10 @@ import torch
 
 from regard.api import Loaded, Run, evaluate, explain, load, predict
 from regard.config import Tree
-from regard.course.lab import TRANSFORMER, Findings, Found, Lab, last_loss, reverse_recipe, reverse_transformer
+from regard.course.lab import TRANSFORMER, Found, Lab, last_loss, reverse_recipe, reverse_transformer
 from regard.data.corpora import generate
 from regard.layers.attention import MultiHeadAttention
+from regard.views.attention import module_calls
 from regard.views.report import HeatMap, HeatMaps, Table
 from regard.views.show import dot_products
 
@@ -51,10 +52,10 @@ TRAINED = ["", ".2f", ".3f"]
 Weights = np.ndarray[tuple[int, ...], np.dtype[np.floating]]
 
 
-def experiment(lab: Lab) -> Findings:
+def experiment(lab: Lab) -> Found:
     whole = lab.train("reverse-transformer", reverse_transformer())
     heads = _heads(lab, whole) | _pruned(lab, whole) | _pronouns(lab)
-    return Findings(_steps(lab) | _scaling(lab) | _matrices(whole) | heads)
+    return _steps(lab) | _scaling(lab) | _matrices(whole) | heads
 
 
 def _steps(lab: Lab) -> Found:
@@ -84,15 +85,12 @@ def _matrices(run: Run) -> Found:
     explanation = explain(run, "a b c d e", target="e d c b a", device="cpu")
     model, name = run.load_model(), ATTENTIONS["decoder"]
     attention: MultiHeadAttention = model.get_submodule(name)
-    read: list[torch.Tensor] = []
-    handle = attention.W_Q.register_forward_hook(lambda module, inputs, out: read.append(inputs[0]))
-    with torch.inference_mode():
+    with torch.inference_mode(), module_calls(model, [f"{name}.W_Q"]) as calls:
         model(explanation.batch)
-        handle.remove()
-        x_1LD = read[0]
+        [((x_1LD,), q_1LD)] = calls[f"{name}.W_Q"]
         k_1HLE, _ = attention.keys_values(x_1LD)
         width = k_1HLE.shape[-1]
-        raw_LL = attention.W_Q(x_1LD)[0, :, :width] @ k_1HLE[0, 0].T
+        raw_LL = q_1LD[0, :, :width] @ k_1HLE[0, 0].T
     scaled_LL = raw_LL / width**0.5
     hidden_LL = torch.ones_like(raw_LL, dtype=torch.bool).triu(1)
     masked_LL = scaled_LL.masked_fill(hidden_LL, 0.0)  # drawn as 0; the model has -inf there

@@ -23,7 +23,6 @@ from regard.course.lab import (
     BAHDANAU,
     LARGER,
     ONE_VECTOR,
-    Findings,
     Found,
     Lab,
     last_loss,
@@ -34,7 +33,6 @@ from regard.course.lab import (
     source_tokens,
 )
 from regard.data.corpora import SYMBOLS, generate
-from regard.runs.run import read_metrics
 from regard.views.compare import trained
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
@@ -52,12 +50,12 @@ TRAINED: dict[str, tuple[Tree, int, float]] = {
 """Model, steps and learning rate."""
 
 
-def experiment(lab: Lab) -> Findings:
+def experiment(lab: Lab) -> Found:
     names = {"one vector": "reverse-late", "attention": "reverse-additive-both-ways"}
     runs = {name: lab.train(names[name], reverse_recipe(*recipe)) for name, recipe in TRAINED.items()}
     found = _lengths(lab, runs) | _vector(lab, runs["one vector"]) | _distractors(lab) | _source_order(lab)
     found |= _gradients() | _teacher(lab) | _word_by_word(lab)
-    return Findings(found | (_captions(lab) if lab.full else {}))
+    return found | (_captions(lab) if lab.full else {})
 
 
 def _lengths(lab: Lab, runs: dict[str, Run]) -> Found:
@@ -224,7 +222,7 @@ def _taught(
     """The steps and losses of a run, and what it writes: with its own letters before, and with the right ones."""
     recipe = reverse_recipe(ONE_VECTOR, 300, 6e-3)
     run = lab.train(f"teacher-{rate:g}", recipe, teacher_forcing=rate, validate_every=50, seed=seed)
-    log = list(read_metrics(run.folder / "metrics.jsonl"))
+    log = [*run.events()]
     steps, losses = zip(*((line["step"], line["loss"]) for line in log if line["event"] == "validation"), strict=True)
     own, right, model = _right(run, pairs), list[list[bool]](), run.load_model()
     for _, group in groupby(pairs, key=lambda pair: len(pair[0])):
@@ -248,8 +246,8 @@ def _word_by_word(lab: Lab) -> Found:
     for language in ("fr", "ko"):
         corpus = f"phrases-en-{language}"
         runs = {
-            "one vector": lab.train(f"{corpus}-plain", phrases_recipe(language, ONE_VECTOR | LARGER, 450, 5e-3)),
-            "attention": lab.train(corpus, phrases_recipe(language, BAHDANAU | LARGER, 450, 5e-3)),
+            "one vector": lab.train(f"{corpus}-plain", phrases_recipe(language, ONE_VECTOR | LARGER)),
+            "attention": lab.train(corpus, phrases_recipe(language, BAHDANAU | LARGER)),
         }
         pairs = list(generate(corpus, lab.few(1500), 1, "train", range(3, 8)))
         tests = list(generate(corpus, lab.few(100), 1, "test", range(3, 8)))

@@ -17,7 +17,6 @@ from regard.api import Run, evaluate
 from regard.config import Tree
 from regard.course.lab import (
     TRANSFORMER,
-    Findings,
     Found,
     Lab,
     captions_recipe,
@@ -53,12 +52,12 @@ SHOWN = 6
 """Dimensions of a word for which LayerNorm is worked out."""
 
 
-def experiment(lab: Lab) -> Findings:
+def experiment(lab: Lab) -> Found:
     whole = lab.train("reverse-transformer", reverse_transformer())
     matrix, waves, shifts, _ = positions().parts
     drawn = {"positions": matrix, "waves": waves, "shifts": shifts} | _masks(whole) | _stages(whole) | _forward(whole)
     left_out = _order(lab, whole) | _look_ahead(lab, whole) | _depth(lab)
-    return Findings(drawn | left_out | _normed() | _times(lab))
+    return drawn | left_out | _normed() | _times(lab)
 
 
 def _masks(run: Run) -> Found:
@@ -193,7 +192,7 @@ def _order(lab: Lab, whole: Run) -> Found:
         run = whole if same else lab.train(f"{corpus}-positions-{kind}", recipe)
         numbers[f"{corpus}_{kind}"] = float(evaluate(run)["exact_match"])
     for kind in kinds:
-        name, recipe = f"phrases-positions-{kind}", phrases_recipe("fr", TRANSFORMER | {"positions": kind}, 450, 3e-3)
+        name, recipe = f"phrases-positions-{kind}", phrases_recipe("fr", TRANSFORMER | {"positions": kind}, 3e-3)
         if lab.full:
             name, recipe = "multi30k-late", captions_recipe(lab.full)
             if kind == "none":

@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.api import Run, explain, features, load, vectors
 from regard.config import Tree
-from regard.course.lab import Findings, Found, Lab, built_in, flat, text_recipe, training_of
+from regard.course.lab import Found, Lab, built_in, flat, text_recipe, training_of
 from regard.data.corpora import AmbiguousSentence, Part, meanings
 from regard.views.report import Cell, Curves, Numbers, Series, Table
 
@@ -190,10 +190,10 @@ def _pronouns(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     return {f"{language}_pronouns": table, **dict(zip(keys, measured.values(), strict=True))}
 
 
-def experiment(lab: Lab) -> Findings:
+def experiment(lab: Lab) -> Found:
     """Four models a language: what their vectors know of a homonym and of a pronoun, and where they know it from."""
     runs = {language: {name: _run(lab, language, name) for name in MODELS} for language in SENTENCES}
-    findings = Findings(_mix(lab, runs["ko"]["elmo"]))
+    found = _mix(lab, runs["ko"]["elmo"])
     for part, own in product((_meanings, _sentences, _pronouns), runs.items()):
-        findings |= part(lab, *own)
-    return findings
+        found |= part(lab, *own)
+    return found

@@ -82,9 +82,9 @@ class Runs:
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys([*self._given, *self.all_folders()]))
 
-    def __getitem__(self, name: str) -> Served:
+    def named(self, name: str) -> Served:
         """A run, loaded anew where its best checkpoint is another since."""
-        folder = self.all_folders().get(name)
+        folder = self.all_folders().get(self.known(name))
         with self._lock:
             if folder is None:
                 return self.served[name]
@@ -103,9 +103,6 @@ class Runs:
         if name not in self:
             raise HTTPException(404, f"there is no run of this name: GET /runs lists all {len([*self])}")
         return name
-
-    def named(self, name: str) -> Served:
-        return self[self.known(name)]
 
     def _let_go(self, name: str) -> None:
         self._stamps.pop(name, None)

@@ -232,10 +232,6 @@ VERBS: dict[str, type[Body]] = {
 # Requests of many clients, computed together
 
 
-class FullError(Exception):
-    """The queue has no room, or is closed."""
-
-
 @dataclass(eq=False)
 class Job:
     """One request: its inputs, and the function that has one answer for each of a list of inputs."""
@@ -264,10 +260,10 @@ class Batcher:
         self._thread.start()
 
     def submit(self, job: Job) -> Future[list[Any]]:
-        """An answer for each of its inputs, in their order. Raises `FullError` where there is no room for them."""
+        """An answer for each of its inputs, in their order, if there is room for them."""
         with self._changed:
             if self._closed or len(self) + len(job.inputs) > self.room:
-                raise FullError
+                raise HTTPException(503, "the queue is full: try again later", {"Retry-After": "1"})
             self._waiting.append(job)
             self._changed.notify()
         return job.answers
@@ -349,16 +345,10 @@ class Served:
             if not self._reads_images and length > most:
                 raise InputError(f"it has {length:,} characters", where=f"input {number}", hint=f"at most {most:,}")
 
-    def submit(self, job: Job) -> Future[list[Any]]:
-        try:
-            return self.queue.submit(job)
-        except FullError:
-            raise HTTPException(503, "the queue is full: try again later", {"Retry-After": "1"}) from None
-
     async def computed(self, job: Job) -> list[Any]:
         """The answers to a job. One that is given up before its turn is not computed."""
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(self.submit(job)), self.timeout)
+            return await asyncio.wait_for(asyncio.wrap_future(self.queue.submit(job)), self.timeout)
         except TimeoutError:
             raise HTTPException(504, _late(self.timeout)) from None
 
@@ -378,7 +368,7 @@ class Served:
 
 async def predicted(served: Served, body: PredictBody) -> Response:
     if body.stream:
-        return StreamingResponse(_streamed(served, body), media_type="text/event-stream")
+        return await _streamed(served, body)
     answers = await served.computed(served.predict_job(body))
     return JSONResponse({"predictions": _readable(answers, skip_bad=body.skip_bad)})
 
@@ -405,8 +395,9 @@ class Tokens:
         self.report(self.run.tokenizers[self.run.task.writes].decode(ids))
 
 
-def _streamed(served: Served, body: PredictBody) -> AsyncIterator[str]:
-    """Server-sent events: `output` with the best output so far, then `prediction`, or `error`."""
+async def _streamed(served: Served, body: PredictBody) -> Response:
+    """Server-sent events: `output` with the best output so far, then `prediction`, or `error`. What fails before the
+    first of them is an error of the request."""
     texts: asyncio.Queue[str | None] = asyncio.Queue()
     loop, job = asyncio.get_running_loop(), served.predict_job(body)
     if len(job.inputs) != 1:
@@ -419,24 +410,35 @@ def _streamed(served: Served, body: PredictBody) -> AsyncIterator[str]:
         with watching(Tokens(served.run, tell)):
             return job.compute(inputs)
 
-    future = served.submit(Job(job.inputs, compute))
+    future = served.queue.submit(Job(job.inputs, compute))
     future.add_done_callback(lambda _: tell(None))
 
-    async def events() -> AsyncIterator[str]:
+    async def written() -> AsyncIterator[str]:
         end = loop.time() + served.timeout
         try:
             while (text := await asyncio.wait_for(texts.get(), end - loop.time())) is not None:
                 yield event("output", {"output": text})
             [prediction] = _readable(future.result(), skip_bad=body.skip_bad)
             yield event("prediction", prediction)
-        except RegardError as error:
-            yield event("error", told(error))
         except TimeoutError:
-            yield event("error", {"error": _late(served.timeout)})
+            raise HTTPException(504, _late(served.timeout)) from None
         finally:
             future.cancel()
 
-    return events()
+    events = written()
+    first = await anext(events)
+
+    async def sent() -> AsyncIterator[str]:
+        yield first
+        try:
+            async for one in events:
+                yield one
+        except RegardError as error:
+            yield event("error", told(error))
+        except HTTPException as error:
+            yield event("error", {"error": error.detail})
+
+    return StreamingResponse(sent(), media_type="text/event-stream")
 
 
 def event(kind: str, content: Mapping[str, Any]) -> str:

@@ -7,7 +7,6 @@ A route checks its body, puts a job into the run's queue and answers with the JS
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import re
@@ -44,7 +43,7 @@ from regard.studio.runs import Runs, Trainings
 from regard.studio.served import EXPLAINED, LOCAL, VERBS, Body, Input, PredictBody, Served, Settings, predicted, told
 from regard.views.attention import Attention
 from regard.views.explanation import MAPS, Explanation, Options, View
-from regard.views.report import HeatMap, Numbers, in_language
+from regard.views.report import HeatMap, Numbers, base64_of, in_language
 
 PAGE, TEMPLATES = Path(__file__).parent / "page", Path(__file__).parents[1] / "views" / "templates"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -298,7 +297,7 @@ class AttentionBody(Body):
             "figures": [part.to_json() for part in parts if part.kind not in ("text", "table")],
         }
         if picture is not None and view == "alignment":
-            pixels = _text(picture.shown)
+            pixels = base64_of(np.asarray(picture.shown))
             answer["picture"] = {"columns": picture.columns, "side": len(picture.shown), "pixels": pixels}
         return answer
 
@@ -312,7 +311,7 @@ def _hops(explanation: Explanation) -> list[HeatMap]:
 
 
 def _packed(drawn: HeatMap) -> dict[str, Any]:
-    values, name = _text(np.asarray(drawn.values, dtype="<f4")), shown(drawn.choice[0]) if drawn.choice else ""
+    values, name = base64_of(np.asarray(drawn.values, dtype="<f4")), shown(drawn.choice[0]) if drawn.choice else ""
     packed = {"rows": drawn.rows, "columns": drawn.columns, "values": values, "peak": drawn.peak}
     return {**packed, "title": drawn.title, "name": name}
 
@@ -322,17 +321,13 @@ def _small(attentions: list[Attention]) -> dict[str, Any]:
     pictures = [_fewer(_fewer(weights_QK, 0), 1) for attention in attentions for weights_QK in attention.weights]
     codes = [np.rint(255 * np.sqrt(picture / max(float(picture.max()), 1e-9))) for picture in pictures]
     rows, columns = codes[0].shape
-    return {"rows": rows, "columns": columns, "codes": _text(np.stack(codes).astype(np.uint8))}
+    return {"rows": rows, "columns": columns, "codes": base64_of(np.stack(codes).astype(np.uint8))}
 
 
 def _fewer(values: Numbers, axis: int) -> Numbers:
     starts = np.unique(np.arange(SMALL) * values.shape[axis] // SMALL)
     fewer: Numbers = np.maximum.reduceat(values, starts, axis=axis)
     return fewer
-
-
-def _text(array: Any) -> str:
-    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
 
 
 def _answer_errors(api: FastAPI) -> None:

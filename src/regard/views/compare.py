@@ -17,7 +17,6 @@ from regard.errors import DataError, RegardError, did_you_mean, refuse
 from regard.recipes.recipe import with_search
 from regard.runs import Run
 from regard.runs.examples import Progress, examples_of, measured_on, measured_text, noted
-from regard.runs.run import read_metrics
 from regard.text.files import check_writable
 from regard.views.labels import count_text, main_metric, rounds_to_zero, score_text, title
 from regard.views.render import write
@@ -190,7 +189,7 @@ def _named(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: 
 
 def _tables(measured: Measured, groups: Groups) -> dict[str, Table]:
     runs = {system.name: system.run for system in measured.systems if system.run is not None}
-    logs = {name: list(read_metrics(run.folder / "metrics.jsonl")) for name, run in runs.items()}
+    logs = {name: [*run.events()] for name, run in runs.items()}
     tables = {
         "systems": [_system_row(system, logs.get(system.name), groups, measured) for system in measured.systems],
         "groups": [],
@@ -308,17 +307,16 @@ def _p_text(p: float | None) -> str:
 def _quality(comparison: Comparison) -> list[Part]:
     """All groups in one table, the most important column first; then all tests.
 
-    A star marks a significant difference of a single system.
+    A star marks a significant difference: of a group, one that every seed has.
     """
     baseline, unit, main = comparison.baseline, comparison.unit, main_metric([*comparison.metrics])
-    tests, differing = [], set[tuple[str, str]]()
+    tests, verdicts = [], dict[tuple[str, str], str]()
     tones: dict[str, Tone] = {"better": "good", "worse": "bad"}
     for row in comparison.tables["significance"]:
         name, metric = row["system"], row["metric"]
         against: list[Any] = [None, None, None, Cell("baseline", ours=True)]
         if name != baseline:
-            result = verdict(comparison, row)
-            differing |= {(name, metric)} if result in tones else set()
+            verdicts[name, metric] = result = verdict(comparison, row)
             p_values = (_p_text(row[key]) for key in ("p_bootstrap", "p_randomisation"))
             difference = score_text(metric, row["difference"], sign="+")
             against = [difference, *p_values, Cell(result, tone=tones.get(result, "muted"), ours=True)]
@@ -330,7 +328,7 @@ def _quality(comparison: Comparison) -> list[Part]:
     for group in comparison.tables["groups"]:
         names = comparison.groups[group["group"]]
         own = [systems[name] for name in names]
-        stars = [len(names) == 1 and (names[0], metric) in differing for metric in metrics]
+        stars = [{verdicts.get((name, metric)) for name in names} in ({"better"}, {"worse"}) for metric in metrics]
         scores = [_spread_text(group, metric) + " *"[star] for metric, star in zip(metrics, stars, strict=True)]
         share = own[0].get("unknown", 0.0)
         shares = ["< 0.1 %" if 0 < share < 0.001 else f"{100 * share:.1f} %" for _ in unknown]
@@ -338,9 +336,11 @@ def _quality(comparison: Comparison) -> list[Part]:
         named, speed = Cell(group["group"], ours=len(names) > 1), None if None in speeds else mean(speeds)
         rows.append([named, *scores, *shares, own[0]["parameters"], speed])
         starred |= any(stars)
+    grouped = len(rows) < len(systems)
     notes = {
-        f"* differs significantly from {baseline}": starred,
-        "± is the standard deviation over the seeds": len(rows) < len(systems),
+        f"* differs significantly from {baseline}": starred and not grouped,
+        f"* differs significantly from {baseline}; of a group, every seed does": starred and grouped,
+        "± is the standard deviation over the seeds": grouped,
         f"note: {comparison.note}": comparison.note,
     }
     note = (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import partial
@@ -92,8 +91,12 @@ def explain(
     occlusion, alone = None, not attentions and mix is None
     opens = view is None and padding is None and "probabilities" in reading.prediction  # of a classifier
     if task.head is not None and (view == "occlusion" or alone or opens):
-        with suppress(*([] if view or alone else [DecodeError])):  # as of too many words
-            occlusion = leave_one_out(task, model, reading.input)
+        leave_out = {"tagging": _tags, "question_answering": _span}.get(task.name, _label)
+        try:
+            occlusion = leave_out(task, model, reading.input)
+        except DecodeError:  # as of too many words
+            if view or alone:
+                raise
     if occlusion is not None and not (occlusion.words or view or alone):
         occlusion = None  # its attention says more
     return replace(
@@ -157,10 +160,10 @@ def _read_pair(run: Run, model: Any, text: str, target: str | None, beam: int | 
     read, _ = _padded(vocabulary, [vocabulary.begin, *ids], padding)
     written = [*ids, *[vocabulary.pad] * padding]
     batch = Batch(source, read).to(device_of(model))
+    follow = partial(steps_of, model, vocabulary, range(len(ids)), ids)
     return Explanation(
-        text, output, run.recipe.model.kind, model, batch, lambda: model(batch).hidden_BTD, pieces,
-        inputs=pieces_of(vocabulary, [vocabulary.begin, *written[:-1]]), target=pieces_of(vocabulary, written),
-        picture=picture, follow=partial(steps_of, model, vocabulary, range(len(ids)), ids),
+        text, output, run.recipe.model.kind, model, batch, lambda: model(batch).hidden_BTD, follow, pieces,
+        pieces_of(vocabulary, [vocabulary.begin, *written[:-1]]), pieces_of(vocabulary, written), picture=picture,
     )  # fmt: skip
 
 
@@ -222,7 +225,7 @@ def _read_text(run: Run, model: Any, text: str, target: str | None, beam: int | 
         return _answered(again.to_json()["probabilities"])
 
     follow = answer if "probabilities" in prediction else partial(steps_of, model, tokenizer, places, written)
-    reading = Explanation(text, output, config.kind, model, batch, forward, prediction=prediction, follow=follow)
+    reading = Explanation(text, output, config.kind, model, batch, forward, follow, prediction=prediction)
     if config.segments:  # BERT, which reads in both directions
         return replace(reading, source=pieces)
     return replace(reading, inputs=pieces, target=pieces_of(tokenizer, written), whole=len(row.ids) - 1)
@@ -297,8 +300,8 @@ def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: i
 
     text = "\n".join([*typed.story, typed.question])
     return Explanation(
-        text, best.token, run.recipe.model.kind, model, batch, lambda: model(batch).logits_BIV,
-        steps=steps, prediction={"probabilities": answers}, story=story, follow=follow,
+        text, best.token, run.recipe.model.kind, model, batch, lambda: model(batch).logits_BIV, follow,
+        steps=steps, prediction={"probabilities": answers}, story=story,
     )  # fmt: skip
 
 
@@ -406,15 +409,10 @@ def steps_of(
 # How much the answer of a classifier, tagger, ... depends on each word: the input is read again without it
 
 
-def leave_one_out(task: Task, model: Headed, text: str) -> Occlusion:
-    """The answer of a model with a head, and how much of it depends on each word."""
-    return {"tagging": _tags, "question_answering": _span}.get(task.name, _label)(task, model, text)
-
-
 def _label(task: Any, model: Headed, text: str) -> Occlusion:
     """A label, a choice or a number."""
     fields = [text] if task.arrangement == "single" else parts_of(text)
-    inputs = _shortened(task, model, fields, lambda texts: Parts(*texts))
+    inputs = _shortened(task, model, fields)
     [whole] = task.predict(model, inputs_of([text]))
     others = task.predict(model, inputs_of([shortened.text for shortened in inputs])) if inputs else []
     if hasattr(whole, "probabilities"):
@@ -427,9 +425,10 @@ def _span(task: Any, model: Headed, text: str) -> Occlusion:
     """The answer to a question, or that there is none. The words of the answer itself stay in the text."""
     [whole] = task.predict(model, inputs_of([text]))
     fields, start = question_in(text, "input"), 0 if whole.span is None else whole.span.start
-    inputs = _shortened(task, model, fields, lambda texts: Parts(*texts), whole.span)
-    questions, contexts = zip(fields, *(shortened.fields for shortened in inputs), strict=True)
-    moved = [len(fields[1]) - len(shortened.fields[1]) if shortened.span.start < start else 0 for shortened in inputs]
+    inputs = _shortened(task, model, fields, whole.span)
+    questions, contexts = zip(fields, *(shortened.text.texts for shortened in inputs), strict=True)
+    moved = [len(fields[1]) - len(context) if shortened.span.start < start else 0
+             for shortened, context in zip(inputs, contexts[1:], strict=True)]  # fmt: skip
     answers = [json.dumps([] if whole.none else [(start - by, whole.output)]) for by in (0, *moved)]
     examples = Dataset.of(task, {"context": contexts, "question": questions, "answers": answers}, str)
     values = [
@@ -455,17 +454,14 @@ def _tags(task: Any, model: Headed, text: str) -> Occlusion:
 
 
 class Shortened(NamedTuple):
-    """An input without one word: its texts, and all of them as a user would type them."""
+    """An input without one word."""
 
-    fields: Sequence[str]
-    text: str
+    text: Parts
     word: str
     span: Span
 
 
-def _shortened(
-    task: Task, model: Headed, fields: Sequence[str], typed: Callable[[Sequence[str]], str], answer: Span | None = None
-) -> list[Shortened]:
+def _shortened(task: Task, model: Headed, fields: Sequence[str], answer: Span | None = None) -> list[Shortened]:
     """The input without each word, where the model can still read it; an answer in the second text stays."""
     words = [(number, span) for number, text in enumerate(fields) for span in word_spans(text, "punctuation")]
     _check_count(len(words))
@@ -473,7 +469,7 @@ def _shortened(
     for number, span in words:
         if number == 0 or answer is None or span.start >= answer.end or span.end <= answer.start:
             texts = [*fields[:number], without(fields[number], span), *fields[number + 1 :]]
-            inputs.append(Shortened(texts, typed(texts), fields[number][slice(*span)], span))
+            inputs.append(Shortened(Parts(*texts), fields[number][slice(*span)], span))
     unreadable = task.encode_inputs(model, inputs_of([shortened.text for shortened in inputs])).unreadable
     return [shortened for row, shortened in enumerate(inputs) if row not in unreadable]
 

@@ -206,17 +206,19 @@ class Explanation(Result):
     input: str
     output: str
     model_kind: str
-    model: Any = field(repr=False)
-    batch: Any = field(repr=False)
-    forward: Callable[[], Tensor] = field(repr=False)
+    model: Any
+    batch: Any
+    forward: Callable[[], Tensor]
     """Runs the model on the batch again: the hidden states [1, T, D] that its readout or head reads."""
+    follow: Callable[[Tensor], tuple[Step, ...]]
+    """What the model predicts, from what `forward` gives."""
     source: Pieces = field(default_factory=Pieces)
     inputs: Pieces = field(default_factory=Pieces)
     """What the decoder reads."""
     target: Pieces = field(default_factory=Pieces)
     """What was written, with `</s>`."""
     attentions: Mapping[str, Attention] = field(default_factory=dict)
-    rollouts: Mapping[Kind, Sequence[Attention]] = field(default_factory=dict, repr=False)
+    rollouts: Mapping[Kind, Sequence[Attention]] = field(default_factory=dict)
     """Attention rollout up to each layer; empty where the model has no layers of self-attention."""
     whole: int = 0
     """The position of the query that stands for a text as a whole: [CLS] of BERT, the last token of GPT."""
@@ -225,14 +227,12 @@ class Explanation(Result):
     """[50, D], the encodings of the first positions; None where the model has none."""
     prediction: Mapping[str, Any] = field(default_factory=dict)
     """What else the model predicts: probabilities of classes, ..."""
-    picture: Picture | None = field(default=None, repr=False)
+    picture: Picture | None = None
     """The source, where that is an image; `source` then names its regions."""
     mix: Mapping[str, Any] | None = None
     """How layers are mixed (Peters et al. 2018, equation 1): `shares` by layer, `gamma`, whether it is `learned`."""
     occlusion: Occlusion | None = None
     story: Story | None = None
-    follow: Callable[[Tensor], tuple[Step, ...]] = field(default=lambda hidden_BTD: (), repr=False)
-    """What the model predicts, from what `forward` gives."""
     options: Options = Options()
 
     def select(self, options: Options) -> Explanation:

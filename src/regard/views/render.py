@@ -410,7 +410,9 @@ def _draw_curves(axes: Any, curves: Curves) -> None:
     axes.ticklabel_format(axis="y", useOffset=False)
     if curves.x_ticks:
         axes.set_xticks(*map(list, zip(*curves.x_ticks, strict=True)), parse_math=False)
-    _finish(axes, "y", several=len(curves.series) > 1)
+    _finish(axes, "y")
+    if len(curves.series) > 1:
+        axes.legend(loc="best", fontsize=9)
 
 
 def _draw_bars(axes: Any, bars: Bars) -> None:
@@ -426,15 +428,15 @@ def _draw_bars(axes: Any, bars: Bars) -> None:
     axes.invert_yaxis()
     axes.set_xlim(-1.15 * bars.longest if min(start) < 0 else 0, 1.15 * bars.longest)
     axes.set_xlabel(bars.value_label, parse_math=False)
-    _finish(axes, "x", several=several)
+    _finish(axes, "x")
+    if several:  # beside the bars, which leave no room
+        axes.figure.legend(loc="outside lower center", ncols=4, fontsize=9)
 
 
-def _finish(axes: Any, ruled: str, *, several: bool) -> None:
+def _finish(axes: Any, ruled: str) -> None:
     axes.grid(axis=ruled, color="#d1d5db")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    if several:
-        axes.legend(loc="best", fontsize=9)
 
 
 def _draw_heat_map(axes: Any, heat_map: HeatMap, path: Path) -> None:

@@ -209,15 +209,15 @@ class HeatMap:
         """
         packed: dict[str, Any] = {"choice": self.choice, "title": self.title, "peak": self.peak, "signed": self.signed}
         if self.binary:
-            return packed | {"bits": _base64(np.packbits(self.values.astype(bool)))}
+            return packed | {"bits": base64_of(np.packbits(self.values.astype(bool)))}
         values, shares = self.values, np.abs(self.values)
         if kept is not None and kept < values.shape[1]:
             places = np.argpartition(shares, -kept, axis=1)[:, -kept:]
             values = np.take_along_axis(values, places, axis=1)
-            packed["places"] = _base64(places.astype("<u2"))
+            packed["places"] = base64_of(places.astype("<u2"))
             packed["share"] = round(float(np.abs(values).sum() / shares.sum()), 3)
         codes = 128 + 127 * values / self.peak if self.signed else 255 * np.sqrt(values / self.peak)
-        return packed | {"cells": _base64(np.rint(codes).astype(np.uint8))}
+        return packed | {"cells": base64_of(np.rint(codes).astype(np.uint8))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +284,7 @@ class ImageMap(Part):
 
     def to_json(self) -> dict[str, Any]:
         veils = self.veils().round(3).reshape(len(self.words), -1).tolist()
-        return super().to_json() | {"weights": self.weights.tolist(), "veils": veils, "pixels": _base64(self.pixels),
+        return super().to_json() | {"weights": self.weights.tolist(), "veils": veils, "pixels": base64_of(self.pixels),
                                     "size": list(self.pixels.shape[:2])}  # fmt: skip
 
 
@@ -476,5 +476,6 @@ def json_parts(value: object) -> Iterator[str]:
         yield json.dumps(float(f"{value:.4g}") if isinstance(value, float) else value, ensure_ascii=False)
 
 
-def _base64(array: npt.NDArray[Any]) -> str:
-    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+def base64_of(array: npt.NDArray[Any]) -> str:
+    """The bytes of an array, row by row, as text."""
+    return base64.b64encode(array.tobytes()).decode()

@@ -191,18 +191,14 @@ def outcomes_of(
     run: Run, model: Generator, sources: Sequence[Source], references: Sequence[Sequence[int]], search: SearchConfig
 ) -> list[Outcome]:
     """What becomes of each reference, tokens that end in `</s>`, in the search for its source."""
-    outcomes: dict[int, Outcome] = {}
-    watches = list[tuple[list[int], ReferenceWatch]]()
+    outcomes, watches = dict[int, Outcome](), list[ReferenceWatch]()
 
     def watch(rows: list[int]) -> ReferenceWatch:
-        own = ReferenceWatch([references[row] for row in rows], device_of(model), search.repetition_penalty)
-        watches.append((rows, own))
-        return own
+        watches.append(ReferenceWatch([references[row] for row in rows], device_of(model), search.repetition_penalty))
+        return watches[-1]
 
-    for _ in run.task.decode(model, sources, search, watch=watch):
-        pass
-    for rows, own in watches:
-        outcomes.update(zip(rows, own.outcomes, strict=True))
+    for rows, _ in run.task.decode(model, sources, search, watch=watch):
+        outcomes.update(zip(rows, watches[-1].outcomes, strict=True))
     return [outcomes[row] for row in range(len(sources))]
 
 

@@ -44,8 +44,6 @@ TIE = 1e-9
 """Differences that are smaller by this share are equal: the same sums in another order differ by less."""
 AT_ONCE = 2**24
 """Numbers that are drawn together."""
-ORDERS = {"bleu1": 1, "bleu2": 2, "bleu3": 3, "bleu": 4}
-"""The longest n-grams that each kind of BLEU counts."""
 MOST_CLASSES = 64
 """Classes of which all pairs are counted for F1."""
 
@@ -169,10 +167,11 @@ def text_metrics(names: Sequence[str], task: TextToText, config: Config) -> dict
         return np.array([[1.0, of_sentence(*pair)[name]] for pair in pairs])
 
     settings, metrics = config.model_dump(), dict[str, tuple[Statistics, Metric]]()
+    orders: Mapping[str, int] = getattr(task, "orders", {})
     for name in names:
-        if name in ORDERS:
+        if name in orders:
             options = {"lowercase": settings["lowercase"], "tokenize": settings["tokenize"]}
-            metrics[name] = partial(counts, BLEU(max_ngram_order=ORDERS[name], **options)), bleu_of
+            metrics[name] = partial(counts, BLEU(max_ngram_order=orders[name], **options)), bleu_of
         elif name == "chrf":
             metrics[name] = partial(counts, CHRF(lowercase=settings["lowercase"])), chrf_of
         else:

@@ -2,7 +2,7 @@
 
 import { address, current, go } from "./address.js";
 import { get, runPath } from "./api.js";
-import { empty, h, labelled, select } from "./dom.js";
+import { empty, h, labelled, problem, select } from "./dom.js";
 import { t } from "./text.js";
 
 // Runs that can be used: with a checkpoint. `fits` chooses among them.
@@ -79,6 +79,13 @@ export function untilLeft() {
   const controller = new AbortController();
   document.getElementById("view").addEventListener("leave", () => controller.abort(), { once: true });
   return controller.signal;
+}
+// While `work` goes on `place` is marked as busy; what fails is drawn there, unless the view was left.
+export async function busy(place, work) {
+  place.setAttribute("aria-busy", "true");
+  try { await work(); } catch (error) {
+    if (error.name !== "AbortError") place.replaceChildren(problem(error));
+  } finally { place.setAttribute("aria-busy", "false"); }
 }
 export const figures = value => value.toLocaleString("en");
 

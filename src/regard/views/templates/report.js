@@ -106,7 +106,8 @@ function drawCurves(element, part) {
   picture.append(svg("text", { transform: `translate(${EDGE + FONT - 4} ${(top + bottom) / 2}) rotate(-90)`,
     "text-anchor": "middle" }, part.y_label));
   part.series.forEach((one, n) => picture.append(...bands(one, n, across, up)));
-  part.series.forEach((one, n) => picture.append(...line(one, n, across, up)));
+  const texts = new Map(part.x_ticks || []), told = x => texts.get(x) ?? plain(x);
+  part.series.forEach((one, n) => picture.append(...line(one, n, across, up, told)));
   element.append(picture);
 }
 // Runs of points at which all of the values are there, as lists of their numbers.
@@ -126,14 +127,14 @@ function bands(one, n, across, up) {
     return svg("path", { class: "band", d: `M${there}L${back}Z`, style: `fill:${colour(n)}` });
   });
 }
-function line(one, n, across, up) {
+function line(one, n, across, up, told) {
   const found = runs(one.y).map(run => svg("path", { class: "curve", style: lineStyle(n),
     d: "M" + run.map(i => `${across(one.x[i])} ${up(one.y[i])}`).join("L") }));
   const every = Math.max(1, Math.floor(one.x.length / 20)); // about twenty markers are enough to tell lines apart
   one.y.forEach((y, i) => {
     if (y === null || i % every) return;
     const interval = one.low && one.high ? ` (${plain(one.low[i])} – ${plain(one.high[i])})` : "";
-    found.push(marker(across(one.x[i]), up(y), n, `${one.name}: ${plain(one.x[i])}, ${plain(y)}${interval}`));
+    found.push(marker(across(one.x[i]), up(y), n, `${one.name}: ${told(one.x[i])}, ${plain(y)}${interval}`));
   });
   return found;
 }

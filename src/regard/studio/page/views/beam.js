@@ -3,8 +3,8 @@
 
 import { keep } from "../address.js";
 import { get, post, runPath } from "../api.js";
-import { empty, h, labelled, problem, select } from "../dom.js";
-import { chooseRun, inputFields, untilLeft } from "../parts.js";
+import { empty, h, labelled, select } from "../dom.js";
+import { busy, chooseRun, inputFields, untilLeft } from "../parts.js";
 import { table } from "../reports.js";
 import { t } from "../text.js";
 
@@ -34,14 +34,10 @@ export async function render(root, params) {
     const input = fields.value();
     if (!input) return place.replaceChildren(empty(t("beam_empty"), t("beam_empty_hint")));
     keep({ run: run.name, text: fields.text(), beam: beam.value, length_penalty: penalty.value, normalisation: normalisation.value, reference: reference.value });
-    place.setAttribute("aria-busy", "true");
     penalty.disabled = normalisation.value === "none"; // which has none
-    try {
-      draw(await post(runPath(run.name, "search"), { input, beam: Number(beam.value) || null, length_penalty: penalty.disabled || penalty.value === "" ? null : Number(penalty.value),
-        normalisation: normalisation.value, reference: reference.value.trim() || null }, signal));
-    } catch (error) {
-      if (error.name !== "AbortError") place.replaceChildren(problem(error));
-    } finally { place.setAttribute("aria-busy", "false"); }
+    const asked = { input, beam: Number(beam.value) || null, length_penalty: penalty.disabled || penalty.value === "" ? null : Number(penalty.value),
+      normalisation: normalisation.value, reference: reference.value.trim() || null };
+    await busy(place, async () => draw(await post(runPath(run.name, "search"), asked, signal)));
   }
 
   function draw(found) {

@@ -3,9 +3,9 @@
 
 import { keep } from "../address.js";
 import { post, runPath } from "../api.js";
-import { choice, download, empty, h, labelled, problem, select } from "../dom.js";
+import { choice, download, empty, h, labelled, select } from "../dom.js";
 import { columnOf, figure, heatMap, largest, lines, png, regions, rowOf, smallHeads, svgText, unpacked, words } from "../heat.js";
-import { explainedInput, untilLeft } from "../parts.js";
+import { busy, explainedInput, untilLeft } from "../parts.js";
 import { partOf } from "../reports.js";
 import { t } from "../text.js";
 
@@ -28,8 +28,7 @@ export async function render(root, params) {
     keep({ run: run.name, text: fields.text(), target: target.value, ...state });
     if (!input.length) return place.replaceChildren(empty(t("look_empty"), facts.attends ? t("look_empty_hint") : t("look_empty_plain")));
     const level = value => value === "mean" ? value : Number(value);
-    place.setAttribute("aria-busy", "true");
-    try {
+    await busy(place, async () => {
       const rolled = Boolean(state.rollout), answer = await post(runPath(run.name, "attention"), {
         input, target: target.value || null, view: state.view || null, layer: level(state.layer),
         head: rolled ? "mean" : level(state.head), rollout: rolled, words: state.units === "words", heads: true,
@@ -38,9 +37,7 @@ export async function render(root, params) {
       const bar = document.activeElement?.closest?.("[data-control]")?.dataset.control;
       place.replaceChildren(...drawn(answer));
       if (bar) place.querySelector(`[data-control=${bar}] :is(select, input, [aria-checked=true], [aria-pressed=true])`)?.focus();
-    } catch (error) {
-      if (error.name !== "AbortError") place.replaceChildren(problem(error));
-    } finally { place.setAttribute("aria-busy", "false"); }
+    });
   }
 
   // ------------------------------------------------------------------------------------------------ what is shown

@@ -5,7 +5,7 @@ import { keep } from "../address.js";
 import { get, post, runPath } from "../api.js";
 import { choice, empty, h, labelled, problem, select } from "../dom.js";
 import { factors, softmax, weightedSum } from "../equations.js";
-import { explainedInput, untilLeft } from "../parts.js";
+import { busy, explainedInput, untilLeft } from "../parts.js";
 import { reportOf } from "../reports.js";
 import { t } from "../text.js";
 
@@ -33,8 +33,7 @@ export async function render(root, params) {
   async function show(chosen = {}) {
     Object.assign(state, chosen);
     if (!fields.value()) return place.replaceChildren(empty(t("steps_empty"), t("steps_empty_hint")));
-    place.setAttribute("aria-busy", "true");
-    try {
+    await busy(place, async () => {
       const worked = await ask(null);
       if (worked.view === "decoder" && !state.step && worked.step < worked.queries.length) return show({ step: String(worked.queries.length) }); // the first sees itself alone
       if (worked.keys.length <= Math.max(-1, ...changes.keys())) changes = new Map();
@@ -42,9 +41,7 @@ export async function render(root, params) {
       draw(worked);
       if (control) place.querySelector(`[data-control=${control}] :is(select, [aria-checked=true])`)?.focus();
       store();
-    } catch (error) {
-      if (error.name !== "AbortError") place.replaceChildren(problem(error));
-    } finally { place.setAttribute("aria-busy", "false"); }
+    });
   }
 
   // ------------------------------------------------------------------------------------------------ what is drawn
