@@ -260,7 +260,8 @@ def predict_file(
     """Predict for every input of a file of any length, into the file `out`, in their order. Returns how many.
 
     `out` has JSON Lines if its name ends in .jsonl, or with `as_json`. Until it is complete it is called NAME.partial;
-    after a crash, `resume` continues it, without an input twice or missing. `workers` is the number of processes: auto
+    after a crash, `resume` continues it, without an input twice or missing; if it is complete, nothing is done and the
+    result is 0. `workers` is the number of processes: auto
     is one a core, or one a GPU; more of them share the GPUs. The engine `ray` computes on a Ray cluster: that at
     `address`, or one on this machine. An input that cannot be read is an InputError after what stands before it was
     written, or a `Skipped` with `skip_bad`. `each` gets what was written, piece by piece.
@@ -268,7 +269,10 @@ def predict_file(
     most = chosen_workers(workers, engine, address)
     run, out = Run.open(run), Path(out)
     open_text(str(file), Path())
-    check_writable(out, "--out", [file, *run.recipe_values], overwrite=overwrite)
+    complete = resume and out.exists() and not Path(f"{out}.partial").exists()
+    check_writable(out, "--out", [file, *run.recipe_values], overwrite=overwrite or complete)
+    if complete and not overwrite:
+        return 0
     run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix))
     as_json = as_json or out.suffix == ".jsonl"
     about = {

@@ -350,7 +350,7 @@ def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
             more = [skip, kept] if isinstance(error, InputError) else [kept] if answers.count else []
             raise DecodeError(problems=[*error.problems, *more]) from None
     answers.conclude()
-    console.say(f"written: {out}, {inputs:,} outputs")
+    console.say(f"written: {out}, {inputs:,} outputs" if inputs else f"{out} is complete: nothing is left to do")
 
 
 def _check_out(out: Path | None, file: Path | None, at_once: Options, parallel: Options) -> None:
