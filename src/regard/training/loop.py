@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -23,7 +23,6 @@ from regard.objectives.language_model import carry_to
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.run import (
-    Checkpoint,
     MetricsLog,
     average_weights,
     load_training,
@@ -48,8 +47,6 @@ from regard.training.progress import (
     stop_requests,
     total_steps,
 )
-
-T = TypeVar("T")
 
 
 class Interrupted(Exception):  # noqa: N818 (not an error)
@@ -124,6 +121,8 @@ class Trainer:
         display: Display,
     ) -> None:
         self.run, self.recipe, self.data, self.accelerator, self.display = run, recipe, data, accelerator, display
+        self.processes: int = accelerator.num_processes
+        self.is_main: bool = accelerator.is_main_process
         self.config = recipe.training
         self.task = TASKS[recipe.task](recipe, data.tokenizers)
         assert isinstance(self.config.batch_tokens, int)
@@ -133,6 +132,8 @@ class Trainer:
             recompute_blocks(self.model)
         objective = self.task.objective(self.model)
         self.carries = bool(objective.carries)
+        self.sharing = 1 if self.carries else self.processes
+        """Batches that all processes take at once: one each, but of streams they share each batch."""
         if self.carries and (streams := len(data.train.plan(self.config.batch_tokens, 0, 0)[0])) < 2 * self.processes:
             what = f"the text is read as {streams} streams, too few for {self.processes} processes"
             raise ConfigError(what, where="training.batch_tokens", hint="raise it: each process needs two")
@@ -164,15 +165,6 @@ class Trainer:
         self.pending: list[tuple[int, int, Tensor, list[AnyBatch]]] = []
         self.plan_steps(self.config.accumulate * self.sharing)
 
-    @property
-    def processes(self) -> int:
-        return int(self.accelerator.num_processes)
-
-    @property
-    def sharing(self) -> int:
-        """Batches that all processes take at once: one each, but of streams they share each batch."""
-        return 1 if self.carries else self.processes
-
     def plan_steps(self, group: int) -> None:
         """Make steps of `group` batches, and validate and save accordingly."""
         self.group, self.accumulate = group, group // self.sharing
@@ -182,7 +174,6 @@ class Trainer:
         self.checkpoint_every = self.config.checkpoint_every or self.validate_every
 
     def stream(self) -> Stream:
-        accelerator = self.accelerator
         assert isinstance(self.config.batch_tokens, int)
         return Stream(
             self.data.train,
@@ -190,8 +181,8 @@ class Trainer:
             self.config.seed,
             self.progress.position,
             fill=bool(self.config.fill),
-            rank=accelerator.process_index,
-            world=accelerator.num_processes,
+            rank=self.accelerator.process_index,
+            world=self.processes,
             shared=self.carries and self.processes > 1,
         )
 
@@ -240,7 +231,7 @@ class Trainer:
         self.objective.train()
         for number, (batch, _) in enumerate(batches, 1):
             with nullcontext() if number == len(batches) else accelerator.no_sync(self.objective):
-                losses.append((self.captured or self.loss)(batch, accelerator.num_processes / max(1, tokens)))
+                losses.append((self.captured or self.loss)(batch, self.processes / max(1, tokens)))
         norm = torch.zeros_like(losses[0][0])
         if tokens:
             norm = self.clip()
@@ -275,18 +266,14 @@ class Trainer:
         limit = self.config.clip or math.inf
         own_clip = getattr(self.model, "clip_gradients", None)
         shared_limit = limit if own_clip is None else math.inf
-        norm: Tensor = self.whole(self.accelerator.clip_grad_norm_(self.objective.parameters(), shared_limit))
+        norm: Tensor = whole(self.accelerator.clip_grad_norm_(self.objective.parameters(), shared_limit))
         if own_clip is not None:
             own_clip(limit)
         return norm
 
-    def whole(self, tree: T) -> T:
-        """The same values with whole tensors: FSDP leaves only a part of each with a process."""
-        return whole(tree) if self.accelerator.is_fsdp2 else tree
-
     def over_processes(self, count: int) -> int:
         """The sum over all processes."""
-        if self.accelerator.num_processes == 1:
+        if self.processes == 1:
             return count
         return int(self.accelerator.reduce(torch.tensor(count, device=self.accelerator.device)))
 
@@ -321,10 +308,6 @@ class Trainer:
             where=f"step {step}",
             hint=f"lower training.learning_rate, raise training.warmup or use precision bf16 or fp32{kept}",
         )
-
-    @property
-    def is_main(self) -> bool:
-        return bool(self.accelerator.is_main_process)
 
     @property
     def used_model(self) -> nn.Module:
@@ -417,7 +400,7 @@ class Trainer:
     def save(self, log: MetricsLog | None, due: bool) -> None:
         """Save a checkpoint for an exact resume, then point to it, then delete old ones."""
         self.collect_losses()
-        weights, optimiser = self.whole(stored_weights(self.used_model)), self.whole(self.optimiser.state_dict())
+        weights, optimiser = whole(stored_weights(self.used_model)), whole(self.optimiser.state_dict())
         carry = self.whole_carry()
         if log is None:
             return
@@ -425,8 +408,10 @@ class Trainer:
         progress.recent = [*progress.recent, *([progress.step] if due else [])][-self.config.average :]
         progress.log_length = log.length()
         name = step_name(progress.step)
-        checkpoint = Checkpoint(
-            weights=weights,
+        save_checkpoint(
+            self.run.checkpoints / name,
+            weights,
+            self.facts(progress.step) | {"log": {"bytes": progress.log_length, "checksum": log.checksum}},
             training_weights=None if self.average is None else stored_weights(self.model),
             training={
                 "optimiser": optimiser,
@@ -438,9 +423,7 @@ class Trainer:
                 "carry": carry,
                 "group": self.group,
             },
-            facts=self.facts(progress.step) | {"log": {"bytes": progress.log_length, "checksum": log.checksum}},
         )
-        save_checkpoint(self.run.checkpoints / name, checkpoint)
         self.run.point("last", name)
         self.tidy()
 
@@ -476,8 +459,7 @@ class Trainer:
         self.display.say(f"average of the last {len(folders)} checkpoints:")
         self.display.validated(line, comment)
         # After the validation, which may set buffers of the model
-        checkpoint = Checkpoint(stored_weights(averaged), self.facts(self.progress.step))
-        save_checkpoint(self.run.checkpoints / "average", checkpoint)
+        save_checkpoint(self.run.checkpoints / "average", stored_weights(averaged), self.facts(self.progress.step))
         if comment:  # it is the best
             self.run.point("best", "average")
         write(line)
