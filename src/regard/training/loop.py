@@ -76,11 +76,14 @@ class CapturedLoss:
             self.graphs[shape] = None
             return self.loss(batch, factor)
         if (captured := self.graphs[shape]) is None:
+            before = [weight.grad for weight in self.weights]
             try:
                 captured = self.graphs[shape] = self.capture(batch, factor)
             except torch.OutOfMemoryError:
                 self.full = True
         if captured is None:  # not in the clause above: its error still refers to the tensors of the capture
+            for weight, gradient in zip(self.weights, before, strict=True):
+                weight.grad = gradient  # those of the capture were never computed, and hold its memory
             self.graphs.clear()
             torch.cuda.empty_cache()
             return self.loss(batch, factor)
