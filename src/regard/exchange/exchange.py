@@ -144,7 +144,7 @@ def export_run(
 
     `quantize` is for ctranslate2: the type that the weights are rounded to, such as int8.
     """
-    run, target = run if isinstance(run, Run) else Run.open(run), Path(out)
+    run, target = Run.open(run), Path(out)
     if to not in TOOLS:
         raise RegardError(f"unknown tool {to!r}", where="--to", hint=did_you_mean(to, TOOLS))
     if to != "ctranslate2" and quantize is not None:

@@ -131,6 +131,7 @@ class Trainer:
         assert isinstance(self.config.batch_tokens, int)
         self.average = copy.deepcopy(model).requires_grad_(False).to(accelerator.device) if self.config.ema else None
         self.model = model.to(accelerator.device)
+        self.used_model = self.model if self.average is None else self.average  # to validate and to use
         if self.config.checkpoint_activations:
             recompute_blocks(self.model)
         objective = self.task.objective(self.model)
@@ -312,11 +313,6 @@ class Trainer:
             hint=f"lower training.learning_rate, raise training.warmup or use precision bf16 or fp32{kept}",
         )
 
-    @property
-    def used_model(self) -> nn.Module:
-        """The model to validate and to use: the moving average if there is one."""
-        return self.model if self.average is None else self.average
-
     def log_line(self) -> dict[str, Any]:
         self.collect_losses()
         progress = self.progress
@@ -335,7 +331,7 @@ class Trainer:
         }
         progress.logged_step, progress.seconds = progress.step, 0.0
         progress.loss_sum, progress.plain_sum, progress.tokens = 0.0, 0.0, 0
-        self.display.logged(line, self.steps, self.task.unit)
+        self.display.logged(line, self.steps)
         return line
 
     def validation_line(self) -> dict[str, Any]:
@@ -414,7 +410,7 @@ class Trainer:
         save_checkpoint(
             self.run.checkpoints / name,
             weights,
-            self.facts(progress.step) | {"log": {"bytes": progress.log_length, "checksum": log.checksum}},
+            self.facts() | {"log": {"bytes": progress.log_length, "checksum": log.checksum}},
             training_weights=None if self.average is None else stored_weights(self.model),
             training={
                 "optimiser": optimiser,
@@ -444,9 +440,9 @@ class Trainer:
         self.run.point("best", step_name(best[0] if best else progress.step))
         self.run.remove_all_but({step_name(step) for step in (progress.step, *best, *progress.recent)})
 
-    def facts(self, step: int) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         best = [{"step": entry.step, self.config.best: entry.value} for entry in self.progress.best]
-        return self.run.facts(step, best)
+        return self.run.facts(self.progress.step, best)
 
     def finish(self, write: Write) -> None:
         """Average the last checkpoints if the recipe says so, and use the average if it validates better."""
@@ -462,7 +458,7 @@ class Trainer:
         self.display.say(f"average of the last {len(folders)} checkpoints:")
         self.display.validated(line, comment)
         # After the validation, which may set buffers of the model
-        save_checkpoint(self.run.checkpoints / "average", stored_weights(averaged), self.facts(self.progress.step))
+        save_checkpoint(self.run.checkpoints / "average", stored_weights(averaged), self.facts())
         if comment:  # it is the best
             self.run.point("best", "average")
         write(line)
