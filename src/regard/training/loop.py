@@ -270,10 +270,10 @@ class Trainer:
         limit = self.config.clip or math.inf
         own_clip = getattr(self.model, "clip_gradients", None)
         shared_limit = limit if own_clip is None else math.inf
-        norm: Tensor = whole(self.accelerator.clip_grad_norm_(self.objective.parameters(), shared_limit))
+        norm: Tensor = self.accelerator.clip_grad_norm_(self.objective.parameters(), shared_limit)
         if own_clip is not None:
             own_clip(limit)
-        return norm
+        return whole(norm) if self.accelerator.is_fsdp2 else norm
 
     def over_processes(self, count: int) -> int:
         """The sum over all processes."""
