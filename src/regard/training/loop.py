@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -48,6 +48,8 @@ from regard.training.progress import (
     total_steps,
 )
 
+T = TypeVar("T")
+
 
 class Interrupted(Exception):  # noqa: N818 (not an error)
     """The user pressed Ctrl-C, and the run has been saved."""
@@ -61,14 +63,14 @@ class CapturedLoss:
     """Forward and backward pass as a CUDA graph, one for each shape of batch: a launch instead of hundreds.
 
     The first batch of a shape is computed without a graph, so that its kernels are loaded. A graph adds to the
-    gradients that it finds when it is captured, and makes them where there are none. It has memory of its own: where
-    that does not fit, all batches are computed without one.
+    gradients that it finds when it is captured, and makes them where there are none. It has memory of its own, which it
+    keeps: see `Trainer.in_memory`.
     """
 
     def __init__(self, loss: Callable[[AnyBatch, float | Tensor], Tensor], weights: Iterable[nn.Parameter]) -> None:
         self.loss, self.weights, self.pool = loss, list(weights), torch.cuda.graph_pool_handle()
         self.graphs: dict[tuple[Any, ...], Captured | None] = {}
-        self.full = False
+        self.full = False  # whether there is no memory for graphs
 
     def __call__(self, batch: AnyBatch, factor: float) -> Tensor:
         tensors, shape = batch.tensors(), batch.unnamed().signature()
@@ -76,17 +78,7 @@ class CapturedLoss:
             self.graphs[shape] = None
             return self.loss(batch, factor)
         if (captured := self.graphs[shape]) is None:
-            before = [weight.grad for weight in self.weights]
-            try:
-                captured = self.graphs[shape] = self.capture(batch, factor)
-            except torch.OutOfMemoryError:
-                self.full = True
-        if captured is None:  # not in the clause above: its error still refers to the tensors of the capture
-            for weight, gradient in zip(self.weights, before, strict=True):
-                weight.grad = gradient  # those of the capture were never computed, and hold its memory
-            self.graphs.clear()
-            torch.cuda.empty_cache()
-            return self.loss(batch, factor)
+            captured = self.graphs[shape] = self.capture(batch, factor)
         graph, inputs, sums_2, gradients = captured
         torch._foreach_copy_(inputs[:-1], tensors)
         inputs[-1].fill_(factor)  # a tensor made from a number would wait for the GPU
@@ -226,16 +218,13 @@ class Trainer:
 
         A step without any, as of masked LM on text that is all `<unk>`, changes no weight.
         """
-        progress, accelerator = self.progress, self.accelerator
+        progress = self.progress
         factor = schedule_factor(self.config, progress.step + 1, self.steps) * self.plateau.scale
         for group in self.optimiser.param_groups:
             group["lr"] = self.config.learning_rate * factor * group.get("rate", 1.0)
         tokens = self.over_processes(sum(batch.tokens for batch, _ in batches))
-        losses = []
         self.objective.train()
-        for number, (batch, _) in enumerate(batches, 1):
-            with nullcontext() if number == len(batches) else accelerator.no_sync(self.objective):
-                losses.append((self.captured or self.loss)(batch, self.processes / max(1, tokens)))
+        losses = self.in_memory(lambda: self.losses([batch for batch, _ in batches], self.processes / max(1, tokens)))
         norm = torch.zeros_like(losses[0][0])
         if tokens:
             norm = self.clip()
@@ -248,6 +237,28 @@ class Trainer:
             move_average(self.average, self.model, self.config.ema, progress.step)
         sums_3 = torch.stack([*torch.stack(losses).sum(0), norm])
         self.pending.append((progress.step, tokens, sums_3, [batch for batch, _ in batches]))
+
+    def in_memory(self, work: Callable[[], T]) -> T:
+        """What `work` computes. If it does not fit into memory, it is computed again without captured steps, whose
+        memory is given back: from no gradients, since a capture or half a backward pass has left wrong ones."""
+        try:
+            return work()
+        except torch.OutOfMemoryError:
+            if self.captured is None or self.captured.full:
+                raise
+        self.captured.full = True  # not in the clause above: its error still refers to the tensors of `work`
+        self.captured.graphs.clear()
+        self.optimiser.zero_grad()
+        torch.cuda.empty_cache()
+        return work()
+
+    def losses(self, batches: list[AnyBatch], factor: float) -> list[Tensor]:
+        """The sums of `loss` for each batch of a step."""
+        sums = []
+        for number, batch in enumerate(batches, 1):
+            with nullcontext() if number == len(batches) else self.accelerator.no_sync(self.objective):
+                sums.append((self.captured or self.loss)(batch, factor))
+        return sums
 
     def loss(self, batch: AnyBatch, factor: float | Tensor) -> Tensor:
         """The objective's two sums; the gradient of the first, times `factor`, is added to the gradients."""
@@ -368,7 +379,7 @@ class Trainer:
         training = model.training
         model.eval()
         try:
-            return self.task.validate(model, self.data.validation)
+            return self.in_memory(lambda: self.task.validate(model, self.data.validation))
         finally:
             model.train(training)
 
