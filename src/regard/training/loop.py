@@ -410,7 +410,9 @@ class Trainer:
     def save(self, log: MetricsLog | None, due: bool) -> None:
         """Save a checkpoint for an exact resume, then point to it, then delete old ones."""
         self.collect_losses()
-        weights, optimiser = whole(stored_weights(self.used_model)), whole(self.optimiser.state_dict())
+        weights, optimiser = stored_weights(self.used_model), self.optimiser.state_dict()
+        if self.accelerator.is_fsdp2:
+            weights, optimiser = whole((weights, optimiser))
         carry = self.whole_carry()
         if log is None:
             return
