@@ -185,12 +185,16 @@ def _chunks(
 
 # Files of any length
 
+Piece = tuple[list[FileInput], dict[str, int]]
+"""Inputs, and how many there are up to them, with a checksum of all these."""
+
 
 @dataclass(frozen=True)
 class Answered:
     """What is to be written for a piece of a file, and what a user should know about it."""
 
     content: bytes
+    done: dict[str, int]
     inputs: int
     skipped: list[Problem]
     notes: list[Note]
@@ -225,14 +229,15 @@ class _Answering(_Placed):
     skip_bad: bool
     as_json: bool
 
-    def __call__(self, piece: list[FileInput]) -> Answered | RegardError:
+    def __call__(self, piece: Piece) -> Answered | RegardError:
         """An error is returned: not every engine hands on what is raised."""
+        inputs, done = piece
         try:
-            chunk = self.run.predict(piece if self.skip_bad else without_faults(piece), skip_bad=self.skip_bad)
+            chunk = self.run.predict(inputs if self.skip_bad else without_faults(inputs), skip_bad=self.skip_bad)
         except RegardError as error:
             return error
         content = "".join(f"{line}\n" for line in chunk.lines(as_json=self.as_json))
-        return Answered(content.encode(errors="replace"), len(chunk), chunk.skipped, chunk.notes)
+        return Answered(content.encode(errors="replace"), done, len(chunk), chunk.skipped, chunk.notes)
 
 
 def predict_file(
@@ -260,15 +265,18 @@ def predict_file(
     """Predict for every input of a file of any length, into the file `out`, in their order. Returns how many.
 
     `out` has JSON Lines if its name ends in .jsonl, or with `as_json`. Until it is complete it is called NAME.partial;
-    after a crash, `resume` continues it, without an input twice or missing. `workers` is the number of processes: auto
-    is one a core, or one a GPU; more of them share the GPUs. The engine `ray` computes on a Ray cluster: that at
-    `address`, or one on this machine. An input that cannot be read is an InputError after what stands before it was
-    written, or a `Skipped` with `skip_bad`. `each` gets what was written, piece by piece.
+    after a crash, `resume` continues it, without an input twice or missing. It returns 0 if `out` is complete already.
+    `workers` is the number of processes: auto is one a core, or one a GPU; more of them share the GPUs. The engine
+    `ray` computes on a Ray cluster: that at `address`, or one on this machine. An input that cannot be read is an
+    InputError after what stands before it was written, or a `Skipped` with `skip_bad`. `each` gets what was written.
     """
     most = chosen_workers(workers, engine, address)
     run, out = Run.open(run), Path(out)
     open_text(str(file), Path())
-    check_writable(out, "--out", [file, *run.recipe_values], overwrite=overwrite)
+    complete = resume and out.exists() and not Path(f"{out}.partial").exists()
+    check_writable(out, "--out", [file, *run.recipe_values], overwrite=overwrite or complete)
+    if complete and not overwrite:
+        return 0
     run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix))
     as_json = as_json or out.suffix == ".jsonl"
     about = {
@@ -281,24 +289,21 @@ def predict_file(
     loaded = load(run, checkpoint=checkpoint, device="cpu" if anywhere else device, precision=precision)
     work = _Answering(loaded, device, skip_bad, as_json)
     with closing(GrowingFile(out, about, resume=resume, overwrite=overwrite)) as grown:
-        done, digests = grown.done.get("inputs", 0), list[int]()  # checksums of all inputs up to each piece
-        pieces = _pieces(inputs, grown, digests)
         if engine == "ray":
-            answers = over_cluster(work, pieces, address, most)
+            answers = over_cluster(work, _pieces(inputs, grown), address, most)
         else:  # a single GPU has the model already
-            answers = in_order(work, pieces, (most or gpus or processors()) if work.on_cpu else 1)
+            answers = in_order(work, _pieces(inputs, grown), (most or gpus or processors()) if work.on_cpu else 1)
         for answered in answers:
             if isinstance(answered, RegardError):
                 raise answered
-            done += answered.inputs
-            grown.append(answered.content, {"inputs": done, "digest": digests.pop(0)})
+            grown.append(answered.content, answered.done)
             each(answered)
         grown.complete()
-    return done
+    return grown.done["inputs"]
 
 
-def _pieces(inputs: Iterable[FileInput], grown: GrowingFile, digests: list[int]) -> Iterator[list[FileInput]]:
-    """The inputs that are left to predict for; `digests` gets a checksum of all up to each piece.
+def _pieces(inputs: Iterable[FileInput], grown: GrowingFile) -> Iterator[Piece]:
+    """The inputs that are left to predict for.
 
     Where the first ones, whose outputs are there already, are others than they were, nothing can be continued.
     """
@@ -309,8 +314,8 @@ def _pieces(inputs: Iterable[FileInput], grown: GrowingFile, digests: list[int])
         raise DecodeError(what, where="--file", hint=f"put the file back, or --overwrite {grown.partial}")
     while piece := list(islice(inputs, min(PIECE, before + FIRST_PIECE))):
         before += len(piece)
-        digests.append(digest := _digest(piece, digest))
-        yield piece
+        digest = _digest(piece, digest)
+        yield piece, {"inputs": before, "digest": digest}
 
 
 def _digest(inputs: Iterable[FileInput], digest: int) -> int:
@@ -342,15 +347,11 @@ def _read_inputs(
         elif story_lines:  # a problem of a question about a story may be in either
             lines = [line._replace(place=f"{story_lines[-1].place}, {line.place}") for line in lines]
         given = list(task.gather(lines, story_lines))
-    given = [_bounded(item) for item in given]
+    for number, item in enumerate(given):
+        if (count := len(item.text)) > CHARACTERS:
+            fault = Problem(item.place, f"it has {count:,} characters", f"at most {CHARACTERS:,}")
+            given[number] = item._replace(text="", fault=fault)
     return given if skip_bad else without_faults(given)
-
-
-def _bounded(given: FileInput) -> FileInput:
-    if len(given.text) <= CHARACTERS:
-        return given
-    fault = Problem(given.place, f"it has {len(given.text):,} characters", f"at most {CHARACTERS:,}")
-    return given._replace(text="", fault=fault)
 
 
 def _read_prefixes(task: Task, file: Path, inputs: int, prefix: str | None) -> list[str]:

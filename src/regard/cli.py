@@ -30,7 +30,7 @@ from regard.language import default_language, shown, shown_comments
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from regard.api import Answered, Loaded
+    from regard.api import Answered
     from regard.runs import Run
     from regard.tasks.task import Task
     from regard.text.files import FileInput
@@ -282,8 +282,8 @@ def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: 
 )  # fmt: skip
 def predict(
     run: Path, inputs: list[str], file: Path | None, story: Path | None, prefix: list[str], prefixes: Path | None,
-    record: Path | None, features: Path | None, skip_bad: bool, precision: str, out: Path | None, as_json: bool,
-    **options: Any,
+    record: Path | None, features: Path | None, overwrite: bool, skip_bad: bool, precision: Any, out: Path | None,
+    as_json: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Apply a run to texts: given as arguments, in a file, or on standard input. The order is kept.
 
@@ -302,13 +302,13 @@ def predict(
     _check_out(out, file, at_once, {f"--{name}": value for name, value in parallel.items()})
     search = {name: options.pop(name) for name in ("beam", "nbest", "length_penalty", "overrides")}
     search["prefix"] = prefix[0] if prefix else None
-    source = {"file": file, "skip_bad": skip_bad, **options}
+    source = {"file": file, "skip_bad": skip_bad, "overwrite": overwrite, **options}
     if out is not None:
         _predict_file(run, out, as_json, precision=precision, **source, **search, **parallel)
         return
     opened, answers = _opened(run, precision, options), console.Answers(as_json)
-    encoded = opened.under(with_search(opened.recipe, **search))  # files are read under --set data.encoding
-    story_lines, asks = ([], True) if file else console.read_story(encoded.task, story, skip_bad=skip_bad)
+    opened = opened.under(with_search(opened.recipe, **search))
+    story_lines, asks = ([], True) if file else console.read_story(opened.task, story, skip_bad=skip_bad)
     reads, whole = not typed and (bool(inputs) or not asks), any((features, prefixes, record))
     texts = inputs if typed else None
     given = console.gathered(opened.task, texts, story_lines, skip_bad) if typed or (reads and whole) else None
@@ -316,13 +316,14 @@ def predict(
     with answers.explaining(typed), console.bar("writing", visible=visible) as move:
         if features is not None:
             chosen = {name: value for name, value in vectors.items() if value is not None}
-            answers.show_features(regard.features(encoded, given, out=features, **source, **chosen), features)
+            answers.show_features(regard.features(opened, given, out=features, **source, **chosen), features)
         elif reads and not whole:
-            console.answer_lines(_loaded(opened, search, options, precision), answers, story_lines, skip_bad=skip_bad)
+            loaded = regard.load(opened, precision=precision, **options)
+            console.answer_lines(loaded, answers, story_lines, skip_bad=skip_bad)
         else:
             source |= {"story": story, "prefixes": prefixes, "progress": partial(move, "writing"), "each": answers.show}
             printed = str(record) == "-"
-            predictions = regard.predict(opened, given, record=printed or record or False, **source, **search)
+            predictions = regard.predict(opened, given, record=printed or record or False, **source)
             if printed and predictions.record is not None:
                 console.show_report(predictions.record, None, as_json=False)
 
@@ -350,7 +351,7 @@ def _predict_file(run: Path, out: Path, as_json: bool, **options: Any) -> None:
             more = [skip, kept] if isinstance(error, InputError) else [kept] if answers.count else []
             raise DecodeError(problems=[*error.problems, *more]) from None
     answers.conclude()
-    console.say(f"written: {out}, {inputs:,} outputs")
+    console.say(f"written: {out}, {inputs:,} outputs" if inputs else f"{out} is complete: nothing is left to do")
 
 
 def _check_out(out: Path | None, file: Path | None, at_once: Options, parallel: Options) -> None:
@@ -366,9 +367,12 @@ def _check_out(out: Path | None, file: Path | None, at_once: Options, parallel: 
 @command(RUN, BEAM, SETTINGS, CHECKPOINT, DEVICE)
 def chat(run: Path, beam: int | None, overrides: list[str], **options: Any) -> None:
     """Talk to a run at a prompt: each line is answered by itself, as the run was trained. Ctrl-D ends."""
-    search = {"beam": beam, "nbest": None, "length_penalty": None, "overrides": overrides}
+    from regard.recipes.recipe import with_search
+
+    opened = regard.Run.open(run)
     with (answers := console.Answers(False, shown("you: "), shown("run: "))).explaining(False):
-        console.answer_lines(_loaded(regard.Run.open(run), search, options), answers)
+        searching = opened.under(with_search(opened.recipe, beam, None, None, overrides))
+        console.answer_lines(regard.load(searching, **options), answers)
 
 
 def _opened(run: Path, precision: Any, options: Mapping[str, str]) -> Run:
@@ -376,14 +380,6 @@ def _opened(run: Path, precision: Any, options: Mapping[str, str]) -> Run:
     if precision == "fp32":
         return regard.Run.open(run)
     return regard.load(run, checkpoint=options["checkpoint"], device=options["device"], precision=precision)
-
-
-def _loaded(run: Run, search: Mapping[str, Any], options: Mapping[str, str], precision: str = "fp32") -> Loaded:
-    """A run with its model, under the search that is asked for."""
-    from regard.recipes.recipe import with_search
-
-    chosen: dict[str, Any] = {name: options[name] for name in ("checkpoint", "device")} | {"precision": precision}
-    return regard.load(run.under(with_search(run.recipe, **search)), **chosen)
 
 
 def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: list[str], skip_bad: bool) -> None:

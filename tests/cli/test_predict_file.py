@@ -109,6 +109,18 @@ def test_an_interrupted_file_is_continued(tiny_run: Path, big: Path, tmp_path: P
     assert not partial.exists()
 
 
+def test_resuming_a_complete_file_does_nothing(tiny_run: Path, big: Path, tmp_path: Path) -> None:
+    out, command = tmp_path / "out.txt", ["predict", tiny_run, "--file", big, "--set", SHORT[0], "--workers", 1]
+    succeed(*command, "--out", out)
+    before = out.read_bytes()
+    assert succeed(*command, "--out", out, "--resume").out == f"{out} is complete: nothing is left to do\n"
+    assert regard.predict_file(tiny_run, big, out, resume=True) == 0
+    assert out.read_bytes() == before
+    assert fail(*command, "--out", big, "--resume") == [f"{big}: this file is read here (give another --out)"]
+    write(tmp_path / "out.txt.partial", "of another command")
+    assert "the file exists already" in fail(*command, "--out", out, "--resume")[0]
+
+
 def test_the_first_pieces_are_small(tiny_run: Path, big: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done is soon kept, and where a piece begins depends on nothing but what stands before it."""
     sizes: list[int] = []

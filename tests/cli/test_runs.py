@@ -18,7 +18,7 @@ from regard.config import apply_overrides, read_yaml
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.recipes.recipe import REMOVED, leaves, load_recipe, load_tree, read_stored
 from regard.runs import Run
-from regard.runs.run import FORMAT, Checkpoint, average_weights, read_metrics, save_checkpoint
+from regard.runs.run import FORMAT, average_weights, read_metrics, save_checkpoint
 from regard.training.train import train
 
 Tree = dict[str, Any]
@@ -275,7 +275,7 @@ def test_average_is_the_mean_in_the_kind_of_the_weights(tmp_path: Path) -> None:
     values = [1.0, 2.0, 4.0]
     for number, value in enumerate(values):
         weights = {"w": torch.full((2, 3), value), "half": torch.full((2,), value, dtype=torch.bfloat16)}
-        save_checkpoint(tmp_path / str(number), Checkpoint(weights, {"tokenizer": ""}))
+        save_checkpoint(tmp_path / str(number), weights, {"tokenizer": ""})
     averaged = average_weights([tmp_path / str(number) for number in range(3)])
     torch.testing.assert_close(averaged["w"], torch.full((2, 3), 7 / 3), rtol=0, atol=0)
     assert averaged["half"].dtype == torch.bfloat16

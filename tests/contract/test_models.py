@@ -18,7 +18,7 @@ from regard.models import MODELS
 from regard.models.base import Pooling, count_parameters, pool
 from regard.objectives import cross_entropy
 from regard.objectives.cross_entropy import TokenCrossEntropy, VocabularyLoss
-from regard.runs.run import Checkpoint, load_weights, put_weights, save_checkpoint, stored_weights
+from regard.runs.run import load_weights, put_weights, save_checkpoint, stored_weights
 from regard.text.vocabularies import BEGIN, END
 
 FIRST_OF_KIND = {case.kind: name for name, case in reversed(CASES.items())}
@@ -181,7 +181,7 @@ def test_a_training_step_leaks_no_tensor(name: str) -> None:
 def test_saved_and_loaded_gives_the_same_outputs(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     model, other, batch = case.build(seed=1), case.build(seed=2), case.batch()
-    save_checkpoint(tmp_path / "step-1", Checkpoint(stored_weights(model), {"tokenizer": ""}))
+    save_checkpoint(tmp_path / "step-1", stored_weights(model), {"tokenizer": ""})
     put_weights(other, load_weights(tmp_path / "step-1"), tmp_path)
     for loaded, saved in zip(case.outputs(other, batch), case.outputs(model, batch), strict=True):
         assert torch.equal(loaded, saved)
@@ -196,7 +196,7 @@ def test_tied_weights_are_stored_once_and_stay_tied(name: str, tmp_path: Path) -
     assert "output.linear.weight" not in stored
     assert ("target_embedding.weight" in stored) == (tie == "target")
     assert sum(tensor.numel() for tensor in stored.values()) == count_parameters(model)
-    save_checkpoint(tmp_path / "step-1", Checkpoint(stored, {"tokenizer": ""}))
+    save_checkpoint(tmp_path / "step-1", stored, {"tokenizer": ""})
     put_weights(other, load_weights(tmp_path / "step-1"), tmp_path)
     assert other.output.linear.weight is other.target_embedding.weight
     assert (other.source_embedding.weight is other.target_embedding.weight) == (tie == "all")

@@ -4,6 +4,7 @@ import copy
 import json
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from places import GOLDEN
-from regard.data.batches import START, Batch
+from regard.data.batches import START, AnyBatch, Batch
 from regard.data.config import TrainingConfig
 from regard.errors import RegardError
 from regard.models import MODELS as KINDS
@@ -23,7 +24,7 @@ from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_facts, load_weights, read_metrics
 from regard.tasks import TASKS
-from regard.training.loop import Trainer, compile_options
+from regard.training.loop import CapturedLoss, Trainer, compile_options
 from regard.training.optimiser import Plateau, build_optimiser, length_notes, schedule_factor
 from regard.training.progress import Display, Progress, Ranked, total_steps
 from regard.training.train import compile_notes, make_accelerator, resolve, train
@@ -66,6 +67,44 @@ def update(trainer: Trainer, *batches: Batch) -> None:
 
 def weights(trainer: Trainer) -> Tensor:
     return nn.utils.parameters_to_vector(trainer.model.parameters()).detach().clone()
+
+
+@pytest.mark.parametrize("failing", [2, 3], ids=["capture", "another shape"])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_step_that_does_not_fit_beside_graphs_is_computed_without(
+    tiny_recipe: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int, accumulate: int
+) -> None:
+    """The gradients are those of the step alone, whatever an interrupted backward pass has added."""
+    for name, stub in {
+        "graph_pool_handle": object,
+        "CUDAGraph": Graph,
+        "graph": lambda *_, **__: nullcontext(),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stub)
+    trainer, plain = (make_trainer(tiny_recipe, tmp_path / name, accumulate=accumulate) for name in ("one", "other"))
+    calls: list[float | Tensor] = []
+
+    def loss(batch: AnyBatch, factor: float | Tensor) -> Tensor:
+        calls.append(factor)
+        sums_2 = trainer.loss(batch, factor)
+        if len(calls) == failing:
+            raise torch.OutOfMemoryError
+        return sums_2
+
+    trainer.captured = CapturedLoss(loss, trainer.model.parameters())
+    shapes = [batch(trainer, 0, 1), batch(trainer, 0, 1), batch(trainer, 5, 2, 3), batch(trainer, 7)]
+    for first in range(0, 4, accumulate):
+        for each in (trainer, plain):
+            update(each, *shapes[first : first + accumulate])
+    assert trainer.captured.full
+    assert torch.equal(weights(trainer), weights(plain))
+
+
+class Graph:
+    """Stands for a graph that was captured while its values were computed."""
+
+    def replay(self) -> None:
+        pass
 
 
 def lines(run: Run, event: str) -> list[Tree]:

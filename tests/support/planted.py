@@ -12,7 +12,7 @@ import torch
 from regard.models.base import Generator
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
-from regard.runs.run import Checkpoint, save_checkpoint, stored_weights
+from regard.runs.run import save_checkpoint, stored_weights
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 
 IMPOSSIBLE = -1e4
@@ -34,7 +34,7 @@ def planted_run(folder: Path, table: Table, *, letters: str, search: dict[str, A
     planted = run.task.model()
     plant(planted, log_p_of(table, tokenizer))
     facts = {"step": 1, "metrics": {}, "tokenizer": run.tokenizers.fingerprint}
-    save_checkpoint(run.checkpoints / "step-00000001", Checkpoint(stored_weights(planted), facts))
+    save_checkpoint(run.checkpoints / "step-00000001", stored_weights(planted), facts)
     run.point("best", "step-00000001")
     return run
 

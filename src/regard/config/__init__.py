@@ -283,11 +283,10 @@ def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel]
         return f"should be a mapping of keys to values, not {shown}", ""
     match error["type"]:
         case "extra_forbidden":
-            key, allowed = (
-                str(keys[-1]),
-                {n for config in _configs_at(kind, keys[:-1], tree) for n in config.model_fields},
-            )
-            sections = [name for name in kind.model_fields if key in _fields_in(kind.model_fields[name].annotation)]
+            key, configs = str(keys[-1]), _configs_at(kind, keys[:-1], tree)
+            allowed = {name for config in configs for name in config.model_fields}
+            below = {name: _configs_in(field.annotation) for name, field in kind.model_fields.items()}
+            sections = [name for name, configs in below.items() if any(key in one.model_fields for one in configs)]
             if len(keys) == 1 and sections:
                 return f"unknown key {key!r}", f"did you mean {f'{sections[0]}.{key}'!r}?"
             spaced = given is None and ":" in key
@@ -338,10 +337,6 @@ def _configs_in(annotation: Any) -> Iterator[type[BaseModel]]:
     else:
         for argument in get_args(annotation):
             yield from _configs_in(argument)
-
-
-def _fields_in(annotation: Any) -> set[str]:
-    return {name for config in _configs_in(annotation) for name in config.model_fields}
 
 
 def _tags(config: type[BaseModel]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from regard.exchange.tokenizers import tokenizer_files
 from regard.layers.embeddings import Embedding
 from regard.recipes.recipe import recipe_of
 from regard.runs import run as run_folder
-from regard.runs.run import Checkpoint, Run
+from regard.runs.run import Run
 from regard.tasks.raw import check_max_length
 from regard.text.files import write_folder
 from regard.text.vectors import vector_text
@@ -115,7 +115,7 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
             raise DataError(what, where=folder.config_path, hint="is one of the two that of another model?")
     run_folder.check_weights(model, imported.weights, Path(folder.name))
     first = run_folder.step_name(0)
-    run_folder.save_checkpoint(run.checkpoints / first, Checkpoint(imported.weights, run.facts(0, [])))
+    run_folder.save_checkpoint(run.checkpoints / first, imported.weights, run.facts(0, []))
     for pointer in ("best", "last"):
         run.point(pointer, first)
 
@@ -144,7 +144,7 @@ def export_run(
 
     `quantize` is for ctranslate2: the type that the weights are rounded to, such as int8.
     """
-    run, target = run if isinstance(run, Run) else Run.open(run), Path(out)
+    run, target = Run.open(run), Path(out)
     if to not in TOOLS:
         raise RegardError(f"unknown tool {to!r}", where="--to", hint=did_you_mean(to, TOOLS))
     if to != "ctranslate2" and quantize is not None:

@@ -56,17 +56,12 @@ def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
 
 
 def measured_on(run: Run, split: str | None, files: Sequence[str], examples: Examples) -> dict[str, Any]:
-    """What `examples_of` takes, to stand before the metrics, with a note on what was left out of the examples."""
-    return noted(_named(run, split, files), {"note": examples.left_out} if examples.left_out else {})
-
-
-def _named(run: Run, split: str | None, files: Sequence[str]) -> dict[str, Any]:
-    """The same without that; and why, where it is not the test set that is expected."""
-    if files:
-        return {"files": list(files)}
-    if split is None and run.recipe.data.test is None:
-        return {"split": "validation", "note": "the run's recipe has no test set"}
-    return {"split": split or "test"}
+    """What `examples_of` takes, to stand before the metrics; with a note where it is not the test set that is expected,
+    and on what was left out of the examples."""
+    named: dict[str, Any] = {"files": list(files)} if files else {"split": split or "test"}
+    if not files and split is None and run.recipe.data.test is None:
+        named = {"split": "validation", "note": "the run's recipe has no test set"}
+    return noted(named, {"note": examples.left_out} if examples.left_out else {})
 
 
 def noted(measured: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:

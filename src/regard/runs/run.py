@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -327,34 +327,34 @@ def locked(folder: Path) -> Iterator[None]:
 # Checkpoints
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """One checkpoint, to be written."""
-
-    weights: Mapping[str, Tensor]
-    facts: Mapping[str, Any]  # step, metrics and fingerprints, as JSON
-    training_weights: Mapping[str, Tensor] | None = None
-    training: Mapping[str, Any] | None = None
-    """What resuming needs besides the weights; None in a checkpoint that cannot be resumed."""
-
-
 def step_name(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint; a full disk leaves the earlier ones as they were."""
+def save_checkpoint(
+    folder: Path,
+    weights: Weights,
+    facts: dict[str, Any],
+    *,
+    training_weights: Weights | None = None,
+    training: dict[str, Any] | None = None,
+) -> None:
+    """Write a checkpoint; a full disk leaves the earlier ones as they were.
+
+    `facts` are its step, metrics and fingerprints, as JSON. `training` is what resuming needs besides the weights; None
+    in a checkpoint that cannot be resumed.
+    """
 
     def fill(partial: Path) -> None:
-        save_weights(partial / "model.safetensors", checkpoint.weights)
-        if checkpoint.training_weights is not None:
-            save_weights(partial / "training.safetensors", checkpoint.training_weights)
-        if checkpoint.training is not None:
+        save_weights(partial / "model.safetensors", weights)
+        if training_weights is not None:
+            save_weights(partial / "training.safetensors", training_weights)
+        if training is not None:
             with _as_os_error(), (partial / "training.pt").open("wb") as file:
-                torch.save(dict(checkpoint.training), file)
-        facts = {**checkpoint.facts, "files": checksums(partial)}
-        facts["checksum"] = key_of(facts)
-        (partial / "checkpoint.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+                torch.save(training, file)
+        known = {**facts, "files": checksums(partial)}
+        known["checksum"] = key_of(known)
+        (partial / "checkpoint.json").write_text(json.dumps(known, indent=1), encoding="utf-8")
 
     write_folder(folder, fill, replace=True)
 

@@ -300,13 +300,9 @@ class Sampling:
         """The noise of a sentence, uniform in [0, 1), depends on the seed and its own tokens only, not on the batch."""
         self.rows, self._cut = config.nbest, (config.temperature, config.top_k, config.top_p)
         noise_BWT = torch.zeros(len(source), self.rows, max(limits))
-        ids_BL, lengths, salt = (
-            source.ids_BL.cpu().long(),
-            source.host_lengths_B.tolist(),
-            config.seed.to_bytes(16, "big"),
-        )
-        for b, limit in enumerate(limits):
-            digest = hashlib.blake2b(ids_BL[b, : lengths[b]].numpy().tobytes(), digest_size=8, salt=salt).digest()
+        ids_BL, salt = source.ids_BL.cpu().long(), config.seed.to_bytes(16, "big")
+        for b, (length, limit) in enumerate(zip(source.host_lengths_B.tolist(), limits, strict=True)):
+            digest = hashlib.blake2b(ids_BL[b, :length].numpy().tobytes(), digest_size=8, salt=salt).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
             noise_BWT[b, :, :limit] = torch.rand(self.rows, limit, generator=generator)
         self._noise_BWT = noise_BWT.to(source.ids_BL.device)

@@ -23,7 +23,6 @@ from regard.objectives.language_model import carry_to
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.run import (
-    Checkpoint,
     MetricsLog,
     average_weights,
     load_training,
@@ -64,14 +63,14 @@ class CapturedLoss:
     """Forward and backward pass as a CUDA graph, one for each shape of batch: a launch instead of hundreds.
 
     The first batch of a shape is computed without a graph, so that its kernels are loaded. A graph adds to the
-    gradients that it finds when it is captured, and makes them where there are none. It has memory of its own: where
-    that does not fit, all batches are computed without one.
+    gradients that it finds when it is captured, and makes them where there are none. It has memory of its own, which it
+    keeps: see `Trainer.in_memory`.
     """
 
     def __init__(self, loss: Callable[[AnyBatch, float | Tensor], Tensor], weights: Iterable[nn.Parameter]) -> None:
         self.loss, self.weights, self.pool = loss, list(weights), torch.cuda.graph_pool_handle()
         self.graphs: dict[tuple[Any, ...], Captured | None] = {}
-        self.full = False
+        self.full = False  # whether there is no memory for graphs
 
     def __call__(self, batch: AnyBatch, factor: float) -> Tensor:
         tensors, shape = batch.tensors(), batch.unnamed().signature()
@@ -79,14 +78,7 @@ class CapturedLoss:
             self.graphs[shape] = None
             return self.loss(batch, factor)
         if (captured := self.graphs[shape]) is None:
-            try:
-                captured = self.graphs[shape] = self.capture(batch, factor)
-            except torch.OutOfMemoryError:
-                self.full = True
-        if captured is None:  # not in the clause above: its error still refers to the tensors of the capture
-            self.graphs.clear()
-            torch.cuda.empty_cache()
-            return self.loss(batch, factor)
+            captured = self.graphs[shape] = self.capture(batch, factor)
         graph, inputs, sums_2, gradients = captured
         torch._foreach_copy_(inputs[:-1], tensors)
         inputs[-1].fill_(factor)  # a tensor made from a number would wait for the GPU
@@ -124,15 +116,20 @@ class Trainer:
         display: Display,
     ) -> None:
         self.run, self.recipe, self.data, self.accelerator, self.display = run, recipe, data, accelerator, display
+        self.processes: int = accelerator.num_processes
+        self.is_main: bool = accelerator.is_main_process
         self.config = recipe.training
         self.task = TASKS[recipe.task](recipe, data.tokenizers)
         assert isinstance(self.config.batch_tokens, int)
         self.average = copy.deepcopy(model).requires_grad_(False).to(accelerator.device) if self.config.ema else None
         self.model = model.to(accelerator.device)
+        self.used_model = self.model if self.average is None else self.average  # to validate and to use
         if self.config.checkpoint_activations:
             recompute_blocks(self.model)
         objective = self.task.objective(self.model)
         self.carries, self.is_cross_entropy = bool(objective.carries), bool(objective.is_cross_entropy)
+        self.sharing = 1 if self.carries else self.processes
+        """Batches that all processes take at once: one each, but of streams they share each batch."""
         if self.carries and (streams := len(data.train.plan(self.config.batch_tokens, 0, 0)[0])) < 2 * self.processes:
             what = f"the text is read as {streams} streams, too few for {self.processes} processes"
             raise ConfigError(what, where="training.batch_tokens", hint="raise it: each process needs two")
@@ -164,15 +161,6 @@ class Trainer:
         self.pending: list[tuple[int, int, Tensor, list[AnyBatch]]] = []
         self.plan_steps(self.config.accumulate * self.sharing)
 
-    @property
-    def processes(self) -> int:
-        return int(self.accelerator.num_processes)
-
-    @property
-    def sharing(self) -> int:
-        """Batches that all processes take at once: one each, but of streams they share each batch."""
-        return 1 if self.carries else self.processes
-
     def plan_steps(self, group: int) -> None:
         """Make steps of `group` batches, and validate and save accordingly."""
         self.group, self.accumulate = group, group // self.sharing
@@ -182,7 +170,6 @@ class Trainer:
         self.checkpoint_every = self.config.checkpoint_every or self.validate_every
 
     def stream(self) -> Stream:
-        accelerator = self.accelerator
         assert isinstance(self.config.batch_tokens, int)
         return Stream(
             self.data.train,
@@ -190,8 +177,8 @@ class Trainer:
             self.config.seed,
             self.progress.position,
             fill=bool(self.config.fill),
-            rank=accelerator.process_index,
-            world=accelerator.num_processes,
+            rank=self.accelerator.process_index,
+            world=self.processes,
             shared=self.carries and self.processes > 1,
         )
 
@@ -231,16 +218,13 @@ class Trainer:
 
         A step without any, as of masked LM on text that is all `<unk>`, changes no weight.
         """
-        progress, accelerator = self.progress, self.accelerator
+        progress = self.progress
         factor = schedule_factor(self.config, progress.step + 1, self.steps) * self.plateau.scale
         for group in self.optimiser.param_groups:
             group["lr"] = self.config.learning_rate * factor * group.get("rate", 1.0)
         tokens = self.over_processes(sum(batch.tokens for batch, _ in batches))
-        losses = []
         self.objective.train()
-        for number, (batch, _) in enumerate(batches, 1):
-            with nullcontext() if number == len(batches) else accelerator.no_sync(self.objective):
-                losses.append((self.captured or self.loss)(batch, accelerator.num_processes / max(1, tokens)))
+        losses = self.in_memory(lambda: self.losses([batch for batch, _ in batches], self.processes / max(1, tokens)))
         norm = torch.zeros_like(losses[0][0])
         if tokens:
             norm = self.clip()
@@ -253,6 +237,28 @@ class Trainer:
             move_average(self.average, self.model, self.config.ema, progress.step)
         sums_3 = torch.stack([*torch.stack(losses).sum(0), norm])
         self.pending.append((progress.step, tokens, sums_3, [batch for batch, _ in batches]))
+
+    def in_memory(self, work: Callable[[], T]) -> T:
+        """What `work` computes. If it does not fit into memory, it is computed again without captured steps, whose
+        memory is given back: from no gradients, since a capture or half a backward pass has left wrong ones."""
+        try:
+            return work()
+        except torch.OutOfMemoryError:
+            if self.captured is None or self.captured.full:
+                raise
+        self.captured.full = True  # not in the clause above: its error still refers to the tensors of `work`
+        self.captured.graphs.clear()
+        self.optimiser.zero_grad()
+        torch.cuda.empty_cache()
+        return work()
+
+    def losses(self, batches: list[AnyBatch], factor: float) -> list[Tensor]:
+        """The sums of `loss` for each batch of a step."""
+        sums = []
+        for number, batch in enumerate(batches, 1):
+            with nullcontext() if number == len(batches) else self.accelerator.no_sync(self.objective):
+                sums.append((self.captured or self.loss)(batch, factor))
+        return sums
 
     def loss(self, batch: AnyBatch, factor: float | Tensor) -> Tensor:
         """The objective's two sums; the gradient of the first, times `factor`, is added to the gradients."""
@@ -275,18 +281,14 @@ class Trainer:
         limit = self.config.clip or math.inf
         own_clip = getattr(self.model, "clip_gradients", None)
         shared_limit = limit if own_clip is None else math.inf
-        norm: Tensor = self.whole(self.accelerator.clip_grad_norm_(self.objective.parameters(), shared_limit))
+        norm: Tensor = self.accelerator.clip_grad_norm_(self.objective.parameters(), shared_limit)
         if own_clip is not None:
             own_clip(limit)
-        return norm
-
-    def whole(self, tree: T) -> T:
-        """The same values with whole tensors: FSDP leaves only a part of each with a process."""
-        return whole(tree) if self.accelerator.is_fsdp2 else tree
+        return whole(norm) if self.accelerator.is_fsdp2 else norm
 
     def over_processes(self, count: int) -> int:
         """The sum over all processes."""
-        if self.accelerator.num_processes == 1:
+        if self.processes == 1:
             return count
         return int(self.accelerator.reduce(torch.tensor(count, device=self.accelerator.device)))
 
@@ -322,15 +324,6 @@ class Trainer:
             hint=f"lower training.learning_rate, raise training.warmup or use precision bf16 or fp32{kept}",
         )
 
-    @property
-    def is_main(self) -> bool:
-        return bool(self.accelerator.is_main_process)
-
-    @property
-    def used_model(self) -> nn.Module:
-        """The model to validate and to use: the moving average if there is one."""
-        return self.model if self.average is None else self.average
-
     def log_line(self) -> dict[str, Any]:
         self.collect_losses()
         progress = self.progress
@@ -349,7 +342,7 @@ class Trainer:
         }
         progress.logged_step, progress.seconds = progress.step, 0.0
         progress.loss_sum, progress.plain_sum, progress.tokens = 0.0, 0.0, 0
-        self.display.logged(line, self.steps, self.task.unit)
+        self.display.logged(line, self.steps)
         return line
 
     def validation_line(self) -> dict[str, Any]:
@@ -386,7 +379,7 @@ class Trainer:
         training = model.training
         model.eval()
         try:
-            return self.task.validate(model, self.data.validation)
+            return self.in_memory(lambda: self.task.validate(model, self.data.validation))
         finally:
             model.train(training)
 
@@ -417,7 +410,9 @@ class Trainer:
     def save(self, log: MetricsLog | None, due: bool) -> None:
         """Save a checkpoint for an exact resume, then point to it, then delete old ones."""
         self.collect_losses()
-        weights, optimiser = self.whole(stored_weights(self.used_model)), self.whole(self.optimiser.state_dict())
+        weights, optimiser = stored_weights(self.used_model), self.optimiser.state_dict()
+        if self.accelerator.is_fsdp2:
+            weights, optimiser = whole((weights, optimiser))
         carry, generators = self.whole_carry(), gather_object([random_state()])
         if log is None:
             return
@@ -425,8 +420,10 @@ class Trainer:
         progress.recent = [*progress.recent, *([progress.step] if due else [])][-self.config.average :]
         progress.log_length = log.length()
         name = step_name(progress.step)
-        checkpoint = Checkpoint(
-            weights=weights,
+        save_checkpoint(
+            self.run.checkpoints / name,
+            weights,
+            self.facts() | {"log": {"bytes": progress.log_length, "checksum": log.checksum}},
             training_weights=None if self.average is None else stored_weights(self.model),
             training={
                 "optimiser": optimiser,
@@ -438,9 +435,7 @@ class Trainer:
                 "carry": carry,
                 "group": self.group,
             },
-            facts=self.facts(progress.step) | {"log": {"bytes": progress.log_length, "checksum": log.checksum}},
         )
-        save_checkpoint(self.run.checkpoints / name, checkpoint)
         self.run.point("last", name)
         self.tidy()
 
@@ -458,9 +453,9 @@ class Trainer:
         self.run.point("best", step_name(best[0] if best else progress.step))
         self.run.remove_all_but({step_name(step) for step in (progress.step, *best, *progress.recent)})
 
-    def facts(self, step: int) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         best = [{"step": entry.step, self.config.best: entry.value} for entry in self.progress.best]
-        return self.run.facts(step, best)
+        return self.run.facts(self.progress.step, best)
 
     def finish(self, write: Write) -> None:
         """Average the last checkpoints if the recipe says so, and use the average if it validates better."""
@@ -476,8 +471,7 @@ class Trainer:
         self.display.say(f"average of the last {len(folders)} checkpoints:")
         self.display.validated(line, comment)
         # After the validation, which may set buffers of the model
-        checkpoint = Checkpoint(stored_weights(averaged), self.facts(self.progress.step))
-        save_checkpoint(self.run.checkpoints / "average", checkpoint)
+        save_checkpoint(self.run.checkpoints / "average", stored_weights(averaged), self.facts())
         if comment:  # it is the best
             self.run.point("best", "average")
         write(line)

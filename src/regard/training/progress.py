@@ -168,9 +168,9 @@ class Display:
             what, facts = shown(what), shown(facts)
             self._bar.update(self._task, description=what, completed=done, total=total, facts=facts, visible=True)
 
-    def logged(self, line: dict[str, Any], steps: int, unit: str = "tokens") -> None:
-        """Show a line of the training log; `unit` is what the loss is a mean over."""
-        facts = f"loss {line['loss']:.3f}  {line['tokens_per_second']:,.0f} {unit}/s"
+    def logged(self, line: dict[str, Any], steps: int) -> None:
+        """Show a line of the training log."""
+        facts = f"loss {line['loss']:.3f}  {line['tokens_per_second']:,.0f} {line['unit']}/s"
         self.doing("training", line["step"], steps, facts)
         if not self.console.is_terminal:
             left = (steps - line["step"]) * line["seconds_per_step"]
