@@ -240,11 +240,12 @@ class Trainer:
 
     def in_memory(self, work: Callable[[], T]) -> T:
         """What `work` computes. If it does not fit into memory, it is computed again without captured steps, whose
-        memory is given back: from no gradients, since a capture or half a backward pass has left wrong ones."""
+        memory is given back: from no gradients, since a capture or half a backward pass has left wrong ones. After a
+        capture that failed, torch does not give memory back by itself."""
         try:
             return work()
         except torch.OutOfMemoryError:
-            if self.captured is None or self.captured.full:
+            if self.captured is None:
                 raise
         self.captured.full = True  # not in the clause above: its error still refers to the tensors of `work`
         self.captured.graphs.clear()
