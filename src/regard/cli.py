@@ -323,6 +323,7 @@ def predict(
         else:
             source |= {"story": story, "prefixes": prefixes, "progress": partial(move, "writing"), "each": answers.show}
             printed = str(record) == "-"
+            source["prefix"] = search["prefix"]  # which does not go together with prefixes
             predictions = regard.predict(opened, given, record=printed or record or False, **source)
             if printed and predictions.record is not None:
                 console.show_report(predictions.record, None, as_json=False)

@@ -300,7 +300,7 @@ STATES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a step that is no number": lambda state: state["progress"].update(step="many"),
     "a length that is no number": lambda state: state["progress"].update(log_length=None),
     "another optimiser": lambda state: state["optimiser"].update(param_groups=[]),
-    "other generators": lambda state: state["random"].update(cpu=torch.zeros(3)),
+    "other generators": lambda state: state["random"][0].update(cpu=torch.zeros(3)),
 }
 
 
