@@ -272,7 +272,8 @@ def predict_file(
     run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix))
     as_json = as_json or out.suffix == ".jsonl"
     about = {
-        "RUN": key_of(load_facts(run.checkpoint(checkpoint))), "search": recipe.search.model_dump(mode="json"),
+        "RUN": key_of(load_facts(run.checkpoint(checkpoint))),
+        "search": recipe.search.model_dump(mode="json"), "evaluation": recipe.evaluation.model_dump(mode="json"),
         "--precision": precision, "--json": as_json, "inputs at once": PIECE,
     }  # fmt: skip
     inputs = run.task.gather(run.task.file_inputs(file, skip_bad=skip_bad))
