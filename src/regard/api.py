@@ -390,7 +390,9 @@ def features(
     if out is not None:
         check_writable(Path(out), "--features", [file, *run.recipe_values], overwrite=overwrite)
     model = _text_model(run, checkpoint, device)
-    vectors = text_vectors(run.task, model, given, layer=layer, pooling=pooling, normalize=normalize, skip_bad=skip_bad)
+    vectors = text_vectors(
+        run.task, model, given, layer=layer, pooling=pooling, normalize=normalize, skip_bad=skip_bad, gaps=True
+    )
     if out is not None:
         with atomic_file(Path(out)) as stream:
             np.savez(stream, **vectors.arrays())  # type: ignore[arg-type]

@@ -414,6 +414,15 @@ def test_masks_are_read_as_here(kinds: dict[str, tuple[Tokenizer, Any]], text: s
         assert with_gaps(Tokenizer.from_json(theirs.backend_tokenizer.to_str()), text) == expected, kind
 
 
+def test_features_read_the_mask(tmp_path: Path) -> None:
+    theirs = save_bert(tmp_path / "theirs", "BertForMaskedLM").bert
+    run = regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
+    text = "The [MASK] was tired"
+    read = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")(text, return_tensors="pt")
+    with torch.no_grad():
+        near(regard.features(run, text).vectors, theirs(**read).last_hidden_state[0, 1:-1].numpy())
+
+
 @pytest.mark.parametrize("prompt", ["The animal", "one\n\ntwo ", "one two"])
 def test_gpt2_continues_a_text_as_there(tmp_path: Path, prompt: str) -> None:
     """White space counts: the vocabulary was learned with it."""
