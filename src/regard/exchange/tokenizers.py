@@ -53,8 +53,9 @@ def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> O
         roberta = "Roberta" in str(settings.get("tokenizer_class"))
         default = bert_templates(ids[tokens[2]], ids[tokens[3]], roberta=roberta)
         templates = _with_their_segments(written or default, settings)
-    special = {plain.mask, *map(ids.get, tokens), *(slot.token for template in templates or () for slot in template)}
-    tree = _read_in_texts(tree, special)
+    if not settings.get("split_special_tokens"):
+        around = {slot.token for template in templates or () for slot in template}
+        tree = _read_in_texts(tree, {plain.mask, *map(ids.get, tokens), *around})
     return fit_rows(with_template(tree, templates, roles) if roles or templates != written else tree, rows, folder)
 
 
@@ -190,6 +191,7 @@ def tokenizer_files(tokenizer: OurTokenizer, exported: Exported, longest: int) -
         **{f"{name}_token": token for name, token in zip(names, tokens, strict=True)},
         "model_input_names": ["input_ids", "attention_mask", *(["token_type_ids"] if pair else [])],
         "clean_up_tokenization_spaces": False,
+        "split_special_tokens": not exported.reads_masks,  # else </s> in a text is plain text, as here
     }
     if tokenizer.mask is not None:
         mask = next(token for token in tree["added_tokens"] if token["id"] == tokenizer.mask)
