@@ -280,7 +280,8 @@ def predict_file(
     run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix))
     as_json = as_json or out.suffix == ".jsonl"
     about = {
-        "RUN": key_of(load_facts(run.checkpoint(checkpoint))), "search": recipe.search.model_dump(mode="json"),
+        "RUN": key_of(load_facts(run.checkpoint(checkpoint))),
+        "search": recipe.search.model_dump(mode="json"), "evaluation": recipe.evaluation.model_dump(mode="json"),
         "--precision": precision, "--json": as_json, "inputs at once": PIECE,
     }  # fmt: skip
     inputs = run.task.gather(run.task.file_inputs(file, skip_bad=skip_bad))
@@ -390,7 +391,9 @@ def features(
     if out is not None:
         check_writable(Path(out), "--features", [file, *run.recipe_values], overwrite=overwrite)
     model = _text_model(run, checkpoint, device)
-    vectors = text_vectors(run.task, model, given, layer=layer, pooling=pooling, normalize=normalize, skip_bad=skip_bad)
+    vectors = text_vectors(
+        run.task, model, given, layer=layer, pooling=pooling, normalize=normalize, skip_bad=skip_bad, gaps=True
+    )
     if out is not None:
         with atomic_file(Path(out)) as stream:
             np.savez(stream, **vectors.arrays())  # type: ignore[arg-type]

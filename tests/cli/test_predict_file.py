@@ -198,10 +198,10 @@ def test_only_the_same_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -
     with pytest.raises(StopError):
         written(tiny_run, big, out, workers=1, each=stopping(2))
     before = (tmp_path / "out.jsonl.partial").read_bytes()
-    with pytest.raises(
-        DecodeError, match=r"out.jsonl.partial: it was begun with other values of search \(give the same"
-    ):
-        regard.predict_file(tiny_run, big, out, beam=3, resume=True)
+    for section, override in {"search": "search.beam=3", "evaluation": "evaluation.tokenize=char"}.items():
+        refused = rf"out.jsonl.partial: it was begun with other values of {section} \(give the same"
+        with pytest.raises(DecodeError, match=refused):
+            regard.predict_file(tiny_run, big, out, overrides=[*SHORT, override], resume=True)
     other = write(tmp_path / "other.txt", "g g g\n" + big.read_text())
     with pytest.raises(DecodeError, match="--file: its first 40 inputs have changed"):
         written(tiny_run, other, out, workers=1, resume=True)

@@ -20,6 +20,7 @@ from command_line import fail, succeed, write
 from labelled_cases import SMALL, TAGGING
 from model_cases import with_weights_that_matter
 from places import SHARED
+from regard.api import load
 from regard.data.conll import Entity, Scheme, TaggedText, entities_in, first_fault, labels_of, tags_of
 from regard.data.dataset import Dataset
 from regard.data.framing import windows
@@ -380,6 +381,29 @@ def test_entities_come_with_their_places(run: Path) -> None:
     assert told[:3] == [("PER", "Anna Kim", 2), ("LOC", "Paris", 20), ("PER", "Ben Adams", 27)]
     assert succeed("predict", run, "Anna Kim lives in Paris.").out == "[PER Anna Kim] lives in [LOC Paris].\n"
     assert succeed("predict", run, stdin="Anna Kim lives in Paris.\n").out == "[PER Anna Kim] lives in [LOC Paris].\n"
+
+
+def test_every_verb_has_the_words_of_the_file(run: Path, tmp_path: Path) -> None:
+    words = ["Anna", "'s", "firm", "...", "New York", "."]
+    content = "".join(f"{word}\tO\n" for word in (*words[:3], " ", *words[3:]))  # white space alone is no word
+    columns = write(tmp_path / "t.conll", content)
+    objects = write(tmp_path / "t.jsonl", json.dumps({"tokens": words, "tags": ["O"] * 6}) + "\n")
+    found = [succeed("predict", run, "--file", file, "--json").json for file in (columns, objects)]
+    found.append(succeed("predict", run, json.dumps({"tokens": words}), "--json").json)
+    found.append(load(run).predict({"tokens": words})[0].to_json())
+    for number, workers in enumerate((1, 2)):
+        out = tmp_path / f"{number}.jsonl"
+        succeed("predict", run, "--file", columns, "--out", out, "--workers", workers)
+        found.append(json.loads(out.read_text()))
+    assert [[word["text"] for word in one["words"]] for one in found] == [words] * 6
+    assert all(one == found[0] for one in found)
+    succeed("evaluate", run, "--file", columns, "--predictions", tmp_path / "p.jsonl")
+    line = json.loads((tmp_path / "p.jsonl").read_text())
+    assert (line["input"], line["tokens"]) == (found[0]["input"], words)
+    assert line["tags"] == [word["tag"] for word in found[0]["words"]]
+    explained = succeed("explain", run, json.dumps({"tokens": words}), "--view", "occlusion", "--json").json
+    assert explained["occlusion"]["words"] == words
+    assert [word["text"] for word in explained["words"]] == words
 
 
 def test_syllables_in_bioes_and_plain_tags_are_learned(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 PAIRS = [
     ("The animal", "it was tired"),
     ("한국어 문장을", "나는 학교에 갑니다. 한국어"),
+    ("[E1] the animal [/E1] was", "tired[E1]"),
     (f"{TEXTS[0]} {TEXTS[0]}", "123"),
     ("123", f"{TEXTS[2]} {TEXTS[0]}"),
     (f"{TEXTS[0]} {TEXTS[0]}", TEXTS[0]),
@@ -52,6 +53,13 @@ def unigram(**special: str) -> Tokenizer:
     return tokenizer
 
 
+def marked() -> Tokenizer:
+    """A vocabulary with tokens that mark entities in a text."""
+    tokenizer = wordpiece(lowercase=True)
+    tokenizer.add_special_tokens(["[E1]", "[/E1]"])
+    return tokenizer
+
+
 def words() -> Tokenizer:
     tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -69,6 +77,7 @@ def after_bytes(tokenizer: Tokenizer) -> Any:
 
 
 BERT, XLM = {"tokenizer_class": "BertTokenizer", "do_lower_case": False}, {"tokenizer_class": "XLMRobertaTokenizer"}
+MARKS = BERT | {"do_lower_case": True, "additional_special_tokens": ["[E1]", "[/E1]"]}
 ROBERTA = (
     partial(byte_bpe, TEXTS, SPECIAL),
     lambda made: processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False),
@@ -79,6 +88,8 @@ KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "wordpiece": (wordpiece, bert_ends, BERT),
     "vocab.txt": (wordpiece, bert_ends, BERT),
     "wordpiece-without-segments": (wordpiece, bert_ends, BERT | BARE),
+    "marks": (marked, bert_ends, MARKS),
+    "marks-vocab.txt": (marked, bert_ends, MARKS),
     "xlm-roberta": (unigram, lambda made: template("<s> $A </s>", "<s> $A </s> </s> $B </s>", made), XLM),
     "roberta": ROBERTA,
     "merges.txt": ROBERTA,
@@ -107,8 +118,11 @@ def save(folder: Path, kind: str, architecture: str = CLASSIFIER, **changes: Any
     settings |= {f"{role}_token": name for role, name in roles.items()}
     settings |= {"bos_token": roles["cls"], "eos_token": roles["sep"]}
     write(folder / "tokenizer_config.json", json.dumps(settings))
-    if kind == "vocab.txt":
-        write(folder / "vocab.txt", "\n".join(by_id(tokenizer)) + "\n")
+    if kind.endswith("vocab.txt"):
+        pieces = by_id(tokenizer)
+        size = len(pieces) - kind.startswith("marks")  # one of the marks is in the vocabulary, the other was added
+        write(folder / "vocab.txt", "\n".join(pieces[:size]) + "\n")
+        write(folder / "added_tokens.json", json.dumps(dict.fromkeys(pieces[size:], size)))
     elif kind == "merges.txt":
         tokenizer.model.save(str(folder))
     else:
@@ -152,7 +166,7 @@ def test_one_text_and_two(tmp_path: Path, kind: str) -> None:
     back, exported = there_and_back(run, tmp_path), tmp_path / "exported"
     for one, folder in ((run, tmp_path / "theirs"), (run, exported), (back, exported)):
         same_rows(one, folder)
-    for texts in (("The animal",), ("The animal", "it was tired"), PAIRS[4]):
+    for texts in (("The animal",), ("The animal", "it was tired"), PAIRS[-2]):
         [answer] = answers(run, "\t".join(texts))
         for folder in (tmp_path / "theirs", exported):
             expected = probabilities(folder, texts)

@@ -43,7 +43,7 @@ TRAINING = {
 TALES = {"train": {"corpus": "tales-en", "size": 40}, "validation": {"split": 0.1}, "max_length": 32}
 FEW = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SPECIAL_NAMES = re.compile(r"\[\w+\]|<[/|\w]+>|>>\w+<<")
-"""Here a special token that is typed is text like any other, in `transformers` it is the token."""
+"""Here a special token that is typed is text like any other, in folders of `transformers` it is the token."""
 CHARACTERS = st.characters(blacklist_categories=["Cs"])
 UNICODE = st.text(CHARACTERS, max_size=30).filter(lambda text: SPECIAL_NAMES.search(text) is None)
 

@@ -24,7 +24,7 @@ from regard.data.formats import Object, Row, object_rows, or_one_error, text_of,
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import ColumnError, DataError, Problem, Recurring
 from regard.text.files import FileInput, TextFile
-from regard.text.normalise import Words
+from regard.text.normalise import Sentence, Words
 
 DOCUMENT = "-DOCSTART-"
 COMMENT = "#"
@@ -226,14 +226,14 @@ def _places(corpus: TaggedText, width: int, where: str, *, tagged: bool) -> tupl
 
 
 def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] | None:
-    """The sentences of a file, their words with blanks between; None where a line is a text.
+    """The sentences of a file, their words as they stand there; None where a line is a text.
 
     Columns, and the key of .jsonl, are those of the corpus; there `text` is read if an object does not have the key. A
     table has a column `text`.
     """
     if file.suffixes[0] in COLUMNS:
         return (
-            FileInput(" ".join(token for _, token, _ in words), file.where(words[0][0]), next(iter(faults), None))
+            FileInput(Sentence(*(token for _, token, _ in words)), file.where(words[0][0]), next(iter(faults), None))
             for words, faults in _in_columns(file, corpus, tagged=False)
         )
     if not is_table(file):
@@ -249,10 +249,12 @@ def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] |
 
 
 def untagged_text(example: Object, key: str, where: str) -> str:
-    """The words of an object with blanks between; its `text` if it does not have their key."""
+    """The words of an object as they stand in its list; its `text` if it does not have their key."""
     name = "text" if key not in example and "text" in example else key
     words = value_in(example, name, where)
-    return " ".join(text_of(word, name, where) for word in (words if isinstance(words, list) else [words]))
+    if not isinstance(words, list):
+        return text_of(words, name, where)
+    return Sentence(*(text_of(word, name, where) for word in words))
 
 
 Scheme = Literal["iob1", "iob2", "bioes"]

@@ -191,6 +191,7 @@ def write(run: Run, checkpoint: str) -> Exported:
         None,
         files=_sentence_transformer(run) if apart else {},
         raw_text=task == PRETRAINING and bool(run.recipe.data.train),
+        reads_masks=task == PRETRAINING,
     )
 
 

@@ -70,6 +70,7 @@ class Exported:
     not_exported: tuple[str, ...] = ()  # options of the run's search that `generate` does not have
     files: dict[str, str] = field(default_factory=dict)  # other files, by their names: those of sentence-transformers
     raw_text: bool = False  # whether it was trained here on raw text, in which a run of white space is one space
+    reads_masks: bool = False  # whether [MASK] in a text is the token: transformers then reads all special tokens so
 
 
 @dataclass(frozen=True)

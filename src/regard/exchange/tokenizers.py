@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from tokenizers import AddedToken, BertWordPieceTokenizer, ByteLevelBPETokenizer, Tokenizer
@@ -28,7 +28,7 @@ def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> O
     The folder's settings say which tokens are special; otherwise their names do. In a vocabulary that has only an end
     token, as GPT-2's, it stands for all: no text is unknown, and padding is never attended to.
     """
-    settings = folder.json("tokenizer_config.json")
+    settings = folder.json("tokenizer_config.json") | folder.json("special_tokens_map.json")
     tree = folder.json("tokenizer.json") or _read_vocabulary(folder, settings)
     lowercase, normalizer = settings.get("do_lower_case"), tree.get("normalizer")
     if isinstance(lowercase, bool) and isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
@@ -40,9 +40,7 @@ def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> O
         tree = tree | {"decoder": {"type": "Sequence", "decoders": [decoder, strip]}}
     plain, ids = OurTokenizer.from_json(json.dumps(tree), where=folder.name), ids_of(tree)
     by_name = plain.tokens([plain.pad, plain.unk, plain.begin, plain.end])
-    settings |= folder.json("special_tokens_map.json")
-    values = [settings.get(f"{role}_token") for role in ("pad", "unk", begin, end)]
-    stated = [value.get("content") if isinstance(value, dict) else value for value in values]
+    stated = [_content(settings.get(f"{role}_token")) for role in ("pad", "unk", begin, end)]
     for role, name in zip(("pad", "unk", begin, end), stated, strict=True):
         if not isinstance(name, str | None):
             where = f"{folder.path / 'tokenizer_config.json'}: {role}_token"
@@ -55,7 +53,23 @@ def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> O
         roberta = "Roberta" in str(settings.get("tokenizer_class"))
         default = bert_templates(ids[tokens[2]], ids[tokens[3]], roberta=roberta)
         templates = _with_their_segments(written or default, settings)
+    if not settings.get("split_special_tokens"):
+        around = {slot.token for template in templates or () for slot in template}
+        tree = _read_in_texts(tree, {plain.mask, *map(ids.get, tokens), *around})
     return fit_rows(with_template(tree, templates, roles) if roles or templates != written else tree, rows, folder)
+
+
+def _content(token: Any) -> Any:
+    """The text of a token in tokenizer_config.json, where it may be an object."""
+    return token.get("content") if isinstance(token, dict) else token
+
+
+def _read_in_texts(tree: Tree, special: Set[int | None]) -> Tree:
+    """A tokenizer in which no others are special: `Tokenizer` reads a special token in a text as plain text, but [E1]
+    before an entity as a token."""
+    added = tree.get("added_tokens", ())
+    tokens = [token | {"special": token["special"] and token["id"] in special} for token in added]
+    return tree | {"added_tokens": tokens}
 
 
 def _with_their_segments(templates: Templates, settings: Mapping[str, Any]) -> Templates:
@@ -72,6 +86,7 @@ def _read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> Tree:
     if not pieces.exists() and not merges.exists():
         hint = "expected: tokenizer.json, vocab.txt, or vocab.json with merges.txt"
         raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
+    added = folder.json("added_tokens.json")
     try:
         if pieces.exists():
             tokenizer = BertWordPieceTokenizer.from_file(
@@ -84,6 +99,9 @@ def _read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> Tree:
             tokenizer = ByteLevelBPETokenizer.from_file(str(vocabulary), str(merges))
             names = ("<|endoftext|>", "<mask>")
             tokenizer.add_special_tokens([name for name in names if tokenizer.token_to_id(name) is not None])
+        tokenizer.add_special_tokens([*sorted(added, key=added.__getitem__)])
+        listed = [_content(token) for token in settings.get("additional_special_tokens") or ()]
+        tokenizer.add_special_tokens([name for name in listed if tokenizer.token_to_id(name) is not None])
     except Exception as error:  # the library raises bare Exception for everything that can be wrong with a file
         raise DataError(f"cannot be read as a vocabulary: {error}", where=str(folder.path)) from None
     tree: Tree = json.loads(tokenizer.to_str())
@@ -173,6 +191,7 @@ def tokenizer_files(tokenizer: OurTokenizer, exported: Exported, longest: int) -
         **{f"{name}_token": token for name, token in zip(names, tokens, strict=True)},
         "model_input_names": ["input_ids", "attention_mask", *(["token_type_ids"] if pair else [])],
         "clean_up_tokenization_spaces": False,
+        "split_special_tokens": not exported.reads_masks,  # else </s> in a text is plain text, as here
     }
     if tokenizer.mask is not None:
         mask = next(token for token in tree["added_tokens"] if token["id"] == tokenizer.mask)

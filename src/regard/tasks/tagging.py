@@ -34,7 +34,7 @@ from regard.objectives.labels import TagCrossEntropy
 from regard.tasks.headed import HeadedTask, Labels, Line, section
 from regard.tasks.task import Done, Prediction, ignore, nothing_known, problem_in_text
 from regard.text.files import FileInput, TextFile
-from regard.text.normalise import Span, word_spans
+from regard.text.normalise import Sentence, Span, word_spans
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 LogProbabilities = NDArray[np.float32]
@@ -279,27 +279,25 @@ class Tagging(HeadedTask):
 
     def line(self, examples: Dataset, row: int, result: LogProbabilities) -> Line:
         tokens: list[str] = json.loads(examples.texts["tokens"][row])
-        ends = np.cumsum([len(token) + 1 for token in tokens]).tolist()
-        spans = [Span(end - len(token) - 1, end - 1) for token, end in zip(tokens, ends, strict=True)]
         expected, predicted = self.expected(examples, row), self._best_tags(result)
-        text = " ".join(tokens)
+        text = Sentence(*tokens)
         return {
             "input": text,
-            "output": self._tagged(text, spans, predicted).output,
-            "expected": self._tagged(text, spans, expected).output,
+            "output": self._tagged(text, predicted).output,
+            "expected": self._tagged(text, expected).output,
             "right": predicted == expected,
             "tokens": tokens,
             "tags": predicted,
             "expected_tags": expected,
         }
 
-    def _tagged(self, text: str, spans: Sequence[Span], tags: Sequence[str], p_W: Sequence[float] = ()) -> TaggedInput:
-        words = zip(spans, tags, p_W or [1.0] * len(tags), strict=True)
+    def _tagged(self, text: str, tags: Sequence[str], p_W: Sequence[float] = ()) -> TaggedInput:
+        words = zip(self.split(text), tags, p_W or [1.0] * len(tags), strict=True)
         return TaggedInput(text, tuple(TaggedWord(*word) for word in words), finds_entities=not self.plain)
 
-    def split(self, text: str) -> list[Span]:
-        """The words of a text that is typed."""
-        return word_spans(text, self.recipe.data.words)
+    def split(self, text: str) -> Sequence[Span]:
+        """The words of a sentence, or of a text that is typed."""
+        return text.spans if isinstance(text, Sentence) else word_spans(text, self.recipe.data.words)
 
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a .jsonl file; any other text is tagged as it is."""
@@ -321,7 +319,7 @@ class Tagging(HeadedTask):
         return [(examples.texts["text"][row], examples.columns["tokens"][row].tolist())]
 
     def prediction(self, text: str, examples: Dataset, row: int, result: LogProbabilities) -> TaggedInput:
-        return self._tagged(text, self.split(text), self._best_tags(result), np.exp(result.max(-1)).tolist())
+        return self._tagged(text, self._best_tags(result), np.exp(result.max(-1)).tolist())
 
 
 class Marked(NamedTuple):

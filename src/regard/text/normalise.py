@@ -10,8 +10,8 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from functools import partial
-from itertools import groupby, pairwise
-from typing import Literal, NamedTuple
+from itertools import accumulate, groupby, pairwise
+from typing import Literal, NamedTuple, Self
 
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
@@ -141,6 +141,20 @@ def trimmed(text: str, start: int, end: int) -> Span:
     """The span without white space at its ends; empty if it is all white space."""
     part = text[start:end]
     return Span(end - len(part.lstrip()), start + len(part.rstrip())) if part.strip() else Span(start, start)
+
+
+class Sentence(str):
+    """The words of an input, known one by one, so that each may hold signs and blanks; as one text, with blanks between
+    them. White space alone is no word."""
+
+    spans: tuple[Span, ...]
+
+    def __new__(cls, *words: str) -> Self:
+        words = tuple(word for word in words if word.strip())
+        sentence = super().__new__(cls, " ".join(words))
+        ends = [end - 1 for end in accumulate(len(word) + 1 for word in words)]
+        sentence.spans = tuple(Span(end - len(word), end) for word, end in zip(words, ends, strict=True))
+        return sentence
 
 
 def word_spans(text: str, words: Words) -> list[Span]:

@@ -18,6 +18,7 @@ from regard.data.framing import Framing
 from regard.errors import DecodeError, InputError, Problem, first_of, short
 from regard.models.base import Contextual, Pooling, device_of, pool
 from regard.tasks import task as tasks
+from regard.tasks.masked_language_modeling import GAP, with_gaps
 from regard.tasks.task import Note, Task
 from regard.text.files import FileInput
 from regard.text.normalise import Span
@@ -64,13 +65,14 @@ def text_vectors(
     pooling: Pooling | None = None,
     normalize: bool = False,
     skip_bad: bool = False,
+    gaps: bool = False,
 ) -> Features:
     """A vector for each token of each text, or with `pooling` one for each text, from one of the model's layers; with
     `normalize` each of length 1.
 
     Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no vectors here: BERT
     reads [CLS] before it, a language model the `</s>` of the text before. A long text is cut. One that cannot be read
-    is an InputError; with `skip_bad` it is skipped.
+    is an InputError; with `skip_bad` it is skipped. With `gaps` a masked model reads [MASK] in a text as its token.
     """
     texts, problems = tuple(given.text for given in inputs), [tasks.problem_in(given) for given in inputs]
     read, skipped = [row for row, problem in enumerate(problems) if problem is None], [*filter(None, problems)]
@@ -80,6 +82,10 @@ def text_vectors(
     folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
     folded = [tokenizer.fold(text) if folds else text for text, *_ in inputs]
     encoded = [ids or [tokenizer.unk] for ids in tokenizer.encode_batch(folded, model.config.letters)]
+    if gaps and task.reads_raw_text and tokenizer.mask is not None and model.config.pretraining == "masked":
+        encoded = [
+            with_gaps(tokenizer, text) if GAP in text else ids for text, ids in zip(folded, encoded, strict=True)
+        ]
     longest = getattr(model, "longest", None) or tasks.LONGEST
     longest = longest if task.reads_raw_text else task.recipe.data.max_length  # what a head has read
     framing = Framing(tokenizer, model.config.segments, longest)
