@@ -139,6 +139,18 @@ REFUSED = [
     ("bert", ["head={freeze: 3}"], "head.freeze: the model has 2 layers (0 to 2, or all)"),
     ("bert", ["head={auxiliary: 0.5}"], "head.auxiliary: bert is no language model that reads from left to right"),
     ("gpt", ["head={auxiliary: 0.5, freeze: all}"], "head.auxiliary: the language model's loss needs a head right ab"),
+    (
+        "gpt",
+        ["head={pooling: first}"],
+        "head.pooling: a model that reads from left to right has the same first vector "
+        "for every text (allowed: last, mean, max)",
+    ),
+    (
+        "bert",
+        ["training.init=null", "tokenizer={kind: word}", "model={kind: cnn, preset: tiny}", "head={pooling: last}"],
+        "head.pooling: cnn reads only a few tokens around each, so its last vector does not stand for a text (allowed: "
+        "mean, max)",
+    ),
     ("lstm", ["head={features: mix}"], "head.features: the layers of this model have different widths"),
     ("bert", ["tokenizer={knid: bpe}"], "tokenizer.knid: unknown key 'knid' (did you mean 'kind'?)"),
     ("bert", ["head={layer_decay: 1.5}"], "head.layer_decay: should be less than or equal to 1"),

@@ -72,7 +72,7 @@ def test_cosines_are_those_of_the_features(runs: Path, name: str) -> None:
 
 
 def test_the_encoder_of_a_transformer_has_vectors(runs: Path) -> None:
-    """Those of the last block are the memory that its decoder reads."""
+    """Those of the last block are the memory that its decoder reads; `</s>` is a part of a text as a whole."""
     run = Run.open(runs / "transformer")
     model, tokenizer = run.load_model("best", "cpu"), run.tokenizers["source"]
     with torch.inference_mode():
@@ -82,8 +82,38 @@ def test_the_encoder_of_a_transformer_has_vectors(runs: Path) -> None:
         model.begin(padded([ids], tokenizer.pad), 1, 5)
         handle.remove()
     features = regard.features(run, ["How are you?"])
-    np.testing.assert_allclose(features.vectors, calls[0][0, :-1].numpy(), atol=1e-6)
+    states = calls[0][0].numpy()
+    np.testing.assert_allclose(features.vectors, states[:-1], atol=1e-6)
+    for pooling, vector in {"mean": states.mean(0), "first": states[0], "last": states[-1]}.items():
+        pooled = regard.features(run, ["How are you?", "Hi"], pooling=pooling).vectors  # type: ignore[arg-type]
+        np.testing.assert_allclose(pooled[0], vector, atol=1e-6)
     assert len(regard.vectors(run, ["How are you?"], word="are").neighbours["layer 2"][0]) == 2
+
+
+LEFT_TO_RIGHT = "a model that reads from left to right has the same first vector for every text (allowed: mean, last)"
+LAYER_0 = "in layer 0 the first vector is that of a special token, which has not read the text (choose mean, or another"
+
+
+@pytest.mark.parametrize(("name", "layer", "message"), [
+    ("gpt", -1, LEFT_TO_RIGHT),
+    ("word2vec", -1, "word2vec reads only a few tokens around each, so its first vector does not stand for a text"),
+    ("elmo", 0, LAYER_0),
+    ("bert", -3, LAYER_0),
+    ("elmo", 1, None),
+    ("bert", 1, None),
+    ("transformer", 0, None),
+])  # fmt: skip
+def test_a_first_vector_that_tells_no_texts_apart_is_refused(
+    runs: Path, name: str, layer: int, message: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.npz"
+    given = ["predict", runs / name, *SENTENCES, "--features", file, "--pooling", "first", "--layer", layer]
+    if message is not None:
+        assert refusal(*given).startswith(f"--pooling: {message}")
+    else:
+        succeed(*given)
+        first, second = np.load(file)["vectors"]
+        assert np.abs(first - second).max() > 1e-6
 
 
 def test_neighbours_are_the_nearest_words_of_all_texts(runs: Path, tmp_path: Path) -> None:

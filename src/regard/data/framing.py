@@ -32,6 +32,7 @@ class Framing:
 
     With segments, as BERT reads them:      [CLS] first [SEP]           [CLS] first [SEP] second [SEP]
     Without, as language models do:         </s> first </s>             </s> first <s> second </s>
+    A source, as a Transformer's encoder:   first </s>
 
     The first is only for vocabularies without a template of their own; XLM-R's is <s> first </s> </s> second </s>.
 
@@ -47,6 +48,7 @@ class Framing:
     stride: int | None = None  # from the beginning of one window to that of the next; None is half a window
     letters: int | None = None
     """Characters of a word outside the vocabulary that the model reads; None where it reads `<unk>`."""
+    source: bool = False
 
     def spelled(self, ids: list[int], texts: Sequence[str], number: int) -> list[int]:
         """The tokens of a text, with the unknown words that they stand for where the model reads these.
@@ -72,6 +74,8 @@ class Framing:
             return self.tokenizer.templates
         begin, end = self.tokenizer.begin, self.tokenizer.end
         single = Slot(end, 0), Slot(None, 0), Slot(end, 0)
+        if self.source:
+            return single[1:], ()
         return single, (*single[:2], Slot(begin, 1), Slot(None, 1), Slot(end, 1))
 
     def special(self, texts: int) -> int:

@@ -329,6 +329,15 @@ def pool(x_BLD: Tensor, text: Tokens, pooling: HeadPooling) -> Tensor:
     return x_BLD.masked_fill(~real_BL1, -torch.inf).amax(1)
 
 
+def refused_pooling(config: ModelConfig, pooling: HeadPooling | None) -> str:
+    """Why the vector of a text's first or last token, a special one, says nothing about the text; empty if it does."""
+    if config.causal and pooling == "first":
+        return "a model that reads from left to right has the same first vector for every text"
+    if config.local and pooling in ("first", "last"):
+        return f"{config.kind} reads only a few tokens around each, so its {pooling} vector does not stand for a text"
+    return ""
+
+
 def real_BL(text: Tokens) -> Tensor:
     """True for tokens that are not padding."""
     return real_positions(text.lengths_B, text.ids_BL.shape[1])

@@ -429,10 +429,8 @@ class SourceStates(Contextual):
         return {"text": self.model.source_embedding}
 
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
-        """Other models begin with `</s>`; a source does not, and the state of that token is zero."""
-        visible, model = Visibility(batch.text.lengths_B - 1), self.model
-        layers = [model.embed(model.source_embedding, batch.text.ids_BL[:, 1:])]
+        visible, model = Visibility(batch.text.lengths_B), self.model
+        layers = [model.embed(model.source_embedding, batch.text.ids_BL)]
         for block in model.encoder:
             layers.append(block(layers[-1], visible))
-        layers[-1] = model.encoder_norm(layers[-1])
-        return [F.pad(x_BSD, (0, 0, 1, 0)) for x_BSD in layers]
+        return [*layers[:-1], model.encoder_norm(layers[-1])]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast, get_args
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, RegardError
 from regard.models import MODELS, any_config, config_of
-from regard.models.base import Contextual, HeadPooling, device_of
+from regard.models.base import Contextual, HeadPooling, device_of, refused_pooling
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead, build_base
 from regard.tasks.raw import check_max_length, spelling_options
 from regard.tasks.task import (
@@ -380,6 +380,10 @@ class TextLabelling(HeadedTask):
 
     def check(self, data: Prepared[Dataset]) -> None:
         self.arrangement_of(data.train)  # refuses what `head` cannot do with the texts
+        head, model = self.recipe.head, self.recipe.model
+        if head.bilstm is None and (what := refused_pooling(model, head.pooling)):
+            allowed = [name for name in get_args(HeadPooling) if not refused_pooling(model, name)]
+            raise ConfigError(what, where="head.pooling", hint=f"allowed: {', '.join(allowed)}")
         super().check(data)
 
     def make_head(self, width: int) -> TextHead | ApartHead:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from regard.data.batches import MaskedBatch, TextBatch
 from regard.data.framing import Framing
 from regard.errors import DecodeError, InputError, Problem, first_of, short
-from regard.models.base import Contextual, Pooling, device_of, pool
+from regard.models.base import Contextual, Pooling, device_of, pool, refused_pooling
 from regard.tasks import task as tasks
 from regard.tasks.masked_language_modeling import GAP, with_gaps
 from regard.tasks.task import Note, Task
@@ -88,7 +88,8 @@ def text_vectors(
         ]
     longest = getattr(model, "longest", None) or tasks.LONGEST
     longest = longest if task.reads_raw_text else task.recipe.data.max_length  # what a head has read
-    framing = Framing(tokenizer, model.config.segments, longest)
+    framing = Framing(tokenizer, model.config.segments, longest, source=model.config.reads == "source")
+    _check_chosen(model, framing, layer, pooling)
     notes, encoded = _notes(task, inputs, encoded, framing), [ids[: framing.room] for ids in encoded]
     states = _states(model, [framing.frame(ids).ids for ids in encoded], tokenizer.pad, layer, pooling)
     if pooling is None:
@@ -109,6 +110,19 @@ def text_vectors(
             spelt[place] = token.word
         tokens += spelt
     return Features(texts, vectors, tuple(tokens), (0, *np.cumsum(sizes).tolist()), notes, tuple(skipped))
+
+
+def _check_chosen(model: Contextual, framing: Framing, layer: int, pooling: Pooling | None) -> None:
+    """Refuse a layer that is not there, and the vector of a special token that has not read the text."""
+    if not -model.depth - 1 <= layer <= model.depth:
+        raise DecodeError(f"there is no layer {layer}", where="--layer", hint=f"0 to {model.depth}, or -1")
+    if what := refused_pooling(model.config, pooling):
+        allowed = [name for name in get_args(Pooling) if not refused_pooling(model.config, name)]
+        raise DecodeError(what, where="--pooling", hint=f"allowed: {', '.join(allowed)}")
+    special = pooling == "last" or (pooling == "first" and framing.before(1) > 0)
+    if special and layer in (0, -model.depth - 1):
+        what = f"in layer 0 the {pooling} vector is that of a special token, which has not read the text"
+        raise DecodeError(what, where="--pooling", hint="choose mean, or another layer")
 
 
 def _notes(
@@ -141,10 +155,8 @@ def _states(
         if model.config.segments:
             nothing = text.ids_BL.new_empty(0)
             batch = MaskedBatch(text, torch.zeros_like(text.ids_BL), nothing, nothing)
-        layers = model.layers_of(batch)
-        if not -len(layers) <= layer < len(layers):
-            raise DecodeError(f"there is no layer {layer}", where="--layer", hint=f"0 to {len(layers) - 1}, or -1")
-        chosen = layers[layer] if pooling is None else pool(layers[layer], text, pooling)
+        x_BLD = model.layers_of(batch)[layer]
+        chosen = x_BLD if pooling is None else pool(x_BLD, text, pooling)
         states |= dict(zip(numbers, chosen.float().cpu().numpy(), strict=True))
     return [states[number] for number in range(len(rows))]
 
