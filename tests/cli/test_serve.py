@@ -126,18 +126,33 @@ def test_a_body_that_does_not_come_is_given_up(loaded: Any) -> None:
     assert b"has not come whole in 0.05 seconds" in sent[1]["body"]
 
 
-def test_tokens_are_streamed(client: Any, loaded: Any) -> None:
-    answer = client.post("/predict", json={"inputs": ["a b"], "stream": True})
+def streamed(client: Any, text: str, **options: Any) -> list[dict[str, Any]]:
+    """The outputs so far, then the prediction."""
+    answer = client.post("/predict", json={"inputs": [text], "stream": True, **options})
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = [event.split("\n") for event in answer.text.removesuffix("\n\n").split("\n\n")]
     kinds, data = zip(*((kind, json.loads(line.removeprefix("data: "))) for kind, line in events), strict=True)
-    [expected] = loaded.predict("a b")
     assert kinds == ("event: output",) * (len(kinds) - 1) + ("event: prediction",)
-    assert data[-1] == expected.to_json()
-    assert len(kinds) > 2
-    [alone] = loaded.predict("a b", beam=1)
-    greedy = client.post("/predict", json={"inputs": ["a b"], "stream": True, "beam": 1}).text
-    assert json.dumps({"output": alone.to_json()["output"]}) in greedy
+    return list(data)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"beam": 1}, {"beam": 32, "nbest": 32, "length_penalty": 0.0}, {"beam": 8, "nbest": 2},
+    *({"sample": True, "temperature": 3.0, "nbest": nbest, "seed": seed} for nbest in (1, 4) for seed in range(3)),
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("name", ["tiny", "gpt"])
+def test_the_last_output_that_is_streamed_is_the_prediction(loaded: Any, runs: Runs, name: str, options: Any) -> None:
+    run, text = (loaded, "a b") if name == "tiny" else (regard.load(runs["gpt"], device="cpu"), "The child")
+    with TestClient(app({name: run}, Settings()), base_url=LOCAL) as client:
+        *outputs, prediction = streamed(client, text, **options)
+        [expected] = client.post("/predict", json={"inputs": [text], **options}).json()["predictions"]
+    assert prediction == expected
+    assert outputs[-1] == {"output": expected["output"]}
+    assert 1 < len(outputs) <= max(len(one["tokens"]) for one in expected["nbest"])
+    assert name != "gpt" or all(one["output"].startswith(text) for one in outputs)
+
+
+def test_what_cannot_be_streamed_is_refused(client: Any) -> None:
     refused = client.post("/predict", json={"inputs": [""], "stream": True})  # known before the first event
     assert (refused.status_code, refused.json()["problems"][0]["what"]) == (422, "the text is empty"), refused.text
 

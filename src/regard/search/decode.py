@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -52,19 +50,6 @@ class Observer(Protocol):
         ...
 
 
-_watching: ContextVar[Observer | None] = ContextVar("watching", default=None)
-
-
-@contextmanager
-def watching(observer: Observer) -> Iterator[None]:
-    """Searches in this context that have no observer of their own are observed by this one."""
-    token = _watching.set(observer)
-    try:
-        yield
-    finally:
-        _watching.reset(token)
-
-
 @torch.inference_mode()
 def search(
     model: Generator,
@@ -86,7 +71,7 @@ def search(
         config = config.model_copy(update={"max_length": min(config.max_length or model.longest, model.longest)})
     rules = Rules(source, config, constraints, special)
     strategy = (Sampling if config.sample else Beam)(source, config, rules.limits.longest)
-    finished = _write(model, source, config, rules, strategy, special, observer or _watching.get())
+    finished = _write(model, source, config, rules, strategy, special, observer)
     hypotheses = finished.best(config.nbest)
     if not all(hypotheses):
         hint = "unless the model is broken, relax the rules: min_length, no_repeat_ngram, banned, prefix"
@@ -345,7 +330,39 @@ def draw(p_V: Tensor, noise: Tensor) -> Tensor:
     return torch.minimum(exceeded, positive - 1).clamp_(min=0)
 
 
-# The record of a search
+# Observers: the best output so far, and the record of a search
+
+
+class BestSoFar:
+    """An `Observer` of one sentence that reports its best output so far when that changes: the first live one; then the
+    best that has ended, so that the last one is the output of the search."""
+
+    def __init__(
+        self,
+        source: Tokens,
+        config: SearchConfig,
+        end_id: int,
+        text_of: Callable[[Hypothesis], str],
+        report: Callable[[str], None],
+    ) -> None:
+        self._config, self._source_lengths_B, self._end_id = config, source.lengths_B, end_id
+        self._text_of, self._report = text_of, report
+        self._best: Hypothesis | None = None
+
+    def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
+        continued = choice.continued(live, log_p_BWV)
+        objective_BW = continued.objective_BW(self._config, self._source_lengths_B)
+        columns = continued.history_BWT, continued.score_BW, objective_BW, choice.total_BW
+        rows = zip(*(column[0].tolist() for column in columns), strict=True)
+        taken = [Hypothesis(tuple(ids), score, objective) for ids, score, objective, total in rows if total > NEVER]
+        ended = [hypothesis for hypothesis in taken if hypothesis.tokens[-1] == self._end_id]
+        if ended:
+            best = max(ended, key=lambda hypothesis: hypothesis.objective)
+            if self._best is None or best.objective > self._best.objective:
+                self._best = best
+                self._report(self._text_of(best))
+        elif self._best is None and taken:
+            self._report(self._text_of(taken[0]))
 
 
 @dataclass

@@ -15,7 +15,6 @@ from typing import Any, Literal
 from fastapi import HTTPException
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from torch import Tensor
 
 from regard.api import Loaded, Skipped
 from regard.data import shapes
@@ -24,8 +23,7 @@ from regard.errors import DecodeError, InputError, Problem, RegardError
 from regard.language import shown
 from regard.models.base import Pooling
 from regard.recipes.recipe import with_search
-from regard.search.decode import watching
-from regard.search.hypotheses import Choice, Live, Rules
+from regard.tasks.translation import reporting
 from regard.views.explanation import Explanation, Options, View
 from regard.views.render import json_line
 from regard.views.report import in_language, plain
@@ -104,7 +102,7 @@ class PredictBody(Body):
     skip_bad: bool = False
     """Whether an input that cannot be read is answered with the reason, instead of failing the request."""
     stream: bool = False
-    """Whether the best output so far is sent after every step, as server-sent events. For one input."""
+    """Whether the best output so far is sent whenever it changes, as server-sent events. For one input."""
 
     def options(self) -> dict[str, Any]:
         """Those of `predict`."""
@@ -383,18 +381,6 @@ def _readable(answers: list[Any], *, skip_bad: bool) -> list[dict[str, Any]]:
 # Tokens as they are written
 
 
-@dataclass(frozen=True)
-class Tokens:
-    """Observer of a search that reports the best output so far."""
-
-    run: Loaded
-    report: Callable[[str], None]
-
-    def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
-        ids = [*live.history_BWT[0, choice.parents_BW[0, 0]].tolist(), int(choice.tokens_BW[0, 0])]
-        self.report(self.run.tokenizers[self.run.task.writes].decode(ids))
-
-
 async def _streamed(served: Served, body: PredictBody) -> Response:
     """Server-sent events: `output` with the best output so far, then `prediction`, or `error`. What fails before the
     first of them is an error of the request."""
@@ -407,7 +393,7 @@ async def _streamed(served: Served, body: PredictBody) -> Response:
         loop.call_soon_threadsafe(texts.put_nowait, text)
 
     def compute(inputs: list[Any]) -> Sequence[Any]:
-        with watching(Tokens(served.run, tell)):
+        with reporting(tell):
             return job.compute(inputs)
 
     future = served.queue.submit(Job(job.inputs, compute))

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -30,7 +33,7 @@ from regard.models.base import Contextual, Generator, device_of
 from regard.models.transformer import SourceStates, Transformer
 from regard.objectives.cross_entropy import TokenCrossEntropy, perplexity
 from regard.search.config import SearchConfig
-from regard.search.decode import Observer, Recorder, search
+from regard.search.decode import BestSoFar, Observer, Recorder, search
 from regard.search.hypotheses import BannedTexts, Constraints, Hypothesis, Limits, Special, as_hypotheses, score
 from regard.tasks.task import (
     LONGEST,
@@ -91,6 +94,19 @@ class Written(Prediction):
             yield from (f"{output.score:.4f}\t{output.output}" for output in self.nbest)
 
 
+_reporting: ContextVar[Callable[[str], None] | None] = ContextVar("reporting", default=None)
+
+
+@contextmanager
+def reporting(report: Callable[[str], None]) -> Iterator[None]:
+    """Predictions in this context report the best output so far of their first input while it is written."""
+    token = _reporting.set(report)
+    try:
+        yield
+    finally:
+        _reporting.reset(token)
+
+
 class WritingTask(Task):
     """A task whose outputs a search writes: a text for each source, or the continuation of a text."""
 
@@ -120,11 +136,15 @@ class WritingTask(Task):
         self, model: Any, encoded: EncodedInputs[Any], *, record: bool = False, progress: Done = ignore
     ) -> list[Written]:
         tokenizer, special, sources = self.tokenizers[self.writes], self.special_tokens, encoded.readable()
-        predicted = dict[int, Written]()
+        predicted, report = dict[int, Written](), _reporting.get()
         for rows, batch, config in self.batches(model, sources, self.recipe.search, encoded.wording):
             recorder = Recorder(batch, config, tokenizer, special.end) if record else None
+            observer: Observer | None = recorder
+            if report is not None:
+                text_of = partial(self.text_of, encoded.inputs[rows[0]].text, sources[rows[0]])
+                observer = BestSoFar(batch, config, special.end, text_of, report)
             wording = encoded.wording.of(rows)
-            outputs = search(model, batch, config, constraints=wording, special=special, observer=recorder)
+            outputs = search(model, batch, config, constraints=wording, special=special, observer=observer)
             records = recorder.records() if recorder else [None] * len(rows)
             for row, hypotheses, recorded in zip(rows, outputs, records, strict=True):
                 text, source = encoded.inputs[row].text, sources[row]
