@@ -19,6 +19,7 @@ from regard.errors import CheckpointError, ConfigError, DataError
 from regard.recipes.recipe import REMOVED, leaves, load_recipe, load_tree, read_stored
 from regard.runs import Run
 from regard.runs.run import FORMAT, average_weights, read_metrics, save_checkpoint
+from regard.search.config import MOST
 from regard.training.train import train
 
 Tree = dict[str, Any]
@@ -104,6 +105,17 @@ def test_fields_of_earlier_versions_are_left_out_of_stored_recipes_only(run: Run
         assert Run(run.folder).recipe == load_recipe(run.folder / "recipe.yaml")[0] == run.recipe
         with pytest.raises(ConfigError, match=rf"{path}: unknown key"):
             load_recipe(tmp_path / "recipe.yaml")
+
+
+@pytest.mark.parametrize(("name", "most"), MOST.items())
+def test_a_stored_search_is_read_within_the_limits_of_today(run: Run, tmp_path: Path, name: str, most: float) -> None:
+    given = ["search.sample=true", "search.beam=1", f"search.{name}={most * 1000:.0f}"]
+    tree = apply_overrides(read_yaml(run.folder / "recipe.yaml"), given)
+    for folder in (run.folder, tmp_path):
+        (folder / "recipe.yaml").write_text(json.dumps(tree))
+    assert getattr(Run(run.folder).recipe.search, name) == most
+    with pytest.raises(ConfigError, match=rf"search.{name}: should be less than or equal to {most:.0f}, not"):
+        load_recipe(tmp_path / "recipe.yaml")
 
 
 def test_a_frozen_run_can_be_gone_on_with(tmp_path: Path) -> None:

@@ -442,6 +442,10 @@ def test_every_preset_of_every_model_can_be_built(kind: str) -> None:
     (SearchConfig, {"normalisation": "sum"}, "normalisation", "mean"),
     (SearchConfig, {"coverage_penalty": -0.1}, "coverage_penalty", "greater than or equal to 0"),
     (SearchConfig, {"repetition_penalty": 0.9}, "repetition_penalty", "greater than or equal to 1"),
+    *((SearchConfig, {"sample": True, name: most * 10}, name, f"less than or equal to {most}") for name, most in {
+        "coverage_penalty": 100, "repetition_penalty": 100, "max_length_ratio": 100, "max_length_offset": 100_000,
+        "temperature": 100, "top_k": 1_000_000,
+    }.items()),
     (SearchConfig, {"no_repeat_ngram": 0}, "no_repeat_ngram", "greater than or equal to 1"),
     (SearchConfig, {"min_length_ratio": 60.0}, "min_length_ratio", "more than max_length_ratio and max_length"),
     (SearchConfig, {"banned": ["Haus", " "]}, "banned", "every output contains it"),

@@ -16,7 +16,7 @@ from regard.errors import ConfigError, DecodeError, Problem, did_you_mean
 from regard.models import MODELS
 from regard.models.headed import HeadConfig
 from regard.recipes.shipped import shipped, shipped_text
-from regard.search.config import SAMPLING, WIDEST, SearchConfig
+from regard.search.config import MOST, SAMPLING, WIDEST, SearchConfig
 from regard.tasks import TASKS, Task
 
 D = TypeVar("D", bound=Splits[Any])
@@ -138,7 +138,7 @@ REMOVED = ("data.reading", "model.images.max_pixels", "model.longest_story")  # 
 
 
 def read_stored(path: Path) -> Tree:
-    """The recipe of a run folder, without the fields that no longer exist."""
+    """The recipe of a run folder, without the fields that no longer exist, and within the limits of today."""
     tree = read_yaml(path)
     for removed in REMOVED:
         section: Any = tree
@@ -147,6 +147,9 @@ def read_stored(path: Path) -> Tree:
             section = section.get(key) if isinstance(section, dict) else None
         if isinstance(section, dict):
             section.pop(name, None)
+    if isinstance(search := tree.get("search"), dict):
+        limited = {name: most for name, most in MOST.items() if isinstance(search.get(name), int | float)}
+        search |= {name: min(search[name], most) for name, most in limited.items()}
     return tree
 
 

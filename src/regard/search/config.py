@@ -12,6 +12,11 @@ from regard.config import Config
 Normalisation = Literal["none", "mean", "wu", "reward"]  # how log P is normalised for length
 SAMPLING = ("temperature", "top_k", "top_p")  # fields for sampling only
 WIDEST = 1000  # the largest beam
+MOST = {
+    "coverage_penalty": 100, "repetition_penalty": 100, "max_length_ratio": 100, "max_length_offset": 100_000,
+    "temperature": 100, "top_k": 1_000_000,
+}  # fmt: skip
+"""The largest values of fields that earlier versions did not limit."""
 
 
 class SearchConfig(Config):
@@ -30,10 +35,10 @@ class SearchConfig(Config):
     length_penalty: float = Field(1.0, ge=0, le=10)
     """alpha of the `normalisation`: 0 ranks by log P, larger values favour longer outputs; with `mean`, 1 is the mean
     log P per token. No effect with `normalisation: none`."""
-    coverage_penalty: float = Field(0.0, ge=0)
+    coverage_penalty: float = Field(0.0, ge=0, le=MOST["coverage_penalty"])
     """beta of the coverage penalty (Wu 2016), which ranks an output lower if it left parts of the source unattended;
     0.2 in the paper. Only for models with attention over the source, and slower. 0 is off."""
-    repetition_penalty: float = Field(1.0, ge=1)
+    repetition_penalty: float = Field(1.0, ge=1, le=MOST["repetition_penalty"])
     """Factor of the log P of a token that the output already contains, in every ranking and in sampling. 1 is off, 1.2
     is usual (Keskar 2019). The score stays the model's log P."""
     no_repeat_ngram: int | None = Field(None, ge=1)
@@ -49,18 +54,18 @@ class SearchConfig(Config):
     may have."""
     max_length: int | None = Field(None, ge=1)
     """The most tokens of an output, whatever the length of the source."""
-    max_length_ratio: float = Field(2.0, ge=0)
+    max_length_ratio: float = Field(2.0, ge=0, le=MOST["max_length_ratio"])
     """The most output tokens per source token; `max_length_offset` is added."""
-    max_length_offset: int = Field(50, ge=0)
+    max_length_offset: int = Field(50, ge=0, le=MOST["max_length_offset"])
     """Output tokens allowed in addition to `max_length_ratio` times the length of the source."""
     min_length_ratio: float = Field(0.0, ge=0)
     """The fewest output tokens per source token, rounded up."""
     unknown: bool = False
     """Whether an output may contain `<unk>`. The score is the model's log P either way."""
-    temperature: float = Field(1.0, gt=0)
+    temperature: float = Field(1.0, gt=0, le=MOST["temperature"])
     """Sampling: logits are divided by this; below 1 the distribution is sharper, above 1 flatter. Without sampling,
     leave out this field and the next two, or set them to null."""
-    top_k: int | None = Field(None, ge=1)
+    top_k: int | None = Field(None, ge=1, le=MOST["top_k"])
     """Sampling: only among the k most probable tokens."""
     top_p: float = Field(1.0, gt=0, le=1)
     """Sampling: only among the smallest set of tokens with this share of the probability, after `top_k`."""
