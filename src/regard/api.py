@@ -290,17 +290,16 @@ def predict_file(
     loaded = load(run, checkpoint=checkpoint, device="cpu" if anywhere else device, precision=precision)
     work = _Answering(loaded, device, skip_bad, as_json)
     with closing(GrowingFile(out, about, resume=resume, overwrite=overwrite)) as grown:
-        if engine == "ray":
-            answers = over_cluster(work, _pieces(inputs, grown), address, most)
-        else:  # a single GPU has the model already
-            answers = in_order(work, _pieces(inputs, grown), (most or gpus or processors()) if work.on_cpu else 1)
+        pieces = _pieces(inputs, grown)
+        local = (most or gpus or processors()) if work.on_cpu else 1  # a single GPU has the model already
+        answers = over_cluster(work, pieces, address, most) if engine == "ray" else in_order(work, pieces, local)
         for answered in answers:
             if isinstance(answered, RegardError):
                 raise answered
             grown.append(answered.content, answered.done)
             each(answered)
         grown.complete()
-    return grown.done["inputs"]
+    return grown.done.get("inputs", 0)
 
 
 def _pieces(inputs: Iterable[FileInput], grown: GrowingFile) -> Iterator[Piece]:

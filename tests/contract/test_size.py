@@ -20,29 +20,29 @@ from functools import cache
 from pathlib import Path
 
 LIMITS = {
-    "lines": 36044,  # raised: mended for a stranger (split_seed, notes, interrupts, encoding), faster heads, cache (17)
+    "lines": 36139,  # raised: mended for a stranger, faster heads, cache (17), mended after two audits
     "lines in .": 2117,  # raised: Korean help, likely mistakes are named (16, 19); encoding, what --out prints
-    "lines in config": 353,  # raised: nested YAML is refused (16), JSON in plain words, keys of a section
-    "lines in course": 2355,  # raised: heads against grammar with two controls (19), both encoders in chapter 2
-    "lines in data": 6194,  # raised: tiles of attention, kept memory, a fast cache (17), split_seed, encoding, left out
-    "lines in exchange": 1550,  # raised: the space after a prompt, options that mean something else
+    "lines in config": 348,  # raised: nested YAML is refused (16), JSON in plain words, keys of a section
+    "lines in course": 2337,  # raised: heads against grammar with two controls (19), both encoders in chapter 2
+    "lines in data": 6192,  # raised: tiles of attention, kept memory, a fast cache (17), split_seed, encoding, left out
+    "lines in exchange": 1571,  # raised: the space after a prompt, options, additional special tokens
     "lines in layers": 1611,  # raised: dropout by eight on a GPU, GELU, small products, training, dropout on a CPU (17)
-    "lines in models": 3214,  # raised: n-grams beside the CNN (16), first token only, memory (17), which attend
-    "lines in objectives": 571,  # raised: the loss on a GPU includes the last layer (17)
-    "lines in recipes": 1177,  # raised: Korean by character (16), data.encoding, fields that are gone, headers
-    "lines in runs": 653,  # raised: what users copied beside checkpoints is kept (issue 16), a lost `best` is named
-    "lines in search": 1057,
-    "lines in studio": 1581,  # raised: damaged runs, every mask, routes described (18), words, methods, which attend
-    "lines in tasks": 4449,  # raised: data.encoding, mae, rmse
-    "lines in text": 1652,  # raised: data.encoding, which is told
-    "lines in training": 2046,  # raised: refused ways of accelerate (20), columns, compiler (17), workspaces
-    "lines in views": 5464,  # raised: `features`, `evaluate`'s report (15); fair compare, rule errors
+    "lines in models": 3221,  # raised: n-grams beside the CNN (16), first token only, memory (17), pooled states
+    "lines in objectives": 579,  # raised: the loss on a GPU includes the last layer (17), what is no cross-entropy
+    "lines in recipes": 1175,  # raised: Korean by character (16), data.encoding, fields that are gone, headers
+    "lines in runs": 652,  # raised: what users copied beside checkpoints is kept (issue 16), a lost `best` is named
+    "lines in search": 1090,  # raised: what is streamed
+    "lines in studio": 1561,  # raised: damaged runs, every mask, routes described (18), words, methods, which attend
+    "lines in tasks": 4484,  # raised: data.encoding, mae, rmse, settings refused before training
+    "lines in text": 1671,  # raised: data.encoding, which is told, words of a tagged file
+    "lines in training": 2054,  # raised: refused ways of accelerate (20), compiler (17), memory after a failed capture
+    "lines in views": 5476,  # raised: `features`, `evaluate`'s report (15); fair compare, rule errors, constant pooling
     "files": 134,
     "functions over 60 lines": 0,
     "modules with one importer": 19,
-    "Any in signatures": 528,  # raised: the context of an autograd function (issue 17), what is measured on
+    "Any in signatures": 515,  # raised: the context of an autograd function (issue 17), what is measured on
     "recipe: Any": 0,
-    "public names": 2781,  # raised: data.encoding, plain words of FastAPI, a CPU's limits (17), rule errors
+    "public names": 2784,  # raised: data.encoding, plain words of FastAPI, rule errors, these mends
     "class checks outside models and tasks": 0,
 }
 

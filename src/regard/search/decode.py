@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -331,6 +333,19 @@ def draw(p_V: Tensor, noise: Tensor) -> Tensor:
 
 
 # Observers: the best output so far, and the record of a search
+
+
+report_to: ContextVar[Callable[[str], None] | None] = ContextVar("reporting", default=None)
+
+
+@contextmanager
+def reporting(report: Callable[[str], None]) -> Iterator[None]:
+    """Predictions in this context report the best output so far of their first input while it is written."""
+    token = report_to.set(report)
+    try:
+        yield
+    finally:
+        report_to.reset(token)
 
 
 class BestSoFar:

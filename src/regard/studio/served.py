@@ -23,7 +23,7 @@ from regard.errors import DecodeError, InputError, Problem, RegardError
 from regard.language import shown
 from regard.models.base import Pooling
 from regard.recipes.recipe import with_search
-from regard.tasks.translation import reporting
+from regard.search.decode import reporting
 from regard.views.explanation import Explanation, Options, View
 from regard.views.render import json_line
 from regard.views.report import in_language, plain

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, zip_longest
@@ -33,7 +31,7 @@ from regard.models.base import Contextual, Generator, device_of
 from regard.models.transformer import SourceStates, Transformer
 from regard.objectives.cross_entropy import TokenCrossEntropy, perplexity
 from regard.search.config import SearchConfig
-from regard.search.decode import BestSoFar, Observer, Recorder, search
+from regard.search.decode import BestSoFar, Observer, Recorder, report_to, search
 from regard.search.hypotheses import BannedTexts, Constraints, Hypothesis, Limits, Special, as_hypotheses, score
 from regard.tasks.task import (
     LONGEST,
@@ -94,19 +92,6 @@ class Written(Prediction):
             yield from (f"{output.score:.4f}\t{output.output}" for output in self.nbest)
 
 
-_reporting: ContextVar[Callable[[str], None] | None] = ContextVar("reporting", default=None)
-
-
-@contextmanager
-def reporting(report: Callable[[str], None]) -> Iterator[None]:
-    """Predictions in this context report the best output so far of their first input while it is written."""
-    token = _reporting.set(report)
-    try:
-        yield
-    finally:
-        _reporting.reset(token)
-
-
 class WritingTask(Task):
     """A task whose outputs a search writes: a text for each source, or the continuation of a text."""
 
@@ -136,7 +121,7 @@ class WritingTask(Task):
         self, model: Any, encoded: EncodedInputs[Any], *, record: bool = False, progress: Done = ignore
     ) -> list[Written]:
         tokenizer, special, sources = self.tokenizers[self.writes], self.special_tokens, encoded.readable()
-        predicted, report = dict[int, Written](), _reporting.get()
+        predicted, report = dict[int, Written](), report_to.get()
         for rows, batch, config in self.batches(model, sources, self.recipe.search, encoded.wording):
             recorder = Recorder(batch, config, tokenizer, special.end) if record else None
             observer: Observer | None = recorder
