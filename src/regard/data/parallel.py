@@ -29,7 +29,7 @@ R = TypeVar("R", covariant=True)
 Engine = Literal["local", "ray"]
 ENGINES = ("local", "ray")
 REACHED = 5.0  # seconds in which a cluster must answer
-LOADED = 45.0  # seconds in which each node of it must have loaded the work
+LOADED = 120.0  # seconds in which each node of it must have loaded the work; a busy one needs 45 to import torch
 WINDOW = 250
 """Pieces that a Ray data set has, so that a file of any length needs little memory. The models of the next are loaded
 anew."""
