@@ -141,7 +141,7 @@ class LanguageModeling(WritingTask, RawTextTask):
             prompts = [" ".join(words[:PROMPT]) for words in split]
             greedy = self.with_search(SearchConfig(beam=1, max_length=CONTINUATION))
             encoded = greedy.encode_inputs(model, inputs_of(prompts))
-            numbers = [number for number in range(len(encoded)) if number not in encoded.unreadable]
+            numbers = [number for number, row in enumerate(encoded.rows) if not isinstance(row, RegardError)]
             encoded, split = encoded.take(numbers), [split[number] for number in numbers]
             metrics["samples"] = [
                 {"source": sample.input, "output": sample.output, "target": " ".join(words[: PROMPT + CONTINUATION])}

@@ -524,7 +524,4 @@ class Trainer:
             rows = self.stream().rows(self.progress.position.epoch)
             self.carry = tuple(tuple(state_BD[rows] for state_BD in layer) for layer in self.carry)
         self.progress.stopped = self.out_of_patience()
-        generators = training["random"]  # old runs have those of the first process only
-        restore_random_state(
-            [generators] if isinstance(generators, dict) else generators, self.accelerator.process_index
-        )
+        restore_random_state(training["random"], self.accelerator.process_index)

@@ -73,8 +73,9 @@ def random_state() -> dict[str, Tensor]:
     return {"cpu": torch.get_rng_state(), **on_gpu}
 
 
-def restore_random_state(states: Sequence[dict[str, Tensor]], rank: int) -> None:
+def restore_random_state(stored: Sequence[dict[str, Tensor]] | dict[str, Tensor], rank: int) -> None:
     """Continue with the generators that the process of this rank had; a process more gets new ones."""
+    states = [stored] if isinstance(stored, dict) else stored  # old runs have those of the first process only
     state = states[rank if rank < len(states) else 0]
     torch.set_rng_state(state["cpu"])
     if torch.cuda.is_available() and "cuda" in state:
