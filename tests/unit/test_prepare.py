@@ -114,6 +114,9 @@ class TestTexts:
 BAD = [("a", "b"), ("", "b"), ("a", "  \t"), ("x" * 30, "b"), ("fine", "fein")]
 
 
+LIMIT = "auto drops up to 1% of them, data.bad_lines=drop any number"
+
+
 class TestBadLines:
     def test_all_of_them_are_named_at_once(self, tmp_path: Path) -> None:
         drop = "data.bad_lines=drop drops such pairs"
@@ -123,6 +126,8 @@ class TestBadLines:
             "train.en:4: the line has 30 characters, data.max_characters allows 20 "
             f"(split it, raise the limit, or {drop})",
             f"validation.en:2: the line is empty (fill it, or {drop})",
+            f"data.bad_lines: 3 of 5 pairs cannot be used ({LIMIT})",
+            f"data.bad_lines: 1 of 2 pairs cannot be used ({LIMIT})",
         ]
         missing = {part: {"source": f"{part}.1", "target": f"{part}.2"} for part in ("train", "validation")}
         found = [problem.partition(":")[0] for problem in problems(tmp_path, **missing)]

@@ -309,7 +309,8 @@ def test_a_broken_file_is_named_with_its_line(
     (["en,de", "a,b"], {"source": 0, "target": -1}, ":1", "there is no column -1", ""),
     (["en,de", "a,b"], {"header": False}, ":1", "a column named 'en' needs a header", ""),
     (["en,de", "a,b", "c"], {}, ":3", "there is no column 'de' (target) in this row", ""),
-    (["en,de", "a,b", "c,d,e"], {}, ":3", "this row has 3 cells, the first line 2: c | d | e", ".tsv has no quoting"),
+    (["en,de", "a,b", "c,d,e"], {}, ":3", "this row has 3 cells, the first line 2: c | d | e",
+     "in a .csv a text with a comma needs double quotes"),
     (["a,b", "c,d,e"], {"source": 0, "target": 1}, ":2", "this row has 3 cells, the first line 2: c | d | e", ""),
     (["a,b,c", "d,e"], {"source": 0, "target": 1}, ":2", "this row has 2 cells, the first line 3: d | e", ""),
 ])  # fmt: skip

@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 from pydantic import TypeAdapter
 
 from regard.data.batches import Examples
-from regard.data.config import Corpus, Recipe, Split, Splits
+from regard.data.config import TOLERATED, Corpus, Recipe, Split, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Finding, Report, SplitReport
 from regard.data.formats import Row
@@ -33,7 +33,7 @@ from regard.text.files import key_of
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
-FORMAT = 7  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
+FORMAT = 8  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
 SHOWN = 10  # labels that a note names
 NANS = ("nan", "NaN", "NAN")  # what programs write for a number that is missing
 PARALLEL = 100_000  # rows from which `data.workers: auto` starts processes, which takes seconds
@@ -126,7 +126,7 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
     rows = [*checks.good_rows(readers)]
     if checks.errors:
         raise DataError(problems=checks.errors)
-    if checks.faults.count and (recipe.data.bad_lines == "error" or not rows):
+    if checks.faults.count and (checks.too_many or not rows):
         raise DataError(problems=checks.problems)
     texts: dict[str, Sequence[str]] = {
         name: [values[column] for _, values in rows] for column, name in enumerate(readers[0].columns)
@@ -226,8 +226,8 @@ def _shares(data: Splits[Any]) -> dict[Part, float]:
 def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, progress: Progress) -> None:
     checks = _Checks(data, f"data.bad_lines=drop drops such {data.UNIT}")
     indexes = {split: _write_columns(folder, split, opened, checks, progress) for split, opened in readers.items()}
-    if checks.faults.count and data.bad_lines == "error":
-        raise DataError(problems=checks.problems)
+    if checks.too_many:
+        raise DataError(problems=[*checks.problems, *checks.limits])
     if checks.errors:
         raise DataError(problems=checks.errors)
     chosen = _split(indexes["train"], data, seed)
@@ -258,8 +258,12 @@ class _Checks:
     remedy: str
     faults: Faults = field(default_factory=Faults)
     errors: list[Problem] = field(default_factory=list)  # what ended the reading of a corpus
+    limits: list[Problem] = field(
+        default_factory=list
+    )  # how many bad ones a split has, if they are too many for `auto`
     read: int = 0  # examples that were read so far of the corpora of a split, bad ones included
     dropped: dict[str, Finding] = field(default_factory=dict)
+    too_many: bool = False  # whether a split has more bad examples than are dropped
 
     @property
     def problems(self) -> list[Problem]:
@@ -281,6 +285,14 @@ class _Checks:
                         yield (number, row.line, self.read), row.values  # the garbage collector skips plain tuples
             except DataError as error:
                 self.errors += error.problems
+        bad = sum(finding.count for finding in self.dropped.values())
+        if self.data.drops(bad, self.read):
+            return
+        self.too_many = True
+        if self.data.bad_lines == "auto":
+            what = f"{bad:,} of {self.read:,} {self.data.UNIT} cannot be used"
+            hint = f"auto drops up to {TOLERATED:.0%} of them, data.bad_lines=drop any number"
+            self.limits.append(Problem("data.bad_lines", what, hint))
 
     def _problems_in(self, reader: Reader, row: Row) -> list[tuple[str, Problem]]:
         """Why a row cannot be kept: the reason's name in the report, and what and where it is."""
@@ -288,6 +300,12 @@ class _Checks:
             return [("cells", row.fault)]
         problems: list[tuple[str, Problem]] = []
         for column, text in enumerate(row.values):
+            if "\0" in text:
+                where = reader.where(row.line, reader.columns[column])
+                what = f"the {reader.columns[column]} contains a zero byte (NUL)"
+                hint = "take it out; if every second byte is zero, the file is UTF-16: data.encoding=utf-16-le"
+                problems.append(("cells", Problem(where, what, hint)))
+                continue
             missing = text in NANS and reader.columns[column] in reader.corpus.NUMBERS
             if (missing or not text.strip()) and not reader.corpus.may_be_empty:
                 where = reader.where(row.line, reader.columns[column])

@@ -26,7 +26,7 @@ import numpy as np
 
 from regard.config import parse_yaml
 from regard.data.config import OBJECTS, TABLES, Corpus
-from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_tag
+from regard.data.conll import DOCUMENT, OUTSIDE, fields_of, is_chunk_tag, is_comment, shape_of
 from regard.data.formats import (
     RECORDS,
     Key,
@@ -681,22 +681,26 @@ def _tagged_words(file: TextFile) -> DataProfile | None:
     """CoNLL's columns: a word a line, then its tag as the last one, empty lines between sentences; CoNLL-U has parts of
     speech in its fourth."""
     named = file.suffixes[0] in CONLL
-    if not named and file.suffixes[0] in {*TABLES} - {".tsv"}:
+    if file.suffixes[0] in (*OBJECTS, ".parquet"):
         return None
+    shape = shape_of(file.lines())
 
     def is_word(line: str) -> bool:
-        is_comment = line.startswith(COMMENT) and " " in fields_of(line)[0]
-        return bool(line.strip()) and not (line.startswith((DOCUMENT, f"{COMMENT} ")) or is_comment)
+        return bool(line.strip()) and not line.startswith(DOCUMENT) and not is_comment(line, shape)
 
     rows = [fields_of(line) for line in islice(filter(is_word, file.lines()), SAMPLE)]
+    width, count = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
+    if width < 2 or count < 0.98 * len(rows):  # the others are for `check` to name
+        return None
+    rows = [fields for fields in rows if len(fields) == width]
     data: dict[str, Any] = {"file": Path(file.name), "tokens": 0, "tags": -1}
-    if {*map(len, rows)} == {10} and file.suffixes[0] == ".conllu":
+    if width == 10 and file.suffixes[0] == ".conllu":
         data |= {"tokens": 1, "tags": 3}
     words, tags = ([fields[data[name]] for fields in rows] for name in ("tokens", "tags"))
     are_tags = all(map(is_chunk_tag, tags)) and {*tags} != {OUTSIDE}
-    if {*map(len, words)} == {1}:  # syllables
+    if {*map(len, words)} == {1} and file.suffixes[0] not in TABLES[1:]:  # syllables
         are_tags = 1 < len({*tags}) <= min(100, len(tags) / 4)
-    if len({*map(len, rows)}) != 1 or len(rows[0]) < 2 or not (named or are_tags):
+    if not (named or are_tags):
         return None
     lengths = [len([*group]) for is_sentence, group in groupby(file.lines(), is_word) if is_sentence]
     return _tagging(data, len(lengths), mean(lengths), words, tags) if len(lengths) > 1 else None

@@ -42,8 +42,10 @@ from regard.training.progress import Display
 CHANGEABLE_ON_RESUME = (
     "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
     "decode", "samples", "average", "checkpoint_activations", "data.workers",
+    "data.bad_lines",
 )  # fmt: skip
-"""Fields, of `training` unless named, that a resumed training may change; any other would make it another training."""
+"""Fields, of `training` unless named, that a resumed training may change; any other would make it another training.
+The fingerprint of the data tells whether another data.bad_lines leaves other examples."""
 
 
 def train(
