@@ -272,7 +272,7 @@ class Splits(Config, Generic[C]):
     bad_lines: BadLines = "auto"
     """What to do with empty lines, lines over max_characters, rows of a table whose cells are missing, too many or no
     text, and images that cannot be read. `drop`: drop and count them. `error`: stop and name them. `auto`: drop and
-    count them if they are at most 1 % of a file's examples, else stop and name them."""
+    count them if they are at most 1 % of a split's examples, else stop and name them."""
     encoding: str = "utf-8"
     """How text files are encoded, by Python's names: `cp949` is what Excel and Notepad save on Korean Windows. It holds
     for all files above, and for those given to `regard predict` and `regard evaluate`."""

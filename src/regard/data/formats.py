@@ -131,13 +131,13 @@ def _is_quoted(file: TextFile, version: tuple[int, int]) -> bool:
             quoted = {place for place, cell in enumerate(cells) if cell.startswith('"')}
             columns, records = (columns & quoted if records else quoted), records + 1
             needed = needed or any(_NEEDED.fullmatch(cells[place]) for place in quoted)
-    except DataError:  # which the reader reports, if it is one of the file
+    except (ValueError, DataError):  # the latter is reported when the file is read
         return False
     return needed or (records > 1 and bool(columns))
 
 
 def _maybe_quoted(file: TextFile) -> Iterator[tuple[list[str], list[str]]]:
-    """The lines and the cells of each record, with their quotes; a DataError where it is not valid with quotes."""
+    """The lines and the cells of each record, with their quotes; a ValueError where a quote is within a cell."""
     following = file.lines()
     for first in following:
         if '"' not in first:
@@ -156,7 +156,7 @@ def _maybe_quoted(file: TextFile) -> Iterator[tuple[list[str], list[str]]]:
             cells.append(cell[0])
             place = cell.end()
             if record[place : place + 1] not in ("", "\t"):
-                raise DataError("a quote is within a cell", where=file.name)
+                raise ValueError
         yield lines, cells
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain
 from math import ceil
@@ -34,7 +36,7 @@ from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
 FORMAT = 8  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
-SHOWN = 10  # labels that a note names
+SHOWN, SHOWN_PLACES = 10, 3  # labels that a note names, and places of each
 NANS = ("nan", "NaN", "NAN")  # what programs write for a number that is missing
 PARALLEL = 100_000  # rows from which `data.workers: auto` starts processes, which takes seconds
 
@@ -91,8 +93,7 @@ def prepare(
     for reader in chain.from_iterable(split.readers for split in texts.splits.values()):
         notes += reader.corpus.findings(reader.files)  # they name files: not cached
     notes += _uneven(report, _shares(recipe.data))
-    if recipe.data.by_label:
-        notes += _rare(task, splits["train"], [splits[split] for split in _shares(recipe.data)])
+    notes += _rare(task, splits["train"], [splits[split] for split in _shares(recipe.data) if recipe.data.by_label])
     examples = {part: task.examples(rows, part) for part, rows in splits.items()}
     prepared = Prepared(task, examples["train"], examples["validation"], examples.get("test"), report)
     return prepared.with_notes([*dict.fromkeys(notes)])
@@ -110,13 +111,47 @@ def _uneven(report: Report, shares: Mapping[Part, float]) -> Iterator[str]:
 
 
 def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> Iterator[str]:
-    """A note on labels missing from a held-out split: they can hardly be learned or measured."""
+    """Notes on labels missing from a share that is held out by label, since they can hardly be learned or measured; and
+    on rare labels that look like a frequent one, since they may be mistakes."""
+    if "label" not in train.texts:
+        return
+    counts = task.label_counts(train)
     elsewhere = [task.label_counts(split) for split in held_out]
-    labels = task.label_counts(train).items() if elsewhere else []
-    rare = [f"{label!r} ({count})" for label, count in labels if not all(counts[label] for counts in elsewhere)]
+    rare = {label for label in counts if not all(split[label] for split in elsewhere)}
+    alike = _alike(counts)
+    places = _places(train, [*dict.fromkeys([*sorted(rare), *alike])][: 2 * SHOWN])
     if rare:
-        more = [f"{len(rare) - SHOWN:,} more"] if len(rare) > SHOWN else []
-        yield f"too rare to be in every part: the label {', '.join([*rare[:SHOWN], *more])}"
+        named = [
+            f"{label!r} ({counts[label]}: {', '.join(places[label])})" if label in places else repr(label)
+            for label in counts
+            if label in rare
+        ]
+        more = [f"{len(named) - SHOWN:,} more"] if len(named) > SHOWN else []
+        yield f"too rare to be in every part: the label {', '.join([*named[:SHOWN], *more])}"
+    for label, frequent in [*alike.items()][:SHOWN]:
+        where = ", ".join(places.get(label, ()))
+        yield f"the label {label!r} may be a mistake for {frequent!r}: it stands at {where} ({counts[label]:,} in all)"
+
+
+def _alike(counts: Mapping[str, int]) -> dict[str, str]:
+    """Labels that stand once or twice, each with a label 20 times as frequent that it resembles or has in it."""
+    found: dict[str, str] = {}
+    for label in (label for label, count in counts.items() if 0 < count <= 2 and not label.isdecimal()):
+        frequent = [other for other in counts if counts[other] >= 20 * counts[label] and len(other) > 1]
+        has_in_it = [other for other in frequent if other in re.split(r"[\s,;/|+]+", label)]
+        if near := [*has_in_it, *get_close_matches(label, frequent, n=1, cutoff=0.8)]:
+            found[label] = near[0]
+    return found
+
+
+def _places(train: Dataset, labels: Sequence[str]) -> dict[str, list[str]]:
+    """Where labels stand in the training data, the first places of each."""
+    places: dict[str, list[str]] = {label: [] for label in labels}
+    if labels:
+        for row, text in enumerate(train.texts["label"]):
+            if (label := text.strip()) in places and len(places[label]) < SHOWN_PLACES:
+                places[label].append(train.where(row))
+    return {label: found for label, found in places.items() if found}
 
 
 def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:

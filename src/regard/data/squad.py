@@ -86,7 +86,7 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
 
     The file gets a note on ids that several questions have.
     """
-    number, numbers, repeated = 0, dict[str, int](), list[str]()
+    number, numbers, repeated = 0, dict[str, int](), list[tuple[int, str]]()
     for paragraph, place in _paragraphs(file):
         context, fault = "", None
         try:
@@ -100,7 +100,7 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
             number += 1
             id = str(question.get("id", number))
             if numbers.setdefault(id, number) != number and "id" in question:
-                repeated.append(f"{corpus.place(file, number)} has the id {id!r} of question {numbers[id]:,}")
+                repeated.append((number, id))
             try:
                 if fault is not None:
                     raise fault
@@ -114,8 +114,11 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
     if number == 0:
         raise DataError("there is no question", where=file.name, hint=EXPECTED)
     if repeated:
-        count = f" ({len(repeated):,} such)" if len(repeated) > 1 else ""
-        file.notes.append(f"{repeated[0]}{count}: predictions by id, as SQuAD's, would have only one of them")
+        (number, id), *_ = repeated
+        file.notes.append(
+            f"{corpus.place(file, number)} has the id {id!r} of question {numbers[id]:,} ({len(repeated):,} such): "
+            "predictions by id, as SQuAD's, would have only one of them"
+        )
 
 
 def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:

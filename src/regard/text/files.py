@@ -39,6 +39,8 @@ BINARY_HINT = (
 """What to do with a file that is not text."""
 NEEDED = re.compile(r"recipe\.yaml|environment\.json|tokenizer(\.\w+)?\.json|metrics\.jsonl|best|last|checkpoints/.*")
 """The files of a run folder that no output may replace."""
+PARTIAL = re.compile(r"\..+\.(\d+)\.partial")
+"""What `atomic_file` calls a file that is not complete, with the number of its process."""
 _KINDS = {
     b"\xd0\xcf\x11\xe0": "an Excel, Word or Hangul document (.xls, .doc, .hwp)",
     b"\x89PNG": "a PNG image", b"\xff\xd8\xff": "a JPEG image", b"%PDF": "a PDF", b"PK\x03\x04": "a .zip archive",
@@ -168,8 +170,11 @@ class TextFile:
                     lines[encoding].append(number)
         if not all(lines.values()):
             return ""
-        counts = (f"{len(found):,} in {name} ({_ranges(found)})" for name, found in lines.items())
-        return f"its lines are in two encodings: {', '.join(counts)}"
+        new, old = lines.values()
+        return (
+            f"its lines are in two encodings: {len(new):,} in UTF-8 ({_ranges(new)}), {len(old):,} in CP949 "
+            f"({_ranges(old)})"
+        )
 
     def _seems(self, encoding: str, most: int) -> bool:
         """Whether the first lines are valid in an encoding, and have Hangul: much else is valid in cp949, too."""
@@ -198,7 +203,7 @@ def _encoding_of_hangul(line: bytes) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Sorted numbers as ranges, of which the first are named: lines 1-40, 43 and others."""
+    """Sorted numbers as ranges, of which the first are named: 1-40, 43, …"""
     ranges = list[list[int]]()
     for number in numbers:
         if ranges and number == ranges[-1][1] + 1:
@@ -206,8 +211,7 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             ranges.append([number, number])
     named = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:SHOWN_LINES]]
-    others = " and others" if len(ranges) > SHOWN_LINES else ""
-    return f"line{'s' if len(numbers) > 1 else ''} {', '.join(named)}{others}"
+    return ", ".join([*named, *["…"] * (len(ranges) > SHOWN_LINES)])
 
 
 def _kind_of_archive(path: Path, kind: str) -> str:
@@ -338,6 +342,27 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
         finally:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Remove the files that `atomic_file` left in a folder when a process of this machine was killed."""
+    for path in folder.glob(".*.partial"):
+        if (left := PARTIAL.fullmatch(path.name)) and path.is_file() and not _is_alive(int(left[1])):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    """Whether a process of this machine runs; on Windows, where asking would end it, it is taken to."""
+    if os.name == "nt" or not 0 < process < 1 << 31:
+        return process > 0
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
 
 
 def write_file(path: Path, content: str | bytes) -> None:
