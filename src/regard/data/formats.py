@@ -87,7 +87,7 @@ _CELL = re.compile(r'"[^"]*(?:""[^"]*)*"|[^"\t]*')
 """A cell of a .tsv whose cells may be in quotes."""
 _OPEN = re.compile(r'(?:(?:"[^"]*(?:""[^"]*)*"|[^"\t]*)\t)*"[^"]*(?:""[^"]*)*')
 """A line that ends within quotes."""
-_NEEDED = re.compile(r'".*(?:""|[\t\n]).*"', re.DOTALL)
+_NEEDED = re.compile(r'".*(?:""|[\t\r\n]).*"', re.DOTALL)
 """A cell that could not be written without quotes."""
 CELL_LINES = 1_000  # lines that a cell in quotes may have
 

@@ -836,8 +836,8 @@ def _captions(table: _Table) -> DataProfile | None:
     if not images or len(captions) != 1:
         return None
     cells = table.columns[captions[0]]
-    size = Size.of([text for cell in cells for text in (cell if isinstance(cell, list) else [cell])])
-    settings: dict[str, Any] = {}
+    texts = [text for cell in cells for text in (cell if isinstance(cell, list) else [cell])]
+    size, settings = Size.of(texts), _japanese(texts)
     array = next((name for name in table.columns[images[0]] if name.lower().endswith(".npy")), None)
     with suppress(OSError, ValueError, EOFError, IndexError):  # which the reader reports
         if array is not None:
