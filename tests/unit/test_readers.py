@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from command_line import fail
+from places import SHARED
 from regard.data.config import Corpus, Splits
 from regard.data.formats import Row, is_quoted
 from regard.data.labelled import Labelled
@@ -99,6 +100,14 @@ def test_quotes_in_texts_of_a_tsv_are_part_of_them(tmp_path: Path, lines: list[s
     if all(line.count("\t") == 1 for line in lines):
         rows = read(tmp_path, file="p.tsv", source=0, target=1)
         assert [row.values for row in rows] == [tuple(line.split("\t")) for line in lines]
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data")
+def test_of_real_tables_those_with_quoted_cells_are_told() -> None:
+    """GLUE, IMDb, NSMC and Tatoeba have quotes in their texts; the Korean comments were written by pandas."""
+    tables = sorted(SHARED.rglob("*.tsv.xz"))
+    quoted = {str(path.relative_to(SHARED)) for path in tables if is_quoted(open_text(str(path), Path()))}
+    assert quoted == {"ko_hate_speech/dev.tsv.xz", "ko_hate_speech/train.tsv.xz"}
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])

@@ -378,7 +378,7 @@ def _held_out(profile: DataProfile, names: Sequence[str], files: Sequence[str]) 
     own = [Path(escape(name) if profile.task == "story_answering" else folder or name)
            for name, folder in zip(files, folders, strict=True)]  # fmt: skip
     paths = [key for key, value in profile.data.items() if isinstance(value, Path)]
-    if profile.task != "tagging" and TextFile(names[0], Path()).suffixes[0] in RECORDS:
+    if opened and profile.task != "tagging" and TextFile(names[0], Path()).suffixes[0] in RECORDS:
         _refuse_other_header(open_text(names[0], Path(), encoding), opened[0])
     return {**profile.data, **dict(zip(paths, own, strict=True))}
 
@@ -842,7 +842,7 @@ def _captions(table: _Table) -> DataProfile | None:
     with suppress(OSError, ValueError, EOFError, IndexError):  # which the reader reports
         if array is not None:
             width = int(np.load(table.data["file"].parent / array, mmap_mode="r").shape[-1])
-            settings = {"model.images": None, "model.encoder": "features", "model.feature_width": width}
+            settings |= {"model.images": None, "model.encoder": "features", "model.feature_width": width}
     line = {**table.data, "image": images[0], "caption": captions[0]}
     return DataProfile("captioning", line, table.rows, (size,), settings)
 

@@ -6,7 +6,7 @@ import itertools
 import re
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -113,8 +113,8 @@ def check(
     recipe: str | Path | Tree,
     overrides: Sequence[str] = (),
     *,
-    validation: Sequence[str] = (),
-    test: Sequence[str] = (),
+    validation: str | Path | Sequence[str | Path] = (),
+    test: str | Path | Sequence[str | Path] = (),
     out: str | Path | None = None,
     quiet: bool = False,
 ) -> Check:
@@ -128,7 +128,9 @@ def check(
     result, proposal, commands, files, notes = Check(), None, tuple[str, ...](), list[str](), tuple[str, ...]()
     with _collected(problems):
         if files := _data_files(recipe, overrides):
-            proposal, base, commands, notes = _proposal_for(files, overrides, out, validation, test)
+            proposal, base, commands, notes = _proposal_for(
+                files, overrides, out, {"validation": _names(validation), "test": _names(test)}
+            )
             tree = parse_yaml(proposal, where="the proposal")
         elif given := [
             f"--{name}" for name, value in (("out", out), ("validation", validation), ("test", test)) if value
@@ -160,13 +162,18 @@ def _data_files(recipe: str | Path | Tree, others: Sequence[str]) -> list[str]:
     return [str(recipe), *further]
 
 
+def _names(files: str | Path | Sequence[str | Path]) -> list[str]:
+    """The names of files, of which one may be given without a list."""
+    return [str(files)] if isinstance(files, str | Path) else [*map(str, files)]
+
+
 def _has_keys(path: Path) -> bool:
-    """Whether a file without a suffix may be a recipe: its first line that is not a comment has a key, as in YAML."""
+    """Whether a file without a suffix may be a recipe: its first line that is not a comment begins as YAML or JSON."""
     if not path.is_file():
         return True
     with suppress(RegardError):
         lines = (line for line in TextFile(str(path), path).lines() if line.strip() and not line.startswith("#"))
-        return re.match(r"\s*[{\w]\w*\s*(:|$)", next(lines, "")) is not None
+        return re.match(r"\s*(---|\{|[\"']?\w+[\"']?\s*:)", next(lines, "task:")) is not None
     return False
 
 
@@ -174,22 +181,19 @@ def _proposal_for(
     files: Sequence[str],
     others: Sequence[str],
     out: str | Path | None,
-    validation: Sequence[str] = (),
-    test: Sequence[str] = (),
+    own: Mapping[Part, Sequence[str]],
 ) -> tuple[str, Path, tuple[str, ...], tuple[str, ...]]:
     """The recipe for the files, to be written to `out` if that is given; the folder that its paths are relative to;
-    what to type next: save the recipe, unless that is done, and train; and notes."""
+    what to type next: save the recipe, unless that is done, and train; and notes. `own` has the files that are named
+    for validation and test."""
     chosen, parts = [other for other in others if "=" in other], parts_of(files)
     is_table = TextFile(files[0], Path()).suffixes[0] in TABLES or is_saved(Path(files[0]))
     for override in chosen:
         role = override.partition("=")[0]
         if role not in (*ROLES, "task") or not is_table:
             names = ", ".join(f"{name}=" for name in (*ROLES, "task"))
-            hint = (
-                f"what chooses the columns of a table goes here: {names}; save the recipe with --out to change others"
-            )
+            hint = f"save it with --out, then change it; only what chooses the columns of a table goes here: {names}"
             raise ConfigError("a proposal takes no overrides", where=override, hint=hint)
-    own: dict[Part, Sequence[str]] = {"validation": validation, "test": test}
     for part, named in own.items():
         if named and part in parts:
             what = f"{' and '.join(parts[part])} is for {part} by its name"
