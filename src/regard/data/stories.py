@@ -101,7 +101,7 @@ class StoryData(LabelledSplits[Stories]):
     """A story longer than this is taken for a broken file."""
     bad_lines: BadLines = "auto"
     """What to do with questions that cannot be read or have no answer, and with stories that have no question. `drop`:
-    drop and count them. `error`: stop and name them. `auto`: drop and count them if they are at most 1 % of a file's
+    drop and count them. `error`: stop and name them. `auto`: drop and count them if they are at most 1 % of a split's
     questions, else stop and name them. After a line that cannot be read, no question about its story can."""
 
 
