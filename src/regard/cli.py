@@ -175,16 +175,22 @@ def options(version: bool = Option(False, "--version", is_eager=True, callback=_
 
 @command(
     argument("recipe", str, "RECIPE", "A .yaml file, a recipe that ships, or data."),
-    argument("overrides", list[str], "[KEY=VALUE]...", "Changes; or a second, parallel file.", []),
+    argument("overrides", list[str], "[KEY=VALUE]...",
+             "Changes; or more files: a parallel one, those for validation and test; or text=COLUMN label=COLUMN.", []),
+    option("validation", list[str], "Data to choose the best checkpoint with; twice for parallel files.", default=[]),
+    option("test", list[str], "Data to measure with at the end; twice for parallel files.", default=[]),
     option("out", Path, "Write the proposed recipe to this file."),
     JSON,
-)
-def check(recipe: str, overrides: list[str], out: Path | None, as_json: bool) -> None:
+)  # fmt: skip
+def check(
+    recipe: str, overrides: list[str], validation: list[str], test: list[str], out: Path | None, as_json: bool
+) -> None:
     """Validate a recipe and its data: all problems at once, sizes, samples, memory and time.
 
-    If data is given instead (a file, two parallel files or a folder of texts), a recipe is proposed and checked.
+    If data is given instead (a file, two parallel files or a folder of texts), a recipe is proposed and checked. Files
+    whose names say train, dev and test are taken for these.
     """
-    result = regard.check(recipe, overrides, out=out, quiet=as_json)
+    result = regard.check(recipe, overrides, validation=validation, test=test, out=out, quiet=as_json)
     if as_json:
         console.show_json(result.to_json())
     else:

@@ -108,9 +108,10 @@ MISTAKES = {
     "files": [
         # one file does not hide another
         Mistake("TRAIN 'data.test={source: train.s, target: test.t}'",
-            ["test.t:2: byte 0xc9 at position 4", "train.t:2: the line is empty"],
+            ["test.t:2: byte 0xc9 at position 4", "train.t:2: the line is empty",
+             "data.bad_lines: 1 of 60 pairs cannot be used (auto drops up to 1% of them, data.bad_lines=drop any"],
             {"train.t": TARGET.replace("B C D", "", 1), "test.t": CAFE}),
-        Mistake("TRAIN", [*["train.s:"] * 20, "and 10 more such lines"],
+        Mistake("TRAIN", [*["train.s:"] * 20, "and 10 more such lines", "data.bad_lines: 30 of 60 pairs cannot be"],
             {"train.s": SOURCE.replace("c d e", "").replace("d e f", "").replace("e f g", "")}),
         *(Mistake(f"predict @run --file {name}", f"{name}: there is no such file") for name in ("data.csv", "in.txt")),
     ],

@@ -1,6 +1,7 @@
 """Classification, regression and multiple choice through the command line: what they learn, keep and refuse."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -298,7 +299,7 @@ def columns(text: str, label: str) -> list[str]:
 ])  # fmt: skip
 def test_bad_labels_and_recipes_are_refused(project: Project, table: str, overrides: list[str], message: str) -> None:
     write(project.folder / "train.tsv", table)
-    assert project.refused(*overrides).startswith(message)
+    assert project.refused("data.bad_lines=error", *overrides).startswith(message)
 
 
 @pytest.mark.parametrize(("rate", "said"), [(0.01, True), (1e-9, False)])
@@ -329,8 +330,10 @@ def test_each_split_has_its_share_of_every_label(project: Project, seed: int) ->
     rare = {label: counts["train"][label] for label in "def" if not counts["validation"][label] * counts["test"][label]}
     twice, said = data["findings"]
     assert twice == "1 text has several labels in the training data (first: train.tsv:1003 and train.tsv:1005)"
-    assert said.startswith("too rare to be in every part: the label 'd' (1)")
-    assert said.endswith(", ".join(f"{label!r} ({count})" for label, count in rare.items()))
+    assert said.startswith("too rare to be in every part: the label 'd' (1: train.tsv:1002)")
+    assert re.sub(r"\((\d+): [^)]*\)", r"(\1)", said).endswith(
+        ", ".join(f"{label!r} ({count})" for label, count in rare.items())
+    )
 
 
 def test_labels_as_pandas_writes_them(project: Project) -> None:
@@ -380,6 +383,20 @@ def test_bad_rows_are_dropped_and_counted_where_the_recipe_says_so(project: Proj
     assert found["note"].endswith(f"4 of 9 rows were left out, the first at {whole}:6")
     assert korean(found["note"]).endswith(f"9행 중 4행을 제외했습니다 (첫째: {whole}:6)")
     assert "4 of 9 rows" in " ".join(succeed("evaluate", run, "--file", whole).out.split())
+
+
+def test_evaluate_says_which_rows_it_left_out_and_predict_leaves_out_none(short_run: Path, tmp_path: Path) -> None:
+    """By default up to one row in a hundred may be bad."""
+    rows = [f"so good {number}\t{number % 2}" for number in range(99)]
+    file = tmp_path / "many.tsv"
+    write(file, "sentence\tlabel\n" + "\n".join([*rows, "no label\t"]) + "\n")
+    found = succeed("evaluate", short_run, "--file", file, "--json").json
+    assert found["examples"] == 99
+    assert found["note"].endswith(f"1 of 100 rows was left out, the first at {file}:101")
+    assert len(succeed("predict", short_run, "--file", file).out.splitlines()) == 100
+    write(file, "sentence\tlabel\n" + "\n".join([*rows, "no label\t", "no label, too\t"]) + "\n")
+    messages = fail("evaluate", short_run, "--file", file)
+    assert [message.partition(": ")[0] for message in messages] == [f"{file}:101", f"{file}:102"]
 
 
 def test_a_file_is_read_as_the_recipes_own_are(short_run: Path, tmp_path: Path) -> None:

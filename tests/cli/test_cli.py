@@ -150,6 +150,7 @@ def test_check_finds_mistakes_of_every_kind_at_once(hand_made: Path) -> None:
         "model.hiden: unknown key 'hiden' (did you mean 'hidden'?)",
         "training.steps: should be greater than or equal to 1, not -1",
         "bad.s:2: the line is empty (fill it, or data.bad_lines=drop drops such pairs)",
+        "data.bad_lines: 1 of 2 pairs cannot be used (auto drops up to 1% of them, data.bad_lines=drop any number)",
     ]
     messages = fail("check", hand_made, "training.best=blue", "data.train.source=tran.s")
     assert [message.partition(":")[0] for message in messages] == ["training.best", "tran.s"]

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import importlib.util
 import io
 import json
 import random
@@ -25,9 +26,10 @@ from regard.config import parse_yaml
 from regard.data.corpora import generate
 from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
-from regard.recipes.propose import PLANS, Sizes, pace, recipe_text, recognise
+from regard.recipes.propose import PLANS, Sizes, pace, parts_of, recipe_text, recognise
 from regard.recipes.recipe import load_recipe
 from regard.tasks import TASKS
+from regard.tasks.translation import EvaluationConfig, Translation
 from regard.training.check import check
 from task_cases import rows_of
 
@@ -604,6 +606,7 @@ def test_real_files_are_recognised(name: str, rows: int, task: str, columns: dic
 KLUE = "## klue-ner-v1_train_{0}_nsmc\t<서울:LC>에 {0}\n" + "".join(
     f"{one}\t{tag}\n" for one, tag in zip("서울에 가", ("B-LC", "I-LC", "O", "O", "O"), strict=True)
 )
+KLUE_HEADER = "## 토큰, 레이블 구분자 : \\t\n## 토큰 구분자 : \\n\n## 주석 : ##\n## 컬럼명 : CHAR\tNE_TAG\n"
 SPEECH = "나\tNP\n는\tJX\n가\tVV\n{}\tEF\n"
 
 
@@ -612,6 +615,185 @@ def test_a_syllable_and_its_tag_a_line_are_tagging(folder: Path, name: str, sent
     put(name, "\n".join(sentence.format("다" if number % 2 else "자") for number in range(40)))
     tree = tree_for(name)
     assert (tree["task"], tree["data"]["words"]) == ("tagging", "characters")
+
+
+@pytest.mark.parametrize("name", ["klue.tsv", "klue.conll", "klue.txt", "klue.csv", "klue.ner", "klue"])
+def test_comments_as_those_of_klue_hide_no_columns_whatever_the_suffix(folder: Path, name: str) -> None:
+    """Its header has comments with tabs and without. A few bad lines are for `check` to name."""
+    sentences = [KLUE.format("다" if number % 2 else "자") + "#\tO\n" for number in range(40)]
+    put(name, KLUE_HEADER + "\n".join(sentences))
+    tree = parse_yaml(check(name, quiet=True).proposal or "", "proposal")
+    assert (tree["task"], tree["data"]["train"]) == ("tagging", {"file": name, "tokens": 0, "tags": -1})
+    assert tree["data"]["words"] == "characters"
+    put(name, KLUE_HEADER + "\n".join([*sentences, "가\n", *sentences]))
+    assert recognise([name]).task == "tagging"
+
+
+def test_columns_are_followed_or_refused(folder: Path) -> None:
+    """Also by number where they have names; never another column than that which was asked for."""
+    put("bare.csv", table(None, EN, CLASSES, separator=","))
+    put("named.csv", table(["text", "label"], EN, CLASSES, separator=","))
+    [message] = fail("check", "bare.csv", "text=1", "label=0")
+    assert message.startswith("bare.csv: column '0' is not a label: it has 60 different values in 60 rows")
+    assert recognise(["named.csv"], {"text": "0", "label": "1"}).data["label"] == "label"
+    put("pairs.csv", table(["a", "b", "c"], EN, OTHER, CLASSES, separator=","))
+    found = recognise(["pairs.csv"], {"second": "a", "first": "b"})
+    assert (found.data["first"], found.data["second"], found.data["label"]) == ("b", "a", "c")
+    found = recognise(["pairs.csv"], {"document": "a", "summary": "b"})
+    assert (found.task, found.data["document"], found.data["summary"]) == ("summarization", "a", "b")
+    [message] = fail("check", "pairs.csv", "first=a")
+    assert message == "pairs.csv: first= needs second= beside it (two texts of a row that are compared)"
+    names = "text=, first=, second=, label=, source=, target=, document=, summary=, task="
+    for file, override in (("pairs.csv", "txt=a"), ("words.conll", "text=0")):
+        put("words.conll", CASES["names.conll"].content)
+        [message] = fail("check", file, override)
+        assert message.startswith(f"{override}: a proposal takes no overrides (save it with --out, then")
+        assert names in message
+
+
+def test_stars_are_numbers_or_classes_as_one_says(folder: Path) -> None:
+    put("stars.csv", table(["review", "stars"], EN, [str(1 + row % 5) for row in range(COUNT)], separator=","))
+    found = recognise(["stars.csv"])
+    [note] = found.notes
+    assert note.startswith("column stars has 5 different whole numbers, which are predicted as numbers (regression); ")
+    assert found.task == recognise(["stars.csv"], {"label": "stars"}).task == "regression"
+    chosen = succeed("check", "stars.csv", "task=classification", "--json").json
+    assert parse_yaml(chosen["proposal"], "")["task"] == "classification"
+    assert set(chosen["data"]["labels"]["train"]) == set("12345")
+    assert chosen["data"]["findings"] == []
+    put("bits.csv", table(["text", "label"], EN, BITS, separator=","))
+    assert recognise(["bits.csv"]).task == "classification"
+    assert recognise(["bits.csv"], {"task": "regression"}).task == "regression"
+    assert (
+        "task=tagging cannot be chosen here (allowed: classification, regression"
+        in fail("check", "bits.csv", "task=tagging")[0]
+    )
+
+
+@pytest.mark.parametrize(("names", "roles"), [
+    (["text", "label"], []), (None, []), (["text", "label"], ["label=label"]), (["Q", "id", "label"], []),
+])  # fmt: skip
+def test_one_label_alone_is_refused(folder: Path, names: list[str] | None, roles: list[str]) -> None:
+    columns = [EN, *([IDS] if names and len(names) > 2 else []), ["good"] * COUNT]
+    put("one.csv", table(names, *columns, separator=","))
+    [message] = fail("check", "one.csv", *roles)
+    column = "label" if names else "1"
+    assert message.startswith(
+        f"one.csv: column '{column}' has one value only, 'good', in all 60 rows (a label needs two"
+    )
+
+
+def test_rare_labels_that_look_like_mistakes_are_noted_with_their_lines(folder: Path) -> None:
+    genres = [("drama", "comedy")[row % 2] for row in range(COUNT)]
+    genres[10], genres[20], genres[30] = "drama,comedy3", "comdey", "western"
+    put("plots.tsv", table(["plot", "genre"], EN, genres))
+    findings = succeed("check", "plots.tsv", "--json").json["data"]["findings"]
+    assert "the label 'drama,comedy3' may be a mistake for 'drama': it stands at plots.tsv:12 (1 in all)" in findings
+    assert "the label 'comdey' may be a mistake for 'comedy': it stands at plots.tsv:22 (1 in all)" in findings
+    assert not any("'western' may be" in note for note in findings)
+    [rare] = [note for note in findings if note.startswith("too rare to be in every part: the label ")]
+    assert "'western' (1: plots.tsv:32)" in rare
+
+
+PARTS = {"train": COUNT, "dev": 10, "test": 12}
+
+
+def test_files_for_training_validation_and_test_are_known_by_their_names(folder: Path) -> None:
+    for part, count in PARTS.items():
+        rows = [f"{part} {text}" for text in EN[:count]]
+        put(f"{part}.csv", table(["text", "label"], rows, CLASSES[:count], separator=","))
+        put(f"my_{part}.en", "".join(f"{row}\n" for row in rows))
+        put(f"my_{part}.ko", "".join(f"{part} {text}\n" for text in KO[:count]))
+    found = succeed("check", "test.csv", "train.csv", "dev.csv", "--out", "a.yaml", "--json").json
+    data = parse_yaml(found["proposal"], "")["data"]
+    columns = {"text": "text", "label": "label"}
+    assert [data[part] for part in ("train", "validation", "test")] == [
+        {"file": f"{part}.csv", **columns} for part in PARTS
+    ]
+    assert [split["read"] for split in found["data"]["splits"].values()] == [*PARTS.values()]
+    command = ["check", "train.csv", "--validation", "dev.csv", "--test", "test.csv"]
+    named = succeed(*command, "--json").json
+    assert parse_yaml(named["proposal"], "")["data"] == data
+    assert named["commands"][0] == shlex.join(["regard", *command, "--out", "train.yaml"])
+    half = parse_yaml(check("train.csv", ["dev.csv"], quiet=True).proposal or "", "")["data"]
+    assert (half["validation"], half["test"]) == (data["validation"], {"split": 0.1})
+    parallel = succeed("check", "my_train.en", "my_train.ko", "my_dev.ko", "my_dev.en", "--json").json["proposal"]
+    assert parse_yaml(parallel, "")["data"]["validation"] == {"source": "my_dev.en", "target": "my_dev.ko"}
+
+
+def test_files_that_do_not_go_together_are_refused(folder: Path) -> None:
+    put("train.csv", table(["text", "label"], EN, CLASSES, separator=","))
+    put("dev.csv", table(None, EN, CLASSES, separator=","))
+    [message] = fail("check", "train.csv", "dev.csv")
+    assert message.startswith("dev.csv: train.csv has a header with the names of its columns, dev.csv has none")
+    [message] = fail("check", "train.csv", "--validation", "dev.csv", "--validation", "train.csv")
+    assert message.startswith("dev.csv: files for training: 1, for this part: 2 (")
+    [message] = fail("check", "train.csv", "dev.csv", "--validation", "dev.csv")
+    assert message == "--validation: dev.csv is for validation by its name (name each file once)"
+    put("other.csv", CASES["reviews.csv"].content)
+    [message] = fail("check", "train.csv", "other.csv")
+    assert "--validation FILE and --test FILE name others, as do names with train, dev and test" in message
+    write(Path("r.yaml"), "task: classification\n")
+    assert fail("check", "r.yaml", "--test", "dev.csv")[0].startswith(
+        "--test: it is only for a recipe that is proposed"
+    )
+
+
+@pytest.mark.parametrize(("names", "parts"), [
+    (["a/train.en", "a/train.ko"], {"train": ["a/train.en", "a/train.ko"]}),
+    (["test.en", "test.ko"], {"train": ["test.en", "test.ko"]}),
+    (["eng.train", "eng.testa", "eng.testb"],
+     {"train": ["eng.train"], "validation": ["eng.testa"], "test": ["eng.testb"]}),
+    (["train/a.tsv", "valid/a.tsv"], {"train": ["train/a.tsv"], "validation": ["valid/a.tsv"]}),
+    (["ratings_train.txt.xz", "ratings_test.txt.xz"],
+     {"train": ["ratings_train.txt.xz"], "test": ["ratings_test.txt.xz"]}),
+    (["train.en", "train.ko", "dev.en"], {"train": ["train.en", "train.ko", "dev.en"]}),
+    (["trainer.tsv", "tested.tsv"], {"train": ["trainer.tsv", "tested.tsv"]}),
+])  # fmt: skip
+def test_what_names_of_files_say(names: list[str], parts: dict[str, list[str]]) -> None:
+    assert parts_of(names) == parts
+
+
+def test_train_with_data_advises_the_check_of_all_of_it(folder: Path) -> None:
+    put("a.en", "".join(f"{text}\n" for text in EN))
+    put("a b.ko", "".join(f"{text}\n" for text in KO))
+    [message] = fail("train", "a.en", "a b.ko", "--out", "run")
+    command = re.search("\\('(regard .*)' proposes", message)
+    assert command is not None
+    succeed(*shlex.split(command[1])[1:])
+    assert parse_yaml(Path("mine.yaml").read_text(encoding="utf-8"), "")["task"] == "translation"
+
+
+def test_few_documents_of_many_lines_are_noted(folder: Path) -> None:
+    blocks = ["".join(f"{text}\n" for text in EN[start : start + 20]) for start in (0, 20, 40)]
+    put("lines.txt", "\n".join(blocks))
+    write(Path("r.yaml"), """
+task: language_modeling
+data: {train: {text: lines.txt}, validation: {text: lines.txt}}
+tokenizer: {kind: word}
+model: {kind: gpt, preset: tiny}
+training: {steps: 2, device: cpu}
+""")  # fmt: skip
+    note = "lines.txt: only a blank line ends a document, so 60 lines are 3 of them; "
+    findings = succeed("check", "r.yaml", "--json").json["data"]["findings"]
+    assert [finding.startswith(note) for finding in findings].count(True) == 1
+    lines = [f"data.{part}.documents=lines" for part in ("train", "validation")]
+    assert not any(note in finding for finding in succeed("check", "r.yaml", *lines, "--json").json["data"]["findings"])
+
+
+def test_japanese_is_measured_by_mecab_where_it_is_installed(folder: Path) -> None:
+    put("ja.tsv", table(None, EN, [f"私は犬が{number}番目に好きです。" for number in IDS]))
+    offered = importlib.util.find_spec("MeCab") is not None
+    assert tree_for("ja.tsv")["evaluation"]["tokenize"] == ("ja-mecab" if offered else "char")
+    write(Path("r.yaml"), propose(["ja.tsv"], Path()))
+    if not offered:
+        messages = fail("check", "r.yaml", "evaluation.tokenize=ja-mecab")
+        needs = "measuring with it needs the library 'MeCab' (pip install 'regard[japanese]')"
+        assert messages == [f"evaluation.tokenize: {needs}"]
+        return
+    found = Translation.metrics(["私は犬が好きです。"], [["私は猫が好きです。"]], EvaluationConfig(tokenize="ja-mecab"))
+    assert "tok:ja-mecab" in found["bleu_signature"]
+    assert 40 < found["bleu"] < 60
 
 
 def test_nothing_is_proposed_where_most_rows_would_be_dropped(folder: Path) -> None:

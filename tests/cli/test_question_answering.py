@@ -130,14 +130,14 @@ def test_every_bad_question_is_told(tmp_path: Path) -> None:
     good, bad = asked("q1", "Where?", (20, "Sicily")), [asked(f"q{n}", "Where?", (3, "Malta")) for n in (2, 3)]
     tree = json.loads(squad(good, *bad, {"answers": []}))
     file = write(tmp_path / "a.json", json.dumps(tree, indent=1))
-    recipe = recipe_file(tmp_path, data={"train": {"file": "a.json"}})
+    recipe = recipe_file(tmp_path, data={"train": {"file": "a.json"}, "bad_lines": "error"})
     messages = fail("check", recipe)
     assert [": ".join(message.split(": ")[:2]) for message in messages] == [
         "a.json: question 2 ('q2')", "a.json: question 3 ('q3')", "a.json: question 4",
     ]  # fmt: skip
     lines = [{"context": "x", "question": "y", "answers": one} for one in (["x"], ["z"], "x")]
     write(file.with_name("b.jsonl"), "".join(json.dumps(one) + "\n" for one in lines) + "[]\n")
-    messages = fail("check", recipe_file(tmp_path, data={"train": {"file": "b.jsonl"}}))
+    messages = fail("check", recipe_file(tmp_path, data={"train": {"file": "b.jsonl"}, "bad_lines": "error"}))
     assert [message.partition(": ")[0] for message in messages] == ["b.jsonl:2", "b.jsonl:3", "b.jsonl:4"]
 
 

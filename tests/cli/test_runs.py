@@ -16,7 +16,7 @@ from places import GOLDEN
 from regard.api import evaluate, predict, score
 from regard.config import apply_overrides, read_yaml
 from regard.errors import CheckpointError, ConfigError, DataError
-from regard.recipes.recipe import REMOVED, leaves, load_recipe, load_tree, read_stored
+from regard.recipes.recipe import REMOVED, leaves, load_recipe, load_tree, read_stored, recipe_of
 from regard.runs import Run
 from regard.runs.run import FORMAT, average_weights, read_metrics, save_checkpoint
 from regard.search.config import MOST
@@ -158,6 +158,33 @@ def test_a_begun_run_with_files_of_the_users_is_left_alone(run: Run, tiny_recipe
     (run.folder / "recipe.yaml").write_text(recipe)
     train(tiny_recipe, ["training.steps=2"], out=run.folder, quiet=True)
     assert run.checkpoint("last").name == "step-00000002"
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_log_of_the_users_beside_a_begun_run_is_not_overwritten(run: Run, tiny_recipe: Tree, resume: bool) -> None:
+    """The run's own log, of a training that was killed before its first checkpoint, is begun anew."""
+    for name in ("best", "last"):
+        (run.folder / name).unlink()
+    shutil.rmtree(run.checkpoints)
+    log = run.folder / "metrics.jsonl"
+    own = log.read_text()
+    for mine in ('{"loss": 1}\n', own + '{"loss": 1}\n', "mine"):
+        log.write_text(mine)
+        with pytest.raises(CheckpointError, match=r"metrics\.jsonl: this is not the log of a training, which would"):
+            train(tiny_recipe, out=run.folder, resume=resume, quiet=True)
+        assert log.read_text() == mine
+    log.write_text(own[:-20])
+    (run.folder / ".best.4194999.partial").write_text("half")  # no system has so many processes by default
+    train(tiny_recipe, ["training.steps=2"], out=run.folder, quiet=True)
+    assert [line["step"] for line in read_metrics(log)][-1] == 2
+    assert not list(run.folder.glob("*.partial"))
+
+
+def test_bad_lines_may_be_treated_otherwise_on_resume(run: Run, tiny_recipe: Tree) -> None:
+    """Runs of earlier versions say `error`, which was the default."""
+    run.store_recipe(recipe_of({**run.recipe.model_dump(), "data": {**tiny_recipe["data"], "bad_lines": "error"}}))
+    train(tiny_recipe, ["training.steps=42"], out=run.folder, resume=True, quiet=True)
+    assert Run.open(run.folder).recipe.data.bad_lines == "auto"
 
 
 @pytest.mark.parametrize("names", [

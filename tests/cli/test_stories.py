@@ -166,14 +166,14 @@ WRONG = ["3: the answer 'the", "4: the question has no answer", "6: the supporti
 def test_all_that_is_wrong_with_stories_is_told_at_once(tmp_path: Path, run: Path) -> None:
     """A line that cannot be read is told once, however many questions come after it; `evaluate` says the same."""
     many = write(tmp_path / "many.txt", MANY)
-    recipe = recipe_file(tmp_path, data={"train": {"file": "many.txt"}})
+    recipe = recipe_file(tmp_path, data={"train": {"file": "many.txt"}, "bad_lines": "error"})
     for messages, name in ((fail("check", recipe), "many.txt"), (fail("evaluate", run, "--file", many), str(many))):
         assert len(messages) == len(WRONG)
         for message, expected in zip(messages, WRONG, strict=True):
             assert message.startswith(f"{name}:{expected}")
     lines = [{"story": "Mary left.", "question": "Who?", "answer": answer} for answer in ("my aunt", "Mary", "a b")]
     write(tmp_path / "many.jsonl", "\n".join([*map(json.dumps, lines), "nonsense"]))
-    messages = fail("check", recipe_file(tmp_path, data={"train": {"file": "many.jsonl"}}))
+    messages = fail("check", recipe_file(tmp_path, data={"train": {"file": "many.jsonl"}, "bad_lines": "error"}))
     assert [message.partition(": ")[0] for message in messages] == [f"many.jsonl:{line}" for line in (1, 3, 4)]
 
 

@@ -342,7 +342,7 @@ ALL_WRONG: list[tuple[str, str, dict[str, Any], list[str]]] = [
 @pytest.mark.parametrize(("name", "content", "settings", "expected"), ALL_WRONG)
 def test_all_mistakes(tmp_path: Path, name: str, content: str, settings: dict[str, Any], expected: list[str]) -> None:
     write(tmp_path / name, content)
-    messages = fail("check", recipe_file(tmp_path, data={"train": {"file": name, **settings}}))
+    messages = fail("check", recipe_file(tmp_path, data={"train": {"file": name, **settings}, "bad_lines": "error"}))
     assert len(messages) == len(expected)
     for message, start in zip(messages, expected, strict=True):
         assert message.startswith(start)

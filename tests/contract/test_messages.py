@@ -197,8 +197,8 @@ SHOWN = {
     "how much the number = 4.546 falls without each word · a":
         "단어를 하나씩 뺄 때 예측한 수 4.546이 줄어드는 정도 · a",
     "standard input:3": "표준 입력:3",
-    "column 'a' is taken for the label; others that may be: b (data.train.label=COLUMN)":
-        "'a' 열을 레이블로 삼았습니다. 다른 후보: b (data.train.label=열)",
+    "column 'a' is taken for the label; others that may be: b (label=COLUMN)":
+        "'a' 열을 레이블로 삼았습니다. 다른 후보: b (label=열)",
     "cannot be read as a recipe: it is not text in UTF-8": "레시피로 읽을 수 없습니다: UTF-8로 된 텍스트가 아닙니다",
     "6 errors are the model's only by the length normalisation, since the model gives the reference the higher log P: "
     "try a lower --length-penalty.":

@@ -3,6 +3,9 @@
 import gzip
 import lzma
 import os
+import subprocess
+import sys
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -112,6 +115,49 @@ def test_xz_is_read_in_little_memory(tmp_path: Path) -> None:
     write_file(tmp_path / "a.txt.xz", bytes(packed))
     with pytest.raises(DataError, match=r"a\.txt\.xz:1: the \.xz file is broken here: Memory usage limit exceeded"):
         next(open_text("a.txt.xz", tmp_path).lines())
+
+
+def test_partial_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
+    """Those of a living process stay, and whatever has another name."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left = f".best.{ended.pid}.partial"
+    kept = ["best", f".best.{os.getpid()}.partial", ".best.partial", f"best.{ended.pid}.partial"]
+    for name in (*kept, left):
+        (tmp_path / name).write_text("step-00000001")
+    files.remove_partial_files(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == sorted(kept)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp949"])
+def test_lines_in_two_encodings_are_named(tmp_path: Path, encoding: str) -> None:
+    old = {3, 4, 5, 9}
+    lines = [f"한국어 {number}\n".encode("cp949" if number in old else "utf-8") for number in range(1, 12)]
+    write_file(tmp_path / "a.txt", b"plain\n" + b"".join(lines))
+    with pytest.raises(DataError) as raised:
+        [*open_text("a.txt", tmp_path, encoding).lines()]
+    [problem] = raised.value.problems
+    what = "its lines are in two encodings: 7 in UTF-8 (2-3, 7-9, 11-12), 4 in CP949 (4-6, 10)"
+    assert (problem.what, "latin1" in problem.hint) == (what, False)
+
+
+@pytest.mark.parametrize(("name", "inside", "kind"), [
+    ("a.xlsx", "xl/workbook.xml", "an Excel workbook (.xlsx)"), ("a.csv", "xl/workbook.xml", "an Excel workbook"),
+    ("a.docx", "word/document.xml", "a Word document (.docx)"), ("a.hwpx", "Contents/a.xml", "a Hangul document"),
+    ("a.zip", "a.txt", "a .zip archive"), ("a.xls", None, "an Excel, Word or Hangul document (.xls, .doc, .hwp)"),
+])  # fmt: skip
+def test_office_documents_are_called_what_they_are(tmp_path: Path, name: str, inside: str | None, kind: str) -> None:
+    if inside is None:
+        write_file(tmp_path / name, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
+    else:
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("[Content_Types].xml", "<Types/>")
+            archive.writestr(inside, os.urandom(500))
+    with pytest.raises(DataError) as raised:
+        [*open_text(name, tmp_path).lines()]
+    [problem] = raised.value.problems
+    assert problem.what.startswith(f"this is {kind}")
+    assert ("CSV UTF-8 (comma delimited)" in problem.hint) == ("Excel" in kind)
 
 
 @pytest.mark.parametrize("name", ["pipe", "/dev/zero", "/proc/kmsg", "/proc/self/mem"])

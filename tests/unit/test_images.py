@@ -214,7 +214,7 @@ def test_all_that_is_wrong_with_images_is_named_once_the_captions_are_right(albu
     write(album / "images" / "broken.png", "broken")
     write(album / "images" / "huge.png", png_header(10_000, 10_000))
     write(album / "captions.tsv", "\n".join([*lines, *rows, "images/1.png\t"]))
-    [message] = fail("check", album / "recipe.yaml", "data.test={split: 0.2}")
+    message, _ = fail("check", album / "recipe.yaml", "data.test={split: 0.2}")
     assert message.startswith(f"captions.tsv:{len(lines) + 4}: the caption (column 1) is empty (fill it")
     write(album / "captions.tsv", "\n".join([*lines, *rows]))
     messages = fail("check", album / "recipe.yaml", "data.test={split: 0.2}")
@@ -280,6 +280,7 @@ def test_lists_without_captions_are_named(album: Path) -> None:
         "captions.jsonl:2: the caption is empty",
         "captions.jsonl:3: the column 'caption' holds 3, not a string",
         'captions.jsonl:4: the column \'caption\' holds {"ko": "빨강"}, not a string',
+        "data.bad_lines: 4 of 5 pairs cannot be used",
     ]
     assert messages[3].endswith("(expected is a text, or a list of texts)")
 

@@ -114,6 +114,9 @@ class TestTexts:
 BAD = [("a", "b"), ("", "b"), ("a", "  \t"), ("x" * 30, "b"), ("fine", "fein")]
 
 
+LIMIT = "auto drops up to 1% of them, data.bad_lines=drop any number"
+
+
 class TestBadLines:
     def test_all_of_them_are_named_at_once(self, tmp_path: Path) -> None:
         drop = "data.bad_lines=drop drops such pairs"
@@ -123,10 +126,32 @@ class TestBadLines:
             "train.en:4: the line has 30 characters, data.max_characters allows 20 "
             f"(split it, raise the limit, or {drop})",
             f"validation.en:2: the line is empty (fill it, or {drop})",
+            f"data.bad_lines: 3 of 5 pairs cannot be used ({LIMIT})",
+            f"data.bad_lines: 1 of 2 pairs cannot be used ({LIMIT})",
         ]
         missing = {part: {"source": f"{part}.1", "target": f"{part}.2"} for part in ("train", "validation")}
         found = [problem.partition(":")[0] for problem in problems(tmp_path, **missing)]
         assert found == ["train.1", "train.2", "validation.1", "validation.2"]
+
+    @pytest.mark.parametrize(("bad", "kept"), [(1, 99), (2, None)])
+    def test_up_to_one_in_a_hundred_is_dropped_with_a_note(self, tmp_path: Path, bad: int, kept: int | None) -> None:
+        """By default, and in each part by itself."""
+        train = [*numbered(100 - bad), *[("", "b")] * bad]
+        if kept is None:
+            *named, limit = problems(tmp_path, train=train, validation=numbered(5, first=200))
+            assert [problem.partition(": ")[0] for problem in named] == ["train.en:99", "train.en:100"]
+            assert limit == f"data.bad_lines: 2 of 100 pairs cannot be used ({LIMIT})"
+            return
+        found = prepared(tmp_path, train=train, validation=numbered(5, first=200))
+        assert found.report.splits["train"].kept == kept
+        note = "dropped 1 of 100 training pairs: 1 with an empty side (first: train.en:100)"
+        assert note in found.report.sentences()
+        assert len(problems(tmp_path, train=train, validation=numbered(5, first=200), bad_lines="error")) == 1
+        assert len(problems(tmp_path, train=numbered(100), validation=[("", "b"), *numbered(5, first=200)])) == 2
+
+    def test_zero_bytes_are_named(self, tmp_path: Path) -> None:
+        first, _ = problems(tmp_path, train=[*numbered(5), ("a\0b", "c")], validation=[("a", "b")])
+        assert first.startswith("train.en:6: the source contains a zero byte (NUL) (take it out; if every second byte")
 
     def test_dropped_when_asked_for(self, tmp_path: Path) -> None:
         found = prepared(tmp_path, train=BAD, validation=[("a", "b"), ("", "")], max_characters=20, bad_lines="drop")

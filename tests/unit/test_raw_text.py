@@ -184,9 +184,11 @@ def test_every_run_of_white_space_is_fold_white_space() -> None:
 @pytest.mark.parametrize(("name", "text", "corpus", "messages"), [
     ("t.jsonl", '{"text": null}\n{"text": "a"}\n{"text": ""}\n', {"text": "t.jsonl"},
      [f"t.jsonl:{line}: the column 'text' is empty (fill it, or data.bad_lines=drop drops such documents)"
-      for line in (1, 3)]),
+      for line in (1, 3)] + ["data.bad_lines: 2 of 3 documents cannot be used (auto drops up to 1% of them, "
+                             "data.bad_lines=drop any number)"]),
     ("t.csv", 'id,body\n1,""\n2,a\n', {"file": "t.csv", "text": "body"},
-     ["t.csv:2: the column 'body' is empty (fill it, or data.bad_lines=drop drops such documents)"]),
+     ["t.csv:2: the column 'body' is empty (fill it, or data.bad_lines=drop drops such documents)",
+      "data.bad_lines: 1 of 2 documents cannot be used (auto drops up to 1% of them, data.bad_lines=drop any number)"]),
     ("t.tsv", "id\tdocument\n1\ta b\n", {"text": "t.tsv"},
      ["t.tsv:1: there is no column 'text' (the columns are id, document; rename one to text, or name it in the "
       "recipe: {file: t.tsv, text: COLUMN})"]),

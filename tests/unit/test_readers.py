@@ -1,21 +1,27 @@
 """Every format reads back what was written, and every broken file is named with its line."""
 
 import csv
+import encodings
 import gzip
 import io
 import json
 import lzma
+import pkgutil
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from regard.data.config import Corpus
-from regard.data.formats import Row
+from command_line import fail
+from places import SHARED
+from regard.data.config import Corpus, Splits
+from regard.data.formats import Row, is_quoted
 from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
 from regard.errors import DataError, Problem
+from regard.text.files import open_text
 from task_cases import rows_of
 
 
@@ -61,6 +67,95 @@ def as_csv(rows: list[tuple[str, str]]) -> str:
 
 
 # Round trips
+
+QUOTED = [('a "word"', "b"), ("line 1\nline 2", "c"), ("with\ta tab", "d"), ("plain", "e")]
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize(("rows", "quoting"), [
+    *(([row, ("plain", "e")], csv.QUOTE_MINIMAL) for row in QUOTED[:3]), (QUOTED, csv.QUOTE_ALL),
+    ([("one", "two"), ("three", "four")], csv.QUOTE_ALL), ([("one", "two"), ("3", "4")], csv.QUOTE_NONNUMERIC),
+])  # fmt: skip
+def test_a_tsv_with_quoted_cells_is_read_as_it_was_written(
+    tmp_path: Path, compression: str, rows: list[tuple[str, str]], quoting: Literal[0, 1, 2]
+) -> None:
+    """As pandas and Excel write it; columns are found by name and by number, and a note says so."""
+    stream = io.StringIO(newline="")
+    csv.writer(stream, delimiter="\t", quoting=quoting).writerows([("en", "de"), *rows])
+    name = put(tmp_path, f"p.tsv{compression}", stream.getvalue())
+    for keys in ({"source": "en", "target": "de"}, {"source": 0, "target": 1, "header": True}):
+        reader = open_corpus(Pairs.model_validate({"file": name, **keys}), tmp_path)
+        assert [row.values for row in reader.rows()] == rows
+        assert reader.files[0].notes[0].startswith(f"{name}: cells in double quotes are read as in a .csv")
+
+
+@pytest.mark.parametrize("lines", [
+    ['"a" said he', "b\tc"], ['say "a"\tb'], ['"stray\tb', 'stray"\tc'], ['"both"\tb', "c\td"], ['""\tb', "c\td"],
+    ['"a ""b"""\tc', 'd "e"\tf'], ['"a ""b"""\tc', "d\te\tf"], ['"never\tclosed'],
+])  # fmt: skip
+def test_quotes_in_texts_of_a_tsv_are_part_of_them(tmp_path: Path, lines: list[str]) -> None:
+    """Also where some cells could be taken for quoted ones."""
+    put(tmp_path, "p.tsv", "".join(f"{line}\n" for line in lines))
+    assert not is_quoted(open_text("p.tsv", tmp_path))
+    if all(line.count("\t") == 1 for line in lines):
+        rows = read(tmp_path, file="p.tsv", source=0, target=1)
+        assert [row.values for row in rows] == [tuple(line.split("\t")) for line in lines]
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data")
+def test_of_real_tables_those_with_quoted_cells_are_told() -> None:
+    """GLUE, IMDb, NSMC and Tatoeba have quotes in their texts; the Korean comments were written by pandas."""
+    tables = sorted(SHARED.rglob("*.tsv.xz"))
+    quoted = {str(path.relative_to(SHARED)) for path in tables if is_quoted(open_text(str(path), Path()))}
+    assert quoted == {"ko_hate_speech/dev.tsv.xz", "ko_hate_speech/train.tsv.xz"}
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path, name: str) -> None:
+    good, bad = '{"source": "a", "target": "b"}', '{"source": "a", "target": {"x": 1, "x": [2]}}'
+    put(tmp_path, name, f"[{good}, {bad}]" if name == "a.json" else f"{good}\n{bad}\n")
+    problem = problem_of(tmp_path, file=name, source="source", target="target")
+    assert problem.where == (name if name == "a.json" else "a.jsonl:2")
+    assert problem.what == "the key 'x' stands twice in an object: 1 and [2]"
+
+
+def test_two_columns_of_one_name_in_parquet_are_refused(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = [arrow.array(["a", "b"])] * 3
+    parquet.write_table(arrow.table(columns, names=["en", "de", "de"]), tmp_path / "p.parquet")
+    problem = problem_of(tmp_path, file="p.parquet", source="en", target="de")
+    assert (problem.where, problem.what) == ("p.parquet", "two columns are named 'de'")
+    [message] = fail("check", tmp_path / "p.parquet")
+    assert "two columns are named 'de' (the columns are en, de, de)" in message
+
+
+@pytest.mark.parametrize(
+    "encoding", ["punycode", "idna", "unicode_escape", "raw_unicode_escape", "base64", "undefined"]
+)
+def test_codecs_that_are_not_for_files_are_refused(encoding: str) -> None:
+    train = {"file": "a.tsv", "source": 0, "target": 1}
+    with pytest.raises(ValueError, match=f"Python has no text encoding '{encoding}'"):
+        Splits[Pairs].model_validate({"train": train, "encoding": encoding})
+
+
+def test_every_other_encoding_of_python_reads_lines_back(tmp_path: Path) -> None:
+    """Also those in which a line feed is another byte, or a line depends on the lines before it."""
+    names = {module.name for module in pkgutil.iter_modules(encodings.__path__)}
+    pairs, read_back = [("a b", "c+d"), ("e\\u0041", "f")], set()
+    for name in sorted(names):
+        try:
+            data = Splits[Pairs].model_validate(
+                {"train": {"file": "p.tsv", "source": 0, "target": 1}, "encoding": name}
+            )
+        except ValueError:
+            continue
+        signs = "가나" if data.encoding in ("cp949", "iso2022_kr", "utf-7") else ""
+        rows = [(source + signs, target) for source, target in pairs]
+        put(tmp_path, "p.tsv", "".join(f"{source}\t{target}\n" for source, target in rows).encode(data.encoding))
+        read_rows = open_corpus(data.train[0], tmp_path, encoding=data.encoding).rows()
+        assert [row.values for row in read_rows] == rows, name
+        read_back.add(data.encoding)
+    assert {"utf-8", "utf-16", "cp949", "iso2022_kr", "cp037"} <= read_back
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
@@ -309,7 +404,8 @@ def test_a_broken_file_is_named_with_its_line(
     (["en,de", "a,b"], {"source": 0, "target": -1}, ":1", "there is no column -1", ""),
     (["en,de", "a,b"], {"header": False}, ":1", "a column named 'en' needs a header", ""),
     (["en,de", "a,b", "c"], {}, ":3", "there is no column 'de' (target) in this row", ""),
-    (["en,de", "a,b", "c,d,e"], {}, ":3", "this row has 3 cells, the first line 2: c | d | e", ".tsv has no quoting"),
+    (["en,de", "a,b", "c,d,e"], {}, ":3", "this row has 3 cells, the first line 2: c | d | e",
+     "in a .csv a text with a comma needs double quotes"),
     (["a,b", "c,d,e"], {"source": 0, "target": 1}, ":2", "this row has 3 cells, the first line 2: c | d | e", ""),
     (["a,b,c", "d,e"], {"source": 0, "target": 1}, ":2", "this row has 2 cells, the first line 3: d | e", ""),
 ])  # fmt: skip

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from regard.config import Config
 from regard.data.corpora import Part, generate
 from regard.errors import DataError, did_you_mean
-from regard.text.files import COMPRESSIONS, TextFile, files_below
+from regard.text.files import COMPRESSIONS, EXCEL_HINT, TextFile, files_below
 from regard.text.tokenizers import TokenizerConfig
 
 BuiltIn = Literal[
@@ -25,7 +25,12 @@ BuiltIn = Literal[
 """The built-in corpora of pairs (data/corpora.py)."""
 OBJECTS = (".jsonl", ".json")  # suffixes of files of JSON objects: one a line, or an array of them
 ENCODINGS = ("utf-8", "utf-16", "cp949", "euc-kr", "latin1", "cp1252", "shift_jis", "gb18030", "big5")  # and others
+NOT_OF_FILES = ("idna", "punycode", "unicode-escape", "raw-unicode-escape")
+"""Python's codecs for names of hosts and for source code, in which a file with several lines cannot be written."""
 TABLES = (".tsv", ".csv", *OBJECTS, ".parquet")  # suffixes of files that hold all columns
+BadLines = Literal["auto", "error", "drop"]
+TOLERATED = 0.01
+"""The largest share of examples that cannot be used which `bad_lines: auto` drops."""
 
 
 class Corpus(Config):
@@ -132,6 +137,8 @@ class Corpus(Config):
                 f"allowed: {', '.join(TABLES)}, text plain or as {', '.join(COMPRESSIONS)}; "
                 "parallel files are named by column, without 'file'"
             )
+            if suffix in (".xlsx", ".xls"):
+                hint = EXCEL_HINT
             raise DataError(what, where=file.name, hint=hint)
         if suffix == ".parquet" and compression:
             what = f"a Parquet file is compressed inside, not as {compression}"
@@ -262,9 +269,10 @@ class Splits(Config, Generic[C]):
     """Drop training examples that stand twice. Where corpora share some, the one with the highest weight keeps them."""
     max_characters: int = Field(20_000, ge=1)
     """A line longer than this is taken for a broken file."""
-    bad_lines: Literal["error", "drop"] = "error"
+    bad_lines: BadLines = "auto"
     """What to do with empty lines, lines over max_characters, rows of a table whose cells are missing, too many or no
-    text, and images that cannot be read: stop and name them, or drop and count them."""
+    text, and images that cannot be read. `drop`: drop and count them. `error`: stop and name them. `auto`: drop and
+    count them if they are at most 1 % of a split's examples, else stop and name them."""
     encoding: str = "utf-8"
     """How text files are encoded, by Python's names: `cp949` is what Excel and Notepad save on Korean Windows. It holds
     for all files above, and for those given to `regard predict` and `regard evaluate`."""
@@ -276,7 +284,9 @@ class Splits(Config, Generic[C]):
     def _known(cls, encoding: str) -> str:
         with suppress(LookupError, ValueError):
             encoding.encode(encoding)  # refuses what is no encoding of texts
-            return codecs.lookup(encoding).name
+            name = codecs.lookup(encoding).name
+            if name not in NOT_OF_FILES:
+                return name
         hint = did_you_mean(encoding.lower(), ENCODINGS)
         raise ValueError(f"Python has no text encoding {encoding!r} ({hint})")
 
@@ -284,6 +294,10 @@ class Splits(Config, Generic[C]):
     def by_label(self) -> bool:
         """Whether a share that is set aside has every label in its proportion."""
         return False
+
+    def drops(self, bad: int, of: int) -> bool:
+        """Whether so many examples of all that cannot be used are dropped, rather than an error."""
+        return bad == 0 or self.bad_lines == "drop" or (self.bad_lines == "auto" and bad <= TOLERATED * of)
 
     @property
     def corpora(self) -> list[C]:

@@ -167,14 +167,10 @@ def _json(values: Sequence[str]) -> str:
 def _in_columns(file: TextFile, corpus: TaggedText, tagged: bool = True) -> Iterator[tuple[list[Word], list[Problem]]]:
     """The words of each sentence, and why it cannot be read, if so: a problem for each line that is to blame.
 
-    A word a line. What begins with #, but has other columns than the first line that does not, or a space in its first
-    one, is a comment.
-
-    Without `tagged` the tags are not read.
+    A word a line. Without `tagged` the tags are not read.
     """
     width, words, faults = 0, list[Word](), list[Problem]()
-    first = next((text for text in file.lines() if text.strip() and not text.startswith((COMMENT, DOCUMENT))), COMMENT)
-    shape = len(fields_of(first)), "\t" in first
+    shape = shape_of(file.lines())
     for line, text in enumerate(chain(file.lines(), [""]), 1):
         fields = fields_of(text)
         if not text.strip() or fields[0] == DOCUMENT:
@@ -182,7 +178,7 @@ def _in_columns(file: TextFile, corpus: TaggedText, tagged: bool = True) -> Iter
                 yield words, faults
             words, faults = [], []
             continue
-        if text.startswith(COMMENT) and (" " in fields[0] or (len(fields), "\t" in text) != shape):
+        if is_comment(text, shape):
             continue
         if not width:
             width = len(fields)
@@ -194,6 +190,21 @@ def _in_columns(file: TextFile, corpus: TaggedText, tagged: bool = True) -> Iter
             what = f"{_columns(len(fields))}, where the lines before have {width}"
             faults.append(Problem(file.where(line), what, hint))
             words.append((line, "", ""))
+
+
+def shape_of(lines: Iterable[str]) -> tuple[int, bool]:
+    """The number of columns of the first line that has a word, and whether tabs are between them."""
+    first = next((text for text in lines if text.strip() and not text.startswith((COMMENT, DOCUMENT))), COMMENT)
+    return len(fields_of(first)), "\t" in first
+
+
+def is_comment(text: str, shape: tuple[int, bool]) -> bool:
+    """Whether a line that begins with # is not a word: it has a space in its first column, or other columns than
+    words have."""
+    if not text.startswith(COMMENT):
+        return False
+    fields = fields_of(text)
+    return " " in fields[0] or (len(fields), "\t" in text) != shape
 
 
 def fields_of(text: str) -> list[str]:

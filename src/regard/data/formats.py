@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import chain, islice, product
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from regard.text.normalise import same_name
 
 SEPARATORS = (",", ";", "\t", "|")  # what may separate the cells of a .csv
 LABELS = 100_000  # labels of a .csv that are remembered to tell whether lines were joined
+_ONE_VALUE = "only one of its values could be read: rename one, or take it out"
 EXPECTED = (
     "expected is an array of objects, [{...}, {...}], or an object a line; or SQuAD's JSON: data, in it paragraphs, in "
     "them a context and qas"
@@ -81,9 +83,81 @@ def table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
 # ------------------------------------------------------------------------------------------------------- .tsv, .csv
 
 
+_CELL = re.compile(r'"[^"]*(?:""[^"]*)*"|[^"\t]*')
+"""A cell of a .tsv whose cells may be in quotes."""
+_OPEN = re.compile(r'(?:(?:"[^"]*(?:""[^"]*)*"|[^"\t]*)\t)*"[^"]*(?:""[^"]*)*')
+"""A line that ends within quotes."""
+_NEEDED = re.compile(r'".*(?:""|[\t\r\n]).*"', re.DOTALL)
+"""A cell that could not be written without quotes."""
+CELL_LINES = 1_000  # lines that a cell in quotes may have
+
+
 def _tsv_records(file: TextFile, corpus: Corpus) -> Records:
-    """Fields between tabs; there is no quoting."""
+    """Fields between tabs; with quotes as in a .csv if the whole file is written so, as pandas and Excel do."""
+    if is_quoted(file):
+        return _quoted_records(file, corpus)
     return ((line, text.split("\t")) for line, text in enumerate(file.lines(), 1))
+
+
+def _quoted_records(file: TextFile, corpus: Corpus) -> Records:
+    yield from _noted_records(file, corpus, "\t")
+    file.notes.append(f"{file.name}: cells in double quotes are read as in a .csv, as pandas and Excel write them")
+
+
+def is_quoted(file: TextFile) -> bool:
+    """Whether the cells of a .tsv are in quotes as in a .csv; otherwise quotes are part of its texts.
+
+    No file says so itself. Its cells are in quotes if every record can be read so and has as many cells, and if a cell
+    contains a tab, a line break or a doubled quote, or all cells of a column are in quotes.
+    """
+    try:
+        status = file.path.stat()
+    except OSError:
+        return False  # which the reader reports
+    return _is_quoted(file, (status.st_size, status.st_mtime_ns))
+
+
+@lru_cache(maxsize=64)
+def _is_quoted(file: TextFile, version: tuple[int, int]) -> bool:
+    columns, needed = set[int](), False
+    width = records = 0
+    try:
+        for lines, cells in _maybe_quoted(file):
+            width = width or len(cells)
+            if cells == [""] and width > 1:
+                continue  # an empty line
+            if len(cells) != width or (len(lines) > 1 and all(line.count("\t") == width - 1 for line in lines)):
+                return False  # in the second case each line is a row, and the quotes are stray
+            quoted = {place for place, cell in enumerate(cells) if cell.startswith('"')}
+            columns, records = (columns & quoted if records else quoted), records + 1
+            needed = needed or any(_NEEDED.fullmatch(cells[place]) for place in quoted)
+    except (ValueError, DataError):  # the latter is reported when the file is read
+        return False
+    return needed or (records > 1 and bool(columns))
+
+
+def _maybe_quoted(file: TextFile) -> Iterator[tuple[list[str], list[str]]]:
+    """The lines and the cells of each record, with their quotes; a ValueError where a quote is within a cell."""
+    following = file.lines()
+    for first in following:
+        if '"' not in first:
+            yield [first], first.split("\t")
+            continue
+        lines = [first]
+        if first.count('"') % 2 and _OPEN.fullmatch(first):
+            for line in islice(following, CELL_LINES):
+                lines.append(line)
+                if line.count('"') % 2:
+                    break
+        record, cells, place = "\n".join(lines), list[str](), -1
+        while place < len(record):
+            cell = _CELL.match(record, place + 1)
+            assert cell is not None
+            cells.append(cell[0])
+            place = cell.end()
+            if record[place : place + 1] not in ("", "\t"):
+                raise ValueError
+        yield lines, cells
 
 
 def separator_of(file: TextFile, names: Set[str] = frozenset()) -> str:
@@ -136,9 +210,13 @@ class _BadRecord(list[str]):
 
 
 def _csv_records(file: TextFile, corpus: Corpus) -> Records:
+    return _noted_records(file, corpus, separator_of(file, names_asked(corpus)))
+
+
+def _noted_records(file: TextFile, corpus: Corpus, separator: str) -> Records:
     """The records of a .csv. The file gets a note on those that a stray quote may have joined from several lines: each
     line has a label that records of one line have; without labels, all records of several lines are so."""
-    separator, key = separator_of(file, names_asked(corpus)), keys_of(corpus).get("label")
+    key = keys_of(corpus).get("label")
     width, several, label = 0, 0, key if isinstance(key, int) else 0
     joined, labels = dict[int, set[str]](), set[str]()  # the labels in the lines of a record, and in those of one line
     for line, fields in csv_records(file, separator):
@@ -188,7 +266,9 @@ def _table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
             yield Row(line, nothing, Problem(file.where(line), what, hint) if filled else None)
         elif filled and (len(fields) < width or any(fields[width:])):
             what = f"this row has {len(fields)} cells, the first line {width}: {' | '.join(fields)[:200]}"
-            hint = "in .csv a text with a comma needs double quotes; .tsv has no quoting"
+            hint = (
+                "in a .csv a text with a comma needs double quotes, in a .tsv one with a tab; quotes in it are doubled"
+            )
             yield Row(line, nothing, Problem(file.where(line), what, hint))
         else:
             yield Row(line, tuple([fields[index] for index in indexes]))
@@ -217,13 +297,32 @@ def _index(key: Key, names: list[str] | None, where: str) -> int:
     if key not in names:
         raise _no_column(key, names, where)
     if names.count(key) > 1:
-        raise DataError(f"two columns are named {key!r}", where=where, hint=f"the columns are {', '.join(names)}")
+        raise _same_name(key, names, where)
     return names.index(key)
+
+
+def _same_name(key: Key, names: Iterable[str], where: str) -> DataError:
+    return DataError(f"two columns are named {key!r}", where=where, hint=f"the columns are {', '.join(names)}")
 
 
 # ---------------------------------------------------------------------------------------------------- .jsonl, .json
 
-_DECODER, _NO_BLANK = json.JSONDecoder(), re.compile(r"\S")
+
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. A key that stands twice is refused, since one of its values would not be read."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        key = next(key for place, (key, _) in enumerate(pairs) if key in (name for name, _ in pairs[:place]))
+        values = " and ".join(json.dumps(value, ensure_ascii=False)[:80] for name, value in pairs if name == key)
+        raise _RepeatedKeyError(f"the key {key!r} stands twice in an object: {values}")
+    return found
+
+
+class _RepeatedKeyError(ValueError):
+    """An object has a key twice."""
+
+
+_DECODER, _NO_BLANK = json.JSONDecoder(object_pairs_hook=_object_of), re.compile(r"\S")
 
 
 def objects_of(file: TextFile) -> Iterator[tuple[int, str | Object]]:
@@ -249,11 +348,13 @@ def json_values(file: TextFile) -> list[Any]:
     text, values, end = "\n".join(lines), list[Any](), 0
     try:
         if is_array(file):
-            values = json.loads(text)
+            values = _DECODER.decode(text)
         else:
             while found := _NO_BLANK.search(text, end):
                 value, end = _DECODER.raw_decode(text, found.start())
                 values.append(value)
+    except _RepeatedKeyError as error:
+        raise DataError(str(error), where=file.name, hint=_ONE_VALUE) from None
     except (ValueError, RecursionError) as error:
         where = file.where(error.lineno) if isinstance(error, json.JSONDecodeError) else file.name
         raise DataError(f"not valid JSON: {error}", where=where, hint=EXPECTED) from None
@@ -302,7 +403,9 @@ def object_in(text: str | Object, where: str, keys: Iterable[Key] = ()) -> Objec
     if not isinstance(text, str):
         return text
     try:
-        example = json.loads(text)
+        example = _DECODER.decode(text)
+    except _RepeatedKeyError as error:
+        raise DataError(str(error), where=where, hint=_ONE_VALUE) from None
     except (ValueError, RecursionError) as error:
         reason = f"{error.msg} at position {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
         raise DataError(f"not valid JSON: {reason}", where=where, hint="one object a line is expected") from None
@@ -389,6 +492,8 @@ def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = 
             name = names[key] if isinstance(key, int) and 0 <= key < len(names) else key
             if name not in kinds:
                 raise _no_column(name, kinds, file.name)
+            if names.count(str(name).partition(".")[0]) > 1 or names.count(name) > 1:
+                raise _same_name(name, names, file.name)
             if not (_is_text(kinds[name]) or (key in numeric and _is_number(kinds[name]))):
                 raise DataError(f"the column {name!r} holds {kinds[name]}, not text", where=file.name)
             paths.append([name] if name in names else name.split("."))
@@ -406,7 +511,11 @@ def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = 
 def plain_columns(file: TextFile) -> list[str]:
     """The names of the columns that hold text or numbers."""
     with _opened(file) as table:
-        return [name for name, kind in _leaves(table.schema_arrow) if _is_text(kind) or _is_number(kind)]
+        names = [name for name, kind in _leaves(table.schema_arrow) if _is_text(kind) or _is_number(kind)]
+        for name in names:
+            if names.count(name) > 1:
+                raise _same_name(name, table.schema_arrow.names, file.name)
+        return names
 
 
 @contextmanager

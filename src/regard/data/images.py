@@ -237,12 +237,17 @@ class Pictures:
 
 
 def prepare_pictures(
-    named: Mapping[tuple[Path, str], str], reading: Reading, progress: Callable[[int], None], *, drop: bool
+    named: Mapping[tuple[Path, str], str],
+    reading: Reading,
+    progress: Callable[[int], None],
+    *,
+    drops: Callable[[int, int], bool],
 ) -> Pictures:
     """The pictures of (folder, name) in their order, from the cache where no file has changed since.
 
     `named` says where each is asked for, which messages name. A file has changed if its size or time has.
-    Those that cannot be read are refused, or left out with `drop` as long as others are left.
+    Those that cannot be read are left out if others are left and `drops` allows to drop so many of all; else they are
+    refused.
     """
     dtype = np.dtype(np.uint8 if reading.feature_width is None else np.float32)
 
@@ -259,11 +264,12 @@ def prepare_pictures(
                 columns.append(picture.columns)
                 kept.append(number)
                 progress(number + 1)
-        if problems and not (drop and len(problems) < len(named)):
+        if problems and not (drops(len(problems), len(named)) and len(problems) < len(named)):
             raise DataError(problems=first_of(problems))
         np.save(folder / "columns.npy", np.array([columns, kept], dtype=np.int64))
 
-    key: list[Any] = [FORMAT, reading.images.size, reading.feature_width, drop]
+    allowed = [drops(bad, len(named)) for bad in (1, len(named))]
+    key: list[Any] = [FORMAT, reading.images.size, reading.feature_width, allowed]
     for parent, name in named:
         path = (parent / name).absolute()
         try:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain
 from math import ceil
@@ -21,7 +23,7 @@ from numpy.typing import DTypeLike, NDArray
 from pydantic import TypeAdapter
 
 from regard.data.batches import Examples
-from regard.data.config import Corpus, Recipe, Split, Splits
+from regard.data.config import TOLERATED, Corpus, Recipe, Split, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Finding, Report, SplitReport
 from regard.data.formats import Row
@@ -33,8 +35,8 @@ from regard.text.files import key_of
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
-FORMAT = 7  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
-SHOWN = 10  # labels that a note names
+FORMAT = 8  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
+SHOWN, SHOWN_PLACES = 10, 3  # labels that a note names, and places of each
 NANS = ("nan", "NaN", "NAN")  # what programs write for a number that is missing
 PARALLEL = 100_000  # rows from which `data.workers: auto` starts processes, which takes seconds
 
@@ -91,8 +93,7 @@ def prepare(
     for reader in chain.from_iterable(split.readers for split in texts.splits.values()):
         notes += reader.corpus.findings(reader.files)  # they name files: not cached
     notes += _uneven(report, _shares(recipe.data))
-    if recipe.data.by_label:
-        notes += _rare(task, splits["train"], [splits[split] for split in _shares(recipe.data)])
+    notes += _rare(task, splits["train"], [splits[split] for split in _shares(recipe.data) if recipe.data.by_label])
     examples = {part: task.examples(rows, part) for part, rows in splits.items()}
     prepared = Prepared(task, examples["train"], examples["validation"], examples.get("test"), report)
     return prepared.with_notes([*dict.fromkeys(notes)])
@@ -110,13 +111,47 @@ def _uneven(report: Report, shares: Mapping[Part, float]) -> Iterator[str]:
 
 
 def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> Iterator[str]:
-    """A note on labels missing from a held-out split: they can hardly be learned or measured."""
+    """Notes on labels missing from a share that is held out by label, since they can hardly be learned or measured; and
+    on rare labels that look like a frequent one, since they may be mistakes."""
+    if "label" not in train.texts:
+        return
+    counts = task.label_counts(train)
     elsewhere = [task.label_counts(split) for split in held_out]
-    labels = task.label_counts(train).items() if elsewhere else []
-    rare = [f"{label!r} ({count})" for label, count in labels if not all(counts[label] for counts in elsewhere)]
+    rare = {label for label in counts if not all(split[label] for split in elsewhere)}
+    alike = _alike(counts)
+    places = _places(train, [*dict.fromkeys([*sorted(rare), *alike])][: 2 * SHOWN])
     if rare:
-        more = [f"{len(rare) - SHOWN:,} more"] if len(rare) > SHOWN else []
-        yield f"too rare to be in every part: the label {', '.join([*rare[:SHOWN], *more])}"
+        named = [
+            f"{label!r} ({counts[label]}: {', '.join(places[label])})" if label in places else repr(label)
+            for label in counts
+            if label in rare
+        ]
+        more = [f"{len(named) - SHOWN:,} more"] if len(named) > SHOWN else []
+        yield f"too rare to be in every part: the label {', '.join([*named[:SHOWN], *more])}"
+    for label, frequent in [*alike.items()][:SHOWN]:
+        where = ", ".join(places.get(label, ()))
+        yield f"the label {label!r} may be a mistake for {frequent!r}: it stands at {where} ({counts[label]:,} in all)"
+
+
+def _alike(counts: Mapping[str, int]) -> dict[str, str]:
+    """Labels that stand once or twice, each with a label 20 times as frequent that it resembles or has in it."""
+    found: dict[str, str] = {}
+    for label in (label for label, count in counts.items() if 0 < count <= 2 and not label.isdecimal()):
+        frequent = [other for other in counts if counts[other] >= 20 * counts[label] and len(other) > 1]
+        has_in_it = [other for other in frequent if other in re.split(r"[\s,;/|+]+", label)]
+        if near := [*has_in_it, *get_close_matches(label, frequent, n=1, cutoff=0.8)]:
+            found[label] = near[0]
+    return found
+
+
+def _places(train: Dataset, labels: Sequence[str]) -> dict[str, list[str]]:
+    """Where labels stand in the training data, the first places of each."""
+    places: dict[str, list[str]] = {label: [] for label in labels}
+    if labels:
+        for row, text in enumerate(train.texts["label"]):
+            if (label := text.strip()) in places and len(places[label]) < SHOWN_PLACES:
+                places[label].append(train.where(row))
+    return {label: found for label, found in places.items() if found}
 
 
 def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
@@ -126,7 +161,7 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
     rows = [*checks.good_rows(readers)]
     if checks.errors:
         raise DataError(problems=checks.errors)
-    if checks.faults.count and (recipe.data.bad_lines == "error" or not rows):
+    if checks.faults.count and (checks.too_many or not rows):
         raise DataError(problems=checks.problems)
     texts: dict[str, Sequence[str]] = {
         name: [values[column] for _, values in rows] for column, name in enumerate(readers[0].columns)
@@ -226,8 +261,8 @@ def _shares(data: Splits[Any]) -> dict[Part, float]:
 def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, progress: Progress) -> None:
     checks = _Checks(data, f"data.bad_lines=drop drops such {data.UNIT}")
     indexes = {split: _write_columns(folder, split, opened, checks, progress) for split, opened in readers.items()}
-    if checks.faults.count and data.bad_lines == "error":
-        raise DataError(problems=checks.problems)
+    if checks.too_many:
+        raise DataError(problems=[*checks.problems, *checks.limits])
     if checks.errors:
         raise DataError(problems=checks.errors)
     chosen = _split(indexes["train"], data, seed)
@@ -258,8 +293,12 @@ class _Checks:
     remedy: str
     faults: Faults = field(default_factory=Faults)
     errors: list[Problem] = field(default_factory=list)  # what ended the reading of a corpus
+    limits: list[Problem] = field(
+        default_factory=list
+    )  # how many bad ones a split has, if they are too many for `auto`
     read: int = 0  # examples that were read so far of the corpora of a split, bad ones included
     dropped: dict[str, Finding] = field(default_factory=dict)
+    too_many: bool = False  # whether a split has more bad examples than are dropped
 
     @property
     def problems(self) -> list[Problem]:
@@ -281,6 +320,14 @@ class _Checks:
                         yield (number, row.line, self.read), row.values  # the garbage collector skips plain tuples
             except DataError as error:
                 self.errors += error.problems
+        bad = sum(finding.count for finding in self.dropped.values())
+        if self.data.drops(bad, self.read):
+            return
+        self.too_many = True
+        if self.data.bad_lines == "auto":
+            what = f"{bad:,} of {self.read:,} {self.data.UNIT} cannot be used"
+            hint = f"auto drops up to {TOLERATED:.0%} of them, data.bad_lines=drop any number"
+            self.limits.append(Problem("data.bad_lines", what, hint))
 
     def _problems_in(self, reader: Reader, row: Row) -> list[tuple[str, Problem]]:
         """Why a row cannot be kept: the reason's name in the report, and what and where it is."""
@@ -288,6 +335,12 @@ class _Checks:
             return [("cells", row.fault)]
         problems: list[tuple[str, Problem]] = []
         for column, text in enumerate(row.values):
+            if "\0" in text:
+                where = reader.where(row.line, reader.columns[column])
+                what = f"the {reader.columns[column]} contains a zero byte (NUL)"
+                hint = "take it out; if every second byte is zero, the file is UTF-16: data.encoding=utf-16-le"
+                problems.append(("cells", Problem(where, what, hint)))
+                continue
             missing = text in NANS and reader.columns[column] in reader.corpus.NUMBERS
             if (missing or not text.strip()) and not reader.corpus.may_be_empty:
                 where = reader.where(row.line, reader.columns[column])

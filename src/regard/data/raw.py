@@ -137,7 +137,7 @@ def document_rows(file: TextFile, corpus: RawText) -> Iterator[Row]:
     """The documents of a text file, each with its first line; a long one in pieces, which end with a line."""
     separated = corpus.documents
     lines: list[str] = []
-    first = size = 0
+    first = size = filled = documents = 0
     continues = False
     for number, line in enumerate(file.lines(), 1):
         if "\0" in line:
@@ -154,8 +154,16 @@ def document_rows(file: TextFile, corpus: RawText) -> Iterator[Row]:
             first = number if not lines else first
             lines.append(text)
             size += len(text)
+            filled += 1
+            documents += len(lines) == 1 and not continues
     if lines:
         yield Row(first, ("\n".join(lines),), continues=continues)
+    is_alone = corpus.file is None and file.name == str(corpus.text)  # files of a folder may be a document each
+    if separated == "blank_lines" and is_alone and documents < 5 and filled >= 20:
+        file.notes.append(
+            f"{file.name}: only a blank line ends a document, so {filled:,} lines are {documents:,} of them; "
+            "if each line is a text of its own, write documents: lines beside the file"
+        )
 
 
 # Documents as tokens

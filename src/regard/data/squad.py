@@ -82,8 +82,11 @@ def answers_in(text: str) -> tuple[tuple[int, str], ...]:
 
 
 def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True) -> Iterator[Row]:
-    """The questions of SQuAD's JSON; a row's line is the number of its question. Inputs need not be `answered`."""
-    number = 0
+    """The questions of SQuAD's JSON; a row's line is the number of its question. Inputs need not be `answered`.
+
+    The file gets a note on ids that several questions have.
+    """
+    number, numbers, repeated = 0, dict[str, int](), list[tuple[int, str]]()
     for paragraph, place in _paragraphs(file):
         context, fault = "", None
         try:
@@ -96,6 +99,8 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
         for question, _ in _items(paragraph, "qas", place):
             number += 1
             id = str(question.get("id", number))
+            if numbers.setdefault(id, number) != number and "id" in question:
+                repeated.append((number, id))
             try:
                 if fault is not None:
                     raise fault
@@ -108,6 +113,12 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
                 yield Row(number, ("", ""), replace(error.problems[0], where=where))
     if number == 0:
         raise DataError("there is no question", where=file.name, hint=EXPECTED)
+    if repeated:
+        (number, id), *_ = repeated
+        file.notes.append(
+            f"{corpus.place(file, number)} has the id {id!r} of question {numbers[id]:,} ({len(repeated):,} such): "
+            "predictions by id, as SQuAD's, would have only one of them"
+        )
 
 
 def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:

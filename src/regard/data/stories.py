@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from regard.data.config import OBJECTS, as_list
+from regard.data.config import OBJECTS, BadLines, as_list
 from regard.data.corpora import Part, generate
 from regard.data.formats import Object, Row, object_in, object_rows, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
@@ -99,9 +99,10 @@ class StoryData(LabelledSplits[Stories]):
     """One corpus, or a list of them that are mixed by weight."""
     max_characters: int = Field(1 << 20, ge=1)
     """A story longer than this is taken for a broken file."""
-    bad_lines: Literal["error", "drop"] = "error"
-    """What to do with questions that cannot be read or have no answer, and with stories that have no question: stop and
-    name them, or drop and count them. After a line that cannot be read, no question about its story can."""
+    bad_lines: BadLines = "auto"
+    """What to do with questions that cannot be read or have no answer, and with stories that have no question. `drop`:
+    drop and count them. `error`: stop and name them. `auto`: drop and count them if they are at most 1 % of a split's
+    questions, else stop and name them. After a line that cannot be read, no question about its story can."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from glob import escape
 from importlib import resources
+from importlib.util import find_spec
 from itertools import chain, combinations, groupby, islice, permutations
 from math import ceil, inf, log2
 from pathlib import Path
@@ -26,7 +27,8 @@ import numpy as np
 
 from regard.config import parse_yaml
 from regard.data.config import OBJECTS, TABLES, Corpus
-from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_tag
+from regard.data.conll import DOCUMENT, OUTSIDE, fields_of, is_chunk_tag, is_comment, shape_of
+from regard.data.corpora import Part
 from regard.data.formats import (
     RECORDS,
     Key,
@@ -68,7 +70,21 @@ SECTIONS = ("task", "data", "tokenizer", "model", "head", "training", "search", 
 IDEOGRAPHIC = ("Cjk", "Hiragana", "Katakana")  # scripts of thousands of characters
 TOKENIZE = {"translation": "char", "captioning": "char", "summarization": "characters"}
 """`evaluation.tokenize` where words say little, as in Korean, Chinese and Japanese."""
-ROLES = ("text", "label", "source", "target")  # what a user may choose a column for
+ROLES = ("text", "first", "second", "label", "source", "target", "document", "summary")
+"""What a user may choose a column of a table for."""
+LABELLINGS = ("classification", "regression")
+"""What a user may choose to do with labels that are whole numbers."""
+PARTS: dict[Part, str] = {
+    "train": "train|training|trn",
+    "validation": "validation|valid|val|development|devel|dev|testa",  # CoNLL-2003 has testa and testb
+    "test": "test|testb|tst",
+}
+"""What names of files say that these are for, as a word of its own."""
+OWN_FILES = {
+    "validation": "files of their own, to choose the best checkpoint",
+    "test": "files of their own, for `regard evaluate`",
+}
+"""Comments on a split that is not a share of the training data."""
 ENDS = ("steps", "epochs", "validate_every", "patience")  # keys of `training` that come first
 
 
@@ -133,6 +149,8 @@ class DataProfile:
     sizes: tuple[Size, ...] = ()  # of what is read and, last, of what is written
     settings: dict[str, Any] = field(default_factory=dict)  # what else the data decides, by its path in the recipe
     notes: tuple[str, ...] = ()  # what the user should know of the choice
+    held_out: dict[Part, dict[str, Any]] = field(default_factory=dict)
+    """The lines `data.validation` and `data.test`, if they have files of their own."""
 
 
 def recipe_text(profile: DataProfile, files: Sequence[str], folder: Path) -> str:
@@ -152,6 +170,9 @@ def recipe_text(profile: DataProfile, files: Sequence[str], folder: Path) -> str
         if value is None:
             del node[key]
     comments |= {path: FILLED[path] for path in settings if path in FILLED}
+    comments |= {f"data.{part}": OWN_FILES[part] for part in profile.held_out}
+    if "evaluation" in profile.settings:
+        comments["evaluation"] = "by the words that MeCab finds, as is usual for Japanese"
     if profile.sizes:
         comments["data.train"] = "; ".join(f"{size.script} script, {size.words:.1f} words" for size in profile.sizes)
     amount = f"{profile.examples:,} {TASKS[profile.task].data.UNIT}"
@@ -169,17 +190,27 @@ def recipe_text(profile: DataProfile, files: Sequence[str], folder: Path) -> str
 
 
 def _data(profile: DataProfile, folder: Path) -> dict[str, Any]:
-    """The data line, with paths as seen from a folder, or absolute on another drive of Windows; and the splits, of
-    about a thousand examples each."""
-    line = dict(profile.data)
+    """The data line, and the splits: files of their own, or shares of about a thousand examples each."""
+    split = {"split": round(min(0.1, max(0.005, 1000 / max(profile.examples, 1))), 3)}
+    own = {part: _line(line, folder) for part, line in profile.held_out.items()}
+    return {
+        "data.train": _line(profile.data, folder),
+        "data.validation": own.get("validation", split),
+        "data.test": own.get("test", split),
+        "data.split_seed": 1 if len(own) < 2 else None,
+        "data.bad_lines": "drop",
+    }
+
+
+def _line(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A data line, with paths as seen from a folder, or absolute on another drive of Windows."""
+    line = dict(data)
     for name, value in line.items():
         if isinstance(value, Path):
             line[name] = str(value.absolute())
             with suppress(ValueError):
                 line[name] = Path(os.path.relpath(value, folder)).as_posix()
-    split = {"split": round(min(0.1, max(0.005, 1000 / max(profile.examples, 1))), 3)}
-    always = {"data.split_seed": 1, "data.bad_lines": "drop"}
-    return {"data.train": line, "data.validation": split, "data.test": split, **always}
+    return line
 
 
 def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
@@ -298,8 +329,70 @@ def _flow(value: Any) -> str:
 # What is in the files
 
 
-def recognise(names: Sequence[str], roles: Mapping[str, str] | None = None) -> DataProfile:
-    """What is in files, in UTF-8 or an encoding that can be told; `roles` has columns of a table by some ROLES."""
+def parts_of(names: Sequence[str]) -> dict[Part, list[str]]:
+    """Files by what they are for, if all their names say so and they are as many for each; else all are for training.
+
+    Parallel files of a part get the order of those for training: train.en train.ko dev.ko dev.en.
+    """
+    words = {part: re.compile(rf"(?<![^\W\d_])({words})(?![^\W\d_])", re.IGNORECASE) for part, words in PARTS.items()}
+    parts: dict[Part, list[str]] = {}
+    for name in names:
+        path = Path(name)
+        of = next((part for text in (path.name, path.parent.name) for part in words if words[part].search(text)), None)
+        if of is not None:
+            parts.setdefault(of, []).append(name)
+    train = parts.get("train", [])
+    if len(parts) < 2 or sum(map(len, parts.values())) < len(names) or {*map(len, parts.values())} != {len(train)}:
+        return {"train": [*names]}
+    rest = {part: {words[part].sub("", name): name for name in parts[part]} for part in parts}
+    in_order: dict[Part, list[str]] = {"train": train}
+    for part in (part for part in PARTS if part in parts and part != "train"):
+        alike = rest[part].keys() == rest["train"].keys()
+        in_order[part] = [rest[part][key] for key in rest["train"]] if alike else parts[part]
+    return in_order
+
+
+def recognise(
+    names: Sequence[str],
+    roles: Mapping[str, str] | None = None,
+    held_out: Mapping[Part, Sequence[str]] | None = None,
+) -> DataProfile:
+    """What is in files, in UTF-8 or an encoding that can be told.
+
+    `roles` has columns of a table by some ROLES, and under `task` one of LABELLINGS. `held_out` has the files for
+    validation and test: as many as for training each, and of the same kind.
+    """
+    profile = _recognised_in_its_encoding(names, roles)
+    lines = {part: _held_out(profile, names, files) for part, files in (held_out or {}).items() if files}
+    return replace(profile, held_out=lines)
+
+
+def _held_out(profile: DataProfile, names: Sequence[str], files: Sequence[str]) -> dict[str, Any]:
+    """The data line for files that are like those for training."""
+    if len(files) != len(names) or "dataset" in profile.data:
+        what = f"files for training: {len(names)}, for this part: {len(files)}"
+        raise DataError(what, where=files[0], hint="validation and test need as many as training, of the same kind")
+    folders = [text_files_in(Path(name)) for name in files]
+    encoding = profile.settings.get("data.encoding", "utf-8")
+    opened = [open_text(name, Path(), encoding) for name, folder in zip(files, folders, strict=True) if not folder]
+    own = [Path(escape(name) if profile.task == "story_answering" else folder or name)
+           for name, folder in zip(files, folders, strict=True)]  # fmt: skip
+    paths = [key for key, value in profile.data.items() if isinstance(value, Path)]
+    if opened and profile.task != "tagging" and TextFile(names[0], Path()).suffixes[0] in RECORDS:
+        _refuse_other_header(open_text(names[0], Path(), encoding), opened[0])
+    return {**profile.data, **dict(zip(paths, own, strict=True))}
+
+
+def _refuse_other_header(train: TextFile, other: TextFile) -> None:
+    """Refuse two tables of which only one has a header: a row with names would be read as an example."""
+    named = {file.name: isinstance(next(iter(_table(file).columns), 0), str) for file in (train, other)}
+    if len({*named.values()}) > 1:
+        has, has_not = sorted(named, key=lambda name: not named[name])
+        what = f"{has} has a header with the names of its columns, {has_not} has none"
+        raise DataError(what, where=other.name, hint="give both a header, or neither")
+
+
+def _recognised_in_its_encoding(names: Sequence[str], roles: Mapping[str, str] | None) -> DataProfile:
     try:
         return _recognised(names, "utf-8", roles or {})
     except EncodingError as error:
@@ -325,18 +418,23 @@ def _recognised(names: Sequence[str], encoding: str, roles: Mapping[str, str]) -
     """What is in one file, in two parallel files, or in a folder: a saved dataset, or texts."""
     if len(names) == 1 and is_saved(Path(names[0])):
         examples, rows = _sample(DatasetReader(Corpus(dataset=names[0]), Path(), "train").examples())
-        return _texts(_Table({"dataset": Path(names[0])}, _columns_of(examples), rows))
+        table = _Table({"dataset": Path(names[0])}, _columns_of(examples), rows)
+        return _chosen(table, roles) if roles else _texts(table)
     if len(names) == 1 and (pattern := text_files_in(Path(names[0]))):
         return _raw_text(pattern, encoding)
     files = [open_text(name, Path(), encoding) for name in names]
     if len(files) > 2 or (len(files) == 2 and any(file.suffixes[0] in TABLES for file in files)):
-        hint = f"one file with all columns ({', '.join(TABLES)}), or two text files, parallel line by line"
+        hint = (
+            f"one file with all columns ({', '.join(TABLES)}), or two text files, parallel line by line; "
+            "--validation FILE and --test FILE name others, as do names with train, dev and test"
+        )
         raise DataError(f"{len(files)} files cannot be read together", where=files[1].name, hint=hint)
     if len(files) == 2:
         pairs, rows = _sample(zip(*(file.lines() for file in files), strict=False))
         return _pairs({}, rows, [*map(Path, names)], [*zip(*pairs, strict=True)])
     [file] = files
     if roles:
+        Corpus.model_construct().format(file)
         return _chosen(_table(file), roles)
     first = next(objects_of(file))[1] if file.suffixes[0] == ".json" and not is_array(file) else "{}"
     if "data" in object_in(first, file.name):  # SQuAD's
@@ -385,10 +483,15 @@ class _Table:
     data: dict[str, Any]  # the file or the dataset, as a recipe names it
     columns: Mapping[Key, Sequence[Any]]  # texts and, of a .jsonl or a dataset, also lists
     rows: int  # of the whole table
+    chosen: Mapping[str, Key] = field(default_factory=dict)  # their own names of columns that are named by their roles
 
     @cached_property
     def kinds(self) -> dict[Key, str]:
-        return {key: _kind(key, values) for key, values in self.columns.items()}
+        kinds = {key: _kind(key, values) for key, values in self.columns.items()}
+        own = self.chosen.get("label")
+        if own is not None and _is_named(own, "number") and _kind(own, self.columns["label"]) == "number":
+            kinds["label"] = "number"
+        return kinds
 
     def of_kind(self, *kinds: str) -> list[Key]:
         return [key for key, kind in self.kinds.items() if kind in kinds]
@@ -514,31 +617,67 @@ def _cell(value: Any) -> Any:
 
 def _chosen(table: _Table, roles: Mapping[str, str]) -> DataProfile:
     """What is in a table where the user chose columns: these get the names of their roles, and have no rivals."""
-    keys, where = {str(key): key for key in table.columns}, str(table.data["file"])
-    if missing := [column for column in roles.values() if column not in keys]:
-        raise DataError(f"there is no column {missing[0]!r}", where=where, hint=did_you_mean(missing[0], keys))
-    for one, other in combinations(roles, 2):
-        if roles[one] == roles[other]:
-            raise DataError(f"{one} and {other} are the same column", where=where, hint="give each one of its own")
-    named = {role: keys[column] for role, column in roles.items()}
-    kinds = [*(() if "text" in roles else ("text", "list")), *(("class", "number") if {*roles} == {"text"} else ())]
-    others = [key for key in table.of_kind(*kinds) if key not in (*roles, *named.values())]
+    where, task = str(next(iter(table.data.values()))), roles.get("task")
+    named = _columns_for({role: column for role, column in roles.items() if role != "task"}, table, where)
+    kinds = [] if {*named} & {"text", "first"} else ["text", "list"]
+    kinds += [] if {*named} & {"label", "source", "target", "document", "summary"} else ["class", "number"]
+    others = [key for key in table.of_kind(*kinds) if key not in (*named, *named.values())]
     columns = {role: table.columns[key] for role, key in named.items()} | {key: table.columns[key] for key in others}
-    table, profile = replace(table, columns=columns), None
-    source, target = (role if role in roles else next(iter(others), role) for role in ("source", "target"))
-    if roles.keys() & {"text", "label"}:
-        profile = _choices(table) or _labels(table)
+    table, profile = replace(table, columns=columns, chosen=named), None
+    written, read = ("summary", "document") if {*named} & {"summary", "document"} else ("target", "source")
+    source, target = (role if role in named else next(iter(others), role) for role in (read, written))
+    if task is not None or {*named} & {"text", "first", "label"}:
+        _refuse_as_label(table, where, task)
+        profile = (task is None and _choices(table)) or _labels(table, task)
     elif {source, target} <= {*table.of_kind("text", "class", "number", "other")}:
         profile = _pairs(table.data, table.rows, [source, target], [columns[source], columns[target]])
-    if profile is None and "label" in roles and table.kinds["label"] not in ("class", "number"):
-        count, cells = len({*map(str, columns["label"])}), len(columns["label"])
-        what = f"column {roles['label']!r} is not a label: it has {count:,} different values in {cells:,} rows"
-        raise DataError(what, where=where, hint="a label is one of a few short words, or a number with a fraction")
-    if profile is None or not {*roles} <= {*map(str, profile.data.values())}:
+    labelled = [role for role in named if role in ("text", "first", "second", "label")]
+    if profile is None or any(profile.data.get(role) != role for role in labelled):
         hint = "write them into a recipe: 'regard recipes' has one for each task"
         raise DataError("these columns are neither a text and its label nor a pair of texts", where=where, hint=hint)
     line = {name: named.get(key, key) if isinstance(key, str) else key for name, key in profile.data.items()}
     return replace(profile, data=line)
+
+
+def _columns_for(roles: Mapping[str, str], table: _Table, where: str) -> dict[str, Key]:
+    """The columns that the user chose, in the order of ROLES; one with a name may also be given by its number."""
+    keys = {str(key): key for key in table.columns}
+    keys = dict(zip(map(str, range(len(keys))), table.columns, strict=True)) | keys
+    if missing := [column for column in roles.values() if column not in keys]:
+        hint = did_you_mean(missing[0], map(str, table.columns))
+        raise DataError(f"there is no column {missing[0]!r}", where=where, hint=hint)
+    named = {role: keys[roles[role]] for role in ROLES if role in roles}
+    for one, other in combinations(named, 2):
+        if named[one] == named[other]:
+            raise DataError(f"{one} and {other} are the same column", where=where, hint="give each one of its own")
+    for one, other in (("first", "second"), ("second", "first")):
+        if one in named and other not in named:
+            raise DataError(
+                f"{one}= needs {other}= beside it", where=where, hint="two texts of a row that are compared"
+            )
+    return named
+
+
+def _refuse_as_label(table: _Table, where: str, task: str | None) -> None:
+    """Refuse a column that the user chose for the label, if no label of the task can be in it."""
+    if task not in (None, *LABELLINGS):
+        hint = f"allowed: {', '.join(LABELLINGS)}; 'regard recipes' has a recipe for each task"
+        raise DataError(f"task={task} cannot be chosen here", where=where, hint=hint)
+    if "label" not in table.chosen:
+        return
+    own, values = table.chosen["label"], table.columns["label"]
+    count = len({*map(str, values)})
+    if count < 2:
+        raise _one_value(own, values, where)
+    if table.kinds["label"] not in ("class", "number"):
+        what = f"column {str(own)!r} is not a label: it has {count:,} different values in {len(values):,} rows"
+        raise DataError(what, where=where, hint="a label is one of a few short words, or a number with a fraction")
+
+
+def _one_value(key: Key, values: Sequence[Any], where: str) -> DataError:
+    what = f"column {str(key)!r} has one value only, {str(values[0])!r}, in all {len(values):,} rows"
+    hint = "a label needs two at least; label=COLUMN chooses another column, source= and target= two texts"
+    return DataError(what, where=where, hint=hint)
 
 
 # Texts with choices, with labels, alone, or in pairs
@@ -557,6 +696,7 @@ def _texts(table: _Table) -> DataProfile:
     are_pairs = sources and any(_is_named(key, "target") for key in targets)
     if not are_pairs and (labels := _labels(table)):
         return labels
+    _refuse_one_label(table, are_pairs=bool(are_pairs))
     if len(texts) == len(table.columns) == 1:
         [values] = table.columns.values()
         return _documents({**table.data, "text": texts[0]}, table.rows, mean(map(len, values)), values)
@@ -572,14 +712,31 @@ def _texts(table: _Table) -> DataProfile:
     return _pairs(table.data, table.rows, [source, target], [table.columns[source], table.columns[target]])
 
 
+def _refuse_one_label(table: _Table, *, are_pairs: bool) -> None:
+    """Refuse a table whose column of labels, or the second of its two columns, has one value only: it would be taken
+    for a pair of texts."""
+    same = [key for key, values in table.columns.items() if len(values) > 1 and len({*map(str, values)}) == 1]
+    named = [key for key in same if _is_named(key, "class", "number") and not are_pairs]
+    if key := [*named, *(same if len(table.columns) == 2 else ())][:1]:
+        raise _one_value(key[0], table.columns[key[0]], str(next(iter(table.data.values()))))
+
+
 def _pairs(data: dict[str, Any], rows: int, keys: Sequence[Any], texts: Sequence[Sequence[str]]) -> DataProfile:
     """A summary is known by the name of its column, or because it is far shorter; other pairs are translations."""
     source, target = map(Size.of, texts)
     task, names = "translation", ("source", "target")
+    settings = _japanese(texts[1])
     named = not isinstance(keys[1], Path) and _is_named(keys[1], "summary")
     if named or source.words > max(25, 4 * target.words):
-        task, names = "summarization", ("document", "summary")
-    return DataProfile(task, {**data, **dict(zip(names, keys, strict=True))}, rows, (source, target))
+        task, names, settings = "summarization", ("document", "summary"), {}
+    return DataProfile(task, {**data, **dict(zip(names, keys, strict=True))}, rows, (source, target), settings)
+
+
+def _japanese(texts: Sequence[str]) -> dict[str, Any]:
+    """BLEU on the words that MeCab finds, for Japanese texts if it is installed."""
+    with_kana = sum(re.search("[\u3041-\u30ff]", text) is not None for text in texts)
+    is_japanese = with_kana > len(texts) / 2 and find_spec("MeCab") is not None
+    return {"evaluation": {"tokenize": "ja-mecab"}} if is_japanese else {}
 
 
 def _choices(table: _Table) -> DataProfile | None:
@@ -608,10 +765,10 @@ def _choices(table: _Table) -> DataProfile | None:
     return DataProfile("multiple_choice", line, table.rows, (size,), head)
 
 
-def _labels(table: _Table) -> DataProfile | None:
+def _labels(table: _Table, task: str | None = None) -> DataProfile | None:
     """A text or two with a class or a number; the likeliest label by its name, then classes, then the fewest.
 
-    Without a name for it, a label beside two texts is rather a remark on a pair.
+    Without a name for it, a label beside two texts is rather a remark on a pair. The user may have chosen the `task`.
     """
     labels = table.of_kind("class", "number")
     labels.sort(key=lambda key: (not _is_label(key), table.kinds[key], len({*table.columns[key]})))
@@ -625,22 +782,35 @@ def _labels(table: _Table) -> DataProfile | None:
         if names in COMPARED or (isinstance(first, str) and len(stems) == 1):
             inputs = {"first": first, "second": second}
             break
-    if "text" in inputs and len(table.sentences) > 1 and not _is_label(label):
+    if "text" in inputs and len(table.sentences) > 1 and not _is_label(label) and task is None:
         return None
     line = {**table.data, **inputs, "label": label}
     texts = [*map(" ".join, zip(*(table.columns[key] for key in inputs.values()), strict=True))]
     size = Size.of(texts)
     others = [str(key) for key in labels[1:] if _is_label(key) == _is_label(label)]
-    way = "label" if "file" in table.data else "data.train.label"  # `check` takes roles for the columns of files only
-    note = f"column {label} is taken for the label; others that may be: {', '.join(others)} ({way}=COLUMN)"
-    notes = (note,) if others else ()
-    if table.kinds[label] == "number":
+    note = f"column {label} is taken for the label; others that may be: {', '.join(others)} (label=COLUMN)"
+    notes: tuple[str, ...] = (note,) if others else ()
+    if task is None and (other_task := _other_labelling(table, label)):
+        notes += (other_task,)
+    if (table.kinds[label] == "number" and task is None) or task == "regression":
         return DataProfile("regression", line, table.rows, (size,), notes=notes)
     counts = Counter(value for value in table.columns[label] if value.strip() and value not in NANS).values()
     settings: dict[str, Any] = {"training.best": "f1_macro"} if max(counts) > 3 * min(counts) else {}  # rare ones count
     if table.rows >= 5_000 and _overlap(texts):  # held-out texts are like the others: only the loss shows overfitting
         settings = {"training.best": "loss", "model.dropout": 0.5, "tokenizer.vocabulary": 16_000}
     return DataProfile("classification", line, table.rows, (size,), settings, notes)
+
+
+def _other_labelling(table: _Table, label: Key) -> str:
+    """A note on numbers that are a few whole ones, such as stars: they may also be meant as classes."""
+    values = {value.strip() for value in table.columns[label] if value.strip() and value not in NANS}
+    if table.kinds[label] != "number" or len(values) > 11 or not all(value.isdecimal() for value in values):
+        return ""
+    own = table.chosen.get(str(label), label)
+    return (
+        f"column {own} has {len(values)} different whole numbers, which are predicted as numbers (regression); "
+        "task=classification predicts them as classes"
+    )
 
 
 def _overlap(texts: Sequence[str]) -> bool:
@@ -666,13 +836,13 @@ def _captions(table: _Table) -> DataProfile | None:
     if not images or len(captions) != 1:
         return None
     cells = table.columns[captions[0]]
-    size = Size.of([text for cell in cells for text in (cell if isinstance(cell, list) else [cell])])
-    settings: dict[str, Any] = {}
+    texts = [text for cell in cells for text in (cell if isinstance(cell, list) else [cell])]
+    size, settings = Size.of(texts), _japanese(texts)
     array = next((name for name in table.columns[images[0]] if name.lower().endswith(".npy")), None)
     with suppress(OSError, ValueError, EOFError, IndexError):  # which the reader reports
         if array is not None:
             width = int(np.load(table.data["file"].parent / array, mmap_mode="r").shape[-1])
-            settings = {"model.images": None, "model.encoder": "features", "model.feature_width": width}
+            settings |= {"model.images": None, "model.encoder": "features", "model.feature_width": width}
     line = {**table.data, "image": images[0], "caption": captions[0]}
     return DataProfile("captioning", line, table.rows, (size,), settings)
 
@@ -681,22 +851,26 @@ def _tagged_words(file: TextFile) -> DataProfile | None:
     """CoNLL's columns: a word a line, then its tag as the last one, empty lines between sentences; CoNLL-U has parts of
     speech in its fourth."""
     named = file.suffixes[0] in CONLL
-    if not named and file.suffixes[0] in {*TABLES} - {".tsv"}:
+    if file.suffixes[0] in (*OBJECTS, ".parquet"):
         return None
+    shape = shape_of(file.lines())
 
     def is_word(line: str) -> bool:
-        is_comment = line.startswith(COMMENT) and " " in fields_of(line)[0]
-        return bool(line.strip()) and not (line.startswith((DOCUMENT, f"{COMMENT} ")) or is_comment)
+        return bool(line.strip()) and not line.startswith(DOCUMENT) and not is_comment(line, shape)
 
     rows = [fields_of(line) for line in islice(filter(is_word, file.lines()), SAMPLE)]
+    width, count = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
+    if width < 2 or count < 0.98 * len(rows):  # the others are for `check` to name
+        return None
+    rows = [fields for fields in rows if len(fields) == width]
     data: dict[str, Any] = {"file": Path(file.name), "tokens": 0, "tags": -1}
-    if {*map(len, rows)} == {10} and file.suffixes[0] == ".conllu":
+    if width == 10 and file.suffixes[0] == ".conllu":
         data |= {"tokens": 1, "tags": 3}
     words, tags = ([fields[data[name]] for fields in rows] for name in ("tokens", "tags"))
     are_tags = all(map(is_chunk_tag, tags)) and {*tags} != {OUTSIDE}
-    if {*map(len, words)} == {1}:  # syllables
+    if {*map(len, words)} == {1} and file.suffixes[0] not in TABLES[1:]:  # syllables
         are_tags = 1 < len({*tags}) <= min(100, len(tags) / 4)
-    if len({*map(len, rows)}) != 1 or len(rows[0]) < 2 or not (named or are_tags):
+    if not (named or are_tags):
         return None
     lengths = [len([*group]) for is_sentence, group in groupby(file.lines(), is_word) if is_sentence]
     return _tagging(data, len(lengths), mean(lengths), words, tags) if len(lengths) > 1 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -179,7 +180,9 @@ def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple
         if not Path(recipe).exists():
             raise _missing(str(recipe))
         if Path(recipe).suffix.lower() not in ("", ".yaml", ".yml", ".json"):
-            hint = f"'regard check {recipe} --out mine.yaml' proposes a recipe for a file of data"
+            further = [other for other in overrides if "=" not in other]
+            command = shlex.join(["regard", "check", str(recipe), *further, "--out", "mine.yaml"])
+            hint = f"'{command}' proposes a recipe for data"
             raise ConfigError("this is not a recipe, which is a .yaml file", where=str(recipe), hint=hint)
         base = Path(recipe).resolve().parent
         tree = (read_stored if (base / "environment.json").exists() else read_yaml)(Path(recipe))

@@ -36,13 +36,24 @@ from regard.config import write_yaml
 from regard.errors import CheckpointError, ConfigError, DecodeError, RegardError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, leaves, read_stored, recipe_of
 from regard.tasks import TASKS
-from regard.text.files import checksum, checksums, key_of, why_unreadable, write_file, write_folder, writing
+from regard.text.files import (
+    PARTIAL,
+    checksum,
+    checksums,
+    key_of,
+    remove_partial_files,
+    why_unreadable,
+    write_file,
+    write_folder,
+    writing,
+)
 from regard.text.tokenizers import Tokenizers
 
 FORMAT = 2
 """Version of the folder's layout; older ones stay readable."""
 STEP, LEFT_STEP = re.compile(r"step-\d{8,}"), re.compile(r"\.step-\d{8,}\.(partial|old|removed)")
-LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")  # what a killed process may leave in a folder; it is never removed
+LEFT = re.compile(rf"\.lock|{PARTIAL.pattern}")  # what a killed process may leave in a folder
+LOG = "metrics.jsonl"
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
 FIXED_SECTIONS = ("task", "model", "head")  # the sections of a recipe that say what the weights mean
 Weights = dict[str, Tensor]
@@ -313,6 +324,7 @@ def locked(folder: Path) -> Iterator[None]:
             if isinstance(error, OSError) and error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                 with writing(folder / ".lock"):
                     raise
+        remove_partial_files(folder)
         yield
     finally:
         if created and not (folder / "recipe.yaml").exists():  # as on a full disk: it is no run yet
@@ -555,6 +567,19 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
     if damage := damage_of_log(path):
         hint = "copy the file back from elsewhere, or remove it: only what it tells of the training is lost"
         raise CheckpointError(damage, where=str(path), hint=hint)
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file is a log of a training as `MetricsLog` writes it, perhaps with an incomplete last line; or there
+    is none."""
+    begin = b'{"event": '
+    try:
+        with path.open("rb") as file:
+            return all(line.startswith(begin) or begin.startswith(line) for line in file)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def damage_of_log(path: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -101,9 +101,9 @@ class Captioning(Translation):
             if (dataset := getattr(captions, part)) is None:
                 continue
             moved = partial(report_progress, f"reading images of {part}")
-            corpora, drop = own.get(part, data.train), data.bad_lines == "drop"
+            corpora = own.get(part, data.train)
             try:
-                splits[part] = split = captioned(dataset, corpora, base, reading, drop=drop, progress=moved)
+                splits[part] = split = captioned(dataset, corpora, base, reading, data.drops, progress=moved)
             except DataError as error:
                 problems += error.problems
                 continue
@@ -116,8 +116,8 @@ class Captioning(Translation):
         return Prepared(captions.task, splits["train"], splits["validation"], splits.get("test"), report)
 
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> CaptionedImages:
-        reading, drop = self.recipe.model.reading, self.recipe.data.bad_lines == "drop"
-        return captioned(super().read(corpora, part, base), corpora, base, reading, drop=drop)
+        recipe = self.recipe
+        return captioned(super().read(corpora, part, base), corpora, base, recipe.model.reading, recipe.data.drops)
 
     def sizes(self, examples: Dataset) -> list[NDArray[np.int32]]:
         """The regions of the image without one, as if it had a `</s>`; and the tokens of the caption."""
@@ -206,11 +206,16 @@ def _image_input(row: Row, file: TextFile, otherwise: Path | None = None) -> Fil
 
 
 def captioned(
-    dataset: Dataset, corpora: Sequence[Corpus], base: Path, reading: Reading, *, drop: bool, progress: Done = ignore
+    dataset: Dataset,
+    corpora: Sequence[Corpus],
+    base: Path,
+    reading: Reading,
+    drops: Callable[[int, int], bool],
+    progress: Done = ignore,
 ) -> CaptionedImages:
     """Captions with the images that their sources name; each image is read once, in the order of its first caption.
 
-    With `drop`, captions of images that cannot be read are left out.
+    Captions of images that cannot be read are left out if `drops` allows to drop so many images of all.
     """
     folders = [folder_of(corpus, base) for corpus in corpora]
     numbers, places = dict[tuple[Path, str], int](), list[str]()
@@ -221,7 +226,7 @@ def captioned(
             numbers[key] = len(numbers)
             places.append(dataset.where(example))
         of_examples[example] = numbers[key]
-    pictures = images.prepare_pictures(dict(zip(numbers, places, strict=True)), reading, progress, drop=drop)
+    pictures = images.prepare_pictures(dict(zip(numbers, places, strict=True)), reading, progress, drops=drops)
     readable = np.isin(of_examples, pictures.kept)
     rows, lost = np.flatnonzero(readable), np.flatnonzero(~readable)
     dropped = Finding(len(lost), tuple(dataset.where(int(row)) for row in lost[:NAMED]))

@@ -176,6 +176,10 @@ class Task(Encoder):
     # Data: see also Encoder (data/dataset.py)
 
     @classmethod
+    def check_evaluation(cls, config: Any) -> None:
+        """Refuse an evaluation that needs a library which is not installed."""
+
+    @classmethod
     def prepare(
         cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
     ) -> Prepared[Any]:

@@ -25,7 +25,7 @@ from regard.data.dataset import Columns, Dataset
 from regard.data.images import Picture, images_of
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
-from regard.errors import DataError, DecodeError, Problem, RegardError
+from regard.errors import DataError, DecodeError, Problem, RegardError, import_extra
 from regard.models import MODELS, any_config
 from regard.models.base import Contextual, Generator, device_of
 from regard.models.transformer import SourceStates, Transformer
@@ -393,8 +393,9 @@ class EvaluationConfig(Config):
 
     lowercase: bool = False
     """Whether BLEU, chrF and exact match take upper and lower case for the same."""
-    tokenize: Literal["13a", "intl", "char", "zh", "none"] = "13a"
-    """sacreBLEU's tokenisation, of those that need nothing else installed; `char` suits Korean."""
+    tokenize: Literal["13a", "intl", "char", "zh", "ja-mecab", "none"] = "13a"
+    """sacreBLEU's tokenisation. `char` suits Korean. `ja-mecab` is usual for Japanese, and needs `pip install
+    'regard[japanese]'`."""
 
 
 class Translation(TextToText):
@@ -408,8 +409,14 @@ class Translation(TextToText):
     orders: ClassVar[Mapping[str, int]] = {"bleu": 4}  # the longest n-gram of each BLEU
 
     @classmethod
+    def check_evaluation(cls, config: EvaluationConfig) -> None:
+        if config.tokenize == "ja-mecab":
+            import_extra("MeCab", extra="japanese", where="evaluation.tokenize", doing="measuring with")
+
+    @classmethod
     def metrics(cls, outputs: Sequence[str], references: References, config: EvaluationConfig) -> dict[str, Any]:
         """sacreBLEU's BLEU and chrF with their signatures, and the share of outputs that equal a reference exactly."""
+        cls.check_evaluation(config)
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
 

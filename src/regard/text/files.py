@@ -14,8 +14,9 @@ import re
 import shutil
 import sys
 import uuid
+import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -29,6 +30,8 @@ from regard.errors import CheckpointError, DataError, DecodeError, Problem, impo
 LINE = 1 << 28
 """Most bytes of a line: a small compressed file may unpack to one of any length. SQuAD's JSON is a line of 30 MB."""
 COMPRESSIONS = (".gz", ".xz", ".zst")  # supported compressions, by the last suffix
+STATEFUL = ("iso2022_kr",)
+"""Encodings in which a line cannot be decoded without the lines before it."""
 BINARY_HINT = (
     "take it out of what is read, or convert it: from Excel save as CSV UTF-8; UTF-16 needs data.encoding=utf-16; "
     f"read are texts, plain or as {', '.join(COMPRESSIONS)}"
@@ -36,11 +39,21 @@ BINARY_HINT = (
 """What to do with a file that is not text."""
 NEEDED = re.compile(r"recipe\.yaml|environment\.json|tokenizer(\.\w+)?\.json|metrics\.jsonl|best|last|checkpoints/.*")
 """The files of a run folder that no output may replace."""
+PARTIAL = re.compile(r"\..+\.(\d+)\.partial")
+"""What `atomic_file` calls a file that is not complete, with the number of its process."""
 _KINDS = {
+    b"\xd0\xcf\x11\xe0": "an Excel, Word or Hangul document (.xls, .doc, .hwp)",
     b"\x89PNG": "a PNG image", b"\xff\xd8\xff": "a JPEG image", b"%PDF": "a PDF", b"PK\x03\x04": "a .zip archive",
     b"BZh": "a .bz2 file", b"\x1f\x8b": "a .gz file under another name", b"PAR1": "a Parquet file under another name",
 }  # fmt: skip
 """Kinds of files by their first bytes."""
+_ARCHIVES = {
+    "xl/": "an Excel workbook (.xlsx)", "word/": "a Word document (.docx)", "ppt/": "a PowerPoint file (.pptx)",
+    "Contents/": "a Hangul document (.hwpx)", "content.xml": "an OpenDocument file (.ods, .odt)",
+}  # fmt: skip
+"""Kinds of .zip archives by the folder or file in them that only they have."""
+EXCEL_HINT = "open it in Excel, and save each sheet as 'CSV UTF-8 (comma delimited)'"
+SHOWN_LINES = 5  # ranges of lines that a message names
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",  # before UTF-16: the first two bytes are the same
     codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
@@ -100,7 +113,8 @@ class TextFile:
         try:
             with self.open() as stream:
                 read: Callable[[int], bytes] = stream.readline
-                if "\n".encode(encoding) != b"\n":  # as in UTF-16, where that byte may be half of another character
+                # as in UTF-16, where that byte may be half of another character
+                if "\n".encode(encoding) != b"\n" or encoding in STATEFUL:
                     text, encoding = io.TextIOWrapper(stream, encoding, self.errors, newline="\n"), "utf-8"
                     read = lambda size: text.readline(size).encode(errors=self.errors)  # noqa: E731
                 for line, data in enumerate(iter(lambda: read(LINE + 1), b""), 1):
@@ -133,13 +147,34 @@ class TextFile:
             controls = sum(byte < 9 or 13 < byte < 32 for byte in head)
             binary = "a binary file" if b"\0" in head or 100 * controls > len(head) else ""
             if kind := next((kind for begin, kind in _KINDS.items() if head.startswith(begin)), binary):
+                kind = _kind_of_archive(self.path, kind)
+                if ".xls" in kind:
+                    return DataError(f"this is {kind}, not a text", where=self.name, hint=EXCEL_HINT)
                 return DataError(f"this is {kind}, not a text: {what}", where=self.where(line), hint=BINARY_HINT)
+            if mixed := self._mixed():
+                hint = "convert the lines of one encoding, or join the files again once each is saved as UTF-8"
+                return EncodingError(mixed, where=self.where(line), hint=hint)
             encoding = next((name for name in ("utf-8", "cp949") if self._seems(name, line + 1000)), "")
         named = encoding or "latin1 (Western Europe), or another"
         hint = f"name its encoding with data.encoding={named}; or save it as UTF-8"
         told = EncodingError(what, where=self.where(line), hint=hint)
         told.encoding = encoding
         return told
+
+    def _mixed(self) -> str:
+        """Which lines have Hangul in UTF-8 and which in CP949, if there are both: files were joined as they were."""
+        lines: dict[str, list[int]] = {"UTF-8": [], "CP949": []}
+        with self.open() as stream:
+            for number, data in enumerate(stream, 1):
+                if not data.isascii() and (encoding := _encoding_of_hangul(data)):
+                    lines[encoding].append(number)
+        if not all(lines.values()):
+            return ""
+        new, old = lines.values()
+        return (
+            f"its lines are in two encodings: {len(new):,} in UTF-8 ({_ranges(new)}), {len(old):,} in CP949 "
+            f"({_ranges(old)})"
+        )
 
     def _seems(self, encoding: str, most: int) -> bool:
         """Whether the first lines are valid in an encoding, and have Hangul: much else is valid in cp949, too."""
@@ -153,6 +188,42 @@ class TextFile:
                 return hashlib.file_digest(stream, "blake2b").hexdigest()
         except OSError as error:
             raise DataError(f"cannot be read: {error.strerror or error}", where=self.name) from None
+
+
+def _encoding_of_hangul(line: bytes) -> str:
+    """UTF-8 or CP949, if the line is valid in it and has Hangul; else empty. Hangul in UTF-8 is no valid CP949 text
+    that has Hangul, except by chance, so UTF-8 comes first."""
+    for encoding in ("UTF-8", "CP949"):
+        try:
+            text = line.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        return encoding if re.search("[가-힣]", text) else ""
+    return ""
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Sorted numbers as ranges, of which the first are named: 1-40, 43, …"""
+    ranges = list[list[int]]()
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    named = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:SHOWN_LINES]]
+    return ", ".join([*named, *["…"] * (len(ranges) > SHOWN_LINES)])
+
+
+def _kind_of_archive(path: Path, kind: str) -> str:
+    """What a .zip archive is called that an office program wrote; other kinds stay as they are."""
+    if "archive" not in kind:
+        return kind
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (OSError, zipfile.BadZipFile, NotImplementedError):
+        return kind
+    return next((own for begin, own in _ARCHIVES.items() if any(name.startswith(begin) for name in names)), kind)
 
 
 def open_text(name: str, base: Path, encoding: str = "utf-8") -> TextFile:
@@ -271,6 +342,27 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
         finally:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Remove the files that `atomic_file` left in a folder when a process of this machine was killed."""
+    for path in folder.glob(".*.partial"):
+        if (left := PARTIAL.fullmatch(path.name)) and path.is_file() and not _is_alive(int(left[1])):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    """Whether a process of this machine runs; on Windows, where asking would end it, it is taken to."""
+    if os.name == "nt" or not 0 < process < 1 << 31:
+        return process > 0
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
 
 
 def write_file(path: Path, content: str | bytes) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,12 +19,13 @@ from torch.nn import Parameter
 from regard.config import Tree, parse_yaml, validate
 from regard.data.batches import Stream
 from regard.data.config import TABLES
+from regard.data.corpora import Part
 from regard.data.prepare import Prepared, prepare_texts
 from regard.data.readers import is_saved
 from regard.errors import ConfigError, Problem, RegardError
 from regard.language import shown, shown_comments
 from regard.models.base import count_parameters
-from regard.recipes.propose import ROLES, recipe_text, recognise, text_files_in
+from regard.recipes.propose import ROLES, parts_of, recipe_text, recognise, text_files_in
 from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
 from regard.recipes.shipped import shipped
 from regard.tasks import TASKS, Task
@@ -108,21 +110,32 @@ def _batches(training: dict[str, Any]) -> str:
 
 
 def check(
-    recipe: str | Path | Tree, overrides: Sequence[str] = (), *, out: str | Path | None = None, quiet: bool = False
+    recipe: str | Path | Tree,
+    overrides: Sequence[str] = (),
+    *,
+    validation: str | Path | Sequence[str | Path] = (),
+    test: str | Path | Sequence[str | Path] = (),
+    out: str | Path | None = None,
+    quiet: bool = False,
 ) -> Check:
     """Validate config and data; count, sample and estimate. It trains nothing and creates no run.
 
     For a data file instead of a recipe, or two parallel files (the second is among the overrides), a recipe is
-    proposed and checked, and written to `out` if that is given and nothing is wrong.
+    proposed and checked, and written to `out` if that is given and nothing is wrong. Files for `validation` and `test`
+    are as many as those for training; among the overrides they are known by their names: train.tsv dev.tsv test.tsv.
     """
     problems: list[Problem] = []
     result, proposal, commands, files, notes = Check(), None, tuple[str, ...](), list[str](), tuple[str, ...]()
     with _collected(problems):
         if files := _data_files(recipe, overrides):
-            proposal, base, commands, notes = _proposal_for(files, overrides, out)
+            proposal, base, commands, notes = _proposal_for(
+                files, overrides, out, {"validation": _names(validation), "test": _names(test)}
+            )
             tree = parse_yaml(proposal, where="the proposal")
-        elif out is not None:
-            raise ConfigError("it is only for a recipe that is proposed for data files", where="--out")
+        elif given := [
+            f"--{name}" for name, value in (("out", out), ("validation", validation), ("test", test)) if value
+        ]:
+            raise ConfigError("it is only for a recipe that is proposed for data files", where=given[0])
         else:
             tree, base = load_tree(recipe, overrides)
         result = _check_tree(tree, base, quiet, problems)
@@ -143,33 +156,62 @@ def _data_files(recipe: str | Path | Tree, others: Sequence[str]) -> list[str]:
     path, further = Path(recipe), [other for other in others if "=" not in other]
     if str(recipe) in shipped() or not (is_saved(path) or text_files_in(path)):
         is_table = TextFile(str(recipe), path).suffixes[0] in TABLES
-        is_recipe = path.suffix.lower() in (".yaml", ".yml") or (not path.suffix and not further)
+        is_recipe = path.suffix.lower() in (".yaml", ".yml") or (not path.suffix and not further and _has_keys(path))
         if is_recipe or not (is_table or path.is_file()):
             return []
     return [str(recipe), *further]
 
 
+def _names(files: str | Path | Sequence[str | Path]) -> list[str]:
+    """The names of files, of which one may be given without a list."""
+    return [str(files)] if isinstance(files, str | Path) else [*map(str, files)]
+
+
+def _has_keys(path: Path) -> bool:
+    """Whether a file without a suffix may be a recipe: its first line that is not a comment begins as YAML or JSON."""
+    if not path.is_file():
+        return True
+    with suppress(RegardError):
+        lines = (line for line in TextFile(str(path), path).lines() if line.strip() and not line.startswith("#"))
+        return re.match(r"\s*(---|\{|[\"']?\w+[\"']?\s*:)", next(lines, "task:")) is not None
+    return False
+
+
 def _proposal_for(
-    files: Sequence[str], others: Sequence[str], out: str | Path | None
+    files: Sequence[str],
+    others: Sequence[str],
+    out: str | Path | None,
+    own: Mapping[Part, Sequence[str]],
 ) -> tuple[str, Path, tuple[str, ...], tuple[str, ...]]:
     """The recipe for the files, to be written to `out` if that is given; the folder that its paths are relative to;
-    what to type next: save the recipe, unless that is done, and train; and notes."""
-    chosen, is_table = [other for other in others if "=" in other], TextFile(files[0], Path()).suffixes[0] in TABLES
+    what to type next: save the recipe, unless that is done, and train; and notes. `own` has the files that are named
+    for validation and test."""
+    chosen, parts = [other for other in others if "=" in other], parts_of(files)
+    is_table = TextFile(files[0], Path()).suffixes[0] in TABLES or is_saved(Path(files[0]))
     for override in chosen:
         role = override.partition("=")[0]
-        if not is_table or role not in ROLES:
-            hint = "save it with --out, then change it; only text=, label=, source= and target= of a table go here"
+        if role not in (*ROLES, "task") or not is_table:
+            names = ", ".join(f"{name}=" for name in (*ROLES, "task"))
+            hint = f"save it with --out, then change it; only what chooses the columns of a table goes here: {names}"
             raise ConfigError("a proposal takes no overrides", where=override, hint=hint)
+    for part, named in own.items():
+        if named and part in parts:
+            what = f"{' and '.join(parts[part])} is for {part} by its name"
+            raise ConfigError(what, where=f"--{part}", hint="name each file once")
+        if named:
+            parts[part] = [*named]
     if out is not None and Path(out).exists():
         raise ConfigError("the file exists already", where=str(out), hint="give another --out")
     folder = Path() if out is None else Path(out).parent
-    profile = recognise(files, dict(override.split("=", 1) for override in chosen))
-    text = recipe_text(profile, files, folder)
-    name = Path(files[0]).name.partition(".")[0] or "mine"
+    train = parts.pop("train")
+    profile = recognise(train, dict(override.split("=", 1) for override in chosen), parts)
+    text = recipe_text(profile, train, folder)
+    name = Path(train[0]).name.partition(".")[0] or "mine"
     commands = []
     if out is None:
         out = _unused(Path(f"{name}.yaml"))
-        commands.append(shlex.join(["regard", "check", *files, *chosen, "--out", out.as_posix()]))
+        options = [text for part, names in own.items() for name in names for text in (f"--{part}", name)]
+        commands.append(shlex.join(["regard", "check", *files, *chosen, *options, "--out", out.as_posix()]))
     run = _unused(Path("runs", Path(out).stem))
     commands.append(shlex.join(["regard", "train", Path(out).as_posix(), "--out", run.as_posix()]))
     return text, folder.absolute(), tuple(commands), profile.notes

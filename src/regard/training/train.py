@@ -28,7 +28,7 @@ from regard.models.base import ModelConfig, count_parameters, keep_memory
 from regard.models.headed import Headed, weights_for
 from regard.recipes.recipe import AnyRecipe, leaves, load_recipe, other_fields, recipe_of, with_absolute_paths
 from regard.runs import Run
-from regard.runs.run import can_start_in, damage_of_log, load_weights, locked, stored_weights
+from regard.runs.run import LOG, can_start_in, damage_of_log, is_log, load_weights, locked, stored_weights
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers
@@ -42,8 +42,10 @@ from regard.training.progress import Display
 CHANGEABLE_ON_RESUME = (
     "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
     "decode", "samples", "average", "checkpoint_activations", "data.workers",
+    "data.bad_lines",
 )  # fmt: skip
-"""Fields, of `training` unless named, that a resumed training may change; any other would make it another training."""
+"""Fields, of `training` unless named, that a resumed training may change; any other would make it another training.
+The fingerprint of the data tells whether another data.bad_lines leaves other examples."""
 
 
 def train(
@@ -221,6 +223,7 @@ def check_metric(recipe: AnyRecipe) -> None:
     metrics = (*task.lower_is_better, *task.higher_is_better)
     if name not in metrics:
         raise ConfigError(f"unknown metric {name!r}", where="training.best", hint=did_you_mean(name, metrics))
+    task.check_evaluation(recipe.evaluation)
     needs_decoding = task.writes == "target" and name in task.higher_is_better
     if recipe.training.decode == 0 and needs_decoding:
         raise ConfigError(f"{name} needs decoded examples", where="training.decode", hint="set it above 0")
@@ -231,6 +234,9 @@ def check_metric(recipe: AnyRecipe) -> None:
 
 def _existing(folder: Path, resume: bool) -> Run | None:
     """The run to resume; None for a new run, in a new folder or in one without a checkpoint."""
+    if (folder / "environment.json").exists() and not (folder / "last").exists() and not is_log(folder / LOG):
+        what = "this is not the log of a training, which would overwrite it"
+        raise CheckpointError(what, where=str(folder / LOG), hint="move it elsewhere, or give another --out")
     if not folder.exists() or (can_start_in(folder) and not (resume and (folder / "recipe.yaml").exists())):
         return None
     if not folder.is_dir():
