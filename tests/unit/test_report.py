@@ -310,7 +310,7 @@ def test_the_axis_of_curves_does_not_magnify_rounding(tmp_path: Path) -> None:
 
 
 def test_korean_is_drawn_on_a_machine_without_fonts(tmp_path: Path) -> None:
-    """With the fonts of matplotlib and of regard alone; a letter that is missing would be the same box for both texts."""
+    """With the fonts of matplotlib and regard alone. Missing letters would all be drawn as the same box."""
     program = """
 import sys
 from pathlib import Path
