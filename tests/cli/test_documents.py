@@ -285,6 +285,15 @@ def test_the_lock_has_the_hashes_of_the_pinned_versions() -> None:
     assert {pin for pin in pins if not pin.startswith("torch==")} == set(locked)
 
 
+def test_the_lock_of_the_demo_has_what_regard_needs_without_extras() -> None:
+    pytest.importorskip("packaging")
+    locking = runpy.run_path(str(ROOT / "scripts" / "lock"))
+    assert text_of("requirements.core.lock") == locking["core"](text_of("requirements.lock")), "run scripts/lock"
+    names = {*locking["entries"](text_of("requirements.core.lock"))}
+    assert {"typer", "numpy", "pydantic-core", "huggingface-hub"} <= names
+    assert not {"ray", "playwright", "schemathesis", "matplotlib", "torch"} & names
+
+
 def test_the_site_leaves_results_out_of_chapters_that_were_not_run_and_mends_links() -> None:
     pytest.importorskip("mkdocs")
     site = runpy.run_path(str(ROOT / "scripts" / "document_site"))

@@ -224,6 +224,7 @@ def test_three_sections_get_a_table_of_contents_after_the_opening() -> None:
     assert "<nav>" not in page(Report("title", sections[:2]))
 
 
+@pytest.mark.browser
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
 def test_a_browser_draws_every_figure(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(page(report_of(*FIGURES.values())), encoding="utf-8")

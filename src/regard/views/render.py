@@ -366,7 +366,7 @@ def draw(figures: Sequence[Figure], path: Path) -> bytes:
 def _with_fonts_of_viewers(svg: bytes) -> bytes:
     """Name fonts that the machines of readers have: on none of them is KOREAN_FONT installed."""
     common = ", ".join(f"'{name}'" for name in FONTS)
-    named = re.sub(rb"font-family: ([^;\"]+)", rb"font-family: \1, sans-serif", svg)
+    named = re.sub(rb"(font(?:-family)?: [^;\"]*')", rb"\1, sans-serif", svg)
     return named.replace(f"'{KOREAN_FONT}'".encode(), common.encode())
 
 
