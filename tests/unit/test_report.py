@@ -507,11 +507,7 @@ def test_a_long_title_ends_inside_its_png(title: str, size: tuple[int, int]) -> 
     rows, columns = ([f"{name}{n}" for n in range(count)] for name, count in zip("rc", size, strict=True))
     one, wide = (HeatMap(rows, columns, np.zeros(size), title, label_width=width) for width in (18, 60))
     for maps in ([one] * 3, [wide]):
-        try:
-            content = draw([HeatMaps(maps, shown=range(len(maps)))], Path("x.png"))
-        except RegardError as error:
-            assert "install one" in str(error)  # noqa: PT017
-            return
+        content = draw([HeatMaps(maps, shown=range(len(maps)))], Path("x.png"))
         pixels = images.imread(io.BytesIO(content))[..., :3]
         for edge in (pixels[:, :3], pixels[:, -3:], pixels[:2]):
             assert edge.min() == 1, "something runs over the edge"
