@@ -1,25 +1,34 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. `make docs` builds the documentation site.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet
+# `make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu` takes torch's build without CUDA: 0.2 GB instead of 2.7.
+TORCH_INDEX ?=
 
 .PHONY: demo test docs setup clean
 setup: .venv/.ready
 
-.venv/.ready: pyproject.toml constraints.txt requirements.lock
+# What the demo needs: torch and the dependencies without extras. `make test` adds all extras and the tools of development.
+.venv/.demo: pyproject.toml constraints.txt requirements.core.lock
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --no-deps --constraint constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(PIP) --no-deps --require-hashes --requirement requirements.core.lock
+	$(PIP) --constraint constraints.txt --editable .
 	@touch $@
 
-demo: setup
+.venv/.ready: .venv/.demo requirements.lock
+	$(PIP) --no-deps --require-hashes --requirement requirements.lock
+	$(PIP) --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: .venv/.demo
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo
 
 test: setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
 
 docs: setup
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(PIP) --constraint constraints.txt --editable '.[docs]'
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/document_site
 
 clean:

@@ -133,6 +133,8 @@ def command(*parameters: Parameter, name: str | None = None) -> Callable[[Comman
 
     def registered(function: Command) -> Command:
         function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        # Typer prefers a function's own annotations, and most of its versions refuse the Any of an option handed on.
+        function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return app.command(name)(function)
 
     return registered

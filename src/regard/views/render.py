@@ -66,6 +66,10 @@ BLUES = ("ffffff", "d0e4fe", "a5c8f6", "7eace9", "5b90d6", "3c75bf", "215ba3", "
 """One hue at nine lightnesses, L* = 100, 89.75, ... 18: the scale survives a grey printer."""
 ORANGES = ("ffffff", "ffddc5", "fdbb8a", "f1994f", "d87820", "b85b00", "934100", "6d2b00", "481900")
 """The same lightnesses in the opposite hue, for values below zero."""
+LATIN_FONT, KOREAN_FONT = "DejaVu Sans", "Regard Sans KR"
+"""The fonts that are there wherever matplotlib and regard are."""
+KOREAN_FILE = Path(__file__).parent / "fonts" / "RegardSansKR.otf"
+"""All Hangul syllables and the symbols of KS X 1001, from Noto Sans CJK (scripts/subset_font)."""
 FONTS = ("Noto Sans CJK KR", "Noto Sans KR", "Apple SD Gothic Neo", "Malgun Gothic", "NanumGothic")
 """Fonts with Hangul and Latin letters: Linux (two names), macOS, Windows, Linux again."""
 CELL = 0.28
@@ -331,7 +335,7 @@ def draw(figures: Sequence[Figure], path: Path) -> bytes:
     if not panels:
         raise RegardError("there is no figure to draw", where=str(path), hint="give an .html file")
     kind = path.suffix.lower().removeprefix(".")
-    # Text stays text in SVG: who opens it needs the fonts, not who writes it.
+    # Text stays text in SVG: the fonts here only measure it, and whoever opens the file needs fonts.
     families = fonts_for(f"{panels}…", path, strict=kind == "png")
     across = math.ceil(math.sqrt(len(panels)))
     down = math.ceil(len(panels) / across)
@@ -356,7 +360,14 @@ def draw(figures: Sequence[Figure], path: Path) -> bytes:
                     _draw_tree(place.add_subplot(), panel)
         content = io.BytesIO()
         whole.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
-    return content.getvalue()
+    return _with_fonts_of_viewers(content.getvalue()) if kind == "svg" else content.getvalue()
+
+
+def _with_fonts_of_viewers(svg: bytes) -> bytes:
+    """Name fonts that the machines of readers have: on none of them is KOREAN_FONT installed."""
+    common = ", ".join(f"'{name}'" for name in FONTS)
+    named = re.sub(rb"(font(?:-family)?: [^;\"]*')", rb"\1, sans-serif", svg)
+    return named.replace(f"'{KOREAN_FONT}'".encode(), common.encode())
 
 
 def _module(name: str, path: Path) -> Any:
@@ -390,8 +401,8 @@ def _write_title(place: Any, title: str, wide: float) -> None:
     if len(lines) > TITLE_LINES:
         lines = [*lines[: TITLE_LINES - 1], shorten(" ".join(lines[TITLE_LINES - 1 :]), columns)]
     drawn = place.suptitle("\n".join(lines), fontsize=TITLE_SIZE, x=0.1 / wide, ha="left", parse_math=False)
-    share = drawn.get_window_extent().width / DOTS / (wide - 0.2)  # capitals are wider
-    drawn.set_fontsize(TITLE_SIZE / max(1.0, share))
+    share = drawn.get_window_extent().width / DOTS / (0.98 * (wide - 0.2))  # capitals are wider
+    drawn.set_fontsize(TITLE_SIZE / max(1.0, share))  # matplotlib before 3.11 draws up to 1 % wider than it measures
 
 
 def _draw_curves(axes: Any, curves: Curves) -> None:
@@ -488,37 +499,52 @@ def _draw_tree(axes: Any, tree: Tree) -> None:
 
 
 def fonts_for(text: str, path: Path, *, strict: bool = True) -> list[str]:
-    """Installed fonts that together have every letter of the text: matplotlib's own, then FONTS, then any.
+    """The names of fonts that together have every letter of the text, in the order in which matplotlib tries them.
 
-    A letter that none has would be drawn as a box: `strict` refuses it.
+    A letter that no font has would be drawn as a box: `strict` refuses it.
     """
-    module = _module(".font_manager", path)
-    fonts = module.fontManager.ttflist
-    for file in sorted({*module.findSystemFonts()} - {font.fname for font in fonts}):  # installed since the last time
-        with suppress(OSError, RuntimeError):
-            module.fontManager.addfont(file)
-
-    def rank(font: Any) -> tuple[bool, bool, bool, str]:
-        plain = font.style == "normal" and font.weight in (400, "normal", "regular", "book")
-        # matplotlib opens the first face of a collection, and knows Noto's, which has Hangul too, by its Japanese name.
-        korean = font.name in FONTS or font.name.startswith("Noto Sans CJK")
-        return font.name != "DejaVu Sans", not plain, not korean, font.name
-
+    face_of = _module(".ft2font", path).FT2Font
     missing = {character for character in one_line(text) if not character.isspace()}
     families: list[str] = []
-    # matplotlib's "Last Resort" has a box for every letter there is.
-    for font in sorted((font for font in fonts if "Last Resort" not in font.name), key=rank):
+    for font in _fonts(_module(".font_manager", path)):
         if not missing and families:
             break
         with suppress(OSError, RuntimeError):
-            face = _module(".ft2font", path).FT2Font(font.fname)
-            # What cannot be scaled, as colour emoji, cannot be drawn.
+            face = face_of(font.fname)
+            # Fonts that cannot be scaled, such as colour emoji, cannot be drawn.
             letters = {chr(code) for code in face.get_charmap()} if face.scalable else set()
             if font.name not in families and missing & letters:
                 families.append(font.name)
                 missing -= letters
     if missing and strict:
         some = " ".join(sorted(missing)[:5])
-        hint = "install one, for Korean 'apt install fonts-noto-cjk' or fonts-nanum; .svg and .html need none here"
+        hint = "install one, for Chinese and Japanese 'apt install fonts-noto-cjk'; .svg and .html need none here"
         raise RegardError(f"no installed font has {some}", where=str(path), hint=hint)
-    return families or ["DejaVu Sans"]
+    return families or [LATIN_FONT]
+
+
+def _fonts(module: Any) -> Iterator[Any]:
+    """matplotlib's Latin font, the Korean font that ships, then the installed fonts, which are searched only if needed.
+
+    A picture of Latin and Korean text is therefore the same on every machine.
+    """
+    manager = module.fontManager
+    if all(font.name != KOREAN_FONT for font in manager.ttflist):
+        manager.addfont(KOREAN_FILE)
+    for name in (LATIN_FONT, KOREAN_FONT):
+        yield from (font for font in manager.ttflist if font.name == name and _is_regular(font))
+    for file in sorted({*module.findSystemFonts()} - {font.fname for font in manager.ttflist}):  # installed just now
+        with suppress(OSError, RuntimeError):
+            manager.addfont(file)
+
+    def rank(font: Any) -> tuple[bool, bool, str]:
+        # matplotlib opens the first face of a collection, and knows Noto's, which has Hangul too, by its Japanese name.
+        korean = font.name in FONTS or font.name.startswith("Noto Sans CJK")
+        return not _is_regular(font), not korean, font.name
+
+    # matplotlib's "Last Resort" has a box for every letter there is.
+    yield from sorted((font for font in manager.ttflist if "Last Resort" not in font.name), key=rank)
+
+
+def _is_regular(font: Any) -> bool:
+    return font.style == "normal" and font.weight in (400, "normal", "regular", "book")
