@@ -29,7 +29,7 @@ from regard.data import shapes
 from regard.data.batches import Images
 from regard.data.store import MANIFEST, Array, ColumnWriter, Integers, TokenColumn, stored
 from regard.errors import DataError, Problem, first_of, import_extra
-from regard.text.files import key_of
+from regard.text.files import is_inside, key_of
 
 FORMAT = 5  # counts up when stored images change their form, so that no old cache is read as a new one
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
@@ -96,8 +96,9 @@ def images_of(pictures: Sequence[Picture]) -> Images:
     return Images(ids_BL, lengths_B, lengths_B, torch.from_numpy(shown), columns_B)
 
 
-def read_picture(name: str, folder: Path, reading: Reading, where: str) -> Picture:
-    """What a file's name, relative to `folder`, or a scene of shapes stands for; `where` names it in messages."""
+def read_picture(name: str, folder: Path, reading: Reading, where: str, within: Path | None = None) -> Picture:
+    """What a file's name, relative to `folder`, or a scene of shapes stands for; `where` names it in messages. Only files
+    in `within` may be read, if that is given."""
     if reading.feature_width is None and name.startswith(shapes.PREFIX):
         return reading.picture(shapes.draw(shapes.parse(name, where), reading.images.size))
     if reading.feature_width is None and name.lower().endswith(".npy"):
@@ -105,7 +106,7 @@ def read_picture(name: str, folder: Path, reading: Reading, where: str) -> Pictu
         raise DataError(f"{name} is an array of features, and the model reads images", where=where, hint=hint)
     if reading.feature_width is None and name.startswith(HELD):
         return reading.picture(read_image(HeldImage.of(name, where), reading.images, where))
-    DataError.raise_if([missing_image(name, folder, where)])
+    DataError.raise_if([missing_image(name, folder, where, within)])
     if reading.feature_width is None:
         return reading.picture(read_image(folder / name, reading.images, where))
     array = _features(folder / name, reading.feature_width, where)
@@ -119,11 +120,14 @@ def as_url(picture: Picture) -> str:
     return f"{HELD}png;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
-def missing_image(name: str, folder: Path, where: str) -> Problem | None:
+def missing_image(name: str, folder: Path, where: str, within: Path | None = None) -> Problem | None:
     """Why there is no file of this name in the folder; None if there is one."""
     if not name.strip():
         return Problem(where, "the name of the image is empty", "the name of a file is expected")
     path = folder / name
+    if within is not None and not (is_inside(path, within) and os.path.isfile(path)):
+        what = f"there is no image {name!r} among the files that may be read"
+        return Problem(where, what, f"allowed: {HELD}..., {shapes.PREFIX}... and files that are sent along")
     if os.path.isfile(path):  # not Path.is_file, which raises an error where a name is too long for a file's
         return None
     what = "is a folder" if os.path.isdir(path) else "does not exist"
@@ -237,7 +241,12 @@ class Pictures:
 
 
 def prepare_pictures(
-    named: Mapping[tuple[Path, str], str], reading: Reading, progress: Callable[[int], None], *, drop: bool
+    named: Mapping[tuple[Path, str], str],
+    reading: Reading,
+    progress: Callable[[int], None],
+    *,
+    drop: bool,
+    within: Path | None = None,
 ) -> Pictures:
     """The pictures of (folder, name) in their order, from the cache where no file has changed since.
 
@@ -251,7 +260,7 @@ def prepare_pictures(
         with closing(ColumnWriter(folder, "shown", dtype)) as shown:
             for number, ((parent, name), where) in enumerate(named.items()):
                 try:
-                    picture = read_picture(name, parent, reading, where)
+                    picture = read_picture(name, parent, reading, where, within)
                 except DataError as error:
                     problems += error.problems
                     continue
@@ -267,9 +276,11 @@ def prepare_pictures(
     for parent, name in named:
         path = (parent / name).absolute()
         try:
+            if not is_inside(path, within):
+                raise ValueError
             file = path.stat()
             key.append([str(path), file.st_size, file.st_mtime_ns])
-        except (OSError, ValueError):  # a scene, or a file that is missing
+        except (OSError, ValueError):  # a scene, or a file that is missing or may not be read
             key.append([name])
     folder = stored(f"images-{key_of(key)}", build)
     columns, kept = np.load(folder / "columns.npy")

@@ -164,7 +164,8 @@ def examples_of(run: Run) -> list[str]:
             with suppress(RegardError, OSError):
                 first = {} if corpora[0].corpus else {"size": None}  # the first rows, without drawing
                 corpus = corpora[0].model_copy(update=first)
-                reader = open_corpus(corpus, run.folder, part, run.recipe.data.encoding)
+                within = run.recipe.readable_folder(run.folder)
+                reader = open_corpus(corpus, run.folder, part, run.recipe.data.encoding, within)
                 rows = islice((row.values for row in reader.rows() if row.fault is None), 0, EXAMPLES * APART, APART)
                 return [run.task.typed(dict(zip(reader.columns, row, strict=True)), reader) for row in rows]
     events = [event for event in run.events() if event.get("samples")]

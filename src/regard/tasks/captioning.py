@@ -94,7 +94,7 @@ class Captioning(Translation):
         data, reading, report_progress = recipe.data, recipe.model.reading, progress or (lambda what, done: None)
         parts: dict[Part, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
         own = {part: corpora for part, corpora in parts.items() if isinstance(corpora, list)}
-        captions = prepare(cls, recipe, base, tokenizers, progress)
+        captions, within = prepare(cls, recipe, base, tokenizers, progress), recipe.readable_folder(base)
         splits: dict[Part, CaptionedImages] = {}
         reports, problems = dict(captions.report.splits), list[Problem]()
         for part in parts:
@@ -103,7 +103,9 @@ class Captioning(Translation):
             moved = partial(report_progress, f"reading images of {part}")
             corpora, drop = own.get(part, data.train), data.bad_lines == "drop"
             try:
-                splits[part] = split = captioned(dataset, corpora, base, reading, drop=drop, progress=moved)
+                splits[part] = split = captioned(
+                    dataset, corpora, base, reading, drop=drop, progress=moved, within=within
+                )
             except DataError as error:
                 problems += error.problems
                 continue
@@ -117,7 +119,8 @@ class Captioning(Translation):
 
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> CaptionedImages:
         reading, drop = self.recipe.model.reading, self.recipe.data.bad_lines == "drop"
-        return captioned(super().read(corpora, part, base), corpora, base, reading, drop=drop)
+        within = self.recipe.readable_folder(base)
+        return captioned(super().read(corpora, part, base), corpora, base, reading, drop=drop, within=within)
 
     def sizes(self, examples: Dataset) -> list[NDArray[np.int32]]:
         """The regions of the image without one, as if it had a `</s>`; and the tokens of the caption."""
@@ -176,7 +179,8 @@ class Captioning(Translation):
         """An image of the size that the model reads, as a `data:` URL."""
         folder = folder_of(reader.corpus, reader.base)
         place = reader.corpus.corpus or ""
-        return images.as_url(images.read_picture(row["source"], folder, self.recipe.model.reading, place))
+        reading = self.recipe.model.reading
+        return images.as_url(images.read_picture(row["source"], folder, reading, place, reader.within))
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput]:
         """The images that a table names, captioned or not, or a list with one a line."""
@@ -206,11 +210,18 @@ def _image_input(row: Row, file: TextFile, otherwise: Path | None = None) -> Fil
 
 
 def captioned(
-    dataset: Dataset, corpora: Sequence[Corpus], base: Path, reading: Reading, *, drop: bool, progress: Done = ignore
+    dataset: Dataset,
+    corpora: Sequence[Corpus],
+    base: Path,
+    reading: Reading,
+    *,
+    drop: bool,
+    progress: Done = ignore,
+    within: Path | None = None,
 ) -> CaptionedImages:
     """Captions with the images that their sources name; each image is read once, in the order of its first caption.
 
-    With `drop`, captions of images that cannot be read are left out.
+    With `drop`, captions of images that cannot be read are left out. Only files in `within` are read, if that is given.
     """
     folders = [folder_of(corpus, base) for corpus in corpora]
     numbers, places = dict[tuple[Path, str], int](), list[str]()
@@ -221,7 +232,8 @@ def captioned(
             numbers[key] = len(numbers)
             places.append(dataset.where(example))
         of_examples[example] = numbers[key]
-    pictures = images.prepare_pictures(dict(zip(numbers, places, strict=True)), reading, progress, drop=drop)
+    where = dict(zip(numbers, places, strict=True))
+    pictures = images.prepare_pictures(where, reading, progress, drop=drop, within=within)
     readable = np.isin(of_examples, pictures.kept)
     rows, lost = np.flatnonzero(readable), np.flatnonzero(~readable)
     dropped = Finding(len(lost), tuple(dataset.where(int(row)) for row in lost[:NAMED]))
