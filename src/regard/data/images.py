@@ -38,6 +38,10 @@ HELD = "data:image/"
 """What the name of an image begins with that is held in the name itself: data:image/png;base64,iVBOR..."""
 
 
+MAX_PIXELS = 200_000_000
+"""Most pixels of all images that are sent in one request, or that one split of a sent recipe names."""
+
+
 class ImagesConfig(Config):
     """How images are read."""
 
@@ -97,8 +101,10 @@ def images_of(pictures: Sequence[Picture]) -> Images:
 
 
 def read_picture(name: str, folder: Path, reading: Reading, where: str, within: Path | None = None) -> Picture:
-    """What a file's name, relative to `folder`, or a scene of shapes stands for; `where` names it in messages. Only files
-    in `within` may be read, if that is given."""
+    """What a file's name, relative to `folder`, or a scene of shapes stands for; `where` names it in messages.
+
+    Only files in `within` may be read, if that is given.
+    """
     if reading.feature_width is None and name.startswith(shapes.PREFIX):
         return reading.picture(shapes.draw(shapes.parse(name, where), reading.images.size))
     if reading.feature_width is None and name.lower().endswith(".npy"):
@@ -111,6 +117,24 @@ def read_picture(name: str, folder: Path, reading: Reading, where: str, within: 
         return reading.picture(read_image(folder / name, reading.images, where))
     array = _features(folder / name, reading.feature_width, where)
     return reading.picture(array, array.shape[1] if array.ndim == 3 else 1)
+
+
+def pixel_count(name: str, folder: Path) -> int:
+    """The pixels of an image by its header alone; 0 where it cannot be read, or is a scene or an array of features."""
+    pillow = import_extra("PIL.Image", extra="images", where="images")
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            file = HeldImage.of(name, "") if name.startswith(HELD) else folder / name
+            with pillow.open(file, formats=FORMATS) as image:
+                return int(image.width * image.height)
+    except Exception:  # what is wrong with it is said when it is read
+        return 0
+
+
+def too_many_pixels(where: str) -> Problem:
+    return Problem(
+        where, "the images have too many pixels in all", f"at most {MAX_PIXELS:,}: send smaller ones, or fewer"
+    )
 
 
 def as_url(picture: Picture) -> str:
@@ -256,9 +280,12 @@ def prepare_pictures(
     dtype = np.dtype(np.uint8 if reading.feature_width is None else np.float32)
 
     def build(folder: Path) -> None:
-        problems, columns, kept = list[Problem](), list[int](), list[int]()
+        problems, columns, kept, pixels = list[Problem](), list[int](), list[int](), 0
         with closing(ColumnWriter(folder, "shown", dtype)) as shown:
             for number, ((parent, name), where) in enumerate(named.items()):
+                if within is not None and is_inside(parent / name, within):
+                    pixels += pixel_count(name, parent)
+                    DataError.raise_if([too_many_pixels(where)] if pixels > MAX_PIXELS else [])
                 try:
                     picture = read_picture(name, parent, reading, where, within)
                 except DataError as error:

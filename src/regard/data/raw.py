@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -67,7 +68,7 @@ class RawText(Corpus):
             return ()
         name = str(self.text if self.file is None else self.file)
         root = TextFile(name, base / name, within=within)
-        if self.file is None and glob.has_magic(name) and not (is_inside(root.path, within) and root.path.exists()):
+        if self.file is None and glob.has_magic(name) and not (is_inside(root.path, within) and os.path.exists(root.path)):
             found = matching(name, base, within)
             files = tuple(file for file in found if file.path.is_file() and file.path.stat().st_size)
             if not files:

@@ -29,6 +29,7 @@ from regard.errors import DataError, Problem, RegardError
 from regard.models import any_config
 from regard.models.base import Generator
 from regard.objectives.cross_entropy import TokenCrossEntropy
+from regard.search.stopping import stop_if_given_up
 from regard.tasks.task import Done, ignore
 from regard.tasks.translation import Translation
 from regard.text.files import FileInput, TextFile
@@ -148,6 +149,7 @@ class Captioning(Translation):
         """The images whose files are named, relative to where the command runs, or scenes of shapes."""
         pictures: list[Picture | RegardError] = []
         for name, place, fault, _ in inputs:
+            stop_if_given_up()
             try:
                 DataError.raise_if([fault])
                 pictures.append(images.read_picture(name, Path(), self.recipe.model.reading, place))

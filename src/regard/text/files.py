@@ -85,7 +85,7 @@ class TextFile:
     @property
     def is_folder(self) -> bool:
         """Whether it is a folder that may be read."""
-        return is_inside(self.path, self.within) and self.path.is_dir()
+        return is_inside(self.path, self.within) and os.path.isdir(self.path)  # False too where a name is too long
 
     def expect_inside(self) -> None:
         """Refuse a file outside the folder that may be read."""
@@ -173,7 +173,7 @@ class TextFile:
 
 
 def is_inside(path: Path, within: Path | None) -> bool:
-    """Whether a path leads into the folder `within`, which is resolved, with every link followed; any does with None."""
+    """Whether a path, with its links followed, lies in the folder `within`, which is resolved. Without one: always."""
     if within is None:
         return True
     try:
@@ -183,23 +183,30 @@ def is_inside(path: Path, within: Path | None) -> bool:
 
 
 def outside(name: str) -> Problem:
-    """What is said of a file outside the folder that may be read, and of one that is missing in it: the same words, so
-    that nobody learns from them which files there are."""
+    """The message for a file outside the folder that may be read, and for one that is missing in it.
+
+    The words are the same, so that nobody learns from them which files exist.
+    """
     what = "there is no file of this name among those that may be read"
     return Problem(name, what, "a recipe that is sent may name built-in corpora and files that are sent along")
 
 
 def matching(pattern: str, base: Path, within: Path | None) -> list[TextFile]:
-    """What has a name of a pattern, sorted. Patterns that lead out of `within` are refused before anything is looked
-    for."""
-    if within is not None:
-        if not Path(os.path.normpath(base.resolve() / pattern)).is_relative_to(within):
-            raise DataError(problems=[outside(pattern)])
+    """The files and folders that a pattern names, sorted. One that may lead out of `within` is refused at once."""
+    if within is not None and not _stays_inside(pattern, base, within):
+        raise DataError(problems=[outside(pattern)])
     found = [TextFile(name, base / name, within=within) for name in glob.glob(pattern, root_dir=base, recursive=True)]
     readable = [file for file in found if is_inside(file.path, within)]
     if within is not None and not readable:
         raise DataError(problems=[outside(pattern)])
     return sorted(readable, key=lambda file: file.name)
+
+
+def _stays_inside(pattern: str, base: Path, within: Path) -> bool:
+    """Whether looking for a pattern lists no folder outside `within`, which a link in it may lead to."""
+    if not Path(os.path.normpath(base.resolve() / pattern)).is_relative_to(within):
+        return False
+    return all(is_inside(Path(parent, name), within) for parent, names, _ in os.walk(base) for name in names)
 
 
 def open_text(name: str, base: Path, encoding: str = "utf-8", within: Path | None = None) -> TextFile:
