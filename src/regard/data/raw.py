@@ -68,7 +68,11 @@ class RawText(Corpus):
             return ()
         name = str(self.text if self.file is None else self.file)
         root = TextFile(name, base / name, within=within)
-        if self.file is None and glob.has_magic(name) and not (is_inside(root.path, within) and os.path.exists(root.path)):
+        if (
+            self.file is None
+            and glob.has_magic(name)
+            and not (is_inside(root.path, within) and os.path.exists(root.path))
+        ):
             found = matching(name, base, within)
             files = tuple(file for file in found if file.path.is_file() and file.path.stat().st_size)
             if not files:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 from regard.config import Tree, apply_overrides, parse_yaml
 from regard.data.config import OBJECTS
 from regard.data.corpora import SIZES
+from regard.data.formats import SEPARATORS
 from regard.data.parallel import processors
 from regard.errors import ConfigError, DataError, Problem, RegardError
 from regard.models import MODELS
@@ -71,15 +73,21 @@ def refuse_large_files(files: Mapping[str, str]) -> None:
 
 
 def _columns(name: str, text: str) -> int:
-    """The columns of the first row of a table; 0 for another file."""
-    suffix = PurePosixPath(name.lower()).suffix
-    first = text[: max(text.find("\n"), 0) or None]
+    """About how many columns the first row of a table has; 0 for another file."""
+    suffix, first = PurePosixPath(name.lower()).suffix, text.partition("\n")[0]
+    if suffix in OBJECTS:
+        return text[: text.find("}")].count('":')
     if suffix == ".tsv":
         return first.count("\t") + 1
-    if suffix == ".csv":
-        with suppress(csv.Error):
-            return max(len(next(csv.reader([first], delimiter=separator), [])) for separator in ",;\t|")
-    return first.count('":') if suffix == ".jsonl" else 0
+    return max(map(partial(_cells, first), SEPARATORS)) if suffix == ".csv" else 0
+
+
+def _cells(line: str, separator: str) -> int:
+    """The cells of a line of a .csv; without quotes that matter where it is not valid with this separator."""
+    try:
+        return len(next(csv.reader([line], delimiter=separator), []))
+    except csv.Error:
+        return line.count(separator) + 1
 
 
 def begins_with(recipe: str, folder_of: Callable[[str], Path | None]) -> list[str]:
@@ -102,11 +110,12 @@ def refuse_large(recipe: str, overrides: Sequence[str], files: Mapping[str, str]
     refuse_large_files(files)
     tree = apply_overrides(parse_yaml(recipe, where="recipe"), overrides)
     ConfigError.raise_if([*_large_numbers(tree), *_many_examples(tree)])
-    with suppress(RegardError):  # what else is wrong with it
+    try:
         typed, _ = load_recipe(tree)
-        vocabulary = _vocabulary(typed, files)
-        if (count := _parameters(typed, vocabulary)) > MAX_PARAMETERS:
-            ConfigError.raise_if([_too_large(count)])
+    except RegardError:
+        return
+    if (count := _parameters(typed, _vocabulary(typed, files))) > MAX_PARAMETERS:
+        ConfigError.raise_if([_too_large(count)])
 
 
 def _large_numbers(tree: Tree) -> Iterator[Problem]:
@@ -133,12 +142,11 @@ def _many_examples(tree: Tree) -> Iterator[Problem]:
     """Too many corpora, or too many examples in those that are generated."""
     data = tree.get("data")
     parts = [data.get(part) for part in SIZES] if isinstance(data, dict) else []
-    corpora = [corpus for part in parts for corpus in (part if isinstance(part, list) else [part])]
+    listed = [corpus for part in parts for corpus in (part if isinstance(part, list) else [part])]
+    corpora = [corpus for corpus in listed if isinstance(corpus, dict) and corpus.keys() != {"split"}]
     if len(corpora) > MAX_CORPORA:
         yield Problem("data", f"{len(corpora):,} corpora are too many", f"at most {MAX_CORPORA}")
-    sizes = [
-        corpus.get("size") or SIZES["train"] for corpus in corpora if isinstance(corpus, dict) and "corpus" in corpus
-    ]
+    sizes = [corpus.get("size") or SIZES["train"] for corpus in corpora if "corpus" in corpus]
     examples = sum(size for size in sizes if isinstance(size, int))
     if examples > MAX_EXAMPLES:
         what = f"its built-in corpora have {examples:,} examples, too many for a recipe that is sent"
