@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import inspect
+import io
 import json
 import os
+import re
+import shutil
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import yaml
 from pydantic import BaseModel
 
+import regard
+from raw_cases import Runs
 from regard.config import written
-from regard.recipes.recipe import recipe_for
+from regard.recipes.recipe import recipe_for, recipe_of
+from regard.runs.run import Run
+from regard.search.stopping import StoppedError, stoppable
 from regard.tasks import TASKS
 from regard.training.check import check
+
+TestClient = pytest.importorskip("fastapi.testclient").TestClient
+
+from regard.studio import sent  # noqa: E402
+from regard.studio.checker import Checker  # noqa: E402
+from regard.studio.runs import examples_of  # noqa: E402
+from regard.studio.served import Batcher, Job, Settings  # noqa: E402
+from regard.studio.server import app  # noqa: E402
+
+LOCAL = "http://127.0.0.1"
 
 # Every field of every config that can hold a path
 
 PATHS = {
-    ("Corpus", "file"), ("Corpus", "dataset"), ("OneFile", "file"),
+    ("Corpus", "file"), ("Corpus", "dataset"),
     ("Stories", "file"), ("TaggedText", "file"), ("QuestionedText", "file"),
     ("Parallel", "source"), ("Parallel", "target"), ("Summarized", "document"), ("Summarized", "summary"),
     ("Captioned", "image"), ("Captioned", "caption"), ("Labelled", "text"), ("Labelled", "label"),
@@ -53,7 +76,7 @@ def kinds_in(annotation: Any) -> Iterator[type]:
 
 def owner_of(kind: type[BaseModel], field: str) -> str:
     """The name of the class that declares a field, the last one if several do."""
-    return next(written(base).__name__ for base in kind.__mro__ if field in base.__dict__.get("__annotations__", {}))
+    return next(written(base).__name__ for base in kind.__mro__ if field in inspect.get_annotations(base))
 
 
 def text_fields() -> set[tuple[str, str]]:
@@ -75,8 +98,9 @@ def text_fields() -> set[tuple[str, str]]:
 
 def test_no_field_that_may_hold_a_path_is_forgotten() -> None:
     """A new field with a text is either tried here, or known to name no file."""
-    assert text_fields() <= PATHS | NO_PATHS, "list it in PATHS or NO_PATHS"
-    assert PATHS & NO_PATHS == set()
+    assert text_fields() == PATHS | NO_PATHS, "list it in PATHS or NO_PATHS"
+    assert not PATHS & NO_PATHS
+    assert {f"{owner}.{name}" for owner, name in PATHS} == {*CASES, *ELSEWHERE}
 
 
 CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
@@ -98,9 +122,15 @@ CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "Stories.file": ("story_answering", {}, ("file",)),
     "QuestionedText.file": ("question_answering", {}, ("file",)),
 }
+ELSEWHERE = {
+    "TokenizerConfig.file", "VectorsConfig.source", "VectorsConfig.target", "VectorsConfig.text",
+    "TrainingConfig.init", "Recipe.within",
+}  # fmt: skip
+"""Fields of PATHS that tests of their own try."""
 MODELS = {
     "translation": "rnn", "summarization": "rnn", "captioning": "captioner", "classification": "bilstm",
-    "language_modeling": "lstm_lm", "tagging": "bilstm", "story_answering": "memory_network", "question_answering": "bert",
+    "language_modeling": "lstm_lm", "tagging": "bilstm", "story_answering": "memory_network",
+    "question_answering": "bert",
 }  # fmt: skip
 SECRET = "the secret words of another user"
 
@@ -147,7 +177,11 @@ watching: list[str] = []
 
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    if watching and event in ("open", "os.scandir", "os.listdir") and isinstance(arguments[0], str | bytes | os.PathLike):
+    if (
+        watching
+        and event in ("open", "os.scandir", "os.listdir")
+        and isinstance(arguments[0], str | bytes | os.PathLike)
+    ):
         path = os.path.realpath(os.fsdecode(arguments[0]))
         if path.startswith(watching[0]):
             opened.append(path)
@@ -206,7 +240,7 @@ def test_tokenizers_and_vectors_outside_are_not_read(machine: Path, watched: lis
     for kind, name in attacks(machine, ".json"):
         tree: dict[str, Any] = recipe("translation", "train", {"corpus": "reverse", "size": 20})
         if section == "text":
-            tree = recipe("language_modeling", "train", {"corpus": "tales-en"})
+            tree = recipe("language_modeling", "train", {"corpus": "reviews-en", "size": 20})
         match section:
             case "tokenizer":
                 tree["tokenizer"] = {"file": name}
@@ -232,7 +266,13 @@ def test_images_that_tables_name_are_not_read(machine: Path, watched: list[str])
             tree = recipe("captioning", "train", columns)
             tree["model"] |= {"encoder": "features", "feature_width": 8} if encoder == "features" else {}
             text = refused(machine, tree)
-            for hidden in (json.dumps(json.dumps(name))[2:-2], json.dumps(name)[1:-1], name, "nothing-of-the-kind", "words"):
+            for hidden in (
+                json.dumps(json.dumps(name))[2:-2],
+                json.dumps(name)[1:-1],
+                name,
+                "nothing-of-the-kind",
+                "words",
+            ):
                 text = text.replace(hidden, "")
             said.setdefault(f"{encoder} {kind}", set()).add(text)
     assert watched == []
@@ -242,8 +282,291 @@ def test_images_that_tables_name_are_not_read(machine: Path, watched: list[str])
 def test_what_is_sent_along_is_read(machine: Path) -> None:
     """Files inside the folder are read as always, and patterns where no link leads out of it."""
     (machine / "sent" / "link").unlink()
-    for name in ("good.txt", "./good.txt", "good*"):
-        tree = recipe("language_modeling", "train", {"text": name, "documents": "lines"}, tokenizer={"kind": "character"})
+    for name in ("./good.txt", "good*"):
+        tree = recipe(
+            "language_modeling", "train", {"text": name, "documents": "lines"}, tokenizer={"kind": "character"}
+        )
         (machine / "sent" / "recipe.yaml").write_text(json.dumps(tree), encoding="utf-8")
         found = check(machine / "sent" / "recipe.yaml", quiet=True, within=machine / "sent")
         assert found.ok, found.problems
+
+
+# Over HTTP
+
+
+def picture(side: int, mode: str = "RGB") -> str:
+    image = pytest.importorskip("PIL.Image")
+    image.new(mode, (side, side)).save(content := io.BytesIO(), "PNG")
+    return f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}"
+
+
+@pytest.fixture(scope="module")
+def client(tiny_run: Path, runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    loaded = {"tiny": regard.load(tiny_run, device="cpu"), "captioner": regard.load(runs["captioner"], device="cpu")}
+    root = tmp_path_factory.mktemp("studio")
+    with TestClient(app(loaded, Settings(), root=root), base_url=LOCAL) as client:
+        client.root = root
+        yield client
+
+
+def finished(client: Any, job: str) -> dict[str, Any]:
+    while (status := client.get(f"/jobs/{job}").json())["state"] in ("waiting", "running"):
+        time.sleep(0.01)
+    return dict(status)
+
+
+def test_rows_name_no_image_of_the_machine(client: Any, tmp_path: Path) -> None:
+    """Only images in the row itself are read; existing and missing files are refused in the same words."""
+    picture_file = tmp_path / "there.png"
+    picture_file.write_bytes(base64.b64decode(picture(8).partition(",")[2]))
+    said = set()
+    for verb in ("evaluate", "diagnose"):
+        for name in (str(picture_file), f"{tmp_path}/missing.png", "/etc/shadow", "../x.png", "rows.jsonl"):
+            rows = [{"image": name, "caption": "a red circle"}]
+            status = finished(client, client.post(f"/runs/captioner/{verb}", json={"rows": rows}).json()["id"])
+            assert status["state"] == "failed"
+            said.add(status["error"].replace(name, ""))
+    [refused] = {text for text in said if "no image" in text}
+    assert refused.startswith("rows.jsonl:1: there is no image")
+    rows = [{"image": picture(8), "caption": "a red circle"}]
+    assert (
+        finished(client, client.post("/runs/captioner/evaluate", json={"rows": rows}).json()["id"])["state"] == "done"
+    )
+
+
+def test_a_run_of_sent_data_stays_confined(runs: Runs, tmp_path: Path) -> None:
+    """Rows that its training did not draw, or dropped, may name any file; the run's examples do not show it."""
+    sent_folder = tmp_path / "sent"
+    sent_folder.mkdir()
+    (tmp_path / "stolen.png").write_bytes(base64.b64decode(picture(8).partition(",")[2]))
+    row = json.dumps({"image": str(tmp_path / "stolen.png"), "caption": "a red circle"})
+    (sent_folder / "t.jsonl").write_text(f"{row}\n" * 40, encoding="utf-8")
+    folder = shutil.copytree(runs["captioner"], tmp_path / "run")
+    tree = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
+    tree["data"]["train"] = [{"file": str(sent_folder / "t.jsonl"), "image": "image", "caption": "caption", "size": 1}]
+    tree["data"] |= {"validation": {"split": 0.1}, "test": None}
+    for within, shown in ((str(sent_folder), False), (None, True)):
+        run = Run.open(folder).under(recipe_of(tree | {"within": within}))
+        assert any(example.startswith("data:") for example in examples_of(run)) is shown
+
+
+def test_the_owner_of_a_run_may_evaluate_any_file(runs: Runs, tmp_path: Path) -> None:
+    """`within` is about the data of the recipe, not about a file that is named to a verb."""
+    (tmp_path / "red.png").write_bytes(base64.b64decode(picture(8).partition(",")[2]))
+    (tmp_path / "own.jsonl").write_text(json.dumps({"image": "red.png", "caption": "a red circle"}) + "\n")
+    run = Run.open(runs["captioner"])
+    run = run.under(recipe_of(run.recipe.model_dump() | {"within": str(tmp_path / "sent")}))
+    assert regard.evaluate(run, files=tmp_path / "own.jsonl", device="cpu", predictions=False)["images"] == 1
+
+
+RECIPE = """task: translation
+data: {train: {corpus: reverse, size: 50}}
+tokenizer: {kind: character}
+model: {kind: transformer, preset: tiny}
+training: {steps: 3, batch_tokens: 128, device: cpu}
+"""
+TOO_LARGE = [
+    ("size: 50", "size: 1000000000", "data.train.size: 1,000,000,000 is too large"),
+    ("{corpus: reverse, size: 50}", str([{"corpus": "dates", "size": 400_000}] * 3), "have 1,200,000 examples"),
+    ("{corpus: reverse, size: 50}", str([{"corpus": "dates", "size": 5}] * 40), "40 corpora are too many"),
+    ("size: 50", "size: 50, weight: 1e9", "data.train.weight"),
+    ("data: {", "data: {workers: 4000, ", "data.workers: 4,000 is too large"),
+    ("steps: 3", "steps: 30000000", "training.steps: 30,000,000 is too large"),
+    ("batch_tokens: 128", "batch_tokens: 1000000000", "training.batch_tokens"),
+    ("preset: tiny", "preset: tiny, encoder_layers: 1000000", "model.encoder_layers: 1,000,000 is too large"),
+    ("preset: tiny", "preset: tiny, width: 10000000", "model.width: 10,000,000 is too large"),
+    ("preset: tiny", "preset: big, decoder_layers: 60", "parameters, too many for a recipe that is sent"),
+    ("kind: character", "kind: bpe, vocabulary: 1000000000", "tokenizer.vocabulary"),
+    ("training:", "search: {beam: 1000}\ntraining:", "search.beam: 1,000 is too large"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), TOO_LARGE)
+def test_a_recipe_that_is_too_large_is_refused_at_once(client: Any, old: str, new: str, said: str) -> None:
+    text = RECIPE.replace(old, new)
+    assert text != RECIPE
+    for route, name in (("/check", {}), ("/trainings", {"name": "large"})):
+        answer = client.post(route, json={"recipe": text, **name})
+        assert answer.status_code == 422
+        assert said in answer.json()["error"]
+        assert "at most" in answer.json()["error"]
+    assert not [*client.root.rglob("large*")]
+
+
+def test_files_that_are_too_large_are_refused_at_once(client: Any) -> None:
+    for name, text, said in (
+        ("t.csv", ",".join(f"c{n}" for n in range(2_000)) + "\n1\n", "2,000 columns"),
+        ("t.csv", ";".join("c" * 900 for n in range(1_001)) + "\n1\n", "1,001 columns"),
+        ("t.tsv", "\t".join("abc" for n in range(2_000)), "2,000 columns"),
+        ("t.jsonl", json.dumps({f"c{n}": "x" for n in range(2_000)}).replace('": ', '":'), "2,000 columns"),
+        ("t.txt", "a\n" * 600_000, "600,000 rows"),
+        ("t.json", "[" + ",".join(["{}"] * 600_000) + "]", "600,000 rows"),
+        ("x.yaml", RECIPE, "this is not a file of data"),
+        ("x", RECIPE, "this is not a file of data"),
+    ):
+        answer = client.post("/check", json={"files": [{"name": name, "text": text}]})
+        assert (answer.status_code, said in answer.json()["error"]) == (422, True), answer.text
+
+
+def numbers() -> dict[str, tuple[float | None, Any]]:
+    """Every number of a recipe by its path, with its largest value if its config limits it."""
+    found, left = dict[str, tuple[float | None, Any]](), [("", recipe_for(task)) for task in TASKS.values()]
+    while left:
+        path, kind = left.pop()
+        for name, field in kind.model_fields.items():
+            own, kinds = f"{path}.{name}".lstrip("."), {*kinds_in(field.annotation)}
+            left += [(own, below) for below in kinds if issubclass(below, BaseModel)]
+            if kinds & {int, float} and bool not in kinds:
+                highest = [getattr(limit, "le", getattr(limit, "lt", None)) for limit in field.metadata]
+                found[own] = next((most for most in highest if most is not None), None), kinds
+    return found
+
+
+HARMLESS = {
+    "data.max_characters", "data.max_question", "data.max_ratio", "data.stride", "data.masked_weight",
+    "evaluation.threshold", "head.auxiliary", "head.class_weights", "head.freeze", "search.min_length_ratio",
+    "search.no_repeat_ngram", "tokenizer.sample", "training.batch_tokens", "training.betas",
+    "training.checkpoint_every", "training.clip", "training.learning_rate", "training.log_every", "training.patience",
+    "training.plateau_patience", "training.validate_every", "training.warmup", "training.weight_decay",
+}  # fmt: skip
+"""Numbers without a limit of their own that cost nothing however large they are."""
+COLUMN = re.compile(r"data\.(train|validation|test)\.\w+")
+
+
+def test_every_number_of_a_sent_recipe_is_limited() -> None:
+    """A new number is limited by its config or by `sent.LIMITS`, or known to cost nothing."""
+    for path, (highest, _) in numbers().items():
+        limited = highest is not None or sent._limit(path) is not None
+        is_column = COLUMN.fullmatch(path) and not path.endswith((".size", ".weight"))
+        assert limited or is_column or path in HARMLESS, path
+
+
+def test_images_of_too_many_pixels_are_refused(client: Any) -> None:
+    large = [picture(8_200 + n, "1") for n in range(3)]
+    assert sum(map(len, large)) < 50_000
+    answer = client.post("/runs/captioner/predict", json={"inputs": large})
+    assert (answer.status_code, "at most 200,000,000" in answer.json()["error"]) == (422, True)
+    rows = [{"image": image, "caption": f"a circle {n}"} for n, image in enumerate(large)]
+    status = finished(client, client.post("/runs/captioner/evaluate", json={"rows": rows}).json()["id"])
+    assert (status["state"], "too many pixels in all" in status["error"]) == ("failed", True)
+
+
+# Work that nobody waits for
+
+
+def test_a_search_that_may_write_too_much_is_refused(client: Any) -> None:
+    answer = client.post("/runs/tiny/predict", json={"inputs": ["a b c d " * 250] * 8, "beam": 64})
+    assert (answer.status_code, "at most 500,000" in answer.json()["error"]) == (422, True)
+    assert client.post("/runs/tiny/predict", json={"inputs": ["a b"] * 256, "beam": 5}).status_code == 200
+
+
+def test_a_search_stops_when_it_is_given_up(client: Any, tiny_run: Path) -> None:
+    """Before the next step, not at the end of the batch."""
+    run, steps = regard.load(tiny_run, device="cpu"), list[int]()
+
+    def given_up() -> bool:
+        steps.append(1)
+        return len(steps) > 3
+
+    whole = ["search.min_length=40"]
+    with stoppable(lambda: bool(steps.append(1))):
+        run.predict(["a b c"], overrides=whole)
+    assert len(steps) > 40
+    steps.clear()
+    with stoppable(given_up), pytest.raises(StoppedError):
+        run.predict(["a b c"], overrides=whole)
+    assert len(steps) == 4
+
+
+def test_what_others_wait_for_goes_on_without_what_is_given_up() -> None:
+    """Of a batch whose larger part is given up, the rest is computed again; with the smaller part, nothing changes."""
+    computing, computed = threading.Event(), list[list[str]]()
+
+    def compute(inputs: list[str]) -> list[str]:
+        from regard.search.stopping import stop_if_given_up
+
+        computed.append(inputs)
+        computing.set()
+        while "long" in inputs:
+            stop_if_given_up()
+        return inputs
+
+    batcher = Batcher(window=0.2, most=4, room=8)
+    long, short = Job(["long"], compute, "kind", length=900), Job(["short"], compute, "kind", length=9)
+    batcher.submit(long)
+    answer = batcher.submit(short)
+    computing.wait(60)
+    long.give_up()
+    assert answer.result(60) == ["short"]
+    assert computed == [["long", "short"], ["short"]]
+    waiting = Job(["long"], compute, "kind")
+    waiting.give_up()
+    batcher.submit(waiting)
+    batcher.close()
+    assert len(computed) == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_is_noticed(tiny_run: Path, stream: bool) -> None:
+    """Its job is given up long before the window in which it waits for others is over."""
+    served = app({"tiny": regard.load(tiny_run, device="cpu")}, Settings(window=30.0))
+    scope = {
+        "type": "http", "method": "POST", "path": "/predict", "raw_path": b"/predict", "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")],
+    }  # fmt: skip
+    body = json.dumps({"inputs": ["a b"], "stream": stream}).encode()
+    received = iter([{"type": "http.request", "body": body}, {"type": "http.disconnect"}])
+    answered = list[Any]()
+
+    async def receive() -> Any:
+        return next(received)
+
+    async def send(message: Any) -> None:
+        answered.append(message)
+
+    started = time.monotonic()
+    asyncio.run(served(scope, receive, send))
+    assert answered[0]["status"] == 499
+    assert time.monotonic() - started < 25
+
+
+def test_a_check_ends_when_nobody_waits(tmp_path: Path, cache: Path) -> None:
+    """Whatever it computes: its process is ended, and the next check gets a new one."""
+    checker = Checker()
+    (tmp_path / "recipe.yaml").write_text(RECIPE.replace("size: 50", "size: 2000000"), encoding="utf-8")
+
+    def wanted() -> None:
+        if [*cache.glob("texts-*.partial")]:  # it generates two million sentences
+            raise StoppedError
+
+    try:
+        with pytest.raises(StoppedError):
+            checker.check(str(tmp_path / "recipe.yaml"), [], tmp_path, None, wanted)
+        assert checker._process is None
+        (tmp_path / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
+        found, sentences = checker.check(str(tmp_path / "recipe.yaml"), [], tmp_path, None, lambda: None)
+        assert (found["ok"], found["model"]["kind"]) == (True, "transformer")
+        assert sentences[0].startswith("model      transformer")
+    finally:
+        checker.close()
+
+
+def test_a_recipe_begins_only_with_runs_of_the_server(client: Any, tiny_run: Path, tmp_path: Path) -> None:
+    """The name leads to the folder; nothing that is sent is used as a path, and `within` of a recipe has no effect."""
+    for route, name in (("/check", {}), ("/trainings", {"name": "begun"})):
+        for init in ("..", "../../etc", "/etc/passwd", str(tmp_path), "~", "x\\y", "file:///etc", "tiny/.."):
+            text = RECIPE.replace("steps: 3", f"steps: 3, init: {json.dumps(init)}")
+            answer = client.post(route, json={"recipe": text, **name})
+            assert (answer.status_code, "there is no run" in answer.json()["error"]) == (422, True)
+    text = f"within: /\n{RECIPE}".replace(
+        "corpus: reverse, size: 50", f"source: {tiny_run}/best, target: /etc/hostname"
+    )
+    status = finished(client, client.post("/check", json={"recipe": text}).json()["id"])
+    assert {problem["what"] for problem in status["result"]["problems"]} == {
+        "there is no file of this name among those that may be read"
+    }
+    tree = yaml.safe_load((tiny_run / "recipe.yaml").read_text(encoding="utf-8"))
+    sections = {"data": {"train": {"corpus": "reverse", "size": 50}}, "training": {"steps": 2, "init": "runs/tiny"}}
+    text = json.dumps({name: tree[name] for name in ("task", "model")} | sections)
+    status = finished(client, client.post("/check", json={"recipe": text}).json()["id"])
+    assert {problem["where"] for problem in status["result"]["problems"]} <= {"training.init"}

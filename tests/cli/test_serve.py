@@ -573,7 +573,8 @@ def test_check(job_client: Any) -> None:
         refused = done(job_client, "/check", recipe=recipe.replace("corpus: reverse", f"source: '{value}', target: x"))
         what = {problem["what"] for problem in refused["result"]["problems"]}
         assert what == {"there is no file of this name among those that may be read"}
-    refused = done(job_client, "/check", recipe=recipe.replace("corpus: reverse", "dataset: imdb, source: a, target: b"))
+    dataset = recipe.replace("corpus: reverse", "dataset: imdb, source: a, target: b")
+    refused = done(job_client, "/check", recipe=dataset)
     assert "among those that may be read" in refused["result"]["problems"][0]["what"]
     assert "/tmp" not in json.dumps(refused)
 

@@ -421,9 +421,9 @@ class Recipe(Config):
     search: Any
     evaluation: Any
     within: str | None = None
-    """The only folder from which data, tokenizers and word vectors may be read, including files that a table names, as
-    images. Any other file is refused as if it were missing, and so is every dataset of the Hugging Face library. For
-    recipes written by others: the studio and the server set it to the folder of what was sent."""
+    """The only folder from which data, tokenizers and word vectors may be read, including files that a table names,
+    such as images. Any other file is refused as if it were missing, and so is every dataset of the Hugging Face
+    library. For recipes written by others: the studio and the server set it to the folder of what was sent."""
 
     def readable_folder(self, base: Path) -> Path | None:
         """`within`, a path relative to `base`, with its links followed; None where every file may be read."""

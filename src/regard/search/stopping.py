@@ -11,7 +11,7 @@ class StoppedError(Exception):
     """Nobody waits for the answer any more."""
 
 
-_given_up: ContextVar[Callable[[], bool] | None] = ContextVar("given up", default=None)
+_given_up: ContextVar[Callable[[], bool] | None] = ContextVar("given_up", default=None)
 
 
 @contextmanager

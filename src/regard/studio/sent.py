@@ -53,7 +53,7 @@ MAX_DEPTH, MAX_SIZE = 100, 65_536
 """The largest of these, and of every other number of the section `model`."""
 MAX_ITEMS = 50
 """Most items of a list in the section `model`."""
-MAX_PARAMETERS = 400_000_000
+MAX_PARAMETERS, UNCOUNTED = 400_000_000, 2**63
 MAX_CORPORA, MAX_EXAMPLES, MAX_WEIGHT = 32, 1_000_000, 100
 """Most corpora of a recipe, most examples that its built-in corpora have together, and the largest weight of one."""
 MAX_ROWS, MAX_COLUMNS = 500_000, 1_000
@@ -126,7 +126,7 @@ def _large_numbers(tree: Tree) -> Iterator[Problem]:
     model = tree.get("model")
     for name, value in model.items() if isinstance(model, dict) else ():
         if isinstance(value, list) and len(value) > MAX_ITEMS:
-            yield Problem(f"model.{name}", f"{len(value):,} items are too many", f"at most {MAX_ITEMS}")
+            yield Problem(f"model.{name}", f"{len(value):,} items are too many", f"at most {MAX_ITEMS:,}")
 
 
 def _limit(path: str) -> int | None:
@@ -145,7 +145,7 @@ def _many_examples(tree: Tree) -> Iterator[Problem]:
     listed = [corpus for part in parts for corpus in (part if isinstance(part, list) else [part])]
     corpora = [corpus for corpus in listed if isinstance(corpus, dict) and corpus.keys() != {"split"}]
     if len(corpora) > MAX_CORPORA:
-        yield Problem("data", f"{len(corpora):,} corpora are too many", f"at most {MAX_CORPORA}")
+        yield Problem("data", f"{len(corpora):,} corpora are too many", f"at most {MAX_CORPORA:,}")
     sizes = [corpus.get("size") or SIZES["train"] for corpus in corpora if "corpus" in corpus]
     examples = sum(size for size in sizes if isinstance(size, int))
     if examples > MAX_EXAMPLES:
@@ -177,10 +177,12 @@ def _parameters(recipe: AnyRecipe, vocabulary: int) -> int:
                 options["characters_VC"] = torch.zeros(vocabulary, config.letters, dtype=torch.long)
             model = MODELS[config.kind].build(config, *[vocabulary] * (2 if config.reads == "source" else 1), **options)
     except RuntimeError:  # a tensor whose size cannot even be counted
-        return 2**63
+        return UNCOUNTED
     return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
 
 
 def _too_large(count: int) -> Problem:
-    known = f"{count:,} parameters" if count < 2**63 else "more parameters than can be counted"
-    return Problem("model", f"it would have {known}, too many for a recipe that is sent", f"at most {MAX_PARAMETERS:,}")
+    what = f"it would have {count:,} parameters, too many for a recipe that is sent"
+    if count >= UNCOUNTED:
+        what = "it would have more parameters than can be counted"
+    return Problem("model", what, f"at most {MAX_PARAMETERS:,}")

@@ -427,7 +427,7 @@ class Served:
         longest = [self._longest_output(length, search.search) for length in self._source_lengths(inputs)]
         rows = search.search.nbest if search.search.sample else search.search.beam
         if (written := rows * sum(longest)) > WRITTEN:
-            what = f"its search may write {written:,} tokens: {rows} times up to {sum(longest):,} of all its outputs"
+            what = f"its search may write {written:,} tokens: {rows:,} times up to {sum(longest):,} of all its outputs"
             raise DecodeError(
                 what, where="inputs", hint=f"at most {WRITTEN:,}: fewer or shorter inputs, or a smaller beam"
             )
