@@ -32,7 +32,7 @@ from regard.training.check import check
 
 TestClient = pytest.importorskip("fastapi.testclient").TestClient
 
-from regard.studio import sent  # noqa: E402
+from regard.studio import sent, served  # noqa: E402
 from regard.studio.checker import Checker  # noqa: E402
 from regard.studio.runs import examples_of  # noqa: E402
 from regard.studio.served import Batcher, Job, Settings  # noqa: E402
@@ -393,6 +393,13 @@ def test_a_recipe_that_is_too_large_is_refused_at_once(client: Any, old: str, ne
     assert not [*client.root.rglob("large*")]
 
 
+def test_images_that_would_fill_the_disk_are_refused(client: Any) -> None:
+    model = "model: {kind: captioner, images: {size: 1024}}"
+    text = f"task: captioning\ndata: {{train: {{corpus: shapes, size: 5000}}}}\n{model}\ntraining: {{steps: 1}}\n"
+    answer = client.post("/check", json={"recipe": text})
+    assert (answer.status_code, "at most 1,000,000,000 in all" in answer.json()["error"]) == (422, True)
+
+
 def test_files_that_are_too_large_are_refused_at_once(client: Any) -> None:
     for name, text, said in (
         ("t.csv", ",".join(f"c{n}" for n in range(2_000)) + "\n1\n", "2,000 columns"),
@@ -460,6 +467,15 @@ def test_a_search_that_may_write_too_much_is_refused(client: Any) -> None:
     assert client.post("/runs/tiny/predict", json={"inputs": ["a b"] * 256, "beam": 5}).status_code == 200
 
 
+def test_an_answer_of_too_many_numbers_is_refused(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client.post("/runs/tiny/explain", json={"input": "a b"}).status_code == 200
+    monkeypatch.setattr(served, "NUMBERS", 10)
+    answer = client.post("/runs/tiny/explain", json={"input": "a b", "target": "b a"})
+    assert (answer.status_code, answer.json()["error"]) == (
+        422, "input: the answer would have 16 numbers (at most 10: shorter or fewer texts)",
+    )  # fmt: skip
+
+
 def test_a_search_stops_when_it_is_given_up(client: Any, tiny_run: Path) -> None:
     """Before the next step, not at the end of the batch."""
     run, steps = regard.load(tiny_run, device="cpu"), list[int]()
@@ -509,7 +525,7 @@ def test_what_others_wait_for_goes_on_without_what_is_given_up() -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_is_noticed(tiny_run: Path, stream: bool) -> None:
     """Its job is given up long before the window in which it waits for others is over."""
-    served = app({"tiny": regard.load(tiny_run, device="cpu")}, Settings(window=30.0))
+    server = app({"tiny": regard.load(tiny_run, device="cpu")}, Settings(window=30.0))
     scope = {
         "type": "http", "method": "POST", "path": "/predict", "raw_path": b"/predict", "query_string": b"",
         "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")],
@@ -525,7 +541,7 @@ def test_a_client_that_leaves_is_noticed(tiny_run: Path, stream: bool) -> None:
         answered.append(message)
 
     started = time.monotonic()
-    asyncio.run(served(scope, receive, send))
+    asyncio.run(server(scope, receive, send))
     assert answered[0]["status"] == 499
     assert time.monotonic() - started < 25
 

@@ -40,6 +40,8 @@ HELD = "data:image/"
 
 MAX_PIXELS = 200_000_000
 """Most pixels of all images that are sent in one request, or that one split of a sent recipe names."""
+MAX_SHOWN_PIXELS = 20_000_000
+"""Most pixels of an image of a sent recipe that is shown as an example."""
 
 
 class ImagesConfig(Config):

@@ -51,11 +51,13 @@ DEPTHS = ("layers", "encoder_layers", "decoder_layers", "highway")
 """Fields of models that count parts of the model, each of which takes time to build."""
 MAX_DEPTH, MAX_SIZE = 100, 65_536
 """The largest of these, and of every other number of the section `model`."""
-MAX_ITEMS = 50
-"""Most items of a list in the section `model`."""
+MAX_ITEMS = 100
+"""Most items of a list in the section `model`, and of `search.banned`."""
 MAX_PARAMETERS, UNCOUNTED = 400_000_000, 2**63
-MAX_CORPORA, MAX_EXAMPLES, MAX_WEIGHT = 32, 1_000_000, 100
+MAX_CORPORA, MAX_EXAMPLES, MAX_WEIGHT = 32, 1_000_000, 20
 """Most corpora of a recipe, most examples that its built-in corpora have together, and the largest weight of one."""
+MAX_PREPARED_PIXELS = 1_000_000_000
+"""Most pixels of all images at the size that the model reads, in which they are kept on the disk."""
 MAX_ROWS, MAX_COLUMNS = 500_000, 1_000
 """Most lines or objects of all files that are sent, and most columns of a table."""
 
@@ -116,6 +118,9 @@ def refuse_large(recipe: str, overrides: Sequence[str], files: Mapping[str, str]
         return
     if (count := _parameters(typed, _vocabulary(typed, files))) > MAX_PARAMETERS:
         ConfigError.raise_if([_too_large(count)])
+    if typed.model.reads == "image" and (pixels := _prepared_pixels(tree, typed, files)) > MAX_PREPARED_PIXELS:
+        what = f"its images would have {pixels:,} pixels as the model reads them"
+        raise ConfigError(what, where="model.images.size", hint=f"at most {MAX_PREPARED_PIXELS:,} in all")
 
 
 def _large_numbers(tree: Tree) -> Iterator[Problem]:
@@ -124,9 +129,12 @@ def _large_numbers(tree: Tree) -> Iterator[Problem]:
         if limit is not None and isinstance(value, int | float) and value > limit:
             yield Problem(path, f"{value:,} is too large for a recipe that is sent", f"at most {limit:,}")
     model = tree.get("model")
-    for name, value in model.items() if isinstance(model, dict) else ():
+    lists = {f"model.{name}": value for name, value in model.items()} if isinstance(model, dict) else {}
+    if isinstance(search := tree.get("search"), dict):
+        lists["search.banned"] = search.get("banned")
+    for path, value in lists.items():
         if isinstance(value, list) and len(value) > MAX_ITEMS:
-            yield Problem(f"model.{name}", f"{len(value):,} items are too many", f"at most {MAX_ITEMS:,}")
+            yield Problem(path, f"{len(value):,} items are too many", f"at most {MAX_ITEMS:,}")
 
 
 def _limit(path: str) -> int | None:
@@ -140,17 +148,31 @@ def _limit(path: str) -> int | None:
 
 def _many_examples(tree: Tree) -> Iterator[Problem]:
     """Too many corpora, or too many examples in those that are generated."""
-    data = tree.get("data")
-    parts = [data.get(part) for part in SIZES] if isinstance(data, dict) else []
-    listed = [corpus for part in parts for corpus in (part if isinstance(part, list) else [part])]
-    corpora = [corpus for corpus in listed if isinstance(corpus, dict) and corpus.keys() != {"split"}]
+    corpora = _corpora(tree)
     if len(corpora) > MAX_CORPORA:
         yield Problem("data", f"{len(corpora):,} corpora are too many", f"at most {MAX_CORPORA:,}")
-    sizes = [corpus.get("size") or SIZES["train"] for corpus in corpora if "corpus" in corpus]
-    examples = sum(size for size in sizes if isinstance(size, int))
+    examples = _generated(corpora)
     if examples > MAX_EXAMPLES:
         what = f"its built-in corpora have {examples:,} examples, too many for a recipe that is sent"
         yield Problem("data", what, f"at most {MAX_EXAMPLES:,} in all")
+
+
+def _corpora(tree: Tree) -> list[Tree]:
+    data = tree.get("data")
+    parts = [data.get(part) for part in SIZES] if isinstance(data, dict) else []
+    listed = [corpus for part in parts for corpus in (part if isinstance(part, list) else [part])]
+    return [corpus for corpus in listed if isinstance(corpus, dict) and corpus.keys() != {"split"}]
+
+
+def _generated(corpora: Sequence[Tree]) -> int:
+    """The examples of the built-in corpora among these."""
+    sizes = [corpus.get("size") or SIZES["train"] for corpus in corpora if "corpus" in corpus]
+    return sum(size for size in sizes if isinstance(size, int))
+
+
+def _prepared_pixels(tree: Tree, recipe: AnyRecipe, files: Mapping[str, str]) -> int:
+    side: int = recipe.model.images.size
+    return (_generated(_corpora(tree)) + sum(text.count("\n") + 1 for text in files.values())) * side**2
 
 
 def _vocabulary(recipe: AnyRecipe, files: Mapping[str, str]) -> int:

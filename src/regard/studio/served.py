@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import asdict, dataclass, field, replace
@@ -26,7 +26,7 @@ from regard.models.base import Pooling
 from regard.recipes.recipe import with_search
 from regard.search.config import SearchConfig
 from regard.search.decode import reporting
-from regard.search.stopping import StoppedError, stoppable
+from regard.search.stopping import StoppedError, stop_if_given_up, stoppable
 from regard.tasks.task import LONGEST
 from regard.text.files import FileInput
 from regard.views.explanation import Explanation, Options, View
@@ -39,6 +39,8 @@ TEXT, EXPLAINED, INPUTS = 20_000, 4_000, 256
 """Most characters of an input, and of one to explain, whose answer grows with its square; most inputs of a request."""
 WRITTEN = 500_000
 """Most tokens that the search of a request may write: the beam times the longest output, summed over the inputs."""
+NUMBERS = 10_000_000
+"""Most weights of attention that an answer explains, and most numbers of the vectors that it has."""
 LEFT = 499
 """The status, as nginx has it, of a request whose client has left: nobody reads it but the log and /metrics."""
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -121,6 +123,20 @@ class PredictBody(Body):
         return self.model_dump(include={"beam", "nbest", "length_penalty", "prefix"}) | {"overrides": overrides}
 
 
+def refuse_many(count: int, where: str) -> None:
+    """Refuse an answer that would be too long."""
+    if count > NUMBERS:
+        hint = f"at most {NUMBERS:,}: shorter or fewer texts"
+        raise DecodeError(f"the answer would have {count:,} numbers", where=where, hint=hint)
+
+
+def unless_given_up(parts: Iterable[str]) -> Iterator[str]:
+    """The parts of an answer, until nobody waits for it any more."""
+    for part in parts:
+        stop_if_given_up()
+        yield part
+
+
 # Requests that are computed alone. `answer` is what can be sent as JSON, or a response; the docstring says what it is.
 
 
@@ -159,8 +175,11 @@ class ExplainBody(Body):
         explanation = self.explanation(served)
         explanation.refuse_without_effect(padding=self.padding, numbers=self.numbers)
         explanation.heat_maps()  # refuses a layer or head that is not there
+        if not self.numbers:
+            weights = sum(attention.weights.size for attention in explanation.attentions.values())
+            refuse_many(weights, "input")
         parts = json_line(explanation.worked() if self.numbers else explanation)
-        return Response("".join(parts), media_type="application/json")
+        return Response("".join(unless_given_up(parts)), media_type="application/json")
 
 
 class StepsBody(ExplainBody):
@@ -215,7 +234,9 @@ class FeaturesBody(Body):
     normalize: bool = False
 
     def answer(self, served: Served) -> dict[str, Any]:
-        return {name: array.tolist() for name, array in served.run.features(**self.model_dump()).arrays().items()}
+        features = served.run.features(**self.model_dump()).arrays()
+        refuse_many(sum(array.size for array in features.values()), "inputs")
+        return {name: array.tolist() for name, array in features.items()}
 
 
 class VectorsBody(Body):

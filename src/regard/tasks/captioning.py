@@ -181,8 +181,11 @@ class Captioning(Translation):
         """An image of the size that the model reads, as a `data:` URL."""
         folder = folder_of(reader.corpus, reader.base)
         place = reader.corpus.corpus or ""
-        reading = self.recipe.model.reading
-        return images.as_url(images.read_picture(row["source"], folder, reading, place, reader.within))
+        name, reading = row["source"], self.recipe.model.reading
+        if reader.within is not None and images.is_inside(folder / name, reader.within):
+            pixels = images.pixel_count(name, folder)
+            DataError.raise_if([images.too_many_pixels(place)] if pixels > images.MAX_SHOWN_PIXELS else [])
+        return images.as_url(images.read_picture(name, folder, reading, place, reader.within))
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput]:
         """The images that a table names, captioned or not, or a list with one a line."""
