@@ -121,8 +121,13 @@ def read_picture(name: str, folder: Path, reading: Reading, where: str, within: 
     return reading.picture(array, array.shape[1] if array.ndim == 3 else 1)
 
 
-def pixel_count(name: str, folder: Path) -> int:
-    """The pixels of an image by its header alone; 0 where it cannot be read, or is a scene or an array of features."""
+def pixel_count(name: str, folder: Path, within: Path | None = None) -> int:
+    """The pixels of an image by its header alone; 0 where it cannot be read, or is a scene or an array of features.
+
+    Of files in `within` alone, if that is given.
+    """
+    if name.startswith(shapes.PREFIX) or not (name.startswith(HELD) or is_inside(folder / name, within)):
+        return 0
     pillow = import_extra("PIL.Image", extra="images", where="images")
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -285,8 +290,8 @@ def prepare_pictures(
         problems, columns, kept, pixels = list[Problem](), list[int](), list[int](), 0
         with closing(ColumnWriter(folder, "shown", dtype)) as shown:
             for number, ((parent, name), where) in enumerate(named.items()):
-                if within is not None and is_inside(parent / name, within):
-                    pixels += pixel_count(name, parent)
+                if within is not None:
+                    pixels += pixel_count(name, parent, within)
                     DataError.raise_if([too_many_pixels(where)] if pixels > MAX_PIXELS else [])
                 try:
                     picture = read_picture(name, parent, reading, where, within)

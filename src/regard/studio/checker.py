@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -20,8 +21,9 @@ from typing import Any
 
 from regard.errors import DataError, Problem, RegardError
 
-IDLE, PAUSE = 300.0, 0.1
-"""Seconds after which a process without work ends; seconds between two looks at whether a check is still wanted."""
+IDLE, PAUSE, ENDING = 300.0, 0.1, 5.0
+"""Seconds after which a process without work ends; seconds between two looks at whether a check is still wanted;
+seconds that a process may take to end."""
 
 
 class Checker:
@@ -30,6 +32,8 @@ class Checker:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._answers = queue.Queue[bytes]()
+        self._ended = False
+        """Whether it has closed its output, so that it ends by itself."""
 
     def check(
         self, given: str, others: Sequence[str], within: Path, out: Path | None, wanted: Callable[[], None]
@@ -46,28 +50,33 @@ class Checker:
             "within": str(within),
             "out": None if out is None else str(out),
         }
-        answer = b""
         try:
-            for _ in range(2):  # a process that had no work may just have ended
-                self._ask(json.dumps(question).encode() + b"\n")
-                if answer := self._answer(wanted):
-                    break
+            answer = self._asked(json.dumps(question).encode() + b"\n", wanted)
         except BaseException:
             self.close()
             raise
-        if not answer:
-            self.close()
-            what = "the process of the check has died, as when memory runs out"
-            raise DataError(what, where="check", hint="send less data, or a smaller model")
         told = json.loads(answer)
         if "problems" in told:
             raise RegardError(problems=[Problem(**problem) for problem in told["problems"]])
+        if "failed" in told:
+            raise RuntimeError(told["failed"])
         return told["result"], told["sentences"]
+
+    def _asked(self, question: bytes, wanted: Callable[[], None]) -> bytes:
+        """The answer of the process; of a new one where the old one had no work and has just ended."""
+        for _ in range(2):
+            self._ask(question)
+            if answer := self._answer(wanted):
+                return answer
+            if self.close() != 0:
+                break
+        what = "the process of the check has died, as when memory runs out"
+        raise DataError(what, where="check", hint="send less data, or a smaller model")
 
     def _ask(self, question: bytes) -> None:
         if self._process is None or self._process.poll() is not None:
             self.close()
-            self._answers = queue.Queue()
+            self._answers, self._ended = queue.Queue(), False
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "regard.studio.checker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 start_new_session=True,
@@ -82,24 +91,31 @@ class Checker:
         """The next line; empty where the process has ended without one."""
         while True:
             try:
-                return self._answers.get(timeout=PAUSE)
+                answer = self._answers.get(timeout=PAUSE)
             except queue.Empty:
                 wanted()
+            else:
+                self._ended = not answer
+                return answer
 
-    def close(self) -> None:
-        """End the process and all that it has started."""
+    def close(self) -> int | None:
+        """End the process and all that it has started: its exit code, 0 if it had ended for want of work."""
         process, self._process = self._process, None
         if process is None:
-            return
+            return None
+        with suppress(subprocess.TimeoutExpired):
+            if self._ended:
+                process.wait(ENDING)
         with suppress(OSError):
             if hasattr(os, "killpg"):
                 os.killpg(process.pid, signal.SIGKILL)
         process.kill()
-        process.wait()
+        code = process.wait()
         for stream in (process.stdin, process.stdout):
             with suppress(OSError):
                 if stream is not None:
                     stream.close()
+        return code
 
 
 def _read_lines(process: subprocess.Popen[bytes], answers: queue.Queue[bytes]) -> None:
@@ -143,6 +159,9 @@ def _answered(given: str, others: list[str], within: str, out: str | None) -> di
         found = check(given, others, out=out, quiet=True, within=within)
     except RegardError as error:
         return {"problems": [asdict(problem) for problem in error.problems]}
+    except Exception as error:  # our mistake: the log of the server has it
+        traceback.print_exc()
+        return {"failed": repr(error)}
     return {"result": found.to_json(), "sentences": [*found.sentences()] if found.ok else []}
 
 

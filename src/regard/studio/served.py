@@ -463,8 +463,9 @@ class Served:
         return [min(len(row), LONGEST) for row in rows]
 
     def _longest_output(self, length: int, search: SearchConfig) -> int:
+        longest_of_model = getattr(self.run.load_model(), "longest", None)
         longest = search.max_length_ratio * length + search.max_length_offset
-        limits = [limit for limit in (search.max_length, self.run.load_model().longest) if limit is not None]
+        limits = [limit for limit in (search.max_length, longest_of_model) if limit is not None]
         return max(search.min_length, int(min([longest, *limits])))
 
 

@@ -182,8 +182,8 @@ class Captioning(Translation):
         folder = folder_of(reader.corpus, reader.base)
         place = reader.corpus.corpus or ""
         name, reading = row["source"], self.recipe.model.reading
-        if reader.within is not None and images.is_inside(folder / name, reader.within):
-            pixels = images.pixel_count(name, folder)
+        if reader.within is not None:
+            pixels = images.pixel_count(name, folder, reader.within)
             DataError.raise_if([images.too_many_pixels(place)] if pixels > images.MAX_SHOWN_PIXELS else [])
         return images.as_url(images.read_picture(name, folder, reading, place, reader.within))
 
