@@ -570,26 +570,29 @@ def test_check(job_client: Any) -> None:
     assert wrong["result"]["ok"] is False
     assert "modle" in [problem["where"] for problem in wrong["result"]["problems"]]
     for value in ("/etc/passwd", "../x", "~/x", r"..\x"):
-        refused = done(job_client, "/check", recipe=recipe.replace("corpus: reverse", f"file: '{value}'"))
-        assert (refused["state"], "is not read from a request" in refused["error"]) == ("failed", True)
-    refused = done(job_client, "/check", recipe=recipe.replace("corpus: reverse", "dataset: imdb"))
-    assert "is not read from a request" in refused["error"]
+        refused = done(job_client, "/check", recipe=recipe.replace("corpus: reverse", f"source: '{value}', target: x"))
+        what = {problem["what"] for problem in refused["result"]["problems"]}
+        assert what == {"there is no file of this name among those that may be read"}
+    dataset = recipe.replace("corpus: reverse", "dataset: imdb, source: a, target: b")
+    refused = done(job_client, "/check", recipe=dataset)
+    assert "among those that may be read" in refused["result"]["problems"][0]["what"]
+    assert "/tmp" not in json.dumps(refused)
 
 
 def test_jobs_are_cancelled_and_bounded(job_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     held, started = threading.Event(), threading.Event()
 
-    def held_check(body: Any, progress: Any) -> dict[str, Any]:
+    def held_check(body: Any, overrides: Any, checker: Any, progress: Any) -> dict[str, Any]:
         started.set()
         held.wait(60)
         progress("reading", 1, 2)
         return {"result": body.recipe}
 
     monkeypatch.setattr(jobs, "checked", held_check)
-    first = job_client.post("/check", json={"recipe": "first"}).json()["id"]
+    first = job_client.post("/check", json={"recipe": "task: first"}).json()["id"]
     started.wait(60)
-    waiting = [job_client.post("/check", json={"recipe": str(n)}).json()["id"] for n in range(jobs.WAITING)]
-    full = job_client.post("/check", json={"recipe": "more"})
+    waiting = [job_client.post("/check", json={"recipe": f"task: {n}"}).json()["id"] for n in range(jobs.WAITING)]
+    full = job_client.post("/check", json={"recipe": "task: more"})
     assert (full.status_code, full.headers["retry-after"]) == (503, "10")
     for job in (first, *waiting[1:]):
         assert job_client.delete(f"/jobs/{job}").status_code == 200
@@ -599,6 +602,6 @@ def test_jobs_are_cancelled_and_bounded(job_client: Any, monkeypatch: pytest.Mon
         assert time.monotonic() < end
     states = [job_client.get(f"/jobs/{job}").json()["state"] for job in (first, *waiting)]
     assert states == ["cancelled", "done", *["cancelled"] * (len(waiting) - 1)]
-    monkeypatch.setattr(jobs, "SECONDS", -1.0)
-    assert done(job_client, "/check", recipe="late")["error"] == "it was stopped after -1 seconds"
+    monkeypatch.setattr(jobs, "CHECK_SECONDS", -1.0)
+    assert done(job_client, "/check", recipe="task: late")["error"] == "it was stopped after -1 seconds"
     assert job_client.get("/jobs/none").status_code == job_client.delete("/jobs/%2e%2e").status_code == 404

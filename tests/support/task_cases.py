@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from regard.data.config import Recipe
 from regard.data.dataset import Dataset
 from regard.data.formats import Row
 from regard.data.prepare import Prepared, prepare
@@ -47,7 +48,7 @@ def make_task(name: str, tokenizers: Tokenizers, **sections: Any) -> Any:
 def prepare_pairs(data: Any, tokenizer: TokenizerConfig, base: Path, **options: Any) -> Prepared[Any]:
     """The pipeline for pairs, from the sections that it reads; options are `seed`, `tokenizers` and `progress`."""
     training = SimpleNamespace(seed=options.pop("seed", 1))
-    recipe: Any = SimpleNamespace(task="translation", data=data, tokenizer=tokenizer, training=training)
+    recipe = Recipe.model_construct(task="translation", data=data, tokenizer=tokenizer, training=training)
     return prepare(Translation, recipe, base, options.get("tokenizers"), options.get("progress"))
 
 
@@ -57,7 +58,7 @@ def raw_case(
     """A task on raw text that finds sentences as asked for, and the sections of a recipe that it reads."""
     kind = type("RawCase", (RawTextTask,), {"special": special, "sentences": sentences})
     model, training = SimpleNamespace(letters=letters), SimpleNamespace(seed=1)
-    return kind, SimpleNamespace(task="raw", data=data, tokenizer=tokenizer, model=model, training=training)
+    return kind, Recipe.model_construct(task="raw", data=data, tokenizer=tokenizer, model=model, training=training)
 
 
 def prepare_raw(data: Any, tokenizer: TokenizerConfig, base: Path, *, progress: Any = None, **options: Any) -> Any:

@@ -112,14 +112,14 @@ class Corpus(Config):
         """What tells a source from others."""
         return source
 
-    def files(self, base: Path) -> tuple[TextFile, ...]:
+    def files(self, base: Path, within: Path | None = None) -> tuple[TextFile, ...]:
         """The file with all columns, or a file for each column, or none; of folders, the first file of each column,
-        then the second of each."""
+        then the second of each. Names are relative to `base`; only files in `within` may be read, if that is given."""
         if self.corpus is not None or self.dataset is not None:
             return ()
         names = self.columns.values() if self.file is None else [self.file]
-        files = tuple(TextFile(str(name), base / str(name)) for name in names)
-        if self.file is not None or not all(file.path.is_dir() for file in files):
+        files = tuple(TextFile(str(name), base / str(name), within=within) for name in names)
+        if self.file is not None or not all(file.is_folder for file in files):
             return files
         folders = [files_below(file, empty=True) for file in files]
         if len(set(map(len, folders))) > 1:
@@ -434,3 +434,11 @@ class Recipe(Config):
     """How it is trained."""
     search: Any
     evaluation: Any
+    within: str | None = None
+    """The only folder from which data, tokenizers and word vectors may be read, including files that a table names,
+    such as images. Any other file is refused as if it were missing, and so is every dataset of the Hugging Face
+    library. For recipes written by others: the studio and the server set it to the folder of what was sent."""
+
+    def readable_folder(self, base: Path) -> Path | None:
+        """`within`, a path relative to `base`, with its links followed; None where every file may be read."""
+        return None if self.within is None else (base / self.within).resolve()

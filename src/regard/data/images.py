@@ -29,13 +29,19 @@ from regard.data import shapes
 from regard.data.batches import Images
 from regard.data.store import MANIFEST, Array, ColumnWriter, Integers, TokenColumn, stored
 from regard.errors import DataError, Problem, first_of, import_extra
-from regard.text.files import key_of
+from regard.text.files import is_inside, key_of
 
 FORMAT = 5  # counts up when stored images change their form, so that no old cache is read as a new one
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 """What is read, whatever a file is called. Others run programs (EPS) or unpack images within them on opening (ICO)."""
 HELD = "data:image/"
 """What the name of an image begins with that is held in the name itself: data:image/png;base64,iVBOR..."""
+
+
+MAX_PIXELS = 200_000_000
+"""Most pixels of all images that are sent in one request, or that one split of a sent recipe names."""
+MAX_SHOWN_PIXELS = 20_000_000
+"""Most pixels of an image of a sent recipe that is shown as an example."""
 
 
 class ImagesConfig(Config):
@@ -96,8 +102,11 @@ def images_of(pictures: Sequence[Picture]) -> Images:
     return Images(ids_BL, lengths_B, lengths_B, torch.from_numpy(shown), columns_B)
 
 
-def read_picture(name: str, folder: Path, reading: Reading, where: str) -> Picture:
-    """What a file's name, relative to `folder`, or a scene of shapes stands for; `where` names it in messages."""
+def read_picture(name: str, folder: Path, reading: Reading, where: str, within: Path | None = None) -> Picture:
+    """What a file's name, relative to `folder`, or a scene of shapes stands for; `where` names it in messages.
+
+    Only files in `within` may be read, if that is given.
+    """
     if reading.feature_width is None and name.startswith(shapes.PREFIX):
         return reading.picture(shapes.draw(shapes.parse(name, where), reading.images.size))
     if reading.feature_width is None and name.lower().endswith(".npy"):
@@ -105,11 +114,34 @@ def read_picture(name: str, folder: Path, reading: Reading, where: str) -> Pictu
         raise DataError(f"{name} is an array of features, and the model reads images", where=where, hint=hint)
     if reading.feature_width is None and name.startswith(HELD):
         return reading.picture(read_image(HeldImage.of(name, where), reading.images, where))
-    DataError.raise_if([missing_image(name, folder, where)])
+    DataError.raise_if([missing_image(name, folder, where, within)])
     if reading.feature_width is None:
         return reading.picture(read_image(folder / name, reading.images, where))
     array = _features(folder / name, reading.feature_width, where)
     return reading.picture(array, array.shape[1] if array.ndim == 3 else 1)
+
+
+def pixel_count(name: str, folder: Path, within: Path | None = None) -> int:
+    """The pixels of an image by its header alone; 0 where it cannot be read, or is a scene or an array of features.
+
+    Of files in `within` alone, if that is given.
+    """
+    if name.startswith(shapes.PREFIX) or not (name.startswith(HELD) or is_inside(folder / name, within)):
+        return 0
+    pillow = import_extra("PIL.Image", extra="images", where="images")
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            file = HeldImage.of(name, "") if name.startswith(HELD) else folder / name
+            with pillow.open(file, formats=FORMATS) as image:
+                return int(image.width * image.height)
+    except Exception:  # what is wrong with it is said when it is read
+        return 0
+
+
+def too_many_pixels(where: str) -> Problem:
+    return Problem(
+        where, "the images have too many pixels in all", f"at most {MAX_PIXELS:,}: send smaller ones, or fewer"
+    )
 
 
 def as_url(picture: Picture) -> str:
@@ -119,11 +151,14 @@ def as_url(picture: Picture) -> str:
     return f"{HELD}png;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
-def missing_image(name: str, folder: Path, where: str) -> Problem | None:
+def missing_image(name: str, folder: Path, where: str, within: Path | None = None) -> Problem | None:
     """Why there is no file of this name in the folder; None if there is one."""
     if not name.strip():
         return Problem(where, "the name of the image is empty", "the name of a file is expected")
     path = folder / name
+    if within is not None and not (is_inside(path, within) and os.path.isfile(path)):
+        what = f"there is no image {name!r} among the files that may be read"
+        return Problem(where, what, f"allowed: {HELD}..., {shapes.PREFIX}... and files that are sent along")
     if os.path.isfile(path):  # not Path.is_file, which raises an error where a name is too long for a file's
         return None
     what = "is a folder" if os.path.isdir(path) else "does not exist"
@@ -242,6 +277,7 @@ def prepare_pictures(
     progress: Callable[[int], None],
     *,
     drops: Callable[[int, int], bool],
+    within: Path | None = None,
 ) -> Pictures:
     """The pictures of (folder, name) in their order, from the cache where no file has changed since.
 
@@ -252,11 +288,14 @@ def prepare_pictures(
     dtype = np.dtype(np.uint8 if reading.feature_width is None else np.float32)
 
     def build(folder: Path) -> None:
-        problems, columns, kept = list[Problem](), list[int](), list[int]()
+        problems, columns, kept, pixels = list[Problem](), list[int](), list[int](), 0
         with closing(ColumnWriter(folder, "shown", dtype)) as shown:
             for number, ((parent, name), where) in enumerate(named.items()):
+                if within is not None:
+                    pixels += pixel_count(name, parent, within)
+                    DataError.raise_if([too_many_pixels(where)] if pixels > MAX_PIXELS else [])
                 try:
-                    picture = read_picture(name, parent, reading, where)
+                    picture = read_picture(name, parent, reading, where, within)
                 except DataError as error:
                     problems += error.problems
                     continue
@@ -273,9 +312,11 @@ def prepare_pictures(
     for parent, name in named:
         path = (parent / name).absolute()
         try:
+            if not is_inside(path, within):
+                raise ValueError
             file = path.stat()
             key.append([str(path), file.st_size, file.st_mtime_ns])
-        except (OSError, ValueError):  # a scene, or a file that is missing
+        except (OSError, ValueError):  # a scene, or a file that is missing or may not be read
             key.append([name])
     folder = stored(f"images-{key_of(key)}", build)
     columns, kept = np.load(folder / "columns.npy")

@@ -31,7 +31,7 @@ from regard.data.parallel import in_order, processors
 from regard.data.readers import Reader, open_corpus
 from regard.data.store import ColumnWriter, Integers, TextColumn, TokenColumn, in_chunks, parts, stored, token_type
 from regard.errors import DataError, Faults, Problem
-from regard.text.files import key_of
+from regard.text.files import is_inside, key_of, outside
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
@@ -81,7 +81,8 @@ def prepare(
     """
     progress = progress or (lambda step, examples: None)
     seed = recipe.training.seed if recipe.data.split_seed is None else recipe.data.split_seed
-    texts = prepare_texts(recipe.data, base=base, seed=seed, progress=progress)
+    within = recipe.readable_folder(base)
+    texts = prepare_texts(recipe.data, base=base, seed=seed, progress=progress, within=within)
     train = texts.splits["train"]
     tokenizers = tokenizers or _trained_tokenizers(kind, recipe, texts, base, progress)
     task = kind(recipe, tokenizers).settled(train.columns, train.where)
@@ -156,7 +157,8 @@ def _places(train: Dataset, labels: Sequence[str]) -> dict[str, list[str]]:
 
 def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
     """Corpora as they are, encoded in memory, to measure a run on; bad lines are dropped where the recipe says so."""
-    readers = [open_corpus(corpus, base, part, recipe.data.encoding) for corpus in corpora]
+    encoding, within = recipe.data.encoding, recipe.readable_folder(base)
+    readers = [open_corpus(corpus, base, part, encoding, within) for corpus in corpora]
     checks = _Checks(recipe.data, "drop the row")
     rows = [*checks.good_rows(readers)]
     if checks.errors:
@@ -227,14 +229,16 @@ class PreparedTexts:
     notes: list[str]
 
 
-def prepare_texts(data: Splits[Any], *, base: Path, seed: int, progress: Progress) -> PreparedTexts:
+def prepare_texts(
+    data: Splits[Any], *, base: Path, seed: int, progress: Progress, within: Path | None = None
+) -> PreparedTexts:
     """The texts of every split: bad lines found, duplicates dropped, validation and test set apart."""
     named = {split: corpora for split in SPLITS if isinstance(corpora := getattr(data, split), list)}
     readers: Readers = {split: [] for split in named}
     problems: list[Problem] = []
     for split, corpus in ((split, corpus) for split, corpora in named.items() for corpus in corpora):
         try:
-            readers[split].append(open_corpus(corpus, base, split, data.encoding))
+            readers[split].append(open_corpus(corpus, base, split, data.encoding, within))
         except DataError as error:
             problems += error.problems
     if problems:
@@ -527,6 +531,7 @@ def _trained_tokenizers(
     """The tokenizers of the training texts, from the cache where nothing has changed."""
     train = texts.splits["train"]
     if recipe.tokenizer.file is not None:
+        _expect_readable_tokenizers(recipe, base)
         return kind.learn_tokenizers(recipe, train.columns, base)
 
     def build(folder: Path) -> None:
@@ -535,6 +540,18 @@ def _trained_tokenizers(
 
     key = key_of([FORMAT, kind.__name__, texts.key, recipe.tokenizer.model_dump(mode="json")])
     return Tokenizers.load(stored(f"tokenizers-{key}", build), kind.columns)
+
+
+def _expect_readable_tokenizers(recipe: Recipe, base: Path) -> None:
+    """Refuse files outside the folder that may be read, except those of the run that the training begins with."""
+    within, file = recipe.readable_folder(base), recipe.tokenizer.file
+    if within is None:
+        return
+    folders = [within, *([(base / recipe.training.init).resolve()] if recipe.training.init else [])]
+    for name in file.values() if isinstance(file, dict) else [str(file)]:
+        path = base / name
+        if not (any(is_inside(path, folder) for folder in folders) and os.path.isfile(path)):
+            raise DataError(problems=[outside(name)])
 
 
 def _encode(folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts, progress: Progress) -> None:

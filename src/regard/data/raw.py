@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -23,7 +24,7 @@ from regard.data.dataset import NAMED, Columns, Dataset
 from regard.data.formats import Row, table_rows
 from regard.data.store import END, Array, Integers, in_chunks, offsets_of
 from regard.errors import ColumnError, DataError
-from regard.text.files import BINARY_HINT, TextFile, files_below
+from regard.text.files import BINARY_HINT, TextFile, files_below, is_inside, matching
 from regard.text.normalise import Sentences, fold_white_space, split_sentences
 from regard.text.tokenizers import Letters, Tokenizer, letters_of, unknown_in
 
@@ -62,20 +63,23 @@ class RawText(Corpus):
     def may_be_empty(self) -> bool:
         return self.documents == "all_lines"
 
-    def files(self, base: Path) -> tuple[TextFile, ...]:
+    def files(self, base: Path, within: Path | None = None) -> tuple[TextFile, ...]:
         if self.corpus is not None or self.dataset is not None:
             return ()
         name = str(self.text if self.file is None else self.file)
-        root = TextFile(name, base / name)
-        if self.file is None and glob.has_magic(name) and not root.path.exists():
-            names = sorted(glob.glob(name, root_dir=base, recursive=True))
-            paths = {own: base / own for own in names}
-            files = tuple(TextFile(own, path) for own, path in paths.items() if path.is_file() and path.stat().st_size)
+        root = TextFile(name, base / name, within=within)
+        if (
+            self.file is None
+            and glob.has_magic(name)
+            and not (is_inside(root.path, within) and os.path.exists(root.path))
+        ):
+            found = matching(name, base, within)
+            files = tuple(file for file in found if file.path.is_file() and file.path.stat().st_size)
             if not files:
-                what = "no file has such a name" + (", or only empty ones" if names else "")
+                what = "no file has such a name" + (", or only empty ones" if found else "")
                 raise DataError(what, where=name, hint="* stands for any name, ** for any folders")
             return files
-        return files_below(root) if root.path.is_dir() else (root,)
+        return files_below(root) if root.is_folder else (root,)
 
     def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
         return ((text,) for text, *_ in super().built_in(part))

@@ -22,7 +22,7 @@ from regard.data.raw import document_rows, text_table_rows
 from regard.data.squad import question_rows, squad_rows
 from regard.data.stories import babi_rows, story_rows
 from regard.errors import DataError, Problem, did_you_mean, import_extra
-from regard.text.files import TextFile, key_of, problem_with
+from regard.text.files import TextFile, key_of, outside, problem_with
 
 FORMATS: dict[str, Callable[[TextFile, Any], Iterator[Row]]] = {
     **dict.fromkeys(TABLE_ROWS, table_rows),
@@ -40,13 +40,17 @@ chooses one of these by the file's suffix."""
 FILES = 1 << 40  # times the number of a file, plus the line: the place of a row of several files, in one number
 
 
-def open_corpus(corpus: Corpus, base: Path, part: Part = "train", encoding: str = "utf-8") -> Reader:
+def open_corpus(
+    corpus: Corpus, base: Path, part: Part = "train", encoding: str = "utf-8", within: Path | None = None
+) -> Reader:
     """A reader of the corpus; names of files are relative to `base`.
 
     `part` is the part of a built-in corpus, and the split of a dataset unless the corpus names one. `encoding` is
-    that of the recipe's section `data`.
+    that of the recipe's section `data`, `within` the only folder whose files may be read.
     """
-    reader = (Reader if corpus.dataset is None else DatasetReader)(corpus, base, part, encoding)
+    if corpus.dataset is not None and within is not None:  # its files may name others, and a name leads to the Hub
+        raise DataError(problems=[outside(corpus.dataset)])
+    reader = (Reader if corpus.dataset is None else DatasetReader)(corpus, base, part, encoding, within)
     problems = [problem for file in reader.files if (problem := problem_with(file))]
     if problems:
         raise DataError(problems=problems)
@@ -70,6 +74,7 @@ class Reader:
     base: Path
     part: Part
     encoding: str = "utf-8"
+    within: Path | None = None  # the only folder whose files may be read
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -77,7 +82,7 @@ class Reader:
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
-        return tuple(replace(file, encoding=self.encoding) for file in self.corpus.files(self.base))
+        return tuple(replace(file, encoding=self.encoding) for file in self.corpus.files(self.base, self.within))
 
     @cached_property
     def parallel(self) -> bool:

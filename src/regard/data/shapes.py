@@ -130,7 +130,7 @@ def in_order(scene: Scene) -> Scene:
 def parse(code: str, where: str) -> Scene:
     """The scene of a line as `Scene.code` writes it; `where` names it in messages."""
     parts = code.removeprefix(PREFIX).split(",")
-    things = [re.fullmatch(r"\s*(\w+) (\w+) (\w+) (\d+) (\d+)\s*", part) for part in parts]
+    things = [re.fullmatch(r"\s*(\w+) (\w+) (\w+) (\d{1,3}) (\d{1,3})\s*", part) for part in parts]
     if len(things) != 2 or not all(things):
         hint = "for example: shapes: small red circle 20 32, large blue square 68 40"
         raise DataError(f"not a picture of two shapes: {code[:60]!r}", where=where, hint=hint)

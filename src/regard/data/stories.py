@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from glob import glob, has_magic
+from glob import has_magic
 from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -24,7 +24,7 @@ from regard.data.corpora import Part, generate
 from regard.data.formats import Object, Row, object_in, object_rows, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import DataError, DecodeError, Problem
-from regard.text.files import FileInput, Parts, TextFile
+from regard.text.files import FileInput, Parts, TextFile, matching
 from regard.text.normalise import fold_white_space, natural, split_sentences
 
 KEPT = 1000  # sentences of a story that are kept for a question: the last ones, as many as the largest memory holds
@@ -65,14 +65,14 @@ class Stories(OneFile):
     """What the questions of these are about: where someone is, where a thing is, who has it, how many things someone
     has, or whether someone is somewhere. Default: all five."""
 
-    def files(self, base: Path) -> tuple[TextFile, ...]:
+    def files(self, base: Path, within: Path | None = None) -> tuple[TextFile, ...]:
         name = self.file
         if name is None or not has_magic(name):
-            return super().files(base)
-        names = sorted(glob(name, root_dir=base, recursive=True), key=lambda own: natural(PurePath(own).name))
-        if not names:
+            return super().files(base, within)
+        files = sorted(matching(name, base, within), key=lambda file: natural(PurePath(file.name).name))
+        if not files:
             raise DataError("no file has a name of this pattern", where=name, hint="for example babi/*_train.txt")
-        return tuple(TextFile(own, base / own) for own in names)
+        return tuple(files)
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "file": self.file}  # which names the tasks

@@ -225,6 +225,7 @@ def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
             tree["data"][part] = [with_paths(corpus) for corpus in corpora]
     tree["tokenizer"]["file"] = absolute(recipe.tokenizer.file)
     tree["training"]["init"] = absolute(recipe.training.init)
+    tree["within"] = absolute(recipe.within)
     if recipe.model.vectors is not None:
         tree["model"]["vectors"] |= absolute(recipe.model.vectors.files)
     return recipe_of(tree)

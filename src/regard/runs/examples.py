@@ -10,6 +10,7 @@ from regard.data.batches import Examples
 from regard.data.config import Corpus, Split
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.runs.run import Run, data_fingerprints
+from regard.text.files import is_inside
 
 SPLITS = ("train", "validation", "test")
 Progress = Callable[[str, int, int], None]
@@ -27,6 +28,8 @@ def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
         if "-" in files:
             hint = "give a file, whose suffix says what it is"
             raise DataError("standard input is not read here", where="--file", hint=hint)
+        if not all(is_inside(Path(file), run.recipe.readable_folder(run.folder)) for file in files):
+            task = run.under(run.recipe.model_copy(update={"within": None})).task  # a user's own may name any image
         return task.read([task.corpus_of(files)], "test", Path.cwd())
     if not data.train:
         raise DataError("the run was imported and has no data of its own", where="--split", hint="give --file")

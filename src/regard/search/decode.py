@@ -34,6 +34,7 @@ from regard.search.hypotheses import (
     penalise_repetition,
     source_attention,
 )
+from regard.search.stopping import stop_if_given_up
 from regard.text.tokenizers import Tokenizer
 
 FEW = 8  # up to this number, repeated maxima are faster than a sort
@@ -105,6 +106,7 @@ def _write(
     live = Live(sentences_B, first_BW[..., None][..., :0], total_BW, own_BW, attended_BWS)
     finished = Finished(strategy.rows, longest, config, source.lengths_B, like=log_p_BWV)
     while True:
+        stop_if_given_up()
         own_BWV = log_p_BWV.clone() if theta > 1 or observer is not None else None
         ranks_BWV = rules.rule_out(penalise_repetition(log_p_BWV, live.history_BWT, theta), live)
         choice = strategy.choose(ranks_BWV, live, finished)

@@ -26,26 +26,24 @@ from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import Field, model_validator
 
-from regard.api import check, compare, diagnose, evaluate
-from regard.config import parse_yaml
+from regard.api import Loaded, compare, diagnose, evaluate
 from regard.errors import ConfigError, DataError, RegardError
 from regard.language import shown
-from regard.recipes.recipe import leaves
 from regard.runs.examples import Progress, examples_of
+from regard.search.stopping import StoppedError, stoppable
+from regard.studio.checker import Checker
+from regard.studio.sent import begins_with, refuse_large, refuse_large_files
 from regard.studio.served import Body, Served, event, told
 from regard.tasks.task import summed
 from regard.views.report import Result, in_language, plain
 
-WAITING, KEPT, SECONDS, PAUSE = 8, 12, 1800.0, 0.2
-"""Jobs that may wait; finished ones that are kept; seconds that one may take; seconds between two events of one."""
+WAITING, KEPT, SECONDS, CHECK_SECONDS, PAUSE = 8, 12, 1800.0, 300.0, 0.2
+"""Jobs that may wait; finished ones that are kept; seconds that one may take, and a check; seconds between two events
+of one."""
 PLAIN = re.compile(r"[\w][\w .()-]{0,99}")
 """Names of files that are sent: no folders, nothing hidden."""
 MEASURED = 1_000
 """Sentences that are diagnosed unless a request says how many."""
-
-
-class StoppedError(Exception):
-    """The job was cancelled, or took too long."""
 
 
 class MeasureBody(Body):
@@ -67,6 +65,14 @@ class MeasureBody(Body):
             lines = [json.dumps(row, ensure_ascii=False) for row in self.rows]
             (folder / "rows.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
             yield {**options, "files": [str(folder / "rows.jsonl")]}
+
+    @staticmethod
+    def confined(run: Loaded, options: Mapping[str, Any]) -> Loaded:
+        """A copy of the run, for which rows that are sent name no files of this machine, such as images."""
+        own = run.copy()
+        if "files" not in options:
+            return own
+        return own.under(own.recipe.model_copy(update={"within": str(Path(options["files"][0]).parent)}))
 
 
 class DiagnoseBody(MeasureBody):
@@ -126,8 +132,9 @@ def _answer_of(result: Result, **others: Any) -> dict[str, Any]:
 
 def _evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str, Any]:
     """The metrics, and `predictions`, or how well each example is predicted; nothing is left in the run folder."""
-    own, moved = run.run.copy(), partial(progress, "examples")
+    moved = partial(progress, "examples")
     with body.options() as options:
+        own = body.confined(run.run, options)
         metrics = evaluate(own, predictions=False, progress=moved, **options)
         predictions = metrics.pop("predictions", None)
         if predictions is None and own.task.writes != "target":  # those are decoded by `diagnose`
@@ -142,40 +149,47 @@ def _diagnosis(run: Served, body: DiagnoseBody, progress: Progress) -> dict[str,
     """The diagnosis, and every sentence that was judged."""
     with body.options() as options:
         progress("scoring", 0, 0)
-        result = diagnose(run.run.copy(), limit=body.limit, sweep=body.sweep, progress=progress, **options)
+        result = diagnose(
+            body.confined(run.run, options), limit=body.limit, sweep=body.sweep, progress=progress, **options
+        )
     return _answer_of(result, sentences=[{**judged.to_json(), "error": judged.error} for judged in result.judged])
 
 
 def _comparison(runs: Sequence[Served], body: CompareBody, progress: Progress) -> dict[str, Any]:
-    copies = [run.run.copy() for run in runs]
     with body.options() as options:
+        copies = [body.confined(run.run, options) for run in runs]
         return _answer_of(compare(copies, baseline=body.baseline, progress=progress, **options))
 
 
-def checked(body: CheckBody, progress: Progress) -> dict[str, Any]:
+def checked(body: CheckBody, overrides: Sequence[str], checker: Checker, progress: Progress) -> dict[str, Any]:
+    """What `check` finds, in a process of its own."""
     progress("reading", 0, 0)
     with private_folder() as folder:
         for file in body.files:
             (folder / file.name).write_text(file.text, encoding="utf-8")
-        if body.recipe is None:
-            names = [str(folder / file.name) for file in body.files]
-            if not names:
-                raise ConfigError("there is nothing to check", where="body", hint="send a recipe, or files")
-            found = check(names[0], names[1:], out=folder / "proposal.yaml", quiet=True)  # paths beside it
-        else:
-            refuse_paths(body.recipe)
+        first, *others = [str(folder / file.name) for file in body.files] or [""]
+        out: Path | None = folder / "proposal.yaml"  # its paths are relative to it
+        if body.recipe is not None:
             (folder / "recipe.yaml").write_text(body.recipe, encoding="utf-8")
-            found = check(str(folder / "recipe.yaml"), quiet=True)
-        result = json.loads(_without(folder, json.dumps(found.to_json(), ensure_ascii=False)))
-        return {"result": result, "report": None, "text": [*found.sentences()] if found.ok else []}
+            first, others, out = str(folder / "recipe.yaml"), [*overrides], None
+        found, sentences = checker.check(first, others, folder, out, partial(progress, "reading", 0, 0))
+        result = json.loads(_without(folder, json.dumps(found, ensure_ascii=False)))
+        return {"result": result, "report": None, "text": [_without(folder, line) for line in sentences]}
 
 
-def refuse_paths(recipe: str, but: str = "") -> None:
-    """A recipe of a request names built-in corpora and the files that came with it, nothing else on this machine."""
-    for where, value in leaves(parse_yaml(recipe, where="recipe")).items():
-        if where != but and isinstance(value, str) and (re.search(r"[/\\~]", value) or where.endswith("dataset")):
-            hint = "name a built-in corpus, or a file that is sent along"
-            raise ConfigError(f"{value[:80]!r} is not read from a request", where=where, hint=hint)
+def _overrides_of(body: CheckBody, folder_of: Callable[[str], Path | None]) -> list[str]:
+    """The overrides for what is sent to be checked; what is too large, or cannot be meant, is refused."""
+    files = {file.name: file.text for file in body.files}
+    if body.recipe is not None:
+        overrides = begins_with(body.recipe, folder_of)
+        refuse_large(body.recipe, overrides, files)
+        return overrides
+    if not files:
+        raise ConfigError("there is nothing to check", where="body", hint="send a recipe, or files")
+    if Path(next(iter(files))).suffix.lower() in ("", ".yaml", ".yml"):
+        raise ConfigError("this is not a file of data", where=next(iter(files)), hint="send a recipe as `recipe`")
+    refuse_large_files(files)
+    return []
 
 
 # Jobs
@@ -195,14 +209,25 @@ class Work:
     error: RegardError | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     started: float = 0.0
+    seconds: float | None = None
+    """How long it may take; SECONDS unless it says."""
+
+    @property
+    def limit(self) -> float:
+        return SECONDS if self.seconds is None else self.seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was cancelled, or has taken too long."""
+        return self.cancelled.is_set() or time.monotonic() - self.started > self.limit
 
     @property
     def finished(self) -> bool:
         return self.state not in ("waiting", "running")
 
     def move(self, what: str, done: int, total: int) -> None:
-        """Called by the verb as it goes on; the only place where a job can be stopped."""
-        if self.cancelled.is_set() or time.monotonic() - self.started > SECONDS:
+        """Called by the verb as it goes on, which stops it if it is over; as does every step of a search."""
+        if self.is_over:
             raise StoppedError
         self.what, self.done, self.total = what, done, total
 
@@ -219,9 +244,10 @@ class Work:
         try:
             self.move("", 0, 0)
             self.state = "running"
-            self.answer, state = compute(self.move), "done"
+            with stoppable(lambda: self.is_over):
+                self.answer, state = compute(self.move), "done"
         except StoppedError:
-            late = {"error": f"it was stopped after {SECONDS:g} seconds"}
+            late = {"error": f"it was stopped after {self.limit:g} seconds"}
             self.answer, state = ({}, "cancelled") if self.cancelled.is_set() else (late, "failed")
         except RegardError as error:
             self.error = error
@@ -237,15 +263,22 @@ class Jobs:
 
     def __init__(self) -> None:
         self.works: dict[str, Work] = {}
+        self.checker = Checker()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jobs")
 
-    def submit(self, verb: str, runs: Sequence[str], compute: Callable[[Progress], Mapping[str, Any]]) -> Response:
+    def submit(
+        self,
+        verb: str,
+        runs: Sequence[str],
+        compute: Callable[[Progress], Mapping[str, Any]],
+        seconds: float | None = None,
+    ) -> Response:
         if sum(work.state == "waiting" for work in self.works.values()) >= WAITING:
             raise HTTPException(503, "too many jobs wait: try again later", {"Retry-After": "10"})
         finished = [work.id for work in self.works.values() if work.finished]
         for old in finished[: max(0, len(finished) - KEPT + 1)]:
             del self.works[old]
-        work = Work(verb, runs)
+        work = Work(verb, runs, seconds=seconds)
         self.works[work.id] = work
         self._thread.submit(work.run, compute)
         return _answered(work, 202)
@@ -259,6 +292,7 @@ class Jobs:
         for work in self.works.values():
             work.cancelled.set()
         self._thread.shutdown()
+        self.checker.close()
 
 
 async def _events_of(work: Work) -> AsyncIterator[str]:
@@ -272,7 +306,8 @@ async def _events_of(work: Work) -> AsyncIterator[str]:
     yield event(work.state, plain(work.status()))
 
 
-def long_verbs(api: FastAPI, named: Callable[[str], Served]) -> Jobs:
+def long_verbs(api: FastAPI, named: Callable[[str], Served], folder_of: Callable[[str], Path | None]) -> Jobs:
+    """The routes; `folder_of` gives the folder of a run by its name, for recipes that begin with one."""
     jobs = Jobs()
 
     @api.post("/runs/{name}/evaluate", status_code=202)
@@ -293,7 +328,8 @@ def long_verbs(api: FastAPI, named: Callable[[str], Served]) -> Jobs:
     @api.post("/check", status_code=202)
     def check_recipe(body: CheckBody) -> Response:
         """A job that validates a recipe and its data, or proposes one for the files."""
-        return jobs.submit("check", [], partial(checked, body))
+        overrides = _overrides_of(body, folder_of)
+        return jobs.submit("check", [], partial(checked, body, overrides, jobs.checker), CHECK_SECONDS)
 
     @api.get("/jobs/{job}")
     def show_job(work: Work = Depends(jobs.find)) -> Response:

@@ -31,10 +31,11 @@ from regard.data.corpora import Part
 from regard.data.readers import open_corpus
 from regard.errors import CheckpointError, ConfigError, Problem, RegardError
 from regard.language import shown, shown_comments
-from regard.recipes.recipe import leaves, recipe_of
+from regard.recipes.recipe import recipe_of
 from regard.recipes.shipped import shipped, shipped_recipes, shipped_text
 from regard.runs.run import Run, load_facts
-from regard.studio.jobs import SentFile, refuse_paths
+from regard.studio.jobs import SentFile
+from regard.studio.sent import begins_with, refuse_large
 from regard.studio.served import Body, Served, Settings, told
 
 EXAMPLES, APART = 4, 7
@@ -104,6 +105,10 @@ class Runs:
             raise HTTPException(404, f"there is no run of this name: GET /runs lists all {len([*self])}")
         return name
 
+    def folder_of(self, name: str) -> Path | None:
+        """The folder of a run; None where there is none of this name."""
+        return self.opened(name).folder if name in self else None
+
     def _let_go(self, name: str) -> None:
         self._stamps.pop(name, None)
         if (old := self.served.pop(name, None)) is not None:
@@ -164,7 +169,8 @@ def examples_of(run: Run) -> list[str]:
             with suppress(RegardError, OSError):
                 first = {} if corpora[0].corpus else {"size": None}  # the first rows, without drawing
                 corpus = corpora[0].model_copy(update=first)
-                reader = open_corpus(corpus, run.folder, part, run.recipe.data.encoding)
+                within = run.recipe.readable_folder(run.folder)
+                reader = open_corpus(corpus, run.folder, part, run.recipe.data.encoding, within)
                 rows = islice((row.values for row in reader.rows() if row.fault is None), 0, EXAMPLES * APART, APART)
                 return [run.task.typed(dict(zip(reader.columns, row, strict=True)), reader) for row in rows]
     events = [event for event in run.events() if event.get("samples")]
@@ -210,11 +216,12 @@ class Trainings:
         if unknown := body.settings.keys() - set(FORM):
             hint = f"allowed: {', '.join(FORM)}"
             raise ConfigError(f"{min(unknown)!r} is not in the form", where="settings", hint=hint)
-        refuse_paths(body.recipe, but="training.init")
-        overrides = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in body.settings.items()]
-        overrides += self._init(body.recipe)
-        recipe_of(parse_yaml(body.recipe, where="recipe"))  # what is wrong there is said at once
         folder = self.root / SENT / body.name
+        overrides = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in body.settings.items()]
+        overrides += begins_with(body.recipe, self.runs.folder_of)
+        overrides.append(f"within={json.dumps(str(folder.resolve()), ensure_ascii=False)}")
+        refuse_large(body.recipe, overrides, {file.name: file.text for file in body.files})
+        recipe_of(parse_yaml(body.recipe, where="recipe"))  # what is wrong there is said at once
         folder.mkdir(parents=True, exist_ok=True)
         for file in body.files:
             (folder / file.name).write_text(file.text, encoding="utf-8")
@@ -244,16 +251,6 @@ class Trainings:
 
     def alive(self, name: str) -> bool:
         return name in self.processes and self.processes[name].poll() is None
-
-    def _init(self, recipe: str) -> list[str]:
-        """The run that a recipe begins with is one of the studio's, called by its name."""
-        init = leaves(parse_yaml(recipe, where="recipe")).get("training.init")
-        if init is None:
-            return []
-        name = re.split(r"[/\\]", str(init))[-1]
-        if name not in self.runs:
-            raise ConfigError(f"there is no run {name!r}", where="training.init", hint="train or import it first")
-        return [f"training.init={self.runs.opened(name).folder.resolve()}"]
 
     def _train(self, name: str, recipe: Path, run: Path, options: Sequence[str]) -> dict[str, Any]:
         if sum(map(self.alive, self.processes)) >= AT_ONCE:

@@ -6,31 +6,43 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
-from fastapi import HTTPException
+from fastapi import HTTPException, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.api import Loaded, Skipped
 from regard.data import shapes
-from regard.data.images import HELD
+from regard.data.images import HELD, MAX_PIXELS, pixel_count, too_many_pixels
 from regard.errors import DecodeError, InputError, Problem, RegardError
 from regard.language import shown
 from regard.models.base import Pooling
 from regard.recipes.recipe import with_search
+from regard.search.config import SearchConfig
 from regard.search.decode import reporting
+from regard.search.stopping import StoppedError, stop_if_given_up, stoppable
+from regard.tasks.task import LONGEST
+from regard.text.files import FileInput
 from regard.views.explanation import Explanation, Options, View
 from regard.views.render import json_line
 from regard.views.report import in_language, plain
 from regard.views.search_record import follow_reference
 
+T = TypeVar("T")
 TEXT, EXPLAINED, INPUTS = 20_000, 4_000, 256
 """Most characters of an input, and of one to explain, whose answer grows with its square; most inputs of a request."""
+WRITTEN = 500_000
+"""Most tokens that the search of a request may write: the beam times the longest output, summed over the inputs."""
+NUMBERS = 10_000_000
+"""Most weights of attention that an answer explains, and most numbers of the vectors that it has."""
+LEFT = 499
+"""The status, as nginx has it, of a request whose client has left: nobody reads it but the log and /metrics."""
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -111,6 +123,20 @@ class PredictBody(Body):
         return self.model_dump(include={"beam", "nbest", "length_penalty", "prefix"}) | {"overrides": overrides}
 
 
+def refuse_many(count: int, where: str) -> None:
+    """Refuse an answer that would be too long."""
+    if count > NUMBERS:
+        hint = f"at most {NUMBERS:,}: shorter or fewer texts"
+        raise DecodeError(f"the answer would have {count:,} numbers", where=where, hint=hint)
+
+
+def unless_given_up(parts: Iterable[str]) -> Iterator[str]:
+    """The parts of an answer, until nobody waits for it any more."""
+    for part in parts:
+        stop_if_given_up()
+        yield part
+
+
 # Requests that are computed alone. `answer` is what can be sent as JSON, or a response; the docstring says what it is.
 
 
@@ -149,8 +175,11 @@ class ExplainBody(Body):
         explanation = self.explanation(served)
         explanation.refuse_without_effect(padding=self.padding, numbers=self.numbers)
         explanation.heat_maps()  # refuses a layer or head that is not there
+        if not self.numbers:
+            weights = sum(attention.weights.size for attention in explanation.attentions.values())
+            refuse_many(weights, "input")
         parts = json_line(explanation.worked() if self.numbers else explanation)
-        return Response("".join(parts), media_type="application/json")
+        return Response("".join(unless_given_up(parts)), media_type="application/json")
 
 
 class StepsBody(ExplainBody):
@@ -205,7 +234,9 @@ class FeaturesBody(Body):
     normalize: bool = False
 
     def answer(self, served: Served) -> dict[str, Any]:
-        return {name: array.tolist() for name, array in served.run.features(**self.model_dump()).arrays().items()}
+        features = served.run.features(**self.model_dump()).arrays()
+        refuse_many(sum(array.size for array in features.values()), "inputs")
+        return {name: array.tolist() for name, array in features.items()}
 
 
 class VectorsBody(Body):
@@ -241,6 +272,18 @@ class Job:
     length: int = 0
     """Of its longest input."""
     answers: Future[list[Any]] = field(default_factory=Future)
+    given_up: bool = False
+    """Whether nobody waits for the answers any more."""
+
+    @property
+    def size(self) -> int:
+        """About how much there is to compute: inputs times characters."""
+        return len(self.inputs) * max(1, self.length)
+
+    def give_up(self) -> None:
+        """Stop what is computed of it, and do not begin what waits."""
+        self.given_up = True
+        self.answers.cancel()
 
 
 class Batcher:
@@ -260,6 +303,7 @@ class Batcher:
     def submit(self, job: Job) -> Future[list[Any]]:
         """An answer for each of its inputs, in their order, if there is room for them."""
         with self._changed:
+            self._waiting = [waiting for waiting in self._waiting if not waiting.given_up]
             if self._closed or len(self) + len(job.inputs) > self.room:
                 raise HTTPException(503, "the queue is full: try again later", {"Retry-After": "1"})
             self._waiting.append(job)
@@ -301,13 +345,21 @@ class Batcher:
             return jobs
 
     def _answer(self, jobs: list[Job]) -> None:
-        """Compute jobs together. If that fails they are computed one by one, so that only those at fault fail."""
+        """Compute jobs together. If that fails they are computed one by one, so that only those at fault fail.
+
+        If clients give up the larger part of the work, it stops, and what others wait for is computed without it.
+        """
+        jobs = [job for job in jobs if not job.given_up]
         if not jobs:
             return
         inputs = [one for job in jobs for one in job.inputs]
         try:
-            answers = iter(jobs[0].compute(inputs))
-            parts = [[next(answers) for _ in job.inputs] for job in jobs]
+            with stoppable(lambda: 2 * sum(job.size for job in jobs if job.given_up) > sum(job.size for job in jobs)):
+                answers = iter(jobs[0].compute(inputs))
+                parts = [[next(answers) for _ in job.inputs] for job in jobs]
+        except StoppedError:
+            self._answer(jobs)
+            return
         except BaseException as error:
             for job in jobs if len(jobs) > 1 else []:
                 self._answer([job])
@@ -332,42 +384,102 @@ class Served:
         self.queue = Batcher(window=settings.window, most=settings.batch, room=settings.queue)
 
     def check(self, body: Body) -> None:
-        """Refuse inputs that are too long, or would name a file."""
-        most = TEXT if isinstance(body, PredictBody | ScoreBody | FeaturesBody) else EXPLAINED
+        """Refuse inputs that are too long, images of too many pixels, and what would name a file."""
+        pixels, most = 0, TEXT if isinstance(body, PredictBody | ScoreBody | FeaturesBody) else EXPLAINED
         for number, given in enumerate(body.given(), 1):
             texts = [given] if isinstance(given, str) else given
             length = sum(map(len, texts if isinstance(texts, list) else json.dumps(texts, ensure_ascii=False)))
             if self._reads_images and not (isinstance(given, str) and given.startswith((HELD, shapes.PREFIX))):
                 hint = f'as a text: "{HELD}png;base64,..."'
                 raise InputError("an image is expected", where=f"input {number}", hint=hint)
+            pixels += pixel_count(given, Path()) if self._reads_images and isinstance(given, str) else 0
+            if pixels > MAX_PIXELS:
+                raise InputError(problems=[too_many_pixels(f"input {number}")])
             if not self._reads_images and length > most:
                 raise InputError(f"it has {length:,} characters", where=f"input {number}", hint=f"at most {most:,}")
 
-    async def computed(self, job: Job) -> list[Any]:
-        """The answers to a job. One that is given up before its turn is not computed."""
+    async def computed(self, job: Job, request: Request) -> list[Any]:
+        """The answers to a job, which is given up when they are late or the client has left."""
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(self.queue.submit(job)), self.timeout)
-        except TimeoutError:
-            raise HTTPException(504, _late(self.timeout)) from None
+            return await self.awaited(asyncio.wrap_future(self.queue.submit(job)), request)
+        finally:
+            job.give_up()
 
-    async def alone(self, compute: Callable[[], Any]) -> Any:
-        context = copy_context()  # which has the language of the request
-        [answer] = await self.computed(Job([None], lambda _: [context.run(compute)]))
-        return answer
+    async def awaited(self, answer: Awaitable[T], request: Request) -> T:
+        """An answer, unless it is late or the client leaves."""
+        waiting, left = asyncio.ensure_future(answer), asyncio.create_task(_has_left(request))
+        try:
+            await asyncio.wait((waiting, left), timeout=self.timeout, return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                return waiting.result()
+            raise HTTPException(LEFT, "the client has left") if left.done() else HTTPException(504, _late(self.timeout))
+        finally:
+            waiting.cancel()
+            left.cancel()
+
+    async def alone(self, compute: Callable[[], Any], request: Request) -> Any:
+        context, job = copy_context(), Job([None], lambda _: [])  # the context has the language of the request
+
+        def answer() -> Any:
+            with stoppable(lambda: job.given_up):
+                return compute()
+
+        job.compute = lambda _: [context.run(answer)]
+        [answered] = await self.computed(job, request)
+        return answered
 
     def predict_job(self, body: PredictBody) -> Job:
         """Requests with the same options are computed together; what cannot be read fails alone."""
         self.check(body)
         inputs = list(self.run.task.gather(self.run.task.given_inputs(body.inputs)))
         options = body.options()
+        self._refuse_much_to_write(inputs, options)
         length = max((len(given.text) for given in inputs), default=0)
         return Job(inputs, lambda all: self.run.predict(all, skip_bad=True, **options), repr(options), length)
 
+    def _refuse_much_to_write(self, inputs: Sequence[FileInput], options: Mapping[str, Any]) -> None:
+        """Refuse a search that may write too much, by its beam and the longest output that it allows for each input."""
+        run, options = self.run, dict(options)
+        if run.task.writes is None:
+            return
+        search = with_search(
+            run.recipe, *(options.pop(name) for name in ("beam", "nbest", "length_penalty")), **options
+        )
+        longest = [self._longest_output(length, search.search) for length in self._source_lengths(inputs)]
+        rows = search.search.nbest if search.search.sample else search.search.beam
+        if (written := rows * sum(longest)) > WRITTEN:
+            what = f"its search may write {written:,} tokens: {rows:,} times up to {sum(longest):,} of all its outputs"
+            raise DecodeError(
+                what, where="inputs", hint=f"at most {WRITTEN:,}: fewer or shorter inputs, or a smaller beam"
+            )
 
-async def predicted(served: Served, body: PredictBody) -> Response:
+    def _source_lengths(self, inputs: Sequence[FileInput]) -> list[int]:
+        """Tokens of each input; more than any input may have are refused when it is read."""
+        if self._reads_images:
+            reading = self.run.recipe.model.reading
+            return [reading.rows * reading.columns] * len(inputs)
+        tokenizer = self.run.tokenizers[self.run.task.columns[0]]
+        rows = tokenizer.encode_batch([given.text for given in inputs])
+        return [min(len(row), LONGEST) for row in rows]
+
+    def _longest_output(self, length: int, search: SearchConfig) -> int:
+        longest_of_model = getattr(self.run.load_model(), "longest", None)
+        longest = search.max_length_ratio * length + search.max_length_offset
+        limits = [limit for limit in (search.max_length, longest_of_model) if limit is not None]
+        return max(search.min_length, int(min([longest, *limits])))
+
+
+async def _has_left(request: Request) -> None:
+    """Returns when the client has closed the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def predicted(served: Served, body: PredictBody, request: Request) -> Response:
+    job = await asyncio.to_thread(served.predict_job, body)  # which counts tokens
     if body.stream:
-        return await _streamed(served, body)
-    answers = await served.computed(served.predict_job(body))
+        return await _streamed(served, body, job, request)
+    answers = await served.computed(job, request)
     return JSONResponse({"predictions": _readable(answers, skip_bad=body.skip_bad)})
 
 
@@ -381,11 +493,11 @@ def _readable(answers: list[Any], *, skip_bad: bool) -> list[dict[str, Any]]:
 # Tokens as they are written
 
 
-async def _streamed(served: Served, body: PredictBody) -> Response:
+async def _streamed(served: Served, body: PredictBody, job: Job, request: Request) -> Response:
     """Server-sent events: `output` with the best output so far, then `prediction`, or `error`. What fails before the
     first of them is an error of the request."""
     texts: asyncio.Queue[str | None] = asyncio.Queue()
-    loop, job = asyncio.get_running_loop(), served.predict_job(body)
+    loop = asyncio.get_running_loop()
     if len(job.inputs) != 1:
         raise DecodeError(f"one input is streamed, not {len(job.inputs)}", where="stream")
 
@@ -396,7 +508,8 @@ async def _streamed(served: Served, body: PredictBody) -> Response:
         with reporting(tell):
             return job.compute(inputs)
 
-    future = served.queue.submit(Job(job.inputs, compute))
+    streamed = Job(job.inputs, compute, length=job.length)
+    future = served.queue.submit(streamed)
     future.add_done_callback(lambda _: tell(None))
 
     async def written() -> AsyncIterator[str]:
@@ -409,10 +522,10 @@ async def _streamed(served: Served, body: PredictBody) -> Response:
         except TimeoutError:
             raise HTTPException(504, _late(served.timeout)) from None
         finally:
-            future.cancel()
+            streamed.give_up()
 
     events = written()
-    first = await anext(events)
+    first = await served.awaited(anext(events), request)
 
     async def sent() -> AsyncIterator[str]:
         yield first

@@ -176,7 +176,7 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | 
     api = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     _answer_errors(api)
     _verbs(api, "/runs/{name}", runs.named)
-    jobs = long_verbs(api, runs.named)
+    jobs = long_verbs(api, runs.named, runs.folder_of)
     if len(runs.served) == 1:
         _verbs(api, "", lambda: next(iter(runs.served.values())))
     if trainings is not None:
@@ -212,18 +212,18 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | 
 
 def _verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
     @api.post(f"{prefix}/predict")
-    async def predict(body: PredictBody, run: Served = Depends(chosen)) -> Response:
+    async def predict(body: PredictBody, request: Request, run: Served = Depends(chosen)) -> Response:
         """The predictions for `inputs`, as `regard predict --json` prints them. With `stream`, server-sent events."""
-        return await predicted(run, body)
+        return await predicted(run, body, request)
 
     for verb, kind in VERBS.items():
         _verb(api, f"{prefix}/{verb}", kind, chosen)
 
 
 def _verb(api: FastAPI, path: str, kind: type[Body], chosen: Callable[..., Served]) -> None:
-    async def answer(body: Any, run: Served = Depends(chosen)) -> Response:
+    async def answer(body: Any, request: Request, run: Served = Depends(chosen)) -> Response:
         run.check(body)
-        answer = await run.alone(lambda: body.answer(run))
+        answer = await run.alone(lambda: body.answer(run), request)
         return answer if isinstance(answer, Response) else JSONResponse(answer)
 
     answer.__annotations__["body"] = kind

@@ -29,6 +29,7 @@ from regard.errors import DataError, Problem, RegardError
 from regard.models import any_config
 from regard.models.base import Generator
 from regard.objectives.cross_entropy import TokenCrossEntropy
+from regard.search.stopping import stop_if_given_up
 from regard.tasks.task import Done, ignore
 from regard.tasks.translation import Translation
 from regard.text.files import FileInput, TextFile
@@ -94,7 +95,7 @@ class Captioning(Translation):
         data, reading, report_progress = recipe.data, recipe.model.reading, progress or (lambda what, done: None)
         parts: dict[Part, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
         own = {part: corpora for part, corpora in parts.items() if isinstance(corpora, list)}
-        captions = prepare(cls, recipe, base, tokenizers, progress)
+        captions, within = prepare(cls, recipe, base, tokenizers, progress), recipe.readable_folder(base)
         splits: dict[Part, CaptionedImages] = {}
         reports, problems = dict(captions.report.splits), list[Problem]()
         for part in parts:
@@ -103,7 +104,8 @@ class Captioning(Translation):
             moved = partial(report_progress, f"reading images of {part}")
             corpora = own.get(part, data.train)
             try:
-                splits[part] = split = captioned(dataset, corpora, base, reading, data.drops, progress=moved)
+                split = captioned(dataset, corpora, base, reading, data.drops, progress=moved, within=within)
+                splits[part] = split
             except DataError as error:
                 problems += error.problems
                 continue
@@ -117,7 +119,9 @@ class Captioning(Translation):
 
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> CaptionedImages:
         recipe = self.recipe
-        return captioned(super().read(corpora, part, base), corpora, base, recipe.model.reading, recipe.data.drops)
+        examples = super().read(corpora, part, base)
+        within = recipe.readable_folder(base)
+        return captioned(examples, corpora, base, recipe.model.reading, recipe.data.drops, within=within)
 
     def sizes(self, examples: Dataset) -> list[NDArray[np.int32]]:
         """The regions of the image without one, as if it had a `</s>`; and the tokens of the caption."""
@@ -145,6 +149,7 @@ class Captioning(Translation):
         """The images whose files are named, relative to where the command runs, or scenes of shapes."""
         pictures: list[Picture | RegardError] = []
         for name, place, fault, _ in inputs:
+            stop_if_given_up()
             try:
                 DataError.raise_if([fault])
                 pictures.append(images.read_picture(name, Path(), self.recipe.model.reading, place))
@@ -176,7 +181,11 @@ class Captioning(Translation):
         """An image of the size that the model reads, as a `data:` URL."""
         folder = folder_of(reader.corpus, reader.base)
         place = reader.corpus.corpus or ""
-        return images.as_url(images.read_picture(row["source"], folder, self.recipe.model.reading, place))
+        name, reading = row["source"], self.recipe.model.reading
+        if reader.within is not None:
+            pixels = images.pixel_count(name, folder, reader.within)
+            DataError.raise_if([images.too_many_pixels(place)] if pixels > images.MAX_SHOWN_PIXELS else [])
+        return images.as_url(images.read_picture(name, folder, reading, place, reader.within))
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput]:
         """The images that a table names, captioned or not, or a list with one a line."""
@@ -212,10 +221,12 @@ def captioned(
     reading: Reading,
     drops: Callable[[int, int], bool],
     progress: Done = ignore,
+    within: Path | None = None,
 ) -> CaptionedImages:
     """Captions with the images that their sources name; each image is read once, in the order of its first caption.
 
-    Captions of images that cannot be read are left out if `drops` allows to drop so many images of all.
+    Captions of images that cannot be read are left out if `drops` allows to drop so many images of all. Only files in
+    `within` are read, if that is given.
     """
     folders = [folder_of(corpus, base) for corpus in corpora]
     numbers, places = dict[tuple[Path, str], int](), list[str]()
@@ -226,7 +237,8 @@ def captioned(
             numbers[key] = len(numbers)
             places.append(dataset.where(example))
         of_examples[example] = numbers[key]
-    pictures = images.prepare_pictures(dict(zip(numbers, places, strict=True)), reading, progress, drops=drops)
+    where = dict(zip(numbers, places, strict=True))
+    pictures = images.prepare_pictures(where, reading, progress, drops=drops, within=within)
     readable = np.isin(of_examples, pictures.kept)
     rows, lost = np.flatnonzero(readable), np.flatnonzero(~readable)
     dropped = Finding(len(lost), tuple(dataset.where(int(row)) for row in lost[:NAMED]))

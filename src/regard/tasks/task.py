@@ -28,6 +28,7 @@ from regard.errors import ColumnError, DataError, DecodeError, InputError, Probl
 from regard.models.base import Contextual, device_of
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Constraints
+from regard.search.stopping import stop_if_given_up
 from regard.text.files import EncodingError, FileInput, Parts, TextFile, open_text
 from regard.text.tokenizers import Tokenizer, Tokenizers, unknown_in
 
@@ -499,12 +500,17 @@ def read_tokens(model: nn.Module) -> int:
 
 
 def by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Row numbers in batches of about equal length, longest first, at most `batch_tokens` padded tokens each."""
+    """Row numbers in batches of about equal length, longest first, at most `batch_tokens` padded tokens each.
+
+    No further batch comes when the work has been given up.
+    """
     batch: list[int] = []
     for number in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
         if batch and (len(batch) + 1) * lengths[batch[0]] > batch_tokens:
+            stop_if_given_up()
             yield batch
             batch = []
         batch.append(number)
     if batch:
+        stop_if_given_up()
         yield batch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import errno
+import glob
 import gzip
 import hashlib
 import io
@@ -75,6 +76,7 @@ class TextFile:
     path: Path
     errors: str = "strict"  # Python's handler of bytes that are not valid in the encoding
     encoding: str = "utf-8"
+    within: Path | None = None  # the only folder whose files may be read, resolved; None: any file
     notes: list[str] = field(default_factory=list, compare=False, repr=False)
     """What a user should know of the content, once it has been read to its end."""
 
@@ -93,8 +95,19 @@ class TextFile:
         """What messages call a row: its line, or in .json the number of its object."""
         return f"{self.name}: object {number}" if self.suffixes[0] == ".json" else self.where(number)
 
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder that may be read."""
+        return is_inside(self.path, self.within) and os.path.isdir(self.path)  # False too where a name is too long
+
+    def expect_inside(self) -> None:
+        """Refuse a file outside the folder that may be read."""
+        if not is_inside(self.path, self.within):
+            raise DataError(problems=[outside(self.name)])
+
     def open(self) -> io.BufferedReader:
         """The bytes of the text, decompressed."""
+        self.expect_inside()
         match self.suffixes[1]:
             case ".gz":
                 # GzipFile and LZMAFile split lines in Python; a BufferedReader around them does so in C
@@ -183,6 +196,7 @@ class TextFile:
         return "\ufffd" not in signs and (encoding == "utf-8" or bool(signs))
 
     def digest(self) -> str:
+        self.expect_inside()
         try:
             with self.path.open("rb") as stream:
                 return hashlib.file_digest(stream, "blake2b").hexdigest()
@@ -226,9 +240,49 @@ def _kind_of_archive(path: Path, kind: str) -> str:
     return next((own for begin, own in _ARCHIVES.items() if any(name.startswith(begin) for name in names)), kind)
 
 
-def open_text(name: str, base: Path, encoding: str = "utf-8") -> TextFile:
+# Files that a recipe or a table names, where not every file of the machine may be read
+
+
+def is_inside(path: Path, within: Path | None) -> bool:
+    """Whether a path, with its links followed, lies in the folder `within`, which is resolved. Without one: always."""
+    if within is None:
+        return True
+    try:
+        return path.resolve().is_relative_to(within)
+    except (OSError, ValueError, RuntimeError):  # too long a name, a zero byte in it, links that lead in a circle
+        return False
+
+
+def outside(name: str) -> Problem:
+    """The message for a file outside the folder that may be read, and for one that is missing in it.
+
+    The words are the same, so that nobody learns from them which files exist.
+    """
+    what = "there is no file of this name among those that may be read"
+    return Problem(name, what, "a recipe that is sent may name built-in corpora and files that are sent along")
+
+
+def matching(pattern: str, base: Path, within: Path | None) -> list[TextFile]:
+    """The files and folders that a pattern names, sorted. One that may lead out of `within` is refused at once."""
+    if within is not None and not _stays_inside(pattern, base, within):
+        raise DataError(problems=[outside(pattern)])
+    found = [TextFile(name, base / name, within=within) for name in glob.glob(pattern, root_dir=base, recursive=True)]
+    readable = [file for file in found if is_inside(file.path, within)]
+    if within is not None and not readable:
+        raise DataError(problems=[outside(pattern)])
+    return sorted(readable, key=lambda file: file.name)
+
+
+def _stays_inside(pattern: str, base: Path, within: Path) -> bool:
+    """Whether looking for a pattern lists no folder outside `within`, which a link in it may lead to."""
+    if not Path(os.path.normpath(base.resolve() / pattern)).is_relative_to(within):
+        return False
+    return all(is_inside(Path(parent, name), within) for parent, names, _ in os.walk(base) for name in names)
+
+
+def open_text(name: str, base: Path, encoding: str = "utf-8", within: Path | None = None) -> TextFile:
     """A text file, or a DataError if it cannot be opened."""
-    file = TextFile(name, base / name, encoding=encoding)
+    file = TextFile(name, base / name, encoding=encoding, within=within)
     DataError.raise_if([problem_with(file)])
     return file
 
@@ -238,7 +292,7 @@ def files_below(root: TextFile, empty: bool = False) -> tuple[TextFile, ...]:
     below = [path for path in sorted(root.path.rglob("*")) if path.is_file()]
     shown = [path for path in below if not any(part.startswith(".") for part in path.relative_to(root.path).parts)]
     chosen = [path for path in shown if empty or path.stat().st_size]
-    files = [TextFile(str(Path(root.name) / path.relative_to(root.path)), path) for path in chosen]
+    files = [replace(root, name=str(Path(root.name) / path.relative_to(root.path)), path=path) for path in chosen]
     if not files and below:
         what = "the files in the folder are all empty, or hidden: their names, or their folder's, begin with a dot"
         raise DataError(what, where=root.name, hint="put .txt files into it, or name one with text")
@@ -249,6 +303,8 @@ def files_below(root: TextFile, empty: bool = False) -> tuple[TextFile, ...]:
 
 def problem_with(file: TextFile) -> Problem | None:
     """Why the file cannot be opened, or None."""
+    if file.within is not None:
+        return None if is_inside(file.path, file.within) and os.path.isfile(file.path) else outside(file.name)
     try:
         if file.path.is_dir():
             return Problem(file.name, "is a folder, not a file", "name a file in it")

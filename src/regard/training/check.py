@@ -117,12 +117,14 @@ def check(
     test: str | Path | Sequence[str | Path] = (),
     out: str | Path | None = None,
     quiet: bool = False,
+    within: str | Path | None = None,
 ) -> Check:
     """Validate config and data; count, sample and estimate. It trains nothing and creates no run.
 
     For a data file instead of a recipe, or two parallel files (the second is among the overrides), a recipe is
     proposed and checked, and written to `out` if that is given and nothing is wrong. Files for `validation` and `test`
     are as many as those for training; among the overrides they are known by their names: train.tsv dev.tsv test.tsv.
+    `within` is the recipe's own, also for one that is proposed.
     """
     problems: list[Problem] = []
     result, proposal, commands, files, notes = Check(), None, tuple[str, ...](), list[str](), tuple[str, ...]()
@@ -138,6 +140,8 @@ def check(
             raise ConfigError("it is only for a recipe that is proposed for data files", where=given[0])
         else:
             tree, base = load_tree(recipe, overrides)
+        if within is not None:
+            tree = tree | {"within": str(Path(within).absolute())}
         result = _check_tree(tree, base, quiet, problems)
         if not problems:
             result.data["findings"].extend(notes)
@@ -253,7 +257,8 @@ def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem]) ->
             if task is not None:
                 data_config = validate(task.data, tree.get("data") or {})
                 with _collected(problems):
-                    prepare_texts(data_config, base=base, seed=1, progress=lambda what, done: None)
+                    within = _folder_of(tree, base)
+                    prepare_texts(data_config, base=base, seed=1, progress=lambda what, done: None, within=within)
         return Check()
     expect_training_data(recipe)
     with _collected(problems):
@@ -263,6 +268,12 @@ def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem]) ->
     with Display(quiet=quiet) as display:
         data = TASKS[recipe.task].prepare(recipe, base, progress=display.doing)
     return Check() if problems else _facts(recipe, base, data)
+
+
+def _folder_of(tree: Tree, base: Path) -> Path | None:
+    """`within` of a recipe that is not valid; one that is not a text allows the folder of the recipe."""
+    within = tree.get("within")
+    return None if within is None else (base / within if isinstance(within, str) else base).resolve()
 
 
 def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:

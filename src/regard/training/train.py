@@ -365,8 +365,9 @@ def initialise(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -> I
         yield f"vectors: model.vectors is not read, the weights of {init} include embeddings"
     elif vectors is not None:
         setting = "model.embedding" if hasattr(recipe.model, "embedding") else "model.width"
-        for side, file in vectors.files.items():
-            yield _take_vectors(model, side, open_text(file, base), setting, task.tokenizers)
+        within = recipe.readable_folder(base)
+        for side, name in vectors.files.items():
+            yield _take_vectors(model, side, open_text(name, base, within=within), setting, task.tokenizers)
 
 
 @torch.no_grad()
