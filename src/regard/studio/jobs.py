@@ -273,7 +273,8 @@ class Jobs:
         compute: Callable[[Progress], Mapping[str, Any]],
         seconds: float | None = None,
     ) -> Response:
-        if sum(work.state == "waiting" for work in self.works.values()) >= WAITING:
+        waiting = [work for work in self.works.values() if work.state == "waiting" and not work.cancelled.is_set()]
+        if len(waiting) >= WAITING:
             raise HTTPException(503, "too many jobs wait: try again later", {"Retry-After": "10"})
         finished = [work.id for work in self.works.values() if work.finished]
         for old in finished[: max(0, len(finished) - KEPT + 1)]:
