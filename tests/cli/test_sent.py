@@ -467,6 +467,10 @@ def test_a_search_that_may_write_too_much_is_refused(client: Any) -> None:
     answer = client.post("/runs/tiny/predict", json={"inputs": ["a b c d " * 250] * 8, "beam": 64})
     assert (answer.status_code, "at most 500,000" in answer.json()["error"]) == (422, True)
     assert client.post("/runs/tiny/predict", json={"inputs": ["a b"] * 256, "beam": 5}).status_code == 200
+    rows = [{"source": "a b c d " * 60, "target": "a"}] * 2_000
+    for route, body in (("evaluate", {"beam": 64}), ("diagnose", {"sweep": [64]})):
+        answer = client.post(f"/runs/tiny/{route}", json={"rows": rows, **body})
+        assert (answer.status_code, "at most 50,000,000" in answer.json()["error"]) == (422, True)
 
 
 def test_an_answer_of_too_many_numbers_is_refused(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -273,7 +273,8 @@ class Jobs:
         compute: Callable[[Progress], Mapping[str, Any]],
         seconds: float | None = None,
     ) -> Response:
-        if sum(work.state == "waiting" for work in self.works.values()) >= WAITING:
+        waiting = [work for work in self.works.values() if work.state == "waiting" and not work.cancelled.is_set()]
+        if len(waiting) >= WAITING:
             raise HTTPException(503, "too many jobs wait: try again later", {"Retry-After": "10"})
         finished = [work.id for work in self.works.values() if work.finished]
         for old in finished[: max(0, len(finished) - KEPT + 1)]:
@@ -313,17 +314,23 @@ def long_verbs(api: FastAPI, named: Callable[[str], Served], folder_of: Callable
     @api.post("/runs/{name}/evaluate", status_code=202)
     def evaluate_run(body: MeasureBody, run: Served = Depends(named)) -> Response:
         """A job that computes the task's metrics."""
+        run.refuse_rows(body.rows or (), body.beam, body.length_penalty)
         return jobs.submit("evaluate", [run.name], partial(_evaluation, run, body))
 
     @api.post("/runs/{name}/diagnose", status_code=202)
     def diagnose_run(body: DiagnoseBody, run: Served = Depends(named)) -> Response:
         """A job that tells search errors from model errors."""
+        for beam in (body.beam, *body.sweep):
+            run.refuse_rows(body.rows or (), beam, body.length_penalty)
         return jobs.submit("diagnose", [run.name], partial(_diagnosis, run, body))
 
     @api.post("/compare", status_code=202)
     def compare_runs(body: CompareBody) -> Response:
         """A job that compares runs of one task."""
-        return jobs.submit("compare", body.runs, partial(_comparison, [*map(named, body.runs)], body))
+        runs = [*map(named, body.runs)]
+        for run in runs:
+            run.refuse_rows(body.rows or (), body.beam, body.length_penalty)
+        return jobs.submit("compare", body.runs, partial(_comparison, runs, body))
 
     @api.post("/check", status_code=202)
     def check_recipe(body: CheckBody) -> Response:

@@ -39,6 +39,8 @@ TEXT, EXPLAINED, INPUTS = 20_000, 4_000, 256
 """Most characters of an input, and of one to explain, whose answer grows with its square; most inputs of a request."""
 WRITTEN = 500_000
 """Most tokens that the search of a request may write: the beam times the longest output, summed over the inputs."""
+WRITTEN_BY_JOBS = 50_000_000
+"""The same for the rows of a job, which takes longer."""
 NUMBERS = 10_000_000
 """Most weights of attention that an answer explains, and most numbers of the vectors that it has."""
 LEFT = 499
@@ -442,25 +444,37 @@ class Served:
         run, options = self.run, dict(options)
         if run.task.writes is None:
             return
-        search = with_search(
+        recipe = with_search(
             run.recipe, *(options.pop(name) for name in ("beam", "nbest", "length_penalty")), **options
         )
-        longest = [self._longest_output(length, search.search) for length in self._source_lengths(inputs)]
-        rows = search.search.nbest if search.search.sample else search.search.beam
-        if (written := rows * sum(longest)) > WRITTEN:
-            what = f"its search may write {written:,} tokens: {rows:,} times up to {sum(longest):,} of all its outputs"
-            raise DecodeError(
-                what, where="inputs", hint=f"at most {WRITTEN:,}: fewer or shorter inputs, or a smaller beam"
-            )
+        lengths = self._regions_of(len(inputs))
+        if lengths is None:
+            tokenizer = run.tokenizers[run.task.columns[0]]
+            lengths = [len(row) for row in tokenizer.encode_batch([given.text for given in inputs])]
+        self.refuse_much_to_write(lengths, recipe.search, "inputs", WRITTEN)
 
-    def _source_lengths(self, inputs: Sequence[FileInput]) -> list[int]:
-        """Tokens of each input; more than any input may have are refused when it is read."""
-        if self._reads_images:
-            reading = self.run.recipe.model.reading
-            return [reading.rows * reading.columns] * len(inputs)
-        tokenizer = self.run.tokenizers[self.run.task.columns[0]]
-        rows = tokenizer.encode_batch([given.text for given in inputs])
-        return [min(len(row), LONGEST) for row in rows]
+    def refuse_rows(self, rows: Sequence[Mapping[str, Any]], beam: int | None, length_penalty: float | None) -> None:
+        """The same for rows of a job, whose characters are counted as tokens."""
+        if self.run.task.writes is None or not rows:
+            return
+        search = with_search(self.run.recipe, beam, 1, length_penalty, []).search
+        characters = [sum(len(text) for text in row.values() if isinstance(text, str)) for row in rows]
+        self.refuse_much_to_write(self._regions_of(len(rows)) or characters, search, "rows", WRITTEN_BY_JOBS)
+
+    def refuse_much_to_write(self, lengths: Sequence[int], search: SearchConfig, where: str, most: int) -> None:
+        """`lengths` are the tokens of each source; those with more than any may have are refused when they are read."""
+        longest = sum(self._longest_output(min(length, LONGEST), search) for length in lengths)
+        rows = search.nbest if search.sample else search.beam
+        if (written := rows * longest) > most:
+            what = f"its search may write {written:,} tokens: {rows:,} times up to {longest:,} of all its outputs"
+            raise DecodeError(what, where=where, hint=f"at most {most:,}: fewer or shorter inputs, or a smaller beam")
+
+    def _regions_of(self, images: int) -> list[int] | None:
+        """The length of each image as a source; None for a run that reads texts."""
+        if not self._reads_images:
+            return None
+        reading = self.run.recipe.model.reading
+        return [reading.rows * reading.columns] * images
 
     def _longest_output(self, length: int, search: SearchConfig) -> int:
         longest_of_model = getattr(self.run.load_model(), "longest", None)
