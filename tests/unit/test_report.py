@@ -320,7 +320,9 @@ from regard.views.report import Bars
 for number, text in enumerate(("가", "됬", "힣", "ㄱ", "。")):
     file = Path(sys.argv[1], f"{number}.png")
     file.write_bytes(draw([Bars([text], {"": [1.0]}, "")], file))
-print(*fonts_for("a \u1100 " + "".join(map(chr, range(0xAC00, 0xD7A4))), file), sep=", ")
+endings = [n for n in range(28) if n not in {3, 5, 6, 9, 10, 11, 12, 13, 14, 15, 18}]  # no two different consonants
+syllables = "값닭많" + "".join(chr(code) for code in range(0xAC00, 0xD7A4) if (code - 0xAC00) % 28 in endings)
+print(*fonts_for("a \u1100 " + syllables, file), sep=", ")
 """
     (tmp_path / "fonts.conf").write_text('<?xml version="1.0"?><fontconfig></fontconfig>')
     bare = {"FONTCONFIG_FILE": str(tmp_path / "fonts.conf"), "MPLCONFIGDIR": str(tmp_path / "matplotlib")}
