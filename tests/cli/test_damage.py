@@ -26,6 +26,7 @@ from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_training, load_weights, put_weights
 from regard.tasks import TASKS
+from regard.text.files import word_sums
 from tiny import TINY
 
 RECIPE: dict[str, Any] = copy.deepcopy(TINY) | {
@@ -76,6 +77,18 @@ def test_a_flipped_bit_of_a_checkpoint_is_refused_and_whole_ones_are_named(run: 
     flip(run.checkpoint("10") / name, 999)
     with pytest.raises(CheckpointError, match=rf"{name}: .*no such file.*copy the checkpoint back from elsewhere"):
         read(file.parent)
+
+
+def test_words_that_changed_places_are_refused(run: Run) -> None:
+    """A sum of them would be the same."""
+    file = run.checkpoint() / "model.safetensors"
+    data = file.read_bytes()
+    last = len(data) // 4096 * 4096 - 4096
+    file.write_bytes(data[:last] + data[last + 8 : last + 16] + data[last : last + 8] + data[last + 16 :])
+    assert file.read_bytes() != data
+    assert word_sums(file) == word_sums(write(file.with_name("before"), data))
+    [said] = fail("predict", run.folder, "a")
+    assert said.startswith(f"{file}: the file is damaged: it is not as it was written")
 
 
 def test_another_number_of_heads_is_refused(run: Run) -> None:
@@ -168,7 +181,7 @@ DAMAGES: list[tuple[str, str, Any, str]] = [
         ("tokenizer.json", 0.5, r"tokenizer\.json: "),
         ("", None, NO_CHECKPOINT),  # the whole of it
         ("recipe.yaml", b"task: translation", "data: this key is req"),
-        (SURROUNDINGS, b'{"format": 3, "regard": "9.0"}', r"newer regard, 9\.0"),
+        (SURROUNDINGS, b'{"format": 99, "regard": "9.0"}', r"newer regard, 9\.0"),
         *((SURROUNDINGS, how, r"environment\.json: cannot be read")
           for how in (0.5, b"[]", b'{"format": "1", "regard": ""}', b"[" * 100_000)),
     ]),

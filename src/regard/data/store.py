@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from regard.errors import DataError
-from regard.text.files import checksum, checksums, lock_file, place_folder
+from regard.text.files import checksums, has_checksum, lock_file, place_folder
 
 Array = NDArray[Any]
 Integers = NDArray[np.integer[Any]]
@@ -113,7 +113,7 @@ def is_whole(folder: Path) -> bool:
         with suppress(OSError, ValueError):
             if json.loads((folder / VERIFIED).read_bytes()) == stamps:
                 return True
-        if any(checksum(folder / name) != value for name, value in written.items()):
+        if not all(has_checksum(folder / name, value) for name, value in written.items()):
             return False
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False

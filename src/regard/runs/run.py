@@ -36,11 +36,11 @@ from regard.config import write_yaml
 from regard.errors import CheckpointError, ConfigError, DecodeError, RegardError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, leaves, read_stored, recipe_of
 from regard.tasks import TASKS
-from regard.text.files import checksum, checksums, key_of, why_unreadable, write_file, write_folder, writing
+from regard.text.files import checksums, has_checksum, key_of, why_unreadable, write_file, write_folder, writing
 from regard.text.tokenizers import Tokenizers
 
-FORMAT = 2
-"""Version of the folder's layout; older ones stay readable."""
+FORMAT = 3
+"""Version of the folder's layout; older ones stay readable. Since 3 the checksums of a checkpoint name their hash."""
 STEP, LEFT_STEP = re.compile(r"step-\d{8,}"), re.compile(r"\.step-\d{8,}\.(partial|old|removed)")
 LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")  # what a killed process may leave in a folder; it is never removed
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
@@ -410,7 +410,7 @@ def _read_facts(path: Path) -> dict[str, Any]:
 def _verify(path: Path) -> None:
     """Refuse a file of a checkpoint that is not as it was written; old checkpoints have no checksums."""
     written = load_facts(path.parent).get("files", {}).get(path.name)
-    if written is not None and written != checksum(path):
+    if written is not None and not has_checksum(path, written):
         raise _damaged(path, "the file is damaged: it is not as it was written")
 
 
@@ -454,7 +454,7 @@ def data_fingerprints(folder: Path) -> dict[str, int]:
 def _is_whole(folder: Path) -> bool:
     try:
         files = _read_facts(folder / "checkpoint.json").get("files", {})
-        return all(checksum(folder / name) == value for name, value in files.items())
+        return all(has_checksum(folder / name, value) for name, value in files.items())
     except (OSError, ValueError, TypeError, AttributeError):
         return False
 
