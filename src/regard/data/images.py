@@ -26,7 +26,7 @@ from pydantic import Field
 from regard.config import Config
 from regard.data import shapes
 from regard.data.batches import Images
-from regard.data.store import Array, ColumnWriter, Integers, TokenColumn, stored
+from regard.data.store import Array, ColumnWriter, Integers, TokenColumn, rebuilding, stored
 from regard.errors import DataError, Problem, first_of, import_extra
 from regard.text.files import key_of, word_sums
 
@@ -235,6 +235,7 @@ class Pictures:
         return self.shown.lengths // self.reading.feature_width
 
 
+@rebuilding
 def prepare_pictures(
     named: Mapping[tuple[Path, str], str], reading: Reading, progress: Callable[[int], None], *, drop: bool
 ) -> Pictures:

@@ -65,8 +65,11 @@ class Runs:
         loaded: Mapping[str, Loaded] | None = None,
         folders: Callable[[], Mapping[str, Path]] = dict,
         device: str = "auto",
+        accept_recipe: bool = False,
     ) -> None:
-        self.settings, self.folders, self.device = settings, folders, device
+        self.settings, self.folders = settings, folders
+        self.options: dict[str, Any] = {"device": device, "accept_recipe": accept_recipe}
+        """With which a run is loaded."""
         self.added: dict[str, Path] = {}
         """Those whose training the page has started, wherever the others are."""
         self.served = {name: Served(name, run, settings) for name, run in (loaded or {}).items()}
@@ -90,7 +93,7 @@ class Runs:
                 return self.served[name]
             stamp = _changed(folder / "best")
             if self._stamps.get(name) != stamp:
-                run = Served(name, load(folder, device=self.device), self.settings)
+                run = Served(name, load(folder, **self.options), self.settings)
                 self._let_go(name)
                 self.served[name] = run
             self._stamps.pop(name, None)
