@@ -734,18 +734,19 @@ TOKEN = option("token", str, "Requests need it: Authorization: Bearer TOKEN.", e
     option("batch", int, "Most inputs that are computed at once.", default=64, min=1),
     option("queue", int, "Most inputs that may wait; then the answer is 503.", default=1024, min=1),
     option("timeout", float, "Seconds until a request is given up.", default=60, min=0.01),
+    option("grace", float, "Seconds that requests have to be answered after SIGTERM or Ctrl-C.", default=5, min=0),
     SETTINGS, CHECKPOINT, DEVICE, ACCEPT,
 )  # fmt: skip
 def serve(
     runs: list[Path], host: str, port: int, token: str | None, window: float, batch: int, queue: int, timeout: float,
-    **options: Any,
+    grace: float, **options: Any,
 ) -> None:  # fmt: skip
     """Serve runs over HTTP: one route for each verb, requests of all clients computed together."""
     _expect_server("regard serve")
     from regard.studio.served import Settings
     from regard.studio.server import serve as answer
 
-    how = Settings(host, port, token or None, window / 1000, batch, queue, timeout)
+    how = Settings(host, port, token or None, window / 1000, batch, queue, timeout, grace=grace)
     answer({name: regard.load(folder, **options) for name, folder in _named(runs).items()}, how)
 
 

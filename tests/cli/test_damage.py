@@ -21,8 +21,8 @@ import torch
 
 from command_line import contents, fail, succeed, write
 from regard.api import compare, evaluate, export_run, load, predict, score, train
-from regard.data.store import MANIFEST, VERIFIED
 from regard.config import apply_overrides, read_yaml, write_yaml
+from regard.data.store import MANIFEST, VERIFIED
 from regard.errors import CheckpointError, RegardError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run

@@ -402,7 +402,7 @@ def key_of(settings: Any) -> str:
 
 
 def checksum(path: Path) -> str:
-    """The name of the hash and the XXH3 hash of a file's bytes, 128 bits, as in `xxh3:99aa06d3014798d86001c324468d497f`.
+    """The name of the hash and the hash of a file's bytes, 128 bits: `xxh3:99aa06d3014798d86001c324468d497f`.
 
     It is read 4 MiB at a time, which is faster than mapping it. `has_checksum` compares.
     """

@@ -283,10 +283,10 @@ def findings(comparison: Comparison) -> list[str]:
         right = f"right alone {row['only_system_right']:,} times, {baseline} {row['only_baseline_right']:,} times"
         p_values = f"McNemar p {_p_text(row['p_exact'])} exact, {_p_text(row['p_chi_square'])} by chi-square"
         sentences.append(f"{row['system']}: {right} ({p_values}).")
-    for system in comparison.systems:
-        if system.run is not None and not (system.run.folder / "metrics.jsonl").exists():
-            if "imported" not in system.run.environment:  # which was trained elsewhere
-                sentences.append(f"{system.name}: the run has no metrics.jsonl, so nothing is known of its training.")
+    trained_here = (system for system in comparison.systems if system.run and "imported" not in system.run.environment)
+    for system in trained_here:
+        if not (system.run.folder / "metrics.jsonl").exists():
+            sentences.append(f"{system.name}: the run has no metrics.jsonl, so nothing is known of its training.")
     return sentences
 
 
