@@ -82,7 +82,7 @@ def test_requests_that_never_end_are_given_up() -> None:
         assert b"123456789" in again.recv(4096)
         again.sendall(HEAD)  # a second request, on the same connection
         assert all_of(silent).endswith(LATE)
-        assert all_of(headless).startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+        assert all_of(headless).startswith(b"HTTP/1.1 408 \r\n")
         assert all_of(again).endswith(LATE)
         assert ends(bodiless)
 
@@ -104,7 +104,7 @@ def test_one_connection_too_many_closes_the_one_that_waited_longest_for_a_reques
         for one in half_open:
             one.sendall(b"\r\n123456789")
             assert taken.acquire(timeout=60)
-        assert b"503 Service Unavailable" in all_of(connected(port))
+        assert b"HTTP/1.1 503" in all_of(connected(port))
         held.set()
         for one in (*whole, *half_open):
             assert b"123456789" in one.recv(4096)

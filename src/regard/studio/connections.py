@@ -7,6 +7,7 @@ and waits for its threads however long they compute.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import sys
@@ -124,11 +125,11 @@ def limited_protocol(most: int, body: float, headers: float = HEADERS) -> type[a
                 self._refuse(408, f"the headers did not come in {headers:g} seconds")
 
         def _refuse(self, status: int, what: str) -> None:
-            reason = {408: "Request Timeout", 503: "Service Unavailable"}[status]
-            content = f'{{"error": "{what}"}}'
-            head = f"HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\nconnection: close\r\n"
+            content = json.dumps({"error": what}).encode()
+            lines = [b"HTTP/1.1 %d " % status, b"content-type: application/json", b"connection: close"]
+            lines += [b"content-length: %d" % len(content), b"", content]
             if not self.transport.is_closing():
-                self.transport.write(f"{head}content-length: {len(content)}\r\n\r\n{content}".encode())
+                self.transport.write(b"\r\n".join(lines))
                 self.transport.close()
 
     return LimitedProtocol

@@ -283,10 +283,10 @@ def findings(comparison: Comparison) -> list[str]:
         right = f"right alone {row['only_system_right']:,} times, {baseline} {row['only_baseline_right']:,} times"
         p_values = f"McNemar p {_p_text(row['p_exact'])} exact, {_p_text(row['p_chi_square'])} by chi-square"
         sentences.append(f"{row['system']}: {right} ({p_values}).")
-    trained_here = (system for system in comparison.systems if system.run and "imported" not in system.run.environment)
-    for system in trained_here:
-        if not (system.run.folder / "metrics.jsonl").exists():
-            sentences.append(f"{system.name}: the run has no metrics.jsonl, so nothing is known of its training.")
+    runs = {system.name: system.run for system in comparison.systems if system.run is not None}
+    for name, run in runs.items():
+        if "imported" not in run.environment and not (run.folder / "metrics.jsonl").exists():
+            sentences.append(f"{name}: the run has no metrics.jsonl, so nothing is known of its training.")
     return sentences
 
 
