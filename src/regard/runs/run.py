@@ -189,7 +189,9 @@ class Run:
         return self.checkpoints / named if named else None
 
     def point(self, name: str, checkpoint: str) -> None:
-        write_file(self.folder / name, checkpoint + "\n")
+        """Let `best` or `last` name a checkpoint."""
+        if self.pointer(name) != self.checkpoints / checkpoint:
+            write_file(self.folder / name, checkpoint + "\n")
 
     def resumable(self) -> Path | None:
         """The checkpoint that training continues from: what `last` names, or the newest where that file is lost."""

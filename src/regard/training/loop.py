@@ -485,7 +485,6 @@ class Trainer:
         folder = self.run.resumable()
         if folder is None:
             return False
-        self.run.check_unchanged(folder)
         weights, training = load_training(folder)
         before = training.get("fingerprints", {})  # none in old runs
         for part, fingerprint in self.data.fingerprints.items():

@@ -66,7 +66,8 @@ def train(
     given, base = load_recipe(recipe, overrides)
     check_metric(given)
     existing = _existing(folder, resume, accept_recipe)
-    if existing and (last := existing.resumable()):
+    last = existing.resumable() if existing else None
+    if existing and last:
         existing.check_unchanged(last)
     accelerator = make_accelerator(given.training)
     display = Display(quiet=quiet or not accelerator.is_main_process)
@@ -84,7 +85,6 @@ def train(
             _refuse_other_recipe(existing, resolved)
         task = TASKS[resolved.task](resolved, data.tokenizers)
         if several:
-            last = existing.resumable() if existing else None
             facts: dict[str, Any] = {f"{name} data": number for name, number in data.fingerprints.items()}
             facts["tokenizer"] = data.tokenizers.fingerprint
             refuse_unlike(accelerator, leaves(resolved.model_dump()) | facts | {"--resume": last and last.name})
@@ -92,7 +92,7 @@ def train(
             torch.manual_seed(resolved.training.seed)
             model: nn.Module = task.model()
             torch.manual_seed(resolved.training.seed + accelerator.process_index)
-        if existing is None or existing.resumable() is None:
+        if last is None:
             task.first_weights(model, data.train)
             display.say(*initialise(model, task, given, base))
         if existing is None and given.training.batch_tokens == "auto":
