@@ -484,8 +484,8 @@ def _read_facts(path: Path) -> dict[str, Any]:
     types = isinstance(step, int) and isinstance(facts.get("files", {}), dict)
     if "tokenizer" not in facts or not types or stored not in (None, key_of(facts)):
         raise ValueError("it is not as it was written")
-    if STEP.fullmatch(path.parent.name) and path.parent.name != step_name(facts.get("step", -1)):
-        raise ValueError(f"it is of another checkpoint, {step_name(facts.get('step', -1))}")
+    if STEP.fullmatch(path.parent.name) and path.parent.name != step_name(step):
+        raise ValueError(f"it is of another checkpoint, {step_name(step)}")
     return facts
 
 
