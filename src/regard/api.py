@@ -122,6 +122,7 @@ def predict(
     overrides: Sequence[str] = (),
     checkpoint: str | None = None,
     device: str | None = None,
+    accept_recipe: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
     each: Callable[[Predictions], None] | None = None,
 ) -> Predictions:
@@ -133,9 +134,10 @@ def predict(
     its own of `prefixes`, a list or a file of lines. `record` names a file for the whole search
     (docs/search-record.md), a new one unless `overwrite`; where it is True the result alone has it. Inputs that cannot
     be read are an InputError before any is decoded; with `skip_bad` a `Skipped` stands for each. `progress` gets how
-    many of all are done, `each` gets every chunk of predictions, which the result then lacks.
+    many of all are done, `each` gets every chunk of predictions, which the result then lacks. With `accept_recipe`, as
+    in all functions that open a run, its recipe.yaml may have been changed since the training.
     """
-    run = Run.open(run)
+    run = Run.open(run, accept_recipe)
     run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix))
     given = _read_inputs(run.task, inputs, file, story, skip_bad=skip_bad)
     read: list[object] = [file, story, prefixes, *(item.text for item in given), *run.recipe_values]
@@ -260,6 +262,7 @@ def predict_file(
     checkpoint: str = "best",
     device: str = "auto",
     precision: Precision = "fp32",
+    accept_recipe: bool = False,
     each: Callable[[Answered], None] = lambda answered: None,
 ) -> int:
     """Predict for every input of a file of any length, into the file `out`, in their order. Returns how many.
@@ -271,7 +274,7 @@ def predict_file(
     InputError after what stands before it was written, or a `Skipped` with `skip_bad`. `each` gets what was written.
     """
     most = chosen_workers(workers, engine, address)
-    run, out = Run.open(run), Path(out)
+    run, out = Run.open(run, accept_recipe), Path(out)
     open_text(str(file), Path())
     complete = resume and out.exists() and not Path(f"{out}.partial").exists()
     check_writable(out, "--out", [file, *run.recipe_values], overwrite=overwrite or complete)
@@ -378,6 +381,7 @@ def features(
     skip_bad: bool = False,
     checkpoint: str | None = None,
     device: str | None = None,
+    accept_recipe: bool = False,
 ) -> Features:
     """The vectors that a pre-trained model has for the tokens of each input, or with `pooling` for each as a whole.
 
@@ -385,7 +389,7 @@ def features(
     tokens, or a vector of NaN. `out` names a .npz file for the vectors, a new one unless `overwrite`: vectors, inputs,
     and for tokens also tokens and offsets.
     """
-    run = Run.open(run)
+    run = Run.open(run, accept_recipe)
     given = _read_inputs(run.task, inputs, file, skip_bad=skip_bad)
     if out is not None:
         check_writable(Path(out), "--features", [file, *run.recipe_values], overwrite=overwrite)
@@ -418,13 +422,14 @@ def vectors(
     layer: int = -1,
     checkpoint: str | None = None,
     device: str | None = None,
+    accept_recipe: bool = False,
 ) -> WordVectors:
     """One word in several texts: the cosines of its vectors in each layer, and the nearest words in one `layer`.
 
     Each text has the word, or a word that begins so, as 배 in 배를. Neighbours are words of the texts, of `others`, and
     of the lines of `file`.
     """
-    run = Run.open(run)
+    run = Run.open(run, accept_recipe)
     given = _read_inputs(run.task, inputs, None)
     more = [item for own in ((others, None), (None, file)) if any(own) for item in _read_inputs(run.task, *own)]
     return word_vectors(run.task, _text_model(run, checkpoint, device), given, more, word, layer)
@@ -437,12 +442,13 @@ def score(
     *,
     checkpoint: str | None = None,
     device: str | None = None,
+    accept_recipe: bool = False,
 ) -> dict[str, Any]:
     """log P(target | source), whole and token by token. A target given as a list is taken as exact tokens.
 
     For a language model the source is the beginning of a text, and the target its continuation.
     """
-    run = Run.open(run)
+    run = Run.open(run, accept_recipe)
     if run.task.writes is None:
         what = f"score needs a run that writes texts, not one of {run.recipe.task}"
         raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
@@ -476,6 +482,7 @@ def evaluate(
     overwrite: bool = False,
     engine: Engine = "local",
     address: str | None = None,
+    accept_recipe: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Metrics:
     """The task's metrics on a split or on files, and which of them it was.
@@ -487,7 +494,7 @@ def evaluate(
     engine `ray` shares the examples out to a Ray cluster: that at `address`, or one on this machine.
     """
     chosen_workers("auto", engine, address)
-    run = Run.open(run)
+    run = Run.open(run, accept_recipe)
     if engine == "ray" and not run.task.shares_examples:
         what = f"the examples of {run.recipe.task} cannot be shared out"
         raise DecodeError(what, where="--engine", hint="leave it out")
@@ -598,8 +605,9 @@ def load(
     checkpoint: str = "best",
     device: str = "auto",
     precision: Precision = "fp32",
+    accept_recipe: bool = False,
 ) -> Loaded:
     """The run with its model loaded once, for many calls of its methods `predict`, `score`, `explain`, `evaluate`,
     `features` and `vectors`; `overrides` are changes of its recipe that hold for all of them."""
-    run = Run.open(run)
+    run = Run.open(run, accept_recipe)
     return Loaded(run.under(with_search(run.recipe, None, None, None, overrides)), checkpoint, device, precision)

@@ -158,6 +158,7 @@ DEVICE = option("device", str, "auto, cpu, cuda or mps.", default="auto")
 PRECISION = option("precision", str, "fp32, bf16 or fp16; int8 on a CPU.", default="fp32")
 ENGINE = option("engine", str, "local (this machine), or ray: every node of a Ray cluster.", default="local")
 ADDRESS = option("address", str, "The cluster: HOST:PORT, or auto. Default: a new one on this machine.")
+ACCEPT = switch("accept_recipe", "Use a recipe.yaml that was changed since the run was trained.")
 JSON = switch("as_json", "Print JSON.", "--json")
 
 
@@ -214,13 +215,14 @@ def check(
     OVERRIDES,
     NEW_RUN,
     switch("resume", "Continue a training that was interrupted."),
+    ACCEPT,
     JSON,
 )
-def train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: bool) -> None:
+def train(recipe: str, overrides: list[str], out: Path, resume: bool, accept_recipe: bool, as_json: bool) -> None:
     """Train the model of a recipe into a run folder."""
     first_process = os.environ.get("RANK", "0") == "0"  # as torchrun and accelerate number them
     try:
-        _train(recipe, overrides, out, resume, as_json)
+        _train(recipe, overrides, out, as_json, resume=resume, accept_recipe=accept_recipe)
     except KeyboardInterrupt:  # before the first step, or for the second time
         if first_process:
             kept = "the checkpoints are complete, and the same command with --resume continues from the last"
@@ -235,14 +237,14 @@ def train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: b
         raise RegardError(problems=[Problem(where, "has an error of its own"), *error.problems]) from None
 
 
-def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: bool) -> None:
+def _train(recipe: str, overrides: list[str], out: Path, as_json: bool, **options: bool) -> None:
     from accelerate import PartialState
 
     from regard.runs.run import load_facts
     from regard.training.loop import Interrupted
 
     try:
-        run = regard.train(recipe, overrides, out=out, resume=resume, quiet=as_json)
+        run = regard.train(recipe, overrides, out=out, quiet=as_json, **options)
     except Interrupted:
         raise typer.Exit(130) from None
     if as_json and PartialState().is_main_process:
@@ -279,7 +281,7 @@ def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: 
     option("layer", int, "The layer that --features writes: 0 is the embeddings, -1 the last (default)."),
     option("pooling", str, "One vector per text for --features: mean, first or last. Default: per token."),
     switch("normalize", "Scale each vector of --features to length 1."),
-    SETTINGS, CHECKPOINT, DEVICE, PRECISION,
+    SETTINGS, CHECKPOINT, DEVICE, PRECISION, ACCEPT,
     option("out", Path,
            "Write the outputs for --file to this file, in their order: JSON Lines if it ends in .jsonl, or with "
            "--json. For files of any length; while it grows it is called NAME.partial."),
@@ -373,7 +375,7 @@ def _check_out(out: Path | None, file: Path | None, at_once: Options, parallel: 
     refuse(at_once, "it needs all inputs at once", "leave out it or --out")
 
 
-@command(RUN, BEAM, SETTINGS, CHECKPOINT, DEVICE)
+@command(RUN, BEAM, SETTINGS, CHECKPOINT, DEVICE, ACCEPT)
 def chat(run: Path, beam: int | None, overrides: list[str], **options: Any) -> None:
     """Talk to a run at a prompt: each line is answered by itself, as the run was trained. Ctrl-D ends."""
     from regard.recipes.recipe import with_search
@@ -384,11 +386,12 @@ def chat(run: Path, beam: int | None, overrides: list[str], **options: Any) -> N
         console.answer_lines(regard.load(searching, **options), answers)
 
 
-def _opened(run: Path, precision: Any, options: Mapping[str, str]) -> Run:
+def _opened(run: Path, precision: Any, options: Mapping[str, Any]) -> Run:
     """A run, with its model where the precision is not that of the training."""
+    opened = regard.Run.open(run, options["accept_recipe"])
     if precision == "fp32":
-        return regard.Run.open(run)
-    return regard.load(run, checkpoint=options["checkpoint"], device=options["device"], precision=precision)
+        return opened
+    return regard.load(opened, checkpoint=options["checkpoint"], device=options["device"], precision=precision)
 
 
 def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: list[str], skip_bad: bool) -> None:
@@ -425,7 +428,7 @@ PREDICTIONS = option(
 
 @command(
     RUN, SPLIT, PAIRS, BEAM, PENALTY, PREDICTIONS, OVERWRITE, SETTINGS, CHECKPOINT, DEVICE, PRECISION, ENGINE, ADDRESS,
-    JSON,
+    ACCEPT, JSON,
 )  # fmt: skip
 def evaluate(run: Path, precision: str, as_json: bool, **options: Any) -> None:
     """Compute the task's metrics on a split or a file: BLEU, ROUGE, perplexity, accuracy, F1, correlations."""
@@ -441,6 +444,7 @@ def evaluate(run: Path, precision: str, as_json: bool, **options: Any) -> None:
     switch("tokens", "TARGET is a list of tokens: JSON, or separated by spaces."),
     CHECKPOINT,
     DEVICE,
+    ACCEPT,
     JSON,
 )
 def score(run: Path, source: str, target: str, tokens: bool, as_json: bool, **options: Any) -> None:
@@ -493,7 +497,7 @@ def _tokens_in(target: str) -> list[str]:
            "The token that --numbers or --view heads shows, from 1. Default: the first; for heads, the one that "
            "represents the whole text ([CLS], or the last token of a language model)."),
     option("padding", int, "Add this many <pad> to both texts, as in a batch. Default: 3 for --view masks, else 0."),
-    BEAM, SETTINGS, CHECKPOINT, DEVICE, JSON,
+    BEAM, SETTINGS, CHECKPOINT, DEVICE, ACCEPT, JSON,
 )  # fmt: skip
 def explain(
     run: Path, text: str | None, story: Path | None, question: int | None, out: Path | None, overwrite: bool,
@@ -563,7 +567,7 @@ def _explained(task: Task, text: str | None, story: Path | None, question: int |
     RUN, SPLIT, PAIRS, REPORT, OVERWRITE, BEAM, PENALTY,
     option("limit", int, "Use only the first N sentences."),
     switch("sweep", "Also try beams of 1, 2, 3, 5, 10 and 20.", "--sweep/--no-sweep", default=True),
-    SETTINGS, CHECKPOINT, DEVICE, JSON,
+    SETTINGS, CHECKPOINT, DEVICE, ACCEPT, JSON,
 )  # fmt: skip
 def diagnose(run: Path, out: Path | None, overwrite: bool, sweep: bool, as_json: bool, **options: Any) -> None:
     """Tell search errors from model errors: by source length and beam size, with advice."""
@@ -580,7 +584,7 @@ def diagnose(run: Path, out: Path | None, overwrite: bool, sweep: bool, as_json:
     option("hypotheses", list[str], "Outputs of another system, one per line.", default=[], metavar="NAME=FILE"),
     option("baseline", str, "Test the other runs against this one."), REPORT,
     option("tables", Path, "Write the tables as CSV.", "--csv", metavar="FOLDER"),
-    OVERWRITE, BEAM, PENALTY, SETTINGS, CHECKPOINT, DEVICE, JSON,
+    OVERWRITE, BEAM, PENALTY, SETTINGS, CHECKPOINT, DEVICE, ACCEPT, JSON,
 )  # fmt: skip
 def compare(
     runs: list[Path], files: list[str], hypotheses: list[str], out: Path | None, tables: Path | None, overwrite: bool,
@@ -615,7 +619,7 @@ def compare(
     option("file", Path, "More sentences, one per line, whose words can be neighbours."),
     option("layer", int, "The layer of the neighbours: 0 is the embeddings, -1 the last.", default=-1),
     option("out", Path, "A .svg, .png, .html or .json file to write."),
-    OVERWRITE, CHECKPOINT, DEVICE, JSON,
+    OVERWRITE, CHECKPOINT, DEVICE, ACCEPT, JSON,
 )  # fmt: skip
 def vectors(
     run: Path, texts: list[str], file: Path | None, out: Path | None, overwrite: bool, as_json: bool, **options: Any
@@ -738,26 +742,29 @@ TOKEN = option("token", str, "Requests need it: Authorization: Bearer TOKEN.", e
     option("batch", int, "Most inputs that are computed at once.", default=64, min=1),
     option("queue", int, "Most inputs that may wait; then the answer is 503.", default=1024, min=1),
     option("timeout", float, "Seconds until a request is given up.", default=60, min=0.01),
-    SETTINGS, CHECKPOINT, DEVICE,
+    option("grace", float, "Seconds that requests have to be answered after SIGTERM or Ctrl-C.", default=5, min=0),
+    SETTINGS, CHECKPOINT, DEVICE, ACCEPT,
 )  # fmt: skip
 def serve(
     runs: list[Path], host: str, port: int, token: str | None, window: float, batch: int, queue: int, timeout: float,
-    **options: Any,
+    grace: float, **options: Any,
 ) -> None:  # fmt: skip
     """Serve runs over HTTP: one route for each verb, requests of all clients computed together."""
     _expect_server("regard serve")
     from regard.studio.served import Settings
     from regard.studio.server import serve as answer
 
-    how = Settings(host, port, token or None, window / 1000, batch, queue, timeout)
+    how = Settings(host, port, token or None, window / 1000, batch, queue, timeout, grace=grace)
     answer({name: regard.load(folder, **options) for name, folder in _named(runs).items()}, how)
 
 
 @command(
     argument("runs", list[Path], "[RUN]...", "Run folders, or a folder of runs. Default: runs.", []), HOST, PORT, TOKEN,
-    switch("browser", "Whether to open the page.", "--browser/--no-browser", default=True), DEVICE,
+    switch("browser", "Whether to open the page.", "--browser/--no-browser", default=True), DEVICE, ACCEPT,
 )  # fmt: skip
-def studio(runs: list[Path], host: str, port: int, token: str | None, browser: bool, device: str) -> None:
+def studio(
+    runs: list[Path], host: str, port: int, token: str | None, browser: bool, device: str, accept_recipe: bool
+) -> None:
     """See, try, compare and train runs in the browser; the HTTP API of `serve` beside it."""
     _expect_server("regard studio")
     from regard.studio.runs import Runs
@@ -771,7 +778,8 @@ def studio(runs: list[Path], host: str, port: int, token: str | None, browser: b
     folders = partial(dict, given) if runs else partial(_run_folders, root)
     if not folders():
         console.note(f"there is no run in the folder {root} yet: train one in the page, or with 'regard train'")
-    answer(Runs(how, folders=folders, device=device), how, root=root, browse=browser)
+    served = Runs(how, folders=folders, device=device, accept_recipe=accept_recipe)
+    answer(served, how, root=root, browse=browser)
 
 
 def _expect_server(command: str) -> None:
@@ -825,6 +833,7 @@ def import_(source: str, out: Path, overrides: list[str], as_json: bool) -> None
     option("out", Path, "The folder to make.", default=..., metavar="FOLDER"),
     option("quantize", str, "For ctranslate2: int8, int8_float32, int8_float16, int16, float16 and others."),
     CHECKPOINT,
+    ACCEPT,
     JSON,
 )
 def export(run: Path, to: str, out: Path, as_json: bool, **options: Any) -> None:

@@ -73,7 +73,7 @@ def studio(root: Path) -> Iterator[str]:
 @pytest.fixture
 def empty_studio(tmp_path: Path) -> Iterator[str]:
     """One without runs, which needs a token."""
-    with serving(tmp_path / "runs", Settings(token="열쇠")) as address:
+    with serving(tmp_path / "runs", Settings(token="열쇠" * 8)) as address:
         yield address
 
 

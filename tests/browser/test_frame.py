@@ -94,7 +94,7 @@ def test_a_run_that_is_damaged_or_not_there_is_named(page: Any, root: Path) -> N
 def test_a_token_is_asked_for_and_every_view_has_an_empty_state(browser: Any, empty_studio: str) -> None:
     page = browser.new_context(locale="en-US").new_page()
     page.goto(empty_studio)
-    page.get_by_label("Token").fill("열쇠")
+    page.get_by_label("Token").fill("열쇠" * 8)
     page.keyboard.press("Enter")
     for view in VIEWS:
         page.goto(f"{empty_studio}/#/{view}")

@@ -20,12 +20,15 @@ import pytest
 import torch
 
 from command_line import contents, fail, succeed, write
-from regard.api import compare, export_run, predict, train
+from regard.api import compare, evaluate, export_run, load, predict, score, train
+from regard.config import apply_overrides, read_yaml, write_yaml
+from regard.data.store import MANIFEST, VERIFIED
 from regard.errors import CheckpointError, RegardError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_training, load_weights, put_weights
 from regard.tasks import TASKS
+from regard.text.files import word_sums
 from tiny import TINY
 
 RECIPE: dict[str, Any] = copy.deepcopy(TINY) | {
@@ -78,6 +81,18 @@ def test_a_flipped_bit_of_a_checkpoint_is_refused_and_whole_ones_are_named(run: 
         read(file.parent)
 
 
+def test_words_that_changed_places_are_refused(run: Run) -> None:
+    """A sum of them would be the same."""
+    file = run.checkpoint() / "model.safetensors"
+    data = file.read_bytes()
+    last = len(data) // 4096 * 4096 - 4096
+    file.write_bytes(data[:last] + data[last + 8 : last + 16] + data[last : last + 8] + data[last + 16 :])
+    assert file.read_bytes() != data
+    assert word_sums(file) == word_sums(write(file.with_name("before"), data))
+    [said] = fail("predict", run.folder, "a")
+    assert said.startswith(f"{file}: the file is damaged: it is not as it was written")
+
+
 def test_another_number_of_heads_is_refused(run: Run) -> None:
     """The shapes of the weights are the same."""
     path = run.folder / "recipe.yaml"
@@ -90,8 +105,108 @@ def test_another_number_of_heads_is_refused(run: Run) -> None:
         train(path, out=run.folder, resume=True, quiet=True)
     path.write_text(text.replace("heads: 2", "haeds: 2"), encoding="utf-8")
     assert fail("predict", run.folder, "a") == [f"{path}: model.haeds: unknown key 'haeds' (did you mean 'heads'?)"]
-    path.write_text(text.replace("beam: 2", "beam: 3"), encoding="utf-8")
-    succeed("predict", run.folder, "a")
+
+
+CHANGES = {
+    "training.seed": (1, 3),
+    "data.max_length": (40, 41),
+    "search.repetition_penalty": (1.0, 3.0),
+    "data.validation.split": (0.05, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_recipe_is_named_and_can_be_accepted(run: Run, name: str) -> None:
+    path, (there, here) = run.folder / "recipe.yaml", CHANGES[name]
+    write(path, write_yaml(apply_overrides(read_yaml(path), [f"{name}={here}"])))
+    step = run.checkpoint().name
+    said = (
+        f"{path}: {step} was trained with another recipe: {name} is {here}, not {there} (put it back; or "
+        "--accept-recipe uses it as it is now, in Python accept_recipe=True)"
+    )
+    for verb in (["predict", run.folder, "a"], ["evaluate", run.folder], ["score", run.folder, "a", "a"],
+                 ["export", run.folder, "--to", "word2vec", "--out", run.folder / "new"]):  # fmt: skip
+        assert fail(*verb) == [said]
+    assert fail("train", path, "--out", run.folder, "--resume")[0].startswith(f"{path}: step-00000020 was trained with")
+    succeed("predict", run.folder, "a", "--accept-recipe")
+    with pytest.raises(CheckpointError, match="was trained with another recipe"):
+        load(run.folder)
+    assert load(run.folder, accept_recipe=True).score("a", "a") == score(run.folder, "a", "a", accept_recipe=True)
+
+
+def test_what_a_user_may_change_in_a_recipe(tmp_path: Path) -> None:
+    """What a resumed training may change, and where files are; a field that is missing has its default."""
+    pairs = write(tmp_path / "a.tsv", "a b\tb a\n")
+    test = json.dumps({"file": str(pairs), "source": 0, "target": 1})
+    run = train(RECIPE, ["training.steps=2", f"data.test={test}"], out=tmp_path / "run", quiet=True)
+    pairs.rename(tmp_path / "moved.tsv")
+    path = run.folder / "recipe.yaml"
+    text = path.read_text().replace("log_every: 5", "log_every: 7").replace("  repetition_penalty: 1.0\n", "")
+    path.write_text(text.replace("a.tsv", "moved.tsv"))
+    assert evaluate(run.folder, split="test", device="cpu").keys() >= {"bleu"}
+
+
+def test_files_that_name_another_checkpoint(run: Run, tmp_path: Path) -> None:
+    best = run.folder / "best"
+    right = best.read_text()
+    [wrong] = {"step-00000010\n", "step-00000020\n"} - {right}
+    best.write_text(wrong)
+    said = (
+        f"{best}: it names {wrong.strip()}, but the best checkpoint is {right.strip()}, as step-00000020 says "
+        f"(write {right.strip()} into it; or --checkpoint {wrong.strip()} uses the other one)"
+    )
+    assert fail("predict", run.folder, "a") == [said]
+    succeed("predict", run.folder, "a", "--checkpoint", wrong.strip())
+    succeed("train", run.folder / "recipe.yaml", "--out", run.folder, "--resume")
+    assert best.read_text() == right
+    best.write_text("step-00000099\n")
+    assert "there is no such checkpoint" in fail("predict", run.folder, "a")[0]
+    best.write_text(right)
+    facts, first = run.checkpoint() / "checkpoint.json", run.checkpoint("10") / "checkpoint.json"
+    second = run.checkpoint("20") / "checkpoint.json"
+    kept = {path: path.read_bytes() for path in (first, second)}
+    second.write_bytes(kept[first])
+    said = f"{second}: the file is missing or damaged: it is of another checkpoint, step-00000010"
+    assert fail("predict", run.folder, "a", "--checkpoint", "20")[0].startswith(said)
+    another = train(RECIPE, ["training.learning_rate=0.02"], out=tmp_path / "another", quiet=True)
+    facts.write_bytes((another.checkpoints / facts.parent.name / "checkpoint.json").read_bytes())
+    assert "training.learning_rate is 0.01, not 0.02" in fail("predict", run.folder, "a")[0]
+    said = f"{facts}: it is of another checkpoint: no file beside it has the checksum that it gives"
+    assert fail("predict", run.folder, "a", "--accept-recipe")[0].startswith(said)
+    old = json.loads(kept.get(facts, kept[second]))
+    facts.write_text(json.dumps({name: old[name] for name in ("step", "best", "tokenizer")}))
+    said = f"{facts}: it has no checksums, which every checkpoint of this run has: it is of another run"
+    assert fail("predict", run.folder, "a")[0].startswith(said)
+
+
+def test_a_cache_entry_is_verified_when_a_training_starts(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever its size and times say; elsewhere a file that cannot be read is enough to make it anew."""
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    expected = TASKS[run.recipe.task].prepare(run.recipe, run.folder).train.columns["target"][0].tolist()
+
+    def remembered(folder: Path) -> None:
+        """Its files as if they had been found whole like this."""
+        stats = {path.name: path.stat() for path in folder.iterdir() if path.name not in (MANIFEST, VERIFIED)}
+        stamps = {name: [file.st_size, file.st_mtime_ns, file.st_ctime_ns] for name, file in stats.items()}
+        write(folder / VERIFIED, json.dumps(stamps))
+
+    def first() -> list[int]:
+        return list(run.task.prepare(run.recipe, run.folder).train.columns["target"][0].tolist())
+
+    [values] = tmp_path.glob("cache/encoded-*/train.target.values")
+    whole = values.read_bytes()
+    values.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+    remembered(values.parent)
+    assert first() != expected, "it is trusted"
+    train(RECIPE, out=tmp_path / "again", quiet=True)
+    assert values.read_bytes() == whole
+    assert "damaged" in caplog.text
+    values.with_name("train.target.offsets.npy").write_bytes(b"")
+    remembered(values.parent)
+    assert first() == expected
+    assert (values.parent / "train.target.offsets.npy").stat().st_size
 
 
 def test_a_damaged_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -116,7 +231,7 @@ def test_a_damaged_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
 
 
 def test_a_flipped_or_cut_file_gives_the_right_answer_or_a_message(trained: Path, tmp_path: Path) -> None:
-    """Never a traceback. The recipe's other sections may be edited, with a note: what they say is not compared."""
+    """Never a traceback. What a resumed training may change is not compared."""
     expected: dict[str, Any] = {}
     folder = tmp_path / "run"
 
@@ -168,7 +283,7 @@ DAMAGES: list[tuple[str, str, Any, str]] = [
         ("tokenizer.json", 0.5, r"tokenizer\.json: "),
         ("", None, NO_CHECKPOINT),  # the whole of it
         ("recipe.yaml", b"task: translation", "data: this key is req"),
-        (SURROUNDINGS, b'{"format": 3, "regard": "9.0"}', r"newer regard, 9\.0"),
+        (SURROUNDINGS, b'{"format": 99, "regard": "9.0"}', r"newer regard, 9\.0"),
         *((SURROUNDINGS, how, r"environment\.json: cannot be read")
           for how in (0.5, b"[]", b'{"format": "1", "regard": ""}', b"[" * 100_000)),
     ]),
@@ -205,7 +320,9 @@ def test_what_is_damaged_is_named(run: Run, tmp_path: Path, verbs: str, name: st
 
 
 def forget_checksums(run: Run) -> None:
-    """As in checkpoints of older versions."""
+    """As in checkpoints of the first version."""
+    surroundings = run.folder / "environment.json"
+    surroundings.write_text(json.dumps(json.loads(surroundings.read_text()) | {"format": 1}))
     path = run.checkpoint("last") / "checkpoint.json"
     facts = json.loads(path.read_text())
     path.write_text(json.dumps({name: facts[name] for name in ("step", "best", "tokenizer")}))
@@ -282,7 +399,9 @@ def test_a_changed_digit_and_a_lost_line_of_the_log(run: Run, tmp_path: Path) ->
     note = "metrics.jsonl: the file is damaged: its end is missing; the training is not, and continues\n"
     assert [note in one.err for one in more] == [True, False]
     log.unlink()
-    succeed("compare", run.folder, run.folder, "--split", "test")
+    compared = succeed("compare", run.folder, run.folder, "--split", "test").out
+    assert "the run has no metrics.jsonl, so nothing is known of its training." in " ".join(compared.split())
+    assert compare([run.folder, run.folder], split="test").tables["systems"][0]["training_steps"] is None
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "9" * 300, "²", "a" * 300, "..", ""])

@@ -302,6 +302,8 @@ def test_a_cluster_serves(tiny_run: Path, cluster: Any) -> None:
     serve, httpx = pytest.importorskip("ray.serve"), pytest.importorskip("httpx2")
     with pytest.raises(CheckpointError, match="nowhere: there is no such run folder"):
         studio.deployment("nowhere")
+    with pytest.raises(RegardError, match="a token of 5 characters can be guessed"):
+        studio.deployment(tiny_run, token="short")
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
     serve.start(http_options={"port": int(address.rpartition(":")[2])})

@@ -94,6 +94,22 @@ def test_a_frozen_run_predicts_and_scores_as_ever() -> None:
         assert again["token_scores"] == pytest.approx(wanted["token_scores"], abs=1e-4)
 
 
+def test_a_frozen_run_with_the_checksums_of_its_time(tmp_path: Path) -> None:
+    """Sums of words, which format 3 has replaced by a hash: they are still compared."""
+    shutil.copytree(GOLDEN / "run-format-2", tmp_path / "run")
+    again = score(tmp_path / "run", "a b c", "c b a")
+    expected = [-2.217828, -0.228375, -1.864832, -0.289242, -2.363636, -2.237678]
+    assert again["token_scores"] == pytest.approx(expected, abs=1e-4)
+    [weights] = tmp_path.glob("run/checkpoints/step-00000020/model.safetensors")
+    data = weights.read_bytes()
+    weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: the file is damaged"):
+        score(tmp_path / "run", "a b c", "c b a")
+    weights.write_bytes(data)
+    train(tmp_path / "run" / "recipe.yaml", ["training.steps=22"], out=tmp_path / "run", resume=True, quiet=True)
+    assert Run(tmp_path / "run").checkpoint("last").name == "step-00000022"
+
+
 @pytest.mark.parametrize("path", REMOVED)
 def test_fields_of_earlier_versions_are_left_out_of_stored_recipes_only(run: Run, tmp_path: Path, path: str) -> None:
     tree = apply_overrides(read_yaml(run.folder / "recipe.yaml"), [f"{path}=1"])

@@ -276,6 +276,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/compare", {"runs": ["tiny", "../tiny"]}, 404, "there is no run of this name"),
     ("/check", {"files": [{"name": "../x.csv", "text": ""}]}, 422, "body.files.0.name"),
     ("/check", {"files": [{"name": ".x", "text": ""}]}, 422, "body.files.0.name"),
+    ("/check", {"files": [{"name": "가" * 67, "text": ""}]}, 422, "the name has 201 bytes in UTF-8, at most 200 are"),
     ("/check", {"recipe": 1}, 422, "valid string"),
     ("/health", {}, 405, "this route answers GET only"),
 ]
@@ -341,13 +342,24 @@ def test_a_failure_of_ours_tells_nothing(loaded: Any, monkeypatch: pytest.Monkey
 def test_who_may_ask(loaded: Any) -> None:
     with pytest.raises(RegardError, match=r"--host: whoever reaches 0.0.0.0 could use the runs \(give --token"):
         Settings(host="0.0.0.0")
-    with TestClient(app({"tiny": loaded}, Settings(host="0.0.0.0", token="geheim-ü")), base_url="http://any") as client:
-        for header, status in (("Bearer geheim-ü", 200), ("Bearer geheim", 401), ("geheim-ü", 401), ("", 401)):
+    token = "sehr-geheim-und-ü"
+    with TestClient(app({"tiny": loaded}, Settings(host="0.0.0.0", token=token)), base_url="http://any") as client:
+        for header, status in ((f"Bearer {token}", 200), (f"Bearer {token[:-1]}", 401), (token, 401), ("", 401)):
             assert client.get("/runs", headers={"authorization": header.encode()}).status_code == status
-        assert client.get("/health").status_code == 200
+        assert client.get("/health").json() == {"status": "ok"}, "the names of runs need the token"
+        named = client.get("/health", headers={"authorization": f"Bearer {token}".encode()}).json()
+        assert named == {"status": "ok", "runs": ["tiny"]}
         assert client.get("/runs").json() == {"error": "a token is needed"}
     with TestClient(app({"tiny": loaded}, Settings()), base_url="http://elsewhere.example") as client:
         assert client.get("/runs").status_code == 403
+
+
+def test_a_short_token_is_refused(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "--token or REGARD_TOKEN: a token of {} can be guessed (give at least 16: 'openssl rand -hex 32' makes one)"
+    assert fail("serve", tiny_run, "--token", "x") == [said.format("1 character")]
+    monkeypatch.setenv("REGARD_TOKEN", "x" * 15)
+    assert fail("studio", tiny_run, "--no-browser") == [said.format("15 characters")]
+    Settings(token="x" * 16)
 
 
 # The queue

@@ -4,8 +4,12 @@ import base64
 import json
 import shutil
 import socket
+import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -72,7 +76,7 @@ def test_only_this_page_may_ask(root: Path, runs: Runs, client: Any) -> None:
     assert client.post("/runs/tiny/predict", **asked).status_code == 403
     asked["headers"] = {"origin": LOCAL}
     assert client.post("/runs/tiny/predict", **asked).status_code == 200
-    with TestClient(app(runs, Settings(token="x"), root=root), base_url="http://any") as others:
+    with TestClient(app(runs, Settings(token="x" * 16), root=root), base_url="http://any") as others:
         assert (others.get("/").status_code, others.get("/page/app.js").status_code) == (200, 200)
         assert [others.get(path).status_code for path in ("/runs", "/trainings", "/recipes")] == [401, 401, 401]
 
@@ -138,6 +142,9 @@ NO_TRAINING: list[tuple[Any, str]] = [
     ({"settings": {"data.train": "x"}}, "'data.train' is not in the form"),
     ({"files": [{"name": "../x.csv", "text": ""}]}, "body.files.0.name"),
     ({"files": [{"name": ".ssh", "text": ""}]}, "body.files.0.name"),
+    ({"files": [{"name": "가" * 100, "text": ""}]}, "the name has 300 bytes in UTF-8, at most 200 are allowed"),
+    ({"name": "𝄞𝄞" * 32}, "body.name"),
+    ({"name": "𠀀𠀀" * 32}, "the name has 256 bytes in UTF-8"),
 ]
 """What a training does not start with."""
 MALFORMED: list[tuple[str, str, Any, int, str]] = [
@@ -230,6 +237,71 @@ def test_a_training_that_fails_says_why(client: Any, root: Path) -> None:
     assert korean != progress["message"]
     assert [run["name"] for run in client.get("/trainings").json()] == ["tiny", "쌍"]
     assert client.post("/trainings/쌍/stop").status_code == 409
+    sent = root / ".sent"
+    modes = {path.relative_to(sent).as_posix(): stat.S_IMODE(path.stat().st_mode) for path in sent.rglob("*")}
+    files = {"쌍/recipe.yaml": 0o600, "쌍/쌍.tsv": 0o600, "쌍/.log": 0o600, "쌍/.process": 0o600}
+    assert modes | {".": stat.S_IMODE(sent.stat().st_mode)} == {".": 0o700, "쌍": 0o700, **files}
+    (sent / "쌍" / "old.tsv").write_text("")  # of another training of this name, which also failed
+    (sent / "쌍.log").write_text("")  # of a version that kept logs beside the folders
+    again = {"name": "쌍", "recipe": recipe, "files": []}
+    for name in ("쌍", "쌍.log"):
+        assert client.post("/trainings", json={**again, "name": name}).status_code == 201
+    for name in ("쌍", "쌍.log"):
+        while client.get(f"/trainings/{name}").json()["state"] == "training":
+            time.sleep(0.1)
+        assert "쌍.tsv" in client.get(f"/trainings/{name}").json()["message"]
+    assert not (sent / "쌍" / "old.tsv").exists()
+
+
+LONG = yaml.safe_dump({**TINY, "training": {**TINY["training"], "steps": 1_000_000, "validate_every": 1_000_000}})
+
+
+def test_six_trainings_at_once_start_two(client: Any, root: Path) -> None:
+    bodies = [{"name": f"run{number}", "recipe": LONG, "files": []} for number in range(5)]
+    bodies.append(bodies[0])
+    with ThreadPoolExecutor(6) as pool:
+        answers = [*pool.map(lambda body: client.post("/trainings", json=body), bodies)]
+    started = {answer.json()["name"] for answer in answers if answer.status_code == 201}
+    assert len(started) == 2
+    refused = [answer for answer in answers if answer.status_code != 201]
+    assert {answer.status_code for answer in refused} <= {503, 422}
+    assert [answer.status_code for answer in answers].count(201) == 2
+    for answer in (answer for answer in refused if answer.status_code == 503):
+        assert all(repr(name) in answer.json()["error"] for name in started if "and" in answer.json()["error"])
+    assert {path.name for path in (root / ".sent").iterdir()} == started, "what was sent with the others is gone"
+
+
+def test_a_training_is_stopped_by_a_studio_that_did_not_start_it(root: Path, tmp_path: Path) -> None:
+    """The first one is killed; the process that trains goes on."""
+    httpx = pytest.importorskip("httpx2")
+    command = [sys.executable, "-m", "regard.cli", "studio", str(root), "--no-browser", "--port", "0"]
+    studio = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert studio.stdout is not None
+    try:
+        address = studio.stdout.readline().split()[-1]
+        body = {"name": "long", "recipe": LONG, "files": []}
+        assert httpx.post(f"{address}/trainings", json=body, timeout=60).status_code == 201
+        while not (root / "long" / "metrics.jsonl").exists():
+            assert httpx.get(f"{address}/trainings/long", timeout=60).json()["state"] == "training"
+    finally:
+        studio.kill()
+        studio.communicate()
+    record = root / ".sent" / "long" / ".process"
+    for name, changes in {"past": {"started": 1.0}, "other": {"run": "/other"}, "gone": {"pid": 2**22}}.items():
+        (root / ".sent" / name).mkdir()
+        (root / ".sent" / name / ".process").write_text(json.dumps(json.loads(record.read_text()) | changes))
+    runs = Runs(Settings(), folders=lambda: _run_folders(root), device="cpu")
+    with TestClient(app(runs, Settings(), root=root), base_url=LOCAL) as client:
+        progress = client.get("/trainings/long").json()
+        assert (progress["state"], progress["ours"]) == ("training", True)
+        for name in ("past", "other", "gone"):
+            assert client.post(f"/trainings/{name}/stop").status_code == 409
+        for _ in range(2):  # a second signal would end it before it has saved
+            assert client.post("/trainings/long/stop").status_code in (200, 409)
+        while (progress := client.get("/trainings/long").json())["state"] == "training":
+            time.sleep(0.05)
+        assert progress["state"] == "stopped"
+    assert (root / "long" / "last").exists()
 
 
 QUICK = settings(

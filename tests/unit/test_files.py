@@ -15,7 +15,15 @@ import pytest
 from regard.config import read_yaml
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.text import files
-from regard.text.files import atomic_file, check_writable, checksum, open_text, write_file, write_folder
+from regard.text.files import (
+    atomic_file,
+    check_writable,
+    checksum,
+    has_checksum,
+    open_text,
+    write_file,
+    write_folder,
+)
 
 
 def no_space(*_: object) -> None:
@@ -177,6 +185,7 @@ def test_a_checksum_sees_every_flip_cut_swap_and_byte_more(tmp_path: Path, size:
     path, generator = tmp_path / "file", np.random.default_rng(1)
     data = generator.bytes(size)
     changed = [data + b"\0", data[:-1], data[4096:8192] + data[:4096] + data[8192:]]
+    changed.append(data[8:16] + data[:8] + data[16:])  # words of 64 bits change places
     for bit in (0, 8 * size - 1, *generator.integers(8 * size, size=20).tolist()) if size else ():
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
@@ -186,6 +195,24 @@ def test_a_checksum_sees_every_flip_cut_swap_and_byte_more(tmp_path: Path, size:
     for other in (other for other in changed if other != data):
         path.write_bytes(other)
         assert checksum(path) != expected
+        assert not has_checksum(path, expected)
+
+
+SUMS = {
+    0: "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9",
+    5000: "9850349d7d8e184a11cb418545d901747111005821089f6cb918809e36354dc5",
+}
+
+
+def test_checksums_of_earlier_versions_are_still_compared(tmp_path: Path) -> None:
+    """The sums of files of so many bytes, as the last version that wrote them computed them."""
+    for size, written in SUMS.items():
+        path = tmp_path / "file"
+        path.write_bytes(np.random.default_rng(1).bytes(size))
+        assert has_checksum(path, written)
+        path.write_bytes(path.read_bytes() + b"\0")
+        assert not has_checksum(path, written)
+    assert not has_checksum(path, None)
 
 
 def test_what_is_in_a_folder_of_data_stays_as_it_is(tmp_path: Path) -> None:

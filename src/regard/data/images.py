@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import os
 import warnings
 import zlib
@@ -27,11 +26,11 @@ from pydantic import Field
 from regard.config import Config
 from regard.data import shapes
 from regard.data.batches import Images
-from regard.data.store import MANIFEST, Array, ColumnWriter, Integers, TokenColumn, stored
+from regard.data.store import Array, ColumnWriter, Integers, TokenColumn, rebuilding, stored
 from regard.errors import DataError, Problem, first_of, import_extra
-from regard.text.files import is_inside, key_of
+from regard.text.files import is_inside, key_of, word_sums
 
-FORMAT = 5  # counts up when stored images change their form, so that no old cache is read as a new one
+FORMAT = 6  # counts up when stored images change their form, so that no old cache is read as a new one
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 """What is read, whatever a file is called. Others run programs (EPS) or unpack images within them on opening (ICO)."""
 HELD = "data:image/"
@@ -256,7 +255,7 @@ class Pictures:
     columns: Integers  # regions that stand side by side in the features of each
     kept: Integers  # which of the pictures that were asked for these are: all, or those that could be read
     reading: Reading
-    checksum: str  # of `shown`
+    checksum: str  # of `shown`, by `word_sums`: a resumed run compares it with the one that it began with
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -271,6 +270,7 @@ class Pictures:
         return self.shown.lengths // self.reading.feature_width
 
 
+@rebuilding
 def prepare_pictures(
     named: Mapping[tuple[Path, str], str],
     reading: Reading,
@@ -306,6 +306,7 @@ def prepare_pictures(
         if problems and not (drops(len(problems), len(named)) and len(problems) < len(named)):
             raise DataError(problems=first_of(problems))
         np.save(folder / "columns.npy", np.array([columns, kept], dtype=np.int64))
+        (folder / "shown.sums").write_text(word_sums(folder / "shown.values"), encoding="ascii")
 
     allowed = [drops(bad, len(named)) for bad in (1, len(named))]
     key: list[Any] = [FORMAT, reading.images.size, reading.feature_width, allowed]
@@ -320,5 +321,5 @@ def prepare_pictures(
             key.append([name])
     folder = stored(f"images-{key_of(key)}", build)
     columns, kept = np.load(folder / "columns.npy")
-    checksum = json.loads((folder / MANIFEST).read_bytes())["checksums"]["shown.values"]
+    checksum = (folder / "shown.sums").read_text(encoding="ascii")
     return Pictures(TokenColumn.open(folder, "shown", dtype), columns, kept, reading, checksum)

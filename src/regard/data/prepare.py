@@ -29,7 +29,17 @@ from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Finding, Report
 from regard.data.formats import Row
 from regard.data.parallel import in_order, processors
 from regard.data.readers import Reader, open_corpus
-from regard.data.store import ColumnWriter, Integers, TextColumn, TokenColumn, in_chunks, parts, stored, token_type
+from regard.data.store import (
+    ColumnWriter,
+    Integers,
+    TextColumn,
+    TokenColumn,
+    in_chunks,
+    parts,
+    rebuilding,
+    stored,
+    token_type,
+)
 from regard.errors import DataError, Faults, Problem
 from regard.text.files import is_inside, key_of, outside
 from regard.text.normalise import nfc
@@ -71,6 +81,7 @@ class Prepared(Generic[E]):
         return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
 
 
+@rebuilding
 def prepare(
     kind: type[Encoder], recipe: Recipe, base: Path, tokenizers: Tokenizers | None, progress: Progress | None
 ) -> Prepared[Dataset]:

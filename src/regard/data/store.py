@@ -12,18 +12,19 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, wraps
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, overload
+from typing import Any, BinaryIO, ParamSpec, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from regard.errors import DataError
-from regard.text.files import checksum, checksums, lock_file, place_folder
+from regard.text.files import checksums, has_checksum, lock_file, place_folder
 
 Array = NDArray[Any]
 Integers = NDArray[np.integer[Any]]
@@ -39,6 +40,9 @@ END, GOES_ON = ".", "+"
 CHUNK = 4096  # rows that are read at once,
 CHARACTERS = 1 << 22  # and characters, about: documents may be long
 T = TypeVar("T")
+P = ParamSpec("P")
+_trusting = ContextVar("_trusting", default=True)
+"""Whether a folder that was verified, and whose files have the same sizes and times, is taken for whole."""
 _held: dict[Path, BinaryIO] = {}
 """Manifests that this process keeps open and locked until its end, when no column is mapped any more: no other process
 removes their folders. At most 64, those used last."""
@@ -101,19 +105,46 @@ def _fill(folder: Path, build: Callable[[Path], None]) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
+@contextmanager
+def verifying() -> Iterator[None]:
+    """Read every file of the folders that are opened meanwhile, also of those that were found whole before: a disk may
+    change bytes without changing a time. A training, which lasts long, begins so."""
+    token = _trusting.set(False)
+    try:
+        yield
+    finally:
+        _trusting.reset(token)
+
+
+def rebuilding(read: Callable[P, T]) -> Callable[P, T]:
+    """A function that reads folders of the cache: where one cannot be read, it is called once more, `verifying`, which
+    makes damaged folders anew."""
+
+    @wraps(read)
+    def read_or_rebuild(*args: P.args, **options: P.kwargs) -> T:
+        try:
+            return read(*args, **options)
+        except (OSError, ValueError, EOFError):  # as numpy, json and the system raise; a user's mistake is none of them
+            with verifying():
+                return read(*args, **options)
+
+    return read_or_rebuild
+
+
 def is_whole(folder: Path) -> bool:
     """Whether every file that was written into the folder is there as it was written.
 
     A file is read whole for that once, and again when its size or times have changed: a large cache opens at once.
+    While `verifying` it is read in any case.
     """
     try:
         written = json.loads((folder / MANIFEST).read_bytes())["checksums"]
         stats = {name: (folder / name).stat() for name in written}
         stamps = {name: [file.st_size, file.st_mtime_ns, file.st_ctime_ns] for name, file in stats.items()}
         with suppress(OSError, ValueError):
-            if json.loads((folder / VERIFIED).read_bytes()) == stamps:
+            if _trusting.get() and json.loads((folder / VERIFIED).read_bytes()) == stamps:
                 return True
-        if any(checksum(folder / name) != value for name, value in written.items()):
+        if not all(has_checksum(folder / name, value) for name, value in written.items()):
             return False
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False

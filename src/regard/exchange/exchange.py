@@ -137,14 +137,20 @@ def import_note(run: Run) -> str | None:
 
 
 def export_run(
-    run: str | Path | Run, *, to: str, out: str | Path, quantize: str | None = None, checkpoint: str = "best"
+    run: str | Path | Run,
+    *,
+    to: str,
+    out: str | Path,
+    quantize: str | None = None,
+    checkpoint: str = "best",
+    accept_recipe: bool = False,
 ) -> Path:
     """Write a run as another tool reads it, into a new folder: `to` is huggingface, ctranslate2, or word2vec for the
     word vectors alone.
 
     `quantize` is for ctranslate2: the type that the weights are rounded to, such as int8.
     """
-    run, target = Run.open(run), Path(out)
+    run, target = Run.open(run, accept_recipe), Path(out)
     if to not in TOOLS:
         raise RegardError(f"unknown tool {to!r}", where="--to", hint=did_you_mean(to, TOOLS))
     if to != "ctranslate2" and quantize is not None:

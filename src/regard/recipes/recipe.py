@@ -140,7 +140,12 @@ REMOVED = ("data.reading", "model.images.max_pixels", "model.longest_story")  # 
 
 def read_stored(path: Path) -> Tree:
     """The recipe of a run folder, without the fields that no longer exist, and within the limits of today."""
-    tree = read_yaml(path)
+    return as_stored(read_yaml(path))
+
+
+def as_stored(tree: Tree) -> Tree:
+    """A recipe that an earlier version may have written, without the fields that no longer exist, and within the limits
+    of today."""
     for removed in REMOVED:
         section: Any = tree
         *names, name = removed.split(".")
@@ -233,6 +238,13 @@ def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
 
 # What a verb changes in the recipe of a trained run
 
+CHANGEABLE_ON_RESUME = (
+    "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
+    "decode", "samples", "average", "checkpoint_activations", "data.workers",
+    "data.bad_lines",
+)  # fmt: skip
+"""Fields, of `training` unless named, that a resumed training may change; any other would make it another training.
+The fingerprint of the data tells whether another data.bad_lines leaves other examples."""
 CHANGEABLE_AFTER_TRAINING = ("search", "evaluation", "data.encoding")  # what may be changed in a trained run's recipe
 
 

@@ -32,14 +32,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard import __version__
-from regard.config import write_yaml
+from regard.config import Tree, write_yaml
 from regard.errors import CheckpointError, ConfigError, DecodeError, RegardError, did_you_mean
-from regard.recipes.recipe import AnyRecipe, leaves, read_stored, recipe_of
+from regard.recipes.recipe import CHANGEABLE_ON_RESUME, AnyRecipe, as_stored, leaves, read_stored, recipe_of
 from regard.tasks import TASKS
 from regard.text.files import (
     PARTIAL,
-    checksum,
     checksums,
+    has_checksum,
     key_of,
     remove_partial_files,
     why_unreadable,
@@ -49,18 +49,22 @@ from regard.text.files import (
 )
 from regard.text.tokenizers import Tokenizers
 
-FORMAT = 2
-"""Version of the folder's layout; older ones stay readable."""
+FORMAT = 3
+"""Version of the folder's layout; older ones stay readable. Since 3 the checksums of a checkpoint name their hash."""
 STEP, LEFT_STEP = re.compile(r"step-\d{8,}"), re.compile(r"\.step-\d{8,}\.(partial|old|removed)")
 LEFT = re.compile(rf"\.lock|{PARTIAL.pattern}")  # what a killed process may leave in a folder
 LOG = "metrics.jsonl"
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
 FIXED_SECTIONS = ("task", "model", "head")  # the sections of a recipe that say what the weights mean
+NAMED = 4  # fields that a message names
 Weights = dict[str, Tensor]
 
 
 class Run:
     """A run folder that exists, checked to be one."""
+
+    accept_recipe = False
+    """Whether recipe.yaml may differ from the recipe that a checkpoint was trained with."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = folder = Path(folder)
@@ -117,24 +121,31 @@ class Run:
         return cls(folder)
 
     @classmethod
-    def open(cls, folder: str | Path | Run) -> Run:
+    def open(cls, folder: str | Path | Run, accept_recipe: bool = False) -> Run:
         """The run in a folder; one that is open already is returned."""
-        return folder if isinstance(folder, Run) else cls(folder)
+        run = folder if isinstance(folder, Run) else cls(folder)
+        if accept_recipe and not run.accept_recipe:
+            run = copy.copy(run)
+            run.accept_recipe = True
+        return run
 
     @cached_property
-    def recipe(self) -> AnyRecipe:
+    def stored_recipe(self) -> AnyRecipe:
+        """What recipe.yaml says."""
         path = str(self.folder / "recipe.yaml")
         try:
-            tree = read_stored(Path(path))
-            if isinstance(training := tree.get("training"), dict):
-                training.setdefault("fill", False)  # the first runs have no such field, and filled no rows
-            return recipe_of(tree)
+            return _recipe_as_stored(read_stored(Path(path)))
         except ConfigError as error:
             problems = [
                 problem if problem.where.startswith(path) else replace(problem, where=f"{path}: {problem.where}")
                 for problem in error.problems
             ]
             raise CheckpointError(problems=problems) from None
+
+    @cached_property
+    def recipe(self) -> AnyRecipe:
+        """What recipe.yaml says, or with `under` another recipe."""
+        return self.stored_recipe
 
     @property
     def recipe_values(self) -> list[Any]:
@@ -189,7 +200,9 @@ class Run:
         return self.checkpoints / named if named else None
 
     def point(self, name: str, checkpoint: str) -> None:
-        write_file(self.folder / name, checkpoint + "\n")
+        """Let `best` or `last` name a checkpoint."""
+        if self.pointer(name) != self.checkpoints / checkpoint:
+            write_file(self.folder / name, checkpoint + "\n")
 
     def resumable(self) -> Path | None:
         """The checkpoint that training continues from: what `last` names, or the newest where that file is lost."""
@@ -199,6 +212,8 @@ class Run:
 
     def checkpoint(self, name: str = "best") -> Path:
         """A checkpoint by `best`, `last`, its step or its folder's name."""
+        if name == "best":
+            self._check_best()
         folder = self.pointer(name) if name in ("best", "last") else self.checkpoints / name
         if name.isdecimal() and len(name) < 20:
             folder = self.checkpoints / step_name(int(name))
@@ -214,6 +229,24 @@ class Run:
             hint = did_you_mean(folder.name, names) if names else none
             raise CheckpointError("there is no such checkpoint", where=str(folder), hint=hint)
         return folder
+
+    def _check_best(self) -> None:
+        """Refuse a file `best` that does not name the checkpoint that the last one knows as the best.
+
+        A checkpoint after the last one may be better: `best` is written before `last`.
+        """
+        named, last = self.pointer("best"), self.pointer("last")
+        if named is None or last is None or not (STEP.fullmatch(named.name) and STEP.fullmatch(last.name)):
+            return
+        try:
+            facts = load_facts(last)
+            best = step_name(facts["best"][0]["step"] if facts["best"] else facts["step"])
+        except (CheckpointError, KeyError, IndexError, TypeError):  # whoever needs the last checkpoint reports it
+            return
+        if named.name != best and int(named.name[5:]) <= int(last.name[5:]):
+            what = f"it names {named.name}, but the best checkpoint is {best}, as {last.name} says"
+            hint = f"write {best} into it; or --checkpoint {named.name} uses the other one"
+            raise CheckpointError(what, where=str(self.folder / "best"), hint=hint)
 
     def load_model(self, checkpoint: str | None = None, device: str | None = "cpu") -> Any:
         """The run's model with trained weights, ready to use. Default: the best; the device `auto`, or None, is a GPU
@@ -231,14 +264,25 @@ class Run:
         return {"step": step, "best": best, "tokenizer": self.tokenizers.fingerprint, "recipe": recipe}
 
     def check_unchanged(self, checkpoint: Path) -> None:
-        """Refuse a model or a tokenizer that the checkpoint was not trained with: even where the shapes fit, the
-        weights would mean something else, as every id another token."""
+        """Refuse a recipe or a tokenizer that the checkpoint was not trained with: even where the shapes fit, the
+        weights would mean something else, as every id another token. With `accept_recipe` the sections of the recipe
+        that do not say what the weights mean may differ."""
         facts = load_facts(checkpoint)
-        there, here = leaves(facts.get("recipe", {})), leaves(self.recipe.model_dump(mode="json"))
-        fixed = {name for name in there.keys() & here.keys() if name.partition(".")[0] in FIXED_SECTIONS}
-        for name in sorted(name for name in fixed if here[name] != there[name]):
-            what = f"{name} is {here[name]!r}, but {checkpoint.name} was trained with {there[name]!r}"
-            raise CheckpointError(what, where=str(self.folder / "recipe.yaml"), hint="put it back")
+        if "files" not in facts and self.environment.get("format", FORMAT) >= 2:
+            what = "it has no checksums, which every checkpoint of this run has: it is of another run"
+            raise _damaged(checkpoint / "checkpoint.json", what)
+        differing = self._differing(facts.get("recipe", {}))
+        file = str(self.folder / "recipe.yaml")
+        for name, (here, there) in differing.items():
+            if name.partition(".")[0] in FIXED_SECTIONS:
+                what = f"{name} is {here!r}, but {checkpoint.name} was trained with {there!r}"
+                raise CheckpointError(what, where=file, hint="put it back")
+        if differing and not self.accept_recipe:
+            named = [f"{name} is {here!r}, not {there!r}" for name, (here, there) in differing.items()]
+            more = [f"and {len(named) - NAMED:,} more"] if len(named) > NAMED else []
+            what = f"{checkpoint.name} was trained with another recipe: {'; '.join([*named[:NAMED], *more])}"
+            hint = "put it back; or --accept-recipe uses it as it is now, in Python accept_recipe=True"
+            raise CheckpointError(what, where=file, hint=hint)
         if facts["tokenizer"] != self.tokenizers.fingerprint:
             own = [path.name for path in _own_files(self.folder) or ()]
             names = [name for name in self.tokenizers.files if name not in own] or [*self.tokenizers.files]
@@ -247,6 +291,28 @@ class Run:
                 where=", ".join(str(self.folder / name) for name in names),
                 hint="put the run's own tokenizer back; another one gives every token another meaning",
             )
+
+    def _differing(self, trained: Tree) -> dict[str, tuple[Any, Any]]:
+        """The fields of recipe.yaml that differ from the recipe that a checkpoint was trained with, with both values.
+
+        What a resumed training may change is left out, and paths: the data of a run may move.
+        """
+        here = leaves(self.stored_recipe.model_dump(mode="json"))
+        there = leaves(trained)
+        if not there or here == there:  # old checkpoints have none
+            return {}
+        try:
+            there = leaves(_recipe_as_stored(as_stored(copy.deepcopy(trained))).model_dump(mode="json"))
+        except ConfigError:  # of a version with other fields
+            here = {name: here[name] for name in here.keys() & there.keys()}
+            there = {name: there[name] for name in here}
+        changed = [name for name in dict.fromkeys([*here, *there]) if here.get(name, ...) != there.get(name, ...)]
+        return {
+            name: (here.get(name), there.get(name))
+            for name in changed
+            if name.removeprefix("training.") not in CHANGEABLE_ON_RESUME
+            and not _is_moved(name, here.get(name), there.get(name))
+        }
 
     def remove_all_but(self, names: set[str]) -> None:
         """Remove checkpoints that are no longer needed, and what a killed process left; a user's copies stay.
@@ -258,6 +324,19 @@ class Run:
                 path = path.rename(path.with_name(f".{path.name}.removed"))
             if LEFT_STEP.fullmatch(path.name):
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def _recipe_as_stored(tree: Tree) -> AnyRecipe:
+    """The recipe of a run folder or a checkpoint."""
+    if isinstance(training := tree.get("training"), dict):
+        training.setdefault("fill", False)  # the first runs have no such field, and filled no rows
+    return recipe_of(tree)
+
+
+def _is_moved(name: str, here: object, there: object) -> bool:
+    """Whether a field of a recipe is the path of a file, which may be elsewhere now. A run stores absolute ones."""
+    names_files = name.startswith(("data.", "tokenizer.file", "model.vectors.", "training.init"))
+    return names_files and isinstance(here, str) and isinstance(there, str) and os.path.isabs(there)
 
 
 def can_start_in(folder: Path) -> bool:
@@ -413,16 +492,23 @@ def load_facts(folder: Path) -> dict[str, Any]:
 def _read_facts(path: Path) -> dict[str, Any]:
     facts: dict[str, Any] = json.loads(path.read_bytes())
     stored = facts.pop("checksum", None)  # old checkpoints have none
-    types = isinstance(facts.get("step", 0), int) and isinstance(facts.get("files", {}), dict)
+    step = facts.get("step", 0)
+    types = isinstance(step, int) and isinstance(facts.get("files", {}), dict)
     if "tokenizer" not in facts or not types or stored not in (None, key_of(facts)):
         raise ValueError("it is not as it was written")
+    if STEP.fullmatch(path.parent.name) and path.parent.name != step_name(step):
+        raise ValueError(f"it is of another checkpoint, {step_name(step)}")
     return facts
 
 
 def _verify(path: Path) -> None:
     """Refuse a file of a checkpoint that is not as it was written; old checkpoints have no checksums."""
-    written = load_facts(path.parent).get("files", {}).get(path.name)
-    if written is not None and written != checksum(path):
+    files = load_facts(path.parent).get("files", {})
+    if path.name in files and not has_checksum(path, files[path.name]):
+        others = [path.with_name(name) for name in files if name != path.name]
+        if others and not any(other.exists() and has_checksum(other, files[other.name]) for other in others):
+            what = "it is of another checkpoint: no file beside it has the checksum that it gives"
+            raise _damaged(path.with_name("checkpoint.json"), what)
         raise _damaged(path, "the file is damaged: it is not as it was written")
 
 
@@ -466,7 +552,7 @@ def data_fingerprints(folder: Path) -> dict[str, int]:
 def _is_whole(folder: Path) -> bool:
     try:
         files = _read_facts(folder / "checkpoint.json").get("files", {})
-        return all(checksum(folder / name) == value for name, value in files.items())
+        return all(has_checksum(folder / name, value) for name, value in files.items())
     except (OSError, ValueError, TypeError, AttributeError):
         return False
 

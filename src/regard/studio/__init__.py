@@ -26,6 +26,8 @@ def deployment(run: str | Path, *, device: str = "auto", **settings: Any) -> Any
         return app({folder.name: load(folder, device=device)}, Settings(**settings))
 
     from regard.runs.run import Run
+    from regard.studio.served import Settings
 
-    Run(folder)  # what is no run is refused here, not on every node
+    Run(folder)  # what is not a run, or a token that is too short, is refused here, not on every node
+    Settings(**settings)
     return serve.deployment(serve.ingress(build)(), name="regard")

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from regard.api import Loaded, compare, diagnose, evaluate
 from regard.errors import ConfigError, DataError, RegardError
@@ -42,6 +42,8 @@ WAITING, KEPT, SECONDS, CHECK_SECONDS, PAUSE = 8, 12, 1800.0, 300.0, 0.2
 of one."""
 PLAIN = re.compile(r"[\w][\w .()-]{0,99}")
 """Names of files that are sent: no folders, nothing hidden."""
+NAME_BYTES = 200
+"""Most bytes of a name that is sent, in UTF-8."""
 MEASURED = 1_000
 """Sentences that are diagnosed unless a request says how many."""
 
@@ -92,8 +94,15 @@ class CompareBody(MeasureBody):
     baseline: str | None = None
 
 
+def short_enough(name: str) -> str:
+    """A name that a file system can hold, also with a few letters more: most take 255 bytes."""
+    if (size := len(name.encode())) > NAME_BYTES:
+        raise ValueError(f"the name has {size} bytes in UTF-8, at most {NAME_BYTES} are allowed")
+    return name
+
+
 class SentFile(Body):
-    name: str = Field(pattern=f"^{PLAIN.pattern}$")
+    name: Annotated[str, AfterValidator(short_enough)] = Field(pattern=f"^{PLAIN.pattern}$")
     text: str
 
 

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,11 +19,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import psutil
 from fastapi import FastAPI, HTTPException
 from filelock import FileLock, Timeout
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from safetensors import SafetensorError, safe_open
 
 from regard.api import Loaded, load
@@ -34,7 +36,7 @@ from regard.language import shown, shown_comments
 from regard.recipes.recipe import recipe_of
 from regard.recipes.shipped import shipped, shipped_recipes, shipped_text
 from regard.runs.run import Run, load_facts
-from regard.studio.jobs import SentFile
+from regard.studio.jobs import SentFile, short_enough
 from regard.studio.sent import begins_with, refuse_large
 from regard.studio.served import Body, Served, Settings, told
 
@@ -46,6 +48,10 @@ NAME = r"[^\W_][\w.-]{0,63}"
 """A name of a new run: letters of any language, digits, and after the first also . _ -"""
 SENT = ".sent"
 """The folder under the root with what was sent for each training, and what it printed."""
+LOG, RECORD = ".log", ".process"
+"""What a training printed, and which process it is, beside what was sent: no file that is sent has such a name."""
+CLOCK = 2.0
+"""Seconds by which the time that a process was started may be told differently, once the clock was set."""
 AT_ONCE, POINTS, FEW, FRESH = 2, 400, 40, 600.0
 """Trainings at once; most points of a curve, and of a small one; seconds since the last event of a training that may
 still go on elsewhere."""
@@ -66,8 +72,11 @@ class Runs:
         loaded: Mapping[str, Loaded] | None = None,
         folders: Callable[[], Mapping[str, Path]] = dict,
         device: str = "auto",
+        accept_recipe: bool = False,
     ) -> None:
-        self.settings, self.folders, self.device = settings, folders, device
+        self.settings, self.folders = settings, folders
+        self.options: dict[str, Any] = {"device": device, "accept_recipe": accept_recipe}
+        """With which a run is loaded."""
         self.added: dict[str, Path] = {}
         """Those whose training the page has started, wherever the others are."""
         self.served = {name: Served(name, run, settings) for name, run in (loaded or {}).items()}
@@ -91,7 +100,7 @@ class Runs:
                 return self.served[name]
             stamp = _changed(folder / "best")
             if self._stamps.get(name) != stamp:
-                run = Served(name, load(folder, device=self.device), self.settings)
+                run = Served(name, load(folder, **self.options), self.settings)
                 self._let_go(name)
                 self.served[name] = run
             self._stamps.pop(name, None)
@@ -185,7 +194,7 @@ class RecipeBody(Body):
 
 
 class TrainBody(RecipeBody):
-    name: str = Field(pattern=f"^{NAME}$")
+    name: Annotated[str, AfterValidator(short_enough)] = Field(pattern=f"^{NAME}$")
     settings: dict[str, str | int | float | None] = Field({}, max_length=len(FORM))
     """Of the form, by their paths."""
     files: list[SentFile] = Field([], max_length=8)
@@ -193,11 +202,25 @@ class TrainBody(RecipeBody):
 
 @dataclass(eq=False)
 class Trainings:
-    """The processes, by the names of their runs."""
+    """The processes, by the names of their runs. Those of an earlier studio that still run are found again."""
 
     root: Path
     runs: Runs
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    found: dict[str, psutil.Process] = field(default_factory=dict)
+    """Processes that an earlier studio started, which was killed or ended before they did."""
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    """Held while a training is started: requests are answered in many threads."""
+    _stopping: set[int] = field(default_factory=set)
+    """Processes that were asked to end. A second signal would end them before they have saved a checkpoint."""
+
+    def __post_init__(self) -> None:
+        for path in [self.root / SENT, *(self.root / SENT).rglob("*")]:
+            if path.exists() and not path.is_symlink():
+                path.chmod(0o700 if path.is_dir() else 0o600)  # as earlier versions did not
+        for path in (self.root / SENT).glob(f"*/{RECORD}"):
+            if (known := _still_training(path)) is not None:
+                self.found[path.parent.name], self.runs.added[path.parent.name] = known
 
     def add_routes(self, api: FastAPI) -> None:
         api.get("/trainings")(self.list_trainings)
@@ -211,70 +234,117 @@ class Trainings:
 
     def start_training(self, body: TrainBody) -> dict[str, Any]:
         """Train a new run."""
+        with self._lock:
+            return self._start(body)
+
+    def _start(self, body: TrainBody) -> dict[str, Any]:
         if (self.root / body.name).exists() or body.name in self.runs or self.alive(body.name):
             raise ConfigError(f"there is a run {body.name!r} already", where="name", hint="give another name")
         if unknown := body.settings.keys() - set(FORM):
             hint = f"allowed: {', '.join(FORM)}"
             raise ConfigError(f"{min(unknown)!r} is not in the form", where="settings", hint=hint)
-        folder = self.root / SENT / body.name
+        within = (self.root / SENT / body.name).resolve()
         overrides = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in body.settings.items()]
         overrides += begins_with(body.recipe, self.runs.folder_of)
-        overrides.append(f"within={json.dumps(str(folder.resolve()), ensure_ascii=False)}")
+        overrides.append(f"within={json.dumps(str(within), ensure_ascii=False)}")
         refuse_large(body.recipe, overrides, {file.name: file.text for file in body.files})
         recipe_of(parse_yaml(body.recipe, where="recipe"))  # what is wrong there is said at once
-        folder.mkdir(parents=True, exist_ok=True)
-        for file in body.files:
-            (folder / file.name).write_text(file.text, encoding="utf-8")
-        (folder / "recipe.yaml").write_text(body.recipe, encoding="utf-8")
-        return self._train(body.name, folder / "recipe.yaml", self.root / body.name, overrides)
+        self._refuse_more()
+        folder = self._sent(body.name, empty=True)
+        try:
+            for file in body.files:
+                _write_private(folder / file.name, file.text)
+            _write_private(folder / "recipe.yaml", body.recipe)
+            return self._train(body.name, folder / "recipe.yaml", self.root / body.name, overrides)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
     def resume_training(self, name: str) -> dict[str, Any]:
         """Continue a training from its last checkpoint."""
-        run = self.runs.opened(self.runs.known(name)).folder
-        if self.state(name) == "training":
-            raise HTTPException(409, "this run is being trained")
-        return self._train(name, run / "recipe.yaml", run, ["--resume"])
+        with self._lock:
+            run = self.runs.opened(self.runs.known(name)).folder
+            if self.state(name) == "training":
+                raise HTTPException(409, "this run is being trained")
+            self._refuse_more()
+            return self._train(name, run / "recipe.yaml", run, ["--resume"])
 
     def stop_training(self, name: str) -> dict[str, Any]:
         """Stop a training, which saves a checkpoint."""
         if not self.alive(name):
             raise HTTPException(409, "the studio is not training this run")
-        self.processes[name].terminate()
+        self._stop(name)
         return {"name": name}
+
+    def _stop(self, name: str) -> None:
+        process = self.processes.get(name) or self.found[name]
+        if process.pid not in self._stopping:
+            self._stopping.add(process.pid)
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
+
+    def stop_all(self) -> None:
+        """Ask all to save a checkpoint and end."""
+        for name in self._training():
+            self._stop(name)
 
     def close(self) -> None:
         """Stop all, and wait until each has saved a checkpoint."""
-        for name in filter(self.alive, self.processes):
-            self.processes[name].terminate()
-        for process in self.processes.values():
+        self.stop_all()
+        for process in [*self.processes.values(), *self.found.values()]:
             process.wait()
 
     def alive(self, name: str) -> bool:
-        return name in self.processes and self.processes[name].poll() is None
+        """Whether a process of this studio, or of an earlier one, trains the run."""
+        if name in self.processes:
+            return self.processes[name].poll() is None
+        return name in self.found and _is_running(self.found[name])
+
+    def _training(self) -> list[str]:
+        return [name for name in dict.fromkeys([*self.processes, *self.found]) if self.alive(name)]
+
+    def _refuse_more(self) -> None:
+        if len(names := self._training()) >= AT_ONCE:
+            what = f"{' and '.join(map(repr, names))} are being trained, the most at once: wait for one, or stop it"
+            raise HTTPException(503, what, {"Retry-After": "60"})
 
     def _train(self, name: str, recipe: Path, run: Path, options: Sequence[str]) -> dict[str, Any]:
-        if sum(map(self.alive, self.processes)) >= AT_ONCE:
-            what = f"{AT_ONCE} trainings are under way: wait for one, or stop it"
-            raise HTTPException(503, what, {"Retry-After": "60"})
+        run = run.absolute()
         command = [sys.executable, "-m", "regard", "train", str(recipe), *options, "--out", str(run)]
-        self._log(name).parent.mkdir(parents=True, exist_ok=True)
-        with self._log(name).open("wb") as log:
-            self.processes[name] = subprocess.Popen(
+        folder = self._sent(name)
+        (folder / LOG).unlink(missing_ok=True)
+        with open(folder / LOG, "wb", opener=_privately) as log:
+            process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                 env=os.environ | {"REGARD_LANG": "en"},
+                start_new_session=True,  # Ctrl-C is for the studio, which then stops its trainings
             )  # fmt: skip
-        self.runs.added[name] = run
+        self.processes[name], self.runs.added[name] = process, run
+        self.found.pop(name, None)
+        with suppress(psutil.NoSuchProcess):  # it has failed already
+            started = psutil.Process(process.pid).create_time()
+            _write_private(folder / RECORD, json.dumps({"pid": process.pid, "started": started, "run": str(run)}))
         return {"name": name}
 
+    def _sent(self, name: str, *, empty: bool = False) -> Path:
+        """The folder of what was sent for a training, which only its owner may read; `empty` removes what is there."""
+        folder = self.root / SENT / name
+        if empty:
+            folder.unlink() if folder.is_file() else shutil.rmtree(folder, ignore_errors=True)
+        self.root.mkdir(parents=True, exist_ok=True)
+        for path in (self.root / SENT, folder):
+            path.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
     def _log(self, name: str) -> Path:
-        return self.root / SENT / f"{name}.log"
+        return self.root / SENT / name / LOG
 
     # How far each is
 
     def list_trainings(self) -> list[dict[str, Any]]:
         """Every run, also one that has no folder yet, with a small curve."""
         listed = list[dict[str, Any]]()
-        for name in dict.fromkeys([*self.runs, *self.processes]):
+        for name in dict.fromkeys([*self.runs, *self.processes, *self._training()]):
             try:
                 summary = self.runs.summary(name) if name in self.runs else {"name": name}
                 listed.append({**summary, **self.progress(name, FEW)})
@@ -284,7 +354,7 @@ class Trainings:
 
     def show_training(self, name: str) -> dict[str, Any]:
         """How far the training of a run is."""
-        return self.progress(name if name in self.processes else self.runs.known(name))
+        return self.progress(name if name in self.processes or self.alive(name) else self.runs.known(name))
 
     def state(self, name: str) -> Literal["training", "failed", "stopped", "finished"]:
         if self.alive(name):
@@ -331,6 +401,36 @@ def _thinned(events: Sequence[dict[str, Any]], points: int) -> dict[str, list[fl
     kept = events[:: -max(1, -(-len(events) // points))][::-1]
     names = [name for name, value in (kept[-1] if kept else {}).items() if isinstance(value, int | float)]
     return {name: [event.get(name) for event in kept] for name in names}
+
+
+def _privately(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _write_private(path: Path, text: str) -> None:
+    with open(path, "w", encoding="utf-8", opener=_privately) as file:
+        file.write(text)
+
+
+def _still_training(record: Path) -> tuple[psutil.Process, Path] | None:
+    """The process that a studio noted when it started a training, and its run, if it is that process that runs: its
+    number may be another's by now."""
+    try:
+        noted = json.loads(record.read_bytes())
+        process, run = psutil.Process(int(noted["pid"])), Path(noted["run"])
+        same = abs(process.create_time() - float(noted["started"])) < CLOCK
+        if same and process.cmdline()[-1] == str(run) and _is_running(process):
+            return process, run
+    except (OSError, ValueError, KeyError, TypeError, IndexError, psutil.Error):
+        pass
+    return None
+
+
+def _is_running(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _trained_elsewhere(folder: Path) -> bool:

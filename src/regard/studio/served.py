@@ -46,6 +46,8 @@ NUMBERS = 10_000_000
 LEFT = 499
 """The status, as nginx has it, of a request whose client has left: nobody reads it but the log and /metrics."""
 LOCAL = ("127.0.0.1", "localhost", "::1")
+SHORTEST_TOKEN = 16
+"""Fewest characters of a token."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,14 @@ class Settings:
     """Seconds until a request that has no answer is given up."""
     body: int = 8_000_000
     """Most bytes of a request."""
+    grace: float = 5.0
+    """Seconds that requests have to be answered after SIGTERM or Ctrl-C."""
 
     def __post_init__(self) -> None:
+        if self.token is not None and len(self.token) < SHORTEST_TOKEN:
+            what = f"a token of {len(self.token)} character{'s'[: len(self.token) != 1]} can be guessed"
+            hint = f"give at least {SHORTEST_TOKEN}: 'openssl rand -hex 32' makes one"
+            raise RegardError(what, where="--token or REGARD_TOKEN", hint=hint)
         if self.host not in LOCAL and not self.token:
             what, hint = f"whoever reaches {self.host} could use the runs", "give --token, or set REGARD_TOKEN"
             raise RegardError(what, where="--host", hint=hint)

@@ -38,6 +38,7 @@ from regard.api import Loaded, show
 from regard.config import problems_in
 from regard.errors import ConfigError, RegardError
 from regard.language import asked, shown
+from regard.studio.connections import Limits, Server, limited_protocol
 from regard.studio.jobs import long_verbs
 from regard.studio.runs import Runs, Trainings
 from regard.studio.served import EXPLAINED, LOCAL, VERBS, Body, Input, PredictBody, Served, Settings, predicted, told
@@ -50,6 +51,7 @@ KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".s
 NO_ROUTE = "there is no such route: those of a run are /runs/NAME/predict and the like, GET /openapi.json lists all"
 UNREAD = "There was an error parsing the body"  # as FastAPI says it
 NO_JSON = "the body is not JSON in UTF-8, or is nested too deeply"
+ENDING = "the server ends: ask again"
 SMALL = 48
 """Most rows and columns of a small picture of a head."""
 LOCAL_NAME = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
@@ -108,7 +110,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status, size, whole = time.perf_counter(), 500, 0, False
+        started, status, size, whole, answered = time.perf_counter(), 500, 0, False, False
         asked.set("ko" if dict(scope["headers"]).get(b"accept-language", b"").startswith(b"ko") else "en")
 
         async def limited() -> Message:
@@ -125,9 +127,9 @@ class Guard:
             return message
 
         async def protected(message: Message) -> None:
-            nonlocal status
+            nonlocal status, answered
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, answered = message["status"], True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
@@ -135,6 +137,9 @@ class Guard:
 
         try:
             await (self._refusal(scope) or self.app)(scope, limited, protected)
+        except asyncio.CancelledError:  # the server ends, and has no more time; a stream just ends
+            if not answered:
+                await JSONResponse({"error": ENDING}, 503)(scope, receive, protected)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self.counts.requests[route, status] += 1
@@ -149,10 +154,13 @@ class Guard:
             return JSONResponse({"error": "only pages of this server may ask"}, 403)
         if token is None or scope["path"] in ("/", "/health") or scope["path"].startswith("/page/"):
             return None
-        given = headers.get(b"authorization", b"")
-        if secrets.compare_digest(given, f"Bearer {token}".encode()):
+        if has_token(headers, token):
             return None
         return JSONResponse({"error": "a token is needed"}, 401, {"WWW-Authenticate": "Bearer"})
+
+
+def has_token(headers: Mapping[bytes, bytes], token: str) -> bool:
+    return secrets.compare_digest(headers.get(b"authorization", b""), f"Bearer {token}".encode())
 
 
 # The routes
@@ -174,6 +182,7 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | 
             await asyncio.to_thread(run.queue.close)
 
     api = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    api.state.trainings = trainings
     _answer_errors(api)
     _verbs(api, "/runs/{name}", runs.named)
     jobs = long_verbs(api, runs.named, runs.folder_of)
@@ -188,9 +197,10 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | 
     api.get("/runs/{name}")(runs.show_run)
 
     @api.get("/health")
-    async def health() -> dict[str, Any]:
-        """That the server answers; needs no token."""
-        return {"status": "ok", "runs": list(runs)}
+    async def health(request: Request) -> dict[str, Any]:
+        """That the server answers; needs no token, but names the runs only with it."""
+        knows = settings.token is None or has_token(dict(request.scope["headers"]), settings.token)
+        return {"status": "ok", **({"runs": list(runs)} if knows else {})}
 
     @api.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> str:
@@ -369,11 +379,14 @@ def _kind(schema: Mapping[str, Any]) -> str:
 def serve(
     runs: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | None = None, browse: bool = False
 ) -> None:
-    """Answer until SIGINT or SIGTERM, then finish what is there. With the page, `browse` opens it."""
+    """Answer until SIGINT or SIGTERM, then end as connections.py says. With the page, `browse` opens it."""
+    api, limits = app(runs, settings, root=root), Limits.of_this_process()
+    protocol = limited_protocol(limits.connections, settings.timeout + 1)  # the Guard gives up the body before
     config = uvicorn.Config(
-        app(runs, settings, root=root), access_log=False, server_header=False, log_config=None, log_level="warning",
-        timeout_graceful_shutdown=int(settings.timeout) + 1,
+        api, access_log=False, server_header=False, log_config=None, log_level="warning", http=protocol, ws="none",
+        backlog=limits.backlog,
     )  # fmt: skip
+    trainings: Trainings | None = api.state.trainings
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         listening = socket.create_server((settings.host, settings.port), family=family)
@@ -389,4 +402,4 @@ def serve(
         if browse:
             webbrowser.open(f"{address}/" + (f"#/runs?token={settings.token}" if settings.token else ""))
         with suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listening])
+            Server(config, settings.grace, trainings.stop_all if trainings else lambda: None).run(sockets=[listening])

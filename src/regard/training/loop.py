@@ -409,7 +409,7 @@ class Trainer:
         return self.progress.best[0] == entry
 
     def save(self, log: MetricsLog | None, due: bool) -> None:
-        """Save a checkpoint for an exact resume, then point to it, then delete old ones."""
+        """Save a checkpoint for an exact resume, then point to the best one and to this one, then delete old ones."""
         self.collect_losses()
         weights, optimiser = stored_weights(self.used_model), self.optimiser.state_dict()
         if self.accelerator.is_fsdp2:
@@ -437,7 +437,6 @@ class Trainer:
                 "group": self.group,
             },
         )
-        self.run.point("last", name)
         self.tidy()
 
     def whole_carry(self) -> Any:
@@ -448,15 +447,19 @@ class Trainer:
         return tuple(tuple(map(torch.cat, zip(*layer, strict=True))) for layer in zip(*parts, strict=True))
 
     def tidy(self) -> None:
-        """Point to the best checkpoint and delete those that are no longer needed."""
+        """Point to the best checkpoint and to that of this step, and delete those that are no longer needed.
+
+        The best is named first: what the last one knows of the best is never ahead of the file `best`.
+        """
         progress = self.progress
         best = [entry.step for entry in progress.best]
         self.run.point("best", step_name(best[0] if best else progress.step))
+        self.run.point("last", step_name(progress.step))
         self.run.remove_all_but({step_name(step) for step in (progress.step, *best, *progress.recent)})
 
     def facts(self) -> dict[str, Any]:
         best = [{"step": entry.step, self.config.best: entry.value} for entry in self.progress.best]
-        return self.run.facts(self.progress.step, best)
+        return self.run.under(self.recipe).facts(self.progress.step, best)
 
     def finish(self, write: Write) -> None:
         """Average the last checkpoints if the recipe says so, and use the average if it validates better."""
@@ -482,7 +485,6 @@ class Trainer:
         folder = self.run.resumable()
         if folder is None:
             return False
-        self.run.check_unchanged(folder)
         weights, training = load_training(folder)
         before = training.get("fingerprints", {})  # none in old runs
         for part, fingerprint in self.data.fingerprints.items():
@@ -500,8 +502,6 @@ class Trainer:
         if self.average is not None:
             put_weights(self.average, load_weights(folder), folder)
         if self.is_main:
-            if self.run.pointer("last") is None:
-                self.run.point("last", folder.name)
             self.tidy()
         return True
 

@@ -22,11 +22,20 @@ from regard.config import Tree
 from regard.data.batches import Examples, auto_batch_tokens
 from regard.data.config import TrainingConfig
 from regard.data.prepare import Prepared
+from regard.data.store import verifying
 from regard.errors import CheckpointError, ConfigError, Problem, RegardError, did_you_mean
 from regard.layers.embeddings import Embedding
 from regard.models.base import ModelConfig, count_parameters, keep_memory
 from regard.models.headed import Headed, weights_for
-from regard.recipes.recipe import AnyRecipe, leaves, load_recipe, other_fields, recipe_of, with_absolute_paths
+from regard.recipes.recipe import (
+    CHANGEABLE_ON_RESUME,
+    AnyRecipe,
+    leaves,
+    load_recipe,
+    other_fields,
+    recipe_of,
+    with_absolute_paths,
+)
 from regard.runs import Run
 from regard.runs.run import LOG, can_start_in, damage_of_log, is_log, load_weights, locked, stored_weights
 from regard.tasks import TASKS, Task
@@ -39,14 +48,6 @@ from regard.training.optimiser import length_notes, resume_notes
 from regard.training.processes import all_joined, naming_lost_processes, refuse_unlike
 from regard.training.progress import Display
 
-CHANGEABLE_ON_RESUME = (
-    "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
-    "decode", "samples", "average", "checkpoint_activations", "data.workers",
-    "data.bad_lines",
-)  # fmt: skip
-"""Fields, of `training` unless named, that a resumed training may change; any other would make it another training.
-The fingerprint of the data tells whether another data.bad_lines leaves other examples."""
-
 
 def train(
     recipe: str | Path | Tree,
@@ -54,20 +55,28 @@ def train(
     *,
     out: str | Path,
     resume: bool = False,
+    accept_recipe: bool = False,
     quiet: bool = False,
 ) -> Run:
-    """Train the model of a recipe into the run folder `out`; with `resume`, continue from its last checkpoint."""
+    """Train the model of a recipe into the run folder `out`; with `resume`, continue from its last checkpoint.
+
+    A run whose recipe.yaml was changed since is not resumed, unless `accept_recipe`.
+    """
     folder = Path(out)
     given, base = load_recipe(recipe, overrides)
     check_metric(given)
-    existing = _existing(folder, resume)
+    existing = _existing(folder, resume, accept_recipe)
+    last = existing.resumable() if existing else None
+    if existing and last:
+        existing.check_unchanged(last)
     accelerator = make_accelerator(given.training)
     display = Display(quiet=quiet or not accelerator.is_main_process)
     several = accelerator.num_processes > 1
     with naming_lost_processes(accelerator) if several else nullcontext(), display:
         if resume and not existing:
             display.say(f"{folder}: there is no run to resume, so a new one begins")
-        with accelerator.local_main_process_first():
+        first = accelerator.is_local_main_process
+        with accelerator.local_main_process_first(), verifying() if first else nullcontext():
             tokenizers = existing.tokenizers if existing else None
             data = TASKS[given.task].prepare(given, base, tokenizers, display.doing)
         resolved = resolve(given, base, data, accelerator.device, existing)
@@ -76,7 +85,6 @@ def train(
             _refuse_other_recipe(existing, resolved)
         task = TASKS[resolved.task](resolved, data.tokenizers)
         if several:
-            last = existing.resumable() if existing else None
             facts: dict[str, Any] = {f"{name} data": number for name, number in data.fingerprints.items()}
             facts["tokenizer"] = data.tokenizers.fingerprint
             refuse_unlike(accelerator, leaves(resolved.model_dump()) | facts | {"--resume": last and last.name})
@@ -84,7 +92,7 @@ def train(
             torch.manual_seed(resolved.training.seed)
             model: nn.Module = task.model()
             torch.manual_seed(resolved.training.seed + accelerator.process_index)
-        if existing is None or existing.resumable() is None:
+        if last is None:
             task.first_weights(model, data.train)
             display.say(*initialise(model, task, given, base))
         if existing is None and given.training.batch_tokens == "auto":
@@ -232,7 +240,7 @@ def check_metric(recipe: AnyRecipe) -> None:
         raise ConfigError(what, where="training.teacher_forcing", hint="leave it at 1")
 
 
-def _existing(folder: Path, resume: bool) -> Run | None:
+def _existing(folder: Path, resume: bool, accept_recipe: bool = False) -> Run | None:
     """The run to resume; None for a new run, in a new folder or in one without a checkpoint."""
     if (folder / "environment.json").exists() and not (folder / "last").exists() and not is_log(folder / LOG):
         what = "this is not the log of a training, which would overwrite it"
@@ -247,7 +255,7 @@ def _existing(folder: Path, resume: bool) -> Run | None:
         else:
             what, hint = "the folder exists already, and contains files that are not of a run", "give another --out"
         raise CheckpointError(what, where=str(folder), hint=hint)
-    return Run.open(folder)
+    return Run.open(folder, accept_recipe)
 
 
 def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Run:
@@ -384,7 +392,7 @@ def _take_vectors(model: nn.Module, side: str, file: TextFile, setting: str, tok
 def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -> str:
     name = str(recipe.training.init)
     try:
-        run = Run.open(base / name)
+        run = Run.open(base / name, accept_recipe=True)  # only its model and tokenizer matter here
     except CheckpointError as error:
         [problem] = error.problems
         hint = f"{problem.hint}; training.init=null trains without one"

@@ -132,6 +132,7 @@ def compare(
     overrides: Sequence[str] = (),
     checkpoint: str | None = None,
     device: str | None = None,
+    accept_recipe: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> Comparison:
     """Compare runs of one task, and files of outputs by name, on a split or on files.
@@ -140,7 +141,7 @@ def compare(
     first run's recipe says (`evaluation`). The baseline of the tests is the first run, or the one named.
     """
     hypotheses = hypotheses or {}
-    named = _named([Run.open(run) for run in runs], hypotheses, baseline)
+    named = _named([Run.open(run, accept_recipe) for run in runs], hypotheses, baseline)
     baseline = baseline or next(iter(named))
     first = named[next(iter(named))]
     texts = first.task.writes == "target"
@@ -234,8 +235,8 @@ def _system_row(system: System, log: Table | None, groups: Groups, measured: Mea
         **({"beam": recipe.search.beam if recipe else None} if measured.decodes else {}),
         "parameters": system.parameters,
         **measured.scores[system.name],
-        "training_steps": step if recipe else None,
-        "training_seconds": seconds if recipe else None,
+        "training_steps": step if log else None,
+        "training_seconds": seconds if log else None,
         **system.speed,
     }
 
@@ -282,6 +283,10 @@ def findings(comparison: Comparison) -> list[str]:
         right = f"right alone {row['only_system_right']:,} times, {baseline} {row['only_baseline_right']:,} times"
         p_values = f"McNemar p {_p_text(row['p_exact'])} exact, {_p_text(row['p_chi_square'])} by chi-square"
         sentences.append(f"{row['system']}: {right} ({p_values}).")
+    runs = {system.name: system.run for system in comparison.systems if system.run is not None}
+    for name, run in runs.items():
+        if "imported" not in run.environment and not (run.folder / "metrics.jsonl").exists():
+            sentences.append(f"{name}: the run has no metrics.jsonl, so nothing is known of its training.")
     return sentences
 
 

@@ -416,6 +416,7 @@ def diagnose(
     device: str | None = None,
     limit: int | None = None,
     sweep: Sequence[int] = BEAMS,
+    accept_recipe: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> Diagnosis:
     """Judge the sentences of a split or of files, all or the first `limit`. An empty `sweep` tries no other beams.
@@ -424,7 +425,7 @@ def diagnose(
     that the search maximises, since a better search would have preferred it, and a rule error where a rule of the
     search forbids the reference. Else it is a model error.
     """
-    run = Run.open(run)
+    run = Run.open(run, accept_recipe)
     if run.task.writes != "target":
         what = f"diagnose compares outputs with references, which a run of {run.recipe.task} does not have"
         raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")

@@ -61,6 +61,7 @@ def explain(
     overrides: Sequence[str] = (),
     checkpoint: str | None = None,
     device: str | None = None,
+    accept_recipe: bool = False,
 ) -> Explanation:
     """Every attention for each token of the target: the one given, or the one that beam search finds.
 
@@ -70,7 +71,7 @@ def explain(
     word. `padding` adds so many `<pad>` to both texts, as a longer neighbour in a batch would. `question` is the
     number, from 1, of one of several about a story (default: the last), whose lines may be given one by one.
     """
-    run = Run.open(run)
+    run = Run.open(run, accept_recipe)
     run = run.under(with_search(run.recipe, None, None, None, overrides))
     task, config = run.task, run.recipe.model
     _check_options(task, target, beam, padding, question)
