@@ -242,7 +242,8 @@ def check_metric(recipe: AnyRecipe) -> None:
 
 def _existing(folder: Path, resume: bool, accept_recipe: bool = False) -> Run | None:
     """The run to resume; None for a new run, in a new folder or in one without a checkpoint."""
-    if (folder / "environment.json").exists() and not (folder / "last").exists() and not is_log(folder / LOG):
+    begun = folder.exists() and (folder / "environment.json").exists() and not (folder / "last").exists()
+    if begun and not is_log(folder / LOG):
         what = "this is not the log of a training, which would overwrite it"
         raise CheckpointError(what, where=str(folder / LOG), hint="move it elsewhere, or give another --out")
     if not folder.exists() or (can_start_in(folder) and not (resume and (folder / "recipe.yaml").exists())):
