@@ -153,7 +153,7 @@ PENALTY = option("length_penalty", float, "alpha in log P / length^alpha; search
 SETTINGS = option("overrides", list[str], "Change the run's recipe.", "--set", default=[], metavar="KEY=VALUE")
 CHECKPOINT = option("checkpoint", str, "best, last, average, or a step.", default="best")
 DEVICE = option("device", str, "auto, cpu, cuda or mps.", default="auto")
-PRECISION = option("precision", str, "fp32, bf16 or fp16; int8 on a CPU.", default="fp32")
+PRECISION = option("precision", str, "fp32, bf16 or fp16; or int8 on a CPU, by CTranslate2.", default="fp32")
 ENGINE = option("engine", str, "local (this machine), or ray: every node of a Ray cluster.", default="local")
 ADDRESS = option("address", str, "The cluster: HOST:PORT, or auto. Default: a new one on this machine.")
 JSON = switch("as_json", "Print JSON.", "--json")
@@ -730,7 +730,7 @@ TOKEN = option("token", str, "Requests need it: Authorization: Bearer TOKEN.", e
     option("batch", int, "Most inputs that are computed at once.", default=64, min=1),
     option("queue", int, "Most inputs that may wait; then the answer is 503.", default=1024, min=1),
     option("timeout", float, "Seconds until a request is given up.", default=60, min=0.01),
-    SETTINGS, CHECKPOINT, DEVICE,
+    SETTINGS, CHECKPOINT, DEVICE, PRECISION,
 )  # fmt: skip
 def serve(
     runs: list[Path], host: str, port: int, token: str | None, window: float, batch: int, queue: int, timeout: float,
