@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from regard.config import Config
 from regard.data.batches import Batch, Tokens, fixed_batches
-from regard.data.config import Corpus, Data
+from regard.data.config import Corpus, TextPairs
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
 from regard.data.images import Picture, images_of
@@ -51,6 +51,7 @@ from regard.tasks.task import (
     readable,
     unknown_notes,
 )
+from regard.text.clean import signs_in
 from regard.text.files import FileInput
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizer
@@ -240,8 +241,13 @@ class TextToText(WritingTask):
     def encode_sources(self, inputs: Sequence[FileInput]) -> Sequence[Source | RegardError]:
         """The source that each input stands for, or why it cannot be read."""
         tokenizer = self.tokenizers["source"]
-        encoded = encode_each(tokenizer, inputs)
+        encoded = encode_each(tokenizer, self.cleaned_inputs(inputs))
         return [ids if isinstance(ids, RegardError) else [*ids, tokenizer.end] for ids in encoded]
+
+    def cleaned_inputs(self, inputs: Sequence[FileInput]) -> list[FileInput]:
+        """The inputs with texts that are cleaned as those of the training were."""
+        clean = self.recipe.data.cleaning("source")
+        return [given._replace(text=clean(given.text)) for given in inputs]
 
     def source_batch(self, sources: Sequence[Source]) -> Tokens:
         texts = [source for source in sources if not isinstance(source, Picture)]
@@ -306,7 +312,9 @@ class TextToText(WritingTask):
         outputs, totals, tokens = zip(*parts, strict=True)
         scores = self.scored(examples, self.by_input(examples), [*chain.from_iterable(outputs)])
         loss = loss_metrics(sum(totals), sum(tokens))
-        return {"sentences": len(examples), **scores, **loss, "beam": self.recipe.search.beam}
+        metrics = {"sentences": len(examples), **scores, **loss, "beam": self.recipe.search.beam}
+        notes = [note for column in self.columns for note in signs_in(examples.texts[column]).notes(column)]
+        return metrics | ({"note": "; ".join(notes)} if notes else {})
 
     def outputs(
         self, model: Generator, examples: Dataset, inputs: Sequence[Sequence[int]], config: SearchConfig, progress: Done
@@ -352,7 +360,7 @@ class TextToText(WritingTask):
 
     def notes(self, encoded: EncodedInputs[Source], predictions: Sequence[Prediction]) -> list[Note]:
         """Which inputs have words that the tokenizer does not know; images have none."""
-        given = zip(encoded.inputs, encoded.readable(), strict=True)
+        given = zip(self.cleaned_inputs(encoded.inputs), encoded.readable(), strict=True)
         texts = [(text, row) for text, row in given if not isinstance(row, Picture)]
         return unknown_notes(self.tokenizers["source"], [text for text, _ in texts], [row for _, row in texts])
 
@@ -437,7 +445,7 @@ class Translation(TextToText):
     """Pairs of texts, measured by BLEU, chrF and exact match."""
 
     name = "translation"
-    data = Data[Parallel]
+    data = TextPairs[Parallel]
     evaluation = EvaluationConfig
     higher_is_better: ClassVar[tuple[str, ...]] = ("bleu", "chrf", "exact_match")
 
