@@ -52,7 +52,9 @@ def test_the_signs_are_counted_with_an_example() -> None:
     texts = ["it &apos;s here", "a &quot; b &quot; .", "fine", "fine", "fine"]
     found = signs_in(texts)
     assert (found.texts, found.entities, found.tokens, found.entity, found.token) == (5, 2, 2, "&apos;", "it 's")
-    entities, tokens = found.notes("target")
+    entities, effect, tokens = found.notes("target")
+    assert effect == "a metric such as BLEU counts each entity as several words and is too high"
+    assert found.notes("source") == [entities.replace("target", "source"), tokens.replace("target", "source")]
     assert entities.startswith("2 of 5 texts of the target have HTML entities, such as '&apos;': data.unescape=true")
     assert tokens.startswith('2 of 5 texts of the target are split into tokens, such as "it \'s": data.detokenise=true')
 

@@ -165,7 +165,7 @@ def int8_model(run: Run, checkpoint: str) -> CTranslate2Model:
         names = " and ".join(f"{other} for {task}" for task, other in MODELS)
         raise DecodeError(what, where="precision", hint=f"it can run {names}; give fp32, or bf16")
     require_settings(run, "model", SUPPORTED, tool="CTranslate2")
-    library = import_extra("ctranslate2", extra="ctranslate2", where="precision", doing="int8 on a CPU")
+    library = import_extra("ctranslate2", extra="ctranslate2", where="precision", doing="to compute int8")
     folder = run.checkpoint(checkpoint)
     run.check_unchanged(folder)
     facts = load_facts(folder)
@@ -212,7 +212,7 @@ class CTranslate2Model(ExternalModel):
 
     @cached_property
     def _translator(self) -> Any:
-        library = import_extra("ctranslate2", extra="ctranslate2", where="precision", doing="int8 on a CPU")
+        library = import_extra("ctranslate2", extra="ctranslate2", where="precision", doing="to compute int8")
         return library.Translator(
             str(self._folder), device="cpu", compute_type="int8", inter_threads=self._workers, intra_threads=1,
             files=self._contents,

@@ -75,10 +75,11 @@ def later_step(run: Run) -> dict[str, Any]:
         if saved > used and not any(
             event["event"] == "validation" and event["step"] == saved for event in run.events()
         ):
-            measured = f"the best checkpoint, step {used:,}, is measured"
-            return {
-                "note": f"{measured}; step {saved:,} was saved later and not validated: --checkpoint last measures it"
-            }
+            what = (
+                f"the best checkpoint, step {used:,}, is measured; step {saved:,} was saved later and not validated: "
+                "--checkpoint last measures it"
+            )
+            return {"note": what}
     return {}
 
 

@@ -118,18 +118,17 @@ class Signs:
         """What a user should know about a column; nothing where few texts have such signs."""
         notes = []
         if self.entities > ENTITIES_FROM * self.texts:
-            has = (
-                f"{self.entities:,} of {self.texts:,} texts of the {column} have HTML entities, such as {self.entity!r}"
+            notes.append(
+                f"{self.entities:,} of {self.texts:,} texts of the {column} have HTML entities, such as "
+                f"{self.entity!r}: data.unescape=true reads them as characters"
             )
-            effect = (
-                "; a metric such as BLEU counts each as several words and is too high" if column == "target" else ""
-            )
-            notes.append(f"{has}: data.unescape=true reads them as characters{effect}")
+            if column == "target":
+                notes.append("a metric such as BLEU counts each entity as several words and is too high")
         if self.tokens > TOKENS_FROM * self.texts:
-            has = (
-                f"{self.tokens:,} of {self.texts:,} texts of the {column} are split into tokens, such as {self.token!r}"
+            notes.append(
+                f"{self.tokens:,} of {self.texts:,} texts of the {column} are split into tokens, such as "
+                f"{self.token!r}: data.detokenise=true joins them"
             )
-            notes.append(f"{has}: data.detokenise=true joins them")
         return notes
 
 
