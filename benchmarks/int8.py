@@ -2,10 +2,10 @@
 
     python benchmarks/int8.py RUN SOURCES REFERENCES [--sentences 128] [--beam 4] [--repeats 3] [--alone]
 
-RUN is a Transformer that translates, as `regard import` of an OPUS-MT folder; SOURCES and REFERENCES have a sentence per
-line, plain or in .gz. CTranslate2 gets sentences that are tokenised before, in its own batches of 32 by length, with one
-worker per core; `regard` tokenises, searches and writes text. All are timed in turn. `--alone` also translates each
-sentence by itself, and counts the outputs that differ from those of the batch.
+RUN is a Transformer that translates, as `regard import` makes one of an OPUS-MT folder; SOURCES and REFERENCES have a
+sentence per line, plain or in .gz. CTranslate2 gets sentences that were tokenised before, in its own batches of 32 by
+length, with one worker per core; `regard` tokenises, searches and writes text. All are timed in turn. `--alone` also
+translates each sentence by itself, and counts the outputs that differ from those of the batch.
 """
 
 from __future__ import annotations

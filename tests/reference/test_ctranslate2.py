@@ -192,3 +192,29 @@ def test_int8_says_which_models_it_can_run(tiny_run: Path) -> None:
         "precision: int8 is computed by CTranslate2, which cannot run bahdanau for translation (it can run transformer "
         "for translation and transformer for summarization; give fp32, or bf16)"
     ]
+
+
+@pytest.mark.parametrize("run", ["post"], indirect=True)
+def test_int8_is_served(run: Run) -> None:
+    client_of = pytest.importorskip("fastapi.testclient").TestClient
+    from regard.studio.served import Settings
+    from regard.studio.server import app
+
+    served = app({"mine": loaded(run)}, Settings())
+    with client_of(served, base_url="http://127.0.0.1:8000") as client:
+        answer = client.post("/predict", json={"inputs": SENTENCES, "beam": 2})
+        expected = [prediction.output for prediction in loaded(run).predict(SENTENCES, beam=2)]
+        assert [prediction["output"] for prediction in answer.json()["predictions"]] == expected
+        refused = client.post("/explain", json={"input": SENTENCES[0]})
+    assert refused.status_code == 422
+    assert "can only predict, evaluate and score" in refused.json()["error"]
+
+
+@pytest.mark.parametrize("run", ["post"], indirect=True)
+def test_a_file_of_any_length_is_translated_with_int8(run: Run, tmp_path: Path) -> None:
+    """Each process has a model of its own."""
+    (file := tmp_path / "inputs.txt").write_text("".join(f"{text}\n" for text in SENTENCES * 40))
+    options = ("--precision", "int8", "--device", "cpu", "--set", "search.beam=1", "--set", "search.max_length=8")
+    succeed("predict", run.folder, "--file", file, "--out", tmp_path / "out.txt", "--workers", 2, *options)
+    expected = loaded(run).predict(SENTENCES, overrides=["search.beam=1", "search.max_length=8"])
+    assert (tmp_path / "out.txt").read_text().splitlines() == [one.output for one in expected] * 40
