@@ -561,6 +561,8 @@ def with_predictions_written(metrics: dict[str, Any], file: Path, *, named: bool
 class Loaded(Run):
     """A run whose model stays loaded. Its methods are the functions of this module, the run being this one."""
 
+    precision: Precision
+
     def __init__(self, run: Run, checkpoint: str, device: str, precision: Precision) -> None:
         if precision not in DTYPES:
             hint = did_you_mean(precision, DTYPES)

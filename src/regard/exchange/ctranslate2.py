@@ -192,14 +192,19 @@ class CTranslate2Model(ExternalModel):
     """
 
     def __init__(self, folder: Path, tokenizers: Tokenizers, longest: int) -> None:
-        self.longest = longest
+        self.longest = self._positions = longest
         self._folder, self._tokenizers = folder, tokenizers
         self._contents: dict[str, bytes] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, with the files: it may run on a machine without them."""
         contents = self._contents or {path.name: path.read_bytes() for path in self._folder.iterdir()}
-        state = {"longest": self.longest, "_folder": self._folder, "_tokenizers": self._tokenizers}
+        state = {
+            "longest": self.longest,
+            "_positions": self._positions,
+            "_folder": self._folder,
+            "_tokenizers": self._tokenizers,
+        }
         return state | {"_contents": contents}
 
     def __deepcopy__(self, memo: object) -> CTranslate2Model:
@@ -250,7 +255,7 @@ class CTranslate2Model(ExternalModel):
         that none exceeds, and those whose output is longer than their own limit allows are decoded again under it.
         """
         self.refuse(config)
-        most = min(config.max_length or self.longest, self.longest)
+        most = min(config.max_length or self._positions, self._positions)
         limits = Limits.of([len(source) for source in sources], config.model_copy(update={"max_length": most}))
         batches, started = deque(self._batches(sources, limits, most)), deque[tuple[Batch, list[Any]]]()
         while batches or started:
