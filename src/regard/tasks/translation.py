@@ -362,6 +362,8 @@ class TextToText(WritingTask):
         """Which inputs have words that the tokenizer does not know; images have none."""
         given = zip(self.cleaned_inputs(encoded.inputs), encoded.readable(), strict=True)
         texts = [(text, row) for text, row in given if not isinstance(row, Picture)]
+        if not texts:
+            return []
         return unknown_notes(self.tokenizers["source"], [text for text, _ in texts], [row for _, row in texts])
 
     def decode(
