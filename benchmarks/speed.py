@@ -12,7 +12,6 @@ medians are compared. The share of the ceiling is the share of the speed of a la
 from __future__ import annotations
 
 import argparse
-import copy
 import statistics
 import tempfile
 import time
@@ -42,7 +41,6 @@ from regard.data.batches import (
     plan,
     row_sizes,
 )
-from regard.layers.attention import with_int8
 from regard.models import MODELS
 from regard.models.bahdanau import BahdanauConfig
 from regard.models.base import keep_memory
@@ -477,7 +475,6 @@ def decoding_race(rows: int, device: str, repeats: int, *, workers: bool = False
     config, dtype = TransformerConfig(preset="base", tie="all"), torch.bfloat16 if gpu else torch.float32
     model = MODELS[config.kind].build(config, VOCABULARY, VOCABULARY).to(device, dtype).eval()
     peer = marian(config).to(device, dtype).eval()
-    models = {"regard": model} if gpu else {"regard": model, "regard, int8": with_int8(copy.deepcopy(model))}
     length = 64 if gpu else 32
     generator = torch.Generator().manual_seed(1)
     source = ids(drawn(rows, generator), generator)
@@ -489,9 +486,9 @@ def decoding_race(rows: int, device: str, repeats: int, *, workers: bool = False
         theirs = [source] if gpu else [part(source, rows) for rows in source.host_lengths_B.argsort().split(32)]
         jobs: dict[str, Job]
         if workers:
-            jobs = {name: in_workers(model, name != "regard", ours, settings) for name in models}
+            jobs = {"regard": in_workers(model, ours, settings)}
         else:
-            jobs = {name: partial(searched, one, ours, settings, device) for name, one in models.items()}
+            jobs = {"regard": partial(searched, model, ours, settings, device)}
             jobs["generate"] = partial(generated, peer, theirs, asked, device)
         if not gpu:
             jobs |= {
@@ -548,17 +545,17 @@ def searched(model: Any, batches: Sequence[Tokens], settings: SearchConfig, devi
         search(model, batch.to(device), settings)
 
 
-def in_workers(model: Any, int8: bool, batches: Sequence[Tokens], settings: SearchConfig) -> Job:
+def in_workers(model: Any, batches: Sequence[Tokens], settings: SearchConfig) -> Job:
     """`searched` by a process a core, as `predict --out` has them."""
-    pool = ProcessPoolExecutor(torch.get_num_threads(), get_context("spawn"), start_worker, (model, int8))
+    pool = ProcessPoolExecutor(torch.get_num_threads(), get_context("spawn"), start_worker, (model,))
     return lambda: [*pool.map(work, batches, [settings] * len(batches))]
 
 
-def start_worker(model: Any, int8: bool) -> None:
+def start_worker(model: Any) -> None:
     global own
     torch.set_num_threads(1)
     keep_memory()
-    own = with_int8(model) if int8 else model
+    own = model
 
 
 def work(batch: Tokens, settings: SearchConfig) -> None:

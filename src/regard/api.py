@@ -23,13 +23,14 @@ import torch
 from regard.data.dataset import Dataset
 from regard.data.parallel import Engine, chosen_workers, in_order, over_cluster, processors
 from regard.errors import CheckpointError, DecodeError, Problem, RegardError, did_you_mean, short
+from regard.exchange.ctranslate2 import int8_model
 from regard.exchange.exchange import export_run, import_run
-from regard.layers.attention import with_int8
 from regard.models.base import Contextual, Pooling, device_of, keep_memory
 from regard.recipes.recipe import load_recipe, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes
-from regard.runs.examples import SPLITS, examples_of, measured_on, noted
-from regard.runs.run import Run, load_facts
+from regard.runs.examples import SPLITS, examples_of, later_step, measured_on, noted
+from regard.runs.run import Run, chosen_device, load_facts
+from regard.search.external import ExternalModel
 from regard.tasks.task import Done, EncodedInputs, Given, Note, Prediction, Task, ignore, summed, without_faults
 from regard.text.files import FileInput, GrowingFile, atomic_file, check_writable, key_of, open_text, write_file
 from regard.training.check import check
@@ -146,7 +147,9 @@ def predict(
     refuse_search(run.task, {"--prefixes": prefixes, "--record": record or None})
     if not isinstance(record, bool):
         check_writable(Path(record), "--record", read, overwrite=overwrite)
-    model = run.load_model(checkpoint, device)
+    model = run.predictor(checkpoint, device)
+    if isinstance(model, ExternalModel):
+        model.refuse(recipe.search, {"--prefixes": prefixes, "--record": record or None})
     if prefixes is not None:
         if len(prefixes) != len(given):
             raise DecodeError(f"there are {len(prefixes):,} prefixes for {len(given):,} inputs", where="prefixes")
@@ -211,7 +214,7 @@ class _Placed:
 
     @property
     def on_cpu(self) -> bool:
-        return device_of(self.run.load_model()).type == "cpu"
+        return self.run.precision == "int8" or device_of(self.run.load_model()).type == "cpu"
 
     def start(self, number: int, workers: int) -> None:
         if workers > 1:
@@ -452,7 +455,7 @@ def score(
     if run.task.writes is None:
         what = f"score needs a run that writes texts, not one of {run.recipe.task}"
         raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
-    model, vocabulary = run.load_model(checkpoint, device), run.tokenizers[run.task.writes]
+    model, vocabulary = run.predictor(checkpoint, device), run.tokenizers[run.task.writes]
     [given] = _read_inputs(run.task, [source], None)
     tokens = target if isinstance(target, str) or not isinstance(target, Iterable) else [*target]
     is_list = isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)
@@ -517,8 +520,11 @@ def evaluate(
             done(count)
         metrics = run.task.evaluated(examples, parts)
     else:
-        metrics = run.task.evaluate(run.load_model(checkpoint, device), examples, done)
-    metrics = noted(measured_on(run, split, named, examples), metrics)
+        metrics = run.task.evaluate(run.predictor(checkpoint, device), examples, done)
+    measured = measured_on(run, split, named, examples)
+    if checkpoint in (None, "best"):
+        measured = noted(measured, later_step(run))
+    metrics = noted(measured, metrics)
     if predictions is not False:
         metrics = with_predictions_written(metrics, file, named=predictions is not None)
     return Metrics(metrics)
@@ -527,7 +533,7 @@ def evaluate(
 @dataclass(frozen=True)
 class _Measuring(_Placed):
     def __call__(self, piece: Dataset) -> tuple[int, Any]:
-        return len(piece), self.run.task.computed(self.run.load_model(), piece, ignore)
+        return len(piece), self.run.task.computed(self.run.predictor(), piece, ignore)
 
 
 def _errors_beside(file: Path) -> Path:
@@ -562,18 +568,19 @@ def with_predictions_written(metrics: dict[str, Any], file: Path, *, named: bool
 class Loaded(Run):
     """A run whose model stays loaded. Its methods are the functions of this module, the run being this one."""
 
+    precision: Precision
+
     def __init__(self, run: Run, checkpoint: str, device: str, precision: Precision) -> None:
         if precision not in DTYPES:
             hint = did_you_mean(precision, DTYPES)
             raise DecodeError(f"there is no precision {precision!r}", where="precision", hint=hint)
-        self._model = run.load_model(checkpoint, device).to(DTYPES[precision])
-        if precision == "int8":
-            if device_of(self._model).type != "cpu":
+        self._model: Any
+        if precision != "int8":
+            self._model = run.load_model(checkpoint, device).to(DTYPES[precision])
+        elif not (isinstance(run, Loaded) and run.precision == "int8"):
+            if chosen_device(device).type != "cpu":
                 raise DecodeError("int8 is for the CPU", where="precision", hint="give device='cpu', or bf16")
-            try:
-                self._model = with_int8(self._model)
-            except (AttributeError, RuntimeError):
-                raise DecodeError("this build of torch has no 8 bits", where="precision", hint="give fp32") from None
+            self._model = int8_model(run, checkpoint)
         self._of = {"checkpoint": checkpoint, "device": device}
         self.precision = precision
         vars(self).update(vars(run))
@@ -583,6 +590,13 @@ class Loaded(Run):
 
     def load_model(self, checkpoint: str | None = None, device: str | None = None) -> Any:
         """The model; another checkpoint or device than what it was loaded with is refused."""
+        if self.precision == "int8":
+            what = "int8, which CTranslate2 computes, can only predict, evaluate and score"
+            raise DecodeError(what, where="precision", hint="load the run with fp32")
+        return self.predictor(checkpoint, device)
+
+    def predictor(self, checkpoint: str | None = None, device: str | None = None) -> Any:
+        """The model, or with int8 that of CTranslate2; another checkpoint or device than at first is refused."""
         for option, value in {"checkpoint": checkpoint, "device": device}.items():
             if value not in (None, self._of[option]):
                 what, hint = f"the model is loaded with {self._of[option]!r}", f"regard.load(RUN, {option}={value!r})"

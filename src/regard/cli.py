@@ -155,7 +155,7 @@ PENALTY = option("length_penalty", float, "alpha in log P / length^alpha; search
 SETTINGS = option("overrides", list[str], "Change the run's recipe.", "--set", default=[], metavar="KEY=VALUE")
 CHECKPOINT = option("checkpoint", str, "best, last, average, or a step.", default="best")
 DEVICE = option("device", str, "auto, cpu, cuda or mps.", default="auto")
-PRECISION = option("precision", str, "fp32, bf16 or fp16; int8 on a CPU.", default="fp32")
+PRECISION = option("precision", str, "fp32, bf16 or fp16; or int8 on a CPU, by CTranslate2.", default="fp32")
 ENGINE = option("engine", str, "local (this machine), or ray: every node of a Ray cluster.", default="local")
 ADDRESS = option("address", str, "The cluster: HOST:PORT, or auto. Default: a new one on this machine.")
 ACCEPT = switch("accept_recipe", "Use a recipe.yaml that was changed since the run was trained.")
@@ -743,7 +743,7 @@ TOKEN = option("token", str, "Requests need it: Authorization: Bearer TOKEN.", e
     option("queue", int, "Most inputs that may wait; then the answer is 503.", default=1024, min=1),
     option("timeout", float, "Seconds until a request is given up.", default=60, min=0.01),
     option("grace", float, "Seconds that requests have to be answered after SIGTERM or Ctrl-C.", default=5, min=0),
-    SETTINGS, CHECKPOINT, DEVICE, ACCEPT,
+    SETTINGS, CHECKPOINT, DEVICE, PRECISION, ACCEPT,
 )  # fmt: skip
 def serve(
     runs: list[Path], host: str, port: int, token: str | None, window: float, batch: int, queue: int, timeout: float,

@@ -1,5 +1,7 @@
 """A Transformer in CTranslate2 writes what it writes here: greedily, and with a beam where the two searches agree."""
 
+import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 import regard
 from command_line import fail, succeed
 from exchange_cases import TRAINING, save_marian, trained
+from regard.errors import RegardError
 from regard.runs import Run
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -88,3 +91,130 @@ def test_quantized_weights(run: Run, tmp_path: Path) -> None:
     assert all(their_outputs(run, "quantized", beam_size=1))
     [message] = fail("export", run.folder, "--to", "ctranslate2", "--quantize", "int9", "--out", tmp_path / "no")
     assert message == "--quantize: unknown type 'int9' (did you mean 'int8'?)"
+
+
+# --precision int8
+
+
+def loaded(run: Run) -> Any:
+    return regard.load(run.folder, device="cpu", precision="int8")
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_int8_does_not_depend_on_the_other_inputs(run: Run, beam: int) -> None:
+    int8, texts = loaded(run), [" ".join([text] * count) for text in SENTENCES for count in (1, 2, 5)]
+    together = int8.predict(texts, beam=beam, nbest=beam)
+    for text, expected in zip(texts, together, strict=True):
+        [alone] = int8.predict([text], beam=beam, nbest=beam)
+        assert [one.tokens for one in alone.nbest] == [one.tokens for one in expected.nbest]
+        assert [one.score for one in alone.nbest] == pytest.approx([one.score for one in expected.nbest], abs=1e-4)
+    assert all(len(prediction.nbest) == beam for prediction in together)
+
+
+def test_int8_writes_what_ctranslate2_writes(run: Run) -> None:
+    """The option only prepares and calls the library."""
+    succeed("export", run.folder, "--to", "ctranslate2", "--quantize", "int8", "--out", run.folder.parent / "int8")
+    theirs = ctranslate2.Translator(str(run.folder.parent / "int8"), device="cpu", compute_type="int8")
+    target = run.tokenizers["target"]
+    never = [[token] for token in dict.fromkeys(target.tokens([target.pad, target.begin]))]
+    options = {"max_decoding_length": LONGEST, "min_decoding_length": 0, "disable_unk": True}
+    overrides = [f"search.max_length={LONGEST + 1}", "search.max_length_offset=100"]
+    for text, source, ours in zip(
+        SENTENCES, sources(run), loaded(run).predict(SENTENCES, overrides=overrides), strict=True
+    ):
+        [result] = theirs.translate_batch(
+            [source], beam_size=5, return_scores=True, suppress_sequences=never, return_end_token=True, **options
+        )
+        [best] = ours.nbest
+        assert (ours.input, best.tokens) == (text, result.hypotheses[0])
+        assert best.score == pytest.approx(result.scores[0] * len(best.tokens), rel=1e-4)
+
+
+def test_int8_keeps_the_length_limits_of_each_source(run: Run) -> None:
+    """The library has one limit for a batch, so an output that is too long for its source is written again."""
+    int8 = loaded(run)
+    rules = ["search.max_length_ratio=0.5", "search.max_length_offset=1", "search.min_length_ratio=0.25"]
+    texts = [" ".join([text] * count) for text in SENTENCES for count in (1, 3)]
+    source = run.tokenizers["source"]
+    lengths = [len(source.encode(text)) + 1 for text in texts]
+    predicted = int8.predict(texts, beam=2, overrides=rules)
+    for text, length, prediction in zip(texts, lengths, predicted, strict=True):
+        tokens = prediction.nbest[0].tokens
+        assert 0.25 * length <= len(tokens) + (tokens[-1] != "</s>") <= 0.5 * length + 1
+        assert int8.predict([text], beam=2, overrides=rules)[0].nbest[0].tokens == tokens
+
+
+def test_int8_measures_nearly_what_fp32_measures(run: Run, tmp_path: Path) -> None:
+    (file := tmp_path / "pairs.tsv").write_text(
+        "source\ttarget\n" + "".join(f"{text}\t{target}\n" for text, target in zip(SENTENCES, TARGETS, strict=True))
+    )
+    arguments = ("evaluate", run.folder, "--file", file, "--json", "--device", "cpu")
+    fp32, int8 = (succeed(*arguments, "--precision", precision).json for precision in ("fp32", "int8"))
+    assert 0 < abs(int8["loss"] - fp32["loss"]) < 0.05 * fp32["loss"]
+    score = loaded(run).score(SENTENCES[0], TARGETS[0])["score"]
+    assert score == pytest.approx(regard.score(run, SENTENCES[0], TARGETS[0])["score"], rel=0.1)
+
+
+def test_int8_goes_to_other_processes_with_its_files(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    int8 = loaded(run)
+    sent = pickle.dumps(int8)
+    expected = [prediction.output for prediction in int8.predict(SENTENCES)]
+    shutil.rmtree(tmp_path / "cache")
+    assert [prediction.output for prediction in pickle.loads(sent).predict(SENTENCES)] == expected
+
+
+@pytest.mark.parametrize(
+    ("setting", "allowed"),
+    [
+        ("sample=true", "false"), ("normalisation=wu", "mean or none"), ("coverage_penalty=0.2", "0"),
+        ("repetition_penalty=1.2", "1"), ("banned=[a]", "[]"), ("prefix=Je", "null"),
+    ],
+)  # fmt: skip
+def test_int8_refuses_what_ctranslate2_does_not_have(run: Run, setting: str, allowed: str) -> None:
+    where = f"search.{setting.partition('=')[0]}"
+    expected = f"{where}: with int8, which CTranslate2 computes, it must be {allowed} (or use --precision fp32)"
+    options = ("--precision", "int8", "--device", "cpu", "--set", f"search.{setting}")
+    assert fail("predict", run.folder, "a", *options) == [expected]
+
+
+def test_int8_refuses_other_verbs_and_options(run: Run, tmp_path: Path) -> None:
+    arguments = ("predict", run.folder, "a", "--precision", "int8", "--device", "cpu")
+    assert fail(*arguments, "--record", tmp_path / "search.json") == [
+        "--record: CTranslate2, which computes int8, does not have this option (leave it out, or use --precision fp32)"
+    ]
+    with pytest.raises(RegardError, match="int8, which CTranslate2 computes, can only predict, evaluate and score"):
+        loaded(run).explain(SENTENCES[0])
+
+
+def test_int8_says_which_models_it_can_run(tiny_run: Path) -> None:
+    assert fail("predict", tiny_run, "a b", "--precision", "int8", "--device", "cpu") == [
+        "precision: int8 is computed by CTranslate2, which cannot run bahdanau for translation (it can run transformer "
+        "for translation and transformer for summarization; give fp32, or bf16)"
+    ]
+
+
+@pytest.mark.parametrize("run", ["post"], indirect=True)
+def test_int8_is_served(run: Run) -> None:
+    client_of = pytest.importorskip("fastapi.testclient").TestClient
+    from regard.studio.served import Settings
+    from regard.studio.server import app
+
+    served = app({"mine": loaded(run)}, Settings())
+    with client_of(served, base_url="http://127.0.0.1:8000") as client:
+        answer = client.post("/predict", json={"inputs": SENTENCES, "beam": 2})
+        expected = [prediction.output for prediction in loaded(run).predict(SENTENCES, beam=2)]
+        assert [prediction["output"] for prediction in answer.json()["predictions"]] == expected
+        refused = client.post("/explain", json={"input": SENTENCES[0]})
+    assert refused.status_code == 422
+    assert "can only predict, evaluate and score" in refused.json()["error"]
+
+
+@pytest.mark.parametrize("run", ["post"], indirect=True)
+def test_a_file_of_any_length_is_translated_with_int8(run: Run, tmp_path: Path) -> None:
+    """Each process has a model of its own."""
+    (file := tmp_path / "inputs.txt").write_text("".join(f"{text}\n" for text in SENTENCES * 40))
+    options = ("--precision", "int8", "--device", "cpu", "--set", "search.beam=1", "--set", "search.max_length=8")
+    succeed("predict", run.folder, "--file", file, "--out", tmp_path / "out.txt", "--workers", 2, *options)
+    expected = loaded(run).predict(SENTENCES, overrides=["search.beam=1", "search.max_length=8"])
+    assert (tmp_path / "out.txt").read_text().splitlines() == [one.output for one in expected] * 40

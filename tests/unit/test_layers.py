@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import plain
-from model_cases import CASES, SOURCES, batch_of, build, close, logits_of, randn, tokens_of, with_weights_that_matter
+from model_cases import CASES, SOURCES, batch_of, build, close, randn, tokens_of, with_weights_that_matter
 from places import ROOT
 from regard.data.dataset import Dataset
 from regard.errors import DecodeError
@@ -24,8 +24,6 @@ from regard.layers.attention import (
     FEW_ROWS,
     LARGE_WEIGHT,
     MANY_DRAWS,
-    MANY_OUTPUTS,
-    MANY_ROWS,
     TRAINED_ROWS,
     Dropout,
     Linear,
@@ -35,7 +33,6 @@ from regard.layers.attention import (
     attend,
     recording,
     small_products,
-    with_int8,
 )
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
 from regard.layers.recurrence import RecurrentEncoder, fed_step, word_gates
@@ -493,36 +490,3 @@ def test_gelu_in_compiled_code_is_the_same_function(monkeypatch: pytest.MonkeyPa
     found_L = ACTIVATIONS["gelu_tanh"](x_L)
     torch.testing.assert_close(found_L, expected_L)
     torch.testing.assert_close(*(torch.autograd.grad(y_L.sum(), x_L)[0] for y_L in (found_L, expected_L)))
-
-
-def test_linear_layers_in_8_bits() -> None:
-    """One scale per row of W, so that a row of large weights does not spoil the others; x has 7 bits."""
-    torch.manual_seed(0)
-    layer, x_BLD = Linear(96, 40), torch.randn(2, 5, 96)
-    with torch.inference_mode():
-        layer.weight[3] *= 100
-        expected_PE = layer(x_BLD).flatten(0, 1)
-        [small] = with_int8(nn.Sequential(layer))
-        found_PE = small(x_BLD).flatten(0, 1)
-        assert torch.equal(small(x_BLD, "relu").flatten(0, 1), found_PE.relu())
-    difference_E = (found_PE - expected_PE).norm(dim=0) / expected_PE.norm(dim=0)
-    assert 0 < difference_E.max() < 0.05
-
-
-@pytest.mark.parametrize("then", ["none", "relu"])
-def test_many_outputs_in_8_bits_do_not_depend_on_the_rows(then: str) -> None:
-    layer, x_RD = Linear(16, MANY_OUTPUTS), torch.randn(MANY_ROWS, 16)
-    x_RD[0, 0] = 4  # the scale of x, in both parts
-    with torch.inference_mode():
-        [small] = with_int8(nn.Sequential(layer))
-        torch.testing.assert_close(small(x_RD, then)[:9], small(x_RD[:9], then), rtol=0, atol=0.1)
-        assert (small(x_RD, then) - layer(x_RD, then)).norm() < 0.05 * layer(x_RD, then).norm()
-
-
-@pytest.mark.parametrize("case", ["transformer", "bahdanau-lstm", "self-attention-multi-head"])
-def test_a_model_in_8_bits_is_close(case: str) -> None:
-    model, batch = build(CASES[case], dtype=torch.float32), batch_of()
-    with torch.inference_mode():
-        expected_BTV = logits_of(model, batch)
-        found_BTV = logits_of(with_int8(model), batch)
-    assert 0 < (found_BTV - expected_BTV).norm() < 0.1 * expected_BTV.norm()

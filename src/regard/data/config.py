@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from regard.config import Config
 from regard.data.corpora import Part, generate
 from regard.errors import DataError, did_you_mean
+from regard.text.clean import Cleaning, Detokenise
 from regard.text.files import COMPRESSIONS, EXCEL_HINT, TextFile, files_below
 from regard.text.tokenizers import TokenizerConfig
 
@@ -290,6 +291,15 @@ class Splits(Config, Generic[C]):
         hint = did_you_mean(encoding.lower(), ENCODINGS)
         raise ValueError(f"Python has no text encoding {encoding!r} ({hint})")
 
+    def cleaning(self, column: str) -> Cleaning:
+        """What is done to the texts of a column before anything else."""
+        return Cleaning()
+
+    @property
+    def cleaned(self) -> list[Any] | None:
+        """The settings of `cleaning`, for data whose texts are searched for signs of it; None for other data."""
+        return None
+
     @property
     def by_label(self) -> bool:
         """Whether a share that is set aside has every label in its proportion."""
@@ -322,6 +332,28 @@ class Data(Splits[C]):
     def limits(self) -> dict[str, int | float]:
         ratio = {} if self.max_ratio is None else {"max_ratio": self.max_ratio}
         return {**super().limits, "max_length": self.max_length, **ratio}
+
+
+class TextPairs(Data[C]):
+    """The examples of a run."""
+
+    unescape: bool = False
+    """Read HTML entities as the characters that they stand for: `&apos;` is `'`. For all texts of training, evaluation
+    and prediction."""
+    detokenise: Detokenise | dict[Literal["source", "target"], Detokenise] = False
+    """Put signs and endings back to their words in text that a tokeniser such as Moses' has split: `it 's 5 @-@ 6 .`
+    becomes `it's 5-6.`. `fr` leaves the space before `? ! : ; %` and in « » that French has. One value for both sides,
+    or one each, as {source: true, target: fr}. For all texts of training, evaluation and prediction."""
+
+    def cleaning(self, column: str) -> Cleaning:
+        chosen: Any = self.detokenise
+        if isinstance(chosen, dict):
+            chosen = chosen.get(column, False)
+        return Cleaning(self.unescape, chosen)
+
+    @property
+    def cleaned(self) -> list[Any]:
+        return [self.unescape, self.detokenise]
 
 
 class TrainingConfig(Config):

@@ -41,6 +41,7 @@ from regard.data.store import (
     token_type,
 )
 from regard.errors import DataError, Faults, Problem
+from regard.text.clean import Signs
 from regard.text.files import is_inside, key_of, outside
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
@@ -260,6 +261,8 @@ def prepare_texts(
     }
     kept = data.deduplicate and _ranks(readers["train"]).tolist()
     shares, checks = _shares(data), [data.max_characters, data.bad_lines, kept]
+    if data.cleaned is not None:
+        checks.append(data.cleaned)
     drawn = ([seed, "label"] if data.by_label else [seed]) if shares else [None]
     key = key_of([FORMAT, files, shares, *drawn, checks])
     folder = stored(f"texts-{key}", lambda folder: _write_texts(folder, data, readers, seed, progress))
@@ -295,6 +298,7 @@ def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, p
         raise DataError(problems=[*error.problems, *checks.faults.problems[:unread]]) from None
     files = [file for opened in readers.values() for reader in opened for file in reader.files]
     notes += [note for file in files for note in file.notes]
+    notes += [note for column, signs in checks.signs.items() for note in signs.notes(column)]
     (folder / "notes.json").write_text(json.dumps(notes), encoding="utf-8")
     tree = {split: asdict(split_report) for split, split_report in report.items()}
     (folder / "report.json").write_text(json.dumps(tree), encoding="utf-8")
@@ -314,6 +318,8 @@ class _Checks:
     read: int = 0  # examples that were read so far of the corpora of a split, bad ones included
     dropped: dict[str, Finding] = field(default_factory=dict)
     too_many: bool = False  # whether a split has more bad examples than are dropped
+    signs: dict[str, Signs] = field(default_factory=dict)
+    """What the texts of each column show of the program that prepared them, after `Splits.cleaning`."""
 
     @property
     def problems(self) -> list[Problem]:
@@ -324,7 +330,7 @@ class _Checks:
         self.read, self.dropped = 0, {"empty": Finding(), "over_long_line": Finding(), "cells": Finding()}
         for number, reader in enumerate(readers):
             try:
-                for row in reader.rows():
+                for row in self._cleaned(reader):
                     self.read += not row.continues
                     if problems := self._problems_in(reader, row):
                         self.faults.add(*(problem for _, problem in problems))
@@ -343,6 +349,21 @@ class _Checks:
             what = f"{bad:,} of {self.read:,} {self.data.UNIT} cannot be used"
             hint = f"auto drops up to {TOLERATED:.0%} of them, data.bad_lines=drop any number"
             self.limits.append(Problem("data.bad_lines", what, hint))
+
+    def _cleaned(self, reader: Reader) -> Iterator[Row]:
+        """The rows of a corpus with clean texts."""
+        if self.data.cleaned is None:
+            yield from reader.rows()
+            return
+        cleanings = [self.data.cleaning(column) for column in reader.columns]
+        signs = [self.signs.setdefault(column, Signs()) for column in reader.columns]
+        for row in reader.rows():
+            if row.fault is None:
+                values = tuple(clean(text) for clean, text in zip(cleanings, row.values, strict=True))
+                for found, text in zip(signs, values, strict=True):
+                    found.add(text)
+                row = row._replace(values=values)
+            yield row
 
     def _problems_in(self, reader: Reader, row: Row) -> list[tuple[str, Problem]]:
         """Why a row cannot be kept: the reason's name in the report, and what and where it is."""

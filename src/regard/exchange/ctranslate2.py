@@ -1,25 +1,36 @@
 """A Transformer for CTranslate2: the same outputs, faster, and smaller with quantized weights.
 
 The weights are put into the library's own description of a Transformer. Positions are written as a table, so that the
-order of sines and cosines, which is another one there, does not matter.
+order of sines and cosines, which is another one there, does not matter. `write` makes a folder of it for `export`;
+`int8_model` runs one from the cache, for `--precision int8`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
+import json
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from regard.errors import RegardError, did_you_mean, import_extra
+from regard.data.store import stored
+from regard.errors import DecodeError, Problem, RegardError, did_you_mean, import_extra
 from regard.exchange.folder import render, require_settings
 from regard.exchange.renaming import prefixed, to_theirs
-from regard.runs.run import Run
+from regard.runs.run import Run, load_facts
+from regard.search.config import SearchConfig
+from regard.search.external import ExternalModel
+from regard.search.hypotheses import Hypothesis, Limits
 from regard.tasks.task import LONGEST
-from regard.text.tokenizers import Tokenizer
+from regard.text.files import checksum, key_of
+from regard.text.tokenizers import Tokenizer, Tokenizers
 
+MODELS = (("translation", "transformer"), ("summarization", "transformer"))
+"""The tasks and kinds of model that it can run."""
 SUPPORTED: dict[str, tuple[Any, ...]] = {
     "norm": ("post", "pre"),
     "scaled": (True,),
@@ -100,8 +111,7 @@ def _fill_spec(specs: Any, run: Run, checkpoint: str) -> Any:
         layer_spec = reduce(lambda spec, part: spec[int(part)] if part.isdigit() else getattr(spec, part), parts, spec)
         kind = {"weight": "gamma", "bias": "beta"}[kind] if hasattr(layer_spec, "gamma") else kind
         setattr(layer_spec, kind, tensor.numpy())
-    # sinusoidal positions are written up to the longest input that is accepted here
-    length = config.max_positions if config.positions == "learned" else max(config.max_positions, LONGEST + 1)
+    length = _positions(config)
     table_LD = model.positions.table(model.source_embedding.weight, length)
     positions_LD = torch.zeros(length, config.width) if table_LD is None else table_LD.detach()
     spec.encoder.position_encodings.encodings = spec.decoder.position_encodings.encodings = positions_LD.numpy()
@@ -114,8 +124,211 @@ def _fill_spec(specs: Any, run: Run, checkpoint: str) -> Any:
     return spec
 
 
+def _positions(config: Any) -> int:
+    """The positions of the exported model: sinusoidal ones up to the longest input that is accepted here."""
+    return int(config.max_positions if config.positions == "learned" else max(config.max_positions, LONGEST + 1))
+
+
 def _tokens(tokenizer: Tokenizer) -> list[str]:
     """The vocabulary by id. The library allows no token twice, so an unused id, which reads as unknown, is named."""
     names = tokenizer.tokens(range(tokenizer.size))
     unknown = {number for number, name in enumerate(names) if name == names[tokenizer.unk]} - {tokenizer.unk}
     return [f"<hole {number}>" if number in unknown else name for number, name in enumerate(names)]
+
+
+# Running a model in 8 bits
+
+INT8_FORMAT = 1
+"""To be raised when what is stored in the cache changes."""
+ALLOWED: dict[str, tuple[Any, ...]] = {
+    "sample": (False,),
+    "normalisation": ("mean", "none"),
+    "coverage_penalty": (0,),
+    "repetition_penalty": (1,),
+    "banned": ([],),
+    "prefix": (None,),
+}
+"""The values of search settings with which its search means the same as ours; all others may have any value."""
+ROWS, SOURCE_TOKENS = 32, 1024
+"""The most sentences, and padded source tokens, that are decoded together."""
+LENGTHS_TOGETHER = 16
+"""Sentences are decoded together if their lengths, divided by this, have the same whole part. Its products of attention
+round differently below and above a multiple of the width of a vector register, and in 8 bits a difference in rounding
+grows: outputs would then depend on the other sentences of a batch."""
+
+
+def int8_model(run: Run, checkpoint: str) -> CTranslate2Model:
+    """A checkpoint of a run with 8-bit weights. The converted model is kept in the cache."""
+    task, kind = run.recipe.task, run.recipe.model.kind
+    if (task, kind) not in MODELS:
+        what = f"int8 is computed by CTranslate2, which cannot run {kind} for {task}"
+        names = " and ".join(f"{other} for {task}" for task, other in MODELS)
+        raise DecodeError(what, where="precision", hint=f"it can run {names}; give fp32, or bf16")
+    require_settings(run, "model", SUPPORTED, tool="CTranslate2")
+    library = import_extra("ctranslate2", extra="ctranslate2", where="precision", doing="to compute int8")
+    folder = run.checkpoint(checkpoint)
+    run.check_unchanged(folder)
+    facts = load_facts(folder)
+    weights = facts.get("files") or checksum(folder / "model.safetensors")  # old checkpoints have no checksums
+    key = key_of([INT8_FORMAT, library.__version__, facts, weights])
+    files = stored(f"ctranslate-{key}", write(run, "int8", checkpoint))
+    return CTranslate2Model(files, run.tokenizers, _positions(run.recipe.model))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sources that are decoded together, and the limits of their outputs, `</s>` included."""
+
+    rows: list[int]
+    shortest: int
+    longest: int
+
+
+class CTranslate2Model(ExternalModel):
+    """A Transformer in 8 bits on the CPU, with one scale for each row of a weight and for each token's activations.
+
+    Its search differs from ours in one point: an output that ends does not take a place of the beam. It starts when it
+    is first used, with as many workers as torch has threads then, so that each process of several starts its own.
+    """
+
+    def __init__(self, folder: Path, tokenizers: Tokenizers, longest: int) -> None:
+        self.longest = self._positions = longest
+        self._folder, self._tokenizers = folder, tokenizers
+        self._contents: dict[str, bytes] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, with the files: it may run on a machine without them."""
+        contents = self._contents or {path.name: path.read_bytes() for path in self._folder.iterdir()}
+        state = {
+            "longest": self.longest,
+            "_positions": self._positions,
+            "_folder": self._folder,
+            "_tokenizers": self._tokenizers,
+        }
+        return state | {"_contents": contents}
+
+    def __deepcopy__(self, memo: object) -> CTranslate2Model:
+        """Several threads may use the same one."""
+        return self
+
+    @cached_property
+    def _workers(self) -> int:
+        return torch.get_num_threads()
+
+    @cached_property
+    def _translator(self) -> Any:
+        library = import_extra("ctranslate2", extra="ctranslate2", where="precision", doing="to compute int8")
+        return library.Translator(
+            str(self._folder), device="cpu", compute_type="int8", inter_threads=self._workers, intra_threads=1,
+            files=self._contents,
+        )  # fmt: skip
+
+    @cached_property
+    def _source_names(self) -> list[str]:
+        return _tokens(self._tokenizers["source"])
+
+    @cached_property
+    def _target_names(self) -> list[str]:
+        return _tokens(self._tokenizers["target"])
+
+    @cached_property
+    def _target_ids(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self._target_names)}
+
+    def refuse(self, config: SearchConfig, options: Mapping[str, object] | None = None) -> None:
+        problems = []
+        for name, allowed in ALLOWED.items():
+            if getattr(config, name) not in allowed:
+                values = " or ".join(json.dumps(value).strip('"') for value in allowed)
+                what = f"with int8, which CTranslate2 computes, it must be {values}"
+                problems.append(Problem(f"search.{name}", what, "or use --precision fp32"))
+        for name, value in (options or {}).items():
+            if value is not None:
+                what = "CTranslate2, which computes int8, does not have this option"
+                problems.append(Problem(name, what, "leave it out, or use --precision fp32"))
+        DecodeError.raise_if(problems)
+
+    def search(self, sources: Sequence[Sequence[int]], config: SearchConfig) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The hypotheses of each source. An output that reaches its length limit has no `</s>`.
+
+        The library has one limit for a whole batch. So sources with similar limits are decoded together under one
+        that none exceeds, and those whose output is longer than their own limit allows are decoded again under it.
+        """
+        self.refuse(config)
+        most = min(config.max_length or self._positions, self._positions)
+        limits = Limits.of([len(source) for source in sources], config.model_copy(update={"max_length": most}))
+        batches, started = deque(self._batches(sources, limits, most)), deque[tuple[Batch, list[Any]]]()
+        while batches or started:
+            while batches and len(started) <= 2 * self._workers:
+                batch = batches.popleft()
+                started.append((batch, self._start(batch, [sources[row] for row in batch.rows], config)))
+            batch, results = started.popleft()
+            for row, result in zip(batch.rows, results, strict=True):
+                hypotheses = self._hypotheses(result.result(), config)
+                if max(self._length(one) for one in hypotheses) > limits.longest[row]:
+                    batches.append(Batch([row], limits.shortest[row], limits.longest[row]))
+                else:
+                    yield row, hypotheses
+
+    def _batches(self, sources: Sequence[Sequence[int]], limits: Limits, most: int) -> list[Batch]:
+        """The sources in batches for all workers, the longest first."""
+        alike = defaultdict[tuple[int, int, int], list[int]](list)
+        for row in sorted(range(len(sources)), key=lambda row: -len(sources[row])):
+            longest = min(1 << (limits.longest[row] - 1).bit_length(), max(most, limits.longest[row]))
+            alike[len(sources[row]) // LENGTHS_TOGETHER, limits.shortest[row], longest].append(row)
+        share = -(-len(sources) // self._workers)
+        batches = []
+        for (_, shortest, longest), rows in alike.items():
+            size = max(1, min(ROWS, share, SOURCE_TOKENS // len(sources[rows[0]])))
+            batches += [Batch(rows[first : first + size], shortest, longest) for first in range(0, len(rows), size)]
+        return batches
+
+    def _start(self, batch: Batch, sources: Sequence[Sequence[int]], config: SearchConfig) -> list[Any]:
+        """Begin to decode a batch in another thread; a result for each source will come."""
+        target = self._tokenizers["target"]
+        never = dict.fromkeys([target.pad, target.begin])
+        started: list[Any] = self._translator.translate_batch(
+            [self._spelt(source) for source in sources],
+            beam_size=config.beam,
+            num_hypotheses=config.nbest,
+            length_penalty=0.0 if config.normalisation == "none" else config.length_penalty,
+            no_repeat_ngram_size=config.no_repeat_ngram or 0,
+            disable_unk=not config.unknown,
+            suppress_sequences=[[self._target_names[token]] for token in never],
+            max_input_length=0,
+            max_decoding_length=max(1, batch.longest - 1),
+            min_decoding_length=batch.shortest - 1,
+            return_scores=True,
+            return_end_token=True,
+            asynchronous=True,
+        )
+        return started
+
+    def _spelt(self, source: Sequence[int]) -> list[str]:
+        """The tokens of a source without its `</s>`, which the library adds."""
+        return [self._source_names[token] for token in source[:-1]]
+
+    def _hypotheses(self, result: Any, config: SearchConfig) -> list[Hypothesis]:
+        """The outputs, best first, with log P, which the library gives divided by length^alpha."""
+        alpha = 0.0 if config.normalisation == "none" else config.length_penalty
+        outputs = [tuple(self._target_ids[name] for name in names) for names in result.hypotheses]
+        return [
+            Hypothesis(tokens, score * max(1, len(tokens)) ** alpha, score)
+            for tokens, score in zip(outputs, result.scores, strict=True)
+        ]
+
+    def _length(self, hypothesis: Hypothesis) -> int:
+        """The tokens of an output with its `</s>`, also if that was not written any more."""
+        tokens = hypothesis.tokens
+        return len(tokens) + (tokens[-1:] != (self._tokenizers["target"].end,))
+
+    def token_scores(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Iterator[list[float]]:
+        names = self._target_names
+        scored = self._translator.score_batch(
+            [self._spelt(source) for source in sources],
+            [[names[token] for token in target] for target in targets],
+            max_batch_size=ROWS,
+            max_input_length=0,
+            asynchronous=True,
+        )
+        return (list(one.result().log_probs) for one in scored)

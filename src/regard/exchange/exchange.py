@@ -38,7 +38,7 @@ WRITERS: dict[tuple[str, str], Callable[[Run, str], Exported]] = {
 """Task and kind of model -> how a checkpoint of a run is written for `transformers`."""
 TOOLS: dict[str, Sequence[tuple[str, str]]] = {
     "huggingface": list(WRITERS),
-    "ctranslate2": [("translation", "transformer"), ("summarization", "transformer")],
+    "ctranslate2": ctranslate2.MODELS,
     "word2vec": [],
 }
 """Tool -> the tasks and kinds of model that can be exported to it; every model with word embeddings can to word2vec."""

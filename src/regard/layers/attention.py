@@ -7,7 +7,6 @@ equation and the kernels that compute it; multi-head attention and feed-forward 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -36,8 +35,6 @@ PACKED_WEIGHT = 1 << 16
 """Elements of W from which packing it pays."""
 TRAINED_ROWS = 512
 """Rows from which oneDNN pays in training."""
-MANY_ROWS, MANY_OUTPUTS = 64, 8192
-"""With at least so many, as in a readout, oneDNN's int8 product is faster than FBGEMM's."""
 MANY_DRAWS = 1 << 17
 """Elements from which a CPU draws the random numbers of dropout four at once."""
 FEW_QUERIES, MANY_SENTENCES = 4, 16
@@ -163,43 +160,6 @@ def small_products(x: Tensor, y: Tensor) -> Tensor:
 @cache
 def _made_by_intel() -> bool:
     return CPU_FACTS.is_file() and "GenuineIntel" in CPU_FACTS.read_text()
-
-
-class Int8Linear(Linear):
-    """x W^T + b with 8 bits: one scale for each row of W, and one for x, found as it comes. On a CPU, no gradients."""
-
-    def __init__(self, layer: Linear) -> None:
-        nn.Module.__init__(self)
-        self.weight, self.bias = layer.weight, layer.bias
-        W = layer.weight.detach()
-        scale_E = (W.abs().amax(1).double() / 127).clamp(min=1e-12)
-        zeros_E, bias = torch.zeros_like(scale_E, dtype=torch.long), None if layer.bias is None else layer.bias.detach()
-        with warnings.catch_warnings():  # torch means to replace these tensors; it has no other fast product yet
-            warnings.simplefilter("ignore", UserWarning)
-            W_8 = torch.quantize_per_channel(W, scale_E, zeros_E, 0, torch.qint8)
-            self.packed = self.packed_for_many = torch.ops.quantized.linear_prepack(W_8, bias)
-            usual, engines = torch.backends.quantized.engine, torch.backends.quantized.supported_engines
-            if len(W) >= MANY_OUTPUTS and "onednn" in engines:
-                torch.backends.quantized.engine = "onednn"
-                self.packed_for_many = torch.ops.quantized.linear_prepack(W_8, bias)
-                torch.backends.quantized.engine = usual
-
-    def forward(self, x: Tensor, then: str = "none") -> Tensor:
-        packed = self.packed_for_many if x.numel() >= MANY_ROWS * x.shape[-1] else self.packed
-        if then == "relu":
-            rectified: Tensor = torch.ops.quantized.linear_relu_dynamic(x, packed, True)
-            return rectified
-        y: Tensor = torch.ops.quantized.linear_dynamic(x, packed, True)
-        return ACTIVATIONS[then](y)
-
-
-def with_int8(model: nn.Module) -> nn.Module:
-    """The model with all its linear layers in 8 bits; embeddings, norms and recurrent cells stay as they are."""
-    for module in [*model.modules()]:
-        for name, layer in module.named_children():
-            if type(layer) is Linear:
-                setattr(module, name, Int8Linear(layer))
-    return model
 
 
 # Packed sentences: all tokens of a batch in one row, without padding

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from regard.data.batches import Examples
 from regard.data.config import Corpus, Split
-from regard.errors import ConfigError, DataError, did_you_mean
-from regard.runs.run import Run, data_fingerprints
+from regard.errors import CheckpointError, ConfigError, DataError, did_you_mean
+from regard.runs.run import STEP, Run, data_fingerprints
 from regard.text.files import is_inside
 
 SPLITS = ("train", "validation", "test")
@@ -65,6 +66,24 @@ def measured_on(run: Run, split: str | None, files: Sequence[str], examples: Exa
     if not files and split is None and run.recipe.data.test is None:
         named = {"split": "validation", "note": "the run's recipe has no test set"}
     return noted(named, {"note": examples.left_out} if examples.left_out else {})
+
+
+def later_step(run: Run) -> dict[str, Any]:
+    """A note where a later checkpoint than the best one was saved and not validated, as after an interrupt."""
+    best, last = (run.pointer(name) for name in ("best", "last"))
+    if best is None or last is None or not all(STEP.fullmatch(path.name) for path in (best, last)):
+        return {}
+    used, saved = (int(path.name.removeprefix("step-")) for path in (best, last))
+    with suppress(CheckpointError):  # a damaged log does not concern the weights
+        if saved > used and not any(
+            event["event"] == "validation" and event["step"] == saved for event in run.events()
+        ):
+            what = (
+                f"the best checkpoint, step {used:,}, is measured; step {saved:,} was saved later and not validated: "
+                "--checkpoint last measures it"
+            )
+            return {"note": what}
+    return {}
 
 
 def noted(measured: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:

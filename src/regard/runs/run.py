@@ -251,12 +251,16 @@ class Run:
     def load_model(self, checkpoint: str | None = None, device: str | None = "cpu") -> Any:
         """The run's model with trained weights, ready to use. Default: the best; the device `auto`, or None, is a GPU
         if there is one."""
-        place = _device(device or "auto")
+        place = chosen_device(device)
         folder = self.checkpoint("best" if checkpoint is None else checkpoint)
         self.check_unchanged(folder)
         model = self.task.model()
         put_weights(model, load_weights(folder), folder)
         return model.to(place).eval()
+
+    def predictor(self, checkpoint: str | None = None, device: str | None = "cpu") -> Any:
+        """What predicts, evaluates and scores: the model, or one that another library runs (`ExternalModel`)."""
+        return self.load_model(checkpoint, device)
 
     def facts(self, step: int, best: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """What a checkpoint stores as JSON: its step, the best metrics so far, and what its weights mean."""
@@ -372,8 +376,9 @@ def remove_partial_runs(target: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _device(name: str) -> torch.device:
-    """`auto` takes a GPU if there is one."""
+def chosen_device(name: str | None) -> torch.device:
+    """The device of this name; `auto`, or None, takes a GPU if there is one."""
+    name = name or "auto"
     devices = [*(["mps"] if torch.backends.mps.is_available() else []), "cpu"]
     if torch.cuda.is_available():
         devices = ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count())), *devices]

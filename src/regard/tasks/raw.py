@@ -23,13 +23,11 @@ from regard.data.readers import Reader
 from regard.errors import ConfigError, DataError
 from regard.models.base import Contextual, ModelConfig
 from regard.objectives.language_model import Predicted
-from regard.tasks.task import EncodedInputs, Note, Prediction, Task
+from regard.tasks.task import EncodedInputs, Note, Prediction, Task, unknown_notes
 from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 from regard.text.vocabularies import SPECIAL
-
-NAMED, SHOWN = 3, 20  # how many unknown words a note names, and how many characters of each it shows
 
 
 class RawTextTask(Task):
@@ -128,15 +126,10 @@ class RawTextTask(Task):
         A model that reads letters knows every word. A run that began with another run's weights may have learned all
         positions there.
         """
-        notes, tokenizer, model = list[Note](), self.tokenizers["text"], self.recipe.model
+        notes, model = list[Note](), self.recipe.model
         if model.letters is None:
-            [symbol] = tokenizer.tokens([tokenizer.unk])
-            for (text, place, *_), row in zip(inputs, rows, strict=True):
-                if count := row.count(tokenizer.unk):
-                    tokens = "1 token that is" if count == 1 else f"{count:,} tokens that are"
-                    words = _unknown_words(tokenizer, self.plain_text(text))
-                    what = f"{place} has {tokens} not in the vocabulary ({words}): the model reads {symbol} there"
-                    notes.append(Note("unknown", what))
+            texts = [given._replace(text=self.plain_text(given.text)) for given in inputs]
+            notes += unknown_notes(self.tokenizers["text"], texts, rows)
         longest = self.recipe.data.max_length
         if longest < getattr(model, "max_positions", 0) and self.recipe.training.init is None:
             for (_, place, *_), row, more in zip(inputs, rows, written or [0] * len(rows), strict=True):
@@ -145,14 +138,6 @@ class RawTextTask(Task):
                     what += f" {longest:,} (data.max_length), and never learned the positions after them"
                     notes.append(Note("length", what))
         return notes
-
-
-def _unknown_words(tokenizer: Tokenizer, text: str) -> str:
-    """The first words with an unknown token, as they were typed."""
-    words = list(dict.fromkeys(text.split(" ")))
-    unknown = [word for word, ids in zip(words, tokenizer.encode_batch(words), strict=True) if tokenizer.unk in ids]
-    shown = [repr(word if len(word) <= SHOWN else f"{word[:SHOWN]}...") for word in unknown]
-    return ", ".join([*shown[:NAMED], *(["..."] if shown[NAMED:] else [])])
 
 
 def spelling_options(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from regard.config import Config
-from regard.data.config import Corpus, Data
+from regard.data.config import Corpus, TextPairs
 from regard.tasks.translation import References, TextToText, comparable
 
 
@@ -36,7 +36,7 @@ class Summarization(TextToText):
     """Documents and summaries, measured by ROUGE."""
 
     name = "summarization"
-    data = Data[Summarized]
+    data = TextPairs[Summarized]
     evaluation = RougeConfig
     higher_is_better = ("rouge1", "rouge2", "rougeL")
 

@@ -39,6 +39,7 @@ Done = Callable[[int], None]  # called with how many more inputs or examples are
 READ_TOKENS = 8_192  # padded tokens that are read at once
 CPU_READ_TOKENS = 1_024
 """Those that a model on a CPU reads for predictions: the fewer, the less padding and the more in the CPU's caches."""
+NAMED, SHOWN = 3, 20  # how many unknown words a note names, and how many characters of each it shows
 LONGEST = 2048  # longest input in tokens: beyond it a line break is missing rather than a sentence long
 
 
@@ -485,6 +486,27 @@ def is_foreign(tokenizer: Tokenizer, ids: Sequence[int]) -> bool:
 def nothing_known(text: str, place: str) -> Problem:
     what = f"every token of {text.strip()[:20]!r} is unknown to the tokenizer"
     return Problem(place, what, "it was trained on other words or script")
+
+
+def unknown_notes(tokenizer: Tokenizer, inputs: Sequence[FileInput], rows: Sequence[Sequence[int]]) -> list[Note]:
+    """A note for each text with tokens outside the vocabulary; `rows` are the tokens of the texts."""
+    [symbol] = tokenizer.tokens([tokenizer.unk])
+    notes = []
+    for given, row in zip(inputs, rows, strict=True):
+        if count := row.count(tokenizer.unk):
+            tokens = "1 token that is" if count == 1 else f"{count:,} tokens that are"
+            words = _unknown_words(tokenizer, given.text)
+            what = f"{given.place} has {tokens} not in the vocabulary ({words}): the model reads {symbol} there"
+            notes.append(Note("unknown", what))
+    return notes
+
+
+def _unknown_words(tokenizer: Tokenizer, text: str) -> str:
+    """The first words with an unknown token, as they were typed."""
+    words = list(dict.fromkeys(text.split(" ")))
+    unknown = [word for word, ids in zip(words, tokenizer.encode_batch(words), strict=True) if tokenizer.unk in ids]
+    shown = [repr(word if len(word) <= SHOWN else f"{word[:SHOWN]}...") for word in unknown]
+    return ", ".join([*shown[:NAMED], *(["..."] if shown[NAMED:] else [])])
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int) -> Tokens:

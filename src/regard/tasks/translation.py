@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from regard.config import Config
 from regard.data.batches import Batch, Tokens, fixed_batches
-from regard.data.config import Corpus, Data
+from regard.data.config import Corpus, TextPairs
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
 from regard.data.images import Picture, images_of
@@ -32,12 +32,14 @@ from regard.models.transformer import SourceStates, Transformer
 from regard.objectives.cross_entropy import TokenCrossEntropy, perplexity
 from regard.search.config import SearchConfig
 from regard.search.decode import BestSoFar, Observer, Recorder, report_to, search
+from regard.search.external import ExternalModel
 from regard.search.hypotheses import BannedTexts, Constraints, Hypothesis, Limits, Special, as_hypotheses, score
 from regard.tasks.task import (
     LONGEST,
     READ_TOKENS,
     Done,
     EncodedInputs,
+    Note,
     Prediction,
     Task,
     by_length,
@@ -47,7 +49,9 @@ from regard.tasks.task import (
     not_longer,
     padded,
     readable,
+    unknown_notes,
 )
+from regard.text.clean import signs_in
 from regard.text.files import FileInput
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizer
@@ -122,6 +126,11 @@ class WritingTask(Task):
     ) -> list[Written]:
         tokenizer, special, sources = self.tokenizers[self.writes], self.special_tokens, encoded.readable()
         predicted, report = dict[int, Written](), report_to.get()
+        if isinstance(model, ExternalModel):
+            for row, hypotheses in model.search(sources, self.recipe.search):
+                predicted[row] = self._written(encoded.inputs[row].text, sources[row], hypotheses)
+                progress(1)
+            return [predicted[row] for row in range(len(sources))]
         for rows, batch, config in self.batches(model, sources, self.recipe.search, encoded.wording):
             recorder = Recorder(batch, config, tokenizer, special.end) if record else None
             observer: Observer | None = recorder
@@ -132,12 +141,18 @@ class WritingTask(Task):
             outputs = search(model, batch, config, constraints=wording, special=special, observer=observer)
             records = recorder.records() if recorder else [None] * len(rows)
             for row, hypotheses, recorded in zip(rows, outputs, records, strict=True):
-                text, source = encoded.inputs[row].text, sources[row]
-                nbest = [Output(self.text_of(text, source, h), h.score, tokenizer.tokens(h.tokens)) for h in hypotheses]
-                own = None if recorded is None else {"source": self.source_tokens(source), **recorded}
-                predicted[row] = Written(text, tuple(nbest), search=own)
+                own = None if recorded is None else {"source": self.source_tokens(sources[row]), **recorded}
+                predicted[row] = self._written(encoded.inputs[row].text, sources[row], hypotheses, own)
             progress(len(rows))
         return [predicted[row] for row in range(len(sources))]
+
+    def _written(
+        self, text: str, source: Any, hypotheses: Sequence[Hypothesis], record: dict[str, Any] | None = None
+    ) -> Written:
+        """The prediction for an input, made from its hypotheses."""
+        spell = self.tokenizers[self.writes].tokens
+        nbest = (Output(self.text_of(text, source, one), one.score, spell(one.tokens)) for one in hypotheses)
+        return Written(text, tuple(nbest), search=record)
 
 
 class TextToText(WritingTask):
@@ -226,8 +241,13 @@ class TextToText(WritingTask):
     def encode_sources(self, inputs: Sequence[FileInput]) -> Sequence[Source | RegardError]:
         """The source that each input stands for, or why it cannot be read."""
         tokenizer = self.tokenizers["source"]
-        encoded = encode_each(tokenizer, inputs)
+        encoded = encode_each(tokenizer, self.cleaned_inputs(inputs))
         return [ids if isinstance(ids, RegardError) else [*ids, tokenizer.end] for ids in encoded]
+
+    def cleaned_inputs(self, inputs: Sequence[FileInput]) -> list[FileInput]:
+        """The inputs with texts that are cleaned as those of the training were."""
+        clean = self.recipe.data.cleaning("source")
+        return [given._replace(text=clean(given.text)) for given in inputs]
 
     def source_batch(self, sources: Sequence[Source]) -> Tokens:
         texts = [source for source in sources if not isinstance(source, Picture)]
@@ -292,7 +312,9 @@ class TextToText(WritingTask):
         outputs, totals, tokens = zip(*parts, strict=True)
         scores = self.scored(examples, self.by_input(examples), [*chain.from_iterable(outputs)])
         loss = loss_metrics(sum(totals), sum(tokens))
-        return {"sentences": len(examples), **scores, **loss, "beam": self.recipe.search.beam}
+        metrics = {"sentences": len(examples), **scores, **loss, "beam": self.recipe.search.beam}
+        notes = [note for column in self.columns for note in signs_in(examples.texts[column]).notes(column)]
+        return metrics | ({"note": "; ".join(notes)} if notes else {})
 
     def outputs(
         self, model: Generator, examples: Dataset, inputs: Sequence[Sequence[int]], config: SearchConfig, progress: Done
@@ -311,6 +333,13 @@ class TextToText(WritingTask):
 
     def summed_loss(self, model: Generator, examples: Dataset) -> tuple[float, int]:
         """The cross-entropy of all tokens, and how many there are."""
+        if isinstance(model, ExternalModel):
+            sources, targets = (
+                [examples.columns[name][row].tolist() for row in range(len(examples))] for name in ("source", "target")
+            )
+            end = self.tokenizers["source"].end
+            scores = [*chain.from_iterable(model.token_scores([[*ids, end] for ids in sources], targets))]
+            return -sum(scores), len(scores)
         objective, total, tokens = TokenCrossEntropy(model).eval(), 0.0, 0
         with torch.inference_mode():
             for rows in fixed_batches(examples, READ_TOKENS):
@@ -329,6 +358,14 @@ class TextToText(WritingTask):
         Limits.of([*map(len, sources.values())], self.recipe.search, wording.of([*sources]))
         return EncodedInputs(inputs, rows, wording)
 
+    def notes(self, encoded: EncodedInputs[Source], predictions: Sequence[Prediction]) -> list[Note]:
+        """Which inputs have words that the tokenizer does not know; images have none."""
+        given = zip(self.cleaned_inputs(encoded.inputs), encoded.readable(), strict=True)
+        texts = [(text, row) for text, row in given if not isinstance(row, Picture)]
+        if not texts:
+            return []
+        return unknown_notes(self.tokenizers["source"], [text for text, _ in texts], [row for _, row in texts])
+
     def decode(
         self,
         model: Generator,
@@ -337,6 +374,11 @@ class TextToText(WritingTask):
         watch: Callable[[list[int]], Observer] | None = None,
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         """Row numbers and their hypotheses, batch by batch; `watch` gives the observer of a batch."""
+        if isinstance(model, ExternalModel):
+            texts = [source for source in sources if not isinstance(source, Picture)]
+            for row, hypotheses in model.search(texts, config):
+                yield [row], [hypotheses]
+            return
         wording, special = wording_of(self.tokenizers["target"], config, [None] * len(sources)), self.special_tokens
         for rows, batch, _ in self.batches(model, sources, config, wording):
             observer = watch(rows) if watch else None
@@ -358,7 +400,11 @@ class TextToText(WritingTask):
         sources: list[Source] = readable(self.encode_sources([FileInput(source, "source")]))
         ids = encode_target(self.tokenizers["target"], target)
         written = ids[:-1] if ids[-1] == self.tokenizers["target"].end else ids
-        [scores] = score(model, self.pairs(model, sources, [written]))
+        if isinstance(model, ExternalModel):
+            texts = [given for given in sources if not isinstance(given, Picture)]
+            [scores] = model.token_scores(texts, [written])
+        else:
+            [scores] = score(model, self.pairs(model, sources, [written]))
         return ids, scores[: len(ids)]
 
     def hypotheses(
@@ -402,7 +448,7 @@ class Translation(TextToText):
     """Pairs of texts, measured by BLEU, chrF and exact match."""
 
     name = "translation"
-    data = Data[Parallel]
+    data = TextPairs[Parallel]
     evaluation = EvaluationConfig
     higher_is_better: ClassVar[tuple[str, ...]] = ("bleu", "chrf", "exact_match")
 
@@ -453,7 +499,7 @@ def decode_tokens(config: SearchConfig, device: torch.device) -> int:
     """Padded source tokens that are decoded at once."""
     rows = config.nbest if config.sample else config.beam
     if device.type == "cpu":
-        return max(1, DECODE_TOKENS // max(2, rows))  # greedy search too: half the padding, in int8 11 % faster
+        return max(1, DECODE_TOKENS // max(2, rows))  # greedy search too: half the padding
     return max(1, GPU_DECODE_TOKENS // rows)
 
 

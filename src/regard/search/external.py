@@ -1,0 +1,28 @@
+"""A trained model that another library runs, with that library's own search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from regard.search.config import SearchConfig
+from regard.search.hypotheses import Hypothesis
+
+
+class ExternalModel:
+    """What tasks need of a model that another library runs. They ask it for whole outputs, not for single steps."""
+
+    longest: int | None
+    """The most tokens that it can read or write; None if there is no limit."""
+
+    def refuse(self, config: SearchConfig, options: Mapping[str, object] | None = None) -> None:
+        """Raise a DecodeError for search settings, and for options of a verb that are not None, that the library does
+        not have."""
+        raise NotImplementedError
+
+    def search(self, sources: Sequence[Sequence[int]], config: SearchConfig) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The number of each source with its best `config.nbest` hypotheses, in the order in which they are found."""
+        raise NotImplementedError
+
+    def token_scores(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Iterator[list[float]]:
+        """log P of each token of the targets, and of the `</s>` after them, in the order of the sources."""
+        raise NotImplementedError
