@@ -168,11 +168,21 @@ def expect_training_data(recipe: AnyRecipe) -> None:
         raise ConfigError("there is nothing to train on", where="data.train", hint="name at least one corpus")
 
 
+class Proposal(str):
+    """The YAML of a proposed recipe."""
+
+    folder = Path()
+    """What the paths in it are relative to."""
+
+
 def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[Tree, Path]:
     """The same before its values are checked; a section that is null is left out."""
     given = None
     if isinstance(recipe, dict):
         tree, base = recipe, Path.cwd()
+    elif isinstance(recipe, str) and "\n" in recipe:
+        tree = parse_yaml(recipe, where="the recipe")
+        base = (recipe.folder if isinstance(recipe, Proposal) else Path()).absolute()
     elif Path(recipe).is_dir() and str(recipe) not in shipped():  # `babi` may be the folder of the recipe's data
         raise ConfigError("this is a folder, not a recipe", where=str(recipe), hint="give a .yaml file")
     elif Path(recipe).is_file() or str(recipe) not in shipped():

@@ -24,7 +24,14 @@ from regard.errors import ConfigError, Problem, RegardError
 from regard.language import shown, shown_comments
 from regard.models.base import count_parameters
 from regard.recipes.propose import ROLES, recipe_text, recognise, text_files_in
-from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
+from regard.recipes.recipe import (
+    AnyRecipe,
+    Proposal,
+    expect_training_data,
+    load_tree,
+    recipe_of,
+    with_absolute_paths,
+)
 from regard.recipes.shipped import shipped
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, write_file
@@ -36,22 +43,32 @@ LABELS = 12  # how many labels are shown with their counts, the most frequent fi
 PIECES = 100  # how many tokens of a sample are shown
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Check:
+    """What `check` found. In Python and in notebooks it displays as the command prints it."""
+
     problems: tuple[Problem, ...] = ()
     model: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
-    proposal: str | None = None  # the proposed recipe, if data files were checked
+    proposal: Proposal | None = None  # the proposed recipe, if data files were checked
     commands: tuple[str, ...] = ()  # the next commands to use it
+    recipe: Tree = field(default_factory=dict)
+    """The recipe with all defaults and absolute paths, as `train` takes it; empty if there are problems."""
 
     @property
     def ok(self) -> bool:
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        missing = ("proposal", "commands") if self.proposal is None else ()
+        missing = ("recipe", *(("proposal", "commands") if self.proposal is None else ()))
         return {"ok": self.ok, **{name: value for name, value in asdict(self).items() if name not in missing}}
+
+    def __repr__(self) -> str:
+        if not self.ok:
+            return shown("\n".join(map(str, self.problems)))
+        proposed = [] if self.proposal is None else [shown_comments(self.proposal)]
+        return "\n".join([*proposed, *map(shown, self.sentences())])
 
     def sentences(self) -> Iterator[str]:
         """The same as lines of text, if there are no problems."""
@@ -133,7 +150,13 @@ def check(
         proposal, commands = None, ()
     elif proposal is not None and out is not None and not problems:
         write_file(Path(out), shown_comments(proposal))
-    return replace(result, problems=tuple(problems), proposal=proposal, commands=commands)
+    whole = {} if problems else result.recipe
+    return replace(result, problems=tuple(problems), proposal=proposal, commands=commands, recipe=whole)
+
+
+def is_data(recipe: str | Path | Tree, others: Sequence[str] = ()) -> bool:
+    """Whether `check` would propose a recipe, since its arguments name data."""
+    return bool(_data_files(recipe, others))
 
 
 def _data_files(recipe: str | Path | Tree, others: Sequence[str]) -> list[str]:
@@ -151,7 +174,7 @@ def _data_files(recipe: str | Path | Tree, others: Sequence[str]) -> list[str]:
 
 def _proposal_for(
     files: Sequence[str], others: Sequence[str], out: str | Path | None
-) -> tuple[str, Path, tuple[str, ...], tuple[str, ...]]:
+) -> tuple[Proposal, Path, tuple[str, ...], tuple[str, ...]]:
     """The recipe for the files, to be written to `out` if that is given; the folder that its paths are relative to;
     what to type next: save the recipe, unless that is done, and train; and notes."""
     chosen, is_table = [other for other in others if "=" in other], TextFile(files[0], Path()).suffixes[0] in TABLES
@@ -164,7 +187,8 @@ def _proposal_for(
         raise ConfigError("the file exists already", where=str(out), hint="give another --out")
     folder = Path() if out is None else Path(out).parent
     profile = recognise(files, dict(override.split("=", 1) for override in chosen))
-    text = recipe_text(profile, files, folder)
+    text = Proposal(recipe_text(profile, files, folder))
+    text.folder = folder.absolute()
     name = Path(files[0]).name.partition(".")[0] or "mine"
     commands = []
     if out is None:
@@ -172,7 +196,7 @@ def _proposal_for(
         commands.append(shlex.join(["regard", "check", *files, *chosen, "--out", out.as_posix()]))
     run = _unused(Path("runs", Path(out).stem))
     commands.append(shlex.join(["regard", "train", Path(out).as_posix(), "--out", run.as_posix()]))
-    return text, folder.absolute(), tuple(commands), profile.notes
+    return text, text.folder, tuple(commands), profile.notes
 
 
 def _unused(path: Path) -> Path:
@@ -234,7 +258,8 @@ def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
             resolved = train.with_fitting_batches(resolved, data.train, model, accelerator)
         training = _estimate(resolved, task, data, model, accelerator.device)
     notes += [*length_notes(resolved.training, training["steps"]), *train.budget_note(resolved.training, data.train)]
-    return Check((), _model_facts(resolved, model), _data_facts(data, notes), training)
+    whole = with_absolute_paths(recipe, base).model_dump()
+    return Check((), _model_facts(resolved, model), _data_facts(data, notes), training, recipe=whole)
 
 
 def _model_facts(recipe: AnyRecipe, model: nn.Module) -> dict[str, Any]:
