@@ -39,7 +39,18 @@ from regard.runs.examples import SPLITS, examples_of, measured_on, noted
 from regard.runs.run import Run, load_facts
 from regard.tasks import TASKS
 from regard.tasks.classification import Classification, Classified
-from regard.tasks.task import Done, EncodedInputs, Given, Note, Prediction, Task, ignore, summed, without_faults
+from regard.tasks.task import (
+    Done,
+    EncodedInputs,
+    Given,
+    Note,
+    Prediction,
+    Task,
+    ignore,
+    image_notes,
+    summed,
+    without_faults,
+)
 from regard.text.files import FileInput, GrowingFile, atomic_file, check_writable, key_of, open_text, write_file
 from regard.training import check as checking
 from regard.training import train as training
@@ -391,7 +402,10 @@ def _chunks(
         progress(len(rows) - len(predictions))
         following = iter(predictions)
         chunk = [Skipped(given[row].text, bad[row]) if row in bad else next(following) for row in rows]
-        yield Predictions(chunk, run.recipe.search.nbest, run.task.notes(readable, predictions))
+        notes = run.task.notes(readable, predictions)
+        if run.recipe.model.reads != "image":
+            notes = [*image_notes(readable.inputs), *notes]
+        yield Predictions(chunk, run.recipe.search.nbest, notes)
 
 
 # Files of any length

@@ -37,7 +37,9 @@ from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, write_file
 from regard.training import memory, train
 from regard.training.optimiser import build_optimiser, length_notes
+from regard.training.plausibility import data_warnings, recipe_warnings
 from regard.training.progress import Display, duration, total_steps
+from regard.training.size import refuse_too_large
 
 LABELS = 12  # how many labels are shown with their counts, the most frequent first
 PIECES = 100  # how many tokens of a sample are shown
@@ -89,7 +91,9 @@ class Check:
             named = [f"{label} {count:,} ({100 * count / total:.1f} %)" for label, count in ranked[:LABELS]]
             more = [f"and {len(ranked) - LABELS:,} more"] if len(ranked) > LABELS else []
             yield f"labels     {split}: {', '.join([*named, *more])}"
-        yield from (f"note       {shown(finding)}" for finding in data["findings"])
+        for finding in data["findings"]:
+            warning = finding.removeprefix("warning: ")
+            yield f"note       {shown(finding)}" if warning == finding else f"warning    {shown(warning)}"
         for name, column in data["splits"]["train"]["columns"].items():
             lengths = column["lengths"]
             yield f"\n{name} lengths in tokens (mean {lengths['mean']:.1f}, longest {lengths['longest']})"
@@ -241,7 +245,10 @@ def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem]) ->
     with _collected(problems):
         train.check_metric(recipe)
     with _collected(problems):
-        train.make_accelerator(recipe.training)
+        accelerator = train.make_accelerator(recipe.training)
+        refuse_too_large(recipe, accelerator.device)
+    if any(problem.where == "model" for problem in problems):
+        return Check()  # the data of a model that cannot be built may take minutes to prepare
     with Display(quiet=quiet) as display:
         data = TASKS[recipe.task].prepare(recipe, base, progress=display.doing)
     return Check() if problems else _facts(recipe, base, data)
@@ -250,6 +257,7 @@ def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem]) ->
 def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
     accelerator = train.make_accelerator(recipe.training)
     resolved = train.resolve(recipe, base, data, accelerator.device)
+    refuse_too_large(resolved, accelerator.device, [data.tokenizers[name].size for name in data.task.columns])
     with train.explained_out_of_memory(resolved):
         task = TASKS[resolved.task](resolved, data.tokenizers)
         model = task.model()
@@ -259,7 +267,8 @@ def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
         training = _estimate(resolved, task, data, model, accelerator.device)
     notes += [*length_notes(resolved.training, training["steps"]), *train.budget_note(resolved.training, data.train)]
     whole = with_absolute_paths(recipe, base).model_dump()
-    return Check((), _model_facts(resolved, model), _data_facts(data, notes), training, recipe=whole)
+    warnings = [*recipe_warnings(recipe), *data_warnings(recipe, data)]
+    return Check((), _model_facts(resolved, model), _data_facts(data, notes, warnings), training, recipe=whole)
 
 
 def _model_facts(recipe: AnyRecipe, model: nn.Module) -> dict[str, Any]:
@@ -276,7 +285,7 @@ def _model_facts(recipe: AnyRecipe, model: nn.Module) -> dict[str, Any]:
     return facts | ({"tied": tied} if tied else {})
 
 
-def _data_facts(data: Prepared[Any], notes: list[str]) -> dict[str, Any]:
+def _data_facts(data: Prepared[Any], notes: list[str], warnings: list[str]) -> dict[str, Any]:
     """Counts, findings and the first examples, token by token as the model reads them."""
     splits = {"train": data.train, "validation": data.validation, "test": data.test}
     labels = {name: data.task.label_counts(split) for name, split in splits.items() if split is not None}
@@ -284,7 +293,7 @@ def _data_facts(data: Prepared[Any], notes: list[str]) -> dict[str, Any]:
         **data.report.to_json(),
         "vocabulary": {column: tokenizer.size for column, tokenizer in data.tokenizers.items()},
         **({"labels": labels} if labels["train"] else {}),
-        "findings": [*data.report.sentences(), *notes],
+        "findings": [*warnings, *data.report.sentences(), *notes],
         "samples": [
             {"where": data.train.where(row), **data.task.pieces(data.train, row)} for row in range(len(data.train))[:3]
         ],

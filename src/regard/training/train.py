@@ -36,8 +36,10 @@ from regard.text.vectors import read_vectors
 from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import fitting_batch_tokens
 from regard.training.optimiser import length_notes, resume_notes
+from regard.training.plausibility import data_warnings, recipe_warnings
 from regard.training.processes import all_joined, naming_lost_processes, refuse_unlike
 from regard.training.progress import Display
+from regard.training.size import refuse_too_large
 
 CHANGEABLE_ON_RESUME = (
     "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
@@ -60,6 +62,8 @@ def train(
     check_metric(given)
     existing = _existing(folder, resume)
     accelerator = make_accelerator(given.training)
+    shares = accelerator.num_processes if accelerator.is_fsdp2 else 1
+    refuse_too_large(given, accelerator.device, shares=shares)
     display = Display(quiet=quiet or not accelerator.is_main_process)
     several = accelerator.num_processes > 1
     with naming_lost_processes(accelerator) if several else nullcontext(), display:
@@ -78,6 +82,8 @@ def train(
             facts: dict[str, Any] = {f"{name} data": number for name, number in data.fingerprints.items()}
             facts["tokenizer"] = data.tokenizers.fingerprint
             refuse_unlike(accelerator, leaves(resolved.model_dump()) | facts | {"--resume": last and last.name})
+        vocabularies = [data.tokenizers[name].size for name in task.columns]
+        refuse_too_large(resolved, accelerator.device, vocabularies, shares=shares)
         with explained_out_of_memory(resolved):  # the same initial weights in every process but different dropout
             torch.manual_seed(resolved.training.seed)
             model: nn.Module = task.model()
@@ -103,6 +109,7 @@ def _train(
     if accelerator.device.type == "cpu":
         keep_memory()
     trainer = Trainer(run, recipe, data, model, accelerator, display)
+    display.say(*recipe_warnings(recipe), *data_warnings(recipe, data))
     display.say(*data.report.sentences(), *length_notes(recipe.training, trainer.steps))
     display.say(*budget_note(recipe.training, data.train))
     resumed, done = trainer.restore(), trainer.progress.step
