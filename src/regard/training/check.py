@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,17 @@ from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, write_file
 from regard.training import memory, train
 from regard.training.optimiser import build_optimiser, length_notes
+from regard.training.pace import Pace, plan_for
 from regard.training.plausibility import data_warnings, recipe_warnings
-from regard.training.progress import Display, duration, total_steps
+from regard.training.progress import Display, duration_range, total_steps
 from regard.training.size import refuse_too_large
 
 LABELS = 12  # how many labels are shown with their counts, the most frequent first
 PIECES = 100  # how many tokens of a sample are shown
+MEASURED = 6
+"""Batches at most that the time of a training is estimated from: by the fastest and the slowest of them."""
+MEASURING = 1.0
+"""Seconds after which no further batch is measured."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,7 +70,9 @@ class Check:
 
     def to_json(self) -> dict[str, Any]:
         missing = ("recipe", *(("proposal", "commands") if self.proposal is None else ()))
-        return {"ok": self.ok, **{name: value for name, value in asdict(self).items() if name not in missing}}
+        tree = {"ok": self.ok, **{name: value for name, value in asdict(self).items() if name not in missing}}
+        tree["training"].pop("seconds_range", None)  # it is for people
+        return tree
 
     def __repr__(self) -> str:
         if not self.ok:
@@ -110,7 +118,7 @@ class Check:
         yield f"\nbatches    {_batches(training)}"
         yield f"memory     about {training['memory_bytes'] / 2**30:.2f} GiB on {training['device']}"
         yield (
-            f"time       about {duration(training['seconds'])} for {training['steps']:,} steps, "
+            f"time       about {duration_range(*training['seconds_range'])} for {training['steps']:,} steps, "
             f"{training['seconds_per_step']:.3f} s each as measured here"
         )
 
@@ -303,23 +311,31 @@ def _data_facts(data: Prepared[Any], notes: list[str], warnings: list[str]) -> d
 def _estimate(
     recipe: AnyRecipe, task: Task, data: Prepared[Any], model: nn.Module, device: torch.device
 ) -> dict[str, Any]:
-    """Steps, memory and time, measured with the first batch."""
+    """Steps, memory and time, measured with the first batches; without validations."""
     config = recipe.training
     assert isinstance(config.batch_tokens, int)
     stream = Stream(data.train, config.batch_tokens, config.seed)
     batches = stream.epoch_batches(0)
-    steps = total_steps(config.steps, config.epochs, batches, config.accumulate)
-    batch = next(iter(stream))[0].to(device)
+    measured = [batch.to(device) for batch, _ in islice(stream, MEASURED)]
     objective, optimiser = task.objective(model.to(device)), build_optimiser(model, config)
-    seconds, activations = 0.0, 0
-    for _ in range(2):  # the first update allocates memory: the second is measured
+    paces, activations = list[float](), 0
+    for batch in (measured[0], *measured):  # the first update allocates memory: it does not count
         started = time.perf_counter()
-        loss, activations = memory.saved_by(model, lambda: memory.sums_of(objective(batch))[0] / batch.tokens)
+        loss, saved = memory.saved_by(model, lambda: memory.sums_of(objective(batch))[0] / batch.tokens)  # noqa: B023
         torch.autograd.backward(loss)
         optimiser.step()
         optimiser.zero_grad()
         loss.item()
-        seconds = time.perf_counter() - started
+        paces.append((time.perf_counter() - started) * config.accumulate)
+        activations = activations or saved
+        if sum(paces[1:]) > MEASURING:
+            break
+    paces, batch = paces[1:], measured[0]
+    pace = sum(paces) / len(paces)
+    if config.minutes is None:
+        steps = total_steps(config.steps, config.epochs, batches, config.accumulate)
+    else:
+        steps = plan_for(60 * config.minutes, Pace(pace, 0.0), config.validate_every).steps
     return {
         "device": str(device),
         "batch_tokens": config.batch_tokens,
@@ -327,6 +343,7 @@ def _estimate(
         "steps": steps,
         "sample_batch": batch.shapes() | {"target_tokens": batch.tokens},
         "memory_bytes": count_parameters(model) * memory.BYTES_PER_PARAMETER[config.optimizer] + activations,
-        "seconds_per_step": seconds * config.accumulate,
-        "seconds": seconds * config.accumulate * steps,
+        "seconds_per_step": pace,
+        "seconds": pace * steps,
+        "seconds_range": (min(paces) * steps, max(paces) * steps),
     }
