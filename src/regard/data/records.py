@@ -192,7 +192,7 @@ def _line(row: Mapping[str, Any], where: str, columns: Collection[str] | None, i
     for key, value in row.items():
         if columns is not None and key not in columns:
             continue
-        cell = _plain(value, f"the column {str(key)!r}", where, strict=columns is not None)
+        cell = _plain(value, str(key), where, strict=columns is not None)
         is_file = key in images and isinstance(cell, str) and not cell.startswith((shapes.PREFIX, HELD))
         cells[str(key)] = os.path.abspath(cell) if is_file and cell.strip() else cell
     try:
@@ -201,7 +201,7 @@ def _line(row: Mapping[str, Any], where: str, columns: Collection[str] | None, i
         return json.dumps(cells).encode() + b"\n"
 
 
-def _plain(value: Any, what: str, where: str, *, strict: bool) -> Any:
+def _plain(value: Any, column: str, where: str, *, strict: bool) -> Any:
     """A value as JSON has it; what is missing (None, NaN, pandas.NA) is null."""
     if value is None or type(value).__name__ in MISSING:
         return None
@@ -210,12 +210,13 @@ def _plain(value: Any, what: str, where: str, *, strict: bool) -> Any:
     if isinstance(value, str | bool | int):
         return value
     if hasattr(value, "tolist"):  # an array or a number of numpy
-        return _plain(value.tolist(), what, where, strict=strict)
+        return _plain(value.tolist(), column, where, strict=strict)
     if isinstance(value, Mapping):
-        return {str(key): _plain(below, what, where, strict=strict) for key, below in value.items()}
+        return {str(key): _plain(below, column, where, strict=strict) for key, below in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, what, where, strict=strict) for item in value]
+        return [_plain(item, column, where, strict=strict) for item in value]
     if strict:
         hint = "texts, numbers, and lists or dicts of them are read"
-        raise DataError(f"{what} holds a {type(value).__name__}: {short(repr(value))}", where=where, hint=hint)
+        what = f"the column {column!r} holds a {type(value).__name__}: {short(repr(value))}"
+        raise DataError(what, where=where, hint=hint)
     return str(value)

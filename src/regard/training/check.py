@@ -39,7 +39,7 @@ from regard.text.files import TextFile, write_file
 from regard.training import memory, train
 from regard.training.optimiser import build_optimiser, length_notes
 from regard.training.pace import Pace, plan_for
-from regard.training.plausibility import data_warnings, recipe_warnings
+from regard.training.plausibility import warnings_for
 from regard.training.progress import Display, duration_range, total_steps
 from regard.training.size import refuse_too_large
 
@@ -275,8 +275,8 @@ def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
         training = _estimate(resolved, task, data, model, accelerator.device)
     notes += [*length_notes(resolved.training, training["steps"]), *train.budget_note(resolved.training, data.train)]
     whole = with_absolute_paths(recipe, base).model_dump()
-    warnings = [*recipe_warnings(recipe), *data_warnings(recipe, data)]
-    return Check((), _model_facts(resolved, model), _data_facts(data, notes, warnings), training, recipe=whole)
+    facts = _data_facts(data, notes, warnings_for(recipe, data))
+    return Check((), _model_facts(resolved, model), facts, training, recipe=whole)
 
 
 def _model_facts(recipe: AnyRecipe, model: nn.Module) -> dict[str, Any]:

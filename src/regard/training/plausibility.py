@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -31,19 +32,24 @@ UNRELATED = 0.1
 """Correlation of lengths below which pairs are hardly translations; of real ones it is 0.6 or more."""
 
 
+def warnings_for(recipe: AnyRecipe, data: Prepared[Any]) -> list[str]:
+    """All warnings, each with a word that says so."""
+    return [f"warning: {text}" for text in chain(recipe_warnings(recipe), data_warnings(recipe, data))]
+
+
 def recipe_warnings(recipe: AnyRecipe) -> Iterator[str]:
     """Warnings about settings."""
     training = recipe.training
     low, high = USUAL_RATES[training.optimizer]
     if training.learning_rate > MARGIN * high:
         yield (
-            f"warning: training.learning_rate={training.learning_rate:g} is far too high for {training.optimizer}, "
+            f"training.learning_rate={training.learning_rate:g} is far too high for {training.optimizer}, "
             f"the loss will hardly fall: {low:g} to {high:g} is usual"
         )
     for name, value in recipe.model.model_dump().items():
         if name.endswith("dropout") and isinstance(value, float) and value > MOST_DROPOUT:
             yield (
-                f"warning: model.{name}={value:g} leaves out {100 * value:.0f} % of the values at every step, the "
+                f"model.{name}={value:g} leaves out {100 * value:.0f} % of the values at every step, the "
                 "model will hardly learn: 0.1 to 0.5 is usual"
             )
 
@@ -61,7 +67,7 @@ def _dropped_by_length(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
     if finding is not None and finding.count > MANY_DROPPED * train.read:
         share = 100 * finding.count / train.read
         yield (
-            f"warning: {share:.0f} % of the training {data.report.unit} are longer than "
+            f"{share:.0f} % of the training {data.report.unit} are longer than "
             f"data.max_length={recipe.data.max_length} tokens and are not learned from: raise it"
         )
 
@@ -77,7 +83,7 @@ def _unrelated_lengths(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
     correlation = float(np.corrcoef(*lengths)[0, 1])
     if correlation < UNRELATED:
         yield (
-            f"warning: the lengths of sources and targets are unrelated (correlation {correlation:.2f}): translations "
+            f"the lengths of sources and targets are unrelated (correlation {correlation:.2f}): translations "
             "line by line are not like that; are the lines of the two sides in the same order?"
         )
 
@@ -93,7 +99,7 @@ def _large_vocabulary(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
         rare = int(np.count_nonzero(counts < RARE))
         if len(counts) > SMALL_VOCABULARY and 2 * rare > len(counts):
             yield (
-                f"warning: {rare:,} of the {len(counts):,} subwords of the {name} vocabulary occur fewer than {RARE} "
+                f"{rare:,} of the {len(counts):,} subwords of the {name} vocabulary occur fewer than {RARE} "
                 f"times in the training data, which is enough for about {max(1, (len(counts) - rare) // 100) * 100:,}: "
                 "lower tokenizer.vocabulary"
             )

@@ -104,12 +104,11 @@ def refuse_too_large(
         return
     what = (
         f"a model of {_short(parameters)} parameters does not fit: weights, gradients and the state of "
-        f"{training.optimizer} take {_gib(parameters * each)}, and this machine has {_gib(memory)}"
+        f"{training.optimizer} take {_gib(parameters * each)}, and the memory ({device}) is {_gib(memory)}"
     )
-    what += f" on {device}" if device.type != "cpu" else ""
     smaller = islice(_smaller(config, sizes, memory // each), 2)
     fitting = [f"{name} ({_short(count)} parameters)" for name, count in smaller]
-    raise ConfigError(what, where="model", hint=f"what would fit: {', or '.join(fitting)}" if fitting else "")
+    raise ConfigError(what, where="model", hint=f"what would fit: {'; '.join(fitting)}" if fitting else "")
 
 
 def _at_most(config: ModelConfig, vocabularies: Sequence[int]) -> int:

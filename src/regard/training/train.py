@@ -38,7 +38,7 @@ from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import fitting_batch_tokens
 from regard.training.optimiser import length_notes, resume_notes
 from regard.training.pace import Pace, TimeLimit, fastest_threads, measure_pace, threads_are_chosen
-from regard.training.plausibility import data_warnings, recipe_warnings
+from regard.training.plausibility import warnings_for
 from regard.training.processes import all_joined, naming_lost_processes, refuse_unlike
 from regard.training.progress import Display
 from regard.training.size import refuse_too_large
@@ -124,8 +124,7 @@ def _train(
     resumed, done = trainer.restore(), trainer.progress.step
     if minutes is not None:
         trainer.keep_time(TimeLimit(recipe.training, pace, started, trainer.progress))
-    display.say(*recipe_warnings(recipe), *data_warnings(recipe, data))
-    display.say(*data.report.sentences(), *length_notes(recipe.training, trainer.steps))
+    display.say(*warnings_for(recipe, data), *data.report.sentences(), *length_notes(recipe.training, trainer.steps))
     display.say(*budget_note(recipe.training, data.train))
     if resumed:
         display.say(*resume_notes(run.recipe.training, recipe.training, done, trainer.steps))
