@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
 import tempfile
 import zlib
@@ -154,20 +155,22 @@ def check(
     then name columns: `text="review"`. The proposal is written to `out` if that is given and nothing is wrong.
     """
     changes = [change for other in others for change in _changes_in(other)] + as_list(overrides)
-    if is_rows(recipe):
-        recipe = str(store_rows(rows_of(recipe, "data"), "data"))
-    elif isinstance(recipe, list | tuple):
-        recipe, *files = map(str, recipe)
-        changes = [*files, *changes]
-    recipe = _recipe_of(recipe)
-    if checking.is_data(recipe, changes):
-        changes += [f"{name}={value}" for name, value in settings.items()]
-        return checking.check(recipe, changes, out=out, quiet=quiet)
     try:
-        changes += _changes(recipe, changes, {"data": data, "validation": validation, "test": test}, settings)
+        if is_rows(recipe):
+            recipe = str(store_rows(rows_of(recipe, "data"), "data"))
+        elif isinstance(recipe, list | tuple):
+            recipe, *files = map(str, recipe)
+            changes = [*files, *changes]
+        recipe = _recipe_of(recipe)
+        if checking.is_data(recipe, changes):
+            changes += [f"{name}={value}" for name, value in settings.items()]
+        else:
+            rows = {"data": data, "validation": validation, "test": test}
+            changes += _changes(recipe, changes, rows, settings)
     except RegardError as error:
         return Check(tuple(error.problems))
-    return checking.check(recipe, changes, out=out, quiet=quiet)
+    result = checking.check(recipe, changes, out=out, quiet=quiet)
+    return replace(result, problems=tuple(_with_rows_named(result.problems, changes)))
 
 
 def _changes_in(other: str | Path | Sequence[str | Path] | Mapping[str, Any]) -> list[str]:
@@ -267,6 +270,16 @@ def _first_corpus(corpora: Any) -> Tree:
 @contextmanager
 def _named_rows(changes: Sequence[str]) -> Iterator[None]:
     """Say `data, row 17` in errors instead of the line of the file that the rows are kept in."""
+    try:
+        yield
+    except RegardError as error:
+        problems = _with_rows_named(error.problems, changes)
+        if problems == [*error.problems]:
+            raise
+        raise type(error)(problems=problems) from None
+
+
+def _with_rows_named(problems: Iterable[Problem], changes: Sequence[str]) -> list[Problem]:
     files = [json.loads(match[1]) for change in changes if (match := re.search(r'"file": (".*?")', change))]
 
     def named(text: str) -> str:
@@ -274,13 +287,7 @@ def _named_rows(changes: Sequence[str]) -> Iterator[None]:
             text = re.sub(rf"{re.escape(file)}:(\d+)", rf"{Path(file).stem}, row \1", text)
         return text
 
-    try:
-        yield
-    except RegardError as error:
-        problems = [replace(one, where=named(one.where), what=named(one.what)) for one in error.problems]
-        if problems == list(error.problems):
-            raise
-        raise type(error)(problems=problems) from None
+    return [replace(one, where=named(one.where), what=named(one.what)) for one in problems]
 
 
 @contextmanager
@@ -291,6 +298,8 @@ def _run_folder(recipe: str | Path | Tree, out: str | Path | None, *, resume: bo
         return
     if resume:
         raise ConfigError("a training is resumed in the folder of its run", where="out", hint="give out=")
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise ConfigError("several processes need the same folder", where="out", hint="give out=")
     is_name = isinstance(recipe, str | Path) and "\n" not in str(recipe)
     name = Path(str(recipe)).stem if is_name else "run"
     folder = Path(tempfile.mkdtemp(prefix=f"regard-{name}-"))
@@ -780,7 +789,7 @@ def with_predictions_written(metrics: dict[str, Any], file: Path, *, named: bool
 class TrainedRun(Run):
     """A run with the verbs as methods, as `train` returns it. The model is loaded by the first of them, and kept."""
 
-    def load_model(self, checkpoint: str | None = None, device: str | None = None) -> Any:
+    def load_model(self, checkpoint: str | None = None, device: str | None = "cpu") -> Any:
         chosen = self.checkpoint(checkpoint or "best"), device or "auto"
         kept: dict[tuple[Path, str], Any] = vars(self).setdefault("_kept", {})
         if chosen not in kept:

@@ -108,6 +108,7 @@ def test_rows_that_cannot_be_read(rows: Any, message: str, tmp_path: Path) -> No
     with pytest.raises(DataError) as told:
         regard.train(CNN, data=rows, out=tmp_path / "run", quiet=True)
     assert str(told.value).startswith(message)
+    assert str(regard.check(CNN, data=rows, quiet=True).problems[0]).startswith(message)
     assert not (tmp_path / "run").exists()
 
 
@@ -152,7 +153,10 @@ def test_a_run_without_out_is_a_temporary_one(
         regard.train(CNN, data=ROWS, steps=0)
     with pytest.raises(ConfigError, match="out: a training is resumed in the folder of its run"):
         regard.train(CNN, resume=True)
-    assert [*tmp_path.iterdir()] == [run.folder]
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="out: several processes need the same folder"):
+        regard.train(CNN, data=ROWS)
+    assert [*tmp_path.glob("regard-*")] == [run.folder]
 
 
 def test_check_proposes_what_train_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,7 +182,8 @@ class Trainer:
         self.limit = limit
         if not self.progress.planned_steps:
             is_over = self.progress.step > 0 and limit.is_up()
-            self.follow(TimePlan(0, self.validate_every) if is_over else limit.first_plan())
+            plan = TimePlan(0, self.validate_every) if is_over else limit.first_plan()
+            self.follow(broadcast_object_list([plan])[0])  # the clocks of processes differ
 
     def follow(self, plan: TimePlan) -> None:
         """Make so many more steps."""

@@ -87,6 +87,8 @@ class TimeLimit:
         self.pace = Pace(pace.step, pace.validation or before.validation_seconds)
         self._spent, self._started = before.spent, started
         self._steps, self._in_steps = 0, 0.0
+        self._at_the_end = 1 if config.average == 1 else 2
+        """Validations after the last step: an average of checkpoints is validated too."""
 
     @property
     def spent(self) -> float:
@@ -105,7 +107,7 @@ class TimeLimit:
 
     def is_up(self) -> bool:
         """Whether there is only time for a validation and a checkpoint left, but for no further step."""
-        return self.left < self.pace.validation + self.pace.step
+        return self.left < self._at_the_end * self.pace.validation + self.pace.step
 
     def first_plan(self) -> TimePlan:
         return plan_for(self.left, self.pace, self.given_every)

@@ -152,7 +152,7 @@ def _train(
     losses = [line["loss"] for line in run.events() if line["event"] == "validation"]
     if not trainer.progress.stopped and len(losses) > 1 and losses[-1] <= 0.995 * min(losses[:-1]):
         name = "minutes" if minutes is not None else "steps" if recipe.training.steps == trainer.steps else "epochs"
-        twice = f"training.{name}={2 * (getattr(recipe.training, name) or 1):g}"
+        twice = f"training.{name}={2 * (getattr(recipe.training, name) or 1)}"
         display.say(f"the validation loss was still falling: --resume with {twice} trains twice as long")
     display.say(f"done: {run.folder}")
 
