@@ -68,7 +68,7 @@ class Run:
             raise CheckpointError(f"the run was made by a newer regard, {newer}", where=str(folder), hint="upgrade")
 
     @classmethod
-    def unchecked(cls, folder: Path) -> Run:
+    def unchecked(cls, folder: Path) -> Self:
         """A run that may be on the machine of another process only."""
         run = cls.__new__(cls)
         run.folder = folder

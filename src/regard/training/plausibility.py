@@ -77,10 +77,10 @@ def _unrelated_lengths(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
     train = data.train
     if recipe.task != "translation" or not isinstance(train, Dataset) or len(train) < PAIRS:
         return
-    lengths = [train.columns[name].lengths.astype(np.float64) for name in ("source", "target")]
-    if min(float(side.std() / side.mean()) for side in lengths) < VARIED:
+    sources, targets = (train.columns[name].lengths.astype(np.float64) for name in ("source", "target"))
+    if min(float(side.std() / side.mean()) for side in (sources, targets)) < VARIED:
         return
-    correlation = float(np.corrcoef(*lengths)[0, 1])
+    correlation = float(np.corrcoef(sources, targets)[0, 1])
     if correlation < UNRELATED:
         yield (
             f"the lengths of sources and targets are unrelated (correlation {correlation:.2f}): translations "

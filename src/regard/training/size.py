@@ -133,7 +133,7 @@ def _smaller(config: ModelConfig, vocabularies: Sequence[int], most: int) -> Ite
             if count is not None and count <= most:
                 yield " ".join(f"model.{name}={value}" for name, value in lowered.items()), count
                 break
-    for preset in reversed(config.PRESETS):
+    for preset in [*config.PRESETS][::-1]:
         sizes = config.PRESETS[preset]
         count = _count_if_valid(config, {**sizes, "preset": preset}, vocabularies)
         if count is not None and count <= most:
