@@ -81,7 +81,7 @@ def without_an_end(tiny_recipe: dict[str, Any]) -> dict[str, Any]:
 def test_a_training_ends_in_time_with_a_checkpoint(without_an_end: dict[str, Any], tmp_path: Path) -> None:
     started = time.monotonic()
     run = train(without_an_end, ["training.minutes=0.05"], out=tmp_path / "run", quiet=True)
-    assert time.monotonic() - started < 3.0 + 2.0  # on a machine that is busy
+    assert time.monotonic() - started < 3.0 + 4.0  # on a machine that is busy
     events = [*run.events()]
     plans = [event for event in events if event["event"] == "plan"]
     last = events[-1]
@@ -96,10 +96,18 @@ def test_a_training_ends_in_time_with_a_checkpoint(without_an_end: dict[str, Any
 
 
 @contextmanager
-def interrupted(seconds: float) -> Iterator[None]:
-    """Press Ctrl-C after some time."""
-    before = signal.signal(signal.SIGALRM, lambda number, frame: os.kill(os.getpid(), signal.SIGINT))
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+def interrupted(run: Path, lines: int) -> Iterator[None]:
+    """Press Ctrl-C once the log of a run has so many more lines."""
+    log = run / "metrics.jsonl"
+    wanted = lines + (log.read_bytes().count(b"\n") if log.exists() else 0)
+
+    def look(number: int, frame: object) -> None:
+        if log.exists() and log.read_bytes().count(b"\n") >= wanted:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
     try:
         with pytest.raises(Interrupted):
             yield
@@ -112,23 +120,23 @@ def test_a_plan_is_a_number_of_steps_and_is_kept(without_an_end: dict[str, Any],
     """A training with a time limit makes the very steps of one with `training.steps`, also after it was resumed."""
     limited, steps = tmp_path / "limited", tmp_path / "steps"
     given = ["training.minutes=300", "training.validate_every=1000000"]
-    with interrupted(1.5):
+    with interrupted(limited, 20):
         train(without_an_end, given, out=limited, quiet=True)
-    with interrupted(1.0):
+    with interrupted(limited, 20):
         train(without_an_end, given, out=limited, resume=True, quiet=True)
     events = [*regard.Run(limited).events()]
     [plan] = [event for event in events if event["event"] == "plan"]
     progress = load_training(regard.Run(limited).checkpoint("last"))[1]["progress"]
     assert (progress["planned_steps"], plan["validate_every"]) == (plan["steps"], 1_000_000)
-    assert 1.0 < progress["spent"] < 60
-    with interrupted(1.5):
+    assert 0.0 < progress["spent"] < 300
+    with interrupted(steps, 40):
         train(without_an_end, [f"training.steps={plan['steps']}", given[1]], out=steps, quiet=True)
     found, expected = (
         {event["step"]: (event["loss"], event["learning_rate"]) for event in one if event["event"] == "train"}
         for one in (events, regard.Run(steps).events())
     )
     common = found.keys() & expected.keys()
-    assert common
+    assert len(common) > 20  # beyond where it was interrupted
     assert {step: found[step] for step in common} == {step: expected[step] for step in common}
 
 
