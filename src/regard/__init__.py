@@ -14,14 +14,15 @@ from regard.errors import RegardError
 if TYPE_CHECKING:
     from regard.api import (  # isort: skip
         Run, check, compare, diagnose, evaluate, explain, export_run, features, import_run, load, load_recipe, predict,
-        predict_file, score, shipped_recipes, show, train, vectors,
+        predict_file, predict_proba, score, shipped_recipes, show, train, vectors,
     )  # fmt: skip
 
 __version__ = "0.1.0"
 
 __all__ = [  # see __getattr__
     "RegardError", "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run",
-    "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show", "train", "vectors",
+    "load", "load_recipe", "predict", "predict_file", "predict_proba", "score", "shipped_recipes", "show", "train",
+    "vectors",
 ]  # fmt: skip
 
 

@@ -1,40 +1,63 @@
 """The verbs: each is one function here, one command in cli.py.
 
-`check`, `train`, `explain`, `diagnose`, `compare`, `import_run`, `export_run`, `shipped_recipes` and `show` are
-imported from where they are implemented; `predict`, `features`, `vectors`, `evaluate`, `score` and `load` are
-implemented here.
+`explain`, `diagnose`, `compare`, `import_run`, `export_run`, `shipped_recipes` and `show` are imported from where they
+are implemented; `predict`, `features`, `vectors`, `evaluate`, `score` and `load` are implemented here. `check` and
+`train` turn what a program gives (rows in memory, a dict or keywords for overrides) into what their commands take.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import os
+import re
+import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from regard.config import Tree
+from regard.data.config import Split, Splits
 from regard.data.dataset import Dataset
 from regard.data.parallel import Engine, chosen_workers, in_order, over_cluster, processors
-from regard.errors import CheckpointError, DecodeError, Problem, RegardError, did_you_mean, short
+from regard.data.records import corpus_for, corpus_kind, is_rows, rows_of, splits_in, store_rows
+from regard.errors import CheckpointError, ConfigError, DecodeError, Problem, RegardError, did_you_mean, short
 from regard.exchange.ctranslate2 import int8_model
 from regard.exchange.exchange import export_run, import_run
 from regard.models.base import Contextual, Pooling, device_of, keep_memory
-from regard.recipes.recipe import load_recipe, refuse_search, with_search
+from regard.recipes.overrides import Overrides, as_list, as_override, named_settings
+from regard.recipes.recipe import load_recipe, load_tree, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes
 from regard.runs.examples import SPLITS, examples_of, later_step, measured_on, noted
 from regard.runs.run import Run, chosen_device, load_facts
 from regard.search.external import ExternalModel
-from regard.tasks.task import Done, EncodedInputs, Given, Note, Prediction, Task, ignore, summed, without_faults
+from regard.tasks import TASKS
+from regard.tasks.classification import Classification, Classified
+from regard.tasks.task import (
+    Done,
+    EncodedInputs,
+    Given,
+    Note,
+    Prediction,
+    Task,
+    ignore,
+    image_notes,
+    summed,
+    without_faults,
+)
 from regard.text.files import FileInput, GrowingFile, atomic_file, check_writable, key_of, open_text, write_file
-from regard.training.check import check
-from regard.training.train import train
+from regard.training import check as checking
+from regard.training import train as training
+from regard.training.check import Check
+from regard.training.progress import Display
 from regard.views.compare import compare
 from regard.views.diagnose import diagnose
 from regard.views.explain import explain
@@ -45,9 +68,9 @@ from regard.views.show import show
 from regard.views.vectors import Features, WordVectors, text_vectors, word_vectors
 
 __all__ = [
-    "Loaded", "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run",
-    "features", "import_run", "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show",
-    "train", "vectors",
+    "Loaded", "Predictions", "Run", "Skipped", "TrainedRun", "check", "compare", "diagnose", "evaluate", "explain",
+    "export_run", "features", "import_run", "load", "load_recipe", "predict", "predict_file", "predict_proba", "score",
+    "shipped_recipes", "show", "train", "vectors",
 ]  # fmt: skip
 
 Precision = Literal["fp32", "bf16", "fp16", "int8"]
@@ -106,6 +129,211 @@ class Predictions(list[Prediction]):
         return [prediction.problem for prediction in self if isinstance(prediction, Skipped)]
 
 
+Recipe = str | Path | Tree | Check
+"""A file, the name of a recipe that ships, a dict, YAML text, or what `check` returned."""
+SPLIT_NAMES = {"data": "train", "validation": "validation", "test": "test"}
+"""The arguments for rows in memory, and the splits that they become."""
+
+
+def check(
+    recipe: Any,
+    *others: str | Path | Sequence[str | Path] | Mapping[str, Any],
+    data: object = None,
+    validation: object = None,
+    test: object = None,
+    overrides: Overrides = (),
+    out: str | Path | None = None,
+    quiet: bool = False,
+    **settings: Any,
+) -> Check:
+    """Validate a recipe and its data; count, sample and estimate. It trains nothing and creates no run.
+
+    `recipe` is a file, the name of a recipe that ships, a dict, or YAML text; `overrides` are changes of it, a list or
+    a dict, and keywords are changes of single fields: `steps=300`. Rows in memory may be given as for `train`.
+
+    Instead of a recipe it may be data, for which a recipe is proposed: a file, several files (as several arguments or
+    as a list), a folder of texts, or rows in memory (a table of pandas, a datasets.Dataset, a list of dicts). Keywords
+    then name columns: `text="review"`, and `validation` and `test` may be files too. The proposal is written to `out`
+    if that is given and nothing is wrong.
+    """
+    changes = [change for other in others for change in _changes_in(other)] + as_list(overrides)
+    try:
+        if is_rows(recipe):
+            recipe = str(store_rows(rows_of(recipe, "data"), "data"))
+        elif isinstance(recipe, list | tuple):
+            recipe, *files = map(str, recipe)
+            changes = [*files, *changes]
+        recipe = _recipe_of(recipe)
+        held_out = {"validation": validation, "test": test}
+        if checking.is_data(recipe, changes):
+            changes += [f"{name}={value}" for name, value in settings.items()]
+            files = {name: _files_of(value, name) for name, value in held_out.items()}
+        else:
+            files = {name: _files_of(value, name) for name, value in held_out.items() if _are_names(value)}
+            rows = {name: value for name, value in held_out.items() if not _are_names(value)}
+            changes += _changes(recipe, changes, {"data": data, **rows}, settings)
+    except RegardError as error:
+        return Check(tuple(error.problems))
+    result = checking.check(
+        recipe, changes, validation=files.get("validation", []), test=files.get("test", []), out=out, quiet=quiet
+    )
+    return replace(result, problems=tuple(_with_rows_named(result.problems, changes)))
+
+
+def _files_of(held_out: object, name: str) -> list[str]:
+    """The files of a split: their names, or the one that rows in memory are stored in."""
+    if held_out is None:
+        return []
+    if is_rows(held_out):
+        return [str(store_rows(rows_of(held_out, name), name))]
+    return [*map(str, held_out)] if isinstance(held_out, list | tuple) else [str(held_out)]
+
+
+def _are_names(value: object) -> bool:
+    """Whether a value names files, as the command line gives them; rows in memory may be texts."""
+    return isinstance(value, str | Path) or (
+        isinstance(value, list | tuple) and all(isinstance(one, Path) for one in value)
+    )
+
+
+def _changes_in(other: str | Path | Sequence[str | Path] | Mapping[str, Any]) -> list[str]:
+    """An argument of `check` after the first: a file, an override, several of them, or a dict of overrides."""
+    if isinstance(other, Mapping):
+        return as_list(other)
+    return [str(other)] if isinstance(other, str | Path) else [str(one) for one in other]
+
+
+def train(
+    recipe: Recipe,
+    overrides: Overrides = (),
+    *,
+    data: object = None,
+    validation: object = None,
+    test: object = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+    **settings: Any,
+) -> TrainedRun:
+    """Train the model of a recipe into the run folder `out`; with `resume`, continue from its last checkpoint.
+
+    `recipe` is a file, the name of a recipe that ships, a dict, YAML text, or what `check` returned. `overrides` are
+    changes of it: `["training.steps=300"]` or `{"training.steps": 300}`; keywords are changes too, by the name of a
+    field that only one section has: `steps=300`.
+
+    `data`, `validation` and `test` are rows in memory, instead of the files that the recipe names: a table of pandas or
+    polars, a datasets.Dataset, a dict of columns, or a list of dicts; as `data` also a datasets.DatasetDict with these
+    splits. Columns are those that the recipe names, or have the task's names. The rows are kept in the cache
+    (REGARD_CACHE), where `resume` and `evaluate` find them again.
+
+    Without `out` the run is made in the system's folder for temporary files; its `folder` says where.
+    """
+    recipe, changes = _recipe_of(recipe), as_list(overrides)
+    rows = {"data": data, "validation": validation, "test": test}
+    changes += _changes(recipe, changes, rows, settings)
+    with _named_rows(changes), _run_folder(recipe, out, resume=resume, quiet=quiet) as folder:
+        run = training.train(recipe, changes, out=folder, resume=resume, quiet=quiet)
+    return TrainedRun.unchecked(run.folder)
+
+
+def _recipe_of(recipe: Recipe) -> str | Path | Tree:
+    """What the commands take for a recipe."""
+    if not isinstance(recipe, Check):
+        return recipe
+    ConfigError.raise_if(recipe.problems)
+    return recipe.recipe
+
+
+def _changes(
+    recipe: str | Path | Tree, changes: Sequence[str], rows: Mapping[str, object], settings: Mapping[str, Any]
+) -> list[str]:
+    """Keywords, and rows in memory, as overrides."""
+    rows = {name: given for name, given in rows.items() if given is not None}
+    if not rows and not settings:
+        return []
+    named = named_settings(load_tree(recipe, changes)[0], settings)
+    if not rows:
+        return named
+    if "data" not in rows:
+        hint = "give the training rows as data="
+        raise ConfigError("it needs the training rows beside it", where=next(iter(rows)), hint=hint)
+    if splits := splits_in(rows["data"]):
+        names = {split: argument for argument, split in SPLIT_NAMES.items()}
+        if "train" not in splits:
+            raise ConfigError(f"there is no split 'train' (splits: {', '.join(splits)})", where="data")
+        rows = {
+            **{names[split]: part for split, part in splits.items() if split in names},
+            **rows,
+            "data": splits["train"],
+        }
+    tree, _ = load_tree(recipe, [*changes, *named])
+    task = TASKS.get(str(tree.get("task")))
+    return named if task is None else [*named, *_data_changes(tree.get("data") or {}, task.data, rows)]
+
+
+def _data_changes(section: Tree, kind: type[Splits[Any]], rows: Mapping[str, object]) -> Iterator[str]:
+    """Rows in memory as overrides of the recipe's section `data`. Built-in corpora beside them are left out."""
+    own = {split: _first_corpus(section.get(split)) for split in SPLIT_NAMES.values()}
+    for argument, split in SPLIT_NAMES.items():
+        if argument in rows:
+            like = own[split] if own[split].keys() & {"file", "dataset"} else own["train"]
+            corpus = corpus_for(rows[argument], argument, corpus_kind(kind), like)
+            yield as_override(f"data.{split}", corpus)
+        elif own[split].get("corpus"):
+            default = kind.model_fields[split].default
+            yield as_override(f"data.{split}", default.model_dump() if isinstance(default, Split) else None)
+
+
+def _first_corpus(corpora: Any) -> Tree:
+    """The first corpus of a split in a recipe's tree; empty if the split is a share of the training examples."""
+    first = corpora[0] if isinstance(corpora, list) and corpora else corpora
+    return first if isinstance(first, dict) and "split" not in first else {}
+
+
+@contextmanager
+def _named_rows(changes: Sequence[str]) -> Iterator[None]:
+    """Say `data, row 17` in errors instead of the line of the file that the rows are kept in."""
+    try:
+        yield
+    except RegardError as error:
+        problems = _with_rows_named(error.problems, changes)
+        if problems == [*error.problems]:
+            raise
+        raise type(error)(problems=problems) from None
+
+
+def _with_rows_named(problems: Iterable[Problem], changes: Sequence[str]) -> list[Problem]:
+    files = [json.loads(match[1]) for change in changes if (match := re.search(r'"file": (".*?")', change))]
+
+    def named(text: str) -> str:
+        for file in files:
+            text = re.sub(rf"{re.escape(file)}:(\d+)", rf"{Path(file).stem}, row \1", text)
+        return text
+
+    return [replace(one, where=named(one.where), what=named(one.what)) for one in problems]
+
+
+@contextmanager
+def _run_folder(recipe: str | Path | Tree, out: str | Path | None, *, resume: bool, quiet: bool) -> Iterator[Path]:
+    """The folder of the run: `out`, or a new one among the system's temporary files, which is then shown."""
+    if out is not None:
+        yield Path(out)
+        return
+    if resume:
+        raise ConfigError("a training is resumed in the folder of its run", where="out", hint="give out=")
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise ConfigError("several processes need the same folder", where="out", hint="give out=")
+    is_name = isinstance(recipe, str | Path) and "\n" not in str(recipe)
+    name = Path(str(recipe)).stem if is_name else "run"
+    folder = Path(tempfile.mkdtemp(prefix=f"regard-{name}-"))
+    Display(quiet=quiet).say(f"the run is in {folder}, a temporary folder; out= names another")
+    try:
+        yield folder
+    finally:
+        with suppress(OSError):
+            folder.rmdir()  # nothing was trained
+
+
 def predict(
     run: str | Path | Run,
     inputs: Given | Iterable[Given] | None = None,
@@ -120,7 +348,7 @@ def predict(
     record: str | Path | bool = False,
     overwrite: bool = False,
     skip_bad: bool = False,
-    overrides: Sequence[str] = (),
+    overrides: Overrides = (),
     checkpoint: str | None = None,
     device: str | None = None,
     accept_recipe: bool = False,
@@ -139,7 +367,7 @@ def predict(
     in all functions that open a run, its recipe.yaml may have been changed since the training.
     """
     run = Run.open(run, accept_recipe)
-    run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix))
+    run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, as_list(overrides), prefix=prefix))
     given = _read_inputs(run.task, inputs, file, story, skip_bad=skip_bad)
     read: list[object] = [file, story, prefixes, *(item.text for item in given), *run.recipe_values]
     if isinstance(prefixes, Path):
@@ -171,6 +399,31 @@ def predict(
     return result
 
 
+def predict_proba(
+    run: str | Path | Run,
+    inputs: Given | Iterable[Given],
+    *,
+    checkpoint: str | None = None,
+    device: str | None = None,
+) -> NDArray[np.float64]:
+    """The probability of each class for each input, [inputs, classes], for a run of classification.
+
+    The columns are in the order of the run's `classes_`, as in scikit-learn.
+    """
+    run = Run.open(run)
+    classes = classes_of(run)
+    found = [cast("Classified", one) for one in predict(run, inputs, checkpoint=checkpoint, device=device)]
+    return np.array([[one.probabilities[name] for name in classes] for one in found]).reshape(-1, len(classes))
+
+
+def classes_of(run: Run) -> list[str]:
+    """The names of the classes of a run of classification, in the order of its `predict_proba`."""
+    if not isinstance(run.task, Classification):
+        what = f"{run.recipe.task} has no probabilities of classes"
+        raise DecodeError(what, where=str(run.folder), hint="runs of classification have; predict serves every task")
+    return list(run.task.labels)
+
+
 def _chunks(
     run: Run, model: Any, given: Sequence[FileInput], encoded: EncodedInputs[Any], record: bool, progress: Done
 ) -> Iterator[Predictions]:
@@ -185,7 +438,10 @@ def _chunks(
         progress(len(rows) - len(predictions))
         following = iter(predictions)
         chunk = [Skipped(given[row].text, bad[row]) if row in bad else next(following) for row in rows]
-        yield Predictions(chunk, run.recipe.search.nbest, run.task.notes(readable, predictions))
+        notes = run.task.notes(readable, predictions)
+        if run.recipe.model.reads != "image":
+            notes = [*image_notes(readable.inputs), *notes]
+        yield Predictions(chunk, run.recipe.search.nbest, notes)
 
 
 # Files of any length
@@ -261,7 +517,7 @@ def predict_file(
     length_penalty: float | None = None,
     prefix: str | None = None,
     skip_bad: bool = False,
-    overrides: Sequence[str] = (),
+    overrides: Overrides = (),
     checkpoint: str = "best",
     device: str = "auto",
     precision: Precision = "fp32",
@@ -283,7 +539,7 @@ def predict_file(
     check_writable(out, "--out", [file, *run.recipe_values], overwrite=overwrite or complete)
     if complete and not overwrite:
         return 0
-    run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix))
+    run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, as_list(overrides), prefix=prefix))
     as_json = as_json or out.suffix == ".jsonl"
     about = {
         "RUN": key_of(load_facts(run.checkpoint(checkpoint))),
@@ -478,7 +734,7 @@ def evaluate(
     files: str | Path | Iterable[str | Path] = (),
     beam: int | None = None,
     length_penalty: float | None = None,
-    overrides: Sequence[str] = (),
+    overrides: Overrides = (),
     checkpoint: str | None = None,
     device: str | None = None,
     predictions: str | Path | Literal[False] | None = None,
@@ -505,7 +761,7 @@ def evaluate(
     usual = (None, "validation" if run.recipe.data.test is None else "test")
     name = Path(named[0]).name.partition(".")[0] if named else split
     name = "" if not named and split in usual else f".{name}.file" if named and name in SPLITS else f".{name}"
-    run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
+    run = run.under(with_search(run.recipe, beam, 1, length_penalty, as_list(overrides)))
     examples = examples_of(run, split, named)
     file = Path(predictions or run.folder / f"predictions{name}.jsonl")
     for path in (file, _errors_beside(file)) if predictions is not False else ():
@@ -565,7 +821,27 @@ def with_predictions_written(metrics: dict[str, Any], file: Path, *, named: bool
     return others | {"predictions": str(file), "errors": str(errors)}
 
 
-class Loaded(Run):
+class TrainedRun(Run):
+    """A run with the verbs as methods, as `train` returns it. The model is loaded by the first of them, and kept."""
+
+    def load_model(self, checkpoint: str | None = None, device: str | None = "cpu") -> Any:
+        chosen = self.checkpoint(checkpoint or "best"), device or "auto"
+        kept: dict[tuple[Path, str], Any] = vars(self).setdefault("_kept", {})
+        if chosen not in kept:
+            kept.clear()
+            kept[chosen] = super().load_model(chosen[0].name, chosen[1])
+        return kept[chosen]
+
+    @property
+    def classes_(self) -> list[str]:
+        """The names of the classes, in the order of the columns of `predict_proba`."""
+        return classes_of(self)
+
+    predict, predict_proba, features, vectors, score = predict, predict_proba, features, vectors, score
+    evaluate, explain = evaluate, explain
+
+
+class Loaded(TrainedRun):
     """A run whose model stays loaded. Its methods are the functions of this module, the run being this one."""
 
     precision: Precision
@@ -576,14 +852,14 @@ class Loaded(Run):
             raise DecodeError(f"there is no precision {precision!r}", where="precision", hint=hint)
         self._model: Any
         if precision != "int8":
-            self._model = run.load_model(checkpoint, device).to(DTYPES[precision])
+            self._model = Run.load_model(run, checkpoint, device).to(DTYPES[precision])
         elif not (isinstance(run, Loaded) and run.precision == "int8"):
             if chosen_device(device).type != "cpu":
                 raise DecodeError("int8 is for the CPU", where="precision", hint="give device='cpu', or bf16")
             self._model = int8_model(run, checkpoint)
         self._of = {"checkpoint": checkpoint, "device": device}
         self.precision = precision
-        vars(self).update(vars(run))
+        vars(self).update({name: value for name, value in vars(run).items() if name != "_kept"})
 
     def move_to(self, device: str) -> None:
         self._model = self._model.to(device)
@@ -609,19 +885,18 @@ class Loaded(Run):
         other._model = copy.deepcopy(self._model)
         return other
 
-    predict, features, vectors, score, evaluate, explain = predict, features, vectors, score, evaluate, explain
-
 
 def load(
     run: str | Path | Run,
-    overrides: Sequence[str] = (),
+    overrides: Overrides = (),
     *,
     checkpoint: str = "best",
     device: str = "auto",
     precision: Precision = "fp32",
     accept_recipe: bool = False,
 ) -> Loaded:
-    """The run with its model loaded once, for many calls of its methods `predict`, `score`, `explain`, `evaluate`,
-    `features` and `vectors`; `overrides` are changes of its recipe that hold for all of them."""
+    """The run with its model loaded once, for many calls of its methods `predict`, `predict_proba`, `score`, `explain`,
+    `evaluate`, `features` and `vectors`; `overrides` are changes of its recipe that hold for all of them."""
     run = Run.open(run, accept_recipe)
-    return Loaded(run.under(with_search(run.recipe, None, None, None, overrides)), checkpoint, device, precision)
+    changed = with_search(run.recipe, None, None, None, as_list(overrides))
+    return Loaded(run.under(changed), checkpoint, device, precision)

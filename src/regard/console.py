@@ -237,7 +237,7 @@ class Answers:
         if skipped := self._counts["skipped"]:
             first = _shown_problem(self._first["skipped"])
             say(f"skipped {skipped:,} of {self.count:,} inputs; the first: {first}", sys.stderr)
-        for kind in ("unknown", "length"):
+        for kind in ("image", "unknown", "length"):
             if count := self._counts[kind]:
                 note(f"{self._first[kind]}" + (f", and so for {count - 1:,} more" if count > 1 else ""))
         self._counts.clear()

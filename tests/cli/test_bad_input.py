@@ -103,7 +103,7 @@ MISTAKES = {
             "model.max_positions: the longest text takes up 10 positions, but the model learns 6 (at least 10",
             {"long.s": SOURCE.replace("a b c", "a b c d e", 1)}) for split in ("train", "validation")),
         # a matrix of hidden * hidden takes 2**58 bytes, more than any machine has
-        Mistake(f"TRAIN model.hidden={2**28}", "training.batch_tokens: out of memory"),
+        Mistake(f"TRAIN model.hidden={2**28}", "model: a model of 1,224,979,142.4 billion parameters does not fit"),
     ],
     "files": [
         # one file does not hide another

@@ -136,7 +136,7 @@ def test_check_speaks_to_people(hand_made: Path) -> None:
     assert "2 of 2 pairs; source 4 tokens (25.00 % unknown), target 5 tokens (40.00 % unknown)" in out
     assert re.search(r"^ +2-2 +█+ 3$", out, re.MULTILINE)
     assert "train.s:1\n    source  ▁a ▁b ▁c" in out
-    assert re.search(r"about \d+ s for \d+ steps", out)
+    assert re.search(r"about (\d+ to )?\d+ s for \d+ steps", out)
     assert "or one example" not in out
     short = succeed("check", hand_made, "training.batch_tokens=3").out  # texts of 1 to 5 words and an end
     longer = sum(len(line.split()) + 1 > 3 for line in HAND_MADE.splitlines())

@@ -4,6 +4,7 @@ import io
 import re
 import runpy
 import shlex
+import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -128,14 +129,17 @@ def test_the_commands_for_own_data_do_what_the_readme_says(tmp_path: Path, monke
     assert (tmp_path / "runs" / "mine" / "best").exists()
 
 
-def test_the_python_that_is_shown_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["docs/python.md", "docs/python.ko.md"])
+def test_the_python_that_is_shown_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    shown = list(blocks(text_of("docs/python.md"), "python"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    shown = list(blocks(text_of(name), "python"))
     sizes = ", ".join(f'"data.{part}.size=20"' for part in ("train", "validation", "test"))
     program = "\n".join(shown).replace('"training.epochs=2"', f'"training.epochs=1", {sizes}')
     out = io.StringIO()
     with redirect_stdout(out):
-        exec(compile(program, "docs/python.md", "exec"), {})
+        exec(compile(program, name, "exec"), {})
+    assert str(tmp_path / "regard-sentiment-") in out.getvalue()
     assert "unknown key 'hiden' (did you mean 'hidden'?)" in out.getvalue()
 
 

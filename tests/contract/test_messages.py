@@ -185,6 +185,11 @@ SHOWN = {
         "학습 쌍 10개 중 3개를 제외했습니다: 한쪽이 빈 것 1개 (첫째: a:1), 앞에 이미 나온 것 2개 (첫째: a:4)",
     "step 50/100  epoch 2  loss 1.234  5,678 tokens/s  about 3 min left":
         "스텝 50/100  에포크 2  손실 1.234  5,678 토큰/초  약 3분 남음",
+    "step 50/100  epoch 2  loss 1.234  5,678 tokens/s  about 80 s to 2 min left":
+        "스텝 50/100  에포크 2  손실 1.234  5,678 토큰/초  약 80초~2분 남음",
+    "warning    model.dropout=0.9 leaves out 90 % of the values at every step, the model will hardly learn: 0.1 to 0.5 "
+    "is usual":
+        "경고       model.dropout=0.9은 스텝마다 값의 90 %를 빼므로 모델이 거의 학습되지 않습니다. 보통 0.1~0.5입니다",
     "dropped 1 of 3 training pairs: 1 longer than data.max_length=50 tokens (first: a:2)":
         "학습 쌍 3개 중 1개를 제외했습니다: data.max_length=50토큰을 초과한 것 1개 (첫째: a:2)",
     "Proposed by `regard check` for a.en and a.ko: 3 pairs. Made from the recipe `bahdanau`.":

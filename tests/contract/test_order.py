@@ -87,8 +87,8 @@ def test_what_must_start_quickly_imports_the_rest_later(module: str, later: set[
 def test_verbs_are_imported_when_they_are_asked_for() -> None:
     assert set(regard.__all__) == {
         "RegardError", "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features",
-        "import_run", "load", "load_recipe", "predict", "predict_file", "score", "shipped_recipes", "show",
-        "train", "vectors",
+        "import_run", "load", "load_recipe", "predict", "predict_file", "predict_proba", "score", "shipped_recipes",
+        "show", "train", "vectors",
     }  # fmt: skip
     assert all(callable(getattr(regard, name)) for name in regard.__all__)
     assert set(regard.__all__) <= set(dir(regard))

@@ -238,7 +238,7 @@ def test_every_problem_is_found_at_once() -> None:
     ("training.batch_tokens=0", "training.batch_tokens", "0 is too small (allowed: 1 and more, or auto)"),
     ("training.seed=1" + 20 * "0", "training.seed", "should be less than 9223372036854775808"),
     ("training=5", "training", "should be a mapping of keys to values, not 5"),
-    ("training={}", "training", "say when to stop: give steps, epochs, or both"),
+    ("training={}", "training", "say when to stop: give steps, epochs, or both; or minutes"),
     ("model=transformer", "model", "should be a mapping of keys to values, not 'transformer'"),
     ("model={}", "model", "the key 'kind' is required (allowed: bahdanau, luong, rnn, self_attention, transformer)"),
     ("model.kind=bahdanu", "model", "unknown kind 'bahdanu' (did you mean 'bahdanau'?)"),

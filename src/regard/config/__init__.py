@@ -285,7 +285,7 @@ def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel]
         case "extra_forbidden":
             key, configs = str(keys[-1]), _configs_at(kind, keys[:-1], tree)
             allowed = {name for config in configs for name in config.model_fields}
-            below = {name: _configs_in(field.annotation) for name, field in kind.model_fields.items()}
+            below = {name: configs_in(field.annotation) for name, field in kind.model_fields.items()}
             sections = [name for name, configs in below.items() if any(key in one.model_fields for one in configs)]
             if len(keys) == 1 and sections:
                 return f"unknown key {key!r}", f"did you mean {f'{sections[0]}.{key}'!r}?"
@@ -321,7 +321,7 @@ def _configs_at(kind: type[BaseModel], keys: list[Any], tree: Any) -> set[type[B
     for key in keys:
         if isinstance(key, str):
             fields = [config.model_fields[key] for config in configs if key in config.model_fields]
-            configs = {below for field in fields for below in _configs_in(field.annotation)}
+            configs = {below for field in fields for below in configs_in(field.annotation)}
             tree = tree.get(key) if isinstance(tree, dict) else None
         else:
             tree = tree[key] if isinstance(tree, list) else None
@@ -331,12 +331,13 @@ def _configs_at(kind: type[BaseModel], keys: list[Any], tree: Any) -> set[type[B
     return configs
 
 
-def _configs_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def configs_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The configs that a field of this type may hold."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     else:
         for argument in get_args(annotation):
-            yield from _configs_in(argument)
+            yield from configs_in(argument)
 
 
 def _tags(config: type[BaseModel]) -> tuple[str, ...]:
@@ -345,4 +346,4 @@ def _tags(config: type[BaseModel]) -> tuple[str, ...]:
 
 def kinds_in(annotation: Any) -> set[str]:
     """The values of `kind` allowed in a config of this type, which may be a union."""
-    return {tag for config in _configs_in(annotation) for tag in _tags(config)}
+    return {tag for config in configs_in(annotation) for tag in _tags(config)}

@@ -363,6 +363,9 @@ class TrainingConfig(Config):
     """Updates to make."""
     epochs: int | None = Field(None, ge=1)
     """Passes over the training data; with `steps` given too, the earlier of the two ends the training."""
+    minutes: float | None = Field(None, gt=0)
+    """Minutes that the training may take, instead of `steps` and `epochs`: the steps are planned for the pace of this
+    machine, validations included, so that the schedule ends with the time. The run keeps their number."""
     batch_tokens: int | Literal["auto"] = "auto"
     """Largest batch: rows times the longest side, in tokens. `auto`: a hundredth of an epoch, from 1,024 to
     16,384 (4,096 on a CPU), or less where the memory holds less."""
@@ -448,8 +451,10 @@ class TrainingConfig(Config):
 
     @model_validator(mode="after")
     def _has_an_end(self) -> TrainingConfig:
-        if self.steps is None and self.epochs is None:
-            raise ValueError("say when to stop: give steps, epochs, or both")
+        if self.minutes is not None and (self.steps is not None or self.epochs is not None):
+            raise ValueError("minutes plans the number of steps: set steps and epochs to null beside it")
+        if self.steps is None and self.epochs is None and self.minutes is None:
+            raise ValueError("say when to stop: give steps, epochs, or both; or minutes")
         return self
 
 

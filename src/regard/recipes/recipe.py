@@ -174,11 +174,21 @@ def expect_training_data(recipe: AnyRecipe) -> None:
         raise ConfigError("there is nothing to train on", where="data.train", hint="name at least one corpus")
 
 
+class Proposal(str):
+    """The YAML of a proposed recipe."""
+
+    folder = Path()
+    """What the paths in it are relative to."""
+
+
 def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[Tree, Path]:
     """The same before its values are checked; a section that is null is left out."""
     given = None
     if isinstance(recipe, dict):
         tree, base = recipe, Path.cwd()
+    elif isinstance(recipe, str) and "\n" in recipe:
+        tree = parse_yaml(recipe, where="the recipe")
+        base = (recipe.folder if isinstance(recipe, Proposal) else Path()).absolute()
     elif Path(recipe).is_dir() and str(recipe) not in shipped():  # `babi` may be the folder of the recipe's data
         raise ConfigError("this is a folder, not a recipe", where=str(recipe), hint="give a .yaml file")
     elif Path(recipe).is_file() or str(recipe) not in shipped():
@@ -239,8 +249,8 @@ def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
 # What a verb changes in the recipe of a trained run
 
 CHANGEABLE_ON_RESUME = (
-    "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
-    "decode", "samples", "average", "checkpoint_activations", "data.workers",
+    "steps", "epochs", "minutes", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best",
+    "patience", "decode", "samples", "average", "checkpoint_activations", "data.workers",
     "data.bad_lines",
 )  # fmt: skip
 """Fields, of `training` unless named, that a resumed training may change; any other would make it another training.

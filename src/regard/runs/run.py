@@ -83,7 +83,7 @@ class Run:
             raise CheckpointError(f"the run was made by a newer regard, {newer}", where=str(folder), hint="upgrade")
 
     @classmethod
-    def unchecked(cls, folder: Path) -> Run:
+    def unchecked(cls, folder: Path) -> Self:
         """A run that may be on the machine of another process only."""
         run = cls.__new__(cls)
         run.folder = folder
@@ -94,9 +94,17 @@ class Run:
 
     @classmethod
     def create(
-        cls, folder: Path, recipe: AnyRecipe, tokenizers: Tokenizers, origin: Mapping[str, Any] | None = None
+        cls,
+        folder: Path,
+        recipe: AnyRecipe,
+        tokenizers: Tokenizers,
+        origin: Mapping[str, Any] | None = None,
+        chosen_threads: int | None = None,
     ) -> Run:
-        """Make a new run folder, or fill a vacant one; `origin` says where an imported model comes from."""
+        """Make a new run folder, or fill a vacant one; `origin` says where an imported model comes from.
+
+        `chosen_threads` is the number of threads that was found to be fastest, for a training that resumes this one.
+        """
         files = {name: tokenizer.to_json() for name, tokenizer in tokenizers.files.items()}
         files["recipe.yaml"] = write_yaml(recipe.model_dump())  # the last file makes it a run
         environment = {
@@ -107,6 +115,7 @@ class Run:
             "platform": f"{sys.platform} {platform.machine()}",
             "processors": os.cpu_count(),
             "threads": torch.get_num_threads(),
+            **({} if chosen_threads is None else {"chosen_threads": chosen_threads}),
             "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
             **({} if origin is None else {"imported": dict(origin)}),
             "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()},

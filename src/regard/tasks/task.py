@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -125,8 +126,9 @@ class Prediction:
 class Note:
     """What a user should know about a prediction."""
 
-    kind: Literal["unknown", "length"]
-    """Tokens that the model does not know, or a text that is longer than what it was trained on or remembers."""
+    kind: Literal["unknown", "length", "image"]
+    """Tokens that the model does not know, a text that is longer than what it was trained on or remembers, or the name
+    of an image, which is read as a text."""
     text: str
 
     def __str__(self) -> str:
@@ -406,6 +408,18 @@ class Task(Encoder):
     def notes(self, encoded: EncodedInputs[Any], predictions: Sequence[Prediction]) -> list[Note]:
         """What a user should know about these predictions."""
         return []
+
+
+IMAGE_NAME = re.compile(r"\S+\.(png|jpe?g|gif|bmp|webp|tiff?)", re.IGNORECASE)
+
+
+def image_notes(inputs: Sequence[FileInput]) -> list[Note]:
+    """Notes on inputs that are names of images, for a model that reads texts."""
+    return [
+        Note("image", f"{given.place}: {given.text!r} is the name of an image, and this run reads it as a text")
+        for given in inputs
+        if IMAGE_NAME.fullmatch(given.text.strip())
+    ]
 
 
 # From texts to tokens

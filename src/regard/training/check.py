@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,34 +27,60 @@ from regard.errors import ConfigError, Problem, RegardError
 from regard.language import shown, shown_comments
 from regard.models.base import count_parameters
 from regard.recipes.propose import ROLES, parts_of, recipe_text, recognise, text_files_in
-from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
+from regard.recipes.recipe import (
+    AnyRecipe,
+    Proposal,
+    expect_training_data,
+    load_tree,
+    recipe_of,
+    with_absolute_paths,
+)
 from regard.recipes.shipped import shipped
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, write_file
 from regard.training import memory, train
 from regard.training.optimiser import build_optimiser, length_notes
-from regard.training.progress import Display, duration, total_steps
+from regard.training.pace import Pace, plan_for
+from regard.training.plausibility import warnings_for
+from regard.training.progress import Display, duration_range, total_steps
+from regard.training.size import refuse_too_large
 
 LABELS = 12  # how many labels are shown with their counts, the most frequent first
 PIECES = 100  # how many tokens of a sample are shown
+MEASURED = 6
+"""Batches at most that the time of a training is estimated from: by the fastest and the slowest of them."""
+MEASURING = 1.0
+"""Seconds after which no further batch is measured."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Check:
+    """What `check` found. In Python and in notebooks it displays as the command prints it."""
+
     problems: tuple[Problem, ...] = ()
     model: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
-    proposal: str | None = None  # the proposed recipe, if data files were checked
+    proposal: Proposal | None = None  # the proposed recipe, if data files were checked
     commands: tuple[str, ...] = ()  # the next commands to use it
+    recipe: Tree = field(default_factory=dict)
+    """The recipe with all defaults and absolute paths, as `train` takes it; empty if there are problems."""
 
     @property
     def ok(self) -> bool:
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        missing = ("proposal", "commands") if self.proposal is None else ()
-        return {"ok": self.ok, **{name: value for name, value in asdict(self).items() if name not in missing}}
+        missing = ("recipe", *(("proposal", "commands") if self.proposal is None else ()))
+        tree = {"ok": self.ok, **{name: value for name, value in asdict(self).items() if name not in missing}}
+        tree["training"].pop("seconds_range", None)  # it is for people
+        return tree
+
+    def __repr__(self) -> str:
+        if not self.ok:
+            return shown("\n".join(map(str, self.problems)))
+        proposed = [] if self.proposal is None else [shown_comments(self.proposal)]
+        return "\n".join([*proposed, *map(shown, self.sentences())])
 
     def sentences(self) -> Iterator[str]:
         """The same as lines of text, if there are no problems."""
@@ -74,7 +101,9 @@ class Check:
             named = [f"{label} {count:,} ({100 * count / total:.1f} %)" for label, count in ranked[:LABELS]]
             more = [f"and {len(ranked) - LABELS:,} more"] if len(ranked) > LABELS else []
             yield f"labels     {split}: {', '.join([*named, *more])}"
-        yield from (f"note       {shown(finding)}" for finding in data["findings"])
+        for finding in data["findings"]:
+            warning = finding.removeprefix("warning: ")
+            yield f"note       {shown(finding)}" if warning == finding else f"warning    {shown(warning)}"
         for name, column in data["splits"]["train"]["columns"].items():
             lengths = column["lengths"]
             yield f"\n{name} lengths in tokens (mean {lengths['mean']:.1f}, longest {lengths['longest']})"
@@ -91,7 +120,7 @@ class Check:
         yield f"\nbatches    {_batches(training)}"
         yield f"memory     about {training['memory_bytes'] / 2**30:.2f} GiB on {training['device']}"
         yield (
-            f"time       about {duration(training['seconds'])} for {training['steps']:,} steps, "
+            f"time       about {duration_range(*training['seconds_range'])} for {training['steps']:,} steps, "
             f"{training['seconds_per_step']:.3f} s each as measured here"
         )
 
@@ -150,7 +179,13 @@ def check(
         proposal, commands = None, ()
     elif proposal is not None and out is not None and not problems:
         write_file(Path(out), shown_comments(proposal))
-    return replace(result, problems=tuple(problems), proposal=proposal, commands=commands)
+    whole = {} if problems else result.recipe
+    return replace(result, problems=tuple(problems), proposal=proposal, commands=commands, recipe=whole)
+
+
+def is_data(recipe: str | Path | Tree, others: Sequence[str] = ()) -> bool:
+    """Whether `check` would propose a recipe, since its arguments name data."""
+    return bool(_data_files(recipe, others))
 
 
 def _data_files(recipe: str | Path | Tree, others: Sequence[str]) -> list[str]:
@@ -186,7 +221,7 @@ def _proposal_for(
     others: Sequence[str],
     out: str | Path | None,
     own: Mapping[Part, Sequence[str]],
-) -> tuple[str, Path, tuple[str, ...], tuple[str, ...]]:
+) -> tuple[Proposal, Path, tuple[str, ...], tuple[str, ...]]:
     """The recipe for the files, to be written to `out` if that is given; the folder that its paths are relative to;
     what to type next: save the recipe, unless that is done, and train; and notes. `own` has the files that are named
     for validation and test."""
@@ -209,7 +244,8 @@ def _proposal_for(
     folder = Path() if out is None else Path(out).parent
     train = parts.pop("train")
     profile = recognise(train, dict(override.split("=", 1) for override in chosen), parts)
-    text = recipe_text(profile, train, folder)
+    text = Proposal(recipe_text(profile, train, folder))
+    text.folder = folder.absolute()
     name = Path(train[0]).name.partition(".")[0] or "mine"
     commands = []
     if out is None:
@@ -218,7 +254,7 @@ def _proposal_for(
         commands.append(shlex.join(["regard", "check", *files, *chosen, *options, "--out", out.as_posix()]))
     run = _unused(Path("runs", Path(out).stem))
     commands.append(shlex.join(["regard", "train", Path(out).as_posix(), "--out", run.as_posix()]))
-    return text, folder.absolute(), tuple(commands), profile.notes
+    return text, text.folder, tuple(commands), profile.notes
 
 
 def _unused(path: Path) -> Path:
@@ -264,7 +300,10 @@ def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem]) ->
     with _collected(problems):
         train.check_metric(recipe)
     with _collected(problems):
-        train.make_accelerator(recipe.training)
+        accelerator = train.make_accelerator(recipe.training)
+        refuse_too_large(recipe, accelerator.device)
+    if any(problem.where == "model" for problem in problems):
+        return Check()  # the data of a model that cannot be built may take minutes to prepare
     with Display(quiet=quiet) as display:
         data = TASKS[recipe.task].prepare(recipe, base, progress=display.doing)
     return Check() if problems else _facts(recipe, base, data)
@@ -279,6 +318,7 @@ def _folder_of(tree: Tree, base: Path) -> Path | None:
 def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
     accelerator = train.make_accelerator(recipe.training)
     resolved = train.resolve(recipe, base, data, accelerator.device)
+    refuse_too_large(resolved, accelerator.device, [data.tokenizers[name].size for name in data.task.columns])
     with train.explained_out_of_memory(resolved):
         task = TASKS[resolved.task](resolved, data.tokenizers)
         model = task.model()
@@ -287,7 +327,9 @@ def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
             resolved = train.with_fitting_batches(resolved, data.train, model, accelerator)
         training = _estimate(resolved, task, data, model, accelerator.device)
     notes += [*length_notes(resolved.training, training["steps"]), *train.budget_note(resolved.training, data.train)]
-    return Check((), _model_facts(resolved, model), _data_facts(data, notes), training)
+    whole = with_absolute_paths(recipe, base).model_dump()
+    facts = _data_facts(data, notes, warnings_for(recipe, data))
+    return Check((), _model_facts(resolved, model), facts, training, recipe=whole)
 
 
 def _model_facts(recipe: AnyRecipe, model: nn.Module) -> dict[str, Any]:
@@ -304,7 +346,7 @@ def _model_facts(recipe: AnyRecipe, model: nn.Module) -> dict[str, Any]:
     return facts | ({"tied": tied} if tied else {})
 
 
-def _data_facts(data: Prepared[Any], notes: list[str]) -> dict[str, Any]:
+def _data_facts(data: Prepared[Any], notes: list[str], warnings: list[str]) -> dict[str, Any]:
     """Counts, findings and the first examples, token by token as the model reads them."""
     splits = {"train": data.train, "validation": data.validation, "test": data.test}
     labels = {name: data.task.label_counts(split) for name, split in splits.items() if split is not None}
@@ -312,7 +354,7 @@ def _data_facts(data: Prepared[Any], notes: list[str]) -> dict[str, Any]:
         **data.report.to_json(),
         "vocabulary": {column: tokenizer.size for column, tokenizer in data.tokenizers.items()},
         **({"labels": labels} if labels["train"] else {}),
-        "findings": [*data.report.sentences(), *notes],
+        "findings": [*warnings, *data.report.sentences(), *notes],
         "samples": [
             {"where": data.train.where(row), **data.task.pieces(data.train, row)} for row in range(len(data.train))[:3]
         ],
@@ -322,23 +364,31 @@ def _data_facts(data: Prepared[Any], notes: list[str]) -> dict[str, Any]:
 def _estimate(
     recipe: AnyRecipe, task: Task, data: Prepared[Any], model: nn.Module, device: torch.device
 ) -> dict[str, Any]:
-    """Steps, memory and time, measured with the first batch."""
+    """Steps, memory and time, measured with the first batches; without validations."""
     config = recipe.training
     assert isinstance(config.batch_tokens, int)
     stream = Stream(data.train, config.batch_tokens, config.seed)
     batches = stream.epoch_batches(0)
-    steps = total_steps(config.steps, config.epochs, batches, config.accumulate)
-    batch = next(iter(stream))[0].to(device)
+    measured = [batch.to(device) for batch, _ in islice(stream, MEASURED)]
     objective, optimiser = task.objective(model.to(device)), build_optimiser(model, config)
-    seconds, activations = 0.0, 0
-    for _ in range(2):  # the first update allocates memory: the second is measured
+    paces, activations = list[float](), 0
+    for batch in (measured[0], *measured):  # the first update allocates memory: it does not count
         started = time.perf_counter()
-        loss, activations = memory.saved_by(model, lambda: memory.sums_of(objective(batch))[0] / batch.tokens)
+        loss, saved = memory.saved_by(model, lambda: memory.sums_of(objective(batch))[0] / batch.tokens)  # noqa: B023
         torch.autograd.backward(loss)
         optimiser.step()
         optimiser.zero_grad()
         loss.item()
-        seconds = time.perf_counter() - started
+        paces.append((time.perf_counter() - started) * config.accumulate)
+        activations = activations or saved
+        if sum(paces[1:]) > MEASURING:
+            break
+    paces, batch = paces[1:], measured[0]
+    pace = sum(paces) / len(paces)
+    if config.minutes is None:
+        steps = total_steps(config.steps, config.epochs, batches, config.accumulate)
+    else:
+        steps = plan_for(60 * config.minutes, Pace(pace, 0.0), config.validate_every).steps
     return {
         "device": str(device),
         "batch_tokens": config.batch_tokens,
@@ -346,6 +396,7 @@ def _estimate(
         "steps": steps,
         "sample_batch": batch.shapes() | {"target_tokens": batch.tokens},
         "memory_bytes": count_parameters(model) * memory.BYTES_PER_PARAMETER[config.optimizer] + activations,
-        "seconds_per_step": seconds * config.accumulate,
-        "seconds": seconds * config.accumulate * steps,
+        "seconds_per_step": pace,
+        "seconds": pace * steps,
+        "seconds_range": (min(paces) * steps, max(paces) * steps),
     }

@@ -35,6 +35,7 @@ from regard.runs.run import (
 )
 from regard.tasks import TASKS
 from regard.training.optimiser import HalfWeights, Plateau, build_optimiser, move_average, schedule_factor
+from regard.training.pace import TimeLimit, TimePlan
 from regard.training.processes import plan_parts, put_parts, recompute_blocks, restore_optimiser, whole
 from regard.training.progress import (
     Display,
@@ -158,6 +159,9 @@ class Trainer:
         self.captured = CapturedLoss(self.loss, self.model.parameters()) if captures else None
         self.plateau = Plateau(self.config)
         self.progress = Progress()
+        self.limit: TimeLimit | None = None
+        self.plans: list[dict[str, Any]] = []
+        """Plans for the time limit that are not in the log yet."""
         self.pending: list[tuple[int, int, Tensor, list[AnyBatch]]] = []
         self.plan_steps(self.config.accumulate * self.sharing)
 
@@ -165,9 +169,55 @@ class Trainer:
         """Make steps of `group` batches, and validate and save accordingly."""
         self.group, self.accumulate = group, group // self.sharing
         batches = self.stream().epoch_batches(0)
-        self.steps = total_steps(self.config.steps, self.config.epochs, batches, group)
         self.validate_every = self.config.validate_every or max(1, batches // group)
+        if self.config.minutes is None:
+            self.steps = total_steps(self.config.steps, self.config.epochs, batches, group)
+        else:
+            self.steps = self.progress.planned_steps
+            self.validate_every = self.config.validate_every or self.progress.planned_every or self.validate_every
         self.checkpoint_every = self.config.checkpoint_every or self.validate_every
+
+    def keep_time(self, limit: TimeLimit) -> None:
+        """Train within a time limit: by the plan that the run has already, or by a new one."""
+        self.limit = limit
+        if not self.progress.planned_steps:
+            is_over = self.progress.step > 0 and limit.is_up()
+            plan = TimePlan(0, self.validate_every) if is_over else limit.first_plan()
+            self.follow(broadcast_object_list([plan])[0])  # the clocks of processes differ
+
+    def follow(self, plan: TimePlan) -> None:
+        """Make so many more steps."""
+        self.progress.planned_steps = self.progress.step + plan.steps
+        self.progress.planned_every = plan.validate_every
+        self.plan_steps(self.group)
+        self.plans.append(
+            {"event": "plan", "step": self.progress.step, "steps": self.steps, "validate_every": self.validate_every}
+        )
+        self.display.say(
+            f"training.minutes={self.config.minutes:g}: {self.steps:,} steps, a validation every "
+            f"{self.validate_every:,}"
+        )
+
+    def end_in_time(self) -> None:
+        """Make this the last step if the time is up. All processes stop at the same step."""
+        progress = self.progress
+        if self.limit is None or not self.over_processes(self.limit.is_up()) or progress.step == self.steps:
+            return
+        self.display.say(f"training.minutes={self.config.minutes:g} is up at step {progress.step:,} of {self.steps:,}")
+        self.steps = progress.planned_steps = progress.step
+
+    def replan(self) -> None:
+        """Plan the rest anew, after a validation, if this machine is faster or slower than was planned."""
+        if self.limit is None or self.progress.step >= self.steps:
+            return
+        plans = [self.limit.replanned(self.steps - self.progress.step, self.validate_every)]
+        if (plan := broadcast_object_list(plans)[0]) is not None:
+            self.follow(plan)
+
+    def log_plans(self, write: Write) -> None:
+        for line in self.plans:
+            write(line)
+        self.plans.clear()
 
     def stream(self) -> Stream:
         assert isinstance(self.config.batch_tokens, int)
@@ -188,21 +238,32 @@ class Trainer:
         log = MetricsLog(self.run.folder / "metrics.jsonl", progress.log_length) if self.is_main else None
         batches = ahead(self.stream(), 8, self.packed, lambda batch: batch.to(self.accelerator.device))
         with closing(batches), stop_requests() as stop, metrics_writer(self.run, progress.step, log) as write:
+            self.log_plans(write)
             while progress.step < self.steps and not progress.stopped:
                 started = time.perf_counter()
                 self.update([next(batches) for _ in range(self.accumulate)])
+                self.end_in_time()
                 log_due = progress.step % self.config.log_every == 0 or progress.step == self.steps
                 self.collect_losses(log_due or progress.step % 10 == 0)
-                progress.seconds += time.perf_counter() - started
+                seconds = time.perf_counter() - started
+                progress.seconds += seconds
+                if self.limit is not None:
+                    self.limit.add_step(seconds)
                 if log_due and progress.tokens:
                     write(self.log_line())
                 validated = progress.step % self.validate_every == 0 or progress.step == self.steps
+                started = time.perf_counter()
                 if validated:
                     write(self.validation_line())
+                    self.replan()
+                    self.log_plans(write)
                 due = validated or progress.step % self.checkpoint_every == 0
                 stopping = self.over_processes(len(stop)) > 0  # all processes stop at the same step
                 if due or stopping:
                     self.save(log, due)
+                if self.limit is not None and validated:
+                    progress.validation_seconds = time.perf_counter() - started
+                    self.limit.pace = replace(self.limit.pace, validation=progress.validation_seconds)
                 if stopping and progress.step < self.steps:
                     raise Interrupted
             self.finish(write)
@@ -420,6 +481,7 @@ class Trainer:
         progress = self.progress
         progress.recent = [*progress.recent, *([progress.step] if due else [])][-self.config.average :]
         progress.log_length = log.length()
+        progress.spent = 0.0 if self.limit is None else self.limit.spent
         name = step_name(progress.step)
         save_checkpoint(
             self.run.checkpoints / name,
@@ -494,7 +556,7 @@ class Trainer:
                 raise CheckpointError(what, where=str(self.run.folder), hint=hint)
         with reading_state(folder):
             self._take_state(training)
-        if self.progress.step > self.steps:
+        if self.config.minutes is None and self.progress.step > self.steps:
             where = "training.epochs" if self.config.steps is None else "training.steps"
             what = f"the run has made {self.progress.step:,} steps, more than {self.steps:,}"
             raise ConfigError(what, where=where, hint="use --checkpoint in other commands for an earlier checkpoint")
@@ -508,6 +570,8 @@ class Trainer:
     def _take_state(self, training: dict[str, Any]) -> None:
         """Continue with what `save` stored besides the weights."""
         self.progress = Progress.of(training["progress"])
+        if self.config.minutes is None or self.config.minutes != self.run.recipe.training.minutes:
+            self.progress.planned_steps = 0  # the rest is planned anew
         if self.progress.position.index not in range(self.stream().epoch_batches(self.progress.position.epoch)):
             raise ValueError("there is no such batch")
         if (group := int(training.get("group", self.group))) % self.sharing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import rich.progress
 import torch
 from pydantic import TypeAdapter
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
 from regard.data.batches import START, Position
@@ -26,6 +27,8 @@ from regard.runs.run import MetricsLog
 from regard.text.files import writing
 
 Write = Callable[[dict[str, Any]], None]
+PACES = 10
+"""Lines of the log whose pace tells how long the rest of a training may take: from the fastest to the slowest."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,14 @@ class Progress:
     tokens: int = 0  # sums since the last line of the log
     logged_step: int = 0
     log_length: int = 0  # size of metrics.jsonl in bytes
+    planned_steps: int = 0
+    """How many steps `training.minutes` was found to hold; 0 without it."""
+    planned_every: int = 0
+    """After how many steps a training with `training.minutes` validates, unless the recipe says so."""
+    spent: float = 0.0
+    """Seconds of `training.minutes` that were used so far."""
+    validation_seconds: float = 0.0
+    """What a validation took last in such a training, with its checkpoint."""
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Progress:
@@ -148,10 +159,11 @@ class Display:
     def __init__(self, *, quiet: bool = False) -> None:
         self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         what, facts = TextColumn("{task.description}"), TextColumn("{task.fields[facts]}")
-        columns = (what, BarColumn(), MofNCompleteColumn(), facts, TimeElapsedColumn(), TimeRemainingColumn())
+        columns = (what, BarColumn(), MofNCompleteColumn(), facts, TimeElapsedColumn())
         disable = quiet or not self.console.is_terminal
         self._bar = rich.progress.Progress(*columns, console=self.console, transient=True, disable=disable)
         self._task = self._bar.add_task("", total=None, facts="", visible=False)
+        self._paces = deque[float](maxlen=PACES)
 
     def __enter__(self) -> Display:
         self._bar.start()
@@ -172,10 +184,12 @@ class Display:
     def logged(self, line: dict[str, Any], steps: int) -> None:
         """Show a line of the training log."""
         facts = f"loss {line['loss']:.3f}  {line['tokens_per_second']:,.0f} {line['unit']}/s"
-        self.doing("training", line["step"], steps, facts)
+        self._paces.append(line["seconds_per_step"])
+        left = steps - line["step"]
+        remaining = duration_range(left * min(self._paces), left * max(self._paces))
+        self.doing("training", line["step"], steps, f"{shown(facts)}  {shown(f'about {remaining} left')}")
         if not self.console.is_terminal:
-            left = (steps - line["step"]) * line["seconds_per_step"]
-            self.say(f"step {line['step']:,}/{steps:,}  epoch {line['epoch']}  {facts}  about {duration(left)} left")
+            self.say(f"step {line['step']:,}/{steps:,}  epoch {line['epoch']}  {facts}  about {remaining} left")
 
     def validated(self, line: dict[str, Any], verdict: str) -> None:
         """Show a validation: its metrics, whether it is the best so far, and a few outputs."""
@@ -184,6 +198,15 @@ class Display:
         self.say(f"validation at step {line['step']:,}: {metrics}{f'  ({verdict})' if verdict else ''}")
         for sample in line.get("samples", ()):
             self.say(f"    {sample['source']}\n     -> {sample['output']}\n      = {sample['target']}")
+
+
+def duration_range(low: float, high: float) -> str:
+    """A range of seconds as text: 45 s, 3 to 4 min, 80 s to 2 min."""
+    first, last = duration(low), duration(high)
+    if first == last:
+        return first
+    number, unit = first.split()
+    return f"{number} to {last}" if last.endswith(f" {unit}") else f"{first} to {last}"
 
 
 def duration(seconds: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -45,8 +46,11 @@ from regard.text.vectors import read_vectors
 from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import fitting_batch_tokens
 from regard.training.optimiser import length_notes, resume_notes
+from regard.training.pace import Pace, TimeLimit, fastest_threads, measure_pace, threads_are_chosen
+from regard.training.plausibility import warnings_for
 from regard.training.processes import all_joined, naming_lost_processes, refuse_unlike
 from regard.training.progress import Display
+from regard.training.size import refuse_too_large
 
 
 def train(
@@ -62,6 +66,7 @@ def train(
 
     A run whose recipe.yaml was changed since is not resumed, unless `accept_recipe`.
     """
+    started = time.monotonic()
     folder = Path(out)
     given, base = load_recipe(recipe, overrides)
     check_metric(given)
@@ -70,6 +75,8 @@ def train(
     if existing and last:
         existing.check_unchanged(last)
     accelerator = make_accelerator(given.training)
+    shares = accelerator.num_processes if accelerator.is_fsdp2 else 1
+    refuse_too_large(given, accelerator.device, shares=shares)
     display = Display(quiet=quiet or not accelerator.is_main_process)
     several = accelerator.num_processes > 1
     with naming_lost_processes(accelerator) if several else nullcontext(), display:
@@ -88,6 +95,8 @@ def train(
             facts: dict[str, Any] = {f"{name} data": number for name, number in data.fingerprints.items()}
             facts["tokenizer"] = data.tokenizers.fingerprint
             refuse_unlike(accelerator, leaves(resolved.model_dump()) | facts | {"--resume": last and last.name})
+        vocabularies = [data.tokenizers[name].size for name in task.columns]
+        refuse_too_large(resolved, accelerator.device, vocabularies, shares=shares)
         with explained_out_of_memory(resolved):  # the same initial weights in every process but different dropout
             torch.manual_seed(resolved.training.seed)
             model: nn.Module = task.model()
@@ -99,23 +108,35 @@ def train(
             before, resolved = resolved, with_fitting_batches(resolved, data.train, model, accelerator)
             if resolved != before:
                 display.say(f"batch_tokens: {resolved.training.batch_tokens:,}, the most that fits into memory")
+        threads = choose_threads(existing, resolved, data, model, accelerator)
         lock = locked(folder) if accelerator.is_main_process else nullcontext()
         measure = partial(_fitting_afterwards, resolved, data.train, model, accelerator)
-        with lock, explained_out_of_memory(resolved, measure):
-            run = existing or _create(folder, resolved, data, accelerator)
-            _train(run, resolved, data, model, accelerator, display)
+        with lock, explained_out_of_memory(resolved, measure), computing_with(threads):
+            run = existing or _create(folder, resolved, data, accelerator, threads)
+            _train(run, resolved, data, model, accelerator, display, started)
     return Run(folder) if accelerator.is_main_process else run
 
 
 def _train(
-    run: Run, recipe: AnyRecipe, data: Prepared[Any], model: nn.Module, accelerator: Accelerator, display: Display
+    run: Run,
+    recipe: AnyRecipe,
+    data: Prepared[Any],
+    model: nn.Module,
+    accelerator: Accelerator,
+    display: Display,
+    started: float,
 ) -> None:
     if accelerator.device.type == "cpu":
         keep_memory()
+    minutes, pace = recipe.training.minutes, Pace(0.0, 0.0)
+    if minutes is not None and (run.resumable() is None or run.recipe.training.minutes != minutes):
+        pace = measure_pace(recipe, data, model, accelerator, 60 * minutes)
     trainer = Trainer(run, recipe, data, model, accelerator, display)
-    display.say(*data.report.sentences(), *length_notes(recipe.training, trainer.steps))
-    display.say(*budget_note(recipe.training, data.train))
     resumed, done = trainer.restore(), trainer.progress.step
+    if minutes is not None:
+        trainer.keep_time(TimeLimit(recipe.training, pace, started, trainer.progress))
+    display.say(*warnings_for(recipe, data), *data.report.sentences(), *length_notes(recipe.training, trainer.steps))
+    display.say(*budget_note(recipe.training, data.train))
     if resumed:
         display.say(*resume_notes(run.recipe.training, recipe.training, done, trainer.steps))
         if damage := damage_of_log(run.folder / "metrics.jsonl"):
@@ -141,7 +162,7 @@ def _train(
         raise
     losses = [line["loss"] for line in run.events() if line["event"] == "validation"]
     if not trainer.progress.stopped and len(losses) > 1 and losses[-1] <= 0.995 * min(losses[:-1]):
-        name = "steps" if recipe.training.steps == trainer.steps else "epochs"
+        name = "minutes" if minutes is not None else "steps" if recipe.training.steps == trainer.steps else "epochs"
         twice = f"training.{name}={2 * (getattr(recipe.training, name) or 1)}"
         display.say(f"the validation loss was still falling: --resume with {twice} trains twice as long")
     display.say(f"done: {run.folder}")
@@ -207,6 +228,10 @@ COMPILED_POSITIONS = 10**8
 base on an H200 then needs 0.9 s less for a million than captured steps."""
 
 
+COMPILED_MINUTES = 20
+"""The same for a training with a time limit."""
+
+
 def compile_notes(given: TrainingConfig, resolved: TrainingConfig, device: torch.device) -> Iterator[str]:
     """What became of `training.compile` on a GPU, and why."""
     if resolved.compile:
@@ -220,6 +245,8 @@ def compile_notes(given: TrainingConfig, resolved: TrainingConfig, device: torch
 def _pays_to_compile(training: Tree, train: Examples) -> bool:
     """Whether so much is to be computed on the GPU that compiled code wins back the time that compiling takes."""
     of_epoch, of_step = int(train.lengths.sum(dtype=np.int64)), training["batch_tokens"] * training["accumulate"]
+    if training["minutes"] is not None:
+        return training["minutes"] >= COMPILED_MINUTES and shutil.which("cc") is not None
     by_epochs = math.inf if training["epochs"] is None else training["epochs"] * of_epoch
     by_steps = math.inf if training["steps"] is None else training["steps"] * of_step
     return min(by_epochs, by_steps) >= COMPILED_POSITIONS and shutil.which("cc") is not None
@@ -259,11 +286,37 @@ def _existing(folder: Path, resume: bool, accept_recipe: bool = False) -> Run | 
     return Run.open(folder, accept_recipe)
 
 
-def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Run:
+def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator, threads: int | None) -> Run:
     if not accelerator.is_main_process:
         return Run.unchecked(folder)
     _existing(folder, resume=False)  # another process may have created it since
-    return Run.create(folder, recipe, data.tokenizers)
+    return Run.create(folder, recipe, data.tokenizers, chosen_threads=threads)
+
+
+def choose_threads(
+    existing: Run | None, recipe: AnyRecipe, data: Prepared[Any], model: nn.Module, accelerator: Accelerator
+) -> int | None:
+    """The number of threads for a training on a CPU: for a new run the fastest, later the one that it began with.
+
+    None leaves it as it is: on other devices, with several processes, and where the user has set it.
+    """
+    if accelerator.device.type != "cpu" or accelerator.num_processes > 1 or threads_are_chosen():
+        return None
+    if existing is not None:
+        chosen = existing.environment.get("chosen_threads")
+        return chosen if isinstance(chosen, int) and chosen > 0 else None
+    return fastest_threads(recipe, data, model, accelerator)
+
+
+@contextmanager
+def computing_with(threads: int | None) -> Iterator[None]:
+    """Let torch compute with so many threads; None leaves their number as it is."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads or before)
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:

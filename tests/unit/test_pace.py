@@ -1,0 +1,185 @@
+"""Trainings with a time limit, the number of threads, and how long something may take."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard.data.config import TrainingConfig
+from regard.errors import ConfigError
+from regard.runs.run import load_training
+from regard.training.loop import Interrupted
+from regard.training.pace import Pace, TimeLimit, TimePlan, fastest_of, plan_for
+from regard.training.progress import Progress, duration_range
+from regard.training.train import train
+
+
+@pytest.mark.parametrize(("seconds", "pace", "every", "expected"), [
+    # 97 s: a tenth for 9 validations of 1 s, 88 s for steps of half a second
+    (100, Pace(0.5, 1.0), None, TimePlan(176, 20)),
+    # validations are fast: 20 of them
+    (100, Pace(0.5, 0.1), None, TimePlan(190, 10)),
+    # they are slow: four of them, although these take more than a tenth
+    (100, Pace(0.5, 10.0), None, TimePlan(114, 29)),
+    # four would take more than half of the time
+    (100, Pace(0.5, 30.0), None, TimePlan(134, 134)),
+    # as often as the recipe says: (97 - 1) / (0.5 + 1 / 10)
+    (100, Pace(0.5, 1.0), 10, TimePlan(160, 10)),
+    (0.1, Pace(0.5, 1.0), None, TimePlan(1, 1)),
+])  # fmt: skip
+def test_steps_and_validations_fill_the_time(seconds: float, pace: Pace, every: int | None, expected: TimePlan) -> None:
+    assert plan_for(seconds, pace, every) == expected
+
+
+def limit_of(minutes: float, pace: Pace, used: float = 0.0) -> TimeLimit:
+    return TimeLimit(TrainingConfig(minutes=minutes), pace, time.monotonic(), Progress(spent=used))
+
+
+def test_what_is_left_of_the_time() -> None:
+    limit = limit_of(1, Pace(0.5, 2.0), used=50)
+    assert limit.left == pytest.approx(10, abs=0.5)
+    assert not limit.is_up()
+    assert limit_of(1, Pace(0.5, 2.0), used=58).is_up()  # a step, a validation and its checkpoint need 2.5 s
+    for seconds in (30.0, 0.1, 0.3):  # the first step is slower
+        limit.add_step(seconds)
+    assert limit.pace.step == pytest.approx(0.2)
+
+
+def test_the_rest_is_planned_anew_only_if_the_pace_is_another() -> None:
+    limit = limit_of(1, Pace(0.1, 1e-3), used=0)
+    assert limit.replanned(580, 100) is None
+    assert limit.replanned(540, 100) is None  # 7 % less
+    for steps in (300, 1_200):
+        plan = limit.replanned(steps, 100)
+        assert plan is not None
+        assert plan.steps == pytest.approx(580, abs=4)
+    late = limit_of(1, Pace(0.1, 1e-3), used=45).replanned(1_000, 100)
+    assert late is not None
+    assert round(late.steps / late.validate_every) == 5  # a quarter of the time has a quarter of the validations
+    assert limit_of(1, Pace(0.0, 0.0)).replanned(1, 1) is None  # just resumed
+
+
+@pytest.fixture
+def without_an_end(tiny_recipe: dict[str, Any]) -> dict[str, Any]:
+    recipe = copy.deepcopy(tiny_recipe)
+    for name in ("steps", "validate_every"):
+        del recipe["training"][name]
+    recipe["training"] |= {"schedule": "linear", "log_every": 1, "decode": 0}
+    return recipe
+
+
+def test_a_training_ends_in_time_with_a_checkpoint(without_an_end: dict[str, Any], tmp_path: Path) -> None:
+    started = time.monotonic()
+    run = train(without_an_end, ["training.minutes=0.05"], out=tmp_path / "run", quiet=True)
+    assert time.monotonic() - started < 3.0 + 4.0  # on a machine that is busy
+    events = [*run.events()]
+    plans = [event for event in events if event["event"] == "plan"]
+    last = events[-1]
+    assert (last["event"], run.checkpoint("last").name) == ("validation", f"step-{last['step']:08d}")
+    assert plans[0]["step"] == 0
+    assert last["step"] <= plans[-1]["steps"]
+    assert 1 <= len([event for event in events if event["event"] == "validation"]) <= 40
+    again = train(without_an_end, ["training.minutes=0.05"], out=tmp_path / "run", resume=True, quiet=True)
+    assert [*again.events()] == events  # nothing is left
+    more = train(without_an_end, ["training.minutes=0.08"], out=tmp_path / "run", resume=True, quiet=True)
+    assert [*more.events()][-1]["step"] > last["step"]
+
+
+@contextmanager
+def interrupted(run: Path, lines: int) -> Iterator[None]:
+    """Press Ctrl-C once the log of a run has so many more lines."""
+    log = run / "metrics.jsonl"
+    wanted = lines + (log.read_bytes().count(b"\n") if log.exists() else 0)
+
+    def look(number: int, frame: object) -> None:
+        if log.exists() and log.read_bytes().count(b"\n") >= wanted:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    try:
+        with pytest.raises(Interrupted):
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_plan_is_a_number_of_steps_and_is_kept(without_an_end: dict[str, Any], tmp_path: Path) -> None:
+    """A training with a time limit makes the very steps of one with `training.steps`, also after it was resumed."""
+    limited, steps = tmp_path / "limited", tmp_path / "steps"
+    given = ["training.minutes=300", "training.validate_every=1000000"]
+    with interrupted(limited, 20):
+        train(without_an_end, given, out=limited, quiet=True)
+    with interrupted(limited, 20):
+        train(without_an_end, given, out=limited, resume=True, quiet=True)
+    events = [*regard.Run(limited).events()]
+    [plan] = [event for event in events if event["event"] == "plan"]
+    progress = load_training(regard.Run(limited).checkpoint("last"))[1]["progress"]
+    assert (progress["planned_steps"], plan["validate_every"]) == (plan["steps"], 1_000_000)
+    assert 0.0 < progress["spent"] < 300
+    with interrupted(steps, 40):
+        train(without_an_end, [f"training.steps={plan['steps']}", given[1]], out=steps, quiet=True)
+    found, expected = (
+        {event["step"]: (event["loss"], event["learning_rate"]) for event in one if event["event"] == "train"}
+        for one in (events, regard.Run(steps).events())
+    )
+    common = found.keys() & expected.keys()
+    assert len(common) > 20  # beyond where it was interrupted
+    assert {step: found[step] for step in common} == {step: expected[step] for step in common}
+
+
+def test_minutes_stand_alone(without_an_end: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="training: minutes plans the number of steps: set steps and epochs to null"):
+        train(without_an_end, ["training.minutes=1", "training.epochs=2"], out=tmp_path / "run")
+    found = regard.check(without_an_end, minutes=0.5, quiet=True)
+    assert found.training["steps"] * found.training["seconds_per_step"] == pytest.approx(30, rel=0.1)
+
+
+def test_the_fastest_number_of_threads() -> None:
+    assert fastest_of({4: [1.0, 9.0, 1.1], 2: [1.0, 1.0, 1.0], 1: [2.0, 2.0, 2.0]}, 4) == 4  # not clearly faster
+    assert fastest_of({2: [1.0, 0.9, 1.2], 1: [0.5, 0.6, 3.0]}, 2) == 1
+    assert fastest_of({2: [0.5, 0.6, 0.5], 1: [1.0, 1.0, 1.0]}, 2) == 2
+
+
+def test_a_run_keeps_its_number_of_threads(
+    tiny_recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not measured where the user has set it, nor when a run is resumed."""
+    run = train(tiny_recipe, ["training.steps=1"], out=tmp_path / "set", quiet=True)
+    assert "chosen_threads" not in run.environment
+    cores = len(os.sched_getaffinity(0))
+    if cores == 1:
+        pytest.skip("there is nothing to choose on one core")
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    torch.set_num_threads(cores)
+    try:
+        run = train(tiny_recipe, ["training.steps=1"], out=tmp_path / "run", quiet=True)
+        chosen = run.environment["chosen_threads"]
+        assert (chosen, torch.get_num_threads()) in [(threads, cores) for threads in (1, cores // 2, cores)]
+        assert run.environment["threads"] == chosen
+        environment = (run.folder / "environment.json").read_text()
+        train(tiny_recipe, ["training.steps=2"], out=tmp_path / "run", resume=True, quiet=True)
+        assert (run.folder / "environment.json").read_text() == environment
+    finally:
+        torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize(("low", "high", "text"), [
+    (45, 45.2, "45 s"), (30, 45, "30 to 45 s"), (80, 130, "80 s to 2 min"), (200, 290, "3 to 5 min"),
+    (3600, 9000, "60 min to 2.5 h"),
+])  # fmt: skip
+def test_a_range_of_time(low: float, high: float, text: str) -> None:
+    assert duration_range(low, high) == text
