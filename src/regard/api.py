@@ -161,8 +161,8 @@ def check(
         if is_rows(recipe):
             recipe = str(store_rows(rows_of(recipe, "data"), "data"))
         elif isinstance(recipe, list | tuple):
-            recipe, *files = map(str, recipe)
-            changes = [*files, *changes]
+            recipe, *further = map(str, recipe)
+            changes = [*further, *changes]
         recipe = _recipe_of(recipe)
         held_out = {"validation": validation, "test": test}
         if checking.is_data(recipe, changes):
