@@ -66,6 +66,11 @@ class ModelConfig(Config):
         return {**cls.PRESETS.get(str(preset), {}), **tree}
 
     @property
+    def learning_rate(self) -> float:
+        """The highest learning rate with which such a model is trained from scratch, unless the recipe gives one."""
+        return 1e-3
+
+    @property
     def letters(self) -> int | None:
         """How many characters it reads of a word outside the vocabulary, with two for its ends; None: it is `<unk>`."""
         return None

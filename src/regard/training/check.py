@@ -24,7 +24,7 @@ from regard.errors import ConfigError, Problem, RegardError
 from regard.language import shown, shown_comments
 from regard.models.base import count_parameters
 from regard.recipes.propose import ROLES, recipe_text, recognise, text_files_in
-from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
+from regard.recipes.recipe import AnyRecipe, Switch, expect_training_data, load_tree, recipe_of, switched_model
 from regard.recipes.shipped import shipped
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, write_file
@@ -125,7 +125,8 @@ def check(
             raise ConfigError("it is only for a recipe that is proposed for data files", where="--out")
         else:
             tree, base = load_tree(recipe, overrides)
-        result = _check_tree(tree, base, quiet, problems)
+        switch = None if files else switched_model(recipe, overrides)
+        result = _check_tree(tree, base, quiet, problems, switch)
         if not problems:
             result.data["findings"].extend(notes)
     if proposal is not None and (reason := _mostly_dropped(result)):
@@ -200,7 +201,7 @@ def _collected(problems: list[Problem]) -> Iterator[None]:
         problems += error.problems
 
 
-def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem]) -> Check:
+def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem], switch: Switch | None) -> Check:
     """The facts of a valid recipe. Problems are added to the list; the last one may be raised."""
     try:
         recipe = recipe_of(tree)
@@ -220,16 +221,17 @@ def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem]) ->
         train.make_accelerator(recipe.training)
     with Display(quiet=quiet) as display:
         data = TASKS[recipe.task].prepare(recipe, base, progress=display.doing)
-    return Check() if problems else _facts(recipe, base, data)
+    return Check() if problems else _facts(recipe, base, data, switch)
 
 
-def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
+def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any], switch: Switch | None) -> Check:
     accelerator = train.make_accelerator(recipe.training)
     resolved = train.resolve(recipe, base, data, accelerator.device)
     with train.explained_out_of_memory(resolved):
         task = TASKS[resolved.task](resolved, data.tokenizers)
         model = task.model()
-        notes = list(train.initialise(model, task, recipe, base))
+        notes = list(train.switch_notes(switch, task)) if switch else []
+        notes += train.initialise(model, task, recipe, base)
         if recipe.training.batch_tokens == "auto":
             resolved = train.with_fitting_batches(resolved, data.train, model, accelerator)
         training = _estimate(resolved, task, data, model, accelerator.device)

@@ -26,7 +26,18 @@ from regard.errors import CheckpointError, ConfigError, Problem, RegardError, di
 from regard.layers.embeddings import Embedding
 from regard.models.base import ModelConfig, count_parameters, keep_memory
 from regard.models.headed import Headed, weights_for
-from regard.recipes.recipe import AnyRecipe, leaves, load_recipe, other_fields, recipe_of, with_absolute_paths
+from regard.recipes.recipe import (
+    AnyRecipe,
+    Switch,
+    leaves,
+    load_recipe,
+    load_tree,
+    other_fields,
+    recipe_of,
+    switched_model,
+    with_absolute_paths,
+    with_defaults_of_run,
+)
 from regard.runs import Run
 from regard.runs.run import can_start_in, damage_of_log, load_weights, locked, stored_weights
 from regard.tasks import TASKS, Task
@@ -35,7 +46,7 @@ from regard.text.tokenizers import Tokenizers
 from regard.text.vectors import read_vectors
 from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import fitting_batch_tokens
-from regard.training.optimiser import length_notes, resume_notes
+from regard.training.optimiser import length_notes, longer_training_note, resume_notes
 from regard.training.processes import all_joined, naming_lost_processes, refuse_unlike
 from regard.training.progress import Display
 
@@ -58,7 +69,9 @@ def train(
     folder = Path(out)
     given, base = load_recipe(recipe, overrides)
     check_metric(given)
-    existing = _existing(folder, resume)
+    if existing := _existing(folder, resume):
+        given = with_defaults_of_run(given, load_tree(recipe, overrides)[0], existing.recipe)
+    switch = None if existing else switched_model(recipe, overrides)
     accelerator = make_accelerator(given.training)
     display = Display(quiet=quiet or not accelerator.is_main_process)
     several = accelerator.num_processes > 1
@@ -73,6 +86,8 @@ def train(
         if existing:
             _refuse_other_recipe(existing, resolved)
         task = TASKS[resolved.task](resolved, data.tokenizers)
+        if switch:
+            display.say(*switch_notes(switch, task))
         if several:
             last = existing.resumable() if existing else None
             facts: dict[str, Any] = {f"{name} data": number for name, number in data.fingerprints.items()}
@@ -103,11 +118,13 @@ def _train(
     if accelerator.device.type == "cpu":
         keep_memory()
     trainer = Trainer(run, recipe, data, model, accelerator, display)
+    recipe = trainer.recipe  # with the length of its warm-up
     display.say(*data.report.sentences(), *length_notes(recipe.training, trainer.steps))
     display.say(*budget_note(recipe.training, data.train))
     resumed, done = trainer.restore(), trainer.progress.step
     if resumed:
-        display.say(*resume_notes(run.recipe.training, recipe.training, done, trainer.steps))
+        rate = trainer.rate_after(done, trainer.steps)
+        display.say(*resume_notes(run.recipe.training, recipe.training, trainer.steps, rate))
         if damage := damage_of_log(run.folder / "metrics.jsonl"):
             display.say(f"metrics.jsonl: {damage}; the training is not, and continues")
     if accelerator.is_main_process and run.recipe != recipe:
@@ -131,9 +148,8 @@ def _train(
         raise
     losses = [line["loss"] for line in run.events() if line["event"] == "validation"]
     if not trainer.progress.stopped and len(losses) > 1 and losses[-1] <= 0.995 * min(losses[:-1]):
-        name = "steps" if recipe.training.steps == trainer.steps else "epochs"
-        twice = f"training.{name}={2 * (getattr(recipe.training, name) or 1)}"
-        display.say(f"the validation loss was still falling: --resume with {twice} trains twice as long")
+        rate = trainer.rate_after(trainer.steps, 2 * trainer.steps)
+        display.say(longer_training_note(recipe.training, trainer.steps, rate))
     display.say(f"done: {run.folder}")
 
 
@@ -184,6 +200,8 @@ def resolve(
     if recipe.training.batch_tokens == "auto":
         default = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
         tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else default
+    if recipe.training.warmup == "auto" and existing:  # a resumed training is not warmed up for longer
+        tree["training"]["warmup"] = existing.recipe.training.warmup
     training, on_gpu = tree["training"], device.type == "cuda"
     packs = on_gpu and task.packs and mixed_precision(recipe.training, on_gpu=True) != "fp32"
     for name, automatic in (("fill", packs), ("compile", packs and _pays_to_compile(training, data.train))):
@@ -227,6 +245,18 @@ def check_metric(recipe: AnyRecipe) -> None:
     if recipe.training.teacher_forcing < 1 and task.writes != "target":
         what = f"a model for {recipe.task} never reads its own words"
         raise ConfigError(what, where="training.teacher_forcing", hint="leave it at 1")
+
+
+def switch_notes(switch: Switch, task: Task) -> Iterator[str]:
+    """The sizes of both models where overrides ask for another kind than the recipe's, and what it does not have."""
+    kind, other = switch.kind, switch.other.model.kind
+    sizes = []
+    for one in (task, TASKS[task.name](switch.other, task.tokenizers)):
+        with torch.device("meta"):  # no memory, and no numbers from the random generator
+            sizes.append(count_parameters(one.model()))
+    yield f"model.kind={kind}: {sizes[0]:,} parameters; the recipe's {other} has {sizes[1]:,}"
+    if switch.dropped:
+        yield f"model.kind={kind}: left out, since {kind} does not have them: {', '.join(switch.dropped)}"
 
 
 def _existing(folder: Path, resume: bool) -> Run | None:
