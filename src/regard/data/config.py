@@ -356,9 +356,10 @@ class TrainingConfig(Config):
     """Pull of the weights towards zero."""
     decay_biases: bool = False
     """Whether `weight_decay` also pulls biases and the gains of norms; BERT's and GPT's authors leave them out."""
-    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "plateau"] = "linear"
-    """How the learning rate falls after the warm-up: `linear` and `cosine` to zero at the last step, `inverse_sqrt` with
-    1 / sqrt(step) whatever the number of steps; `plateau` halves it when the validation stops improving."""
+    schedule: Literal["wsd", "linear", "cosine", "inverse_sqrt", "constant", "plateau"] = "wsd"
+    """How the learning rate falls after the warm-up. `wsd` (warm-up, stable, decay): not before the last fifth of the
+    steps, then linearly to zero; `linear` and `cosine`: to zero from the start; `inverse_sqrt`: as 1 / sqrt(step),
+    whatever the number of steps; `plateau`: it is halved when the validation stops improving."""
     warmup: Literal["auto"] | Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = "auto"
     """Steps over which the learning rate rises to its highest; below 1, a share of all steps. `auto`: a tenth of all
     steps, at most 4,000. The run's recipe has their number, which a resumed training with more steps keeps."""

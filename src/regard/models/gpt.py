@@ -44,7 +44,7 @@ class GPTConfig(BlocksConfig):
     preset: Literal["tiny", "mini", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     norm: Literal["post", "pre"] = "pre"
-    """LayerNorm before each sub-layer and once at the end (GPT-2), or after each sub-layer (the paper, `preset: base`)."""
+    """LayerNorm before each sub-layer and once at the end (GPT-2), or after each sub-layer (the paper)."""
     look_ahead: bool = False
     """Let each token attend to those after it, which are what it has to predict: an ablation."""
 

@@ -293,7 +293,7 @@ def switch_model(before: Tree, after: Tree, overrides: Sequence[str]) -> tuple[T
 
 
 def switched_model(recipe: str | Path | Tree, overrides: Sequence[str]) -> Switch | None:
-    """What `switch_model` does to a recipe that is valid without the overrides of its model, if there is such a switch."""
+    """The switch that overrides ask for, if there is one and the recipe is valid with its own model."""
     before, base, _ = _stored_tree(recipe)
     after = apply_overrides(before, overrides)
     theirs, ours = before.get("model"), after.get("model")

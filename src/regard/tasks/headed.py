@@ -162,7 +162,8 @@ class HeadedTask(ExampleTask):
             tree = tree | {"data": {"max_length": positions} | data}
         if training.get("init") and model.get("kind") in ("gpt", "bert") and head.get("freeze") != "all":
             training = FINE_TUNING | training
-        training = {"schedule": "linear"} | training
+        elif training.get("init"):
+            training = {"learning_rate": 1e-3} | training
         return tree | {"head": head} | ({"training": training} if "training" in tree else {})
 
     def make_head(self, width: int) -> nn.Module:

@@ -57,14 +57,18 @@ def move_average(average: nn.Module, model: nn.Module, decay: float, step: int) 
 def schedule_factor(config: TrainingConfig, step: int, steps: int) -> float:
     """The factor of the highest learning rate at step 1, 2, ... `steps`; `plateau` scales it too.
 
-    Linear warm-up, then: inverse square root as in Vaswani et al. 2017, arXiv:1706.03762, equation 3; linear to zero;
-    half a cosine to zero (Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts); or constant.
+    Linear warm-up, then: constant, and linear to zero over the last fifth (warmup-stable-decay, Hu et al. 2024,
+    arXiv:2404.06395; the fifth is from Hägele et al. 2024, arXiv:2405.18392); linear to zero; half a cosine to zero
+    (Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts); inverse square root as in Vaswani et al. 2017,
+    arXiv:1706.03762, equation 3; or constant.
     """
     warmup = warmup_steps(config, steps)
     if step < warmup:
         return step / warmup
     done = min(1.0, (step - warmup) / max(1, steps + 1 - warmup))
     match config.schedule:
+        case "wsd":
+            return min(1.0, (steps + 1 - step) / (steps // 5 + 1))
         case "inverse_sqrt":
             return math.sqrt(max(1, warmup) / max(1, step))
         case "linear":
