@@ -99,6 +99,10 @@ class CNNConfig(ModelConfig):
     """Rows of a table of n-gram vectors, which are summed beside the filters as in fastText. N-grams have one to three
     tokens and share rows by their hash. 0 has no table."""
 
+    @property
+    def learning_rate(self) -> float:
+        return 3e-3
+
 
 NGRAMS = (1, 2, 3)  # tokens of an n-gram
 NGRAM_WIDTH = 8  # of its vector
