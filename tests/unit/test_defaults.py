@@ -169,7 +169,11 @@ def test_recipes_that_ship_name_what_their_numbers_rest_on() -> None:
 
 SWITCHES = [
     ("model.kind=bahdanau", {"preset": "tiny", "dropout": 0.3, "tie": "all"}, ("norm: pre", "width: 64", "heads: 2")),
-    ("model={kind: bahdanau}", {"preset": "tiny", "dropout": 0.3, "tie": "all"}, ("norm: pre", "width: 64", "heads: 2")),
+    (
+        "model={kind: bahdanau}",
+        {"preset": "tiny", "dropout": 0.3, "tie": "all"},
+        ("norm: pre", "width: 64", "heads: 2"),
+    ),
     ("model={kind: bahdanau, tie: none}", {"preset": "tiny", "dropout": 0.3, "tie": "none"}, ("norm: pre",)),
     ("model.kind=self_attention", {"preset": "tiny", "width": 64, "heads": 2, "norm": "pre"}, ()),
 ]
@@ -177,7 +181,15 @@ SWITCHES = [
 
 @pytest.mark.parametrize(("override", "kept", "dropped"), SWITCHES)
 def test_another_kind_keeps_what_it_has_too(override: str, kept: Tree, dropped: tuple[str, ...]) -> None:
-    model = {"kind": "transformer", "preset": "tiny", "norm": "pre", "dropout": 0.3, "tie": "all", "width": 64, "heads": 2}
+    model = {
+        "kind": "transformer",
+        "preset": "tiny",
+        "norm": "pre",
+        "dropout": 0.3,
+        "tie": "all",
+        "width": 64,
+        "heads": 2,
+    }
     typed = load_recipe(recipe(model), [override])[0].model
     assert {name: getattr(typed, name) for name in kept} == kept
     switch = switched_model(recipe(model), [override])
