@@ -115,12 +115,12 @@ LONG = ("Transformer 3+3 x 256, Multi30k", "BiLSTM small, NSMC")
 """Cases that take more than a minute; they are measured with the defaults only."""
 SCHEDULES = ("constant", "linear", "cosine", "inverse_sqrt")
 TASKS = {
-    "translation": ("dates", 150), "summarization": ("headlines", 150), "captioning": ("shapes", 150),
-    "classification": ("sentiment", 100), "tagging": ("names", 60), "question_answering": ("portraits", 150),
-    "language_modeling": ("tales-gpt", 150), "language_modeling, LSTM": ("tales-lstm-lm", 150),
-    "language_modeling, ELMo": ("tales-elmo", 100), "masked_language_modeling": ("tales-bert", 200),
-    "translation, Transformer": ("phrases-transformer", 200), "translation, Luong": ("phrases-luong", 150),
-    "translation, RNN": ("phrases-rnn", 150), "story_answering": ("stories", 600),
+    "translation": ("dates", 100), "summarization": ("headlines", 100), "captioning": ("shapes", 100),
+    "classification": ("sentiment", 300), "tagging": ("names", 80), "question_answering": ("portraits", 200),
+    "language_modeling": ("tales-gpt", 100), "language_modeling, LSTM": ("tales-lstm-lm", 100),
+    "language_modeling, ELMo": ("tales-elmo", 60), "masked_language_modeling": ("tales-bert", 150),
+    "translation, Transformer": ("phrases-transformer", 100), "translation, Luong": ("phrases-luong", 100),
+    "translation, RNN": ("phrases-rnn", 100), "story_answering": ("stories", 600),
 }  # fmt: skip
 """A recipe that ships for each task with data of its own, and the steps that both trainings get."""
 

@@ -26,8 +26,8 @@ from tiny import TINY
 
 BAHDANAU = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 6}
 LUONG = {"kind": "luong", "embedding": 8, "hidden": 8, "attention": 6}
-TRANSFORMER = {"kind": "transformer", "width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 2}
-SELF = {"kind": "self_attention", "width": 8, "heads": 2, "decoder_layers": 1}
+TRANSFORMER = {"kind": "transformer", "width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 2, "norm": "post"}
+SELF = {"kind": "self_attention", "width": 8, "heads": 2, "decoder_layers": 1, "norm": "post"}
 MODELS: dict[str, dict[str, Any]] = {
     "additive": BAHDANAU,
     "concat": BAHDANAU | {"score": "concat", "cell": "lstm"},
