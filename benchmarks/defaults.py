@@ -116,7 +116,7 @@ LONG = ("Transformer 3+3 x 256, Multi30k", "BiLSTM small, NSMC")
 SCHEDULES = ("constant", "linear", "cosine", "inverse_sqrt")
 TASKS = {
     "translation": ("dates", 100), "summarization": ("headlines", 100), "captioning": ("shapes", 100),
-    "classification": ("sentiment", 300), "tagging": ("names", 80), "question_answering": ("portraits", 200),
+    "classification": ("sentiment", 300), "tagging": ("names", 80), "question_answering": ("portraits", 500),
     "language_modeling": ("tales-gpt", 100), "language_modeling, LSTM": ("tales-lstm-lm", 100),
     "language_modeling, ELMo": ("tales-elmo", 60), "masked_language_modeling": ("tales-bert", 150),
     "translation, Transformer": ("phrases-transformer", 100), "translation, Luong": ("phrases-luong", 100),

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from traceback import clear_frames
@@ -249,12 +249,12 @@ def check_metric(recipe: AnyRecipe) -> None:
 
 def switch_notes(switch: Switch, task: Task) -> Iterator[str]:
     """The sizes of both models where overrides ask for another kind than the recipe's, and what it does not have."""
-    kind, other = switch.kind, switch.other.model.kind
-    sizes = []
-    for one in (task, TASKS[task.name](switch.other, task.tokenizers)):
-        with torch.device("meta"):  # no memory, and no numbers from the random generator
-            sizes.append(count_parameters(one.model()))
-    yield f"model.kind={kind}: {sizes[0]:,} parameters; the recipe's {other} has {sizes[1]:,}"
+    kind, other, sizes = switch.kind, switch.other.model.kind, []
+    with suppress(ConfigError):  # the other model may not fit these vocabularies
+        for one in (task, TASKS[task.name](switch.other, task.tokenizers)):
+            with torch.device("meta"):  # no memory, and no numbers from the random generator
+                sizes.append(count_parameters(one.model()))
+        yield f"model.kind={kind}: {sizes[0]:,} parameters; the recipe's {other} has {sizes[1]:,}"
     if switch.dropped:
         yield f"model.kind={kind}: left out, since {kind} does not have them: {', '.join(switch.dropped)}"
 
