@@ -107,13 +107,15 @@ CASES: dict[str, Case] = {
     ),
     "BiLSTM small, NSMC": (nsmc, {"kind": "bilstm"}, "accuracy"),
 }  # fmt: skip
-TRANSFORMER, BAHDANAU = "Transformer tiny, Tatoeba", "Bahdanau tiny, Tatoeba"
+TRANSFORMER, BILSTM, CNN, GPT = (
+    "Transformer tiny, Tatoeba", "BiLSTM tiny, NSMC", "CNN small, NSMC", "GPT tiny, books",
+)  # fmt: skip
 HEADED = ("BiLSTM tiny, NSMC", "BiLSTM small, NSMC", "CNN small, NSMC", "BERT tiny from scratch, NSMC")
 HAS_NORM = ("Transformer tiny, Tatoeba", "Transformer 3+3 x 256, Multi30k", "GPT tiny, books")
 RATES = ("0.001", "0.003", "0.01")
 LONG = ("Transformer 3+3 x 256, Multi30k", "BiLSTM small, NSMC")
 """Cases that take more than a minute; they are measured with the defaults only."""
-SCHEDULES = ("constant", "linear", "cosine", "inverse_sqrt")
+SCHEDULES = ("wsd", "linear", "cosine", "constant")
 TASKS = {
     "translation": ("dates", 100), "summarization": ("headlines", 100), "captioning": ("shapes", 100),
     "classification": ("sentiment", 300), "tagging": ("names", 80), "question_answering": ("portraits", 500),
@@ -161,7 +163,7 @@ def _last_validation(run: Run) -> dict[str, float]:
 def cases(measured: Measurements) -> Iterator[list[str]]:
     yield ["recipe", "metric", "former defaults", "today's"]
     for name, (_, _, metric) in CASES.items():
-        before = [one for one in FORMER if name not in HEADED or "schedule" not in one]
+        before = [*FORMER, *(["training.schedule=linear"] if name in HEADED else [])]
         before += ["model.norm=post"] if name in HAS_NORM else []
         yield [name, metric, _shown(measured.of_case(name, *before)), _shown(measured.of_case(name))]
 
@@ -175,39 +177,38 @@ def rates(measured: Measurements) -> Iterator[list[str]]:
 
 
 def schedules(measured: Measurements) -> Iterator[list[str]]:
-    yield ["recipe", *SCHEDULES]
-    for name in (TRANSFORMER, BAHDANAU):
-        yield [name, *(_shown(measured.of_case(name, f"training.schedule={one}")) for one in SCHEDULES)]
+    yield ["recipe", "metric", *SCHEDULES]
+    for name in (TRANSFORMER, BILSTM):
+        values = (measured.of_case(name, f"training.schedule={one}") for one in SCHEDULES)
+        yield [name, CASES[name][2], *map(_shown, values)]
 
 
 def warmups(measured: Measurements) -> Iterator[list[str]]:
-    shares = ("0", "0.1", "0.3")
+    """With each norm; the rate of the pre-norm model, which is three times that of the other, and that of the other."""
+    shares = ("0", "0.1")
     yield ["recipe", *(f"warmup {share}" for share in shares)]
-    for norm in ("pre", "post"):
-        settings = [f"model.norm={norm}", "training.learning_rate=0.003"]
-        values = (measured.of_case(TRANSFORMER, *settings, f"training.warmup={share}") for share in shares)
-        yield [f"{TRANSFORMER}, norm {norm}, rate 3e-3", *map(_shown, values)]
-    settings = ["model.norm=post"]
-    values = (measured.of_case(TRANSFORMER, *settings, f"training.warmup={share}") for share in shares)
-    yield [f"{TRANSFORMER}, norm post, rate 1e-3", *map(_shown, values)]
+    for norm, rate in (("pre", "0.003"), ("post", "0.003"), ("post", "0.001")):
+        settings = [f"model.norm={norm}", f"training.learning_rate={rate}"]
+        values = (measured.of_case(GPT, *settings, f"training.warmup={share}") for share in shares)
+        yield [f"{GPT}, norm {norm}, rate {rate}", *map(_shown, values)]
 
 
 def batches(measured: Measurements) -> Iterator[list[str]]:
     """The same number of tokens in all."""
     sizes = {512: 500, 1024: 250, 4096: 62}
     yield ["recipe", *(f"{steps} x {tokens:,} tokens" for tokens, steps in sizes.items())]
-    for name in (TRANSFORMER, BAHDANAU):
+    for name in (BILSTM, CNN):
         pairs = ([f"training.batch_tokens={tokens}", f"training.steps={steps}"] for tokens, steps in sizes.items())
         yield [name, *(_shown(measured.of_case(name, *pair)) for pair in pairs)]
 
 
 def resume(measured: Measurements) -> Iterator[list[str]]:
-    yield ["recipe", "150 steps", "resumed with 300", "300 steps at once"]
-    for name in (TRANSFORMER, BAHDANAU):
+    yield ["recipe", "75 steps", "resumed with 150", "150 steps at once"]
+    for name in (BILSTM, CNN):
         data, model, metric = CASES[name]
         recipe = data(measured.folder, model)
-        resumed = measured.of(recipe, ["training.steps=150"], ["training.steps=300"])[metric]
-        short, long = (measured.of_case(name, f"training.steps={steps}") for steps in (150, 300))
+        resumed = measured.of(recipe, ["training.steps=75"], ["training.steps=150"])[metric]
+        short, long = (measured.of_case(name, f"training.steps={steps}") for steps in (75, 150))
         yield [name, _shown(short), _shown(resumed), _shown(long)]
 
 
