@@ -107,7 +107,7 @@ CASES: dict[str, Case] = {
     ),
     "BiLSTM small, NSMC": (nsmc, {"kind": "bilstm"}, "accuracy"),
 }  # fmt: skip
-TRANSFORMER, GPT = "Transformer tiny, Tatoeba", "GPT tiny, books"
+TRANSFORMER = "Transformer tiny, Tatoeba"
 BILSTM, CNN, BERT = "BiLSTM tiny, NSMC", "CNN small, NSMC", "BERT tiny from scratch, NSMC"
 HEADED = ("BiLSTM tiny, NSMC", "BiLSTM small, NSMC", "CNN small, NSMC", "BERT tiny from scratch, NSMC")
 HAS_NORM = ("Transformer tiny, Tatoeba", "Transformer 3+3 x 256, Multi30k", "GPT tiny, books")
@@ -180,13 +180,12 @@ def schedules(measured: Measurements) -> Iterator[list[str]]:
 
 
 def warmups(measured: Measurements) -> Iterator[list[str]]:
-    """With each norm; the rate of the pre-norm model, which is three times that of the other, and that of the other."""
+    """At the same learning rate."""
     shares = ("0", "0.1")
-    yield ["recipe", *(f"warmup {share}" for share in shares)]
-    for norm, rate in (("pre", "0.003"), ("post", "0.003"), ("post", "0.001")):
-        settings = [f"model.norm={norm}", f"training.learning_rate={rate}"]
-        values = (measured.of_case(GPT, *settings, f"training.warmup={share}") for share in shares)
-        yield [f"{GPT}, norm {norm}, rate {rate}", *map(_shown, values)]
+    yield ["recipe, rate 1e-3", *(f"warmup {share}" for share in shares)]
+    for name in (BILSTM, CNN, BERT):
+        pairs = (["training.learning_rate=0.001", f"training.warmup={share}"] for share in shares)
+        yield [name, *(_shown(measured.of_case(name, *pair)) for pair in pairs)]
 
 
 def batches(measured: Measurements) -> Iterator[list[str]]:
