@@ -86,8 +86,6 @@ def train(
         if existing:
             _refuse_other_recipe(existing, resolved)
         task = TASKS[resolved.task](resolved, data.tokenizers)
-        if switch:
-            display.say(*switch_notes(switch, task))
         if several:
             last = existing.resumable() if existing else None
             facts: dict[str, Any] = {f"{name} data": number for name, number in data.fingerprints.items()}
@@ -100,6 +98,8 @@ def train(
         if existing is None or existing.resumable() is None:
             task.first_weights(model, data.train)
             display.say(*initialise(model, task, given, base))
+        if switch:
+            display.say(*switch_notes(switch, task))
         if existing is None and given.training.batch_tokens == "auto":
             before, resolved = resolved, with_fitting_batches(resolved, data.train, model, accelerator)
             if resolved != before:
