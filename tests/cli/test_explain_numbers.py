@@ -268,7 +268,8 @@ LONG = "abcdefghij" * 51 + "a"
 def deep_run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> api.Run:
     """The preset `tiny` of the Transformer: four layers of four heads on each side."""
     training = TINY["training"] | {"steps": 1, "validate_every": 1, "decode": 0}
-    recipe = TINY | {"model": {"kind": "transformer", "preset": "tiny"}, "training": training}
+    model = {"kind": "transformer", "preset": "tiny", "norm": "post"}
+    recipe = TINY | {"model": model, "training": training}
     return api.train(recipe, out=tmp_path_factory.mktemp("files") / "run", quiet=True)
 
 
