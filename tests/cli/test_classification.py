@@ -24,7 +24,8 @@ from regard.tasks.task import inputs_of
 
 Tree = dict[str, Any]
 TRAINING: Tree = {
-    "steps": 2, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.01, "schedule": "constant", "log_every": 1,
+    "steps": 2, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.01, "schedule": "constant", "warmup": 0,
+    "log_every": 1,
 }  # fmt: skip
 MODEL: Tree = {"kind": "bilstm", "preset": "tiny", "embedding": 16, "hidden": 16}
 TABLE = "sentence\tlabel\nvery good\t1\nreally bad\t0\nso good\t1\nquite bad\t0\n"

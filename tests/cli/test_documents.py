@@ -311,3 +311,17 @@ def test_the_site_leaves_results_out_of_chapters_that_were_not_run_and_mends_lin
         "[a](architecture.md#errors) [b](data.md) c [d](https://x.y) ![e](images/f.png)"
     )
     assert site["with_links"]("[a](docs/data.md)", "ARCHITECTURE.md", "architecture.md") == "[a](data.md)"
+
+
+def test_the_reference_shows_the_defaults_of_tasks_and_the_size_of_each_preset() -> None:
+    """A task's own default stands beside that of the section; one that the code replaces can no longer be forgotten."""
+    lines = text_of("docs/recipes.md").splitlines()
+    [smoothing] = [line for line in lines if line.startswith("| `label_smoothing` |")]
+    others = "language_modeling, masked_language_modeling, story_answering, classification, regression"
+    assert f"| `0.1`; `0.0` for {others}" in smoothing
+    [rate] = [line for line in lines if line.startswith("| `learning_rate` |")]
+    assert "| by model; `0.32` for story_answering |" in rate
+    presets = [(kind, preset) for kind, (config, _) in MODELS.items() for preset in config.PRESETS]
+    rows = [line.split(" | ") for line in lines if re.match(r"\| `\w+` \| `\w+` \|", line)]
+    assert [(row[0].strip("|` "), row[1].strip("` ")) for row in rows[-len(presets) :]] == presets
+    assert "| `gpt` | `base` | 12 | 768 | 91,591,680 | 0.00017 |" in lines

@@ -26,8 +26,8 @@ from tiny import TINY
 
 BAHDANAU = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 6}
 LUONG = {"kind": "luong", "embedding": 8, "hidden": 8, "attention": 6}
-TRANSFORMER = {"kind": "transformer", "width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 2}
-SELF = {"kind": "self_attention", "width": 8, "heads": 2, "decoder_layers": 1}
+TRANSFORMER = {"kind": "transformer", "width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 2, "norm": "post"}
+SELF = {"kind": "self_attention", "width": 8, "heads": 2, "decoder_layers": 1, "norm": "post"}
 MODELS: dict[str, dict[str, Any]] = {
     "additive": BAHDANAU,
     "concat": BAHDANAU | {"score": "concat", "cell": "lstm"},
@@ -268,7 +268,8 @@ LONG = "abcdefghij" * 51 + "a"
 def deep_run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> api.Run:
     """The preset `tiny` of the Transformer: four layers of four heads on each side."""
     training = TINY["training"] | {"steps": 1, "validate_every": 1, "decode": 0}
-    recipe = TINY | {"model": {"kind": "transformer", "preset": "tiny"}, "training": training}
+    model = {"kind": "transformer", "preset": "tiny", "norm": "post"}
+    recipe = TINY | {"model": model, "training": training}
     return api.train(recipe, out=tmp_path_factory.mktemp("files") / "run", quiet=True)
 
 

@@ -20,7 +20,9 @@ from regard.text.tokenizers import Tokenizer
 from regard.training.train import train
 
 Rows = list[dict[str, str]]
-TRAINING = {"steps": 3, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.01, "schedule": "constant"}
+TRAINING = {
+    "steps": 3, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.01, "schedule": "constant", "warmup": 0,
+}  # fmt: skip
 MODEL = {"kind": "bilstm", "preset": "tiny", "embedding": 8, "hidden": 8}
 
 

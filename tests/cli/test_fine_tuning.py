@@ -180,8 +180,9 @@ def test_defaults_hang_on_the_model(pretrained: dict[str, Path]) -> None:
     bert, elmo, cnn = loaded("bert"), loaded("elmo"), loaded(None, kind="cnn")
     assert (bert.training.learning_rate, bert.training.optimizer, bert.head.pooling) == (5e-5, "adamw", "first")
     assert (elmo.head.freeze, elmo.head.features, elmo.head.bilstm, elmo.head.pooling) == ("all", "mix", 128, "max")
-    assert elmo.training.learning_rate == cnn.training.learning_rate == 1e-3
-    assert (cnn.head.dropout, cnn.training.schedule) == (0.5, "linear")
+    assert (elmo.training.learning_rate, cnn.training.learning_rate) == (1e-3, 3e-3)
+    assert bert.training.schedule == elmo.training.schedule == "linear"
+    assert (cnn.head.dropout, cnn.training.schedule) == (0.5, "wsd")
     tree = classification(pretrained["bert"])
     del tree["data"]["max_length"]
     assert api.load_recipe(tree)[0].data.max_length == 64 == bert.model.max_positions

@@ -48,8 +48,9 @@ MODELS: dict[str, Tree] = {
     },
 }  # fmt: skip
 EVERYTHING: Tree = {
-    "steps": 24, "accumulate": 2, "ema": 0.9, "schedule": "plateau", "plateau_patience": 0, "learning_rate": 0.05,
-    "average": 3, "keep_best": 2, "validate_every": 6, "checkpoint_every": 4, "log_every": 3, "decode": 1,
+    "steps": 24, "accumulate": 2, "ema": 0.9, "schedule": "plateau", "warmup": 0, "plateau_patience": 0,
+    "learning_rate": 0.05, "average": 3, "keep_best": 2, "validate_every": 6, "checkpoint_every": 4, "log_every": 3,
+    "decode": 1,
     "teacher_forcing": 0.8,
 }  # fmt: skip
 """All that has a state of its own, at a rate high enough to make the plateau act."""

@@ -35,7 +35,7 @@ WORDED = {
 
 TRAINING: Tree = {
     "steps": 40, "batch_tokens": 256, "seed": 1, "device": "cpu", "learning_rate": 0.01, "schedule": "constant",
-    "validate_every": 20, "samples": 1, "decode": 4,
+    "warmup": 0, "validate_every": 20, "samples": 1, "decode": 4,
 }  # fmt: skip
 SLOW: Tree = {"learning_rate": 0.002}  # else such a model amplifies how the kernels of a machine round
 SIZES: Tree = {"width": 16, "heads": 2, "feed_forward": 32, "layers": 2, "dropout": 0.1}
@@ -67,7 +67,7 @@ TALES = {"data": corpus("tales-en", 60) | {"max_length": 40}, "tokenizer": {"kin
 KOREAN_TALES = corpus("tales-ko", 60) | {"max_length": 40}
 WORDS = {"kind": "word", "vocabulary": 400}
 PIECES = {"kind": "wordpiece", "vocabulary": 400}
-BERT, GPT = {"kind": "bert", **SIZES}, {"kind": "gpt", **SIZES}
+BERT, GPT = {"kind": "bert", **SIZES}, {"kind": "gpt", **SIZES, "norm": "post"}
 SIMILAR = [
     (f"{number} {one}", f"{number} {other}", score)
     for number in ("한", "two", "세", "four")
@@ -91,7 +91,7 @@ RUNS: dict[str, dict[str, Tree]] = {
                            model={"kind": "bahdanau", "embedding": 32, "hidden": 32, "attention": 16}),
         "transformer": recipe("translation", **DATES | {"training": {"steps": 20, "batch_tokens": 1024, **SLOW}},
                               model={"kind": "transformer", "width": 32, "heads": 2, "feed_forward": 64,
-                                     "encoder_layers": 2, "decoder_layers": 1}),
+                                     "encoder_layers": 2, "decoder_layers": 1, "norm": "post"}),
         "luong": recipe("translation", corpus("phrases-en-ko", 100, 6),
                         {"kind": "bpe", "vocabulary": 600, "joint": False},
                         {"kind": "luong", "embedding": 16, "hidden": 16, "layers": 1, "dropout": 0.1},

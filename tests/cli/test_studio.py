@@ -21,6 +21,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import regard
 from command_line import fail
+from regard.config import help_texts
+from regard.data.config import TrainingConfig
 from tiny import TINY
 
 TestClient = pytest.importorskip("fastapi.testclient").TestClient
@@ -210,7 +212,7 @@ def test_a_request_has_its_language(client: Any, monkeypatch: pytest.MonkeyPatch
 def test_the_form_is_the_schema(client: Any) -> None:
     fields = {field["path"]: field for field in client.post("/form", json={"recipe": RECIPE}).json()}
     assert (fields["training.steps"]["value"], fields["model.dropout"]["value"]) == (20, 0.1)
-    assert fields["training.learning_rate"]["schema"]["description"] == "The highest learning rate of the schedule."
+    assert fields["training.learning_rate"]["schema"]["description"] == help_texts(TrainingConfig)["learning_rate"]
     assert client.post("/form", json={"recipe": "task: translatoin"}).status_code == 422
     assert client.get("/recipes").json().keys() == regard.shipped_recipes().keys()
     recipes = [client.get(f"/recipes/{name}").json()["recipe"] for name in client.get("/recipes").json()]

@@ -20,7 +20,8 @@ from regard.config import write_yaml
 from regard.data.corpora import Part, generate
 from regard.models import MODELS as KINDS
 
-THREE_STEPS = {"kind": "self_attention", "width": 48, "heads": 2, "decoder_layers": 2, "feed_forward": 96}
+THREE_STEPS = {"kind": "self_attention", "width": 48, "heads": 2, "decoder_layers": 2, "feed_forward": 96,
+               "norm": "post"}  # fmt: skip
 SIZES = {"embedding": 32, "hidden": 64}
 MODELS: dict[str, tuple[dict[str, Any], int, float, int]] = {
     "rnn": ({"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96, "context": "every_step"}, 220, 1e-2, 100),
@@ -31,7 +32,8 @@ MODELS: dict[str, tuple[dict[str, Any], int, float, int]] = {
     "self-attention-projected": (THREE_STEPS | {"encoder": "projected"}, 250, 8e-3, 40),
     "self-attention-multi-head": (THREE_STEPS | {"encoder": "multi_head"}, 250, 8e-3, 40),
     "transformer": (
-        {"kind": "transformer", "width": 48, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 96},
+        {"kind": "transformer", "width": 48, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 96,
+         "norm": "post"},
         260, 1e-2, 40,
     ),
 }  # fmt: skip

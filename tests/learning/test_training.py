@@ -535,11 +535,11 @@ MODELS: dict[str, Tree] = {
     "luong": {"kind": "luong", "preset": "tiny", "embedding": 16, "hidden": 16, "reach": "local_p", "window": 3},
     "self_attention": {
         "kind": "self_attention", "preset": "tiny", "encoder": "projected", "width": 16, "heads": 2, "feed_forward": 32,
-        "decoder_layers": 1,
+        "decoder_layers": 1, "norm": "post",
     },
     "transformer": {
         "kind": "transformer", "preset": "tiny", "width": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 1,
-        "decoder_layers": 1,
+        "decoder_layers": 1, "norm": "post",
     },
 }  # fmt: skip
 

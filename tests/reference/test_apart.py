@@ -26,7 +26,7 @@ SIMILAR = "\n".join(
 def recipe(folder: Path, rows: str, **training: Any) -> Path:
     write(folder / "train.csv", f"one,two,score\n{rows}\n")
     pairs = {"file": "train.csv", "first": "one", "second": "two", "label": "score"}
-    defaults = {"steps": 2, "batch_tokens": 256, "device": "cpu", "schedule": "constant"}
+    defaults = {"steps": 2, "batch_tokens": 256, "device": "cpu", "schedule": "constant", "warmup": 0}
     tree = {
         "task": "regression",
         "data": {"train": pairs, "validation": pairs},

@@ -39,6 +39,7 @@ SPECIAL = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LENGTHS = (6, 1, 4)
 TRAINING = {
     "steps": 3, "batch_tokens": 256, "device": "cpu", "decode": 0, "learning_rate": 0.05, "schedule": "constant",
+    "warmup": 0,
 }  # fmt: skip
 TALES = {"train": {"corpus": "tales-en", "size": 40}, "validation": {"split": 0.1}, "max_length": 32}
 FEW = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -179,7 +180,7 @@ def save_pegasus(folder: Path, *, vocabulary: str = "spiece.model", **changes: A
 def small_marian() -> tuple[Transformer, Any]:
     """A Transformer and a Marian model with the same weights, over 13 tokens."""
     config = TransformerConfig(
-        width=16, heads=4, feed_forward=24, encoder_layers=2, decoder_layers=2, dropout=0.0, tie="all"
+        width=16, heads=4, feed_forward=24, encoder_layers=2, decoder_layers=2, dropout=0.0, tie="all", norm="post"
     )
     torch.manual_seed(0)
     theirs = transformers.MarianMTModel(

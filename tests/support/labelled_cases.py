@@ -23,7 +23,8 @@ MODELS: dict[str, Tree] = {
     "elmo": {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 1},
 }
 TRAINING: Tree = {
-    "steps": 3, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.01, "schedule": "constant", "log_every": 1,
+    "steps": 3, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.01, "schedule": "constant", "warmup": 0,
+    "log_every": 1,
 }  # fmt: skip
 
 QUESTIONS: Tree = {

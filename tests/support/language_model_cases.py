@@ -28,7 +28,7 @@ CASES: dict[str, ModelConfig] = {
     "elmo": ELMoConfig(**ELMO),
     "elmo-clipped": ELMoConfig(**ELMO, cell_clip=0.5, highway=2),
     "elmo-tokens": ELMoConfig(**ELMO, words="tokens", layers=3),
-    "gpt": GPTConfig(**TRANSFORMER),
+    "gpt": GPTConfig(**TRANSFORMER, norm="post"),
     "gpt-pre": GPTConfig(**TRANSFORMER, norm="pre"),
     "bert": BERTConfig(**TRANSFORMER),
     "bert-masked-only": BERTConfig(**TRANSFORMER, next_sentence=False),

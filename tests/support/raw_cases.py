@@ -18,10 +18,12 @@ BASE: Tree = {
     "tokenizer": {"kind": "bpe", "vocabulary": 200},
     "training": {
         "steps": 16, "batch_tokens": 512, "seed": 1, "device": "cpu", "learning_rate": 0.01, "schedule": "constant",
-        "log_every": 4, "validate_every": 8, "samples": 2,
+        "warmup": 0, "log_every": 4, "validate_every": 8, "samples": 2,
     },
 }  # fmt: skip
-GPT: Tree = {"kind": "gpt", "width": 16, "heads": 2, "feed_forward": 32, "layers": 2, "max_positions": 64}
+GPT: Tree = {
+    "kind": "gpt", "width": 16, "heads": 2, "feed_forward": 32, "layers": 2, "max_positions": 64, "norm": "post",
+}  # fmt: skip
 LSTM: Tree = {"kind": "lstm_lm", "embedding": 16, "hidden": 16, "layers": 2, "weight_dropout": 0.1}
 ELMO: Tree = {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 2}
 BERT: Tree = {"kind": "bert", "width": 16, "heads": 2, "feed_forward": 32, "layers": 2, "max_positions": 64}

@@ -9,7 +9,7 @@ TINY: dict[str, Any] = {
     "model": {"kind": "bahdanau", "preset": "tiny", "embedding": 16, "hidden": 16, "attention": 16, "dropout": 0.1},
     "training": {
         "steps": 20, "batch_tokens": 256, "seed": 1, "device": "cpu", "learning_rate": 0.01, "schedule": "constant",
-        "log_every": 5, "validate_every": 10, "decode": 8, "samples": 1,
+        "warmup": 0, "log_every": 5, "validate_every": 10, "decode": 8, "samples": 1,
     },
     "search": {"beam": 2},
 }  # fmt: skip

@@ -222,7 +222,8 @@ def test_self_attention_with_one_head(scaled: bool | None, written_out: bool) ->
 
 @pytest.mark.parametrize("encoder", ["plain", "projected", "multi_head"])
 def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(encoder: str) -> None:
-    config = SelfAttentionConfig(width=6, heads=2, encoder_layers=2, decoder_layers=1, dropout=0.0, encoder=encoder)  # type: ignore[arg-type]
+    sizes: dict[str, Any] = {"width": 6, "heads": 2, "encoder_layers": 2, "decoder_layers": 1, "dropout": 0.0}
+    config = SelfAttentionConfig(**sizes, encoder=encoder, norm="post")  # type: ignore[arg-type]
     model = with_weights_that_matter(SelfAttention(config, 9, 9).double())
     parameters = {"plain": 0, "projected": 216, "multi_head": 336}[encoder]
     assert sum(p.numel() for p in model.encoder.parameters()) == parameters

@@ -67,7 +67,9 @@ ONE_VECTOR: Tree = {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96,
 """An RNN without attention."""
 TRANSFORMER: Tree = {
     "kind": "transformer", "width": 96, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 192,
+    "norm": "post",
 }  # fmt: skip
+"""With the norm of the paper."""
 TEXTS = {"reviews-en": 4000, "names-en": 3000, "portraits-en": 6000, "errands": 1500}
 """What all models read without labels, and what they are asked about later."""
 BLOCKS = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0, "max_positions": 96}

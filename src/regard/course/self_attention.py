@@ -19,7 +19,8 @@ from regard.views.attention import module_calls
 from regard.views.report import HeatMap, HeatMaps, Table
 from regard.views.show import dot_products
 
-STEPS: Tree = {"kind": "self_attention", "width": 64, "heads": 2, "decoder_layers": 1, "feed_forward": 128}
+STEPS: Tree = {"kind": "self_attention", "width": 64, "heads": 2, "decoder_layers": 1, "feed_forward": 128,
+              "norm": "post"}  # fmt: skip
 ONE_HEAD: Tree = TRANSFORMER | {"width": 256, "heads": 1, "feed_forward": 256}
 ATTENTIONS = {
     "encoder": "encoder.0.self_attention",

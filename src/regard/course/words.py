@@ -21,7 +21,7 @@ BLOCKS: Tree = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "drop
 MODELS: dict[str, tuple[Tree, int, float]] = {
     "word2vec": ({"kind": "word2vec", "width": 64}, 200, 1e-2),
     "elmo": ({"kind": "elmo", "words": "tokens", "width": 32, "hidden": 64, "dropout": 0.0}, 300, 5e-3),
-    "gpt": ({"kind": "gpt", **BLOCKS}, 200, 2e-3),
+    "gpt": ({"kind": "gpt", **BLOCKS, "norm": "post"}, 200, 2e-3),
     "bert": ({"kind": "bert", **BLOCKS, "next_sentence": False}, 800, 2e-3),
 }
 """Model, steps and learning rate."""
@@ -155,7 +155,7 @@ def _mix(lab: Lab, elmo: Run) -> Found:
             "data": {"train": {"file": str(file.resolve()), "scheme": "plain"}, "validation": {"split": 0.1}},
             "tokenizer": {"file": f"{pretrained}/tokenizer.json"},
             "head": {"features": "mix", "freeze": "all", "bilstm": None},
-            "training": {"init": pretrained, "steps": 300, "learning_rate": 1e-2, "validate_every": 300},
+            "training": {"init": pretrained, "steps": 300, "learning_rate": 1e-2, "warmup": 0, "validate_every": 300},
         }
         model: Any = lab.train(f"elmo-{task}", recipe).load_model()
         weights = model.mix.weights_N.tolist()

@@ -395,7 +395,8 @@ class TrainingConfig(Config):
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     """How gradients become updates."""
     learning_rate: float = Field(1e-3, gt=0)
-    """The highest learning rate of the schedule."""
+    """The highest learning rate of the schedule. Default: what suits the model, see the table of models; with
+    `training.init` a tenth of that, and 5e-5 for a head on GPT or BERT."""
     betas: list[Annotated[float, Field(ge=0, lt=1)]] = Field([0.9, 0.98], min_length=2, max_length=2)
     """Adam's decay rates."""
     momentum: float = Field(0.9, ge=0, lt=1)
@@ -404,10 +405,13 @@ class TrainingConfig(Config):
     """Pull of the weights towards zero."""
     decay_biases: bool = False
     """Whether `weight_decay` also pulls biases and the gains of norms; BERT's and GPT's authors leave them out."""
-    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "plateau"] = "inverse_sqrt"
-    """How the learning rate falls after the warm-up; `plateau` halves it when the validation stops improving."""
-    warmup: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = 0
-    """Steps over which the learning rate rises to its highest; below 1, a share of all steps."""
+    schedule: Literal["wsd", "linear", "cosine", "inverse_sqrt", "constant", "plateau"] = "wsd"
+    """How the learning rate falls after the warm-up. `wsd` (warm-up, stable, decay): not before the last fifth of the
+    steps, then linearly to zero; `linear` and `cosine`: to zero from the start; `inverse_sqrt`: as 1 / sqrt(step),
+    whatever the number of steps; `plateau`: it is halved when the validation stops improving."""
+    warmup: Literal["auto"] | Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = "auto"
+    """Steps over which the learning rate rises to its highest; below 1, a share of all steps. `auto`: a tenth of all
+    steps, at most 4,000. The run's recipe has their number, which a resumed training with more steps keeps."""
     plateau_factor: float = Field(0.5, gt=0, lt=1)
     """What `plateau` multiplies the learning rate by."""
     plateau_patience: int = Field(3, ge=0)

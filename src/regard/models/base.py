@@ -66,6 +66,11 @@ class ModelConfig(Config):
         return {**cls.PRESETS.get(str(preset), {}), **tree}
 
     @property
+    def learning_rate(self) -> float:
+        """The highest learning rate of Adam for such a model from scratch, unless the recipe gives one."""
+        return 1e-3
+
+    @property
     def letters(self) -> int | None:
         """How many characters it reads of a word outside the vocabulary, with two for its ends; None: it is `<unk>`."""
         return None
@@ -104,6 +109,23 @@ class Kind(NamedTuple):
         return model
 
 
+def rate_of_recurrence(hidden: int) -> float:
+    """The highest learning rate of Adam for recurrent states of this width: 5e-3 up to 200, 2e-3 for 512.
+
+    The best rate of Adam falls in inverse proportion to the width (Yang et al. 2022, arXiv:2203.03466, table 3); what
+    it is for one width was measured: docs/defaults.md.
+    """
+    return min(5e-3, 1.0 / hidden)
+
+
+def rate_of_blocks(width: int, *, pre_norm: bool) -> float:
+    """The highest learning rate of Adam for Transformer blocks of this width: 3e-3 up to 133, 7.8e-4 for 512.
+
+    With LayerNorm after the sub-layers a third of 0.4 / width, since a higher one diverges.
+    """
+    return min(3e-3, (0.4 if pre_norm else 0.4 / 3) / width)
+
+
 def check_heads(heads: int, width: int) -> None:
     if width % heads:
         fitting = [str(number) for number in range(1, min(width, 64) + 1) if width % number == 0]
@@ -119,6 +141,10 @@ class HeadsConfig(ModelConfig):
         width: int
         heads: int
         attention_dropout: float
+
+    @property
+    def learning_rate(self) -> float:
+        return rate_of_blocks(self.width, pre_norm=getattr(self, "norm", "post") == "pre")
 
     @property
     def packs(self) -> bool:
@@ -149,6 +175,10 @@ class RecurrentConfig(ModelConfig):
         bidirectional: bool
         dropout: float
         tie: Tie
+
+    @property
+    def learning_rate(self) -> float:
+        return rate_of_recurrence(self.hidden)
 
 
 class BlocksConfig(HeadsConfig):

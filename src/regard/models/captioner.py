@@ -21,7 +21,17 @@ from regard.layers.attention import Linear, Visibility
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
 from regard.layers.recurrence import Bridge, Carry, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, Memory
-from regard.models.base import Generator, ModelConfig, Output, Presets, RecurrentState, check_heads, group_rows, real_BL
+from regard.models.base import (
+    Generator,
+    ModelConfig,
+    Output,
+    Presets,
+    RecurrentState,
+    check_heads,
+    group_rows,
+    rate_of_blocks,
+    real_BL,
+)
 from regard.models.transformer import DecoderBlock, TransformerConfig, TransformerDecoder, TransformerState
 
 
@@ -68,6 +78,10 @@ class CaptionerConfig(ModelConfig):
     """Width inside the feed-forward layers, with `decoder: transformer`."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout on regions, words and before the readout."""
+
+    @property
+    def learning_rate(self) -> float:
+        return rate_of_blocks(self.width, pre_norm=True)
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> CaptionerConfig:

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from regard.data.batches import Spelling, TextBatch, Tokens
 from regard.layers.embeddings import Embedding, Readout
 from regard.layers.recurrence import LSTMLayer, reversal
-from regard.models.base import Contextual, ModelConfig, Output, Presets
+from regard.models.base import Contextual, ModelConfig, Output, Presets, rate_of_recurrence
 from regard.text.tokenizers import CHARACTERS
 
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
@@ -58,6 +58,10 @@ class ELMoConfig(ModelConfig):
     """Clip memory cells to this absolute value, which needs a slow loop over time."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout on the input of each layer, and before the softmax."""
+
+    @property
+    def learning_rate(self) -> float:
+        return rate_of_recurrence(self.hidden)
 
     @property
     def letters(self) -> int | None:

@@ -33,7 +33,7 @@ class GPTConfig(BlocksConfig):
         "tiny": {"layers": 2, "width": 128, "heads": 2, "feed_forward": 512},
         "mini": {"layers": 4, "width": 256, "heads": 4, "feed_forward": 1024},
         "small": {"layers": 6, "width": 512, "heads": 8, "feed_forward": 2048},
-        "base": {"layers": 12, "width": 768, "heads": 12, "feed_forward": 3072},
+        "base": {"layers": 12, "width": 768, "heads": 12, "feed_forward": 3072, "norm": "post"},
     }
     generates = True
     pretraining = "next_token"
@@ -43,8 +43,8 @@ class GPTConfig(BlocksConfig):
     kind: Literal["gpt"] = "gpt"
     preset: Literal["tiny", "mini", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
-    norm: Literal["post", "pre"] = "post"
-    """LayerNorm after each sub-layer (the paper), or before it and once at the end (GPT-2)."""
+    norm: Literal["post", "pre"] = "pre"
+    """LayerNorm before each sub-layer and once at the end (GPT-2), or after each sub-layer (the paper)."""
     look_ahead: bool = False
     """Let each token attend to those after it, which are what it has to predict: an ablation."""
 

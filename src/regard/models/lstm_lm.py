@@ -17,7 +17,15 @@ from torch.nn import functional as F
 from regard.data.batches import TextBatch, Tokens
 from regard.layers.embeddings import Embedding, Readout
 from regard.layers.recurrence import LayerCarry, LSTMLayer
-from regard.models.base import LanguageModel, ModelConfig, Output, Presets, RecurrentState, last_of
+from regard.models.base import (
+    LanguageModel,
+    ModelConfig,
+    Output,
+    Presets,
+    RecurrentState,
+    last_of,
+    rate_of_recurrence,
+)
 
 Carry = tuple[LayerCarry, ...]  # the recurrent state of all layers, the first layer first
 
@@ -60,6 +68,10 @@ class LSTMLanguageModelConfig(ModelConfig):
     """Whether the readout is the transposed embedding."""
     objective: Literal["next_token", "autoencoder"] = "next_token"
     """What it learns: the next token, or to read a text and then reproduce it (the sequence autoencoder)."""
+
+    @property
+    def learning_rate(self) -> float:
+        return rate_of_recurrence(self.hidden)
 
     @model_validator(mode="after")
     def _one_tied_layer_fits(self) -> LSTMLanguageModelConfig:

@@ -39,8 +39,8 @@ class SelfAttentionConfig(TransformerConfig):
     """Attention heads of the decoder and of `encoder: multi_head`; each gets an equal share of the width."""
     feed_forward: int = Field(1024, ge=1)
     """d_ff: width inside the decoder's feed-forward layers."""
-    norm: Literal["post", "pre", "none"] = "post"
-    """LayerNorm after each sub-layer, before it, or nowhere (an ablation); in the encoder without gain and bias."""
+    norm: Literal["post", "pre", "none"] = "pre"
+    """LayerNorm before each sub-layer, after it, or nowhere (an ablation); in the encoder without gain and bias."""
 
     @property
     def packs(self) -> bool:

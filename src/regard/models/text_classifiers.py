@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from regard.data.batches import Tokens
 from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import RecurrentEncoder
-from regard.models.base import Contextual, ModelConfig, Presets, real_BL
+from regard.models.base import Contextual, ModelConfig, Presets, rate_of_recurrence, real_BL
 
 
 class BiLSTMConfig(ModelConfig):
@@ -43,6 +43,10 @@ class BiLSTMConfig(ModelConfig):
     """Recurrent layers."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """Dropout on the embeddings and between layers."""
+
+    @property
+    def learning_rate(self) -> float:
+        return rate_of_recurrence(self.hidden)
 
 
 class BiLSTM(Contextual):
@@ -94,6 +98,10 @@ class CNNConfig(ModelConfig):
     ngrams: int = Field(0, ge=0)
     """Rows of a table of n-gram vectors, which are summed beside the filters as in fastText. N-grams have one to three
     tokens and share rows by their hash. 0 has no table."""
+
+    @property
+    def learning_rate(self) -> float:
+        return 3e-3
 
 
 NGRAMS = (1, 2, 3)  # tokens of an n-gram

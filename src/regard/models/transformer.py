@@ -41,9 +41,10 @@ class TransformerConfig(HeadsConfig):
     PRESETS: ClassVar[Presets] = {
         "tiny": {"encoder_layers": 4, "decoder_layers": 4, "width": 128, "heads": 4, "feed_forward": 256},
         "small": {"encoder_layers": 6, "decoder_layers": 6, "width": 256, "heads": 4, "feed_forward": 1024},
-        "base": {"encoder_layers": 6, "decoder_layers": 6, "width": 512, "heads": 8, "feed_forward": 2048},
+        "base": {"encoder_layers": 6, "decoder_layers": 6, "width": 512, "heads": 8, "feed_forward": 2048,
+                 "norm": "post"},
         "big": {"encoder_layers": 6, "decoder_layers": 6, "width": 1024, "heads": 16, "feed_forward": 4096,
-                "dropout": 0.3},
+                "norm": "post", "dropout": 0.3},
     }  # fmt: skip
     reads = "source"
     generates = True
@@ -68,9 +69,10 @@ class TransformerConfig(HeadsConfig):
     """Dropout on the attention weights."""
     activation_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout inside the feed-forward layers."""
-    norm: Literal["post", "pre", "none"] = "post"
-    """LayerNorm after each sub-layer (the paper), before it, or nowhere (an ablation). BatchNorm is no alternative: its
-    statistics would mix the sentences of a batch and include the padding."""
+    norm: Literal["post", "pre", "none"] = "pre"
+    """LayerNorm before each sub-layer, after it (the paper's, which needs a lower learning rate and a longer warm-up),
+    or nowhere (an ablation). BatchNorm is no alternative: its statistics would mix the sentences of a batch and include
+    the padding."""
     positions: PositionKind = "sinusoidal"
     """Position encodings: fixed sine waves, learned vectors, or none (an ablation)."""
     max_positions: int = Field(512, ge=1)

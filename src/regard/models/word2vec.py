@@ -36,6 +36,10 @@ class Word2VecConfig(ModelConfig):
     subsampling: float = Field(1e-3, gt=0)
     """Words whose share of the text is larger than this are skipped at random, the more the more frequent they are."""
 
+    @property
+    def learning_rate(self) -> float:
+        return 1e-2
+
 
 class Neighbours(nn.Module):
     """The vectors u of words as neighbours, and how often each word occurs in the training text."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from regard.config import Config, Tree, apply_overrides, kinds_in, parse_yaml, read_yaml, validate
 from regard.data.config import Corpus, Split, Splits
 from regard.data.config import Recipe as BaseRecipe
 from regard.errors import ConfigError, DecodeError, Problem, did_you_mean
-from regard.models import MODELS
+from regard.models import MODELS, config_of
 from regard.models.headed import HeadConfig
 from regard.recipes.shipped import shipped, shipped_text
 from regard.search.config import MOST, SAMPLING, WIDEST, SearchConfig
@@ -75,6 +76,17 @@ class Recipe(BaseRecipe, Generic[D, E, M]):
                 raise ValueError(f"vectors of the {side}: this task has only {' and '.join(columns)}")
         return model
 
+    @field_validator("training", mode="before")
+    @classmethod
+    def _rate_of_the_model(cls, training: Any, others: ValidationInfo) -> Any:
+        """The learning rate that suits the model, unless the recipe gives one."""
+        model = others.data.get("model")
+        if not isinstance(training, dict) or "learning_rate" in training or model is None:
+            return training
+        factor = 0.1 if training.get("init") else 1.0
+        rate = SGD_RATE if training.get("optimizer") == "sgd" else model.learning_rate
+        return {**training, "learning_rate": float(f"{factor * rate:.2g}")}
+
     @field_validator("search")
     @classmethod
     def _coverage_needs_attention(cls, search: SearchConfig, others: ValidationInfo) -> SearchConfig:
@@ -89,6 +101,8 @@ class Recipe(BaseRecipe, Generic[D, E, M]):
 
 
 AnyRecipe = Recipe[Any, Any, Any]
+SGD_RATE = 0.1
+"""The learning rate for plain stochastic gradient descent, whatever the model, unless the recipe gives one."""
 
 
 class HeadedRecipe(Recipe[D, E, M], Generic[D, E, M, H]):
@@ -135,17 +149,24 @@ def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tup
     return typed, base
 
 
+FORMER_DEFAULTS: Tree = {
+    "training.schedule": "inverse_sqrt", "training.warmup": 0, "training.learning_rate": 1e-3, "model.norm": "post",
+}  # fmt: skip
+"""Defaults of earlier versions, for runs whose recipe does not have the field."""
 REMOVED = ("data.reading", "model.images.max_pixels", "model.longest_story")  # fields of earlier versions
 
 
 def read_stored(path: Path) -> Tree:
-    """The recipe of a run folder, without the fields that no longer exist, and within the limits of today."""
+    """The recipe of a run folder, without the fields that no longer exist, within the limits of today, and with the
+    former defaults where it lacks a field."""
     return as_stored(read_yaml(path))
 
 
 def as_stored(tree: Tree) -> Tree:
-    """A recipe that an earlier version may have written, without the fields that no longer exist, and within the limits
-    of today."""
+    """A recipe that an earlier version may have written, without the fields that no longer exist, within the limits of
+    today, and with the former defaults where it lacks a field."""
+    for changed, former in FORMER_DEFAULTS.items():
+        _fill_in(tree, changed, former)
     for removed in REMOVED:
         section: Any = tree
         *names, name = removed.split(".")
@@ -157,6 +178,32 @@ def as_stored(tree: Tree) -> Tree:
         limited = {name: most for name, most in MOST.items() if isinstance(search.get(name), int | float)}
         search |= {name: min(search[name], most) for name, most in limited.items()}
     return tree
+
+
+def _fill_in(tree: Tree, path: str, value: Any) -> None:
+    """Give a field of a recipe this value, if the recipe has the section and lacks the field."""
+    name, _, field = path.partition(".")
+    section, task = tree.get(name), TASKS.get(str(tree.get("task")))
+    if not isinstance(section, dict):
+        return
+    if name == "model" and field not in config_of(section.get("kind")).model_fields:
+        return
+    if path == "training.schedule" and task is not None and task.head is not None:
+        value = "linear"
+    section.setdefault(field, value)
+
+
+def with_defaults_of_run(recipe: AnyRecipe, given: Tree, before: AnyRecipe) -> AnyRecipe:
+    """The recipe to resume a run with: where it does not give a field whose default has changed, and the run has the
+    former one, it has that too."""
+    if recipe.model.kind != before.model.kind:
+        return recipe
+    tree, theirs, named = recipe.model_dump(), leaves(before.model_dump()), leaves(given)
+    for path, former in FORMER_DEFAULTS.items():
+        section, _, field = path.partition(".")
+        if path not in named and theirs.get(path) == former:
+            tree[section][field] = theirs[path]
+    return recipe_of(tree)
 
 
 def leaves(tree: Any, path: str = "") -> dict[str, Any]:
@@ -182,16 +229,27 @@ class Proposal(str):
 
 
 def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[Tree, Path]:
-    """The same before its values are checked; a section that is null is left out."""
-    given = None
+    """The same before its values are checked; a section that is null is left out.
+
+    Where overrides ask for another kind of model than the recipe's, what both kinds have is kept (`switch_model`).
+    """
+    tree, base, ships = _stored_tree(recipe, overrides)
+    given = apply_overrides({}, overrides) if ships else None
+    tree, _ = switch_model(tree, apply_overrides(tree, overrides), overrides)
+    sections = {name: section for name, section in tree.items() if section is not None}
+    return with_init(sections, base, given), base
+
+
+def _stored_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[Tree, Path, bool]:
+    """A recipe as it is written, the folder its paths are relative to, and whether it is one that ships."""
     if isinstance(recipe, dict):
-        tree, base = recipe, Path.cwd()
-    elif isinstance(recipe, str) and "\n" in recipe:
-        tree = parse_yaml(recipe, where="the recipe")
+        return recipe, Path.cwd(), False
+    if isinstance(recipe, str) and "\n" in recipe:
         base = (recipe.folder if isinstance(recipe, Proposal) else Path()).absolute()
-    elif Path(recipe).is_dir() and str(recipe) not in shipped():  # `babi` may be the folder of the recipe's data
+        return parse_yaml(recipe, where="the recipe"), base, False
+    if Path(recipe).is_dir() and str(recipe) not in shipped():  # `babi` may be the folder of the recipe's data
         raise ConfigError("this is a folder, not a recipe", where=str(recipe), hint="give a .yaml file")
-    elif Path(recipe).is_file() or str(recipe) not in shipped():
+    if Path(recipe).is_file() or str(recipe) not in shipped():
         if not Path(recipe).exists():
             raise _missing(str(recipe))
         if Path(recipe).suffix.lower() not in ("", ".yaml", ".yml", ".json"):
@@ -201,12 +259,74 @@ def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple
             raise ConfigError("this is not a recipe, which is a .yaml file", where=str(recipe), hint=hint)
         base = Path(recipe).resolve().parent
         tree = (read_stored if (base / "environment.json").exists() else read_yaml)(Path(recipe))
-    else:
-        tree, base = parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd()
-        given = apply_overrides({}, overrides)
-    tree = apply_overrides(tree, overrides)
-    sections = {name: section for name, section in tree.items() if section is not None}
-    return with_init(sections, base, given), base
+        return tree, base, False
+    return parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd(), True
+
+
+# Another kind of model than the recipe's
+
+KEPT_FIELDS = ("preset", "dropout", "tie")
+"""Fields that a new kind of model takes over even if the whole section is replaced: they say how large the model is and
+how it is regularised, and not what it is."""
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Another kind of model than that of the recipe as it is written, as overrides ask for."""
+
+    kind: str
+    other: AnyRecipe
+    """The recipe with its own model and all overrides outside the section `model`."""
+    dropped: tuple[str, ...]
+    """Fields of that model which the new kind does not have, or not with this value."""
+
+
+def switch_model(before: Tree, after: Tree, overrides: Sequence[str]) -> tuple[Tree, tuple[str, ...]]:
+    """`after`, the tree with overrides, with a section `model` that suits its kind, and the fields left out.
+
+    With `model.kind=X` all fields are kept that X has too; with `model={kind: X}` only KEPT_FIELDS.
+    """
+    theirs, ours = before.get("model"), after.get("model")
+    if not isinstance(theirs, dict) or not isinstance(ours, dict):
+        return after, ()
+    kind, config = ours.get("kind"), config_of(ours.get("kind"))
+    if kind not in MODELS or theirs.get("kind") not in MODELS or kind == theirs["kind"]:
+        return after, ()
+    given = apply_overrides({}, [one for one in _listed(overrides) if one.partition("=")[0].split(".")[0] == "model"])
+    replaced = any(one.partition("=")[0] == "model" for one in _listed(overrides))
+    named = given["model"]
+    others = {name: value for name, value in theirs.items() if name not in named and value is not None}
+    kept = {
+        name: value
+        for name, value in others.items()
+        if name in config.model_fields and (name in KEPT_FIELDS or not replaced)
+    }
+    unlike = {name for name in others if name not in config.model_fields}
+    try:
+        config.model_validate({**named, **kept})
+    except ValidationError as error:
+        unlike |= {str(one["loc"][0]) for one in error.errors() if one["loc"]} & kept.keys()
+    model = {**{name: value for name, value in kept.items() if name not in unlike}, **named}
+    return {**after, "model": model}, tuple(f"{name}: {others[name]}" for name in others if name in unlike)
+
+
+def switched_model(recipe: str | Path | Tree, overrides: Sequence[str]) -> Switch | None:
+    """The switch that overrides ask for, if there is one and the recipe is valid with its own model."""
+    before, base, _ = _stored_tree(recipe)
+    after = apply_overrides(before, overrides)
+    theirs, ours = before.get("model"), after.get("model")
+    if not isinstance(theirs, dict) or not isinstance(ours, dict) or theirs.get("kind") == ours.get("kind"):
+        return None
+    dropped = switch_model(before, after, overrides)[1]
+    own = {name: section for name, section in {**after, "model": theirs}.items() if section is not None}
+    try:
+        return Switch(str(ours.get("kind")), recipe_of(with_init(own, base)), dropped)
+    except ConfigError:
+        return None
+
+
+def _listed(overrides: Sequence[str]) -> Sequence[str]:
+    return [overrides] if isinstance(overrides, str) else overrides
 
 
 def _missing(recipe: str) -> ConfigError:

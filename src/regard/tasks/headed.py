@@ -47,7 +47,7 @@ from regard.text.files import FileInput, parts_of
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 FINE_TUNING: dict[str, Any] = {
-    "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01,
+    "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01, "schedule": "linear",
 }  # fmt: skip
 """How a pre-trained Transformer is fine-tuned, where the recipe does not say (Devlin et al. 2019, appendix A.3)."""
 
@@ -162,7 +162,8 @@ class HeadedTask(ExampleTask):
             tree = tree | {"data": {"max_length": positions} | data}
         if training.get("init") and model.get("kind") in ("gpt", "bert") and head.get("freeze") != "all":
             training = FINE_TUNING | training
-        training = {"schedule": "linear"} | training
+        elif training.get("init"):
+            training = {"learning_rate": 1e-3, "schedule": "linear"} | training
         return tree | {"head": head} | ({"training": training} if "training" in tree else {})
 
     def make_head(self, width: int) -> nn.Module:

@@ -62,7 +62,8 @@ class StoryAnswering(ExampleTask):
         "tokenizer": {"kind": "word", "lowercase": True},
         "training": {
             "batch_tokens": 32, "label_smoothing": 0.0, "precision": "fp32",
-            "optimizer": "sgd", "momentum": 0.0, "learning_rate": 0.32, "schedule": "linear", "clip": 1.25,
+            "optimizer": "sgd", "momentum": 0.0, "learning_rate": 0.32, "schedule": "linear", "warmup": 0,
+            "clip": 1.25,
         },
     }  # fmt: skip
     """The paper's batches of 32 questions (`batch_tokens` counts answers), and its optimiser."""

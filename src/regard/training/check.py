@@ -30,9 +30,11 @@ from regard.recipes.propose import ROLES, parts_of, recipe_text, recognise, text
 from regard.recipes.recipe import (
     AnyRecipe,
     Proposal,
+    Switch,
     expect_training_data,
     load_tree,
     recipe_of,
+    switched_model,
     with_absolute_paths,
 )
 from regard.recipes.shipped import shipped
@@ -171,7 +173,8 @@ def check(
             tree, base = load_tree(recipe, overrides)
         if within is not None:
             tree = tree | {"within": str(Path(within).absolute())}
-        result = _check_tree(tree, base, quiet, problems)
+        switch = None if files else switched_model(recipe, overrides)
+        result = _check_tree(tree, base, quiet, problems, switch)
         if not problems:
             result.data["findings"].extend(notes)
     if proposal is not None and (reason := _mostly_dropped(result)):
@@ -282,7 +285,7 @@ def _collected(problems: list[Problem]) -> Iterator[None]:
         problems += error.problems
 
 
-def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem]) -> Check:
+def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem], switch: Switch | None) -> Check:
     """The facts of a valid recipe. Problems are added to the list; the last one may be raised."""
     try:
         recipe = recipe_of(tree)
@@ -306,7 +309,7 @@ def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem]) ->
         return Check()  # the data of a model that cannot be built may take minutes to prepare
     with Display(quiet=quiet) as display:
         data = TASKS[recipe.task].prepare(recipe, base, progress=display.doing)
-    return Check() if problems else _facts(recipe, base, data)
+    return Check() if problems else _facts(recipe, base, data, switch)
 
 
 def _folder_of(tree: Tree, base: Path) -> Path | None:
@@ -315,14 +318,15 @@ def _folder_of(tree: Tree, base: Path) -> Path | None:
     return None if within is None else (base / within if isinstance(within, str) else base).resolve()
 
 
-def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
+def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any], switch: Switch | None) -> Check:
     accelerator = train.make_accelerator(recipe.training)
     resolved = train.resolve(recipe, base, data, accelerator.device)
     refuse_too_large(resolved, accelerator.device, [data.tokenizers[name].size for name in data.task.columns])
     with train.explained_out_of_memory(resolved):
         task = TASKS[resolved.task](resolved, data.tokenizers)
         model = task.model()
-        notes = list(train.initialise(model, task, recipe, base))
+        notes = list(train.switch_notes(switch, task)) if switch else []
+        notes += train.initialise(model, task, recipe, base)
         if recipe.training.batch_tokens == "auto":
             resolved = train.with_fitting_batches(resolved, data.train, model, accelerator)
         training = _estimate(resolved, task, data, model, accelerator.device)

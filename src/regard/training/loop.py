@@ -34,7 +34,14 @@ from regard.runs.run import (
     stored_weights,
 )
 from regard.tasks import TASKS
-from regard.training.optimiser import HalfWeights, Plateau, build_optimiser, move_average, schedule_factor
+from regard.training.optimiser import (
+    HalfWeights,
+    Plateau,
+    build_optimiser,
+    move_average,
+    schedule_factor,
+    warmup_steps,
+)
 from regard.training.pace import TimeLimit, TimePlan
 from regard.training.processes import plan_parts, put_parts, recompute_blocks, restore_optimiser, whole
 from regard.training.progress import (
@@ -176,6 +183,9 @@ class Trainer:
             self.steps = self.progress.planned_steps
             self.validate_every = self.config.validate_every or self.progress.planned_every or self.validate_every
         self.checkpoint_every = self.config.checkpoint_every or self.validate_every
+        if self.config.warmup == "auto" and self.steps:  # with a time limit, the first plan says how many steps
+            self.config = self.config.model_copy(update={"warmup": warmup_steps(self.config, self.steps)})
+            self.recipe = self.recipe.model_copy(update={"training": self.config})
 
     def keep_time(self, limit: TimeLimit) -> None:
         """Train within a time limit: by the plan that the run has already, or by a new one."""
@@ -280,7 +290,7 @@ class Trainer:
         A step without any, as of masked LM on text that is all `<unk>`, changes no weight.
         """
         progress = self.progress
-        factor = schedule_factor(self.config, progress.step + 1, self.steps) * self.plateau.scale
+        factor = self.rate_after(progress.step, self.steps)
         for group in self.optimiser.param_groups:
             group["lr"] = self.config.learning_rate * factor * group.get("rate", 1.0)
         tokens = self.over_processes(sum(batch.tokens for batch, _ in batches))
@@ -298,6 +308,10 @@ class Trainer:
             move_average(self.average, self.model, self.config.ema, progress.step)
         sums_3 = torch.stack([*torch.stack(losses).sum(0), norm])
         self.pending.append((progress.step, tokens, sums_3, [batch for batch, _ in batches]))
+
+    def rate_after(self, done: int, steps: int) -> float:
+        """The factor of the highest learning rate in the step after `done`, in a training of so many steps."""
+        return schedule_factor(self.config, done + 1, steps) * self.plateau.scale
 
     def in_memory(self, work: Callable[[], T]) -> T:
         """What `work` computes. If it does not fit into memory, it is computed again without captured steps, whose

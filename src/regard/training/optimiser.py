@@ -57,14 +57,18 @@ def move_average(average: nn.Module, model: nn.Module, decay: float, step: int) 
 def schedule_factor(config: TrainingConfig, step: int, steps: int) -> float:
     """The factor of the highest learning rate at step 1, 2, ... `steps`; `plateau` scales it too.
 
-    Linear warm-up, then: inverse square root as in Vaswani et al. 2017, arXiv:1706.03762, equation 3; linear to zero;
-    half a cosine to zero (Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts); or constant.
+    Linear warm-up, then: constant, and linear to zero over the last fifth (warmup-stable-decay, Hu et al. 2024,
+    arXiv:2404.06395; the fifth is from Hägele et al. 2024, arXiv:2405.18392); linear to zero; half a cosine to zero
+    (Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts); inverse square root as in Vaswani et al. 2017,
+    arXiv:1706.03762, equation 3; or constant.
     """
     warmup = warmup_steps(config, steps)
     if step < warmup:
         return step / warmup
     done = min(1.0, (step - warmup) / max(1, steps + 1 - warmup))
     match config.schedule:
+        case "wsd":
+            return min(1.0, (steps + 1 - step) / (steps // 5 + 1))
         case "inverse_sqrt":
             return math.sqrt(max(1, warmup) / max(1, step))
         case "linear":
@@ -75,7 +79,14 @@ def schedule_factor(config: TrainingConfig, step: int, steps: int) -> float:
             return 1.0
 
 
+LONGEST_AUTO_WARMUP = 4000
+"""Steps that `training.warmup: auto` takes at most: as many as Vaswani et al. 2017, section 5.3."""
+
+
 def warmup_steps(config: TrainingConfig, steps: int) -> int:
+    """The steps of the warm-up; `auto` is a tenth of all steps."""
+    if config.warmup == "auto":
+        return min(LONGEST_AUTO_WARMUP, steps // 10)
     return round(config.warmup * steps) if config.warmup < 1 else int(config.warmup)
 
 
@@ -112,11 +123,30 @@ def length_notes(config: TrainingConfig, steps: int) -> Iterator[str]:
         )
 
 
-def resume_notes(before: TrainingConfig, now: TrainingConfig, done: int, steps: int) -> Iterator[str]:
-    """A note if a schedule that falls to zero now covers another number of steps."""
-    if now.schedule in ("linear", "cosine") and (before.steps, before.epochs) != (now.steps, now.epochs):
-        rate = now.learning_rate * schedule_factor(now, done + 1, steps)
+def resume_notes(before: TrainingConfig, now: TrainingConfig, steps: int, factor: float) -> Iterator[str]:
+    """A note if a schedule that falls now covers another number of steps; the rate continues at `factor` times the
+    highest."""
+    if now.schedule != "constant" and (before.steps, before.epochs) != (now.steps, now.epochs):
+        rate = now.learning_rate * factor
         yield f"the {now.schedule} schedule now covers {steps:,} steps: the learning rate continues at {rate:.2g}"
+
+
+LOWEST_TO_RESUME = 0.1
+"""The factor of the highest learning rate below which a training that continues hardly learns."""
+
+
+def longer_training_note(config: TrainingConfig, steps: int, factor: float) -> str:
+    """What to do about a validation loss that was still falling after the last of `steps`; a training of twice as many
+    would continue with `factor` times the highest learning rate."""
+    name = "minutes" if config.minutes is not None else "steps" if config.steps == steps else "epochs"
+    twice = f"training.{name}={2 * (getattr(config, name) or 1)}"
+    if factor < LOWEST_TO_RESUME:
+        rate = f"{config.learning_rate * factor:.2g}"
+        return (
+            f"the validation loss was still falling, but --resume would continue at a learning rate of {rate}: "
+            f"a new run with {twice} learns more"
+        )
+    return f"the validation loss was still falling: --resume with {twice} trains twice as long"
 
 
 class CastTogether(torch.autograd.Function):

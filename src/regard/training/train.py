@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from traceback import clear_frames
@@ -31,11 +31,15 @@ from regard.models.headed import Headed, weights_for
 from regard.recipes.recipe import (
     CHANGEABLE_ON_RESUME,
     AnyRecipe,
+    Switch,
     leaves,
     load_recipe,
+    load_tree,
     other_fields,
     recipe_of,
+    switched_model,
     with_absolute_paths,
+    with_defaults_of_run,
 )
 from regard.runs import Run
 from regard.runs.run import LOG, can_start_in, damage_of_log, is_log, load_weights, locked, stored_weights
@@ -45,7 +49,7 @@ from regard.text.tokenizers import Tokenizers
 from regard.text.vectors import read_vectors
 from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import fitting_batch_tokens
-from regard.training.optimiser import length_notes, resume_notes
+from regard.training.optimiser import length_notes, longer_training_note, resume_notes
 from regard.training.pace import Pace, TimeLimit, fastest_threads, measure_pace, threads_are_chosen
 from regard.training.plausibility import warnings_for
 from regard.training.processes import all_joined, naming_lost_processes, refuse_unlike
@@ -74,6 +78,9 @@ def train(
     last = existing.resumable() if existing else None
     if existing and last:
         existing.check_unchanged(last)
+    if existing:
+        given = with_defaults_of_run(given, load_tree(recipe, overrides)[0], existing.recipe)
+    switch = None if existing else switched_model(recipe, overrides)
     accelerator = make_accelerator(given.training)
     shares = accelerator.num_processes if accelerator.is_fsdp2 else 1
     refuse_too_large(given, accelerator.device, shares=shares)
@@ -104,6 +111,8 @@ def train(
         if last is None:
             task.first_weights(model, data.train)
             display.say(*initialise(model, task, given, base))
+        if switch:
+            display.say(*switch_notes(switch, task))
         if existing is None and given.training.batch_tokens == "auto":
             before, resolved = resolved, with_fitting_batches(resolved, data.train, model, accelerator)
             if resolved != before:
@@ -135,10 +144,12 @@ def _train(
     resumed, done = trainer.restore(), trainer.progress.step
     if minutes is not None:
         trainer.keep_time(TimeLimit(recipe.training, pace, started, trainer.progress))
+    recipe = trainer.recipe  # with the length of its warm-up
     display.say(*warnings_for(recipe, data), *data.report.sentences(), *length_notes(recipe.training, trainer.steps))
     display.say(*budget_note(recipe.training, data.train))
     if resumed:
-        display.say(*resume_notes(run.recipe.training, recipe.training, done, trainer.steps))
+        rate = trainer.rate_after(done, trainer.steps)
+        display.say(*resume_notes(run.recipe.training, recipe.training, trainer.steps, rate))
         if damage := damage_of_log(run.folder / "metrics.jsonl"):
             display.say(f"metrics.jsonl: {damage}; the training is not, and continues")
     if accelerator.is_main_process and run.recipe != recipe:
@@ -162,9 +173,8 @@ def _train(
         raise
     losses = [line["loss"] for line in run.events() if line["event"] == "validation"]
     if not trainer.progress.stopped and len(losses) > 1 and losses[-1] <= 0.995 * min(losses[:-1]):
-        name = "minutes" if minutes is not None else "steps" if recipe.training.steps == trainer.steps else "epochs"
-        twice = f"training.{name}={2 * (getattr(recipe.training, name) or 1)}"
-        display.say(f"the validation loss was still falling: --resume with {twice} trains twice as long")
+        rate = trainer.rate_after(trainer.steps, 2 * trainer.steps)
+        display.say(longer_training_note(recipe.training, trainer.steps, rate))
     display.say(f"done: {run.folder}")
 
 
@@ -215,6 +225,8 @@ def resolve(
     if recipe.training.batch_tokens == "auto":
         default = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
         tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else default
+    if recipe.training.warmup == "auto" and existing:  # a resumed training is not warmed up for longer
+        tree["training"]["warmup"] = existing.recipe.training.warmup
     training, on_gpu = tree["training"], device.type == "cuda"
     packs = on_gpu and task.packs and mixed_precision(recipe.training, on_gpu=True) != "fp32"
     for name, automatic in (("fill", packs), ("compile", packs and _pays_to_compile(training, data.train))):
@@ -265,6 +277,18 @@ def check_metric(recipe: AnyRecipe) -> None:
     if recipe.training.teacher_forcing < 1 and task.writes != "target":
         what = f"a model for {recipe.task} never reads its own words"
         raise ConfigError(what, where="training.teacher_forcing", hint="leave it at 1")
+
+
+def switch_notes(switch: Switch, task: Task) -> Iterator[str]:
+    """The sizes of both models where overrides ask for another kind than the recipe's, and what it does not have."""
+    kind, other, sizes = switch.kind, switch.other.model.kind, []
+    with suppress(ConfigError):  # the other model may not fit these vocabularies
+        for one in (task, TASKS[task.name](switch.other, task.tokenizers)):
+            with torch.device("meta"):  # no memory, and no numbers from the random generator
+                sizes.append(count_parameters(one.model()))
+        yield f"model.kind={kind}: {sizes[0]:,} parameters; the recipe's {other} has {sizes[1]:,}"
+    if switch.dropped:
+        yield f"model.kind={kind}: left out, since {kind} does not have them: {', '.join(switch.dropped)}"
 
 
 def _existing(folder: Path, resume: bool, accept_recipe: bool = False) -> Run | None:

@@ -189,7 +189,7 @@ def label_smoothing(epsilon: float = 0.1, classes: int = 10) -> Shown:
 
 
 def schedules(steps: int = 4000, warmup: int = 400) -> Shown:
-    """The learning rate over time: warm-up, then one of the four ways down."""
+    """The learning rate over time: warm-up, then one of the five ways down."""
     names = [name for name in get_args(TrainingConfig.model_fields["schedule"].annotation) if name != "plateau"]
     places = sorted({*range(1, steps + 1, max(1, steps // 100)), min(max(1, warmup), steps), steps})
     lines = {}
