@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import regard
 from command_line import fail, succeed
@@ -218,3 +219,17 @@ def test_a_file_of_any_length_is_translated_with_int8(run: Run, tmp_path: Path) 
     succeed("predict", run.folder, "--file", file, "--out", tmp_path / "out.txt", "--workers", 2, *options)
     expected = loaded(run).predict(SENTENCES, overrides=["search.beam=1", "search.max_length=8"])
     assert (tmp_path / "out.txt").read_text().splitlines() == [one.output for one in expected] * 40
+
+
+@pytest.mark.parametrize("run", ["post"], indirect=True)
+def test_every_int8_model_has_a_worker_per_thread(run: Run) -> None:
+    """CTranslate2 changes the number of torch's threads when it starts, which the next model would read."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for _ in range(2):
+            int8 = loaded(run)
+            int8.predict(SENTENCES[:1])
+            assert int8.predictor()._translator.num_translators == 2
+    finally:
+        torch.set_num_threads(before)

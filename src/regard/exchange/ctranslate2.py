@@ -218,10 +218,13 @@ class CTranslate2Model(ExternalModel):
     @cached_property
     def _translator(self) -> Any:
         library = import_extra("ctranslate2", extra="ctranslate2", where="precision", doing="to compute int8")
-        return library.Translator(
-            str(self._folder), device="cpu", compute_type="int8", inter_threads=self._workers, intra_threads=1,
+        threads = self._workers
+        translator = library.Translator(
+            str(self._folder), device="cpu", compute_type="int8", inter_threads=threads, intra_threads=1,
             files=self._contents,
         )  # fmt: skip
+        torch.set_num_threads(threads)  # the library sets the number of this process to its intra_threads
+        return translator
 
     @cached_property
     def _source_names(self) -> list[str]:
