@@ -22,10 +22,11 @@ import torch
 
 from regard.data.dataset import Dataset
 from regard.data.parallel import Engine, chosen_workers, in_order, over_cluster, processors
+from regard.engine.machine import keep_memory
 from regard.errors import CheckpointError, DecodeError, Problem, RegardError, did_you_mean, short
 from regard.exchange.exchange import export_run, import_run
-from regard.layers.attention import with_int8
-from regard.models.base import Contextual, Pooling, device_of, keep_memory
+from regard.layers.int8 import with_int8
+from regard.models.base import Contextual, Pooling, device_of
 from regard.recipes.recipe import load_recipe, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes
 from regard.runs.examples import SPLITS, examples_of, measured_on, noted

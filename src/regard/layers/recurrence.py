@@ -8,10 +8,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import PackedSequence
 
-from regard.data.batches import Tokens
-from regard.layers.attention import Linear, Packing, linear, real_positions, unpack_rows
+from regard.data.batches import Tokens, real_positions
+from regard.engine.packing import unpack_rows
+from regard.engine.recurrence import contiguous_weights, pack_by_time
+from regard.layers.linear import Linear, linear
 
 Cell = Literal["rnn", "gru", "lstm"]
 Carry = tuple[Tensor, ...]
@@ -99,22 +100,6 @@ class RecurrentEncoder(nn.Module):
             x_BSD = torch.cat(states, dim=-1)
             last.append(tuple(torch.cat(parts, dim=-1) for parts in zip(*carries, strict=True)))
         return x_BSD, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
-
-
-def pack_by_time(x_BSD: Tensor, source: Tokens) -> tuple[PackedSequence, Tensor]:
-    """All first tokens, all second tokens, ..., longest sentences first, as torch's recurrent layers expect them.
-
-    Also the index of each packed token in the flattened [B, S], for `unpack_rows`. This is one gather; torch's own
-    packing copies time step by time step.
-    """
-    packing, host_B = Packing.of(source), source.host_lengths_B
-    sorted_B = source.lengths_B.argsort(descending=True, stable=True)
-    rank_B = sorted_B.argsort()
-    by_time_P = (packing.places_P * len(source) + rank_B[packing.sentences_P]).argsort()
-    rows_P = packing.rows_P[by_time_P]
-    batch_sizes = (host_B > torch.arange(packing.longest)[:, None]).sum(-1)
-    data_PD = x_BSD.flatten(0, 1).index_select(0, rows_P)
-    return PackedSequence(data_PD, batch_sizes, sorted_B, rank_B), rows_P
 
 
 def reversal(text: Tokens) -> Tensor:
@@ -295,11 +280,3 @@ class LSTMLayer(nn.Module):
         W_hh = F.dropout(self.W_hh, self.weight_dropout, self.training) if self.weight_dropout else self.W_hh
         weights = [self.W_ih, W_hh, self.b_ih, self.b_hh, *([] if self.W_hr is None else [self.W_hr])]
         return contiguous_weights(weights) if self.W_ih.device.type == "cuda" else weights
-
-
-def contiguous_weights(weights: list[Tensor]) -> list[Tensor]:
-    """The same weights in one block of memory, matrices first, as cuDNN needs them: else it warns and copies them."""
-    order = sorted(range(len(weights)), key=lambda number: -weights[number].dim())
-    flat = torch.cat([weights[number].flatten() for number in order])
-    parts = dict(zip(order, torch.split(flat, [weights[number].numel() for number in order]), strict=True))
-    return [parts[number].view_as(weight) for number, weight in enumerate(weights)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
@@ -11,8 +10,10 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.data.batches import Batch, Tokens
-from regard.layers.attention import Linear, is_recording, unpack_rows
+from regard.engine.packing import unpack_rows
+from regard.engine.recurrence import time_segments
 from regard.layers.embeddings import Readout, Tie
+from regard.layers.linear import Linear
 from regard.layers.recurrence import CELLS, Carry, Cell, FedStep, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
 from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState, group_rows
@@ -52,42 +53,6 @@ class BahdanauConfig(RecurrentConfig):
     @property
     def loops(self) -> bool:
         return True
-
-
-@dataclass(frozen=True)
-class TimeSegment:
-    """Some steps of a loop over time, and the rows that have not ended before them."""
-
-    steps: slice
-    rows_R: Tensor  # the rows' indices in the batch
-    kept_R: Tensor  # their indices among the rows of the segment before
-    places_P: Tensor  # the indices of the outputs in the flattened [B, T], row by row
-
-
-def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterator[TimeSegment]:
-    """The loop over sentences of these lengths, padded to `width`, without computing much padding.
-
-    A new segment begins whenever a quarter of the rows has ended; those rows are dropped. The lengths are on the host,
-    to avoid a GPU sync. A recording keeps all rows, because it joins the weights of all steps.
-    """
-    if is_recording():
-        lengths_B = lengths_B.max().expand(len(lengths_B))
-    longest, first = int(lengths_B.max()), 0
-    if int(lengths_B.min()) == longest == width:
-        all_R = torch.arange(len(lengths_B), device=device)
-        yield TimeSegment(slice(0, longest), all_R, all_R, torch.arange(len(lengths_B) * width, device=device))
-        return
-    rows_R = kept_R = torch.arange(len(lengths_B))
-    while first < longest:
-        ends_R = lengths_B[rows_R]
-        last = int(ends_R.sort(descending=True).values[3 * len(rows_R) // 4])
-        places_P = (rows_R[:, None] * width + torch.arange(first, last)).flatten()
-        indices = rows_R, kept_R, places_P
-        if device.type == "cuda":
-            indices = rows_R.pin_memory(), kept_R.pin_memory(), places_P.pin_memory()
-        yield TimeSegment(slice(first, last), *(index.to(device, non_blocking=True) for index in indices))
-        kept_R = (ends_R > last).nonzero()[:, 0]
-        rows_R, first = rows_R[kept_R], last
 
 
 class Bahdanau(RecurrentGenerator):

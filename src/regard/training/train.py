@@ -22,9 +22,10 @@ from regard.config import Tree
 from regard.data.batches import Examples, auto_batch_tokens
 from regard.data.config import TrainingConfig
 from regard.data.prepare import Prepared
+from regard.engine.machine import keep_memory
 from regard.errors import CheckpointError, ConfigError, Problem, RegardError, did_you_mean
 from regard.layers.embeddings import Embedding
-from regard.models.base import ModelConfig, count_parameters, keep_memory
+from regard.models.base import ModelConfig, count_parameters
 from regard.models.headed import Headed, weights_for
 from regard.recipes.recipe import AnyRecipe, leaves, load_recipe, other_fields, recipe_of, with_absolute_paths
 from regard.runs import Run
