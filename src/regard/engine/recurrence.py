@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.data.batches import Tokens
+from regard.data.batches import Tokens, real_positions
 from regard.engine import is_plain
-from regard.engine.packing import Packing
+from regard.engine.packing import Packing, unpack_rows
+
+Carry = tuple[Tensor, ...]
+"""The recurrent state of all layers, each [N, B, D]: (h,) of a plain RNN or GRU, (h, c) of an LSTM."""
+LayerCarry = tuple[Tensor, Tensor]
+"""The state of one LSTM layer: its output h [B, D] and its memory c [B, hidden]."""
+CellStep = Callable[[Tensor, Tensor, Carry], Carry]
+"""Wx + b, Uh + b and the state -> the next state: `cell_step` in layers/recurrence.py."""
+Layers = nn.RNN | nn.GRU | nn.LSTM
+
+
+def join_directions(last: Carry, directions: int) -> Carry:
+    """The directions of each layer side by side: [N * directions, B, D] -> [N, B, directions * D]."""
+    return tuple(torch.cat([state[direction::directions] for direction in range(directions)], dim=-1) for state in last)
+
+
+def in_step_precision(weight: Tensor) -> Tensor:
+    """A weight in autocast's precision: cast once for all steps of a loop over time."""
+    device = weight.device.type
+    return weight.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else weight
+
+
+# Encoders: torch's layers, or a loop over cells
 
 
 def pack_by_time(x_BSD: Tensor, source: Tokens) -> tuple[PackedSequence, Tensor]:
@@ -20,14 +43,112 @@ def pack_by_time(x_BSD: Tensor, source: Tokens) -> tuple[PackedSequence, Tensor]
     Also the index of each packed token in the flattened [B, S], for `unpack_rows`. This is one gather; torch's own
     packing copies time step by time step.
     """
-    packing, host_B = Packing.of(source), source.host_lengths_B
+    packing = Packing.of(source)
     sorted_B = source.lengths_B.argsort(descending=True, stable=True)
     rank_B = sorted_B.argsort()
     by_time_P = (packing.places_P * len(source) + rank_B[packing.sentences_P]).argsort()
     rows_P = packing.rows_P[by_time_P]
-    batch_sizes = (host_B > torch.arange(packing.longest)[:, None]).sum(-1)
+    batch_sizes = (source.host_lengths_B > torch.arange(packing.longest)[:, None]).sum(-1)
     data_PD = x_BSD.flatten(0, 1).index_select(0, rows_P)
     return PackedSequence(data_PD, batch_sizes, sorted_B, rank_B), rows_P
+
+
+def read_packed(rnn: Layers, x_BSD: Tensor, source: Tokens, step: CellStep) -> tuple[Tensor, Carry]:
+    """torch's layers on packed sentences."""
+    packed, rows_P = pack_by_time(x_BSD, source)
+    outputs, last = rnn(packed)
+    # Under bf16 autocast torch runs recurrent layers in fp16. Convert once here, not in every attention step.
+    states_PD = in_step_precision(outputs.data)
+    h_BSD = unpack_rows(states_PD, rows_P, *x_BSD.shape[:2])
+    carry = (last,) if isinstance(last, Tensor) else last
+    return h_BSD, join_directions(carry, 2 if rnn.bidirectional else 1)
+
+
+def read_by_cells(rnn: Layers, x_BSD: Tensor, source: Tokens, step: CellStep) -> tuple[Tensor, Carry]:
+    """Cell by cell: the kernels depend on the shape alone, unlike those for packed sentences, so a CUDA graph fits."""
+    real_BS1 = real_positions(source.lengths_B, x_BSD.shape[1])[..., None]
+    end_B11 = (source.lengths_B - 1)[:, None, None]
+    last: list[Carry] = []
+    for layer in range(rnn.num_layers):
+        read_BSD = F.dropout(x_BSD, rnn.dropout, rnn.training) if layer else x_BSD
+        states: list[Tensor] = []
+        carries: list[Carry] = []
+        for direction in range(2 if rnn.bidirectional else 1):
+            names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
+            W, b, U, c = (getattr(rnn, f"{name}_l{layer}{'_reverse' * direction}") for name in names)
+            inputs = F.linear(read_BSD, W, b).unbind(1)
+            steps: list[Carry] = []
+            carry: Carry = (torch.zeros_like(inputs[0][:, : U.shape[1]]),) * (2 if isinstance(rnn, nn.LSTM) else 1)
+            for place in range(len(inputs))[:: -1 if direction else 1]:
+                carry = step(inputs[place], F.linear(carry[0], U, c), carry)
+                if direction:  # zero before the sentence begins, at its end
+                    carry = tuple(part * real_BS1[:, place] for part in carry)
+                steps.append(carry)
+            parts_BSD = [torch.stack(parts[:: -1 if direction else 1], 1) for parts in zip(*steps, strict=True)]
+            if not direction:
+                carry = tuple(part_BSD.take_along_dim(end_B11, 1)[:, 0] for part_BSD in parts_BSD)
+            states.append(parts_BSD[0] if direction else parts_BSD[0] * real_BS1)
+            carries.append(carry)
+        x_BSD = torch.cat(states, dim=-1)
+        last.append(tuple(torch.cat(parts, dim=-1) for parts in zip(*carries, strict=True)))
+    return x_BSD, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
+
+
+ENCODERS: list[tuple[Callable[[Tokens], bool], Callable[..., tuple[Tensor, Carry]]]] = [
+    (lambda source: source.full, read_by_cells),
+    (lambda source: True, read_packed),
+]
+
+
+# One LSTM cell, and one LSTM layer with extras
+
+
+def fused_lstm_cell(input_RG: Tensor, state_RG: Tensor, c: Tensor) -> Carry:
+    """One kernel for the whole cell."""
+    h_RD, c_RD, _ = torch.ops.aten._thnn_fused_lstm_cell(input_RG, state_RG, c)
+    return h_RD, c_RD
+
+
+LSTM_CELLS: list[tuple[Callable[[Tensor], bool], Callable[[Tensor, Tensor, Tensor], Carry]]] = [
+    (lambda input_RG: input_RG.device.type == "cuda", fused_lstm_cell),
+]
+
+
+def has_lstm_kernel(x_BLD: Tensor, clip: float | None, W_hr: Tensor | None) -> bool:
+    """No kernel clips; on a CPU none projects either, and torch warns about it."""
+    return clip is None and (W_hr is None or x_BLD.device.type != "cpu")
+
+
+def read_lstm(x_BLD: Tensor, carry: LayerCarry, weights: list[Tensor], training: bool) -> tuple[Tensor, LayerCarry]:
+    """torch's LSTM over texts of one length."""
+    before = carry[0][None], carry[1][None]
+    weights = as_one_block(weights)
+    h_BLD, h_1BD, c_1BD = torch.lstm(x_BLD, before, weights, True, 1, 0.0, training, False, True)
+    return h_BLD, (h_1BD[0], c_1BD[0])
+
+
+LSTM_LAYERS: list[tuple[Callable[..., bool], Callable[..., tuple[Tensor, LayerCarry]]]] = [
+    (has_lstm_kernel, read_lstm),
+]
+
+
+def read_texts(
+    x_BLD: Tensor, text: Tokens, carry: LayerCarry, weights: list[Tensor], training: bool
+) -> tuple[Tensor, LayerCarry]:
+    """torch's LSTM over texts of different lengths."""
+    packed, rows_P = pack_by_time(x_BLD, text)
+    order_B, rank_B = packed.sorted_indices, packed.unsorted_indices
+    assert order_B is not None
+    assert rank_B is not None
+    before = carry[0][order_B][None], carry[1][order_B][None]
+    weights = as_one_block(weights)
+    h_PD, h_1BD, c_1BD = torch.lstm(packed.data, packed.batch_sizes, before, weights, True, 1, 0.0, training, False)
+    return unpack_rows(h_PD, rows_P, *x_BLD.shape[:2]), (h_1BD[0][rank_B], c_1BD[0][rank_B])
+
+
+def as_one_block(weights: list[Tensor]) -> list[Tensor]:
+    """Weights as cuDNN needs them, on a GPU."""
+    return contiguous_weights(weights) if weights[0].device.type == "cuda" else weights
 
 
 def contiguous_weights(weights: list[Tensor]) -> list[Tensor]:
@@ -36,6 +157,9 @@ def contiguous_weights(weights: list[Tensor]) -> list[Tensor]:
     flat = torch.cat([weights[number].flatten() for number in order])
     parts = dict(zip(order, torch.split(flat, [weights[number].numel() for number in order]), strict=True))
     return [parts[number].view_as(weight) for number, weight in enumerate(weights)]
+
+
+# Loops over time
 
 
 @dataclass(frozen=True)
