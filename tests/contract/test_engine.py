@@ -29,6 +29,7 @@ TABLES: list[list[Any]] = [
     products.FUSED,
     products.PRODUCTS,
     recurrence.ENCODERS,
+    recurrence.LOOPS,
     recurrence.LSTM_CELLS,
     recurrence.LSTM_LAYERS,
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,6 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from regard.data.batches import Tokens, real_positions
-from regard.engine import is_plain
 from regard.engine.packing import Packing, unpack_rows
 
 Carry = tuple[Tensor, ...]
@@ -176,10 +176,8 @@ def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterat
     """The loop over sentences of these lengths, padded to `width`, without computing much padding.
 
     A new segment begins whenever a quarter of the rows has ended; those rows are dropped. The lengths are on the host,
-    to avoid a GPU sync. With the engine off there is one segment with all rows.
+    to avoid a GPU sync.
     """
-    if is_plain():
-        lengths_B = lengths_B.max().expand(len(lengths_B))
     longest, first = int(lengths_B.max()), 0
     if int(lengths_B.min()) == longest == width:
         all_R = torch.arange(len(lengths_B), device=device)
@@ -196,3 +194,47 @@ def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterat
         yield TimeSegment(slice(first, last), *(index.to(device, non_blocking=True) for index in indices))
         kept_R = (ends_R > last).nonzero()[:, 0]
         rows_R, first = rows_R[kept_R], last
+
+
+class Rows(Protocol):
+    """What a decoder attends to: `Memory` in layers/scores.py."""
+
+    def __getitem__(self, rows_R: Tensor) -> Self: ...
+
+
+def loop_over_segments(
+    steps: Callable[[Any], Callable[[Tensor, Carry], tuple[Carry, Tensor]]],
+    words_BTG: Tensor,
+    carry: Carry,
+    memory: Rows,
+    lengths_B: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """`unroll` without sentences that have ended; their states and contexts are zero."""
+    states, contexts, places = [], [], []
+    for segment in time_segments(lengths_B, words_BTG.shape[1], words_BTG.device):
+        carry = tuple(part.index_select(0, segment.kept_R) for part in carry)
+        memory = memory[segment.kept_R]
+        step = steps(memory)
+        segment_states, segment_contexts = [], []
+        for words_RG in words_BTG[:, segment.steps].index_select(0, segment.rows_R).unbind(1):
+            carry, context_RD = step(words_RG, carry)
+            segment_states.append(carry[0])
+            segment_contexts.append(context_RD)
+        states.append(torch.stack(segment_states, 1).flatten(0, 1))
+        contexts.append(torch.stack(segment_contexts, 1).flatten(0, 1))
+        places.append(segment.places_P)
+    places_P = torch.cat(places)
+    sentences, width = words_BTG.shape[:2]
+    return (
+        unpack_rows(torch.cat(states), places_P, sentences, width),
+        unpack_rows(torch.cat(contexts), places_P, sentences, width),
+    )
+
+
+def lengths_differ(lengths_B: Tensor) -> bool:
+    return int(lengths_B.min()) < int(lengths_B.max())
+
+
+LOOPS: list[tuple[Callable[[Tensor], bool], Callable[..., tuple[Tensor, Tensor]]]] = [
+    (lengths_differ, loop_over_segments),
+]

@@ -15,6 +15,7 @@ from regard.data.batches import Tokens
 from regard.engine import first_that_applies
 from regard.engine.recurrence import (
     ENCODERS,
+    LOOPS,
     LSTM_CELLS,
     LSTM_LAYERS,
     in_step_precision,
@@ -22,6 +23,7 @@ from regard.engine.recurrence import (
     read_texts,
 )
 from regard.layers.linear import Linear, linear
+from regard.layers.scores import Memory
 
 Cell = Literal["rnn", "gru", "lstm"]
 Carry = tuple[Tensor, ...]
@@ -125,6 +127,29 @@ def fed_step(kind: Cell, cell: nn.RNNCellBase, fed_width: int) -> FedStep:
         return cell_step(kind, words_RG + linear(fed_RD, W_fed), linear(carry[0], U, cell.bias_hh), carry)
 
     return step
+
+
+Step = Callable[[Tensor, Carry], tuple[Carry, Tensor]]
+"""Gate inputs of the words [B, G] and the state -> the next state, and the context that it was computed from."""
+
+
+def unroll(
+    steps: Callable[[Memory], Step], words_BTG: Tensor, carry: Carry, memory: Memory, lengths_B: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The states and the contexts of all steps of a decoder with attention, [B, T, D] each.
+
+    `steps` gives the function of one step, for the memory that it attends to. `lengths_B` are those of the targets, on
+    the host. Values on padding are arbitrary.
+    """
+    if loop := first_that_applies(LOOPS, lengths_B):
+        return loop(steps, words_BTG, carry, memory, lengths_B)
+    step = steps(memory)
+    states, contexts = [], []
+    for words_BG in words_BTG.unbind(1):
+        carry, context_BD = step(words_BG, carry)
+        states.append(carry[0])
+        contexts.append(context_BD)
+    return torch.stack(states, 1), torch.stack(contexts, 1)
 
 
 def cell_step(kind: Cell, input_RG: Tensor, state_RG: Tensor, carry: Carry) -> Carry:

@@ -10,11 +10,9 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.data.batches import Batch, Tokens
-from regard.engine.packing import unpack_rows
-from regard.engine.recurrence import time_segments
 from regard.layers.embeddings import Readout, Tie
 from regard.layers.linear import Linear
-from regard.layers.recurrence import CELLS, Carry, Cell, FedStep, fed_step, word_gates
+from regard.layers.recurrence import CELLS, Carry, Cell, FedStep, Step, fed_step, unroll, word_gates
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
 from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState, group_rows
 
@@ -97,22 +95,15 @@ class Bahdanau(RecurrentGenerator):
     def forward(self, batch: Batch) -> Output:
         carry, memory = self.encode(batch.source)
         y_BTD = self.dropout(self.target_embedding(batch.target.ids_BL[:, :-1]))
-        words_BTG, cell = word_gates(self.cell, y_BTD), fed_step(self.config.cell, self.cell, self.encoder.width)
-        states, contexts, places = [], [], []
-        for segment in time_segments(batch.target.host_lengths_B - 1, words_BTG.shape[1], words_BTG.device):
-            carry, memory = tuple(part.index_select(0, segment.kept_R) for part in carry), memory[segment.kept_R]
-            attend, of_steps = self.attention.attend_to(memory), []
-            for words_RG in words_BTG[:, segment.steps].index_select(0, segment.rows_R).unbind(1):
-                carry, c_RD = self.recur(words_RG, carry, len(words_RG), attend, cell)
-                of_steps.append((carry[0], c_RD))
-            states_RTD, contexts_RTD = (torch.stack(parts, 1) for parts in zip(*of_steps, strict=True))
-            states.append(states_RTD.flatten(0, 1))
-            contexts.append(contexts_RTD.flatten(0, 1))
-            places.append(segment.places_P)
-        places_P = torch.cat(places)
-        y_PD = y_BTD.flatten(0, 1).index_select(0, places_P)
-        t_PD = self.deep_output(torch.cat(states), y_PD, torch.cat(contexts))
-        return Output(self.dropout(unpack_rows(t_PD, places_P, *y_BTD.shape[:2])))
+        words_BTG = word_gates(self.cell, y_BTD)
+        cell = fed_step(self.config.cell, self.cell, self.encoder.width)
+
+        def steps(memory: Memory) -> Step:
+            attend = self.attention.attend_to(memory)
+            return lambda words_BG, carry: self.recur(words_BG, carry, len(memory), attend, cell)
+
+        s_BTD, c_BTD = unroll(steps, words_BTG, carry, memory, batch.target.host_lengths_B - 1)
+        return Output(self.dropout(self.deep_output(s_BTD, y_BTD, c_BTD)))
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[Memory]:
         carry, memory = self.encode(source)
