@@ -41,9 +41,11 @@ from regard.data.batches import (
     plan,
     row_sizes,
 )
+from regard.engine.graphs import CapturedLoss
+from regard.engine.half_weights import HalfWeights
+from regard.engine.machine import keep_memory
 from regard.models import MODELS
 from regard.models.bahdanau import BahdanauConfig
-from regard.models.base import keep_memory
 from regard.models.bert import BERT, BERTConfig
 from regard.models.gpt import GPTConfig
 from regard.models.luong import LuongConfig
@@ -55,8 +57,7 @@ from regard.search.decode import search
 from regard.tasks.task import by_length, read_tokens
 from regard.tasks.translation import decode_tokens
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
-from regard.training.loop import CapturedLoss, compile_options
-from regard.training.optimiser import HalfWeights
+from regard.training.loop import compile_options
 
 VOCABULARY = 32_000
 own: Any = None

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from regard.engine import ENVIRONMENT_VARIABLE
 from tiny import TINY
 
 settings.register_profile("shared machine", deadline=None)
@@ -21,6 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "browser: needs chromium")
+    config.addinivalue_line("markers", "engine: tests the engine itself, so it runs with the engine on")
     config.addinivalue_line("markers", "options(**): of the browser's context, such as its locale")
 
 
@@ -46,6 +48,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _one_thread() -> None:
     """The same sums in the same order on every machine, and no threads that fight over few cores."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _engine_on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of the engine itself also run in `REGARD_ENGINE=plain make test`."""
+    if request.node.get_closest_marker("engine"):
+        monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
 
 
 @pytest.fixture

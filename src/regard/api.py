@@ -29,10 +29,11 @@ from regard.data.config import Split, Splits
 from regard.data.dataset import Dataset
 from regard.data.parallel import Engine, chosen_workers, in_order, over_cluster, processors
 from regard.data.records import corpus_for, corpus_kind, is_rows, rows_of, splits_in, store_rows
+from regard.engine.machine import keep_memory
 from regard.errors import CheckpointError, ConfigError, DecodeError, Problem, RegardError, did_you_mean, short
 from regard.exchange.ctranslate2 import int8_model
 from regard.exchange.exchange import export_run, import_run
-from regard.models.base import Contextual, Pooling, device_of, keep_memory
+from regard.models.base import Contextual, Pooling, device_of
 from regard.recipes.overrides import Overrides, as_list, as_override, named_settings
 from regard.recipes.recipe import load_recipe, load_tree, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes

@@ -17,6 +17,7 @@ from labelled_cases import MODELS, SIZES, TRAINING, pretraining, weights_of
 from labelled_cases import labelled_batch_of as batch_of
 from regard.config import write_yaml
 from regard.data.config import TrainingConfig
+from regard.engine import plain
 from regard.errors import ConfigError
 from regard.layers.attention import recording
 from regard.models.bert import BERTConfig
@@ -63,14 +64,15 @@ def test_a_head_on_the_first_token_needs_only_that_of_the_last_layer(lengths: tu
     model, batch = headed(), batch_of([range(5, 5 + length) for length in lengths], [0] * len(lengths))
     found: list[list[Tensor]] = []
     model.eval()
-    for model.base.first_only in (True, False):
-        logits_XY = model(batch)
+    for is_plain in (False, True):
+        with plain(is_plain):
+            logits_XY = model(batch)
+            states = model.states(batch)
         found.append([logits_XY, *torch.autograd.grad(logits_XY.square().sum(), model.parameters(), allow_unused=True)])
-        assert model.states(batch).shape[1] == (1 if model.base.first_only else 7)
+        assert states.shape[1] == (7 if is_plain else 1)
     torch.testing.assert_close(*found)
-    assert headed(bilstm=4).base.first_only is headed(features="mix").base.first_only is False
+    assert headed(bilstm=4).reads_first_token is headed(features="mix").reads_first_token is False
     with recording() as recorded:
-        model.base.first_only = True
         model(batch)
     assert {weights_BHQK.shape[2] for _, weights_BHQK, _ in recorded.calls} == {7}
 

@@ -21,8 +21,8 @@ from regard.data.dataset import Dataset
 from regard.data.framing import labelled_batch
 from regard.data.readers import open_corpus
 from regard.data.squad import QuestionedText, answers_in
+from regard.engine.packing import worth_packing
 from regard.errors import DataError
-from regard.layers.attention import worth_packing
 from regard.models.headed import Headed
 from regard.objectives.labels import SpanCrossEntropy
 from regard.recipes.recipe import recipe_of

@@ -9,10 +9,13 @@ import pytest
 import torch
 
 from model_cases import CASES, CAUSAL_CASES, build, tokens_of
+from regard.engine.attention import CachedRowsVisible
+from regard.engine.losses import GPULoss
 from regard.errors import ConfigError
 from regard.layers import scores
-from regard.layers.attention import Dropout, Visibility, attend
-from regard.objectives.cross_entropy import GPULoss, smoothed_loss
+from regard.layers.attention import attend
+from regard.layers.linear import Dropout
+from regard.objectives.cross_entropy import smoothed_loss
 from regard.runs.run import read_metrics
 from regard.search.config import SearchConfig
 from regard.search.decode import search
@@ -141,7 +144,7 @@ def test_attention_to_a_cache_whose_rows_have_moved_is_that_of_the_equation(leng
     rows_MR = torch.randint(6, (40, 6), device="cuda", dtype=torch.int32)
     q_RH1E = torch.randn(6, 3, 1, 24, device="cuda")
     k_RHKE, v_RHKE = own_M2RHE.permute(1, 2, 3, 0, 4)
-    visible = Visibility(torch.tensor([length], device="cuda"), rows_KR=rows_MR)
+    visible = CachedRowsVisible(torch.tensor([length], device="cuda"), rows_MR)
     found = attend(q_RH1E, k_RHKE, v_RHKE, visible, owner=torch.nn.Identity())
     for row in range(6):
         k_HKE, v_HKE = (torch.stack([kv[rows_MR[m, row], :, m] for m in range(length)], 1) for kv in (k_RHKE, v_RHKE))

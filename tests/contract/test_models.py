@@ -13,10 +13,10 @@ from torch import Tensor
 import model_cases
 from contract_cases import CASES, ROWS, WRITERS, SourceCase, TextCase
 from model_cases import SOURCES, TARGETS, TIED_CASES, batch_of, close, logits_of
+from regard.engine import losses
 from regard.layers.attention import recording
 from regard.models import MODELS
 from regard.models.base import Pooling, count_parameters, pool
-from regard.objectives import cross_entropy
 from regard.objectives.cross_entropy import TokenCrossEntropy, VocabularyLoss
 from regard.runs.run import load_weights, put_weights, save_checkpoint, stored_weights
 from regard.text.vocabularies import BEGIN, END
@@ -96,7 +96,7 @@ def test_the_loss_in_parts_is_the_loss(name: str, rows: int, monkeypatch: pytest
 
     whole = loss_and_gradients()
     vocabulary = max(parameter.shape[0] for parameter in objective.model.output.parameters())
-    monkeypatch.setattr(cross_entropy, "LOGITS", dict.fromkeys((True, False), rows * vocabulary))
+    monkeypatch.setattr(losses, "MAX_LOGITS_ON_CPU", rows * vocabulary)
     for actual, expected in zip(loss_and_gradients(), whole, strict=True):
         close(actual, expected, 1e-9)
     with torch.no_grad():

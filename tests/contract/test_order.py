@@ -11,8 +11,8 @@ import pytest
 import regard
 
 ORDER = [
-    "config", "text", "data", "layers", "models", "objectives", "search", "tasks", "recipes", "runs", "exchange",
-    "training", "views", "api", "course", "studio",
+    "config", "text", "data", "engine", "layers", "models", "objectives", "search", "tasks", "recipes", "runs",
+    "exchange", "training", "views", "api", "course", "studio",
 ]  # fmt: skip
 """A folder imports only folders above it (DESIGN: the folders in the order of the data); `api` is api.py, the verbs,
 which the server's routes call."""

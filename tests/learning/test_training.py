@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from places import GOLDEN
 from regard.data.batches import START, AnyBatch, Batch
 from regard.data.config import TrainingConfig
+from regard.engine.graphs import CapturedLoss
 from regard.errors import RegardError
 from regard.models import MODELS as KINDS
 from regard.objectives.cross_entropy import TokenCrossEntropy
@@ -24,7 +25,7 @@ from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_facts, load_weights, read_metrics
 from regard.tasks import TASKS
-from regard.training.loop import CapturedLoss, Trainer, compile_options
+from regard.training.loop import Trainer, compile_options
 from regard.training.optimiser import Plateau, build_optimiser, length_notes, schedule_factor
 from regard.training.progress import Display, Progress, Ranked, total_steps
 from regard.training.train import compile_notes, make_accelerator, resolve, train

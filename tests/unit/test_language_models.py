@@ -30,8 +30,9 @@ from language_model_cases import (
 )
 from model_cases import SOURCE_SIZE, WORDS, build, close, each_real, logits_of, randn, tokens_of
 from regard.data.batches import MaskedBatch, Tokens, spelled
+from regard.engine.recurrence import contiguous_weights
 from regard.errors import DecodeError
-from regard.layers.recurrence import LSTMLayer, contiguous_weights
+from regard.layers.recurrence import LSTMLayer
 from regard.models.elmo import CharacterCNN, ELMoConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.headed import HeadConfig, Headed, TokenHead

@@ -17,26 +17,17 @@ import plain
 from model_cases import CASES, SOURCES, batch_of, build, close, randn, tokens_of, with_weights_that_matter
 from places import ROOT
 from regard.data.dataset import Dataset
+from regard.engine import machine, products
+from regard.engine.dropout import MANY_ELEMENTS
+from regard.engine.packing import PackedVisible, Packing
+from regard.engine.products import FEW_ROWS, LARGE_WEIGHT, TRAINED_ROWS, multiply_small_matrices
+from regard.engine.recurrence import time_segments
 from regard.errors import DecodeError
-from regard.layers import attention
-from regard.layers.attention import (
-    ACTIVATIONS,
-    FEW_ROWS,
-    LARGE_WEIGHT,
-    MANY_DRAWS,
-    TRAINED_ROWS,
-    Dropout,
-    Linear,
-    MultiHeadAttention,
-    Packing,
-    Visibility,
-    attend,
-    recording,
-    small_products,
-)
+from regard.layers.attention import MultiHeadAttention, Visible, attend, recording
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
+from regard.layers.linear import ACTIVATIONS, Dropout, Linear
 from regard.layers.recurrence import RecurrentEncoder, fed_step, word_gates
-from regard.models.bahdanau import BahdanauConfig, time_segments
+from regard.models.bahdanau import BahdanauConfig
 from regard.models.luong import LuongConfig
 from regard.models.self_attention import PlainAttention, ProjectedAttention, SelfAttention, SelfAttentionConfig
 from regard.models.transformer import EncoderBlock, TransformerConfig
@@ -64,7 +55,7 @@ def test_dot_product_attention(lengths: list[int], causal: bool, scaled: bool, w
     torch.manual_seed(seed)
     longest = max(lengths)
     q_BHQE, k_BHKE, v_BHKE = (randn(len(lengths), 2, longest, 3) for _ in range(3))
-    visible = Visibility(torch.tensor(lengths), causal=causal)
+    visible = Visible(torch.tensor(lengths), causal=causal)
     with recording() if written_out else nullcontext():
         context_BHQE = attend(q_BHQE, k_BHKE, v_BHKE, visible, owner=nn.Identity(), scaled=scaled)
     for b, length in enumerate(lengths):
@@ -76,11 +67,12 @@ def test_dot_product_attention(lengths: list[int], causal: bool, scaled: bool, w
                 close(context_BHQE[b, h, i], expected)
 
 
+@pytest.mark.engine
 def test_several_causal_queries_stand_last_and_the_kernel_is_not_asked() -> None:
-    last_two = Visibility(causal=True).matrix_BQK(2, 3, torch.device("cpu"))
+    last_two = Visible(causal=True).matrix_BQK(2, 3, torch.device("cpu"))
     assert last_two.tolist() == [[[True, True, False], [True, True, True]]]
     with pytest.raises(AssertionError, match="aligns queries with the first keys"):
-        attend(randn(1, 1, 2, 3), randn(1, 1, 3, 3), randn(1, 1, 3, 3), Visibility(causal=True), owner=nn.Identity())
+        attend(randn(1, 1, 2, 3), randn(1, 1, 3, 3), randn(1, 1, 3, 3), Visible(causal=True), owner=nn.Identity())
 
 
 @pytest.mark.parametrize("written_out", [False, True])
@@ -88,9 +80,9 @@ def test_attention_dropout_drops_weights_and_scales_the_rest(written_out: bool) 
     """With the unit vectors as values the output is the weights themselves."""
     q_BHQE, k_BHKE = randn(1, 8, 20, 4), randn(1, 8, 10, 4)
     v_BHKE = torch.eye(10, dtype=torch.float64).expand(1, 8, 10, 10)
-    whole = attend(q_BHQE, k_BHKE, v_BHKE, Visibility(), owner=nn.Identity())
+    whole = attend(q_BHQE, k_BHKE, v_BHKE, Visible(), owner=nn.Identity())
     with recording() if written_out else nullcontext() as recorded:
-        dropped = attend(q_BHQE, k_BHKE, v_BHKE, Visibility(), owner=nn.Identity(), dropout=0.25)
+        dropped = attend(q_BHQE, k_BHKE, v_BHKE, Visible(), owner=nn.Identity(), dropout=0.25)
     if recorded is not None:
         close(recorded.calls[0][1], whole)
     kept = dropped != 0
@@ -102,10 +94,10 @@ def test_attention_dropout_drops_weights_and_scales_the_rest(written_out: bool) 
 def test_attention_dropout_is_off_in_evaluation() -> None:
     attention = with_weights_that_matter(MultiHeadAttention(6, 3, dropout=0.5).double())
     x_BLD = randn(2, 4, 6)
-    first, second = (attention(x_BLD, *attention.keys_values(x_BLD), Visibility()) for _ in range(2))
+    first, second = (attention(x_BLD, *attention.keys_values(x_BLD), Visible()) for _ in range(2))
     assert torch.equal(first, second)
     attention.train()
-    assert not torch.allclose(attention(x_BLD, *attention.keys_values(x_BLD), Visibility()), first)
+    assert not torch.allclose(attention(x_BLD, *attention.keys_values(x_BLD), Visible()), first)
 
 
 def test_recordings_do_not_mix() -> None:
@@ -113,13 +105,13 @@ def test_recordings_do_not_mix() -> None:
     x_BLD = torch.randn(1, 3, 4)
     with recording() as outer:
         with recording() as inner:
-            attention(x_BLD, *attention.keys_values(x_BLD), Visibility())
+            attention(x_BLD, *attention.keys_values(x_BLD), Visible())
         assert (len(outer.calls), len(inner.calls)) == (0, 1)
-        attention(x_BLD, *attention.keys_values(x_BLD), Visibility())
+        attention(x_BLD, *attention.keys_values(x_BLD), Visible())
     assert (len(outer.calls), len(inner.calls)) == (1, 1)
     with pytest.raises(KeyError), recording():
         raise KeyError
-    attention(x_BLD, *attention.keys_values(x_BLD), Visibility())
+    attention(x_BLD, *attention.keys_values(x_BLD), Visible())
     assert len(outer.calls) == 1
 
 
@@ -213,7 +205,7 @@ def test_self_attention_with_one_head(scaled: bool | None, written_out: bool) ->
     weights, x_BSD, length = plain.lists_of(attention), randn(1, 5, 4), 3
     assert set(weights) == (set() if scaled is None else {"W_Q.weight", "W_K.weight", "W_V.weight"})
     with recording() if written_out else nullcontext():
-        attended = attention(x_BSD, *attention.keys_values(x_BSD), Visibility(torch.tensor([length])))
+        attended = attention(x_BSD, *attention.keys_values(x_BSD), Visible(torch.tensor([length])))
     matrices = [weights.get(f"W_{kind}.weight", torch.eye(4).tolist()) for kind in "QKV"]
     queries, keys, values = ([plain.linear(x, matrix) for x in x_BSD[0].tolist()] for matrix in matrices)
     for query, result in zip(queries, attended[0], strict=True):
@@ -228,7 +220,7 @@ def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(enc
     parameters = {"plain": 0, "projected": 216, "multi_head": 336}[encoder]
     assert sum(p.numel() for p in model.encoder.parameters()) == parameters
     source = tokens_of([[4, 5, 6], [7, 8]])
-    x_BSD, visible = model.embed(model.source_embedding, source.ids_BL), Visibility(source.lengths_B)
+    x_BSD, visible = model.embed(model.source_embedding, source.ids_BL), Visible(source.lengths_B)
     for layer in model.encoder:
         attended_BSD = layer.self_attention(x_BSD, *layer.self_attention.keys_values(x_BSD), visible)
         rows = [plain.layer_norm(x, [1.0] * 6, [0.0] * 6) for x in (x_BSD + attended_BSD).flatten(0, 1).tolist()]
@@ -263,7 +255,7 @@ def test_an_encoder_block(norm: str, residual: bool, scaled: bool) -> None:
     x = [after(row, out, "around_attention") for row, out in zip(x, attended, strict=True)]
     outputs = [plain.feed_forward(inner, before(row, "around_feed_forward")) for row in x]
     expected = [after(row, out, "around_feed_forward") for row, out in zip(x, outputs, strict=True)]
-    close(block(x_BSD, Visibility(torch.tensor([length])))[0], expected)
+    close(block(x_BSD, Visible(torch.tensor([length])))[0], expected)
 
 
 def test_every_axis_letter_stands_in_the_legend() -> None:
@@ -281,6 +273,7 @@ def test_every_axis_letter_stands_in_the_legend() -> None:
     assert used <= legend
 
 
+@pytest.mark.engine
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(0, 3))
 def test_every_step_of_every_sentence_is_computed_once_and_in_order(lengths: list[int], extra: int) -> None:
     width = max(lengths) + extra
@@ -302,6 +295,7 @@ def test_every_step_of_every_sentence_is_computed_once_and_in_order(lengths: lis
 # Linear layers on a CPU
 
 
+@pytest.mark.engine
 def test_packed_weights_give_what_torch_gives_and_follow_the_weight() -> None:
     layer, x_BLD = Linear(256, 300).eval(), torch.randn(3, 14, 512)[:, ::2, :256]  # not contiguous
     with torch.inference_mode():
@@ -310,16 +304,16 @@ def test_packed_weights_give_what_torch_gives_and_follow_the_weight() -> None:
         for name, activation in ACTIVATIONS.items():
             expected = activation(F.linear(x_BLD, layer.weight, layer.bias))
             torch.testing.assert_close(layer(x_BLD, name), expected, rtol=1e-4, atol=1e-5)
-        assert layer._packed is not None
+        assert layer.weight in products._packed_weights
     copied = copy.deepcopy(layer)
     nn.init.ones_(layer.weight)
     with torch.inference_mode():
         torch.testing.assert_close(layer(x_BLD), x_BLD.sum(-1, keepdim=True) + layer.bias, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(copied(x_BLD), F.linear(x_BLD, copied.weight, layer.bias), rtol=1e-5, atol=1e-5)
-    assert layer.train()._packed is None
-    layer(x_BLD).sum().backward()
-    assert layer._packed is None
+    layer.train()(x_BLD).sum().backward()
     assert layer.weight.grad is not None
+    products.forget_packed_weights()
+    assert layer.weight not in products._packed_weights
 
 
 def graph_of(y: torch.Tensor) -> list[str]:
@@ -333,18 +327,19 @@ def graph_of(y: torch.Tensor) -> list[str]:
     return names
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("then", ["none", "gelu"])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(11, TRAINED_ROWS // 11 + 1), (TRAINED_ROWS + 1,)])
 def test_training_by_onednn_is_the_equation(
     then: str, bias: bool, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "_made_by_intel", lambda: False)
+    monkeypatch.setattr(machine, "made_by_intel", lambda: False)
     layer = Linear(257, 301, bias=bias)
     x = torch.randn(*shape, 2 * 257)[..., ::2].requires_grad_()  # not contiguous
     exact, x_64 = copy.deepcopy(layer).double(), x.detach().double().requires_grad_()
     y = layer(x, then)
-    assert "_ProductBackward" in graph_of(y)
+    assert "TrainedProductBackward" in graph_of(y)
     y_64 = ACTIVATIONS[then](x_64 @ exact.weight.t() + (exact.bias if bias else 0))
     dy = torch.randn_like(y)
     found = torch.autograd.grad(y, [x, *layer.parameters()], dy, retain_graph=True)
@@ -358,13 +353,14 @@ def test_training_by_onednn_is_the_equation(
     assert torch.equal(torch.autograd.grad(layer(x, then), x, dy)[0], found[0])
 
 
+@pytest.mark.engine
 def test_few_rows_small_weights_and_other_numbers_are_trained_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "_made_by_intel", lambda: False)
+    monkeypatch.setattr(machine, "made_by_intel", lambda: False)
     layer, x_RD = Linear(256, 256), torch.randn(TRAINED_ROWS, 256)
     half = torch.autocast("cpu", torch.bfloat16)
 
     def uses_onednn(layer: Linear, x: torch.Tensor) -> bool:
-        return "_ProductBackward" in graph_of(layer(x))
+        return "TrainedProductBackward" in graph_of(layer(x))
 
     assert uses_onednn(layer, x_RD)
     assert not uses_onednn(layer, x_RD[1:])
@@ -372,27 +368,30 @@ def test_few_rows_small_weights_and_other_numbers_are_trained_by_torch(monkeypat
     assert not uses_onednn(copy.deepcopy(layer).double(), x_RD.double())
     with half:
         assert not uses_onednn(layer, x_RD)
-    assert not uses_onednn(copy.deepcopy(layer).eval(), x_RD)
-    monkeypatch.setattr(attention, "_made_by_intel", lambda: True)
+    with torch.no_grad():
+        assert not uses_onednn(layer, x_RD)
+    monkeypatch.setattr(machine, "made_by_intel", lambda: True)
     assert not uses_onednn(layer, x_RD)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("kind", [BahdanauConfig, LuongConfig])
 def test_the_steps_of_a_recurrent_model_are_trained_by_torch(
     kind: type[BahdanauConfig | LuongConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """oneDNN made them fifty times slower; only what reads all steps at once may use it."""
-    monkeypatch.setattr(attention, "_made_by_intel", lambda: False)
+    monkeypatch.setattr(machine, "made_by_intel", lambda: False)
     model = build(kind(embedding=256, hidden=256, attention=256, dropout=0.0), dtype=torch.float32).train()
     steps, sentences = 20, TRAINED_ROWS // 20 + 1
     hidden_BTD = model(batch_of([[5] * steps] * sentences, [[4] * (steps + 1)] * sentences)).hidden_BTD
-    assert graph_of(hidden_BTD).count("_ProductBackward") < steps / 2
+    assert graph_of(hidden_BTD).count("TrainedProductBackward") < steps / 2
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("p", [0.1, 0.5])
 def test_dropout_of_many_numbers_has_the_rate_and_is_drawn_anew(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "_made_by_intel", lambda: False)
-    dropout, x_LD = Dropout(p), torch.ones(MANY_DRAWS // 256 + 1, 257, requires_grad=True)
+    monkeypatch.setattr(machine, "made_by_intel", lambda: False)
+    dropout, x_LD = Dropout(p), torch.ones(MANY_ELEMENTS // 256 + 1, 257, requires_grad=True)
     before = torch.get_rng_state()
     y_LD = dropout(x_LD)
     kept_LD = y_LD != 0
@@ -408,18 +407,20 @@ def test_dropout_of_many_numbers_has_the_rate_and_is_drawn_anew(p: float, monkey
     assert torch.equal(dropout.eval()(x_LD), x_LD)
 
 
-@pytest.mark.parametrize(("count", "intel"), [(MANY_DRAWS - 1, False), (MANY_DRAWS, True)])
+@pytest.mark.engine
+@pytest.mark.parametrize(("count", "intel"), [(MANY_ELEMENTS - 1, False), (MANY_ELEMENTS, True)])
 def test_dropout_of_fewer_numbers_is_torchs(count: int, intel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "_made_by_intel", lambda: intel)
+    monkeypatch.setattr(machine, "made_by_intel", lambda: intel)
     found = Dropout(0.1)(torch.ones(count))
     torch.manual_seed(0)
     assert torch.equal(found, nn.Dropout(0.1)(torch.ones(count)))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("queries", [1, 4, 5])
 def test_few_queries_on_a_cpu_attend_as_written(queries: int) -> None:
     q, k, v = torch.randn(16, 2, queries, 8), torch.randn(16, 2, 6, 8), torch.randn(16, 2, 6, 8)
-    visible, owner = Visibility(torch.tensor([6, 1, 3, 5] * 4)), nn.Identity()
+    visible, owner = Visible(torch.tensor([6, 1, 3, 5] * 4)), nn.Identity()
     found = attend(q, k, v, visible, owner=owner)
     with recording():
         as_written = attend(q, k, v, visible, owner=owner)
@@ -428,19 +429,21 @@ def test_few_queries_on_a_cpu_attend_as_written(queries: int) -> None:
         torch.testing.assert_close(attend(q, k, v, visible, owner=owner), as_written)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("intel", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_small_products_are_those_of_torch(intel: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "_made_by_intel", lambda: intel)
+    monkeypatch.setattr(machine, "made_by_intel", lambda: intel)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     cache_BHKE = torch.randn(3, 2, 8, 16, dtype=dtype)[:, :, :5]  # the filled part
     x_BHQE, broken_BHQE = torch.randn(3, 2, 4, 16, dtype=dtype), torch.full((3, 2, 4, 16), torch.nan, dtype=dtype)
     with torch.inference_mode():
-        found = small_products(x_BHQE, cache_BHKE.transpose(-2, -1))
+        found = multiply_small_matrices(x_BHQE, cache_BHKE.transpose(-2, -1))
         torch.testing.assert_close(found, x_BHQE @ cache_BHKE.transpose(-2, -1))
-        assert small_products(broken_BHQE, cache_BHKE.transpose(-2, -1)).isnan().all()
+        assert multiply_small_matrices(broken_BHQE, cache_BHKE.transpose(-2, -1)).isnan().all()
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("rows", [*FEW_ROWS, FEW_ROWS.stop, 20])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("width", "out"), [(7, 3), (64, LARGE_WEIGHT // 64 + 1)])
@@ -462,7 +465,7 @@ def test_the_packed_kernel_equals_the_equation_on_a_gpu(causal: bool) -> None:
     queries = Packing.of(tokens_of([[5, 6, 3], [7, 3], [8, 9, 4, 3]]).to("cuda"))
     keys = queries if causal else Packing.of(tokens_of([[5, 3], [7, 6, 5, 3], [8, 3]]).to("cuda"))
     q, k, v = (torch.randn(1, 2, size, 16, device="cuda") for size in (9, 9 if causal else 8, 9 if causal else 8))
-    visible = Visibility(causal=causal, packed=(queries, keys))
+    visible = PackedVisible.between(queries, keys, causal=causal)
     expected = attend(q, k, v, visible, owner=nn.Identity())
     halves = (x.bfloat16() for x in (q, k, v))
     torch.testing.assert_close(attend(*halves, visible, owner=nn.Identity()).float(), expected, atol=0.03, rtol=0.03)

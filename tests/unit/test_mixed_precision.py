@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from language_model_cases import CASES, masked_batch
 from model_cases import build
+from regard.engine.half_weights import HalfWeights
 from regard.objectives.language_model import MaskedTokens
-from regard.training.optimiser import HalfWeights
 
 
 def bert() -> MaskedTokens:

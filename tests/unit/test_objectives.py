@@ -12,7 +12,7 @@ from contract_cases import ROWS, WRITERS
 from language_model_cases import TEXTS
 from model_cases import CASES, SOURCES, TARGETS, batch_of, build, each_real, logits_of
 from regard.data.batches import Batch
-from regard.objectives import cross_entropy
+from regard.engine import losses
 from regard.objectives.cross_entropy import TokenCrossEntropy, scheduled_sample
 from regard.text.vocabularies import BEGIN, END
 
@@ -48,7 +48,7 @@ def test_no_more_logits_than_allowed_are_made_at_once(monkeypatch: pytest.Monkey
     readout = model.readout
     monkeypatch.setattr(model, "readout", lambda hidden: seen.append(len(hidden)) or readout(hidden))
     vocabulary = model.output.linear.weight.shape[0]
-    monkeypatch.setattr(cross_entropy, "LOGITS", dict.fromkeys((True, False), 2 * vocabulary))
+    monkeypatch.setattr(losses, "MAX_LOGITS_ON_CPU", 2 * vocabulary)
     objective(batch_of(SOURCES, TARGETS))[0].backward()
     assert max(seen) == 2
     assert sum(seen) == batch_of(SOURCES, TARGETS).tokens

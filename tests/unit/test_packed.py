@@ -11,7 +11,8 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from model_cases import CASES, SOURCE_SIZE, TARGET_SIZE, build
 from regard.data.batches import TILE, AnyBatch, Batch, MaskedBatch, RowSizes, TextBatch, Tokens
-from regard.layers.attention import Packing, _tiles
+from regard.engine.graphs import CapturedLoss
+from regard.engine.packing import Packing, visible_tiles
 from regard.models import MODELS as KINDS
 from regard.models.bert import BERTConfig
 from regard.models.gpt import GPTConfig
@@ -19,12 +20,13 @@ from regard.models.self_attention import SelfAttentionConfig
 from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.objectives.language_model import MaskedTokens, NextToken
-from regard.training.loop import CapturedLoss
 
 SIZES: dict[str, Any] = {"width": 32, "heads": 2, "feed_forward": 24, "dropout": 0.0}
 VOCABULARY = 20
 ONE, FEW, MANY = [1], [5, 1, 130, 7], [9, 2, 40, 3, 17] * 9
 """One token; odd lengths, one over a tile; more sentences than the row was planned for."""
+
+pytestmark = pytest.mark.engine  # only the engine packs batches
 
 
 def tokens(lengths: list[int], vocabulary: int = VOCABULARY) -> Tokens:
@@ -102,7 +104,7 @@ def test_the_tiles_cover_what_is_visible(causal: bool) -> None:
     other = own if causal else Packing.of(tokens([max(1, n // 2) for n in lengths]).packed(sizes.second, sizes, order))
     visible_PP = own.sentences_P[:, None] == other.sentences_P
     visible_PP = visible_PP.tril() if causal else visible_PP
-    tiles = _tiles(own, other, causal)
+    tiles = visible_tiles(own, other, causal)
     seen_TT = visible_PP.view(len(visible_PP) // TILE, TILE, -1, TILE).any(3).any(1)
     for seen, counts, indices in (
         (seen_TT, tiles.kv_num_blocks, tiles.kv_indices),

@@ -29,7 +29,7 @@ from regard.course.lab import (
 )
 from regard.data.batches import Batch, Tokens
 from regard.errors import RegardError
-from regard.layers.attention import Visibility, recording
+from regard.layers.attention import Visible, recording
 from regard.models import MODELS
 from regard.models.rnn import RNNConfig
 from regard.models.transformer import TransformerConfig
@@ -151,7 +151,7 @@ def _forward(run: Run) -> Found:
         inside = block.feed_forward.W_1(normed).relu()
         fed = block.feed_forward.W_2(inside)
         out = block.around_feed_forward.norm(normed + fed)
-        whole_1LD = model.encode(model.embed(model.source_embedding, source.ids_BL), Visibility(source.lengths_B))
+        whole_1LD = model.encode(model.embed(model.source_embedding, source.ids_BL), Visible(source.lengths_B))
     stages: dict[str, Tensor] = {
         "one-hot": one_hot, "E = one-hot x table": e, "PE": pe, "x = E sqrt(d) + PE": x, "Q, head 1": q_HLE[0],
         "K, head 1": k_1HLE[0, 0], "V, head 1": v_1HLE[0, 0], "Q K^T / sqrt(d_k), head 1": scores[0],

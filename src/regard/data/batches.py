@@ -130,6 +130,11 @@ class Row(Tensors):
     equal: int = 0  # how many sentences there are, if all have the same length and nothing else is in the row
 
 
+def real_positions(lengths_B: Tensor, width: int) -> Tensor:
+    """True for the first `lengths_B[b]` of `width` positions, [B, width]."""
+    return torch.arange(width, device=lengths_B.device) < lengths_B[:, None]
+
+
 def rounded_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 

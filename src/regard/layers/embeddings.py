@@ -8,8 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from regard.engine.packing import Packing
 from regard.errors import ConfigError, DecodeError
-from regard.layers.attention import Linear, Packing
+from regard.layers.linear import Linear
 
 Tie = Literal["none", "target", "all"]
 PositionKind = Literal["sinusoidal", "learned", "none"]

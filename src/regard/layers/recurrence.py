@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.data.batches import Tokens
-from regard.layers.attention import Linear, Packing, linear, real_positions, unpack_rows
+from regard.engine import first_that_applies
+from regard.engine.recurrence import (
+    ENCODERS,
+    LOOPS,
+    LSTM_CELLS,
+    LSTM_LAYERS,
+    in_step_precision,
+    join_directions,
+    read_texts,
+)
+from regard.layers.linear import Linear, linear
+from regard.layers.scores import Memory
 
 Cell = Literal["rnn", "gru", "lstm"]
 Carry = tuple[Tensor, ...]
@@ -59,62 +71,12 @@ class RecurrentEncoder(nn.Module):
 
     def forward(self, x_BSD: Tensor, source: Tokens) -> tuple[Tensor, Carry]:
         """All states h_BSD (zero on padding), and the last state of each layer, both directions concatenated."""
-        if source.full:
-            return self._loop(x_BSD, source)
-        packed, rows_P = pack_by_time(x_BSD, source)
-        outputs, last = self.rnn(packed)
-        # Under bf16 autocast torch runs recurrent layers in fp16. Convert once here, not in every attention step.
-        device, states_PD = x_BSD.device.type, outputs.data
-        if torch.is_autocast_enabled(device):
-            states_PD = states_PD.to(torch.get_autocast_dtype(device))
-        h_BSD, directions = unpack_rows(states_PD, rows_P, *x_BSD.shape[:2]), range(self.directions)
-        # [N * directions, B, D] -> [N, B, directions * D]
-        return h_BSD, tuple(
-            torch.cat([state[direction :: self.directions] for direction in directions], dim=-1)
-            for state in as_carry(last)
-        )
-
-    def _loop(self, x_BSD: Tensor, source: Tokens) -> tuple[Tensor, Carry]:
-        """The same cell by cell: its kernels depend on the shape alone, unlike those for packed sentences."""
-        real_BS1, last = real_positions(source.lengths_B, x_BSD.shape[1])[..., None], list[Carry]()
-        end_B11 = (source.lengths_B - 1)[:, None, None]
-        for layer in range(self.rnn.num_layers):
-            read_BSD = F.dropout(x_BSD, self.rnn.dropout, self.training) if layer else x_BSD
-            states, carries = list[Tensor](), list[Carry]()
-            for direction in range(self.directions):
-                names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
-                W, b, U, c = (getattr(self.rnn, f"{name}_l{layer}{'_reverse' * direction}") for name in names)
-                inputs, steps = F.linear(read_BSD, W, b).unbind(1), list[Carry]()
-                carry: Carry = (torch.zeros_like(inputs[0][:, : U.shape[1]]),) * (2 if self.cell == "lstm" else 1)
-                for place in range(len(inputs))[:: -1 if direction else 1]:
-                    carry = cell_step(self.cell, inputs[place], F.linear(carry[0], U, c), carry)
-                    if direction:  # zero before the sentence begins, at its end
-                        carry = tuple(part * real_BS1[:, place] for part in carry)
-                    steps.append(carry)
-                of_places = [torch.stack(parts[:: -1 if direction else 1], 1) for parts in zip(*steps, strict=True)]
-                if not direction:
-                    carry = tuple(part.take_along_dim(end_B11, 1)[:, 0] for part in of_places)
-                states.append(of_places[0] if direction else of_places[0] * real_BS1)
-                carries.append(carry)
-            x_BSD = torch.cat(states, dim=-1)
-            last.append(tuple(torch.cat(parts, dim=-1) for parts in zip(*carries, strict=True)))
-        return x_BSD, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
-
-
-def pack_by_time(x_BSD: Tensor, source: Tokens) -> tuple[PackedSequence, Tensor]:
-    """All first tokens, all second tokens, ..., longest sentences first, as torch's recurrent layers expect them.
-
-    Also the index of each packed token in the flattened [B, S], for `unpack_rows`. This is one gather; torch's own
-    packing copies time step by time step.
-    """
-    packing, host_B = Packing.of(source), source.host_lengths_B
-    sorted_B = source.lengths_B.argsort(descending=True, stable=True)
-    rank_B = sorted_B.argsort()
-    by_time_P = (packing.places_P * len(source) + rank_B[packing.sentences_P]).argsort()
-    rows_P = packing.rows_P[by_time_P]
-    batch_sizes = (host_B > torch.arange(packing.longest)[:, None]).sum(-1)
-    data_PD = x_BSD.flatten(0, 1).index_select(0, rows_P)
-    return PackedSequence(data_PD, batch_sizes, sorted_B, rank_B), rows_P
+        if read := first_that_applies(ENCODERS, source):
+            return read(self.rnn, x_BSD, source, partial(cell_step, self.cell))
+        packed = pack_padded_sequence(x_BSD, source.host_lengths_B, batch_first=True, enforce_sorted=False)
+        states, last = self.rnn(packed)
+        h_BSD, _ = pad_packed_sequence(states, batch_first=True, total_length=x_BSD.shape[1])
+        return h_BSD, join_directions(as_carry(last), self.directions)
 
 
 def reversal(text: Tokens) -> Tensor:
@@ -157,15 +119,37 @@ FedStep = Callable[[Tensor, Tensor, Carry], Carry]
 
 
 def fed_step(kind: Cell, cell: nn.RNNCellBase, fed_width: int) -> FedStep:
-    """The steps of such a cell. Its weights are cut out and cast once for all steps."""
-    W_fed, U, device = cell.weight_ih[:, -fed_width:], cell.weight_hh, cell.weight_ih.device.type
-    if torch.is_autocast_enabled(device):
-        W_fed, U = (weight.to(torch.get_autocast_dtype(device)) for weight in (W_fed, U))
+    """The steps of a cell whose input is a word and a fed vector. Its weights are cut out once for all steps."""
+    W_fed = in_step_precision(cell.weight_ih[:, -fed_width:])
+    U = in_step_precision(cell.weight_hh)
 
     def step(words_RG: Tensor, fed_RD: Tensor, carry: Carry) -> Carry:
         return cell_step(kind, words_RG + linear(fed_RD, W_fed), linear(carry[0], U, cell.bias_hh), carry)
 
     return step
+
+
+Step = Callable[[Tensor, Carry], tuple[Carry, Tensor]]
+"""Gate inputs of the words [B, G] and the state -> the next state, and the context that it was computed from."""
+
+
+def unroll(
+    steps: Callable[[Memory], Step], words_BTG: Tensor, carry: Carry, memory: Memory, lengths_B: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The states and the contexts of all steps of a decoder with attention, [B, T, D] each.
+
+    `steps` gives the function of one step, for the memory that it attends to. `lengths_B` are those of the targets, on
+    the host. Values on padding are arbitrary.
+    """
+    if loop := first_that_applies(LOOPS, lengths_B):
+        return loop(steps, words_BTG, carry, memory, lengths_B)
+    step = steps(memory)
+    states, contexts = [], []
+    for words_BG in words_BTG.unbind(1):
+        carry, context_BD = step(words_BG, carry)
+        states.append(carry[0])
+        contexts.append(context_BD)
+    return torch.stack(states, 1), torch.stack(contexts, 1)
 
 
 def cell_step(kind: Cell, input_RG: Tensor, state_RG: Tensor, carry: Carry) -> Carry:
@@ -182,8 +166,8 @@ def cell_step(kind: Cell, input_RG: Tensor, state_RG: Tensor, carry: Carry) -> C
         z = torch.sigmoid(z_x + z_h)
         n = torch.tanh(n_x + torch.sigmoid(r_x + r_h) * n_h)
         return (n + z * (carry[0] - n),)
-    if input_RG.device.type == "cuda":  # one kernel for the whole cell
-        return tuple(torch.ops.aten._thnn_fused_lstm_cell(input_RG, state_RG, carry[1])[:2])
+    if fused_cell := first_that_applies(LSTM_CELLS, input_RG):
+        return fused_cell(input_RG, state_RG, carry[1])
     return lstm_gates(input_RG + state_RG, carry[1])
 
 
@@ -221,6 +205,7 @@ class FedCells(nn.Module):
 
 # An LSTM layer with projection, clipping and weight dropout
 
+
 LayerCarry = tuple[Tensor, Tensor]
 """The state of one LSTM layer: its output h [B, D] and its memory c [B, hidden]."""
 
@@ -233,7 +218,7 @@ class LSTMLayer(nn.Module):
         h_t = o tanh(c_t)
 
     With a projection, Sak et al. 2014, arXiv:1402.1128: h_t = W_hr (o tanh(c_t)), a smaller state.
-    With a clip, c_t stays within [-clip, clip]: this needs a loop over time, since no fused kernel does it.
+    With a clip, c_t stays within [-clip, clip].
     With weight dropout, Merity et al. 2017, arXiv:1708.02182, section 2: elements of W_hh are dropped, the same ones at
     all steps of a batch.
     """
@@ -260,12 +245,10 @@ class LSTMLayer(nn.Module):
 
     def forward(self, x_BLD: Tensor, carry: LayerCarry | None = None) -> tuple[Tensor, LayerCarry]:
         """The outputs h_BLD, and the state after the last position."""
-        (h_BD, c_BD), weights = carry or self._zero_carry(x_BLD), self._weights()
-        # On a CPU there is no fused kernel for projections either, and torch warns about it.
-        if self.clip is None and (self.W_hr is None or x_BLD.device.type != "cpu"):
-            before = (h_BD[None], c_BD[None])
-            h_BLD, h_1BD, c_1BD = torch.lstm(x_BLD, before, weights, True, 1, 0.0, self.training, False, True)
-            return h_BLD, (h_1BD[0], c_1BD[0])
+        h_BD, c_BD = carry or self._zero_carry(x_BLD)
+        weights = self._weights()
+        if read := first_that_applies(LSTM_LAYERS, x_BLD, self.clip, self.W_hr):
+            return read(x_BLD, (h_BD, c_BD), weights, self.training)
         W_ih, W_hh, b_ih, b_hh, *_ = weights
         outputs = []
         for input_BG in F.linear(x_BLD, W_ih, b_ih).unbind(1):
@@ -277,29 +260,11 @@ class LSTMLayer(nn.Module):
     def read(self, x_BLD: Tensor, text: Tokens, carry: LayerCarry | None = None) -> tuple[Tensor, LayerCarry]:
         """`forward` for texts of different lengths: zero on padding, and each row's state after its own last token."""
         assert self.clip is None
-        h_BD, c_BD = carry or self._zero_carry(x_BLD)
-        packed, rows_P = pack_by_time(x_BLD, text)
-        order_B, rank_B = packed.sorted_indices, packed.unsorted_indices
-        assert order_B is not None
-        assert rank_B is not None
-        first = (h_BD[order_B][None], c_BD[order_B][None])
-        h_PD, h_1BD, c_1BD = torch.lstm(
-            packed.data, packed.batch_sizes, first, self._weights(), True, 1, 0.0, self.training, False
-        )
-        return unpack_rows(h_PD, rows_P, *x_BLD.shape[:2]), (h_1BD[0][rank_B], c_1BD[0][rank_B])
+        return read_texts(x_BLD, text, carry or self._zero_carry(x_BLD), self._weights(), self.training)
 
     def _zero_carry(self, x_BLD: Tensor) -> LayerCarry:
         return x_BLD.new_zeros(len(x_BLD), self.width), x_BLD.new_zeros(len(x_BLD), self.hidden)
 
     def _weights(self) -> list[Tensor]:
         W_hh = F.dropout(self.W_hh, self.weight_dropout, self.training) if self.weight_dropout else self.W_hh
-        weights = [self.W_ih, W_hh, self.b_ih, self.b_hh, *([] if self.W_hr is None else [self.W_hr])]
-        return contiguous_weights(weights) if self.W_ih.device.type == "cuda" else weights
-
-
-def contiguous_weights(weights: list[Tensor]) -> list[Tensor]:
-    """The same weights in one block of memory, matrices first, as cuDNN needs them: else it warns and copies them."""
-    order = sorted(range(len(weights)), key=lambda number: -weights[number].dim())
-    flat = torch.cat([weights[number].flatten() for number in order])
-    parts = dict(zip(order, torch.split(flat, [weights[number].numel() for number in order]), strict=True))
-    return [parts[number].view_as(weight) for number, weight in enumerate(weights)]
+        return [self.W_ih, W_hh, self.b_ih, self.b_hh, *([] if self.W_hr is None else [self.W_hr])]

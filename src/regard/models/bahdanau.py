@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
@@ -11,9 +10,9 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.data.batches import Batch, Tokens
-from regard.layers.attention import Linear, is_recording, unpack_rows
 from regard.layers.embeddings import Readout, Tie
-from regard.layers.recurrence import CELLS, Carry, Cell, FedStep, fed_step, word_gates
+from regard.layers.linear import Linear
+from regard.layers.recurrence import CELLS, Carry, Cell, FedStep, Step, fed_step, unroll, word_gates
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
 from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState, group_rows
 
@@ -52,42 +51,6 @@ class BahdanauConfig(RecurrentConfig):
     @property
     def loops(self) -> bool:
         return True
-
-
-@dataclass(frozen=True)
-class TimeSegment:
-    """Some steps of a loop over time, and the rows that have not ended before them."""
-
-    steps: slice
-    rows_R: Tensor  # the rows' indices in the batch
-    kept_R: Tensor  # their indices among the rows of the segment before
-    places_P: Tensor  # the indices of the outputs in the flattened [B, T], row by row
-
-
-def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterator[TimeSegment]:
-    """The loop over sentences of these lengths, padded to `width`, without computing much padding.
-
-    A new segment begins whenever a quarter of the rows has ended; those rows are dropped. The lengths are on the host,
-    to avoid a GPU sync. A recording keeps all rows, because it joins the weights of all steps.
-    """
-    if is_recording():
-        lengths_B = lengths_B.max().expand(len(lengths_B))
-    longest, first = int(lengths_B.max()), 0
-    if int(lengths_B.min()) == longest == width:
-        all_R = torch.arange(len(lengths_B), device=device)
-        yield TimeSegment(slice(0, longest), all_R, all_R, torch.arange(len(lengths_B) * width, device=device))
-        return
-    rows_R = kept_R = torch.arange(len(lengths_B))
-    while first < longest:
-        ends_R = lengths_B[rows_R]
-        last = int(ends_R.sort(descending=True).values[3 * len(rows_R) // 4])
-        places_P = (rows_R[:, None] * width + torch.arange(first, last)).flatten()
-        indices = rows_R, kept_R, places_P
-        if device.type == "cuda":
-            indices = rows_R.pin_memory(), kept_R.pin_memory(), places_P.pin_memory()
-        yield TimeSegment(slice(first, last), *(index.to(device, non_blocking=True) for index in indices))
-        kept_R = (ends_R > last).nonzero()[:, 0]
-        rows_R, first = rows_R[kept_R], last
 
 
 class Bahdanau(RecurrentGenerator):
@@ -132,22 +95,15 @@ class Bahdanau(RecurrentGenerator):
     def forward(self, batch: Batch) -> Output:
         carry, memory = self.encode(batch.source)
         y_BTD = self.dropout(self.target_embedding(batch.target.ids_BL[:, :-1]))
-        words_BTG, cell = word_gates(self.cell, y_BTD), fed_step(self.config.cell, self.cell, self.encoder.width)
-        states, contexts, places = [], [], []
-        for segment in time_segments(batch.target.host_lengths_B - 1, words_BTG.shape[1], words_BTG.device):
-            carry, memory = tuple(part.index_select(0, segment.kept_R) for part in carry), memory[segment.kept_R]
-            attend, of_steps = self.attention.attend_to(memory), []
-            for words_RG in words_BTG[:, segment.steps].index_select(0, segment.rows_R).unbind(1):
-                carry, c_RD = self.recur(words_RG, carry, len(words_RG), attend, cell)
-                of_steps.append((carry[0], c_RD))
-            states_RTD, contexts_RTD = (torch.stack(parts, 1) for parts in zip(*of_steps, strict=True))
-            states.append(states_RTD.flatten(0, 1))
-            contexts.append(contexts_RTD.flatten(0, 1))
-            places.append(segment.places_P)
-        places_P = torch.cat(places)
-        y_PD = y_BTD.flatten(0, 1).index_select(0, places_P)
-        t_PD = self.deep_output(torch.cat(states), y_PD, torch.cat(contexts))
-        return Output(self.dropout(unpack_rows(t_PD, places_P, *y_BTD.shape[:2])))
+        words_BTG = word_gates(self.cell, y_BTD)
+        cell = fed_step(self.config.cell, self.cell, self.encoder.width)
+
+        def steps(memory: Memory) -> Step:
+            attend = self.attention.attend_to(memory)
+            return lambda words_BG, carry: self.recur(words_BG, carry, len(memory), attend, cell)
+
+        s_BTD, c_BTD = unroll(steps, words_BTG, carry, memory, batch.target.host_lengths_B - 1)
+        return Output(self.dropout(self.deep_output(s_BTD, y_BTD, c_BTD)))
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[Memory]:
         carry, memory = self.encode(source)

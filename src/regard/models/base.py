@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
@@ -14,8 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from regard.config import Config
-from regard.data.batches import Batch, TextBatch, Tokens
-from regard.layers.attention import real_positions
+from regard.data.batches import Batch, TextBatch, Tokens, real_positions
 from regard.layers.embeddings import Embedding, Tie, tied_embeddings
 from regard.layers.recurrence import Bridge, Carry, Cell, RecurrentEncoder
 from regard.layers.scores import Memory
@@ -26,7 +23,6 @@ Pooling = Literal["mean", "first", "last"]
 """One vector for a text: the mean of its token vectors, or that of its first or last token."""
 HeadPooling = Literal["first", "last", "mean", "max"]
 """The same under a head, where the largest value of each dimension is a choice too."""
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # <malloc.h>
 
 
 class ModelConfig(Config):
@@ -311,7 +307,6 @@ class Contextual(nn.Module):
     output: Any  # the module that `readout` runs; None under a head that does not need it
     next_sentence: Any  # BERT's head for next-sentence prediction; None under another head
     by_token: bool = False  # whether the head above it has an answer for each token
-    first_only: bool = False  # whether the head above it reads only the first token
 
     def depth_of(self, name: str) -> int:
         """The layer of a weight: 0 for the embeddings, 1 for the first layer; the last for weights after all layers."""
@@ -326,6 +321,10 @@ class Contextual(nn.Module):
     def states(self, batch: Any) -> Tensor:
         """The vectors of the last layer, [B, L, D]. Values on padding are arbitrary."""
         return self.layers_of(batch)[-1]
+
+    def first_states(self, batch: Any) -> Tensor:
+        """The vectors of the first tokens in the last layer, [B, 1, D]."""
+        return self.states(batch)[:, :1]
 
     @property
     def embeddings(self) -> dict[str, Embedding]:
@@ -385,12 +384,3 @@ def count_parameters(model: nn.Module) -> int:
 
 def device_of(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
-
-
-def keep_memory() -> None:
-    """Let glibc keep freed memory for this process. Else it returns large tensors to the system, and each step of a
-    search waits for new pages: in two processes a seventh of their time. So does each step of a training, for the
-    gradient of the embeddings: a twentieth. Other libraries have no `mallopt`."""
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
-        libc.mallopt(M_MMAP_MAX, 0)
-        libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)

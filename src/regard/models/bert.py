@@ -9,19 +9,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from regard.data.batches import LabelledBatch, MaskedBatch
+from regard.engine.attention import Visibility
+from regard.engine.packing import PackedVisible, Packing, should_pack
 from regard.errors import DecodeError
-from regard.layers.attention import (
-    ACTIVATIONS,
-    Dropout,
-    FeedForward,
-    Linear,
-    MultiHeadAttention,
-    Packing,
-    Visibility,
-    is_recording,
-    should_pack,
-)
+from regard.layers.attention import FeedForward, MultiHeadAttention, Visible
 from regard.layers.embeddings import Embedding, Positions, Readout
+from regard.layers.linear import ACTIVATIONS, Dropout, Linear
 from regard.models.base import BlocksConfig, Contextual, Output, Presets
 
 Segmented = MaskedBatch | LabelledBatch  # batches of texts with one or two segments
@@ -166,31 +159,38 @@ class BERT(Contextual):
         return {"text": self.embedding.tokens}
 
     def forward(self, batch: Segmented, *, packed: bool = False) -> Output:
-        """The hidden states of the last layer, [B, L, D]; on packed texts also if that is faster.
+        """The hidden states of the last layer, [B, L, D]; on packed texts also if that is faster."""
+        x_BLD, visible, packing = self.before_last(batch, packed=packed)
+        x_BLD = self.blocks[-1](x_BLD, visible)
+        return Output(x_BLD if packing is None else packing.unpack(x_BLD))
 
-        If a head reads only the first token, a CPU computes only that in the last layer, [B, 1, D].
-        """
-        text, config, dropout = batch.text, self.config, self.config.attention_dropout if self.training else 0.0
-        ids_BL, segments_BL = text.ids_BL, batch.segments_BL
+    def before_last(self, batch: Segmented, *, packed: bool = False) -> tuple[Tensor, Visibility, Packing | None]:
+        """What the last block reads: states, who may look at whom, and where the tokens are if they are packed."""
+        config, text = self.config, batch.text
+        dropout = config.attention_dropout if self.training else 0.0
         packed = packed or text.fixed is not None
+        visible: Visibility
         if packed or should_pack(text, self.embedding.tokens.weight, config.width // config.heads, dropout):
             packing = Packing.of(text)
-            ids_BL, segments_BL = packing.pack(ids_BL), packing.pack(segments_BL)
-            visible = Visibility.between(packing, packing)
+            visible = PackedVisible.between(packing, packing)
+            x_BLD = self.embedding(packing.pack(text.ids_BL), packing.pack(batch.segments_BL), packing)
         else:
-            packing, visible = None, Visibility(text.lengths_B)
-        x_BLD = self.embedding(ids_BL, segments_BL, packing)
-        *blocks, last = self.blocks
-        for block in blocks:
+            packing = None
+            visible = Visible(text.lengths_B)
+            x_BLD = self.embedding(text.ids_BL, batch.segments_BL)
+        for block in list(self.blocks)[:-1]:
             x_BLD = block(x_BLD, visible)
-        if self.first_only and x_BLD.device.type == "cpu" and not is_recording():
-            x_BLD = x_BLD if packing is None else packing.unpack(x_BLD)
-            return Output(last(x_BLD, Visibility(text.lengths_B), first_only=True))
-        x_BLD = last(x_BLD, visible)
-        return Output(x_BLD if packing is None else packing.unpack(x_BLD))
+        return x_BLD, visible, packing
 
     def states(self, batch: Segmented) -> Tensor:
         return self.forward(batch).hidden_BTD
+
+    def first_states(self, batch: Segmented) -> Tensor:
+        """The states of the first tokens, [B, 1, D]: the last block computes no others."""
+        x_BLD, _, packing = self.before_last(batch)
+        x_BLD = x_BLD if packing is None else packing.unpack(x_BLD)
+        first_B1D: Tensor = self.blocks[-1](x_BLD, Visible(batch.text.lengths_B), first_only=True)
+        return first_B1D
 
     def readout(self, hidden: Tensor) -> Tensor:
         """Logits of the tokens, [..., D] -> [..., V]. It is expensive: call it for masked positions only."""
@@ -200,7 +200,7 @@ class BERT(Contextual):
         return self.output(hidden)
 
     def layers_of(self, batch: Segmented) -> list[Tensor]:
-        visible = Visibility(batch.text.lengths_B)
+        visible = Visible(batch.text.lengths_B)
         layers = [self.embedding(batch.text.ids_BL, batch.segments_BL)]
         for block in self.blocks:
             layers.append(block(layers[-1], visible))

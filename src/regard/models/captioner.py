@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from regard.data.batches import Batch, Images, Tokens
 from regard.data.images import ImagesConfig, Reading
-from regard.layers.attention import Linear, Visibility
+from regard.layers.attention import Visible
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
+from regard.layers.linear import Linear
 from regard.layers.recurrence import Bridge, Carry, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, Memory
 from regard.models.base import (
@@ -306,11 +307,11 @@ class TransformerCaptioner(Captioner, TransformerDecoder):
     def forward(self, batch: Batch) -> Output:
         memory_BSD = self.image_encoder(batch.source)
         x_BTD = self.embed(self.target_embedding, batch.target.ids_BL[:, :-1])
-        own, source = Visibility(batch.target.lengths_B - 1, causal=True), Visibility(batch.source.lengths_B)
+        own, source = Visible(batch.target.lengths_B - 1, causal=True), Visible(batch.source.lengths_B)
         return Output(self.decode(x_BTD, memory_BSD, own, source))
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
-        return self.begin_with(self.image_encoder(source), Visibility(source.lengths_B), rows, max_length)
+        return self.begin_with(self.image_encoder(source), Visible(source.lengths_B), rows, max_length)
 
 
 def build_captioner(config: CaptionerConfig, target_size: int) -> Captioner:

@@ -11,18 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batches import TextBatch, Tokens
-from regard.layers.attention import (
-    Cache,
-    Dropout,
-    FeedForward,
-    MultiHeadAttention,
-    Packing,
-    StepGraph,
-    Visibility,
-    should_pack,
-    step_with_cache,
-)
+from regard.engine.attention import Visibility
+from regard.engine.graphs import StepGraph, step_with_cache
+from regard.engine.packing import PackedVisible, Packing, should_pack
+from regard.layers.attention import Cache, FeedForward, MultiHeadAttention, Visible
 from regard.layers.embeddings import Embedding, Positions, Readout
+from regard.layers.linear import Dropout
 from regard.models.base import BlocksConfig, LanguageModel, Output, Presets, last_of
 
 
@@ -149,10 +143,11 @@ class GPT(LanguageModel):
         packed = packed or should_pack(text, self.embedding.weight, config.width // config.heads, dropout)
         packing = Packing.of(text, without) if packed else None
         x_BLD = self.embed(text.inputs_BT if without else text.ids_BL, packing)
+        visible: Visibility
         if packing is None:
-            visible = Visibility(text.lengths_B - without, causal=not config.look_ahead)
+            visible = Visible(text.lengths_B - without, causal=not config.look_ahead)
         else:
-            visible = Visibility.between(packing, packing, causal=not config.look_ahead)
+            visible = PackedVisible.between(packing, packing, causal=not config.look_ahead)
         for block in self.blocks:
             x_BLD = block(x_BLD, visible)
         hidden_BLD = self.norm(x_BLD)
@@ -165,14 +160,14 @@ class GPT(LanguageModel):
 
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
         causal = not self.config.look_ahead
-        layers, visible = [self.embed(batch.text.ids_BL)], Visibility(batch.text.lengths_B, causal=causal)
+        layers, visible = [self.embed(batch.text.ids_BL)], Visible(batch.text.lengths_B, causal=causal)
         for block in self.blocks:
             layers.append(block(layers[-1], visible))
         return [*layers[:-1], self.norm(layers[-1])]
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> GPTState:
         """Read the prompts. Each row caches the keys and values of its prompt before those of the tokens written."""
-        length, visible = source.ids_BL.shape[1], Visibility(source.lengths_B, causal=True)
+        length, visible = source.ids_BL.shape[1], Visible(source.lengths_B, causal=True)
         x_BLD, heads, width = self.embed(source.ids_BL), self.config.heads, self.config.width
         shape = (len(self.blocks), 2, len(source) * rows, heads, length + max_length, width // heads)
         own_N2RHME = x_BLD.new_zeros(shape)  # zeros: a step attends to the unfilled part too, with weight 0
@@ -193,7 +188,7 @@ class GPT(LanguageModel):
 
     def advance(self, state: GPTState, tokens_R: Tensor, capacity: int) -> Tensor:
         """One step in place. It attends to the first `capacity` positions of the cache; a row may fill fewer."""
-        places_R, visible = state.lengths_R, Visibility(state.lengths_R + 1)
+        places_R, visible = state.lengths_R, Visible(state.lengths_R + 1)
         x_R1D = self.dropout(self.embedding(tokens_R) + self.positions.learned(places_R))[:, None]
         own_N2RHKE = state.own_N2RHME[..., :capacity, :]
         for number, block in enumerate(self.blocks):

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from regard.config import Config
 from regard.data.batches import LabelledBatch
+from regard.engine.packing import computes_first_only
 from regard.errors import ConfigError
 from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import RecurrentEncoder
@@ -73,8 +74,8 @@ class Headed(nn.Module):
         self.mix = LayerMix(base.depth + 1) if config.features == "mix" else None
         self.bilstm = None if config.bilstm is None else RecurrentEncoder("lstm", base.width, config.bilstm)
         self.head = head(base.width if self.bilstm is None else self.bilstm.width)
-        alone = self.mix is None and self.bilstm is None
-        base.first_only = alone and getattr(self.head, "pooling", None) == "first"
+        reads_last_layer = self.mix is None and self.bilstm is None
+        self.reads_first_token = reads_last_layer and getattr(self.head, "pooling", None) == "first"
         freeze = config.freeze
         for name, parameter in base.named_parameters():
             if freeze == "all" or (freeze > 0 and base.depth_of(name) <= freeze):
@@ -92,10 +93,18 @@ class Headed(nn.Module):
         return self.base.embeddings
 
     def states(self, batch: Any) -> Tensor:
-        """The input of the head, [B, L, D]. Values on padding are arbitrary."""
+        """The input of the head, [B, L, D], or [B, 1, D] if it reads the first tokens only.
+
+        Values on padding are arbitrary.
+        """
         trained = torch.is_grad_enabled() and self.config.freeze != "all"
         with torch.set_grad_enabled(trained):
-            layers = [self.base.states(batch)] if self.mix is None else self.base.layers_of(batch)
+            if self.mix is not None:
+                layers = self.base.layers_of(batch)
+            elif self.reads_first_token and computes_first_only(batch.text):
+                layers = [self.base.first_states(batch)]
+            else:
+                layers = [self.base.states(batch)]
         h_BLD: Tensor = layers[-1] if self.mix is None else self.mix(layers)
         return h_BLD if self.bilstm is None else self.bilstm(h_BLD, batch.text)[0]
 

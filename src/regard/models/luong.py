@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from regard.data.batches import Batch, Tokens
 from regard.errors import ConfigError
-from regard.layers.attention import Linear
 from regard.layers.embeddings import Readout, Tie
+from regard.layers.linear import Linear
 from regard.layers.recurrence import Carry, FedCells, as_carry, as_torch, recurrent_layers, word_gates
 from regard.layers.scores import ConcatAttention, DotAttention, Focus, GeneralAttention, Memory, ScoredAttention
 from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState

@@ -12,8 +12,8 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.data.batches import Batch, Tokens
-from regard.layers.attention import Linear
 from regard.layers.embeddings import Readout, Tie
+from regard.layers.linear import Linear
 from regard.layers.recurrence import Carry, as_carry, as_torch, recurrent_layers, reversal
 from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState
 

@@ -12,7 +12,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.layers.attention import MultiHeadAttention, Visibility, attend
+from regard.engine.attention import Visibility
+from regard.layers.attention import MultiHeadAttention, attend
 from regard.models.base import Presets
 from regard.models.transformer import Sublayer, Transformer, TransformerConfig
 

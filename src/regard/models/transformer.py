@@ -11,28 +11,17 @@ from typing import ClassVar, Literal, cast
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from regard.data.batches import Batch, TextBatch, Tokens
+from regard.engine.attention import Visibility
+from regard.engine.caches import RowCache, SlotCache, cache_for
+from regard.engine.graphs import StepGraph, step_with_cache
+from regard.engine.packing import PackedVisible, Packing, has_packed_kernel, worth_packing
 from regard.errors import ConfigError
-from regard.layers.attention import (
-    Cache,
-    Dropout,
-    FeedForward,
-    MultiHeadAttention,
-    Packing,
-    StepGraph,
-    Visibility,
-    has_packed_kernel,
-    is_recording,
-    step_with_cache,
-    worth_packing,
-)
+from regard.layers.attention import Cache, FeedForward, MultiHeadAttention, Visible
 from regard.layers.embeddings import Embedding, PositionKind, Positions, Readout, Tie, tied_embeddings
+from regard.layers.linear import Dropout
 from regard.models.base import Contextual, Generator, HeadsConfig, Output, Presets, group_rows
-
-FIRST_POSITIONS = 16
-"""Positions that a cache on a CPU has space for at first; it is doubled when they are filled."""
 
 
 class TransformerConfig(HeadsConfig):
@@ -170,108 +159,48 @@ class DecoderBlock(nn.Module):
 
 
 @dataclass(frozen=True)
-class RowCache:
-    """The keys and values of the target so far, on a GPU. Hypotheses move from row to row, what is stored stays."""
+class KeyValueCache:
+    """The keys and values of the target so far, for each hypothesis its own."""
 
-    own_MN2RHE: Tensor  # positions are the first axis: so the filled part is one block of memory
-    rows_MR: Tensor  # the row that has position m of row r
+    own_N2RHME: Tensor
 
-    @staticmethod
-    def of(own_MN2RHE: Tensor) -> RowCache:
-        rows_R = torch.arange(own_MN2RHE.shape[3], device=own_MN2RHE.device, dtype=torch.int32)
-        return RowCache(own_MN2RHE, rows_R.repeat(len(own_MN2RHE), 1))
+    queries_share_keys = False
+    """Each row attends to its own keys: queries are [R, 1, D]."""
 
-    def select(self, rows_BW: Tensor, kept_B: Tensor | None, written: int) -> RowCache:
-        rows_MR = self.rows_MR[:written].index_select(1, rows_BW.flatten())
-        if kept_B is None and rows_MR.shape[1] == self.rows_MR.shape[1]:
-            self.rows_MR[:written] = rows_MR
-            return self
-        filled = self._rows_of(rows_MR)
-        own_MN2RHE = filled.new_zeros(len(self.own_MN2RHE), *filled.shape[1:])
-        own_MN2RHE[:written] = filled
-        return RowCache.of(own_MN2RHE)
+    def select(self, rows_BW: Tensor, kept_B: Tensor | None, written: int) -> KeyValueCache:
+        return KeyValueCache(self.own_N2RHME.index_select(2, rows_BW.flatten()))
 
-    def _rows_of(self, rows_MR: Tensor) -> Tensor:
-        """The filled part of the cache with row rows_MR[m, r] in place of r."""
-        filled = self.own_MN2RHE[: len(rows_MR)]
-        layers, rows = 2 * filled.shape[1], filled.shape[3]
-        # Rows of memory by their numbers: index_select along the fourth axis is three times as slow
-        first_MN1 = torch.arange(0, len(filled) * layers * rows, rows, device=filled.device).view(-1, layers, 1)
-        numbers_R = (first_MN1 + rows_MR[:, None]).flatten()
-        chosen_RD = filled.flatten(0, 3).flatten(1).index_select(0, numbers_R)
-        return chosen_RD.view(*filled.shape[:3], rows_MR.shape[1], *filled.shape[4:])
+    def with_space(self, positions: int) -> KeyValueCache:
+        return self
 
-    def with_space(self, positions: int) -> RowCache:
-        return self  # a captured step needs tensors that stay
-
-    def visible(self, written: int, written_1: Tensor, capacity: int) -> Visibility:
-        if not is_recording():
-            return Visibility(written_1 + 1, rows_KR=self.rows_MR[:capacity])
-        # The equation expects keys and values in their own rows
-        self.own_MN2RHE[:written] = self._rows_of(self.rows_MR[:written])
-        self.rows_MR.copy_(torch.arange(self.rows_MR.shape[1]))
-        return Visibility()
+    def visible(self, written_1: Tensor, capacity: int) -> Visible:
+        return Visible()
 
     def add(
         self, number: int, written_1: Tensor, capacity: int, k_RH1E: Tensor, v_RH1E: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Store the keys and values of a token in block `number` -> all to attend to."""
-        k_RHKE, v_RHKE = self.own_MN2RHE[:capacity, number].permute(1, 2, 3, 0, 4)
+        k_RHKE, v_RHKE = self.own_N2RHME[number, ..., :capacity, :]
         k_RHKE.index_copy_(2, written_1, k_RH1E)
         v_RHKE.index_copy_(2, written_1, v_RH1E)
         return k_RHKE, v_RHKE
 
 
-@dataclass(frozen=True)
-class SlotCache:
-    """The same on a CPU. A source has a slot for each hypothesis. All its hypotheses attend to all slots, with weight 0
-    for what others have written: so nothing moves here either."""
-
-    own_N2BHMWE: Tensor  # there may be more slots than hypotheses
-    slots_KBW: Tensor  # the slot that has position k of hypothesis w; later positions are in their own slots
-
-    def of_positions(self, count: int) -> Tensor:
-        """`slots_KBW` for the first `count` positions."""
-        known, sources, hypotheses = self.slots_KBW.shape
-        own_W = torch.arange(hypotheses, device=self.slots_KBW.device)
-        return torch.cat([self.slots_KBW, own_W.repeat(count - known, sources, 1)])
-
-    def select(self, rows_BW: Tensor, kept_B: Tensor | None, written: int) -> SlotCache:
-        slots_KR = self.of_positions(written).flatten(1).index_select(1, rows_BW.flatten())
-        own_N2BHMWE = self.own_N2BHMWE if kept_B is None else self.own_N2BHMWE.index_select(2, kept_B)
-        if (more := rows_BW.shape[1] - own_N2BHMWE.shape[5]) > 0:
-            own_N2BHMWE = F.pad(own_N2BHMWE, (0, 0, 0, more))
-        return SlotCache(own_N2BHMWE, slots_KR.view(written, *rows_BW.shape))
-
-    def with_space(self, positions: int) -> SlotCache:
-        if positions <= (space := self.own_N2BHMWE.shape[4]):
-            return self
-        return replace(self, own_N2BHMWE=F.pad(self.own_N2BHMWE, (0, 0, 0, 0, 0, space)))
-
-    def visible(self, written: int, written_1: Tensor, capacity: int) -> Visibility:
-        if (slots := self.own_N2BHMWE.shape[5]) == 1:
-            return Visibility()
-        slots_BWK1, slots_W = self.of_positions(capacity).permute(1, 2, 0)[..., None], torch.arange(slots)
-        others_BWKW = slots_BWK1 != slots_W.to(slots_BWK1.device)
-        bias_BWKW = self.own_N2BHMWE.new_zeros(others_BWKW.shape).masked_fill_(others_BWKW, -torch.inf)
-        return Visibility(bias_B1QK=bias_BWKW.flatten(2)[:, None])
-
-    def add(
-        self, number: int, written_1: Tensor, capacity: int, k_BHWE: Tensor, v_BHWE: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        own_2BHKWE = self.own_N2BHMWE[number, ..., :capacity, :, :]
-        own_2BHKWE[0, :, :, -1, : k_BHWE.shape[2]] = k_BHWE
-        own_2BHKWE[1, :, :, -1, : k_BHWE.shape[2]] = v_BHWE
-        return own_2BHKWE[0].flatten(2, 3), own_2BHKWE[1].flatten(2, 3)
+def empty_cache(source_N2BHSE: Tensor, rows: int, max_length: int) -> RowCache | SlotCache | KeyValueCache:
+    """A cache for `rows` hypotheses per source, given the keys and values of the sources."""
+    if (cache := cache_for(source_N2BHSE, rows, max_length)) is not None:
+        return cache
+    layers, _, sources, heads, _, head_width = source_N2BHSE.shape
+    return KeyValueCache(source_N2BHSE.new_zeros(layers, 2, sources * rows, heads, max_length, head_width))
 
 
 @dataclass(frozen=True)
 class TransformerState:
     """The keys and values of every decoder block: those of the target so far, and per source those of the source."""
 
-    own: RowCache | SlotCache
+    own: RowCache | SlotCache | KeyValueCache
     source_N2BHSE: Tensor
-    visible: Visibility  # which source positions are not padding
+    visible: Visible  # which source positions are not padding
     positions_MD: Tensor | None
     limit: int  # tokens per row at most
     rows: int  # per source
@@ -308,25 +237,19 @@ class TransformerDecoder(Generator):
         return self.decoder_norm(x_BTD)
 
     def begin_with(
-        self, memory_BSD: Tensor, visible: Visibility, rows: int, max_length: int, packing: Packing | None = None
+        self, memory_BSD: Tensor, visible: Visible, rows: int, max_length: int, packing: Packing | None = None
     ) -> TransformerState:
         """The first state, given the encoded source, padded or packed."""
         keys_values = (block.cross_attention.keys_values(memory_BSD) for block in self.decoder_blocks())
         stacked = torch.stack([x_BHSE for pair in keys_values for x_BHSE in pair])
         source_N2BHSE = stacked.view(-1, 2, *stacked.shape[1:])
-        layers, _, sources, heads, _, head_width = source_N2BHSE.shape
         if packing is not None:
+            layers, _, _, heads, _, head_width = source_N2BHSE.shape
             packed_N2HPE, sources = source_N2BHSE[:, :, 0], len(packing.lengths_B)
             source_N2BHSE = packed_N2HPE.new_zeros(layers, 2, sources, heads, packing.width, head_width)
             source_N2BHSE[:, :, packing.sentences_P, :, packing.places_P] = packed_N2HPE.permute(3, 0, 1, 2, 4)
-        own: RowCache | SlotCache
-        if source_N2BHSE.device.type == "cuda":
-            own = RowCache.of(source_N2BHSE.new_zeros(max_length, layers, 2, sources * rows, heads, head_width))
-        else:
-            own_N2BHMWE = source_N2BHSE.new_zeros(layers, 2, sources, heads, FIRST_POSITIONS, rows, head_width)
-            own = SlotCache(own_N2BHMWE, torch.zeros(0, sources, rows, dtype=torch.long, device=own_N2BHMWE.device))
         return TransformerState(
-            own=own,
+            own=empty_cache(source_N2BHSE, rows, max_length),
             source_N2BHSE=source_N2BHSE,
             visible=visible,
             positions_MD=self.positions.table(source_N2BHSE, max_length),
@@ -349,8 +272,9 @@ class TransformerDecoder(Generator):
         if state.positions_MD is not None:
             x_RD = x_RD + state.positions_MD.index_select(0, state.written_1)
         x_RD = self.dropout(x_RD)
-        x_BQD = x_RD[:, None] if isinstance(state.own, RowCache) else group_rows(x_RD, state.source_N2BHSE.shape[2])
-        own = state.own.visible(state.written, state.written_1, capacity)
+        sources = state.source_N2BHSE.shape[2]
+        x_BQD = group_rows(x_RD, sources) if state.own.queries_share_keys else x_RD[:, None]
+        own = state.own.visible(state.written_1, capacity)
         for number, block in enumerate(self.decoder_blocks()):
             add = partial(state.own.add, number, state.written_1, capacity)
             x_BQD = block.step(x_BQD, add, state.source_N2BHSE[number], own, state.visible)
@@ -396,7 +320,7 @@ class Transformer(TransformerDecoder):
         fixed = batch.source.fixed is not None
         if packed or fixed or (self.packable and has_packed_kernel(weight, head_width, dropout)):
             return self._forward_packed(batch)
-        source, own = Visibility(batch.source.lengths_B), Visibility(batch.target.lengths_B - 1, not config.look_ahead)
+        source, own = Visible(batch.source.lengths_B), Visible(batch.target.lengths_B - 1, not config.look_ahead)
         memory_BSD = self.encode(self.embed(self.source_embedding, batch.source.ids_BL), source)
         x_BTD = self.embed(self.target_embedding, batch.target.ids_BL[:, :-1])
         return Output(self.decode(x_BTD, memory_BSD, own, source))
@@ -405,16 +329,16 @@ class Transformer(TransformerDecoder):
         """`forward` without computing padding."""
         source, target = Packing.of(batch.source), Packing.of(batch.target, without=1)
         x_1PD = self.embed(self.source_embedding, batch.source.ids_BL, source)
-        memory_1PD = self.encode(x_1PD, Visibility.between(source, source))
+        memory_1PD = self.encode(x_1PD, PackedVisible.between(source, source))
         y_1PD = self.embed(self.target_embedding, batch.target.inputs_BT, target)
-        own = Visibility.between(target, target, causal=not self.config.look_ahead)
-        return Output(target.unpack(self.decode(y_1PD, memory_1PD, own, Visibility.between(target, source))))
+        own = PackedVisible.between(target, target, causal=not self.config.look_ahead)
+        return Output(target.unpack(self.decode(y_1PD, memory_1PD, own, PackedVisible.between(target, source))))
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
-        packing = Packing.of(source) if self.packable and worth_packing(source) and not is_recording() else None
-        visible = Visibility.of(source)
+        packing = Packing.of(source) if self.packable and worth_packing(source) else None
+        visible = Visible.all_of(source)
         x_BSD = self.embed(self.source_embedding, source.ids_BL, packing)
-        memory_BSD = self.encode(x_BSD, visible if packing is None else Visibility.between(packing, packing))
+        memory_BSD = self.encode(x_BSD, visible if packing is None else PackedVisible.between(packing, packing))
         return self.begin_with(memory_BSD, visible, rows, max_length, packing)
 
 
@@ -431,7 +355,7 @@ class SourceStates(Contextual):
         return {"text": self.model.source_embedding}
 
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
-        visible, model = Visibility(batch.text.lengths_B), self.model
+        visible, model = Visible(batch.text.lengths_B), self.model
         layers = [model.embed(model.source_embedding, batch.text.ids_BL)]
         for block in model.encoder:
             layers.append(block(layers[-1], visible))

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from regard.data.batches import NO_TAG, MaskedBatch, Rows, TextBatch
 from regard.data.raw import Pieces
-from regard.layers.attention import Packing
+from regard.engine.packing import Packing
 from regard.models.base import LanguageModel, device_of, real_BL
 from regard.models.bert import BERT
 from regard.models.elmo import ELMo

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.data.batches import Batch, TextBatch, Tokens
+from regard.data.batches import Batch, TextBatch, Tokens, real_positions
 from regard.errors import DecodeError
-from regard.layers.attention import Recording, real_positions, recording
+from regard.layers.attention import Recording, recording
 from regard.models.base import Generator
 from regard.search.config import SearchConfig
 from regard.text.vocabularies import BEGIN, END, PAD, UNK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
@@ -17,6 +17,9 @@ from torch import Tensor, nn
 
 from regard.data.batches import AnyBatch, Position, Stream, ahead, row_sizes
 from regard.data.prepare import Prepared
+from regard.engine.graphs import CapturedLoss
+from regard.engine.half_weights import HalfWeights
+from regard.engine.products import forget_packed_weights
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.objectives.cross_entropy import perplexity
 from regard.objectives.language_model import carry_to
@@ -35,7 +38,6 @@ from regard.runs.run import (
 )
 from regard.tasks import TASKS
 from regard.training.optimiser import (
-    HalfWeights,
     Plateau,
     build_optimiser,
     move_average,
@@ -61,47 +63,6 @@ T = TypeVar("T")
 
 class Interrupted(Exception):  # noqa: N818 (not an error)
     """The user pressed Ctrl-C, and the run has been saved."""
-
-
-Captured = tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor, list[Tensor | None]]
-"""A graph, the tensors that it reads, the two sums that it writes, and the gradients."""
-
-
-class CapturedLoss:
-    """Forward and backward pass as a CUDA graph, one for each shape of batch: a launch instead of hundreds.
-
-    The first batch of a shape is computed without a graph, so that its kernels are loaded. A graph adds to the
-    gradients that it finds when it is captured, and makes them where there are none. It has memory of its own, which it
-    keeps: see `Trainer.in_memory`.
-    """
-
-    def __init__(self, loss: Callable[[AnyBatch, float | Tensor], Tensor], weights: Iterable[nn.Parameter]) -> None:
-        self.loss, self.weights, self.pool = loss, list(weights), torch.cuda.graph_pool_handle()
-        self.graphs: dict[tuple[Any, ...], Captured | None] = {}
-        self.full = False  # whether there is no memory for graphs
-
-    def __call__(self, batch: AnyBatch, factor: float) -> Tensor:
-        tensors, shape = batch.tensors(), batch.unnamed().signature()
-        if self.full or shape not in self.graphs:
-            self.graphs[shape] = None
-            return self.loss(batch, factor)
-        if (captured := self.graphs[shape]) is None:
-            captured = self.graphs[shape] = self.capture(batch, factor)
-        graph, inputs, sums_2, gradients = captured
-        torch._foreach_copy_(inputs[:-1], tensors)
-        inputs[-1].fill_(factor)  # a tensor made from a number would wait for the GPU
-        graph.replay()
-        for weight, gradient in zip(self.weights, gradients, strict=True):
-            weight.grad = gradient
-        return sums_2.clone()
-
-    def capture(self, batch: AnyBatch, factor: float) -> Captured:
-        batch, graph = batch.map(torch.clone), torch.cuda.CUDAGraph()
-        inputs = batch.tensors()
-        inputs.append(torch.tensor(factor, device=inputs[0].device))
-        with torch.cuda.graph(graph, self.pool, capture_error_mode="thread_local"):
-            sums_2 = self.loss(batch, inputs[-1])
-        return graph, inputs, sums_2, [weight.grad for weight in self.weights]
 
 
 def compile_options(module: nn.Module) -> dict[str, Any] | None:
@@ -267,6 +228,7 @@ class Trainer:
                     write(self.validation_line())
                     self.replan()
                     self.log_plans(write)
+                    forget_packed_weights()
                 due = validated or progress.step % self.checkpoint_every == 0
                 stopping = self.over_processes(len(stop)) > 0  # all processes stop at the same step
                 if due or stopping:

@@ -24,9 +24,10 @@ from regard.data.batches import Examples, auto_batch_tokens
 from regard.data.config import TrainingConfig
 from regard.data.prepare import Prepared
 from regard.data.store import verifying
+from regard.engine.machine import keep_memory
 from regard.errors import CheckpointError, ConfigError, Problem, RegardError, did_you_mean
 from regard.layers.embeddings import Embedding
-from regard.models.base import ModelConfig, count_parameters, keep_memory
+from regard.models.base import ModelConfig, count_parameters
 from regard.models.headed import Headed, weights_for
 from regard.recipes.recipe import (
     CHANGEABLE_ON_RESUME,

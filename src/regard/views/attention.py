@@ -419,7 +419,7 @@ def _dot_product(
     vectors = {"k_j": k_KE, "v_j": v_KE}
     functions = [module.keys_values, module.forward] if isinstance(module, dot_products.MultiHeadAttention) else []
     worked = Worked(query, attention.keys.texts, vectors, score, scores_K, weights_K, after)
-    return replace(worked, scale=scale, functions=[*functions, dot_products.attend_as_written])
+    return replace(worked, scale=scale, functions=[*functions, dot_products.attend])
 
 
 @torch.inference_mode()

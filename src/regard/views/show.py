@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.data.config import TrainingConfig
 from regard.errors import Problem, RegardError, did_you_mean
-from regard.layers.attention import Visibility
+from regard.layers.attention import Visible
 from regard.layers.embeddings import sinusoidal_positions
 from regard.objectives.cross_entropy import smoothed_loss
 from regard.training.optimiser import schedule_factor
@@ -75,7 +75,7 @@ def masks(source: int = 5, target: int = 6, padding: int = 2) -> Shown:
     """Who may look at whom: padding, look-ahead, and both at once."""
     cpu, read, own = torch.device("cpu"), source + padding, target + padding
 
-    def seen(title: str, visible: Visibility, queries: int, keys: int, real: tuple[int, int]) -> HeatMap:
+    def seen(title: str, visible: Visible, queries: int, keys: int, real: tuple[int, int]) -> HeatMap:
         matrix = visible.matrix_BQK(queries, keys, cpu)[0].double().numpy()
         rows, columns = (
             [str(place + 1) if place < last else "<pad>" for place in range(count)]
@@ -85,10 +85,10 @@ def masks(source: int = 5, target: int = 6, padding: int = 2) -> Shown:
 
     short, written = torch.tensor([source]), torch.tensor([target])
     maps = [
-        seen("encoder: padding is hidden", Visibility(short), read, read, (source, source)),
-        seen("decoder: the future is hidden", Visibility(None, causal=True), target, target, (target, target)),
-        seen("decoder in a batch: both are hidden", Visibility(written, causal=True), own, own, (target, target)),
-        seen("decoder to encoder: the source's padding is hidden", Visibility(short), own, read, (target, source)),
+        seen("encoder: padding is hidden", Visible(short), read, read, (source, source)),
+        seen("decoder: the future is hidden", Visible(None, causal=True), target, target, (target, target)),
+        seen("decoder in a batch: both are hidden", Visible(written, causal=True), own, own, (target, target)),
+        seen("decoder to encoder: the source's padding is hidden", Visible(short), own, read, (target, source)),
     ]
     parts = [HeatMaps([heat_map], title=heat_map.title) for heat_map in maps]
     note = "A row is a word that looks, a column a word that is looked at; dark: it may."

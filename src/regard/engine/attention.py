@@ -1,0 +1,289 @@
+"""Kernels for scaled dot-product attention, for `attend` in layers/attention.py.
+
+Each takes queries, keys and values as [B, H, Q or K, E], a value that says who may look at whom, the scale and the
+dropout, and returns softmax(Q K^T scale) V. The last one applies to everything that is padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.weak import WeakIdKeyDictionary
+
+from regard.data.batches import real_positions
+from regard.engine.packing import PackedVisible, has_packed_kernel
+from regard.engine.products import multiply_small_matrices
+
+FEW_QUERIES, MANY_SENTENCES = 4, 16
+"""With at most so many queries for each of at least so many sentences, two products are faster on a CPU than torch's
+kernel for attention."""
+EQUAL_LENGTH_KERNELS = [
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
+"""Torch's choice for texts of one length. For others cuDNN is off, since it makes a plan for each new shape."""
+
+
+class Visibility(Protocol):
+    """Who may look at whom, whatever the layout of the sentences."""
+
+    def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor: ...
+
+
+class PaddedVisible(Visibility, Protocol):
+    """Padded sentences: `Visible` in layers/attention.py."""
+
+    @property
+    def key_lengths_B(self) -> Tensor | None: ...
+    @property
+    def causal(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class CachedRowsVisible:
+    """One step of a search on a GPU: key k of row r is in row rows_KR[k, r] of the cache (`RowCache` in caches.py)."""
+
+    length_1: Tensor
+    """The number of filled positions."""
+    rows_KR: Tensor
+
+    def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
+        """For the written-out equation, to which the cache gives the filled part in rows of their own."""
+        return torch.ones(1, queries, keys, dtype=torch.bool, device=device)
+
+
+@dataclass(frozen=True)
+class SlotsVisible:
+    """One step of a search on a CPU: all hypotheses of a source attend to all slots (`SlotCache` in caches.py)."""
+
+    bias_B1QK: Tensor | None
+    """What is added to the scores: 0 for what a query sees, -inf for what other hypotheses have written; None if each
+    source has only one hypothesis."""
+
+    def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
+        if self.bias_B1QK is None:
+            return torch.ones(1, queries, keys, dtype=torch.bool, device=device)
+        return self.bias_B1QK[:, 0] == 0
+
+
+# What is added to the scores of padded sentences
+
+_biases: WeakIdKeyDictionary = WeakIdKeyDictionary()
+"""Lengths of the keys -> the bias made from them. All layers of a model need the same one."""
+
+
+def bias_of(visible: PaddedVisible | SlotsVisible, keys: int, dtype: torch.dtype) -> Tensor | None:
+    """0 for what a query sees, -inf for the rest, [B, 1, 1 or Q, K]; None if there is nothing to hide.
+
+    Padding is on the right, so no real query of a causal attention sees it.
+    """
+    if isinstance(visible, SlotsVisible):
+        return visible.bias_B1QK
+    if visible.causal or visible.key_lengths_B is None:
+        return None
+    return shared_padding_bias(visible.key_lengths_B, keys, dtype)
+
+
+def shared_padding_bias(key_lengths_B: Tensor, keys: int, dtype: torch.dtype) -> Tensor:
+    """`padding_bias`, computed once for all layers, which have the same lengths."""
+    if torch.compiler.is_compiling():
+        return padding_bias(key_lengths_B, keys, dtype)
+    known: Tensor | None = _biases.get(key_lengths_B)  # type: ignore[no-untyped-call]
+    asked = keys, dtype, torch.is_inference_mode_enabled()
+    if known is None or asked != (known.shape[-1], known.dtype, known.is_inference()):
+        known = padding_bias(key_lengths_B, keys, dtype)
+        _biases[key_lengths_B] = known
+    return known
+
+
+def padding_bias(key_lengths_B: Tensor, keys: int, dtype: torch.dtype) -> Tensor:
+    """The bias of padded keys, [B, 1, 1, K]. Rows start at multiples of 8, as kernels require."""
+    visible_BK = real_positions(key_lengths_B, keys)
+    wide_BK = torch.zeros(len(visible_BK), -(-keys // 8) * 8, dtype=dtype, device=visible_BK.device)
+    return wide_BK[:, :keys].masked_fill_(~visible_BK, -torch.inf)[:, None, None]
+
+
+# The kernels
+
+
+def attend_to_cached_rows(
+    q_RH1E: Tensor, k_RHKE: Tensor, v_RHKE: Tensor, visible: CachedRowsVisible, scale: float, dropout: float
+) -> Tensor:
+    from regard.engine import triton_kernels
+
+    return triton_kernels.attend_to_cache(q_RH1E, k_RHKE, v_RHKE, visible.rows_KR, visible.length_1, scale)
+
+
+def attend_by_tiles(
+    q_1HPE: Tensor, k_1HPE: Tensor, v_1HPE: Tensor, visible: PackedVisible, scale: float, dropout: float
+) -> Tensor:
+    """Compiled code, rows of fixed size: only the tiles that share a sentence are computed."""
+    from torch.nn.attention.flex_attention import flex_attention  # takes a second to import
+
+    context_1HPE: Tensor = flex_attention(q_1HPE, k_1HPE, v_1HPE, block_mask=visible.tiles, scale=scale)
+    return context_1HPE
+
+
+def attend_in_equal_lengths(
+    q_1HPE: Tensor, k_1HPE: Tensor, v_1HPE: Tensor, visible: PackedVisible, scale: float, dropout: float
+) -> Tensor:
+    """A packed row of sentences of one length is a batch without padding."""
+    heads, width = q_1HPE.shape[1], q_1HPE.shape[-1]
+    q_BHQE, k_BHKE, v_BHKE = (
+        x_1HPE.view(heads, visible.equal, -1, width).transpose(0, 1) for x_1HPE in (q_1HPE, k_1HPE, v_1HPE)
+    )
+    with sdpa_kernel(EQUAL_LENGTH_KERNELS):
+        context_BHQE = attend_to_whole_sentences(q_BHQE, k_BHKE, v_BHKE, None, visible.causal, scale, dropout)
+    return context_BHQE.transpose(0, 1).flatten(1, 2)[None]
+
+
+def attend_by_bounds(
+    q_1HPE: Tensor, k_1HPE: Tensor, v_1HPE: Tensor, visible: PackedVisible, scale: float, dropout: float
+) -> Tensor:
+    """All sentences of a batch in one row, by a kernel that takes the bounds of the sentences."""
+    from torch.nn.attention.varlen import varlen_attn  # takes a second to import, and only a GPU needs it
+
+    # squeeze, not [0]: the gradient of an index is a copy
+    q_PHE, k_PHE, v_PHE = (x_1HPE.squeeze(0).transpose(0, 1) for x_1HPE in (q_1HPE, k_1HPE, v_1HPE))
+    context_PHE = varlen_attn(
+        q_PHE,
+        k_PHE,
+        v_PHE,
+        visible.queries.bounds,
+        visible.keys.bounds,
+        visible.queries.longest,
+        visible.keys.longest,
+        scale=scale,
+        window_size=(-1, 0 if visible.causal else -1),
+    )
+    assert isinstance(context_PHE, Tensor)
+    return context_PHE.transpose(0, 1)[None]
+
+
+def attend_with_matrix(
+    q_1HPE: Tensor, k_1HPE: Tensor, v_1HPE: Tensor, visible: PackedVisible, scale: float, dropout: float
+) -> Tensor:
+    """Rows of fixed size where no better kernel applies: P x P scores, most of which are hidden."""
+    mask_1PP = visible.matrix_BQK(q_1HPE.shape[2], k_1HPE.shape[2], q_1HPE.device)
+    return F.scaled_dot_product_attention(q_1HPE, k_1HPE, v_1HPE, attn_mask=mask_1PP, scale=scale, dropout_p=dropout)
+
+
+def attend_after_unpacking(
+    q_1HPE: Tensor, k_1HPE: Tensor, v_1HPE: Tensor, visible: PackedVisible, scale: float, dropout: float
+) -> Tensor:
+    """Pad for the attention only; the layers around it stay packed."""
+    queries, keys = visible.queries, visible.keys
+    q_BHQE, k_BHKE, v_BHKE = queries.unpack_heads(q_1HPE), keys.unpack_heads(k_1HPE), keys.unpack_heads(v_1HPE)
+    bias = None if visible.causal else shared_padding_bias(keys.lengths_B, k_BHKE.shape[2], q_BHQE.dtype)
+    context_BHQE = attend_to_whole_sentences(q_BHQE, k_BHKE, v_BHKE, bias, visible.causal, scale, dropout)
+    return queries.pack(context_BHQE.transpose(1, 2)).transpose(1, 2)
+
+
+def attend_with_two_products(
+    q_BHQE: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: PaddedVisible | SlotsVisible, scale: float, dropout: float
+) -> Tensor:
+    """Few queries for each of many sentences on a CPU."""
+    bias = bias_of(visible, k_BHKE.shape[2], q_BHQE.dtype)
+    scores_BHQK = multiply_small_matrices(q_BHQE * scale, k_BHKE.transpose(-2, -1))
+    weights_BHQK = (scores_BHQK if bias is None else scores_BHQK + bias).softmax(-1)
+    return multiply_small_matrices(weights_BHQK, v_BHKE)
+
+
+def attend_by_torch(
+    q_BHQE: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: PaddedVisible | SlotsVisible, scale: float, dropout: float
+) -> Tensor:
+    """torch's kernel for padded sentences."""
+    bias = bias_of(visible, k_BHKE.shape[2], q_BHQE.dtype)
+    return attend_to_whole_sentences(q_BHQE, k_BHKE, v_BHKE, bias, is_causal(visible), scale, dropout)
+
+
+def attend_to_whole_sentences(
+    q_BHQE: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, bias: Tensor | None, causal: bool, scale: float, dropout: float
+) -> Tensor:
+    queries = q_BHQE.shape[2]
+    causal = causal and queries > 1
+    assert not causal or queries == k_BHKE.shape[2], "the kernel aligns queries with the first keys, not with the last"
+    return F.scaled_dot_product_attention(
+        q_BHQE, k_BHKE, v_BHKE, attn_mask=bias, is_causal=causal, scale=scale, dropout_p=dropout
+    )
+
+
+# When each of them applies
+
+
+def is_causal(visible: PaddedVisible | SlotsVisible) -> bool:
+    return not isinstance(visible, SlotsVisible) and visible.causal
+
+
+def has_cached_rows(q_RH1E: Tensor, visible: Visibility, dropout: float) -> bool:
+    return isinstance(visible, CachedRowsVisible)
+
+
+def has_tiles(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bool:
+    return isinstance(visible, PackedVisible) and visible.tiles is not None
+
+
+def has_equal_lengths(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bool:
+    return isinstance(visible, PackedVisible) and visible.equal > 0
+
+
+def has_bounds_kernel(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bool:
+    return isinstance(visible, PackedVisible) and has_packed_kernel(q_1HPE, q_1HPE.shape[-1], dropout)
+
+
+def has_fixed_rows(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bool:
+    return isinstance(visible, PackedVisible) and visible.queries.fixed
+
+
+def is_packed(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bool:
+    return isinstance(visible, PackedVisible)
+
+
+def has_few_queries_on_cpu(q_BHQE: Tensor, visible: Visibility, dropout: float) -> bool:
+    queries, sentences = q_BHQE.shape[2], len(q_BHQE)
+    if q_BHQE.device.type != "cpu" or queries > FEW_QUERIES or sentences < MANY_SENTENCES or dropout:
+        return False
+    return isinstance(visible, SlotsVisible) or not (getattr(visible, "causal", False) and queries > 1)
+
+
+def is_padded(q_BHQE: Tensor, visible: Visibility, dropout: float) -> bool:
+    return not isinstance(visible, PackedVisible | CachedRowsVisible)
+
+
+ATTENTION: list[tuple[Callable[..., bool], Callable[..., Tensor]]] = [
+    (has_cached_rows, attend_to_cached_rows),
+    (has_tiles, attend_by_tiles),
+    (has_equal_lengths, attend_in_equal_lengths),
+    (has_bounds_kernel, attend_by_bounds),
+    (has_fixed_rows, attend_with_matrix),
+    (is_packed, attend_after_unpacking),
+    (has_few_queries_on_cpu, attend_with_two_products),
+    (is_padded, attend_by_torch),
+]
+
+
+# Queries, keys and values of self-attention
+
+
+def is_packed_training(visible: Visibility) -> bool:
+    return isinstance(visible, PackedVisible) and torch.is_grad_enabled()
+
+
+def project_together(x_BLD: Tensor, W_Q: nn.Linear, W_KV: nn.Linear) -> tuple[Tensor, ...]:
+    """Queries, keys and values by one product instead of two."""
+    W_QKV = torch.cat([W_Q.weight, W_KV.weight])
+    b_QKV = torch.cat([W_Q.bias, W_KV.bias])
+    return F.linear(x_BLD, W_QKV, b_QKV).chunk(3, dim=-1)
+
+
+SELF_PROJECTIONS: list[tuple[Callable[[Visibility], bool], Callable[..., tuple[Tensor, ...]]]] = [
+    (is_packed_training, project_together),
+]
