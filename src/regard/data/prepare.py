@@ -33,7 +33,7 @@ from regard.text.files import key_of
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
-FORMAT = 7  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
+FORMAT = 8  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
 SHOWN = 10  # labels that a note names
 NANS = ("nan", "NaN", "NAN")  # what programs write for a number that is missing
 PARALLEL = 100_000  # rows from which `data.workers: auto` starts processes, which takes seconds
