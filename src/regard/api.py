@@ -30,6 +30,7 @@ from regard.recipes.recipe import load_recipe, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes
 from regard.runs.examples import SPLITS, examples_of, measured_on, noted
 from regard.runs.run import Run, load_facts
+from regard.tasks.baseline import strongest
 from regard.tasks.task import Done, EncodedInputs, Given, Note, Prediction, Task, ignore, summed, without_faults
 from regard.text.files import FileInput, GrowingFile, atomic_file, check_writable, key_of, open_text, write_file
 from regard.training.check import check
@@ -476,6 +477,7 @@ def evaluate(
     overwrite: bool = False,
     engine: Engine = "local",
     address: str | None = None,
+    baseline: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Metrics:
     """The task's metrics on a split or on files, and which of them it was.
@@ -484,7 +486,8 @@ def evaluate(
     another file beside it. Default: in the run folder, predictions.jsonl or, on files or another split than `evaluate`
     chooses by itself, predictions.NAME.jsonl; predictions.NAME.file.jsonl where a file has a split's name. Files that
     were named and exist need `overwrite`; where it is False, none is written and the result has the predictions. The
-    engine `ray` shares the examples out to a Ray cluster: that at `address`, or one on this machine.
+    engine `ray` shares the examples out to a Ray cluster: that at `address`, or one on this machine. With `baseline`,
+    the result has the metrics of a linear model of scikit-learn, trained on the run's training rows, under that key.
     """
     chosen_workers("auto", engine, address)
     run = Run.open(run)
@@ -500,6 +503,7 @@ def evaluate(
     file = Path(predictions or run.folder / f"predictions{name}.jsonl")
     for path in (file, _errors_beside(file)) if predictions is not False else ():
         check_writable(path, "--predictions", [*named, *run.recipe_values], overwrite=overwrite or predictions is None)
+    beside = _baseline(run, examples) if baseline else {}
     done = summed(progress, len(examples))
     if engine == "ray":
         loaded = run if isinstance(run, Loaded) else load(run, checkpoint=checkpoint or "best", device="cpu")
@@ -511,10 +515,21 @@ def evaluate(
         metrics = run.task.evaluated(examples, parts)
     else:
         metrics = run.task.evaluate(run.load_model(checkpoint, device), examples, done)
+    metrics = noted(metrics, beside)
     metrics = noted(measured_on(run, split, named, examples), metrics)
     if predictions is not False:
         metrics = with_predictions_written(metrics, file, named=predictions is not None)
     return Metrics(metrics)
+
+
+def _baseline(run: Run, examples: Any) -> dict[str, Any]:
+    """The metrics of the strongest linear model on the same examples, or a note that there is none for the task."""
+    if not run.recipe.data.train:
+        what = "the run was imported, so there are no training rows for a baseline"
+        raise DecodeError(what, where="--baseline", hint="leave it out")
+    task = run.task
+    measured = strongest(task, task.baselines(examples_of(run, "train"), examples), examples)
+    return {"baseline": measured} if measured else {"note": f"there is no classical baseline for {task.name}"}
 
 
 @dataclass(frozen=True)
