@@ -41,6 +41,7 @@ from regard.runs.examples import SPLITS, examples_of, later_step, measured_on, n
 from regard.runs.run import Run, chosen_device, load_facts
 from regard.search.external import ExternalModel
 from regard.tasks import TASKS
+from regard.tasks.baseline import strongest
 from regard.tasks.classification import Classification, Classified
 from regard.tasks.task import (
     Done,
@@ -743,6 +744,7 @@ def evaluate(
     engine: Engine = "local",
     address: str | None = None,
     accept_recipe: bool = False,
+    baseline: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Metrics:
     """The task's metrics on a split or on files, and which of them it was.
@@ -751,7 +753,8 @@ def evaluate(
     another file beside it. Default: in the run folder, predictions.jsonl or, on files or another split than `evaluate`
     chooses by itself, predictions.NAME.jsonl; predictions.NAME.file.jsonl where a file has a split's name. Files that
     were named and exist need `overwrite`; where it is False, none is written and the result has the predictions. The
-    engine `ray` shares the examples out to a Ray cluster: that at `address`, or one on this machine.
+    engine `ray` shares the examples out to a Ray cluster: that at `address`, or one on this machine. With `baseline`,
+    the result has the metrics of a linear model of scikit-learn, trained on the run's training rows, under that key.
     """
     chosen_workers("auto", engine, address)
     run = Run.open(run, accept_recipe)
@@ -767,6 +770,7 @@ def evaluate(
     file = Path(predictions or run.folder / f"predictions{name}.jsonl")
     for path in (file, _errors_beside(file)) if predictions is not False else ():
         check_writable(path, "--predictions", [*named, *run.recipe_values], overwrite=overwrite or predictions is None)
+    beside = _baseline(run, examples) if baseline else {}
     done = summed(progress, len(examples))
     if engine == "ray":
         loaded = run if isinstance(run, Loaded) else load(run, checkpoint=checkpoint or "best", device="cpu")
@@ -781,10 +785,20 @@ def evaluate(
     measured = measured_on(run, split, named, examples)
     if checkpoint in (None, "best"):
         measured = noted(measured, later_step(run))
-    metrics = noted(measured, metrics)
+    metrics = noted(measured, noted(metrics, beside))
     if predictions is not False:
         metrics = with_predictions_written(metrics, file, named=predictions is not None)
     return Metrics(metrics)
+
+
+def _baseline(run: Run, examples: Any) -> dict[str, Any]:
+    """The metrics of the strongest linear model on the same examples, or a note that there is none for the task."""
+    if not run.recipe.data.train:
+        what = "the run was imported, so there are no training rows for a baseline"
+        raise DecodeError(what, where="--baseline", hint="leave it out")
+    task = run.task
+    measured = strongest(task, task.baselines(examples_of(run, "train"), examples), examples)
+    return {"baseline": measured} if measured else {"note": f"there is no classical baseline for {task.name}"}
 
 
 @dataclass(frozen=True)

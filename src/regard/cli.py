@@ -426,9 +426,14 @@ PREDICTIONS = option(
 )  # fmt: skip
 
 
+BASELINE = switch(
+    "baseline", "Print beside the result what a linear model of scikit-learn reaches, trained on the same rows."
+)
+
+
 @command(
     RUN, SPLIT, PAIRS, BEAM, PENALTY, PREDICTIONS, OVERWRITE, SETTINGS, CHECKPOINT, DEVICE, PRECISION, ENGINE, ADDRESS,
-    ACCEPT, JSON,
+    ACCEPT, BASELINE, JSON,
 )  # fmt: skip
 def evaluate(run: Path, precision: str, as_json: bool, **options: Any) -> None:
     """Compute the task's metrics on a split or a file: BLEU, ROUGE, perplexity, accuracy, F1, correlations."""

@@ -474,10 +474,10 @@ def test_a_warm_up_is_a_tenth_and_patience_outlasts_it(sizes: Sizes, tokens: flo
     plan = pace(sizes, tokens, batch, least)
     steps = plan["steps"] or plan["epochs"] * int(0.8 * tokens / batch)
     assert steps >= least
-    assert 10 * (plan["warmup"] or 0) <= steps
+    assert 10 * (plan["warmup"]) <= steps
     assert plan["epochs"] is None or plan["epochs"] >= sizes.epochs
     if plan["patience"] and plan["steps"]:
-        assert plan["patience"] * plan["validate_every"] >= 2 * (plan["warmup"] or 0)
+        assert plan["patience"] * plan["validate_every"] >= 2 * (plan["warmup"])
 
 
 def test_a_long_document_is_shown_in_part_and_may_be_most_of_the_text(folder: Path) -> None:
@@ -614,7 +614,8 @@ SPEECH = "나\tNP\n는\tJX\n가\tVV\n{}\tEF\n"
 def test_a_syllable_and_its_tag_a_line_are_tagging(folder: Path, name: str, sentence: str) -> None:
     put(name, "\n".join(sentence.format("다" if number % 2 else "자") for number in range(40)))
     tree = tree_for(name)
-    assert (tree["task"], tree["data"]["words"]) == ("tagging", "characters")
+    words = "characters_and_blanks" if " \t" in sentence else "characters"
+    assert (tree["task"], tree["data"]["words"]) == ("tagging", words)
 
 
 @pytest.mark.parametrize("name", ["klue.tsv", "klue.conll", "klue.txt", "klue.csv", "klue.ner", "klue"])
@@ -839,15 +840,27 @@ def test_what_is_proposed_for_labels_suits_the_texts(folder: Path) -> None:
     single, pairs = tree_for("long.tsv"), tree_for("pairs.tsv")
     assert (single["model"]["widths"], single["head"]) == ([1], {"pooling": "mean"})
     assert (pairs["model"]["widths"], pairs["head"]) == ([1, 2, 3], {"apart": True, "pooling": "max"})
-    assert all(tree["training"]["patience"] >= 5 for tree in (single, pairs))
+    assert (single["training"]["patience"], pairs["training"]["patience"]) == (10, 3)
     put("korean.tsv", table(["text", "label"], KO, CLASSES))
     put("korean pairs.tsv", table(["sentence1", "sentence2", "label"], KO, [*KO[1:], KO[0]], CLASSES))
     put("korean long.tsv", table(["text", "label"], [" ".join([text] * 30) for text in KO], CLASSES))
     korean, *others = map(tree_for, ("korean.tsv", "korean pairs.tsv", "korean long.tsv"))
     assert korean["tokenizer"] == {"kind": "character", "lowercase": True}
     assert (korean["model"]["ngrams"], korean["model"]["widths"]) == (131_072, [1, 2, 3, 4])
+    assert korean["head"] == {"linear": 2**18}
     training = korean["training"]
     assert (training["label_smoothing"], training["validate_every"]) == (0.1, training["steps"])
     assert training["betas"] == [0.9, 0.999]
     assert "patience" not in training
-    assert [tree["tokenizer"]["kind"] for tree in others] == ["bpe", "bpe"]
+    assert [tree["tokenizer"]["kind"] for tree in others] == ["character", "bpe"]
+    assert others[0]["head"] == {"linear": 2**18, "apart": True, "pooling": "max"}
+    put("many.tsv", table(["text", "label"], [f"{text} {place}" for place in range(100) for text in KO], CLASSES * 100))
+    assert tree_for("many.tsv")["training"]["validate_every"] == tree_for("many.tsv")["training"]["steps"] / 10
+    tagging = tree_for(put("names.conll", CASES["names.conll"].content))
+    assert (tagging["tokenizer"]["kind"], tagging["head"]) == ("word", {"crf": True, "linear": 2**18})
+
+
+def test_a_proposal_names_its_schedule_and_warm_up(folder: Path) -> None:
+    """Whatever the defaults of recipes are."""
+    for name in ("reviews.csv", "sts.tsv", "choices.jsonl", "names.conll", "tales.txt", "pairs.tsv"):
+        assert {"schedule", "warmup"} <= {*tree_for(put(name, CASES[name].content))["training"]}

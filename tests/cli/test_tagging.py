@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from seqeval.metrics import accuracy_score, classification_report
 from seqeval.metrics.sequence_labeling import get_entities
 
+import regard
 from command_line import fail, succeed, write
 from labelled_cases import SMALL, TAGGING
 from model_cases import with_weights_that_matter
@@ -25,7 +26,7 @@ from regard.data.conll import Entity, Scheme, TaggedText, entities_in, first_fau
 from regard.data.dataset import Dataset
 from regard.data.framing import windows
 from regard.data.readers import open_corpus
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 from regard.models.headed import Headed
 from regard.objectives.labels import TagCrossEntropy
 from regard.recipes.recipe import recipe_of
@@ -129,7 +130,7 @@ def test_columns_by_hand(tmp_path: Path) -> None:
     assert read(path, tokens=-4, tags=3) == read(path)
     assert read(write(tmp_path / "b.txt", CONLL.replace(" ", "\t").replace("\n", "\r\n"))) == read(path)
     path = write(tmp_path / "klue.tsv", "## id-1\t민수 집\n민\tB-PS\n수\tI-PS\n \tO\n집\tO\n\n## id-2\t#\n#\tO\n")
-    assert read(path) == [(["민", "수", "집"], ["B-PS", "I-PS", "O"]), (["#"], ["O"])]
+    assert read(path) == [(["민", "수", " ", "집"], ["B-PS", "I-PS", "O", "O"]), (["#"], ["O"])]
     path = write(tmp_path / "first.conll", "# 1 O\n#1 B-X\n\n#2 O\nhit O\n")
     assert read(path) == [(["#1"], ["B-X"]), (["#2", "hit"], ["O", "O"])], "the first line is judged by the others"
     path = write(tmp_path / "tabs.conll", "# two\n#1\tO\n# two\nhit\tO\n")
@@ -239,11 +240,11 @@ def test_every_model_tags_a_sentence_the_same_alone_and_among_others(tokenizer: 
     task = Tagging(recipe_of(tree), Tokenizers({"text": tokenizer}))
     model = with_weights_that_matter(task.model())
     words = task.encode_words([["Anna", "."], ["Anna", "lives", "in", "Hong", "Kong"], ["Oslo", "and", "Hong"]])
-    together = task.tag_words(model, words)
+    together = [tags.log_p_WY for tags in task.tag_words(model, words)]
     assert [one.shape for one in together] == [(2, 5), (5, 5), (3, 5)]
     assert together[1].std() > 0.1
     for row, alone in zip(words, together, strict=True):
-        np.testing.assert_allclose(task.tag_words(model, [row])[0], alone, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(task.tag_words(model, [row])[0].log_p_WY, alone, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "byte", "character", "word", "wordpiece", "unigram"])
@@ -264,7 +265,7 @@ def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
     batch = examples.batch(np.array([0, 1]))
     assert len(batch.text) > 2  # the first sentence is read in several rows
     assert batch.tokens == 10
-    log_p = task.computed(model, examples)
+    log_p = [tags.log_p_WY for tags in task.computed(model, examples)]
     expected = -sum(
         float(one[word, task.labels.index(tag)])
         for one, own in zip(log_p, tags, strict=True) for word, tag in enumerate(own)
@@ -480,3 +481,44 @@ def test_where_syllables_are_tagged_a_text_is_read_by_syllables(tmp_path: Path) 
     assert Run(tmp_path / "run").recipe.data.words == "characters"
     found = succeed("predict", tmp_path / "run", "서울에 간다", "--json").json
     assert [word["text"] for word in found["words"]] == [*"서울에간다"]
+
+
+def test_blanks_among_tagged_characters_are_positions(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    lines = []
+    for _ in range(300):  # a syllable is a name only after a blank, so that the tags cannot be learned without blanks
+        syllables = random.permutation([*"가나다라마"]).tolist()
+        syllables.insert(int(random.integers(1, 5)), " ")
+        tags = ["B-X" if before == " " else "O" for before in ["", *syllables[:-1]]]
+        lines += [*(f"{syllable}\t{tag}" for syllable, tag in zip(syllables, tags, strict=True)), ""]
+    file = write(tmp_path / "t.conll", "\n".join(lines))
+    recipe = {
+        "task": "tagging",
+        "data": {"train": {"file": str(file)}, "validation": {"split": 0.1}, "test": {"split": 0.1}},
+        "tokenizer": {"kind": "character"},
+        "model": {"kind": "bilstm", "preset": "tiny"},
+        "training": {"steps": 100, "learning_rate": 0.01, "batch_tokens": 256, "device": "cpu", "schedule": "constant"},
+    }
+    run = regard.train(recipe, out=tmp_path / "run", quiet=True)
+    assert run.recipe.data.words == "characters_and_blanks"
+    assert regard.evaluate(run, predictions=False)["f1"] == 1
+    [typed] = regard.predict(run, "나라 가마다")
+    assert typed.output == "나라 [X 가]마다"
+    untagged = write(tmp_path / "untagged.conll", "나\tO\n라\tO\n \tO\n가\tO\n")
+    [read_in] = regard.predict(run, file=untagged)
+    assert [(word["text"], word["tag"]) for word in read_in.to_json()["words"]][2:] == [(" ", "O"), ("가", "B-X")]
+
+
+def test_a_crf_and_a_linear_model_beside_a_tagger(tmp_path: Path) -> None:
+    settings = ["data.train.size=200", "tokenizer.split=spaces", "tokenizer.vocabulary=60", "training.epochs=1"]
+    settings += ["model.characters=8", "head.crf=true", "head.linear=4096"]
+    run = regard.train(TAGGING, settings, out=tmp_path / "run", quiet=True)
+    found = regard.evaluate(run, baseline=True)
+    assert found["f1"] > 0.9
+    assert found["baseline"]["f1"] > 0.9
+    alone = regard.train(TAGGING, [*settings, "head.linear=0"], out=tmp_path / "alone", quiet=True)
+    assert regard.evaluate(alone)["f1"] < found["f1"]  # one epoch is not enough for the network
+    [tagged] = regard.predict(run, "Anna Kim lives in Paris .")
+    assert all(0 < word.probability <= 1 for word in tagged.words)
+    with pytest.raises(ConfigError, match="the linear model reads the letters of words, and this model does not"):
+        regard.train(TAGGING, ["head.linear=16"], out=tmp_path / "other", quiet=True)

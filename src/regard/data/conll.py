@@ -86,11 +86,17 @@ class TaggingData(LabelledSplits[TaggedText]):
     words: Words = "punctuation"
     """How a text that is typed is split into words: `punctuation`, at white space and around signs, as in CoNLL;
     `whitespace` alone; `characters`, where the data tags syllables, which is so by itself instead of `punctuation`
-    where every word of the training data is one character."""
+    where every word of the training data is one character; `characters_and_blanks`, where it tags spaces too."""
+
     max_length: int = Field(128, ge=8)
     """Most tokens that are read at once, special ones included; a longer sentence is read in windows."""
     stride: int | None = Field(None, ge=1)
     """Tokens from the beginning of one window to that of the next. Default: half a window."""
+
+    @property
+    def by_character(self) -> bool:
+        """Whether each character is a word."""
+        return self.words in ("characters", "characters_and_blanks")
 
     @property
     def plain(self) -> bool:
@@ -140,8 +146,13 @@ def tagged_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
 
 
 def _cells(tokens: Sequence[str], tags: Sequence[str]) -> list[tuple[str, ...]]:
-    """The words and their tags as two JSON lists; white space alone is no word. Nothing where no word is left."""
+    """The words and their tags as two JSON lists; nothing where no word is left.
+
+    White space alone is no word, except where each character is tagged: there it says where words end.
+    """
     words = [pair for pair in zip(tokens, tags, strict=True) if pair[0].strip()]
+    if words and all(len(word) == 1 for word, _ in words):
+        words = [(token or " ", tag) for token, tag in zip(tokens, tags, strict=True)]
     return [tuple(map(_json, zip(*words, strict=True)))] if words else []
 
 

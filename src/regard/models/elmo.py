@@ -68,6 +68,19 @@ class ELMoConfig(ModelConfig):
         return self.longest_word if self.words == "characters" else None
 
 
+def distinct_words(characters_VC: Tensor, ids_BL: Tensor, spelling: Spelling | None) -> tuple[Tensor, Tensor]:
+    """The characters of the distinct words of a batch, and which of them stands at each position."""
+    known = len(characters_VC)
+    if spelling is not None:
+        ids_BL = torch.where(spelling.numbers_BL > 0, known - 1 + spelling.numbers_BL, ids_BL)
+    words_P, index_BL = torch.unique(ids_BL, return_inverse=True)  # sorted: words of the batch come last
+    parts = [characters_VC[words_P[words_P < known]]]
+    if spelling is not None:
+        parts.append(spelling.characters_PC[words_P[words_P >= known] - known])
+    width = max(part_PC.shape[1] for part_PC in parts)
+    return torch.cat([F.pad(part_PC, (0, width - part_PC.shape[1])) for part_PC in parts]), index_BL
+
+
 class Highway(nn.Module):
     """A layer with a gate that lets part of its input through unchanged.
 
@@ -113,15 +126,8 @@ class CharacterCNN(nn.Module):
 
     def forward(self, ids_BL: Tensor, spelling: Spelling | None = None) -> Tensor:
         """[B, L] -> [B, L, D]. Each distinct word is computed once."""
-        known = len(self.characters_VC)
-        if spelling is not None:
-            ids_BL = torch.where(spelling.numbers_BL > 0, known - 1 + spelling.numbers_BL, ids_BL)
-        words_P, index_BL = torch.unique(ids_BL, return_inverse=True)  # sorted: words of the batch come last
-        parts = [self.characters_VC[words_P[words_P < known]]]
-        if spelling is not None:
-            parts.append(spelling.characters_PC[words_P[words_P >= known] - known])
-        width = max(part_PC.shape[1] for part_PC in parts)
-        return self.words(torch.cat([F.pad(part_PC, (0, width - part_PC.shape[1])) for part_PC in parts]))[index_BL]
+        characters_PC, index_BL = distinct_words(self.characters_VC, ids_BL, spelling)
+        return self.words(characters_PC)[index_BL]
 
     def words(self, characters_PC: Tensor) -> Tensor:
         """Characters [P, C] of words -> vectors [P, D]."""

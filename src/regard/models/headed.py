@@ -14,10 +14,12 @@ from regard.config import Config
 from regard.data.batches import LabelledBatch
 from regard.engine.packing import computes_first_only
 from regard.errors import ConfigError
+from regard.layers.crf import CRF
 from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import RecurrentEncoder
 from regard.models import MODELS
 from regard.models.base import Contextual, HeadPooling, ModelConfig, pool, real_BL
+from regard.models.ngrams import LinearModel
 
 
 class HeadConfig(Config):
@@ -62,12 +64,26 @@ class LayerMix(nn.Module):
 
 
 class Headed(nn.Module):
-    """A base model and a head. Weights are named `base.*`, `mix.*`, `bilstm.*` and `head.*`."""
+    """A base model and a head. Weights are named `base.*`, `mix.*`, `bilstm.*`, `head.*` and `linear.*`.
 
-    def __init__(self, base: Contextual, config: HeadConfig, head: Callable[[int], nn.Module]) -> None:
+    With `linear`, a linear model that was fitted before training, both learn separately, as in an ensemble. In training
+    the output is the head's alone, afterwards
+        scale (share head(h) + (1 - share) linear(x))
+    with the share and the scale that validate best (Guo et al. 2017, arXiv:1706.04599, section 4.2: 1 / temperature).
+    """
+
+    share: Tensor
+    scale: Tensor
+
+    def __init__(
+        self, base: Contextual, config: HeadConfig, head: Callable[[int], nn.Module], linear: LinearModel | None = None
+    ) -> None:
         """`head` builds the head for the width of its input."""
         super().__init__()
-        self.base, self.config = base, config
+        self.base, self.config, self.linear = base, config, linear
+        if linear is not None:
+            self.register_buffer("share", torch.tensor(0.5))
+            self.register_buffer("scale", torch.tensor(1.0))
         if config.features == "mix" and not base.config.equal_layers:
             what = "the layers of this model have different widths and cannot be mixed"
             raise ConfigError(what, where="head.features", hint="set it to last, or use elmo, gpt or bert")
@@ -110,7 +126,12 @@ class Headed(nn.Module):
 
     def forward(self, batch: Any) -> Tensor:
         """The output of the head: [X, Y] for examples, [B, L, Y] for tokens."""
-        return self.head(self.states(batch), batch)
+        output: Tensor = self.head(self.states(batch), batch)
+        if self.linear is None or self.training:
+            return output
+        own = self.linear(batch)
+        own = own if own.dim() == 3 else by_example(own, batch)
+        return self.scale * (self.share * output + (1 - self.share) * own)
 
     def rate_of(self, name: str) -> float:
         """The factor of the learning rate for a weight: layer_decay to the power of the number of layers above it."""
@@ -224,7 +245,11 @@ class ApartHead(Head):
 
 
 class TokenHead(Head):
-    """An answer for each token: logits = W dropout(h) + b, [B, L, Y]."""
+    """An answer for each token: logits = W dropout(h) + b, [B, L, Y]; with `crf` they are the scores P of a CRF."""
+
+    def __init__(self, width: int, outputs: int, *, dropout: float, crf: bool = False) -> None:
+        super().__init__(width, outputs, dropout=dropout)
+        self.crf = CRF(outputs) if crf else None
 
     def forward(self, h_BLD: Tensor, batch: LabelledBatch) -> Tensor:
         return self.linear(self.dropout(h_BLD))

@@ -19,6 +19,7 @@ from regard.data.batches import Tokens
 from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import RecurrentEncoder
 from regard.models.base import Contextual, ModelConfig, Presets, rate_of_recurrence, real_BL
+from regard.models.elmo import CharacterCNN, ELMoConfig
 
 
 class BiLSTMConfig(ModelConfig):
@@ -41,6 +42,9 @@ class BiLSTMConfig(ModelConfig):
     """Width of the state of each direction."""
     layers: int = Field(1, ge=1)
     """Recurrent layers."""
+    characters: int = Field(0, ge=0)
+    """Width of a second vector for each word, from a convolution over its characters, so that words outside the
+    vocabulary are read too; for tokenizer.kind: word. 0 has none."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """Dropout on the embeddings and between layers."""
 
@@ -48,24 +52,40 @@ class BiLSTMConfig(ModelConfig):
     def learning_rate(self) -> float:
         return rate_of_recurrence(self.hidden)
 
+    @property
+    def letters(self) -> int | None:
+        return LONGEST_WORD if self.characters else None
+
+
+LONGEST_WORD = 50  # characters of a word that are read, with two for its ends
+
 
 class BiLSTM(Contextual):
     """
     h_t = [forward LSTM(h_{t-1}, x_t) ; backward LSTM(h_{t+1}, x_t)]        in each layer
+
+    With `characters`, x_t = [embedding of word t ; convolution over its characters]      Ma & Hovy 2016,
+    arXiv:1603.01354, sections 2.1 and 2.3; the convolution is ELMo's.
     """
 
-    def __init__(self, config: BiLSTMConfig, vocabulary_size: int) -> None:
+    def __init__(self, config: BiLSTMConfig, vocabulary_size: int, characters_VC: Tensor | None = None) -> None:
         super().__init__()
         self.config, self.width, self.depth = config, 2 * config.hidden, config.layers
         self.embedding = Embedding(vocabulary_size, config.embedding)
+        self.characters = None
+        if characters_VC is not None:
+            sizes = ELMoConfig(filters=max(64, 2 * config.characters), highway=0, width=config.characters)
+            self.characters = CharacterCNN(sizes, characters_VC)
         self.layers = nn.ModuleList(
             RecurrentEncoder("lstm", width, config.hidden)
-            for width in [config.embedding, *[2 * config.hidden] * (config.layers - 1)]
+            for width in [config.embedding + config.characters, *[2 * config.hidden] * (config.layers - 1)]
         )
         self.dropout = nn.Dropout(config.dropout)
 
     def layers_of(self, batch: Any) -> list[Tensor]:
         layers: list[Tensor] = [self.embedding(batch.text.ids_BL)]
+        if self.characters is not None:
+            layers[0] = torch.cat([layers[0], self.characters(batch.text.ids_BL, batch.text.spelling)], -1)
         for layer in self.layers:
             layers.append(layer(self.dropout(layers[-1]), batch.text)[0])
         return layers

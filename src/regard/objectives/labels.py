@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from regard.data.batches import NO_TAG, LabelledBatch, StoryBatch, TextBatch
 from regard.models.base import real_BL
-from regard.models.headed import Headed
+from regard.models.headed import Headed, TokenHead
 from regard.models.memory_network import MemoryNetwork, MemoryOutput
 from regard.objectives.cross_entropy import Objective, VocabularyLoss
 from regard.objectives.language_model import next_tokens
@@ -99,6 +99,28 @@ class TagCrossEntropy(HeadLoss):
     def losses(self, logits: Tensor, batch: LabelledBatch) -> Tensor:
         logits_PY, labels_P = logits.flatten(0, 1).float(), batch.labels.flatten()
         return torch.stack(self.cross_entropy(logits_PY, labels_P, reduction="sum"))
+
+
+class TagSequenceLoss(TagCrossEntropy):
+    """
+    loss = -sum_b log p(y_b | X_b)        over the sentences b, with the p of a CRF over the words of each
+
+    Lample et al. 2016, arXiv:1603.01360, section 2.2.
+    """
+
+    def losses(self, logits_BLY: Tensor, batch: LabelledBatch) -> Tensor:
+        is_word_BL = batch.labels != NO_TAG
+        words_B = is_word_BL.sum(1)
+        order_BL = (~is_word_BL).long().argsort(dim=1, stable=True)[:, : int(words_B.max())]  # words to the front
+        P_BLY = logits_BLY.float().gather(1, order_BL[..., None].expand(-1, -1, logits_BLY.shape[-1]))
+        read_B = words_B > 0  # a window may have no word of its own
+        head = self.model.head
+        assert isinstance(head, TokenHead)
+        assert head.crf is not None
+        labels_BL = batch.labels.gather(1, order_BL)
+        log_p_B = head.crf.log_likelihood(P_BLY[read_B], labels_BL[read_B], words_B[read_B])
+        loss = -log_p_B.sum()
+        return torch.stack([loss, loss])
 
 
 class SpanCrossEntropy(HeadLoss):

@@ -85,6 +85,8 @@ OWN_FILES = {
     "test": "files of their own, for `regard evaluate`",
 }
 """Comments on a split that is not a share of the training data."""
+LINEAR_ROWS = 2**18  # of the table of the linear model beside a network
+VALIDATIONS = 10  # of a training that goes on to the end of its schedule
 ENDS = ("steps", "epochs", "validate_every", "patience")  # keys of `training` that come first
 
 
@@ -223,10 +225,12 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
     sizes = next(sizes for sizes in plan.sizes if amount < sizes.below)
     longest = max((size.characters for size in profile.sizes), default=0)
     by_character = _by_character(profile)
-    syllables = by_character and profile.task == "classification"
+    syllables = by_character and "text" in profile.data
     if syllables:  # the end of the schedule is what generalises best
         half = (sizes.batch_tokens or 0) // 2
-        sizes = sizes._replace(epochs=sizes.epochs // 2, batch_tokens=half, patience=None)
+        sizes = sizes._replace(epochs=max(10, sizes.epochs // 2), batch_tokens=half, patience=None)
+    elif "first" in profile.data:  # networks that compare two texts overfit within a few epochs
+        sizes = sizes._replace(epochs=min(sizes.epochs, 8), patience=3)
     fitting = (length for length in plan.lengths if longest <= (1 if by_character else 2) * length)
     length = next(fitting, plan.lengths[-1] if plan.lengths else 0)
     each = 3 if syllables else 8  # characters of the longest texts for a token of the average one
@@ -256,23 +260,30 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
         batch = max(batch or 0, 2 ** ceil(log2(16 * tokens)))
         if by_character:
             settings |= {"tokenizer.kind": "character", "tokenizer.vocabulary": None, "model.widths": [1, 2, 3, 4]}
+            settings["head.linear"] = LINEAR_ROWS
         if "first" in profile.data:
-            settings |= {"head.apart": True, "head.pooling": "max" if profile.task == "classification" else "mean"}
+            is_class = profile.task == "classification"
+            settings |= {"head.apart": True, "head.pooling": "max" if is_class else "mean"}
+            settings |= {"training.best": "loss"} if is_class else {}
         elif syllables:
             settings |= {"model.ngrams": 2**17, "training.betas": [0.9, 0.999], "training.label_smoothing": 0.1}
         elif profile.sizes[0].words > 100:  # of long texts the words alone say enough, and are learned fast
             settings |= {"model.widths": [1], "model.dropout": 0.5, "head.pooling": "mean"}
             settings |= {"tokenizer.vocabulary": 16_000, "training.learning_rate": 0.003, "training.best": "loss"}
+    if profile.task == "tagging":
+        settings |= {"head.crf": True, "head.linear": LINEAR_ROWS}
     training = pace(sizes, amount / 3 if is_text else amount * tokens, batch or 4_096, plan.steps)
+    if syllables and profile.examples >= 5_000:  # enough to choose by
+        training["validate_every"] = ceil(training["steps"] / VALIDATIONS)
     training["batch_tokens"] = batch or "auto"
     return settings | {f"training.{key}": value for key, value in training.items()}
 
 
 def _by_character(profile: DataProfile) -> bool:
-    """Whether characters say more than sub-words: of how alike two texts are, and of a short Korean text, whose words
-    have many endings and spellings, each of them rare."""
+    """Whether characters say more than sub-words: where two texts are compared, and in a short Korean text, whose
+    words have many endings and spellings, each of them rare."""
     if "first" in profile.data:
-        return profile.task == "regression"
+        return profile.task == "regression" or profile.sizes[0].words <= 100
     return profile.task == "classification" and profile.sizes[0].script == "Hangul" and profile.sizes[0].words <= 100
 
 
@@ -292,7 +303,7 @@ def pace(sizes: Sizes, tokens: float, batch: int, least: int) -> dict[str, Any]:
         "epochs": None if by_steps else ceil(steps / epoch),
         "validate_every": every if by_steps else None,
         "patience": None if sizes.patience is None else max(sizes.patience, ceil(2 * warmup / every)),
-        "warmup": warmup or None,
+        "warmup": warmup,
     }
 
 
@@ -898,7 +909,7 @@ def _tagging(data: dict[str, Any], rows: int, length: float, words: Sequence[str
     if not all(map(is_chunk_tag, tags)):  # tags that mark no entities
         data, settings = {**data, "scheme": "plain"}, {"training.best": "accuracy"}
     if mean(map(len, words)) == 1:
-        settings["data.words"] = "characters"
+        settings["data.words"] = "characters_and_blanks" if any(map(str.isspace, words)) else "characters"
     return DataProfile("tagging", data, rows, (Size.of(words)._replace(words=length),), settings)
 
 

@@ -6,19 +6,23 @@ import re
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
+from torch.nn import functional as F
 
 from regard.data.dataset import Dataset, Where
 from regard.data.labelled import Labelled, LabelledData
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.models.base import device_of
 from regard.models.headed import Headed
+from regard.models.ngrams import Loss
 from regard.objectives.labels import ClassCrossEntropy
+from regard.tasks import baseline
 from regard.tasks.headed import Labels, Line, Scores, TextHeadConfig, TextLabelling, as_texts, refuse_labels
 from regard.tasks.task import Prediction
 from regard.text.normalise import fold_white_space, natural, nfc
@@ -104,6 +108,14 @@ class Classification(TextLabelling):
     def numbers(self, labels: Sequence[str], where: Where) -> NDArray[np.int64]:
         hint = "the training data has " + listed(self.labels)
         return class_numbers(labels, self.labels, where, "is not in the training data", hint)
+
+    @property
+    def linear_loss(self) -> tuple[Loss, float]:
+        return partial(F.cross_entropy, reduction="sum"), 0.2
+
+    def baselines(self, train: Dataset, examples: Dataset) -> Iterator[tuple[str, Any]]:
+        texts, others = ([part.texts[name] for name in part.columns] for part in (train, examples))
+        return baseline.classes(texts, self.targets(train), others, len(self.labels))
 
     def objective(self, model: Headed) -> ClassCrossEntropy:
         head, weights_Y = self.recipe.head, None

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from regard.data.batches import LabelledBatch, fixed_batches
@@ -29,6 +29,7 @@ from regard.errors import ConfigError, DataError, DecodeError, InputError, Probl
 from regard.models import MODELS, any_config, config_of
 from regard.models.base import Contextual, HeadPooling, device_of, refused_pooling
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead, build_base
+from regard.models.ngrams import Compared, LinearModel, Loss, NgramModel, Words
 from regard.tasks.raw import check_max_length, spelling_options
 from regard.tasks.task import (
     Done,
@@ -50,6 +51,9 @@ FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01, "schedule": "linear",
 }  # fmt: skip
 """How a pre-trained Transformer is fine-tuned, where the recipe does not say (Devlin et al. 2019, appendix A.3)."""
+SHARES = [tenth / 10 for tenth in range(11)]
+"""What the head's share of the output may be beside a linear model."""
+FITTED_AT_ONCE = 16_384  # tokens whose n-grams are counted together
 
 
 def as_texts(value: Any) -> Any:
@@ -149,6 +153,7 @@ class HeadedTask(ExampleTask):
     recipe: HeadedRecipe
     head: ClassVar[type[HeadConfig]] = HeadConfig  # the recipe's section `head`
     smooths: ClassVar[bool] = True  # whether the loss is over classes, which training.label_smoothing is for
+    scales: ClassVar[Sequence[float]] = (0.2, 0.3, 0.45, 0.7, 1.0, 1.5, 2.2)  # of the output with a linear model
     by_token: ClassVar[bool] = False  # whether the head has an answer for each token, instead of one for the text
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
 
@@ -186,7 +191,12 @@ class HeadedTask(ExampleTask):
     def model(self) -> Headed:
         config, head, tokenizer = self.recipe.model, self.recipe.head, self.tokenizers["text"]
         options = {"keep_readout": head.auxiliary > 0, **spelling_options(config, tokenizer)}
-        return Headed(build_base(config, tokenizer.size, by_token=self.by_token, **options), head, self.make_head)
+        base = build_base(config, tokenizer.size, by_token=self.by_token, **options)
+        return Headed(base, head, self.make_head, self.make_linear())
+
+    def make_linear(self) -> LinearModel | None:
+        """The linear model beside the head, not fitted yet; None if the recipe has none."""
+        return None
 
     @cached_property
     def framing(self) -> Framing:
@@ -206,8 +216,25 @@ class HeadedTask(ExampleTask):
                 yield number, logits_LY[: len(rows[number].ids)]
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
+        if model.linear is not None:
+            self.choose_share(model, examples)
         metrics = self.measured(examples, self.computed(model, examples))
         return {name: metrics[name] for name in (*self.lower_is_better, *self.higher_is_better) if name in metrics}
+
+    def choose_share(self, model: Headed, examples: Dataset) -> None:
+        """Set the head's share of the output, of SHARES, and the scale, of `scales`, to those with the lowest loss."""
+        outputs = []
+        model.scale.fill_(1)
+        for share in (0.0, 1.0):
+            model.share.fill_(share)
+            outputs.append(np.stack(self.computed(model, examples)))
+        losses = {}
+        for share, scale in product(SHARES, self.scales):
+            mixed = scale * ((1 - share) * outputs[0] + share * outputs[1])
+            losses[share, scale] = self.measured(examples, [*mixed])["loss"]
+        share, scale = min(losses, key=losses.__getitem__)
+        model.share.fill_(share)
+        model.scale.fill_(scale)
 
     def evaluated(self, examples: Dataset, parts: Sequence[Sequence[Any]]) -> dict[str, Any]:
         results = [*chain.from_iterable(parts)]
@@ -265,6 +292,11 @@ class TextHeadConfig(HeadConfig):
     pooling: HeadPooling = "max"
     """One vector for a text: that of its first or last token, or the mean or the largest values over all. Default:
     first for bert (through the pooler that it was pre-trained with), last for lstm_lm and gpt, max for others."""
+    linear: int = Field(0, ge=0)
+    """Rows of the table of a linear model over n-grams of 1 to 3 tokens with TF-IDF weights, or over the difference,
+    the product and the cosines of those of two texts that are read apart. It is fitted on the training data before the
+    network is trained, and the answer is the mean of both, weighted as validates best. N-grams share rows by their
+    hash. 0 has no linear model."""
 
 
 class TextLabelling(HeadedTask):
@@ -385,7 +417,35 @@ class TextLabelling(HeadedTask):
         if head.bilstm is None and (what := refused_pooling(model, head.pooling)):
             allowed = [name for name in get_args(HeadPooling) if not refused_pooling(model, name)]
             raise ConfigError(what, where="head.pooling", hint=f"allowed: {', '.join(allowed)}")
+        if head.linear and self.arrangement not in ("single", "apart"):
+            what = "the linear model reads one text, or two of them apart"
+            raise ConfigError(what, where="head.linear", hint="set it to 0, or of two texts head.apart to true")
         super().check(data)
+
+    def make_linear(self) -> NgramModel | None:
+        head, tokenizer = self.recipe.head, self.tokenizers["text"]
+        if not head.linear:
+            return None
+        space = tokenizer.encode("a a")[1:-1] if self.recipe.tokenizer.kind == "character" else []
+        words = Words(space[0], tokenizer.special - {tokenizer.unk}) if len(space) == 1 else None
+        compared: Compared | None = None
+        if getattr(head, "apart", False):
+            compared = "classes" if self.outputs is None else "similarity"
+        return NgramModel(head.linear, self.outputs or len(self.labels), words, compared)
+
+    def first_weights(self, model: Headed, train: Dataset) -> None:
+        """Fit the linear model, if the recipe has one."""
+        if model.linear is not None:
+            batches = [self.collate(train, rows, 0, 0) for rows in fixed_batches(train, FITTED_AT_ONCE)]
+            targets_B = torch.cat([batch.labels.repeat_interleave(batch.owners_B.bincount()) for batch in batches])
+            if model.linear.compared is not None:
+                targets_B = torch.cat([batch.labels for batch in batches])
+            model.linear.fit(batches, targets_B, *self.linear_loss)
+
+    @property
+    def linear_loss(self) -> tuple[Loss, float]:
+        """The loss of the linear model's outputs, summed, and the strength of its regularisation."""
+        raise NotImplementedError
 
     def make_head(self, width: int) -> TextHead | ApartHead:
         head, kind = self.recipe.head, self.recipe.model.kind

@@ -46,6 +46,9 @@ class MultipleChoice(Classification):
     arrangement: Arrangement = "choices"
     higher_is_better = ("accuracy",)
 
+    def baselines(self, train: Dataset, examples: Dataset) -> Iterator[tuple[str, Any]]:
+        return iter(())
+
     @property
     def labels(self) -> tuple[str, ...]:
         if self.recipe.head.labels is not None or not self.recipe.data.train:

@@ -10,13 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import functional as F
 
 from regard.data.config import as_list
 from regard.data.dataset import Dataset, Where
 from regard.data.labelled import Labelled, LabelledData
 from regard.models import config_of
 from regard.models.headed import ApartHead, Headed, TextHead
+from regard.models.ngrams import Loss
 from regard.objectives.labels import SquaredError
+from regard.tasks import baseline
 from regard.tasks.headed import Line, Scores, TextHeadConfig, TextLabelling, refuse_labels, section
 from regard.tasks.task import Prediction
 
@@ -39,6 +42,7 @@ class Regression(TextLabelling):
     data = LabelledData[Labelled]
     head = NumberHeadConfig
     smooths = False
+    scales = (1.0,)
     higher_is_better, lower_is_better = ("pearson", "spearman"), ("loss", "mae", "rmse")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "data": {"stratify": False},
@@ -62,6 +66,7 @@ class Regression(TextLabelling):
     def first_weights(self, model: Headed, train: Dataset) -> None:
         """Start from the mean of the numbers; where two texts are compared, from a cosine of 0 for the lowest and of 1
         for the highest."""
+        super().first_weights(model, train)
         targets, head = self.targets(train), model.head
         assert isinstance(head, TextHead | ApartHead)
         apart = self.arrangement_of(train) == "apart"
@@ -69,6 +74,14 @@ class Regression(TextLabelling):
             head.linear.bias.fill_(float(targets.min() if apart else targets.mean()))
             if apart:
                 head.linear.weight.fill_(float(np.ptp(targets)))
+
+    @property
+    def linear_loss(self) -> tuple[Loss, float]:
+        return lambda scores_X1, y_X: F.mse_loss(scores_X1[:, 0], y_X, reduction="sum") / 2, 3.0
+
+    def baselines(self, train: Dataset, examples: Dataset) -> Iterator[tuple[str, Any]]:
+        texts, others = ([part.texts[name] for name in part.columns] for part in (train, examples))
+        return baseline.numbers(texts, self.targets(train), others)
 
     def objective(self, model: Headed) -> SquaredError:
         return SquaredError(model, auxiliary=self.recipe.head.auxiliary)

@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -17,9 +18,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
+from torch.nn import functional as F
 
 from regard.data import conll
-from regard.data.batches import NO_TAG, LabelledBatch
+from regard.data.batches import NO_TAG, LabelledBatch, fixed_batches
 from regard.data.config import Recipe, as_list
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset, Where
@@ -29,9 +32,13 @@ from regard.data.prepare import Prepared, read
 from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.errors import NAMED, ConfigError, DataError, InputError, Problem
+from regard.layers.crf import CRF
 from regard.models.headed import HeadConfig, Headed, TokenHead
-from regard.objectives.labels import TagCrossEntropy
-from regard.tasks.headed import HeadedTask, Labels, Line, section
+from regard.models.ngrams import WindowModel
+from regard.objectives.labels import TagCrossEntropy, TagSequenceLoss
+from regard.tasks import baseline
+from regard.tasks.headed import FITTED_AT_ONCE, HeadedTask, Labels, Line, section
+from regard.tasks.raw import spelling_options
 from regard.tasks.task import Done, Prediction, ignore, nothing_known, problem_in_text
 from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Sentence, Span, word_spans
@@ -45,6 +52,12 @@ class TagHeadConfig(HeadConfig):
 
     labels: Labels = None
     """The tags in their order. Default: all that the entities of the training data can have; the run keeps them."""
+    crf: bool = False
+    """Choose the tags of a sentence together, by a CRF, which has a score for each pair of neighbouring tags."""
+    linear: int = Field(0, ge=0)
+    """Rows of the table of a linear model over windows of words, their affixes and the shapes of their letters, for a
+    model that reads characters. It is fitted on the training data before the network is trained, and the scores of both
+    are averaged. Features share rows by their hash. 0 has no linear model."""
 
 
 class Tagging(HeadedTask):
@@ -82,9 +95,10 @@ class Tagging(HeadedTask):
         if self.recipe.head.labels:
             return self
         data = self.recipe.data
-        words = (word for row in train["tokens"] for word in json.loads(row))
-        if data.words == "punctuation" and all(len(word) == 1 for word in words):
-            data = data.model_copy(update={"words": "characters"})
+        words = {word for row in train["tokens"] for word in json.loads(row)}
+        by_character = "characters_and_blanks" if any(map(str.isspace, words)) else "characters"
+        if data.words in ("punctuation", "characters") and data.words != by_character and {*map(len, words)} == {1}:
+            data = data.model_copy(update={"words": by_character})
             recipe = self.recipe.model_copy(update={"data": data})
             return type(self)(recipe, self.tokenizers).settled(train, where)
         tags = {tag for row in train["tags"] for tag in self.learned(row)}
@@ -106,7 +120,7 @@ class Tagging(HeadedTask):
         return tags if self.plain else conll.tags_of(conll.entities_in(tags), len(tags), self.recipe.data.learned)
 
     def encoding(self) -> list[Any]:
-        return [list(self.labels), self.recipe.data.learned, self.plain, self.recipe.data.words != "characters"]
+        return [list(self.labels), self.recipe.data.learned, self.plain, not self.recipe.data.by_character]
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         """`tokens` has those of all words, `sizes` how many each word has, `labels` the numbers of the tags."""
@@ -145,7 +159,7 @@ class Tagging(HeadedTask):
         """
         tokenizer = self.framing.tokenizer
         separates = tokenizer.encode("a a") != tokenizer.encode("a") * 2
-        before = " " if self.recipe.data.words != "characters" and separates else ""
+        before = " " if not self.recipe.data.by_character and separates else ""
         spelt = [[word if number == 0 else before + word for number, word in enumerate(words)] for words in sentences]
         distinct = list(dict.fromkeys(word for words in spelt for word in words))
         encoded = tokenizer.encode_batch(distinct, self.framing.letters)
@@ -222,24 +236,44 @@ class Tagging(HeadedTask):
 
     def check(self, data: Prepared[Dataset]) -> None:
         super().check(data)
+        if self.recipe.head.linear and self.recipe.model.letters is None:
+            what = "the linear model reads the letters of words, and this model does not"
+            raise ConfigError(what, where="head.linear", hint="set it to 0, or model.characters of bilstm to a width")
         if self.recipe.data.plain and self.recipe.training.best not in ("loss", "accuracy"):
             what = f"plain tags mark no entities, so that there is no {self.recipe.training.best}"
             raise ConfigError(what, where="training.best", hint="allowed: loss, accuracy")
 
     def make_head(self, width: int) -> TokenHead:
-        return TokenHead(width, len(self.labels), dropout=self.recipe.head.dropout)
+        head = self.recipe.head
+        return TokenHead(width, len(self.labels), dropout=head.dropout, crf=head.crf)
+
+    def make_linear(self) -> WindowModel | None:
+        rows = self.recipe.head.linear
+        spelling = spelling_options(self.recipe.model, self.tokenizers["text"])
+        return WindowModel(rows, len(self.labels), **spelling) if rows and spelling else None
+
+    def first_weights(self, model: Headed, train: Dataset) -> None:
+        """Fit the linear model, if the recipe has one."""
+        if model.linear is not None:
+            batches = [self.collate(train, rows, 0, 0) for rows in fixed_batches(train, FITTED_AT_ONCE)]
+            labels = torch.cat([batch.labels[batch.labels != NO_TAG] for batch in batches])
+            model.linear.fit(batches, labels, partial(F.cross_entropy, reduction="sum"), 0.2)
+
+    def choose_share(self, model: Headed, examples: Dataset) -> None:
+        """Both have the same share: the scores of a CRF are not compared by their loss."""
 
     def objective(self, model: Headed) -> TagCrossEntropy:
         smoothing, auxiliary = self.recipe.training.label_smoothing, self.recipe.head.auxiliary
-        return TagCrossEntropy(model, smoothing=smoothing, auxiliary=auxiliary)
+        loss = TagSequenceLoss if self.recipe.head.crf else TagCrossEntropy
+        return loss(model, smoothing=smoothing, auxiliary=auxiliary)
 
-    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[LogProbabilities]:
+    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Tags]:
         return self.tag_words(model, [self.words(examples, row) for row in range(len(examples))], progress)
 
     def tag_words(
         self, model: Headed, sentences: Sequence[Sequence[Sequence[int]]], progress: Done = ignore
-    ) -> list[LogProbabilities]:
-        """log P of every tag for each word, [words, Y], from the tokens of each word."""
+    ) -> list[Tags]:
+        """The tags of each sentence, from the tokens of each word."""
         rows = [(number, marked) for number, words in enumerate(sentences) for marked in self.rows(words)]
         log_p = [np.zeros((len(words), len(self.labels)), dtype=np.float32) for words in sentences]
         left = np.bincount([number for number, _ in rows], minlength=len(sentences))
@@ -248,19 +282,27 @@ class Tagging(HeadedTask):
             log_p[sentence][marked.words] = logits_LY.log_softmax(-1).numpy()[marked.places]
             left[sentence] -= 1
             progress(int(left[sentence] == 0))
-        return log_p
+        head = model.head
+        assert isinstance(head, TokenHead)
+        return [Tags.of(log_p_WY, head.crf) for log_p_WY in log_p]
 
-    def measured(self, examples: Dataset, results: Sequence[LogProbabilities]) -> dict[str, Any]:
+    def measured(self, examples: Dataset, results: Sequence[Tags]) -> dict[str, Any]:
         """The mean loss of a tag, the share of right ones, and those of entities, type by type, where tags mark any."""
         labels = [examples.columns["labels"][row] for row in range(len(examples))]
-        losses = [-np.take_along_axis(log_p, own[:, None], -1) for log_p, own in zip(results, labels, strict=True)]
+        losses = [-np.take_along_axis(of.log_p_WY, own[:, None], -1) for of, own in zip(results, labels, strict=True)]
         expected = [self.expected(examples, row) for row in range(len(examples))]
-        predicted = [self._best_tags(log_p_WY) for log_p_WY in results]
+        predicted = [*map(self._names, results)]
         metrics = {"loss": float(np.concatenate(losses).mean()), "accuracy": accuracy(expected, predicted)}
         return metrics | ({} if self.plain else entity_scores(expected, predicted))
 
-    def _best_tags(self, log_p_WY: LogProbabilities) -> list[str]:
-        return [self.labels[tag] for tag in log_p_WY.argmax(-1).tolist()]
+    def baselines(self, train: Dataset, examples: Dataset) -> Iterator[tuple[str, Any]]:
+        words, others = ([*map(json.loads, part.texts["tokens"])] for part in (train, examples))
+        labels = [train.columns["labels"][row] for row in range(len(train))]
+        for name, results in baseline.tags(words, labels, others, len(self.labels)):
+            yield name, [Tags.of(log_p_WY) for log_p_WY in results]
+
+    def _names(self, tags: Tags) -> list[str]:
+        return [self.labels[tag] for tag in tags.best]
 
     # Verbs
 
@@ -275,11 +317,11 @@ class Tagging(HeadedTask):
         return conll.TaggedText.of_files(files, self.corpora)
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
-        return ("" if self.recipe.data.words == "characters" else " ").join(json.loads(row["tokens"]))
+        return ("" if self.recipe.data.by_character else " ").join(json.loads(row["tokens"]))
 
-    def line(self, examples: Dataset, row: int, result: LogProbabilities) -> Line:
+    def line(self, examples: Dataset, row: int, result: Tags) -> Line:
         tokens: list[str] = json.loads(examples.texts["tokens"][row])
-        expected, predicted = self.expected(examples, row), self._best_tags(result)
+        expected, predicted = self.expected(examples, row), self._names(result)
         text = Sentence(*tokens)
         return {
             "input": text,
@@ -297,7 +339,10 @@ class Tagging(HeadedTask):
 
     def split(self, text: str) -> Sequence[Span]:
         """The words of a sentence, or of a text that is typed."""
-        return text.spans if isinstance(text, Sentence) else word_spans(text, self.recipe.data.words)
+        words = self.recipe.data.words
+        if not isinstance(text, Sentence):
+            return word_spans(text, words)
+        return [span for span in text.spans if words == "characters_and_blanks" or text[slice(*span)].strip()]
 
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a .jsonl file; any other text is tagged as it is."""
@@ -318,8 +363,29 @@ class Tagging(HeadedTask):
     def fields_of(self, examples: Dataset, row: int) -> list[tuple[str, list[int]]]:
         return [(examples.texts["text"][row], examples.columns["tokens"][row].tolist())]
 
-    def prediction(self, text: str, examples: Dataset, row: int, result: LogProbabilities) -> TaggedInput:
-        return self._tagged(text, self._best_tags(result), np.exp(result.max(-1)).tolist())
+    def prediction(self, text: str, examples: Dataset, row: int, result: Tags) -> TaggedInput:
+        return self._tagged(text, self._names(result), result.probabilities)
+
+
+class Tags(NamedTuple):
+    """The tags of a sentence."""
+
+    best: list[int]
+    log_p_WY: LogProbabilities  # log P of every tag of each word
+
+    @classmethod
+    def of(cls, log_p_WY: LogProbabilities, crf: CRF | None = None) -> Tags:
+        """The likeliest tag of each word; with a CRF, whose scores these are then, the likeliest tags together."""
+        if crf is None or not len(log_p_WY):
+            return cls(log_p_WY.argmax(-1).tolist(), log_p_WY)
+        with torch.inference_mode():
+            P_WY = torch.from_numpy(log_p_WY).to(crf.A.device)
+            return cls(crf.best(P_WY), crf.log_marginals(P_WY).cpu().numpy())
+
+    @property
+    def probabilities(self) -> list[float]:
+        """That of each tag."""
+        return [float(np.exp(log_p_Y[tag])) for tag, log_p_Y in zip(self.best, self.log_p_WY, strict=True)]
 
 
 class Marked(NamedTuple):

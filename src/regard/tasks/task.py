@@ -264,6 +264,11 @@ class Task(Encoder):
         """All metrics on some examples, by what `computed` has for them, part by part."""
         raise NotImplementedError
 
+    def baselines(self, train: Any, examples: Any) -> Iterator[tuple[str, Any]]:
+        """Linear models of scikit-learn that learn from `train`: the name of each, and what it has for the examples, as
+        `computed` returns it. None if there is no such model for the task."""
+        return iter(())
+
     def open_file(self, name: str | Path) -> TextFile:
         """A user's file, which is encoded as those of the recipe."""
         return open_text(str(name), Path(), self.recipe.data.encoding)

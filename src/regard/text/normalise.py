@@ -105,7 +105,7 @@ def _is_abbreviation(before: str, uncased: bool) -> bool:
 # Spans count the code points of the text as it was typed. None begins or ends within an extended grapheme cluster
 # (Unicode Standard Annex 29): a letter and its accents, the jamo of a Korean syllable, an emoji of several code points.
 
-Words = Literal["punctuation", "whitespace", "characters"]  # how a text is split into words
+Words = Literal["punctuation", "whitespace", "characters", "characters_and_blanks"]  # how a text is split into words
 _CLUSTERS = Split(Regex(r"\X"), "isolated")
 
 
@@ -145,12 +145,14 @@ def trimmed(text: str, start: int, end: int) -> Span:
 
 class Sentence(str):
     """The words of an input, known one by one, so that each may hold signs and blanks; as one text, with blanks between
-    them. White space alone is no word."""
+    them. White space alone is no word, except among single characters."""
 
     spans: tuple[Span, ...]
 
     def __new__(cls, *words: str) -> Self:
-        words = tuple(word for word in words if word.strip())
+        visible = tuple(word for word in words if word.strip())
+        by_character = visible and all(len(word) == 1 for word in visible)
+        words = tuple(word or " " for word in words) if by_character else visible
         sentence = super().__new__(cls, " ".join(words))
         ends = [end - 1 for end in accumulate(len(word) + 1 for word in words)]
         sentence.spans = tuple(Span(end - len(word), end) for word, end in zip(words, ends, strict=True))
@@ -159,6 +161,8 @@ class Sentence(str):
 
 def word_spans(text: str, words: Words) -> list[Span]:
     clusters = [(span, not text[slice(*span)].isspace()) for span in Clusters(text).spans()]
+    if words == "characters_and_blanks":
+        return [span for span, _ in clusters]
     if words == "characters":
         return [span for span, visible in clusters if visible]
     groups = groupby(clusters, key=lambda cluster: cluster[1])

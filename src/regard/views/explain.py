@@ -444,8 +444,10 @@ def _tags(task: Any, model: Headed, text: str) -> Occlusion:
     words = [text[slice(*span)] for span in task.split(text)]
     _check_count(len(words))
     sentences = [words, *(words[:out] + words[out + 1 :] for out in range(len(words)) if len(words) > 1)]
-    p_whole, *p_without = [np.exp(log_p) for log_p in task.tag_words(model, task.encode_words(sentences))]
-    tags, values, falls_WA = p_whole.argmax(-1), p_whole.max(-1), np.zeros((len(words), len(words)))
+    whole, *without = task.tag_words(model, task.encode_words(sentences))
+    p_without = [np.exp(shortened.log_p_WY) for shortened in without]
+    tags, values = np.array(whole.best), np.array(whole.probabilities)
+    falls_WA = np.zeros((len(words), len(words)))
     for out, p in enumerate(p_without):
         others = np.delete(np.arange(len(words)), out)
         falls_WA[out, others] = values[others] - p[np.arange(len(others)), tags[others]]

@@ -109,8 +109,13 @@ class Metrics(dict[str, Any], Result):
 def metric_tables(metrics: Mapping[str, Any]) -> Iterator[Table]:
     """Metrics, then groups of metrics, each a table; a confusion that would be too wide has a row for each pair that
     occurs."""
-    groups = {key: value for key, value in metrics.items() if isinstance(value, dict)}
-    if single := {key: value for key, value in metrics.items() if key not in groups}:
+    baseline = metrics.get("baseline", {})
+    groups = {key: value for key, value in metrics.items() if isinstance(value, dict) and key != "baseline"}
+    if baseline:
+        own = {key: metrics[key] for key in baseline if key in metrics}
+        rows = [[key, _value_text(value), _value_text(baseline[key])] for key, value in own.items()]
+        yield Table(["metric", "value", "baseline"], rows, notes=[f"the baseline: {baseline['model']}"])
+    if single := {key: value for key, value in metrics.items() if key not in (*groups, *baseline, "baseline")}:
         cells = {key: Cell(_value_text(value), ours=key == "note") for key, value in single.items()}
         yield Table(["metric", "value"], [*cells.items()])
     for key, group in groups.items():
