@@ -214,6 +214,7 @@ def train(
     test: object = None,
     out: str | Path | None = None,
     resume: bool = False,
+    accept_recipe: bool = False,
     quiet: bool = False,
     **settings: Any,
 ) -> TrainedRun:
@@ -228,13 +229,14 @@ def train(
     splits. Columns are those that the recipe names, or have the task's names. The rows are kept in the cache
     (REGARD_CACHE), where `resume` and `evaluate` find them again.
 
-    Without `out` the run is made in the system's folder for temporary files; its `folder` says where.
+    A run whose recipe.yaml was changed since is not resumed, unless `accept_recipe`. Without `out` the run is made
+    in the system's folder for temporary files; its `folder` says where.
     """
     recipe, changes = _recipe_of(recipe), as_list(overrides)
     rows = {"data": data, "validation": validation, "test": test}
     changes += _changes(recipe, changes, rows, settings)
     with _named_rows(changes), _run_folder(recipe, out, resume=resume, quiet=quiet) as folder:
-        run = training.train(recipe, changes, out=folder, resume=resume, quiet=quiet)
+        run = training.train(recipe, changes, out=folder, resume=resume, accept_recipe=accept_recipe, quiet=quiet)
     return TrainedRun.unchecked(run.folder)
 
 
