@@ -22,7 +22,7 @@ TARGETS = ["Je vois un chien.", "chien", "Qui dort ? Le chat.", "a"]
 LONGEST = 20
 SIZES = {"kind": "transformer", "encoder_layers": 2, "decoder_layers": 1, "width": 32, "heads": 4, "feed_forward": 48}
 RUNS: dict[str, dict[str, Any] | None] = {
-    "post": {"joint": True, "tie": "all"},
+    "post": {"joint": True, "tie": "all", "norm": "post"},
     "pre": {"joint": False, "norm": "pre", "activation": "gelu", "positions": "learned"},
     "imported": None,
 }

@@ -485,7 +485,7 @@ class Served:
         return [reading.rows * reading.columns] * images
 
     def _longest_output(self, length: int, search: SearchConfig) -> int:
-        longest_of_model = getattr(self.run.load_model(), "longest", None)
+        longest_of_model = getattr(self.run.predictor(), "longest", None)
         longest = search.max_length_ratio * length + search.max_length_offset
         limits = [limit for limit in (search.max_length, longest_of_model) if limit is not None]
         return max(search.min_length, int(min([longest, *limits])))
