@@ -139,12 +139,13 @@ def command(*arguments: object, handles: int | None = None) -> Iterator[tuple[su
 
 def busy(address: str, run: str) -> Future[Any]:
     """The answer to a request that takes a minute, the longest that is allowed, while another one waits."""
-    body = {"inputs": ["abcdefgh" * 235] * 2, "beam": 64}
+    inputs = ["abcdefgh" * 235] * 2
     pool, route = ThreadPoolExecutor(2), f"{address}/runs/{run}/predict"
-    first, _ = [pool.submit(httpx.post, route, json=body, timeout=120) for _ in range(2)]
+    bodies = [{"inputs": inputs, "beam": beam} for beam in (64, 63)]  # other options: not computed together
+    first, _ = [pool.submit(httpx.post, route, json=body, timeout=120) for body in bodies]
     pool.shutdown(wait=False)
     while f'regard_queue_length{{run="{run}"}} 2' not in httpx.get(f"{address}/metrics", timeout=60).text:
-        assert not first.done()
+        assert not first.done(), first.result().text
     return first
 
 
@@ -165,11 +166,10 @@ def test_a_busy_server_ends_in_time_and_half_open_connections_leave_room(tiny_ru
             one.close()
         answer, before = busy(address, "tiny"), time.monotonic()
         server.send_signal(signal.SIGTERM)
-        assert server.wait(60) == 128 + signal.SIGTERM
+        assert server.wait(60) == 0, "the search stops, so nothing is left to wait for"
         assert time.monotonic() - before < 30, "the request would take a minute"
         assert answer.result(60).json() == {"error": "the server ends: ask again"}
         said = server.stderr.read().splitlines()
-    assert said[-1] == "regard: ended with work that was not done within 1 seconds"
     assert not any("Traceback" in line for line in said)
 
 

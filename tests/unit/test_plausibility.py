@@ -57,7 +57,7 @@ def test_a_model_that_cannot_fit_is_named_before_anything_is_built(tiny_recipe: 
         refuse_too_large(given, CPU, memory=24 * 2**30)
     assert time.process_time() - started < 2
     assert str(told.value) == (
-        "model: a model of 155.9 billion parameters does not fit: weights, gradients and the state of adam take "
+        "model: a model of 157.9 billion parameters does not fit: weights, gradients and the state of adam take "
         "2,352.3 GiB, and the memory (cpu) is 24.0 GiB (what would fit: model.width=1024 (807 million parameters); "
         "model.preset=big alone (176 million parameters))"
     )
