@@ -307,7 +307,9 @@ def _named_rows(changes: Sequence[str]) -> Iterator[None]:
 
 
 def _with_rows_named(problems: Iterable[Problem], changes: Sequence[str]) -> list[Problem]:
-    files = [json.loads(match[1]) for change in changes if (match := re.search(r'"file": (".*?")', change))]
+    """The problems with rows in memory called by their number, not by the file that holds them."""
+    named_files = [json.loads(match[1]) for change in changes if (match := re.search(r'"file": (".*?")', change))]
+    files = [file for file in named_files if Path(file).parent.name.startswith("rows-")]
 
     def named(text: str) -> str:
         for file in files:

@@ -193,7 +193,14 @@ def check(
     If data is given instead (a file, two parallel files or a folder of texts), a recipe is proposed and checked. Files
     whose names say train, dev and test are taken for these.
     """
-    result = regard.check(recipe, overrides, validation=validation, test=test, out=out, quiet=as_json)
+    result = regard.check(
+        recipe,
+        overrides,
+        validation=[*map(Path, validation)],
+        test=[*map(Path, test)],
+        out=out,
+        quiet=as_json,
+    )
     if as_json:
         console.show_json(result.to_json())
     else:

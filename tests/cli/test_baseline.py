@@ -36,7 +36,9 @@ def recipe(folder: Path, task: str, rows: list[tuple[str, ...]], **sections: Tre
         },
         "tokenizer": {"kind": "character"},
         "model": {"kind": "cnn", "preset": "tiny", "widths": [1, 2]},
-        "training": {"steps": 2, "validate_every": 2, "batch_tokens": 256, "device": "cpu"},
+        "training": {
+            "steps": 2, "validate_every": 2, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.0001,
+        },
         **sections,
     }  # fmt: skip
 

@@ -224,11 +224,11 @@ def test_tags_without_each_other_word(runs: Runs) -> None:
     words, run = ["Anna", "moved", "to", "Oslo"], Run.open(runs["tagging"])
     found, model, task = occluded(runs["tagging"], " ".join(words)), run.load_model(), run.task
     [whole] = task.tag_words(model, task.encode_words([words]))
-    tags = whole.argmax(-1)
+    tags = whole.best
     assert found.answers == tuple(f"{word}/{task.labels[tag]}" for word, tag in zip(words, tags, strict=True))
     for out in range(4):
-        [log_p] = task.tag_words(model, task.encode_words([words[:out] + words[out + 1 :]]))
-        p = [math.exp(log_p[place - (place > out), tags[place]]) for place in range(4) if place != out]
+        [rest] = task.tag_words(model, task.encode_words([words[:out] + words[out + 1 :]]))
+        p = [math.exp(rest.log_p_WY[place - (place > out), tags[place]]) for place in range(4) if place != out]
         p.insert(out, found.values[out])  # the fall of a word's own tag is 0
         assert found.falls_WA[out] == pytest.approx(np.array(found.values) - p, abs=1e-6)
 

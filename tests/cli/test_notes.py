@@ -1,5 +1,6 @@
 """What a user is told beside the result: of unknown words, of a checkpoint that was not measured, of dropout."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -30,6 +31,10 @@ def made_interrupted(tiny_run: Path, tmp_path: Path) -> Path:
     run = shutil.copytree(tiny_run, tmp_path / "interrupted")
     last = (run / "last").read_text().strip()
     shutil.copytree(run / "checkpoints" / last, run / "checkpoints" / LATER)
+    file = run / "checkpoints" / LATER / "checkpoint.json"
+    facts = json.loads(file.read_text()) | {"step": 25}
+    del facts["checksum"]
+    file.write_text(json.dumps(facts))
     (run / "last").write_text(f"{LATER}\n")
     return run
 

@@ -625,7 +625,7 @@ def test_comments_as_those_of_klue_hide_no_columns_whatever_the_suffix(folder: P
     put(name, KLUE_HEADER + "\n".join(sentences))
     tree = parse_yaml(check(name, quiet=True).proposal or "", "proposal")
     assert (tree["task"], tree["data"]["train"]) == ("tagging", {"file": name, "tokens": 0, "tags": -1})
-    assert tree["data"]["words"] == "characters"
+    assert tree["data"]["words"] == "characters_and_blanks"
     put(name, KLUE_HEADER + "\n".join([*sentences, "가\n", *sentences]))
     assert recognise([name]).task == "tagging"
 

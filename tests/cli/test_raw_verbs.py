@@ -290,7 +290,8 @@ def test_a_model_without_its_heads_gets_fresh_ones(runs: Runs, tmp_path: Path) -
     text = (headless / "recipe.yaml").read_text(encoding="utf-8")
     assert "masked_head: true" in text
     write(headless / "recipe.yaml", text.replace("masked_head: true", "masked_head: false"))
-    write(weights.with_name("checkpoint.json"), json.dumps({"tokenizer": run.tokenizers.fingerprint}))
+    facts = {"step": 16, "tokenizer": run.tokenizers.fingerprint, "files": {"other": "0"}}
+    write(weights.with_name("checkpoint.json"), json.dumps(facts))
     own = {key: value for key, value in RECIPES["bert"].items() if key not in ("model", "tokenizer")}
     file = write(tmp_path / "own.yaml", write_yaml(own))
     options = [f"training.init={headless}", *STILL]

@@ -45,6 +45,7 @@ MODELS: dict[str, Tree] = {
     "transformer": {
         "kind": "transformer", "preset": "tiny", "width": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 1,
         "decoder_layers": 1, "dropout": 0.1, "attention_dropout": 0.1, "tie": "all",
+        "norm": "post",
     },
 }  # fmt: skip
 EVERYTHING: Tree = {

@@ -78,7 +78,7 @@ def test_the_encoder_of_a_transformer_has_vectors(runs: Path) -> None:
     with torch.inference_mode():
         ids = [*tokenizer.encode("How are you?"), tokenizer.end]
         calls = []
-        handle = model.encoder[-1].register_forward_hook(lambda module, inputs, output: calls.append(output))
+        handle = model.encoder_norm.register_forward_hook(lambda module, inputs, output: calls.append(output))
         model.begin(padded([ids], tokenizer.pad), 1, 5)
         handle.remove()
     features = regard.features(run, ["How are you?"])

@@ -38,8 +38,8 @@ QUESTIONS: Tree = {
     "tokenizer": {"kind": "word"},
     "model": {"kind": "bert", "layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0},
     "training": {
-        "epochs": 5, "batch_tokens": 512, "learning_rate": 0.004, "schedule": "linear", "device": "cpu",
-        "validate_every": 200,
+        "epochs": 5, "batch_tokens": 512, "learning_rate": 0.004, "schedule": "linear", "warmup": 0,
+        "device": "cpu", "validate_every": 200,
     },
 }  # fmt: skip
 TAGGING: Tree = {
