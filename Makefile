@@ -11,7 +11,7 @@ setup: .venv/.ready
 # What the demo needs: torch and the dependencies without extras. `make test` adds all extras and the tools of development.
 .venv/.demo: pyproject.toml constraints.txt requirements.core.lock
 	$(PYTHON) -m venv .venv
-	@echo "Installing torch and 42 packages into .venv. On Linux this downloads 2.8 GB, or 0.24 GB without CUDA (see Makefile)."
+	@echo "Installing torch and 44 packages into .venv. On Linux this downloads 2.8 GB, or 0.24 GB without CUDA (see Makefile)."
 	$(PIP) --no-deps --constraint constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	$(PIP) --no-deps --require-hashes --requirement requirements.core.lock
 	$(PIP) --constraint constraints.txt --editable .

@@ -22,7 +22,7 @@ from regard.training.train import train
 KINDS = ("word2vec", "lstm_lm", "elmo", "gpt", "bert", "bilstm", "cnn")
 TEXT = "Ben lives in New York. Ben was born in 1990. Ben has a dog."
 LEARNED: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "gpt": ({**QUESTIONS["model"], "kind": "gpt"}, []),
+    "gpt": ({**QUESTIONS["model"], "kind": "gpt", "norm": "post"}, []),
     "lstm_lm": (
         {"kind": "lstm_lm", "embedding": 64, "hidden": 64, "layers": 1, "input_dropout": 0.0, "output_dropout": 0.0},
         ["training.epochs=6", "training.learning_rate=0.01"],
