@@ -9,6 +9,7 @@ first kernel that applies is used, and if none applies, the equation runs as it 
     dropout                        dropout.py DROPOUT                 layers/linear.py `Dropout`
     additive scores over time      additive.py STEPS                  layers/scores.py `SummedAttention`
     cross-entropy                  losses.py LOSSES                   objectives/cross_entropy.py `smoothed_loss`
+    recurrent encoders and loops   recurrence.py ENCODERS, LOOPS      layers/recurrence.py
 
 The other files hold what is not one operation: packed sentences (packing.py), caches of keys and values (caches.py),
 recurrent layers without padding (recurrence.py), CUDA graphs (graphs.py), half-precision weights (half_weights.py)

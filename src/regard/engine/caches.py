@@ -1,6 +1,6 @@
 """Caches of keys and values for the steps of a search, in which nothing moves when hypotheses do.
 
-`KeyValueCache` in layers/attention.py is the same in plain form: it copies the keys and values of every hypothesis
+`KeyValueCache` in models/transformer.py is the plain form: it copies the keys and values of every hypothesis
 that is continued.
 """
 

@@ -135,10 +135,6 @@ def compiles_gelu_tanh(x: Tensor, W: Tensor, activation: str) -> bool:
 def product_with_sigmoid_gelu(x: Tensor, W: Tensor, b: Tensor | None, activation: str) -> Tensor:
     """GELU by 1 + tanh(y) = 2 sigmoid(2 y): a GPU needs longer to compute tanh than to read and write x."""
     y = F.linear(x, W, b)
-    return sigmoid_gelu(y)
-
-
-def sigmoid_gelu(y: Tensor) -> Tensor:
     return y * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))
 
 

@@ -1,8 +1,8 @@
 """Kernels for a GPU, in Triton, which torch has where there is a GPU. Each reads its largest input once.
 
-The cross-entropy over a vocabulary (`objectives/cross_entropy.py`), the scores of an additive attention
-(`layers/scores.py`), the attention of a search step to the tokens before it and what dropout keeps
-(`layers/attention.py`); the equations stand there.
+They serve the cross-entropy over a vocabulary (losses.py), the scores of an additive attention (additive.py), the
+attention of a search step to the tokens before it (attention.py) and dropout (dropout.py). The equations stand in
+objectives/cross_entropy.py, layers/scores.py and layers/attention.py.
 """
 
 # mypy: disable-error-code="import-not-found, no-untyped-def, untyped-decorator"
