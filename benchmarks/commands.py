@@ -1,4 +1,5 @@
-"""Shared by the benchmarks: call `regard` as users do, read the log of a run, plan the number of updates for a time."""
+"""Shared by the benchmarks: call `regard` as users do, read the log of a run, plan the number of
+updates for a time."""
 
 from __future__ import annotations
 
@@ -21,9 +22,13 @@ RESERVE = 0.05
 def regard(*arguments: str, cache: Path, folder: Path | None = None) -> str:
     """Run the command in a new process, as users do; returns what it prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "regard.cli", *arguments], cwd=folder, text=True, capture_output=True, check=False,
+        [sys.executable, "-m", "regard.cli", *arguments],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        check=False,
         env={**os.environ, "REGARD_CACHE": str(cache)},
-    )  # fmt: skip
+    )
     if done.returncode:
         sys.exit(f"regard {' '.join(arguments)}\n{done.stderr[-4000:]}")
     return done.stdout
@@ -36,17 +41,23 @@ def events(run: Path, event: str) -> list[dict[str, Any]]:
 
 
 def training_seconds(run: Path, *, after: int = 0) -> float:
-    """Seconds of all updates, without validations and checkpoints. The first `after` updates count as long as the
-    others, if there are others."""
+    """Seconds of all updates, without validations and checkpoints. The first `after` updates count
+    as long as the others, if there are others."""
     lines = events(run, "train")
     steps = [line["step"] for line in lines]
     counted = [step - last for step, last in zip(steps, [0, *steps[:-1]], strict=True)]
     timed = [(line["seconds_per_step"], count) for line, count in zip(lines, counted, strict=True)]
     settled = [one for one, step in zip(timed, steps, strict=True) if step > after] or timed
-    return steps[-1] * sum(a_step * count for a_step, count in settled) / sum(count for _, count in settled)
+    return (
+        steps[-1]
+        * sum(a_step * count for a_step, count in settled)
+        / sum(count for _, count in settled)
+    )
 
 
-def timed_training(recipe: str, changes: list[str], run: Path, cache: Path, folder: Path | None = None) -> float:
+def timed_training(
+    recipe: str, changes: list[str], run: Path, cache: Path, folder: Path | None = None
+) -> float:
     """Seconds from the start of the process to its end."""
     started = time.perf_counter()
     regard("train", recipe, *changes, "--out", str(run), cache=cache, folder=folder)
@@ -54,21 +65,41 @@ def timed_training(recipe: str, changes: list[str], run: Path, cache: Path, fold
 
 
 def step_seconds(
-    recipe: str, changes: list[str], run: Path, cache: Path, folder: Path | None = None, *, tried: int = TRIED
+    recipe: str,
+    changes: list[str],
+    run: Path,
+    cache: Path,
+    folder: Path | None = None,
+    *,
+    tried: int = TRIED,
 ) -> tuple[float, float]:
-    """Of a short training: the seconds per update after warm-up, and the seconds of everything else."""
-    short = ["training.epochs=null", f"training.steps={tried}", "training.warmup=0", "training.log_every=10"]
+    """Of a short training: the seconds per update after warm-up, and the seconds of everything
+    else."""
+    short = [
+        "training.epochs=null",
+        f"training.steps={tried}",
+        "training.warmup=0",
+        "training.log_every=10",
+    ]
     all_in = timed_training(recipe, [*changes, *short], run, cache, folder)
-    a_step = statistics.median(line["seconds_per_step"] for line in events(run, "train")[tried // 20 :])
+    a_step = statistics.median(
+        line["seconds_per_step"] for line in events(run, "train")[tried // 20 :]
+    )
     return a_step, all_in - tried * a_step
 
 
-def fitting(recipe: str, changes: list[str], seconds: float, work: Path, folder: Path | None = None) -> list[str]:
+def fitting(
+    recipe: str, changes: list[str], seconds: float, work: Path, folder: Path | None = None
+) -> list[str]:
     """Overrides for a training that takes about this long in total, with a few validations."""
     a_step, besides = step_seconds(recipe, changes, work / "short", work / "cold", folder)
     steps = int(((1 - RESERVE) * seconds - besides) / a_step)
     assert steps > TRIED, f"{seconds:.0f} s are too few: {besides:.0f} s go by without an update"
-    return ["training.epochs=null", f"training.steps={steps}", f"training.validate_every={steps // VALIDATIONS}"]
+    return [
+        "training.epochs=null",
+        f"training.steps={steps}",
+        f"training.validate_every={steps // VALIDATIONS}",
+    ]
 
 
 def summary(scores: list[float]) -> str:
@@ -76,4 +107,7 @@ def summary(scores: list[float]) -> str:
     if not scores:
         return " | "
     spread = statistics.stdev(scores) if len(scores) > 1 else 0.0
-    return f"{statistics.mean(scores):.4f} ± {spread:.4f} | {', '.join(f'{score:.4f}' for score in scores)}"
+    return (
+        f"{statistics.mean(scores):.4f} ± {spread:.4f} | "
+        f"{', '.join(f'{score:.4f}' for score in scores)}"
+    )

@@ -1,9 +1,12 @@
-"""The defaults of a recipe on short trainings with real data: learning rate, warm-up, schedule, norm, batch.
+"""The defaults of a recipe on short trainings with real data: learning rate, warm-up, schedule,
+norm, batch.
 
-    python benchmarks/defaults.py FOLDER [--only cases rates schedules warmups batches resume tasks] [--work RUNS]
+    python benchmarks/defaults.py FOLDER [--only cases rates schedules warmups batches resume tasks]
+    [--work RUNS]
 
-FOLDER holds `tatoeba_en_fr`, `multi30k`, `nsmc` and `books_en`. Every training is short and on one CPU core; the last
-validation is what counts. Results are kept in RUNS/results.json, so an interrupted measurement continues.
+FOLDER holds `tatoeba_en_fr`, `multi30k`, `nsmc` and `books_en`. Every training is short and on one
+CPU core; the last validation is what counts. Results are kept in RUNS/results.json, so an
+interrupted measurement continues.
 
 - cases: hand-written minimal recipes with the defaults of version 1 and with those of today
 - rates, schedules, warmups, batches: the default beside other values, one field at a time
@@ -30,7 +33,8 @@ from regard.runs import Run
 from regard.training.train import train
 
 FORMER = ["training.schedule=inverse_sqrt", "training.warmup=0", "training.learning_rate=0.001"]
-"""The defaults of version 1; a task with a head had `schedule: linear`, and a Transformer `norm: post`."""
+"""The defaults of version 1; a task with a head had `schedule: linear`, and a Transformer `norm:
+post`."""
 SHORT = {"decode": 0, "samples": 0, "device": "cpu"}
 
 
@@ -39,7 +43,10 @@ def tatoeba(folder: Path, model: Tree) -> Tree:
     file = str(folder / "tatoeba_en_fr" / "fra.tsv.xz")
     return {
         "task": "translation",
-        "data": {"train": {"file": file, "source": 0, "target": 1, "size": 40_000}, "validation": {"split": 0.02}},
+        "data": {
+            "train": {"file": file, "source": 0, "target": 1, "size": 40_000},
+            "validation": {"split": 0.02},
+        },
         "tokenizer": {"kind": "bpe", "vocabulary": 4000},
         "model": model,
         "training": {"steps": 250, "batch_tokens": 1024, **SHORT},
@@ -49,7 +56,10 @@ def tatoeba(folder: Path, model: Tree) -> Tree:
 def multi30k(folder: Path, model: Tree) -> Tree:
     """English -> German, 150 steps of 1,024 tokens."""
     data = {
-        part: {side: str(folder / "multi30k" / f"{name}.{language}.gz") for side, language in SIDES.items()}
+        part: {
+            side: str(folder / "multi30k" / f"{name}.{language}.gz")
+            for side, language in SIDES.items()
+        }
         for part, name in {"train": "train", "validation": "val"}.items()
     }
     return {
@@ -86,7 +96,10 @@ def books(folder: Path, model: Tree) -> Tree:
     masked = model["kind"] == "bert"
     return {
         "task": "masked_language_modeling" if masked else "language_modeling",
-        "data": {"train": {"text": str(folder / "books_en" / "valid.txt.xz")}, "validation": {"split": 0.05}},
+        "data": {
+            "train": {"text": str(folder / "books_en" / "valid.txt.xz")},
+            "validation": {"split": 0.05},
+        },
         "tokenizer": {"kind": "wordpiece" if masked else "bpe", "vocabulary": 4000},
         "model": model,
         "training": {"steps": 250, "batch_tokens": 1024, **SHORT},
@@ -103,24 +116,39 @@ CASES: dict[str, Case] = {
     "GPT tiny, books": (books, {"kind": "gpt", "preset": "tiny"}, "perplexity"),
     "LSTM LM tiny, books": (books, {"kind": "lstm_lm", "preset": "tiny"}, "perplexity"),
     "Transformer 3+3 x 256, Multi30k": (
-        multi30k, {"kind": "transformer", "encoder_layers": 3, "decoder_layers": 3}, "perplexity",
+        multi30k,
+        {"kind": "transformer", "encoder_layers": 3, "decoder_layers": 3},
+        "perplexity",
     ),
     "BiLSTM small, NSMC": (nsmc, {"kind": "bilstm"}, "accuracy"),
-}  # fmt: skip
+}
 TRANSFORMER = "Transformer tiny, Tatoeba"
 BILSTM, CNN, BERT = "BiLSTM tiny, NSMC", "CNN small, NSMC", "BERT tiny from scratch, NSMC"
-HEADED = ("BiLSTM tiny, NSMC", "BiLSTM small, NSMC", "CNN small, NSMC", "BERT tiny from scratch, NSMC")
+HEADED = (
+    "BiLSTM tiny, NSMC",
+    "BiLSTM small, NSMC",
+    "CNN small, NSMC",
+    "BERT tiny from scratch, NSMC",
+)
 HAS_NORM = ("Transformer tiny, Tatoeba", "Transformer 3+3 x 256, Multi30k", "GPT tiny, books")
 RATES = ("0.001", "0.003", "0.01")
 SCHEDULES = ("wsd", "linear", "cosine", "constant")
 TASKS = {
-    "translation": ("dates", 100), "summarization": ("headlines", 100), "captioning": ("shapes", 100),
-    "classification": ("sentiment", 300), "tagging": ("names", 80), "question_answering": ("portraits", 200),
-    "language_modeling": ("tales-gpt", 100), "language_modeling, LSTM": ("tales-lstm-lm", 100),
-    "language_modeling, ELMo": ("tales-elmo", 60), "masked_language_modeling": ("tales-bert", 150),
-    "translation, Transformer": ("phrases-transformer", 100), "translation, Luong": ("phrases-luong", 100),
-    "translation, RNN": ("phrases-rnn", 100), "story_answering": ("stories", 600),
-}  # fmt: skip
+    "translation": ("dates", 100),
+    "summarization": ("headlines", 100),
+    "captioning": ("shapes", 100),
+    "classification": ("sentiment", 300),
+    "tagging": ("names", 80),
+    "question_answering": ("portraits", 200),
+    "language_modeling": ("tales-gpt", 100),
+    "language_modeling, LSTM": ("tales-lstm-lm", 100),
+    "language_modeling, ELMo": ("tales-elmo", 60),
+    "masked_language_modeling": ("tales-bert", 150),
+    "translation, Transformer": ("phrases-transformer", 100),
+    "translation, Luong": ("phrases-luong", 100),
+    "translation, RNN": ("phrases-rnn", 100),
+    "story_answering": ("stories", 600),
+}
 """A recipe that ships for each task with data of its own, and the steps that both trainings get."""
 
 
@@ -130,15 +158,21 @@ class Measurements:
     def __init__(self, folder: Path, work: Path) -> None:
         self.folder, self.file = folder.resolve(), work / "results.json"
         work.mkdir(parents=True, exist_ok=True)
-        self.known: dict[str, dict[str, float]] = json.loads(self.file.read_text()) if self.file.exists() else {}
+        self.known: dict[str, dict[str, float]] = (
+            json.loads(self.file.read_text()) if self.file.exists() else {}
+        )
 
     def of_case(self, name: str, *overrides: str) -> float:
-        """The case's metric with these overrides; infinity for the perplexity of a training that diverged."""
+        """The case's metric with these overrides; infinity for the perplexity of a training that
+        diverged."""
         data, model, metric = CASES[name]
         return self.of(data(self.folder, model), overrides)[metric]
 
-    def of(self, recipe: Tree, overrides: Sequence[str] = (), then: Sequence[str] = ()) -> dict[str, float]:
-        """The last validation; with `then` after a second training that resumes the first with these overrides."""
+    def of(
+        self, recipe: Tree, overrides: Sequence[str] = (), then: Sequence[str] = ()
+    ) -> dict[str, float]:
+        """The last validation; with `then` after a second training that resumes the first with
+        these overrides."""
         resolved = load_recipe(recipe, overrides)[0].model_dump()
         key = json.dumps([resolved, [*then]], sort_keys=True).replace(str(self.folder), "")
         if key not in self.known:
@@ -162,7 +196,12 @@ def cases(measured: Measurements) -> Iterator[list[str]]:
     for name, (_, _, metric) in CASES.items():
         before = [*FORMER, *(["training.schedule=linear"] if name in HEADED else [])]
         before += ["model.norm=post"] if name in HAS_NORM else []
-        yield [name, metric, _shown(measured.of_case(name, *before)), _shown(measured.of_case(name))]
+        yield [
+            name,
+            metric,
+            _shown(measured.of_case(name, *before)),
+            _shown(measured.of_case(name)),
+        ]
 
 
 def rates(measured: Measurements) -> Iterator[list[str]]:
@@ -193,7 +232,10 @@ def batches(measured: Measurements) -> Iterator[list[str]]:
     sizes = {512: 500, 1024: 250, 4096: 62}
     yield ["recipe", *(f"{steps} x {tokens:,} tokens" for tokens, steps in sizes.items())]
     for name in (BILSTM, CNN):
-        pairs = ([f"training.batch_tokens={tokens}", f"training.steps={steps}"] for tokens, steps in sizes.items())
+        pairs = (
+            [f"training.batch_tokens={tokens}", f"training.steps={steps}"]
+            for tokens, steps in sizes.items()
+        )
         yield [name, *(_shown(measured.of_case(name, *pair)) for pair in pairs)]
 
 
@@ -211,33 +253,63 @@ def tasks(measured: Measurements) -> Iterator[list[str]]:
     yield ["task", "recipe", "steps", "metric", "built-in recipe", "shortest recipe", "share"]
     for name, (recipe, steps) in TASKS.items():
         whole = parse_yaml(shipped_text(recipe), where=recipe)
-        pace = [f"training.steps={steps}", "training.epochs=null", f"training.validate_every={steps}"]
+        pace = [
+            f"training.steps={steps}",
+            "training.epochs=null",
+            f"training.validate_every={steps}",
+        ]
         pace += ["training.device=cpu", "training.decode=0"]
         whole["training"].pop("patience", None)
-        ours, theirs = (measured.of(apply_overrides(tree, pace)) for tree in (shortest(whole), whole))
+        ours, theirs = (
+            measured.of(apply_overrides(tree, pace)) for tree in (shortest(whole), whole)
+        )
         metric = next((one for one in ("accuracy", "f1", "error") if one in ours), "perplexity")
         metric = "perplexity" if name.startswith(("translation", "masked")) else metric
-        yield [name, recipe, str(steps), metric, _shown(theirs[metric]), _shown(ours[metric]),
-               f"{100 * _share(metric, ours[metric], theirs[metric]):.0f} %"]  # fmt: skip
+        yield [
+            name,
+            recipe,
+            str(steps),
+            metric,
+            _shown(theirs[metric]),
+            _shown(ours[metric]),
+            f"{100 * _share(metric, ours[metric], theirs[metric]):.0f} %",
+        ]
 
 
 def shortest(recipe: Tree) -> Tree:
-    """What a user must give: the task, the data and its tokens, the kind and size of the model, the batch."""
+    """What a user must give: the task, the data and its tokens, the kind and size of the model, the
+    batch."""
     model = {name: value for name, value in recipe["model"].items() if name in ESSENTIAL}
-    batch = {name: value for name, value in recipe["training"].items() if name in ("batch_tokens", "best")}
-    kept = {name: section for name, section in recipe.items() if name in ("task", "data", "tokenizer")}
+    batch = {
+        name: value
+        for name, value in recipe["training"].items()
+        if name in ("batch_tokens", "best")
+    }
+    kept = {
+        name: section for name, section in recipe.items() if name in ("task", "data", "tokenizer")
+    }
     return {**kept, "model": model, "training": batch}
 
 
 ESSENTIAL = (
-    "kind", "preset", "images", "decoder", "layers", "encoder_layers", "decoder_layers", "width", "heads",
-    "feed_forward", "hops",
-)  # fmt: skip
+    "kind",
+    "preset",
+    "images",
+    "decoder",
+    "layers",
+    "encoder_layers",
+    "decoder_layers",
+    "width",
+    "heads",
+    "feed_forward",
+    "hops",
+)
 """Fields of a model that say what it is and how large."""
 
 
 def _share(metric: str, ours: float, theirs: float) -> float:
-    """What ours reaches of theirs: of an accuracy, or of the probability of a token, 1 / perplexity."""
+    """What ours reaches of theirs: of an accuracy, or of the probability of a token, 1 /
+    perplexity."""
     if metric == "perplexity":
         return theirs / ours
     return (1 - ours) / (1 - theirs) if metric == "error" else ours / theirs
@@ -250,13 +322,20 @@ def _shown(value: float) -> str:
 
 
 PARTS: dict[str, Callable[[Measurements], Iterator[list[str]]]] = {
-    "cases": cases, "rates": rates, "schedules": schedules, "warmups": warmups, "batches": batches, "resume": resume,
+    "cases": cases,
+    "rates": rates,
+    "schedules": schedules,
+    "warmups": warmups,
+    "batches": batches,
+    "resume": resume,
     "tasks": tasks,
-}  # fmt: skip
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=[*PARTS])
     parser.add_argument("--work", type=Path, default=Path("runs/defaults"))

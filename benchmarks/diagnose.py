@@ -2,8 +2,9 @@
 
     python benchmarks/diagnose.py FOLDER [--device cpu] [--run RUN]
 
-FOLDER holds the folder `multi30k`. Without RUN the Transformer `tiny` is trained for a few hundred steps first. That
-little has not learned to stop, so outputs may have 1.5 tokens for each one of the source, and 10 more.
+FOLDER holds the folder `multi30k`. Without RUN the Transformer `tiny` is trained for a few hundred
+steps first. That little has not learned to stop, so outputs may have 1.5 tokens for each one of the
+source, and 10 more.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ import regard
 
 SENTENCES = 1000
 TRAINING = [
-    "tokenizer.vocabulary=4000", "training.steps=400", "training.batch_tokens=2048", "training.warmup=100",
-    "training.validate_every=400", "training.decode=0", "training.ema=null",
-]  # fmt: skip
+    "tokenizer.vocabulary=4000",
+    "training.steps=400",
+    "training.batch_tokens=2048",
+    "training.warmup=100",
+    "training.validate_every=400",
+    "training.decode=0",
+    "training.ema=null",
+]
 
 
 LIMITS = ["search.max_length_ratio=1.5", "search.max_length_offset=10"]
@@ -28,7 +34,10 @@ LIMITS = ["search.max_length_ratio=1.5", "search.max_length_offset=10"]
 def show(run: Path, device: str) -> None:
     found = regard.diagnose(run, device=device, limit=SENTENCES, overrides=LIMITS)
     tally, sweep = found.tally, found.beam_sweep
-    print(f"{tally.sentences:,} sentences, {tally.errors:,} errors, {tally.search_errors:,} of the search; {device}\n")
+    print(
+        f"{tally.sentences:,} sentences, {tally.errors:,} errors, {tally.search_errors:,} of the "
+        f"search; {device}\n"
+    )
     print("| part | seconds |\n|---|---|")
     for part, seconds in found.seconds.items():
         print(f"| {part} | {seconds:.2f} |")
@@ -41,7 +50,9 @@ def show(run: Path, device: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--run", type=Path)
@@ -51,7 +62,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         if run is None:
             run = Path(work) / "run"
-            regard.train("multi30k-transformer", [*TRAINING, f"training.device={options.device}"], out=run, quiet=True)
+            regard.train(
+                "multi30k-transformer",
+                [*TRAINING, f"training.device={options.device}"],
+                out=run,
+                quiet=True,
+            )
         show(run, options.device)
 
 

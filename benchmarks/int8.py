@@ -1,11 +1,14 @@
-"""`--precision int8` beside fp32 and beside CTranslate2 called directly: speed, BLEU, and whether neighbours matter.
+"""`--precision int8` beside fp32 and beside CTranslate2 called directly: speed, BLEU, and whether
+neighbours matter.
 
-    python benchmarks/int8.py RUN SOURCES REFERENCES [--sentences 128] [--beam 4] [--repeats 3] [--alone]
+    python benchmarks/int8.py RUN SOURCES REFERENCES [--sentences 128] [--beam 4] [--repeats 3]
+    [--alone]
 
-RUN is a Transformer that translates, as `regard import` makes one of an OPUS-MT folder; SOURCES and REFERENCES have a
-sentence per line, plain or in .gz. CTranslate2 gets sentences that were tokenised before, in its own batches of 32 by
-length, with one worker per core; `regard` tokenises, searches and writes text. All are timed in turn. `--alone` also
-translates each sentence by itself, and counts the outputs that differ from those of the batch.
+RUN is a Transformer that translates, as `regard import` makes one of an OPUS-MT folder; SOURCES and
+REFERENCES have a sentence per line, plain or in .gz. CTranslate2 gets sentences that were tokenised
+before, in its own batches of 32 by length, with one worker per core; `regard` tokenises, searches
+and writes text. All are timed in turn. `--alone` also translates each sentence by itself, and
+counts the outputs that differ from those of the batch.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ ROWS, LONGEST = 32, 128
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("run", type=Path)
     parser.add_argument("sources")
     parser.add_argument("references")
@@ -42,18 +47,27 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     sources, references = (
-        list(open_text(name, Path()).lines())[: options.sentences] for name in (options.sources, options.references)
+        list(open_text(name, Path()).lines())[: options.sentences]
+        for name in (options.sources, options.references)
     )
-    loaded = {precision: regard.load(options.run, device="cpu", precision=precision) for precision in ("fp32", "int8")}
+    loaded = {
+        precision: regard.load(options.run, device="cpu", precision=precision)
+        for precision in ("fp32", "int8")
+    }
 
     def ours(precision: Any) -> list[str]:
-        return [one.output for one in loaded[precision].predict(sources, beam=options.beam, length_penalty=1.0)]
+        return [
+            one.output
+            for one in loaded[precision].predict(sources, beam=options.beam, length_penalty=1.0)
+        ]
 
     with tempfile.TemporaryDirectory() as folder:
         theirs = peers(options.run, Path(folder), sources, options.beam)
         jobs: dict[str, Callable[[], list[str]]] = {
-            "regard, fp32": lambda: ours("fp32"), "regard, int8": lambda: ours("int8"), **theirs,
-        }  # fmt: skip
+            "regard, fp32": lambda: ours("fp32"),
+            "regard, int8": lambda: ours("int8"),
+            **theirs,
+        }
         outputs = {name: job() for name, job in jobs.items()}
         seconds: dict[str, list[float]] = {name: [] for name in jobs}
         for _ in range(options.repeats):
@@ -61,11 +75,18 @@ def main() -> None:
                 start = time.perf_counter(), time.process_time()
                 job()
                 seconds[name].append(time.perf_counter() - start[0])
-                print(f"  {name}: {seconds[name][-1]:.1f} s, CPU {time.process_time() - start[1]:.1f} s", flush=True)
+                print(
+                    f"  {name}: {seconds[name][-1]:.1f} s, CPU "
+                    f"{time.process_time() - start[1]:.1f} s",
+                    flush=True,
+                )
     for name, written in outputs.items():
         speed = len(sources) / statistics.median(seconds[name])
         bleu = sacrebleu.corpus_bleu(written, [references]).score
-        print(f"{name:24} {speed:7.1f} sentences/s  best {len(sources) / min(seconds[name]):7.1f}  BLEU {bleu:.2f}")
+        print(
+            f"{name:24} {speed:7.1f} sentences/s  best {len(sources) / min(seconds[name]):7.1f}  "
+            f"BLEU {bleu:.2f}"
+        )
     if options.alone:
         int8 = loaded["int8"]
         alone = [int8.predict([text], beam=options.beam, length_penalty=1.0)[0] for text in sources]
@@ -75,7 +96,9 @@ def main() -> None:
         print(f"alone or in a batch: {texts} of {len(sources)} outputs differ, {scores} scores")
 
 
-def peers(run: Path, folder: Path, sources: list[str], beam: int) -> dict[str, Callable[[], list[str]]]:
+def peers(
+    run: Path, folder: Path, sources: list[str], beam: int
+) -> dict[str, Callable[[], list[str]]]:
     """CTranslate2 with the exported weights, in float32 and in int8."""
     tokenizers = regard.Run(run).tokenizers
     texts = [tokenizers["source"].tokens(ids) for ids in tokenizers["source"].encode_batch(sources)]

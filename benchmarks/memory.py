@@ -1,12 +1,14 @@
-"""Memory and time of a large corpus: from 3 million generated pairs, or from raw text, to a model in training.
+"""Memory and time of a large corpus: from 3 million generated pairs, or from raw text, to a model
+in training.
 
     python benchmarks/memory.py [--pairs 3000000] [--curve memory.svg]
     python benchmarks/memory.py --text 10         # 10 and 60 MB of raw text instead, with BERT: memory should not grow
 
-A second process reads the anonymous memory of `regard train` and the processes that it starts (RssAnon: what the kernel
-cannot drop, unlike mapped files) ten times a second, for the first start, which reads, trains a tokenizer and
-tokenises, and for a second one, which finds all of it in the cache. A third is killed after its first checkpoint and
-resumed: its losses must be those of the second. Also how long `regard --help` takes. Linux only.
+A second process reads the anonymous memory of `regard train` and the processes that it starts
+(RssAnon: what the kernel cannot drop, unlike mapped files) ten times a second, for the first start,
+which reads, trains a tokenizer and tokenises, and for a second one, which finds all of it in the
+cache. A third is killed after its first checkpoint and resumed: its losses must be those of the
+second. Also how long `regard --help` takes. Linux only.
 """
 
 from __future__ import annotations
@@ -42,7 +44,10 @@ def sentences() -> Iterator[list[str]]:
 
 def write_corpus(folder: Path, pairs: int) -> None:
     """The target is the source word by word in another spelling."""
-    with (folder / "train.source").open("w") as source, (folder / "train.target").open("w") as target:
+    with (
+        (folder / "train.source").open("w") as source,
+        (folder / "train.target").open("w") as target,
+    ):
         for sentence in islice(sentences(), pairs):
             source.write(" ".join(sentence) + "\n")
             target.write(" ".join(word[::-1] for word in sentence) + "\n")
@@ -63,7 +68,9 @@ def family(process: int) -> list[int]:
     """A process and all that it has started."""
     try:  # any thread may have started some
         children = [
-            one for file in Path(f"/proc/{process}/task").glob("*/children") for one in file.read_text().split()
+            one
+            for file in Path(f"/proc/{process}/task").glob("*/children")
+            for one in file.read_text().split()
         ]
     except (FileNotFoundError, ProcessLookupError):
         return [process]
@@ -85,8 +92,11 @@ Curve = list[tuple[float, float]]
 """Anonymous memory in GB at points of time."""
 
 
-def run(command: Sequence[str], folder: Path, until: Path | None = None, **environment: str) -> tuple[Curve, str]:
-    """The memory of all processes of a command, and what it prints; it is killed once there is a file `until`."""
+def run(
+    command: Sequence[str], folder: Path, until: Path | None = None, **environment: str
+) -> tuple[Curve, str]:
+    """The memory of all processes of a command, and what it prints; it is killed once there is a
+    file `until`."""
     surroundings = os.environ | {"REGARD_CACHE": str(folder / "cache"), **environment}
     curve: Curve = [(time.time(), 0)]
     with subprocess.Popen(
@@ -117,18 +127,39 @@ def peak(curve: Curve) -> float:
 
 
 PAIRS = [
-    "translation", "training.epochs=1", "training.average=1", "data.validation.split=0.001", "data.test.split=0.001",
-]  # fmt: skip
+    "translation",
+    "training.epochs=1",
+    "training.average=1",
+    "data.validation.split=0.001",
+    "data.test.split=0.001",
+]
 TEXT = [
-    "bert", "data.validation={text: held.txt}", "data.test=null", "tokenizer.vocabulary=8000",
-    "training.batch_tokens=4096", "training.validate_every=20", "training.warmup=2",
-]  # fmt: skip
+    "bert",
+    "data.validation={text: held.txt}",
+    "data.test=null",
+    "tokenizer.vocabulary=8000",
+    "training.batch_tokens=4096",
+    "training.validate_every=20",
+    "training.warmup=2",
+]
 
 
-def train(folder: Path, name: str, recipe: Sequence[str], *options: str, until: Path | None = None) -> Curve:
+def train(
+    folder: Path, name: str, recipe: Sequence[str], *options: str, until: Path | None = None
+) -> Curve:
     """20 steps into a run folder."""
     few = ["training.steps=20", "training.log_every=1", "training.checkpoint_every=5"]
-    command = ["-m", "regard", "train", *recipe, *few, "model.preset=tiny", "training.decode=0", "--out", name]
+    command = [
+        "-m",
+        "regard",
+        "train",
+        *recipe,
+        *few,
+        "model.preset=tiny",
+        "training.decode=0",
+        "--out",
+        name,
+    ]
     return run([*command, *options], folder, until)[0]
 
 
@@ -140,7 +171,9 @@ def losses(folder: Path) -> list[float]:
 def help_seconds() -> float:
     def once() -> float:
         started = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "regard.cli", "--help"], stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "regard.cli", "--help"], stdout=subprocess.DEVNULL, check=True
+        )
         return time.perf_counter() - started
 
     return statistics.median(once() for _ in range(9))
@@ -150,12 +183,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=3_000_000)
     parser.add_argument(
-        "--text", type=float, metavar="MB", help="measure raw text of this many MB, and six times as much"
+        "--text",
+        type=float,
+        metavar="MB",
+        help="measure raw text of this many MB, and six times as much",
     )
-    parser.add_argument("--curve", type=Path, metavar="SVG", help="draw the memory of the first start over time")
+    parser.add_argument(
+        "--curve", type=Path, metavar="SVG", help="draw the memory of the first start over time"
+    )
     options = parser.parse_args()
     print(f"regard --help: {help_seconds():.2f} s (median of 9; at most 0.5)")
-    print("\n| start | peak anonymous memory (GB) | share of the 2 GB allowed | seconds to 20 steps |")
+    print(
+        "\n| start | peak anonymous memory (GB) | share of the 2 GB allowed | seconds to 20 steps |"
+    )
     print("|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -168,22 +208,33 @@ def main() -> None:
         write_text(folder / "held.txt", 0.2)
         for megabytes in (options.text, 6 * options.text):
             write_text(folder / f"{megabytes:g}.txt", megabytes)
-            measure(folder, f"{megabytes:g} MB of text", [*TEXT, f"data.train={{text: {megabytes:g}.txt}}"])
+            measure(
+                folder,
+                f"{megabytes:g} MB of text",
+                [*TEXT, f"data.train={{text: {megabytes:g}.txt}}"],
+            )
 
 
 def measure(folder: Path, what: str, recipe: Sequence[str]) -> Curve:
-    """A line of the table for the first start, which prepares the data, and one for a second; the curve of the first.
-    Then a third start, killed and resumed."""
+    """A line of the table for the first start, which prepares the data, and one for a second; the
+    curve of the first. Then a third start, killed and resumed."""
     curves = []
     for start in ("first", "second"):
         curves.append(curve := train(folder, f"{start} {what}", recipe))
-        print(f"| {start}, {what} | {peak(curve):.2f} | {peak(curve) / LIMIT:.2f} | {seconds(curve):.0f} |", flush=True)
+        print(
+            f"| {start}, {what} | {peak(curve):.2f} | {peak(curve) / LIMIT:.2f} | "
+            f"{seconds(curve):.0f} |",
+            flush=True,
+        )
     third = folder / f"third {what}"
     train(folder, third.name, recipe, until=third / "last")
     before = losses(third)
     train(folder, third.name, recipe, "--resume")
     same = losses(third) == losses(folder / f"second {what}")
-    print(f"killed after step {len(before)}, resumed: the losses of all 20 steps are {'' if same else 'NOT '}the same")
+    print(
+        f"killed after step {len(before)}, resumed: the losses of all 20 steps are "
+        f"{'' if same else 'NOT '}the same"
+    )
     return curves[0]
 
 
@@ -208,7 +259,9 @@ def draw(curve: Curve, cache: Path, file: Path) -> None:
         axes.text((before + end) / 2, 0.05, name, ha="center", size="small")
         before = end
     axes.text((before + curve[-1][0] - start) / 2, 0.05, "steps", ha="center", size="small")
-    axes.set(xlabel="seconds", ylabel="anonymous memory (GB)", ylim=(0, 1.1 * LIMIT), xlim=(0, None))
+    axes.set(
+        xlabel="seconds", ylabel="anonymous memory (GB)", ylim=(0, 1.1 * LIMIT), xlim=(0, None)
+    )
     figure.savefig(file, metadata={"Date": None})
 
 

@@ -1,7 +1,8 @@
-"""The peer of benchmarks/fine_tuning.py: the usual loop around `transformers`, as its examples write it.
+"""The peer of benchmarks/fine_tuning.py: the usual loop around `transformers`, as its examples
+write it.
 
-AdamW, linear warm-up and decay, batches of so many examples: drawn at random and padded to the longest of each, or the
-same with neighbours of like length. On a GPU bf16 by autocast.
+AdamW, linear warm-up and decay, batches of so many examples: drawn at random and padded to the
+longest of each, or the same with neighbours of like length. On a GPU bf16 by autocast.
 """
 
 from __future__ import annotations
@@ -53,16 +54,27 @@ class Peer:
     score: Callable[[Any, str], float]
 
 
-def batches(rows: Sequence[Features], size: int, *, by_length: bool, draw: random.Random) -> list[list[Features]]:
-    """One epoch in random order; `by_length` sorts within chunks and shuffles the resulting batches."""
+def batches(
+    rows: Sequence[Features], size: int, *, by_length: bool, draw: random.Random
+) -> list[list[Features]]:
+    """One epoch in random order; `by_length` sorts within chunks and shuffles the resulting
+    batches."""
     order = list(range(len(rows)))
     draw.shuffle(order)
     if not by_length:
-        return [[rows[row] for row in order[start : start + size]] for start in range(0, len(order), size)]
+        return [
+            [rows[row] for row in order[start : start + size]]
+            for start in range(0, len(order), size)
+        ]
     found: list[list[Features]] = []
     for start in range(0, len(order), SORTED_CHUNK * size):
-        chunk = sorted(order[start : start + SORTED_CHUNK * size], key=lambda row: len(rows[row]["input_ids"]))
-        found += [[rows[row] for row in chunk[first : first + size]] for first in range(0, len(chunk), size)]
+        chunk = sorted(
+            order[start : start + SORTED_CHUNK * size], key=lambda row: len(rows[row]["input_ids"])
+        )
+        found += [
+            [rows[row] for row in chunk[first : first + size]]
+            for first in range(0, len(chunk), size)
+        ]
     draw.shuffle(found)
     return found
 
@@ -82,23 +94,39 @@ def collated(batch: Sequence[Features], device: str) -> dict[str, Tensor]:
 
 def model_for(kind: str, folder: str, labels: int) -> Any:
     """The pre-trained weights in single precision, with a new head."""
-    kinds = {"tagging": AutoModelForTokenClassification, "question_answering": AutoModelForQuestionAnswering}
+    kinds = {
+        "tagging": AutoModelForTokenClassification,
+        "question_answering": AutoModelForQuestionAnswering,
+    }
     head = {} if kind == "question_answering" else {"num_labels": labels}
-    return kinds.get(kind, AutoModelForSequenceClassification).from_pretrained(folder, dtype=torch.float32, **head)
+    return kinds.get(kind, AutoModelForSequenceClassification).from_pretrained(
+        folder, dtype=torch.float32, **head
+    )
 
 
 def train(
-    kind: str, folder: str, labels: int, rows: Sequence[Features], *,
-    epochs: int, size: int, rate: float, seed: int, device: str, by_length: bool = False,
-) -> tuple[Any, float]:  # fmt: skip
-    """The usual loop: the model and the seconds; the first updates are counted as long as the others."""
+    kind: str,
+    folder: str,
+    labels: int,
+    rows: Sequence[Features],
+    *,
+    epochs: int,
+    size: int,
+    rate: float,
+    seed: int,
+    device: str,
+    by_length: bool = False,
+) -> tuple[Any, float]:
+    """The usual loop: the model and the seconds; the first updates are counted as long as the
+    others."""
     torch.manual_seed(seed)
     model, draw = model_for(kind, folder, labels).to(device).train(), random.Random(seed)
     steps = epochs * -(-len(rows) // size)
     optimiser = torch.optim.AdamW(model.parameters(), rate, weight_decay=WEIGHT_DECAY)
     warm_up = WARM_UP * steps
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: min((step + 1) / warm_up, max(0.0, (steps - step) / (steps - warm_up)))
+        optimiser,
+        lambda step: min((step + 1) / warm_up, max(0.0, (steps - step) / (steps - warm_up))),
     )
     started, before, done = time.perf_counter(), 0, 0
     for _ in range(epochs):
@@ -124,13 +152,17 @@ def now(device: str) -> float:
 
 
 @torch.no_grad()
-def predicted(model: Any, rows: Sequence[Features], device: str, take: Callable[[Any, int], Any]) -> list[Any]:
+def predicted(
+    model: Any, rows: Sequence[Features], device: str, take: Callable[[Any, int], Any]
+) -> list[Any]:
     """`take` applied to the output of each row, in the order of the rows."""
     order = sorted(range(len(rows)), key=lambda row: len(rows[row]["input_ids"]))
     found: list[Any] = [None] * len(rows)
     for start in range(0, len(order), 128):
         some = order[start : start + 128]
-        inputs = [{name: value for name, value in rows[row].items() if name in INPUTS} for row in some]
+        inputs = [
+            {name: value for name, value in rows[row].items() if name in INPUTS} for row in some
+        ]
         output = model(**collated(inputs, device))
         for place, row in enumerate(some):
             found[row] = take(output, place)
@@ -144,29 +176,40 @@ def texts_of(folder: Path, part: dict[str, Any]) -> tuple[list[tuple[str, ...]],
     columns = [header.index(part[name]) for name in ("text", "first", "second") if name in part]
     label = header.index(part["label"])
     cells = [line.split("\t") for line in lines[1:]][: part.get("size")]
-    return [tuple(row[column] for column in columns) for row in cells], [row[label] for row in cells]
+    return [tuple(row[column] for column in columns) for row in cells], [
+        row[label] for row in cells
+    ]
 
 
 def labelled(job: Job, folder: Path, tokenizer: Any) -> Peer:
     """Classes or numbers."""
-    (texts, labels), (test_texts, test_labels) = (texts_of(folder, part) for part in (job.train, job.test))
+    (texts, labels), (test_texts, test_labels) = (
+        texts_of(folder, part) for part in (job.train, job.test)
+    )
     names = sorted(set(labels))
     number = float if job.task == "regression" else names.index
 
     def encoded(rows: list[tuple[str, ...]], labels: list[str]) -> list[Features]:
-        found = tokenizer(*map(list, zip(*rows, strict=True)), truncation=True, max_length=MAX_LENGTH)
+        found = tokenizer(
+            *map(list, zip(*rows, strict=True)), truncation=True, max_length=MAX_LENGTH
+        )
         kept = [name for name in PADDED if name in found]
         return [
-            {**{name: found[name][row] for name in kept}, "labels": number(label)} for row, label in enumerate(labels)
+            {**{name: found[name][row] for name in kept}, "labels": number(label)}
+            for row, label in enumerate(labels)
         ]
 
     def score(model: Any, device: str) -> float:
         rows = encoded(test_texts, test_labels)
         truth = [row["labels"] for row in rows]
         if job.task == "regression":
-            found = predicted(model, rows, device, lambda output, place: float(output.logits[place, 0]))
+            found = predicted(
+                model, rows, device, lambda output, place: float(output.logits[place, 0])
+            )
             return float(np.corrcoef(found, truth)[0, 1])
-        found = predicted(model, rows, device, lambda output, place: int(output.logits[place].argmax()))
+        found = predicted(
+            model, rows, device, lambda output, place: int(output.logits[place].argmax())
+        )
         return float(np.mean(np.array(found) == np.array(truth)))
 
     return Peer(encoded(texts, labels), 1 if job.task == "regression" else len(names), score)
@@ -177,7 +220,11 @@ def sentences_of(folder: Path, part: dict[str, Any]) -> list[tuple[list[str], li
     text = lzma.decompress((folder / part["file"]).read_bytes()).decode()
     found = []
     for block in text.split("\n\n"):
-        rows = [line.split() for line in block.splitlines() if line.strip() and not line.startswith("-DOCSTART-")]
+        rows = [
+            line.split()
+            for line in block.splitlines()
+            if line.strip() and not line.startswith("-DOCSTART-")
+        ]
         if rows:
             found.append(([row[0] for row in rows], as_iob2([row[-1] for row in rows])))
     return found[: part.get("size")]
@@ -200,7 +247,10 @@ def tagged(job: Job, folder: Path, tokenizer: Any) -> Peer:
 
     def encoded(sentences: list[tuple[list[str], list[str]]]) -> list[Features]:
         found = tokenizer(
-            [words for words, _ in sentences], is_split_into_words=True, truncation=True, max_length=MAX_LENGTH
+            [words for words, _ in sentences],
+            is_split_into_words=True,
+            truncation=True,
+            max_length=MAX_LENGTH,
         )
         rows = []
         for row, (_, tags) in enumerate(sentences):
@@ -214,12 +264,17 @@ def tagged(job: Job, folder: Path, tokenizer: Any) -> Peer:
 
     def score(model: Any, device: str) -> float:
         rows = encoded(test)
-        found = predicted(model, rows, device, lambda output, place: output.logits[place].argmax(-1).tolist())
+        found = predicted(
+            model, rows, device, lambda output, place: output.logits[place].argmax(-1).tolist()
+        )
         guessed = [
             [names[guess] for guess, label in zip(one, row["labels"], strict=False) if label >= 0]
             for one, row in zip(found, rows, strict=True)
         ]
-        cut = [[*tags, *["O"] * (len(truth) - len(tags))] for tags, (_, truth) in zip(guessed, test, strict=True)]
+        cut = [
+            [*tags, *["O"] * (len(truth) - len(tags))]
+            for tags, (_, truth) in zip(guessed, test, strict=True)
+        ]
         return entity_f1([truth for _, truth in test], cut)
 
     return Peer(encoded(train), len(names), score)
@@ -257,10 +312,14 @@ def questions_of(folder: Path, part: dict[str, Any]) -> list[dict[str, Any]]:
 
 def windows_of(questions: list[dict[str, Any]], tokenizer: Any) -> Any:
     return tokenizer(
-        [one["question"].strip() for one in questions], [one["context"] for one in questions],
-        truncation="only_second", max_length=WINDOW, stride=OVERLAP,
-        return_overflowing_tokens=True, return_offsets_mapping=True,
-    )  # fmt: skip
+        [one["question"].strip() for one in questions],
+        [one["context"] for one in questions],
+        truncation="only_second",
+        max_length=WINDOW,
+        stride=OVERLAP,
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+    )
 
 
 def answered(job: Job, folder: Path, tokenizer: Any) -> Peer:
@@ -292,17 +351,27 @@ def answered(job: Job, folder: Path, tokenizer: Any) -> Peer:
         found = windows_of(test, tokenizer)
         rows = [row_of(found, row) for row in range(len(found["input_ids"]))]
         logits = predicted(
-            model, rows, device,
-            lambda output, place: (output.start_logits[place].float().cpu(), output.end_logits[place].float().cpu()),
-        )  # fmt: skip
+            model,
+            rows,
+            device,
+            lambda output, place: (
+                output.start_logits[place].float().cpu(),
+                output.end_logits[place].float().cpu(),
+            ),
+        )
         best: dict[int, tuple[float, str]] = {}
         for row, example in enumerate(found["overflow_to_sample_mapping"]):
             value, first, last = best_span(*logits[row], found.sequence_ids(row))
             if example not in best or value > best[example][0]:
                 offsets = found["offset_mapping"][row]
-                best[example] = value, test[example]["context"][offsets[first][0] : offsets[last][1]]
+                best[example] = (
+                    value,
+                    test[example]["context"][offsets[first][0] : offsets[last][1]],
+                )
         truths = [[answer["text"] for answer in one["answers"]] for one in test]
-        return statistics.mean(max(token_f1(best[row][1], one) for one in truth) for row, truth in enumerate(truths))
+        return statistics.mean(
+            max(token_f1(best[row][1], one) for one in truth) for row, truth in enumerate(truths)
+        )
 
     return Peer(trained(), 2, score)
 
@@ -312,7 +381,11 @@ def best_span(start_L: Tensor, end_L: Tensor, parts: list[int | None]) -> tuple[
     length = len(parts)
     inside = torch.tensor([part == 1 for part in parts])
     scores_LL = start_L[:length, None] + end_L[None, :length]
-    allowed_LL = torch.ones(length, length).triu().tril(LONGEST_ANSWER - 1).bool() & inside[:, None] & inside[None]
+    allowed_LL = (
+        torch.ones(length, length).triu().tril(LONGEST_ANSWER - 1).bool()
+        & inside[:, None]
+        & inside[None]
+    )
     value, place = scores_LL.masked_fill(~allowed_LL, -torch.inf).flatten().max(0)
     return float(value), int(place) // length, int(place) % length
 
@@ -332,8 +405,11 @@ def token_f1(found: str, truth: str) -> float:
 
 
 KINDS = {
-    "classification": labelled, "regression": labelled, "tagging": tagged, "question_answering": answered,
-}  # fmt: skip
+    "classification": labelled,
+    "regression": labelled,
+    "tagging": tagged,
+    "question_answering": answered,
+}
 
 
 def main() -> None:
@@ -353,12 +429,22 @@ def main() -> None:
         if job.task == "question_answering":
             squad_train(folder, Path(work))
             job = replace(job, train={"file": str(Path(work) / "train.json")})
-        job = replace(job, train=job.train | {"size": asked.rows}, test=job.test | {"size": asked.rows})
+        job = replace(
+            job, train=job.train | {"size": asked.rows}, test=job.test | {"size": asked.rows}
+        )
         peer = KINDS[job.task](job, folder, AutoTokenizer.from_pretrained(asked.weights))
         model, seconds = train(
-            job.task, asked.weights, peer.labels, peer.rows, epochs=asked.epochs, size=job.examples, rate=job.rate,
-            seed=asked.seed, device=device, by_length=asked.by_length,
-        )  # fmt: skip
+            job.task,
+            asked.weights,
+            peer.labels,
+            peer.rows,
+            epochs=asked.epochs,
+            size=job.examples,
+            rate=job.rate,
+            seed=asked.seed,
+            device=device,
+            by_length=asked.by_length,
+        )
         score = peer.score(model, device) if asked.epochs == job.epochs else None
     print(json.dumps({"score": score, "seconds": seconds, "rows": len(peer.rows)}))
 

@@ -2,8 +2,8 @@
 
     python benchmarks/plain_serving.py MODEL [--turns]
 
-Each request calls the pipeline in a thread of its own, as FastAPI does with a plain function; with `--turns` one after
-another, which a CPU of few cores may like better.
+Each request calls the pipeline in a thread of its own, as FastAPI does with a plain function; with
+`--turns` one after another, which a CPU of few cores may like better.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ def predict(texts: Texts) -> dict[str, list[dict[str, str]]]:
     with turn:
         found = classify(texts.inputs)
     return {
-        "predictions": [{"input": text, "output": one["label"]} for text, one in zip(texts.inputs, found, strict=True)]
+        "predictions": [
+            {"input": text, "output": one["label"]}
+            for text, one in zip(texts.inputs, found, strict=True)
+        ]
     }
 
 

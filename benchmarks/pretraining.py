@@ -1,16 +1,20 @@
-"""The effect of pre-training: NSMC sentiment with few labels or all, from scratch and pre-trained for equal time.
+"""The effect of pre-training: NSMC sentiment with few labels or all, from scratch and pre-trained
+for equal time.
 
-    python benchmarks/pretraining.py FOLDER --keep DIR [--only pretrain|finetune] [--models lstm_lm elmo gpt bert ...]
-        [--seconds 240] [--labels 2000|all] [--starts pre-trained] [--seeds 3] [--side-by-side 4] [--set KEY=VALUE ...]
+    python benchmarks/pretraining.py FOLDER --keep DIR [--only pretrain|finetune] [--models lstm_lm
+    elmo gpt bert ...]
+        [--seconds 240] [--labels 2000|all] [--starts pre-trained] [--seeds 3] [--side-by-side 4]
+        [--set KEY=VALUE ...]
 
-FOLDER holds `nsmc`. The recipes are those of docs/what-pretraining-buys. First BERT's word pieces are learned, which
-all models read; then each of the four that can be pre-trained reads the unlabelled reviews for `--seconds` of updates,
-one after the other, each alone on the machine (DIR/MODEL-plan.json, {"steps": N}, gives the number of updates where
-it is known better than a short trial tells). Then all models learn from the labelled reviews, several side by side:
-the four from their pre-trained weights, the same four with fresh ones, a BiLSTM and a CNN. Each seed draws other
-labelled reviews, the same for all models. What stands in DIR is not made again, so that the parts can be done in
-several calls; a training that was cut short goes on. Fine-tuned runs are measured on the test reviews and removed. The
-table has all results that are in DIR.
+FOLDER holds `nsmc`. The recipes are those of docs/what-pretraining-buys. First BERT's word pieces
+are learned, which all models read; then each of the four that can be pre-trained reads the
+unlabelled reviews for `--seconds` of updates, one after the other, each alone on the machine
+(DIR/MODEL-plan.json, {"steps": N}, gives the number of updates where it is known better than a
+short trial tells). Then all models learn from the labelled reviews, several side by side: the four
+from their pre-trained weights, the same four with fresh ones, a BiLSTM and a CNN. Each seed draws
+other labelled reviews, the same for all models. What stands in DIR is not made again, so that the
+parts can be done in several calls; a training that was cut short goes on. Fine-tuned runs are
+measured on the test reviews and removed. The table has all results that are in DIR.
 """
 
 from __future__ import annotations
@@ -71,7 +75,11 @@ def trained(path: Path, changes: list[str], run: Path, cache: Path) -> None:
 
 
 def unlabelled(options: argparse.Namespace) -> list[str]:
-    corpus = {"text": str(options.folder / "nsmc/unlabelled.txt.xz"), "documents": "lines", "size": options.rows}
+    corpus = {
+        "text": str(options.folder / "nsmc/unlabelled.txt.xz"),
+        "documents": "lines",
+        "size": options.rows,
+    }
     return [f"data.train={json.dumps(corpus)}", f"training.device={options.device}"]
 
 
@@ -84,12 +92,17 @@ def learn_tokenizer(options: argparse.Namespace) -> None:
     if not (options.keep / "tokenizer/last").exists():
         shutil.rmtree(options.keep / "tokenizer", ignore_errors=True)
         small = [*options.set, "model.preset=tiny", "training.steps=1", "training.warmup=0"]
-        trained(recipe("bert", "-pretrain"), [*unlabelled(options), *small], options.keep / "tokenizer", options.cache)
+        trained(
+            recipe("bert", "-pretrain"),
+            [*unlabelled(options), *small],
+            options.keep / "tokenizer",
+            options.cache,
+        )
 
 
 def pretrain(model: str, options: argparse.Namespace) -> None:
-    """The run DIR/MODEL, of as many updates as fit, or as DIR/MODEL-plan.json says; DIR/MODEL.json says how long they
-    took."""
+    """The run DIR/MODEL, of as many updates as fit, or as DIR/MODEL-plan.json says; DIR/MODEL.json
+    says how long they took."""
     run, record = options.keep / model, options.keep / f"{model}.json"
     if record.exists():
         return
@@ -105,19 +118,27 @@ def pretrain(model: str, options: argparse.Namespace) -> None:
     fitted = [f"training.steps={steps}", f"training.validate_every={max(1, steps // VALIDATIONS)}"]
     trained(path, [*changes, *fitted], run, options.cache)
     kept = min(events(run, "validation"), key=lambda line: line["loss"])
-    facts = {"steps": steps, "seconds": training_seconds(run), "kept": kept["step"], "loss": kept["loss"]}
+    facts = {
+        "steps": steps,
+        "seconds": training_seconds(run),
+        "kept": kept["step"],
+        "loss": kept["loss"],
+    }
     record.write_text(json.dumps(facts))
     print(f"{model}: {record.read_text()}", file=sys.stderr, flush=True)
 
 
 def draw_labelled(options: argparse.Namespace, seed: int) -> Path:
-    """Write the labelled reviews of a seed as a table: all, or a random sample of those with a text."""
+    """Write the labelled reviews of a seed as a table: all, or a random sample of those with a
+    text."""
     source = options.folder / "nsmc/ratings_train.tsv.xz"
     if options.labels == "all":
         return source
     table = options.keep / f"labelled-{options.labels}-{seed}.tsv"
     header, *rows = lzma.decompress(source.read_bytes()).decode().splitlines()
-    drawn = random.Random(seed).sample([row for row in rows if row.split("\t")[1].strip()], int(options.labels))
+    drawn = random.Random(seed).sample(
+        [row for row in rows if row.split("\t")[1].strip()], int(options.labels)
+    )
     table.write_text("\n".join([header, *drawn]) + "\n")
     return table
 
@@ -125,8 +146,15 @@ def draw_labelled(options: argparse.Namespace, seed: int) -> Path:
 def changes_of(learner: Learner, table: Path, options: argparse.Namespace) -> list[str]:
     """The overrides of the model's recipe."""
     columns = {"text": "document", "label": "label"}
-    test = {"file": str(options.folder / "nsmc/ratings_test.tsv.xz"), "size": options.test_rows, **columns}
-    changes = [f"data.train={json.dumps({'file': str(table), **columns})}", f"data.test={json.dumps(test)}"]
+    test = {
+        "file": str(options.folder / "nsmc/ratings_test.tsv.xz"),
+        "size": options.test_rows,
+        **columns,
+    }
+    changes = [
+        f"data.train={json.dumps({'file': str(table), **columns})}",
+        f"data.test={json.dumps(test)}",
+    ]
     changes += [f"training.seed={learner.seed}", f"training.device={options.device}"]
     if learner.start == "pre-trained":
         changes += [f"training.init={options.keep / learner.model}"]
@@ -134,7 +162,11 @@ def changes_of(learner: Learner, table: Path, options: argparse.Namespace) -> li
         changes += with_tokenizer(options)
         if learner.model in PRETRAINED:
             sizes = yaml.safe_load(recipe(learner.model, "-pretrain").read_text())["model"]
-            changes += ["training.init=null", f"model={json.dumps(sizes)}", f"training.epochs={EPOCHS_FROM_SCRATCH}"]
+            changes += [
+                "training.init=null",
+                f"model={json.dumps(sizes)}",
+                f"training.epochs={EPOCHS_FROM_SCRATCH}",
+            ]
             changes += SCRATCH[learner.model]
     if options.labels == "all":
         changes += [f"training.{name}={value}" for name, value in ALL_LABELS.items()]
@@ -149,7 +181,9 @@ def finetune(learner: Learner, table: Path, options: argparse.Namespace) -> None
         return
     run = options.keep / "runs" / options.labels / learner.name
     trained(recipe(learner.model), changes_of(learner, table, options), run, options.cache)
-    found = json.loads(regard("evaluate", str(run), "--split", "test", "--json", cache=options.cache))
+    found = json.loads(
+        regard("evaluate", str(run), "--split", "test", "--json", cache=options.cache)
+    )
     result.parent.mkdir(parents=True, exist_ok=True)
     result.write_text(json.dumps(found | {"seconds": training_seconds(run)}))
     shutil.rmtree(run)
@@ -168,39 +202,62 @@ def learners(options: argparse.Namespace) -> Iterator[Learner]:
 
 def table(options: argparse.Namespace) -> None:
     """Mean and standard deviation over the seeds, from scratch and pre-trained."""
-    print(f"\n| model | from scratch | each | pre-trained | each | updates | kept after | loss there |\n|{'---|' * 8}")
+    print(
+        "\n| model | from scratch | each | pre-trained | each | updates | kept after | loss there "
+        f"|\n|{'---|' * 8}"
+    )
     for model in MODELS:
         record = options.keep / f"{model}.json"
         cells = [measured(model, start, options) for start in STARTS]
         facts = json.loads(record.read_text()) if record.exists() else None
         if facts:
-            cells += [f"{facts['steps']:,} in {facts['seconds']:.0f} s", f"{facts['kept']:,}", f"{facts['loss']:.3f}"]
+            cells += [
+                f"{facts['steps']:,} in {facts['seconds']:.0f} s",
+                f"{facts['kept']:,}",
+                f"{facts['loss']:.3f}",
+            ]
         else:
             cells += ["", "", ""]
         print(f"| {model} | {' | '.join(cells)} |", flush=True)
 
 
 def measured(model: str, start: str, options: argparse.Namespace) -> str:
-    files = sorted((options.keep / "results" / options.labels).glob(f"{model}-{start.replace(' ', '-')}-*.json"))
+    files = sorted(
+        (options.keep / "results" / options.labels).glob(
+            f"{model}-{start.replace(' ', '-')}-*.json"
+        )
+    )
     return summary([json.loads(file.read_text())["accuracy"] for file in files])
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--keep", type=Path, required=True, metavar="DIR", help="folder of all runs and results")
+    parser.add_argument(
+        "--keep", type=Path, required=True, metavar="DIR", help="folder of all runs and results"
+    )
     parser.add_argument("--only", choices=["pretrain", "finetune"])
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--seconds", type=float, default=240, help="seconds of updates for each pre-training")
+    parser.add_argument(
+        "--seconds", type=float, default=240, help="seconds of updates for each pre-training"
+    )
     parser.add_argument("--labels", default="2000", help="how many labelled reviews, or all")
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=list(STARTS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--side-by-side", type=int, default=4, metavar="N", help="fine-tunings at a time")
+    parser.add_argument(
+        "--side-by-side", type=int, default=4, metavar="N", help="fine-tunings at a time"
+    )
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="change every recipe")
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="KEY=VALUE", help="change every recipe"
+    )
     parser.add_argument("--rows", type=int, help="for a trial: only the first N unlabelled reviews")
     parser.add_argument("--test-rows", type=int, help="for a trial: only the first N test reviews")
-    parser.add_argument("--tried", type=int, default=TRIED, help="updates that measure the time of one")
+    parser.add_argument(
+        "--tried", type=int, default=TRIED, help="updates that measure the time of one"
+    )
     options = parser.parse_args()
     options.folder, options.keep = options.folder.absolute(), options.keep.absolute()
     options.cache = options.keep / "cache"
@@ -218,7 +275,12 @@ def main() -> None:
     if options.only != "pretrain":
         tables = {seed: draw_labelled(options, seed) for seed in range(1, options.seeds + 1)}
         with ThreadPoolExecutor(options.side_by_side) as pool:
-            list(pool.map(lambda learner: finetune(learner, tables[learner.seed], options), learners(options)))
+            list(
+                pool.map(
+                    lambda learner: finetune(learner, tables[learner.seed], options),
+                    learners(options),
+                )
+            )
     table(options)
 
 

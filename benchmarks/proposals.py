@@ -1,12 +1,13 @@
-"""The recipes that `regard check FILE` proposes beside the strongest linear model of scikit-learn, on labelled sets.
+"""The recipes that `regard check FILE` proposes beside the strongest linear model of scikit-learn,
+on labelled sets.
 
 python benchmarks/proposals.py DATA FOLDER [SET ...]         DATA holds nsmc/, imdb/, glue/ ...; runs are kept in FOLDER
 python benchmarks/proposals.py DATA FOLDER hate:2            with another seed
 
-For each set the first rows of its training file are written to FOLDER/SET/train.tsv, and a recipe is proposed for it
-and trained. Both sides learn from the rows that the recipe leaves for training and are measured on another file, by
-`regard.evaluate(run, baseline=True)`: the baselines are those of src/regard/tasks/baseline.py, of which the best on the
-test rows is printed.
+For each set the first rows of its training file are written to FOLDER/SET/train.tsv, and a recipe
+is proposed for it and trained. Both sides learn from the rows that the recipe leaves for training
+and are measured on another file, by `regard.evaluate(run, baseline=True)`: the baselines are those
+of src/regard/tasks/baseline.py, of which the best on the test rows is printed.
 """
 
 import csv
@@ -22,22 +23,48 @@ import numpy as np
 
 import regard
 
-SETS = {  # training file and its rows, test file and its rows, columns of the texts, that of the label, a header?
+# training file and its rows, test file and its rows, columns of the texts, that of the label, a
+# header?
+SETS = {
     "nsmc": ("nsmc/ratings_train.tsv", 20_000, "nsmc/ratings_test.tsv", 10_000, [1], 2, True),
     "nsmc_large": ("nsmc/ratings_train.tsv", 50_000, "nsmc/ratings_test.tsv", 10_000, [1], 2, True),
     "imdb": ("imdb/train.tsv", 10_000, "imdb/test.tsv", 5_000, [2], 1, False),
     "sst2": ("glue/SST-2/train.tsv", 20_000, "glue/SST-2/dev.tsv", 872, [0], 1, True),
-    "sst2_sentences": ("glue/SST2_sentences/train.tsv", 6_920, "glue/SST2_sentences/test.tsv", 1_821, [0], 1, False),
+    "sst2_sentences": (
+        "glue/SST2_sentences/train.tsv",
+        6_920,
+        "glue/SST2_sentences/test.tsv",
+        1_821,
+        [0],
+        1,
+        False,
+    ),
     "cola": ("glue/CoLA/train.tsv", 8_551, "glue/CoLA/dev.tsv", 1_043, [3], 1, False),
     "hate": ("ko_hate_speech/train.tsv", 7_896, "ko_hate_speech/dev.tsv", 471, [0], 3, True),
     "gender_bias": ("ko_hate_speech/train.tsv", 7_896, "ko_hate_speech/dev.tsv", 471, [0], 1, True),
     "chatbot": ("ko_chatbot/ChatbotData.csv", 9_823, "", 2_000, [0], 2, True),
-    "mrpc": ("glue/MRPC/train.tsv", 3_667, "glue/MRPC/msr_paraphrase_test.txt", 1_725, [3, 4], 0, True),
+    "mrpc": (
+        "glue/MRPC/train.tsv",
+        3_667,
+        "glue/MRPC/msr_paraphrase_test.txt",
+        1_725,
+        [3, 4],
+        0,
+        True,
+    ),
     "rte": ("glue/RTE/train.tsv", 2_490, "glue/RTE/dev.tsv", 277, [1, 2], 3, True),
     "kornli": ("kornlu/xnli.test.ko.tsv", 5_010, "kornlu/xnli.dev.ko.tsv", 2_490, [0, 1], 2, True),
     "stsb": ("glue/STS-B/train.tsv", 5_749, "glue/STS-B/dev.tsv", 1_500, [7, 8], 9, True),
     "korsts": ("kornlu/sts-train.tsv", 5_749, "kornlu/sts-test.tsv", 1_379, [5, 6], 4, True),
-    "korsts_classes": ("kornlu/sts-train.tsv", 5_749, "kornlu/sts-test.tsv", 1_379, [5, 6], 4, True),
+    "korsts_classes": (
+        "kornlu/sts-train.tsv",
+        5_749,
+        "kornlu/sts-test.tsv",
+        1_379,
+        [5, 6],
+        4,
+        True,
+    ),
 }
 CONLL = {"conll": ("conll2003_en/eng.train", 4_000, "conll2003_en/eng.testb", 3_453)}
 """Files of tagged sentences, and how many of them."""
@@ -56,9 +83,17 @@ def rows_of(name: str, data: Path) -> tuple[Rows, Rows]:
 
     def read(file: str) -> Rows:
         lines = opened(data / file)
-        split = csv.reader(lines) if file.endswith(".csv") else (line.rstrip("\n").split("\t") for line in lines)
+        split = (
+            csv.reader(lines)
+            if file.endswith(".csv")
+            else (line.rstrip("\n").split("\t") for line in lines)
+        )
         cells = [*split][header:]
-        rows = [[row[column].strip() for column in (*texts, label)] for row in cells if len(row) > max(*texts, label)]
+        rows = [
+            [row[column].strip() for column in (*texts, label)]
+            for row in cells
+            if len(row) > max(*texts, label)
+        ]
         if name.endswith("_classes"):  # whether two sentences mean the same
             rows = [[*row[:-1], "same" if float(row[-1]) >= 3 else "other"] for row in rows]
         return [row for row in rows if all(map(str.strip, row))]
@@ -102,9 +137,16 @@ def main(data: Path, out: Path, *names: str) -> None:
             regard.train(recipe, [f"training.seed={seed or 1}"], out=run, quiet=True)
         minutes = (time.perf_counter() - start) / 60
         measured = regard.evaluate(run, files=[str(test)], baseline=True)
-        row: dict[str, object] = {"set": given, "model": measured["baseline"]["model"], "minutes": round(minutes, 1)}
+        row: dict[str, object] = {
+            "set": given,
+            "model": measured["baseline"]["model"],
+            "minutes": round(minutes, 1),
+        }
         for metric in filter(measured["baseline"].__contains__, SHOWN):
-            row[metric] = [round(measured[metric], 4), round(measured["baseline"][metric], 4)]  # ours, the baseline's
+            row[metric] = [
+                round(measured[metric], 4),
+                round(measured["baseline"][metric], 4),
+            ]  # ours, the baseline's
         print(json.dumps(row), flush=True)
 
 

@@ -1,10 +1,12 @@
-"""The cost of beam search: time by beam size and output length, and memory of a large beam on long sources.
+"""The cost of beam search: time by beam size and output length, and memory of a large beam on long
+sources.
 
     python benchmarks/search.py [--device cpu] [--preset tiny] [--sentences 8]
 
-A Transformer with random weights and 8,000 words. It may not end before the length that is measured, and the beam is
-always full, so that the figures are those of the search and not of a particular text. Times are the best of several, on
-one thread of a CPU. Memory is what the process (on a CPU) or the device holds at its peak, above what it held before.
+A Transformer with random weights and 8,000 words. It may not end before the length that is
+measured, and the beam is always full, so that the figures are those of the search and not of a
+particular text. Times are the best of several, on one thread of a CPU. Memory is what the process
+(on a CPU) or the device holds at its peak, above what it held before.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def model_of(preset: str, device: torch.device) -> Generator:
 
 
 def sources(count: int, length: int, device: torch.device) -> Tokens:
-    ids_BL = torch.randint(END + 1, VOCABULARY, (count, length), generator=torch.Generator().manual_seed(1))
+    ids_BL = torch.randint(
+        END + 1, VOCABULARY, (count, length), generator=torch.Generator().manual_seed(1)
+    )
     ids_BL[:, -1] = END
     return Tokens.of(ids_BL, torch.full((count,), length)).to(device)
 
@@ -89,7 +93,10 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
 
 
 def show_memory(model: Generator, device: torch.device) -> None:
-    print("\n| sources of 400 tokens at once | beam | tokens written | peak memory (MB) | MB per sentence |")
+    print(
+        "\n| sources of 400 tokens at once | beam | tokens written | peak memory (MB) | MB per "
+        "sentence |"
+    )
     print("|---|---|---|---|---|")
     for count in (1, 4):
         used = peak_bytes(searching(model, sources(count, 400, device), 10, 400), device) / 1e6
@@ -98,18 +105,24 @@ def show_memory(model: Generator, device: torch.device) -> None:
 
 def show_beams(model: Generator, source: Tokens, device: torch.device, length: int) -> None:
     print(
-        f"\n| beam | seconds for {len(source)} sentences of {length} tokens | over beam 1 | over beam 1 and the beam |"
+        f"\n| beam | seconds for {len(source)} sentences of {length} tokens | over beam 1 | over "
+        "beam 1 and the beam |"
     )
     print("|---|---|---|---|")
     first = None
     for beam in BEAMS:
         took = seconds(searching(model, source, beam, length), device)
         first = first or took
-        print(f"| {beam} | {took:.3f} | {took / first:.2f} | {took / first / beam:.2f} |", flush=True)
+        print(
+            f"| {beam} | {took:.3f} | {took / first:.2f} | {took / first / beam:.2f} |", flush=True
+        )
 
 
 def show_lengths(model: Generator, source: Tokens, device: torch.device, beam: int) -> None:
-    print(f"\n| tokens written | seconds for {len(source)} sentences, beam {beam} | milliseconds per step |")
+    print(
+        f"\n| tokens written | seconds for {len(source)} sentences, beam {beam} | milliseconds per "
+        "step |"
+    )
     print("|---|---|---|")
     for length in LENGTHS:
         took = seconds(searching(model, source, beam, length), device)
@@ -117,7 +130,9 @@ def show_lengths(model: Generator, source: Tokens, device: torch.device, beam: i
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--preset", default="tiny", choices=["tiny", "small", "base"])
     parser.add_argument("--sentences", type=int, default=8)

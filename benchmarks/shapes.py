@@ -1,10 +1,11 @@
-"""Captions of shapes that were never seen together: exact match with and without attention, and what it attended to.
+"""Captions of shapes that were never seen together: exact match with and without attention, and
+what it attended to.
 
     python benchmarks/shapes.py [--out FOLDER] [KEY=VALUE ...]
 
-Trains the recipe `shapes` with `decoder: attention` and with `decoder: plain`, each into a run folder, and measures
-both on the test pictures. A look is inside where the region that a shape's word looked at most has its middle in the
-box around the shape.
+Trains the recipe `shapes` with `decoder: attention` and with `decoder: plain`, each into a run
+folder, and measures both on the test pictures. A look is inside where the region that a shape's
+word looked at most has its middle in the box around the shape.
 """
 
 from __future__ import annotations
@@ -29,14 +30,19 @@ from regard.runs.examples import examples_of
 from regard.search.hypotheses import source_attention
 from regard.tasks.captioning import CaptionedImages
 
-DECODERS = {"attention": [], "transformer": ["training.learning_rate=1e-3"], "plain": ["training.learning_rate=1e-3"]}
+DECODERS = {
+    "attention": [],
+    "transformer": ["training.learning_rate=1e-3"],
+    "plain": ["training.learning_rate=1e-3"],
+}
 """Overrides of each decoder: at 3e-3 the plain one writes the same caption for every image."""
 AT_ONCE = 100
 """Images in a batch."""
 
 
 def looks(run: Run, limit: int) -> dict[str, float]:
-    """How often, and with what share of its attention, the word for a shape attends to the box of that shape."""
+    """How often, and with what share of its attention, the word for a shape attends to the box of
+    that shape."""
     model, examples = run.load_model(device="cpu"), examples_of(run, "test")
     words = run.tokenizers["target"].tokens(range(run.tokenizers["target"].size))
     hits, weights = [], []
@@ -50,7 +56,11 @@ def looks(run: Run, limit: int) -> dict[str, float]:
             for inside_S, step in zip(inside_2S, _shape_words(scene, written), strict=True):
                 hits.append(bool(inside_S[int(weights_TS[step].argmax())]))
                 weights.append(float(weights_TS[step][inside_S].sum()))
-    return {"shape_words": len(hits), "inside_box": float(np.mean(hits)), "weight_inside_box": float(np.mean(weights))}
+    return {
+        "shape_words": len(hits),
+        "inside_box": float(np.mean(hits)),
+        "weight_inside_box": float(np.mean(weights)),
+    }
 
 
 @torch.inference_mode()
@@ -63,12 +73,18 @@ def _weights(model: Captioner, batch: Batch) -> torch.Tensor:
 
 def _shape_words(scene: Scene, written: list[str]) -> list[int]:
     """The steps at which an English caption names the shapes of the first and the second object."""
-    named = [step for step, token in enumerate(written) if token.lstrip("▁") in (scene.first.shape, scene.second.shape)]
+    named = [
+        step
+        for step, token in enumerate(written)
+        if token.lstrip("▁") in (scene.first.shape, scene.second.shape)
+    ]
     assert len(named) == 2, written
     return named
 
 
-def _inside(scene: Scene, number: int, examples: CaptionedImages, row: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _inside(
+    scene: Scene, number: int, examples: CaptionedImages, row: int
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which regions have their centre in the box of an object."""
     picture = examples.pictures[int(examples.numbers[row])]
     side = picture.columns
@@ -80,11 +96,20 @@ def _inside(scene: Scene, number: int, examples: CaptionedImages, row: int) -> n
 
 def measure(decoder: str, folder: Path, overrides: list[str]) -> dict[str, Any]:
     started, worked = time.perf_counter(), time.process_time()
-    run = regard.train("shapes", [f"model.decoder={decoder}", *DECODERS[decoder], *overrides], out=folder / decoder)
+    run = regard.train(
+        "shapes", [f"model.decoder={decoder}", *DECODERS[decoder], *overrides], out=folder / decoder
+    )
     took = {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - worked}
     found = regard.evaluate(run, split="test")
-    kept = {name: found[name] for name in ("images", "exact_match", "bleu1", "bleu", "chrf", "loss")}
-    return {"decoder": decoder, **took, **kept, **(looks(run, 10_000) if decoder != "plain" else {})}
+    kept = {
+        name: found[name] for name in ("images", "exact_match", "bleu1", "bleu", "chrf", "loss")
+    }
+    return {
+        "decoder": decoder,
+        **took,
+        **kept,
+        **(looks(run, 10_000) if decoder != "plain" else {}),
+    }
 
 
 def main() -> None:

@@ -1,12 +1,14 @@
-"""Training and decoding speed beside peers, in one run on one machine: ratios of real tokens per second.
+"""Training and decoding speed beside peers, in one run on one machine: ratios of real tokens per
+second.
 
     python benchmarks/speed.py [--device cuda|cpu] [--repeats 5] [--vocabulary 32000]
         [--only transformer bert gpt bahdanau luong decoding sentence workers inference]
 
-Everybody trains on the same sentences. The peers get them as their best users would: in batches bucketed by length,
-with a fused optimiser, in bf16 on a GPU, eager and compiled. `regard` runs what `regard train` runs: filled batches
-and compiled code, or bucketed batches where a model does not pack. Each side is timed `--repeats` times in turn and the
-medians are compared. The share of the ceiling is the share of the speed of a large matrix product.
+Everybody trains on the same sentences. The peers get them as their best users would: in batches
+bucketed by length, with a fused optimiser, in bf16 on a GPU, eager and compiled. `regard` runs what
+`regard train` runs: filled batches and compiled code, or bucketed batches where a model does not
+pack. Each side is timed `--repeats` times in turn and the medians are compared. The share of the
+ceiling is the share of the speed of a large matrix product.
 """
 
 from __future__ import annotations
@@ -87,13 +89,23 @@ class Lengths(Measured):
         self.corpora, self.weights = np.zeros(len(first), dtype=np.int16), (1.0,)
 
 
-def drawn(count: int, generator: torch.Generator, mean: float = 3.15, spread: float = 0.55, most: int = 128) -> Tensor:
+def drawn(
+    count: int,
+    generator: torch.Generator,
+    mean: float = 3.15,
+    spread: float = 0.55,
+    most: int = 128,
+) -> Tensor:
     """Log-normal lengths as in real corpora, from 4 tokens on; mean 27 with the defaults."""
-    return torch.clamp(torch.exp(torch.randn(count, generator=generator) * spread + mean).long(), 4, most)
+    return torch.clamp(
+        torch.exp(torch.randn(count, generator=generator) * spread + mean).long(), 4, most
+    )
 
 
 def ids(lengths_B: Tensor, generator: torch.Generator, *, begins: bool = False) -> Tokens:
-    ids_BL = torch.randint(5, VOCABULARY, (len(lengths_B), int(lengths_B.max())), generator=generator)
+    ids_BL = torch.randint(
+        5, VOCABULARY, (len(lengths_B), int(lengths_B.max())), generator=generator
+    )
     place_L = torch.arange(ids_BL.shape[1])
     ids_BL[place_L >= lengths_B[:, None]] = PAD
     ids_BL[place_L == lengths_B[:, None] - 1] = END
@@ -116,7 +128,10 @@ class Sentences:
     def bucketed(self, device: str) -> list[Any]:
         """By length, in random order, as every toolkit does it."""
         planned = plan(self.lengths, self.tokens, 1, 0)[: self.count]
-        return [self.make(rows, torch.Generator().manual_seed(n)).to(device) for n, rows in enumerate(planned)]
+        return [
+            self.make(rows, torch.Generator().manual_seed(n)).to(device)
+            for n, rows in enumerate(planned)
+        ]
 
     def filled(self, device: str) -> list[Any]:
         planned, sizes = (
@@ -150,7 +165,9 @@ def masked(tokens: int, count: int) -> Sentences:
         places_P = hidden_BL.flatten().nonzero()[:, 0]
         read = replace(text, ids_BL=text.ids_BL.masked_fill(hidden_BL, 4))
         labels_P = text.ids_BL.flatten()[places_P]
-        return MaskedBatch(read, torch.zeros_like(text.ids_BL), places_P, labels_P, tokens=int(lengths[rows].sum()))
+        return MaskedBatch(
+            read, torch.zeros_like(text.ids_BL), places_P, labels_P, tokens=int(lengths[rows].sum())
+        )
 
     return Sentences(make, Lengths(lengths), tokens, count)
 
@@ -186,7 +203,10 @@ def race(jobs: dict[str, tuple[Job, int]], device: str, repeats: int) -> dict[st
         seconds = [clock(job, device), clock(job, device)]
         print(f"    {name}: first {seconds[0]:.1f} s, then {seconds[1]:.2f} s", flush=True)
     times = [{name: clock(job, device) for name, (job, _) in jobs.items()} for _ in range(repeats)]
-    return {name: tokens / statistics.median(t[name] for t in times) for name, (_, tokens) in jobs.items()}
+    return {
+        name: tokens / statistics.median(t[name] for t in times)
+        for name, (_, tokens) in jobs.items()
+    }
 
 
 def ceiling(device: str) -> float:
@@ -200,10 +220,15 @@ def ceiling(device: str) -> float:
 
 
 def training(
-    model: nn.Module, loss: Callable[[Any], Tensor], made: Sequence[Any], device: str, *, adds: bool = False
+    model: nn.Module,
+    loss: Callable[[Any], Tensor],
+    made: Sequence[Any],
+    device: str,
+    *,
+    adds: bool = False,
 ) -> tuple[Job, int]:
-    """An epoch over the batches: forward, backward, clip, update, in bf16 on a GPU; and its tokens. `adds`: to
-    gradients that stay where they are, as CUDA graphs of many shapes do."""
+    """An epoch over the batches: forward, backward, clip, update, in bf16 on a GPU; and its tokens.
+    `adds`: to gradients that stay where they are, as CUDA graphs of many shapes do."""
     optimiser = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
     captures = isinstance(loss, CapturedLoss)
 
@@ -226,13 +251,18 @@ def training(
 
 
 def compiled(objective: nn.Module, made: Sequence[Any], device: str) -> tuple[Job, int]:
-    """What `regard train` does with filled batches in a long training: the compiled step as a CUDA graph."""
+    """What `regard train` does with filled batches in a long training: the compiled step as a CUDA
+    graph."""
     objective.compile(dynamic=False, options=compile_options(objective))
     return captured(objective, made, device, nullcontext)
 
 
 def captured(
-    objective: nn.Module, made: Sequence[Any], device: str, around: Callable[[], Any] | None = None, adds: bool = False
+    objective: nn.Module,
+    made: Sequence[Any],
+    device: str,
+    around: Callable[[], Any] | None = None,
+    adds: bool = False,
 ) -> tuple[Job, int]:
     """What it does in a short one: the eager step as a CUDA graph."""
     objective.to(device).train()
@@ -260,8 +290,11 @@ def eager(objective: nn.Module, made: Sequence[Any], device: str) -> tuple[Job, 
     return training(objective, loss, made, device)
 
 
-def packed_and_bucketed(make: Callable[[], nn.Module], data: Sentences, device: str) -> dict[str, tuple[Job, int]]:
-    """What `regard train` does with a model that packs; on a GPU also eager, on the peers' batches."""
+def packed_and_bucketed(
+    make: Callable[[], nn.Module], data: Sentences, device: str
+) -> dict[str, tuple[Job, int]]:
+    """What `regard train` does with a model that packs; on a GPU also eager, on the peers'
+    batches."""
     if device == "cpu":
         return {"regard": eager(make(), data.bucketed(device), device)}
     return {
@@ -274,7 +307,10 @@ def packed_and_bucketed(make: Callable[[], nn.Module], data: Sentences, device: 
 
 
 def seen(tokens: Tokens) -> Tensor:
-    return torch.arange(tokens.ids_BL.shape[1], device=tokens.ids_BL.device) < tokens.lengths_B[:, None]
+    return (
+        torch.arange(tokens.ids_BL.shape[1], device=tokens.ids_BL.device)
+        < tokens.lengths_B[:, None]
+    )
 
 
 def marian(config: TransformerConfig) -> Any:
@@ -282,28 +318,46 @@ def marian(config: TransformerConfig) -> Any:
 
     return MarianMTModel(
         MarianConfig(
-            vocab_size=VOCABULARY, d_model=config.width, encoder_layers=config.encoder_layers,
-            decoder_layers=config.decoder_layers, encoder_attention_heads=config.heads,
-            decoder_attention_heads=config.heads, encoder_ffn_dim=config.feed_forward,
-            decoder_ffn_dim=config.feed_forward, dropout=config.dropout, attention_dropout=0.0, activation_dropout=0.0,
-            activation_function="relu", max_position_embeddings=256, scale_embedding=True, pad_token_id=PAD,
-            bos_token_id=BEGIN, eos_token_id=END, decoder_start_token_id=BEGIN, forced_eos_token_id=None,
+            vocab_size=VOCABULARY,
+            d_model=config.width,
+            encoder_layers=config.encoder_layers,
+            decoder_layers=config.decoder_layers,
+            encoder_attention_heads=config.heads,
+            decoder_attention_heads=config.heads,
+            encoder_ffn_dim=config.feed_forward,
+            decoder_ffn_dim=config.feed_forward,
+            dropout=config.dropout,
+            attention_dropout=0.0,
+            activation_dropout=0.0,
+            activation_function="relu",
+            max_position_embeddings=256,
+            scale_embedding=True,
+            pad_token_id=PAD,
+            bos_token_id=BEGIN,
+            eos_token_id=END,
+            decoder_start_token_id=BEGIN,
+            forced_eos_token_id=None,
         )
-    )  # fmt: skip
+    )
 
 
 def smoothed(logits: Tensor, batch: Batch) -> Tensor:
-    """Label-smoothed cross-entropy over all positions, padding ignored: what most training scripts do."""
+    """Label-smoothed cross-entropy over all positions, padding ignored: what most training scripts
+    do."""
     labels = batch.target.ids_BL[:, 1:].masked_fill(~seen(batch.target)[:, 1:], -100)
-    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1, reduction="sum")
+    return F.cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1, reduction="sum"
+    )
 
 
 def of_marian(model: Any) -> Loss:
     def loss(batch: Batch) -> Tensor:
         out = model(
-            input_ids=batch.source.ids_BL, attention_mask=seen(batch.source).long(),
-            decoder_input_ids=batch.target.ids_BL[:, :-1], use_cache=False,
-        )  # fmt: skip
+            input_ids=batch.source.ids_BL,
+            attention_mask=seen(batch.source).long(),
+            decoder_input_ids=batch.target.ids_BL[:, :-1],
+            use_cache=False,
+        )
         return smoothed(out.logits, batch)
 
     return loss
@@ -313,7 +367,9 @@ def of_bert(model: Any) -> Loss:
     def loss(batch: MaskedBatch) -> Tensor:
         labels = torch.full_like(batch.text.ids_BL, -100).flatten()
         labels = labels.index_copy(0, batch.places_P, batch.labels_P).view_as(batch.text.ids_BL)
-        result = model(input_ids=batch.text.ids_BL, attention_mask=seen(batch.text).long(), labels=labels)
+        result = model(
+            input_ids=batch.text.ids_BL, attention_mask=seen(batch.text).long(), labels=labels
+        )
         return result.loss * len(batch.places_P)
 
     return loss
@@ -322,13 +378,19 @@ def of_bert(model: Any) -> Loss:
 def of_gpt(model: Any) -> Loss:
     def loss(batch: TextBatch) -> Tensor:
         logits = model(input_ids=batch.text.ids_BL[:, :-1], use_cache=False).logits
-        return F.cross_entropy(logits.flatten(0, 1), batch.text.ids_BL[:, 1:].flatten(), reduction="sum")
+        return F.cross_entropy(
+            logits.flatten(0, 1), batch.text.ids_BL[:, 1:].flatten(), reduction="sum"
+        )
 
     return loss
 
 
 def eager_and_compiled(
-    name: str, make: Callable[[], Any], loss: Callable[[Any], Loss], made: Sequence[Any], device: str
+    name: str,
+    make: Callable[[], Any],
+    loss: Callable[[Any], Loss],
+    made: Sequence[Any],
+    device: str,
 ) -> dict[str, tuple[Job, int]]:
     """The peer in both ways; its compiled forward pass takes shapes as they come."""
     plain, fast = make().to(device).train(), make().to(device).train()
@@ -339,12 +401,16 @@ def eager_and_compiled(
 
 
 class UsualLoop(nn.Module):
-    """The recurrent decoder as it is usually written: everything but keys and readout inside a loop over time."""
+    """The recurrent decoder as it is usually written: everything but keys and readout inside a loop
+    over time."""
 
     def __init__(self, width: int, embedding: int, *, additive: bool, dropout: float) -> None:
         super().__init__()
         self.additive = additive
-        self.source, self.target = nn.Embedding(VOCABULARY, embedding), nn.Embedding(VOCABULARY, embedding)
+        self.source, self.target = (
+            nn.Embedding(VOCABULARY, embedding),
+            nn.Embedding(VOCABULARY, embedding),
+        )
         self.encoder = nn.LSTM(embedding, width, batch_first=True, bidirectional=True)
         self.h0, self.c0 = nn.Linear(2 * width, width), nn.Linear(2 * width, width)
         self.keys = nn.Linear(2 * width, width)
@@ -364,9 +430,11 @@ class UsualLoop(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         packed = nn.utils.rnn.pack_padded_sequence(
-            self.dropout(self.source(batch.source.ids_BL)), batch.source.host_lengths_B, batch_first=True,
+            self.dropout(self.source(batch.source.ids_BL)),
+            batch.source.host_lengths_B,
+            batch_first=True,
             enforce_sorted=False,
-        )  # fmt: skip
+        )
         memory, (h, c) = self.encoder(packed)
         memory, _ = nn.utils.rnn.pad_packed_sequence(memory, batch_first=True)
         keys, visible = self.keys(memory), seen(batch.source)
@@ -380,7 +448,11 @@ class UsualLoop(nn.Module):
                 outputs.append(self.combine(torch.cat([h, y, context], -1)))
             else:
                 h, c = self.cell(y, (h, c))
-                outputs.append(torch.tanh(self.combine(torch.cat([self.look(h, keys, memory, visible), h], -1))))
+                outputs.append(
+                    torch.tanh(
+                        self.combine(torch.cat([self.look(h, keys, memory, visible), h], -1))
+                    )
+                )
         logits: Tensor = self.out(self.dropout(torch.stack(outputs, 1)))
         return logits
 
@@ -395,12 +467,16 @@ def transformer_race(device: str, repeats: int) -> Iterator[Row]:
     width, ff = config.width, config.feed_forward
 
     def objective() -> nn.Module:
-        return TokenCrossEntropy(MODELS[config.kind].build(config, VOCABULARY, VOCABULARY), smoothing=0.1)
+        return TokenCrossEntropy(
+            MODELS[config.kind].build(config, VOCABULARY, VOCABULARY), smoothing=0.1
+        )
 
     jobs = packed_and_bucketed(objective, data, device)
     if gpu:
         jobs["regard, CUDA graph"] = captured(objective(), data.filled(device), device)
-    jobs |= eager_and_compiled("Marian", lambda: marian(config), of_marian, data.bucketed(device), device)
+    jobs |= eager_and_compiled(
+        "Marian", lambda: marian(config), of_marian, data.bucketed(device), device
+    )
     encoder, decoder = 4 * width**2 + 2 * width * ff, 8 * width**2 + 2 * width * ff
     weights = config.encoder_layers * encoder + config.decoder_layers * decoder + VOCABULARY * width
     yield from rows_of(jobs, device, repeats, 6 * weights)
@@ -417,13 +493,20 @@ def bert_race(device: str, repeats: int) -> Iterator[Row]:
     def peer() -> Any:
         return BertForMaskedLM(
             BertConfig(
-                vocab_size=VOCABULARY, hidden_size=width, num_hidden_layers=config.layers, intermediate_size=ff,
-                num_attention_heads=config.heads, hidden_dropout_prob=config.dropout,
-                attention_probs_dropout_prob=config.attention_dropout, pad_token_id=PAD,
+                vocab_size=VOCABULARY,
+                hidden_size=width,
+                num_hidden_layers=config.layers,
+                intermediate_size=ff,
+                num_attention_heads=config.heads,
+                hidden_dropout_prob=config.dropout,
+                attention_probs_dropout_prob=config.attention_dropout,
+                pad_token_id=PAD,
             )
-        )  # fmt: skip
+        )
 
-    jobs = packed_and_bucketed(lambda: MaskedTokens(MODELS[config.kind].build(config, VOCABULARY)), data, device)
+    jobs = packed_and_bucketed(
+        lambda: MaskedTokens(MODELS[config.kind].build(config, VOCABULARY)), data, device
+    )
     jobs |= eager_and_compiled("BertForMaskedLM", peer, of_bert, data.bucketed(device), device)
     weights = config.layers * (4 * width**2 + 2 * width * ff) + 0.15 * VOCABULARY * width
     yield from rows_of(jobs, device, repeats, 6 * weights)
@@ -440,28 +523,54 @@ def gpt_race(device: str, repeats: int) -> Iterator[Row]:
     def peer() -> Any:
         return GPT2LMHeadModel(
             GPT2Config(
-                vocab_size=VOCABULARY, n_positions=512, n_embd=width, n_layer=config.layers, n_head=config.heads,
-                n_inner=ff, resid_pdrop=config.dropout, embd_pdrop=config.dropout, attn_pdrop=0.0,
+                vocab_size=VOCABULARY,
+                n_positions=512,
+                n_embd=width,
+                n_layer=config.layers,
+                n_head=config.heads,
+                n_inner=ff,
+                resid_pdrop=config.dropout,
+                embd_pdrop=config.dropout,
+                attn_pdrop=0.0,
             )
-        )  # fmt: skip
+        )
 
-    jobs = packed_and_bucketed(lambda: NextToken(MODELS[config.kind].build(config, VOCABULARY)), data, device)
+    jobs = packed_and_bucketed(
+        lambda: NextToken(MODELS[config.kind].build(config, VOCABULARY)), data, device
+    )
     jobs |= eager_and_compiled("GPT-2", peer, of_gpt, data.bucketed(device), device)
     weights = config.layers * (4 * width**2 + 2 * width * ff) + VOCABULARY * width
     yield from rows_of(jobs, device, repeats, 6 * weights)
 
 
 def recurrent_race(kind: str, device: str, repeats: int) -> Iterator[Row]:
-    width, embedding, additive = (512, 512, kind == "bahdanau") if device == "cuda" else (128, 64, kind == "bahdanau")
-    common = {"hidden": width, "embedding": embedding, "attention": width, "bidirectional": True, "cell": "lstm"}
+    width, embedding, additive = (
+        (512, 512, kind == "bahdanau") if device == "cuda" else (128, 64, kind == "bahdanau")
+    )
+    common = {
+        "hidden": width,
+        "embedding": embedding,
+        "attention": width,
+        "bidirectional": True,
+        "cell": "lstm",
+    }
     config = BahdanauConfig(**common) if additive else LuongConfig(**common, input_feeding=False)  # type: ignore[arg-type]
-    made = pairs(24_576 if device == "cuda" else 2_048, 8 if device == "cuda" else 2).bucketed(device)
+    made = pairs(24_576 if device == "cuda" else 2_048, 8 if device == "cuda" else 2).bucketed(
+        device
+    )
     loop = UsualLoop(width, embedding, additive=additive, dropout=config.dropout).to(device).train()
-    ours = TokenCrossEntropy(MODELS[config.kind].build(config, VOCABULARY, VOCABULARY), smoothing=0.1)
+    ours = TokenCrossEntropy(
+        MODELS[config.kind].build(config, VOCABULARY, VOCABULARY), smoothing=0.1
+    )
     if device == "cuda" and config.loops:
         rounded = [batch.to("cpu").rounded().to(device) for batch in made]
-        again = TokenCrossEntropy(MODELS[config.kind].build(config, VOCABULARY, VOCABULARY), smoothing=0.1)
-        jobs = {"regard": captured(ours, rounded, device, adds=True), "regard, eager": eager(again, made, device)}
+        again = TokenCrossEntropy(
+            MODELS[config.kind].build(config, VOCABULARY, VOCABULARY), smoothing=0.1
+        )
+        jobs = {
+            "regard": captured(ours, rounded, device, adds=True),
+            "regard, eager": eager(again, made, device),
+        }
     else:
         jobs = {"regard": eager(ours, made, device)}
     jobs |= {"usual loop": training(loop, lambda batch: smoothed(loop(batch), batch), made, device)}
@@ -469,11 +578,15 @@ def recurrent_race(kind: str, device: str, repeats: int) -> Iterator[Row]:
 
 
 def decoding_race(rows: int, device: str, repeats: int, *, workers: bool = False) -> Iterator[Row]:
-    """All write exactly `length` tokens for each source, with random weights of the same size and precision. On a CPU
-    everybody gets the sentences sorted by length: `regard` as `predict` cuts them, `generate` in batches of 32.
-    `workers`: a process a core, as `predict --out` has them, beside as many workers of CTranslate2."""
+    """All write exactly `length` tokens for each source, with random weights of the same size and
+    precision. On a CPU everybody gets the sentences sorted by length: `regard` as `predict` cuts
+    them, `generate` in batches of 32. `workers`: a process a core, as `predict --out` has them,
+    beside as many workers of CTranslate2."""
     gpu = device == "cuda"
-    config, dtype = TransformerConfig(preset="base", tie="all"), torch.bfloat16 if gpu else torch.float32
+    config, dtype = (
+        TransformerConfig(preset="base", tie="all"),
+        torch.bfloat16 if gpu else torch.float32,
+    )
     model = MODELS[config.kind].build(config, VOCABULARY, VOCABULARY).to(device, dtype).eval()
     peer = marian(config).to(device, dtype).eval()
     length = 64 if gpu else 32
@@ -481,10 +594,23 @@ def decoding_race(rows: int, device: str, repeats: int, *, workers: bool = False
     source = ids(drawn(rows, generator), generator)
     for beam in (1, 4):
         settings = SearchConfig(beam=beam, min_length=length, max_length=length)
-        asked = {"num_beams": beam, "do_sample": False, "min_new_tokens": length, "max_new_tokens": length}
+        asked = {
+            "num_beams": beam,
+            "do_sample": False,
+            "min_new_tokens": length,
+            "max_new_tokens": length,
+        }
         tokens = decode_tokens(settings, torch.device(device))
-        ours = [source] if gpu else [part(source, rows) for rows in by_length(source.host_lengths_B.tolist(), tokens)]
-        theirs = [source] if gpu else [part(source, rows) for rows in source.host_lengths_B.argsort().split(32)]
+        ours = (
+            [source]
+            if gpu
+            else [part(source, rows) for rows in by_length(source.host_lengths_B.tolist(), tokens)]
+        )
+        theirs = (
+            [source]
+            if gpu
+            else [part(source, rows) for rows in source.host_lengths_B.argsort().split(32)]
+        )
         jobs: dict[str, Job]
         if workers:
             jobs = {"regard": in_workers(model, ours, settings)}
@@ -493,24 +619,37 @@ def decoding_race(rows: int, device: str, repeats: int, *, workers: bool = False
             jobs["generate"] = partial(generated, peer, theirs, asked, device)
         if not gpu:
             jobs |= {
-                f"CTranslate2, {kind}": ctranslate2(model, config, source, asked, kind) for kind in ("float32", "int8")
+                f"CTranslate2, {kind}": ctranslate2(model, config, source, asked, kind)
+                for kind in ("float32", "int8")
             }
         print(f"  {rows} x {length}, beam {beam}")
-        yield from rows_of({name: (job, rows * length) for name, job in jobs.items()}, device, repeats)
+        yield from rows_of(
+            {name: (job, rows * length) for name, job in jobs.items()}, device, repeats
+        )
 
 
 def inference_race(device: str, repeats: int) -> Iterator[Row]:
-    """States of 256 texts of mixed lengths by a BERT of MiniLM's size; `regard` batches them as `predict` does."""
+    """States of 256 texts of mixed lengths by a BERT of MiniLM's size; `regard` batches them as
+    `predict` does."""
     from transformers import BertConfig, BertModel
 
     config = BERTConfig(layers=6, width=384, heads=12, feed_forward=1536, next_sentence=False)
     model = MODELS[config.kind].build(config, VOCABULARY).to(device).eval()
-    peer = BertModel(
-        BertConfig(
-            vocab_size=VOCABULARY, hidden_size=384, num_hidden_layers=6, intermediate_size=1536,
-            num_attention_heads=12, pad_token_id=PAD,
-        ), add_pooling_layer=False,
-    ).to(device).eval()  # fmt: skip
+    peer = (
+        BertModel(
+            BertConfig(
+                vocab_size=VOCABULARY,
+                hidden_size=384,
+                num_hidden_layers=6,
+                intermediate_size=1536,
+                num_attention_heads=12,
+                pad_token_id=PAD,
+            ),
+            add_pooling_layer=False,
+        )
+        .to(device)
+        .eval()
+    )
     generator = torch.Generator().manual_seed(3)
     text = ids(drawn(256, generator, 3.6, 0.6), generator)
     lengths_B = text.host_lengths_B
@@ -520,7 +659,10 @@ def inference_race(device: str, repeats: int) -> Iterator[Row]:
         "BertModel, by length": [part(text, rows) for rows in lengths_B.argsort().split(32)],
     }
     jobs = {
-        name: (partial(read, model if name == "regard" else peer, made, device), int(lengths_B.sum()))
+        name: (
+            partial(read, model if name == "regard" else peer, made, device),
+            int(lengths_B.sum()),
+        )
         for name, made in batches.items()
     }
     yield from rows_of(jobs, device, repeats)
@@ -548,7 +690,9 @@ def searched(model: Any, batches: Sequence[Tokens], settings: SearchConfig, devi
 
 def in_workers(model: Any, batches: Sequence[Tokens], settings: SearchConfig) -> Job:
     """`searched` by a process a core, as `predict --out` has them."""
-    pool = ProcessPoolExecutor(torch.get_num_threads(), get_context("spawn"), start_worker, (model,))
+    pool = ProcessPoolExecutor(
+        torch.get_num_threads(), get_context("spawn"), start_worker, (model,)
+    )
     return lambda: [*pool.map(work, batches, [settings] * len(batches))]
 
 
@@ -565,35 +709,57 @@ def work(batch: Tokens, settings: SearchConfig) -> None:
 
 def generated(peer: Any, batches: Sequence[Tokens], asked: dict[str, Any], device: str) -> None:
     for batch in batches:
-        peer.generate(input_ids=batch.ids_BL.to(device), attention_mask=seen(batch).long().to(device), **asked)
+        peer.generate(
+            input_ids=batch.ids_BL.to(device), attention_mask=seen(batch).long().to(device), **asked
+        )
 
 
-def ctranslate2(model: Any, config: TransformerConfig, source: Tokens, asked: dict[str, Any], kind: str) -> Job:
-    """What `regard export --to ctranslate2` writes, as its best user runs it: sorted batches, a worker a core. In a
-    process of its own: once the library is loaded, torch decodes a sentence at half its speed."""
+def ctranslate2(
+    model: Any, config: TransformerConfig, source: Tokens, asked: dict[str, Any], kind: str
+) -> Job:
+    """What `regard export --to ctranslate2` writes, as its best user runs it: sorted batches, a
+    worker a core. In a process of its own: once the library is loaded, torch decodes a sentence at
+    half its speed."""
     import ctranslate2 as library
 
     from regard.exchange.ctranslate2 import _fill_spec
 
     vocabulary = SimpleNamespace(
-        size=VOCABULARY, unk=UNK, begin=BEGIN, end=END, tokens=lambda ids: [f"t{number}" for number in ids]
+        size=VOCABULARY,
+        unk=UNK,
+        begin=BEGIN,
+        end=END,
+        tokens=lambda ids: [f"t{number}" for number in ids],
     )
     run = SimpleNamespace(
-        recipe=SimpleNamespace(model=config), load_model=lambda _: model, tokenizers=defaultdict(lambda: vocabulary)
+        recipe=SimpleNamespace(model=config),
+        load_model=lambda _: model,
+        tokenizers=defaultdict(lambda: vocabulary),
     )
-    spec, threads, rows = _fill_spec(library.specs, run, "best"), torch.get_num_threads(), len(source)  # type: ignore[arg-type]
+    spec, threads, rows = (
+        _fill_spec(library.specs, run, "best"),
+        torch.get_num_threads(),
+        len(source),
+    )  # type: ignore[arg-type]
     spec.validate()
     spec.optimize(quantization=None if kind == "float32" else kind)
     with tempfile.TemporaryDirectory() as folder:
         spec.save(folder)
         workers = {"inter_threads": min(rows, threads), "intra_threads": 1 if rows > 1 else threads}
-        child = ProcessPoolExecutor(1, get_context("spawn"), load_translator, (folder, kind, workers))
+        child = ProcessPoolExecutor(
+            1, get_context("spawn"), load_translator, (folder, kind, workers)
+        )
         child.submit(bool).result()  # so it has read the folder
-    length, texts = asked["max_new_tokens"], [vocabulary.tokens(source.row(number)[:-1]) for number in range(rows)]
+    length, texts = (
+        asked["max_new_tokens"],
+        [vocabulary.tokens(source.row(number)[:-1]) for number in range(rows)],
+    )
     options = {
-        "beam_size": asked["num_beams"], "min_decoding_length": length, "max_decoding_length": length,
+        "beam_size": asked["num_beams"],
+        "min_decoding_length": length,
+        "max_decoding_length": length,
         "max_batch_size": CTRANSLATE2_ROWS,
-    }  # fmt: skip
+    }
     return lambda: child.submit(translate, texts, options).result()
 
 
@@ -618,23 +784,33 @@ def rows_of(
 def main() -> None:
     global VOCABULARY
     races: dict[str, Callable[[str, int], Iterator[Row]]] = {
-        "transformer": transformer_race, "bert": bert_race, "gpt": gpt_race,
+        "transformer": transformer_race,
+        "bert": bert_race,
+        "gpt": gpt_race,
         "bahdanau": lambda device, repeats: recurrent_race("bahdanau", device, repeats),
         "luong": lambda device, repeats: recurrent_race("luong", device, repeats),
-        "decoding": lambda device, repeats: decoding_race(128 if device == "cuda" else 64, device, repeats),
+        "decoding": lambda device, repeats: decoding_race(
+            128 if device == "cuda" else 64, device, repeats
+        ),
         "sentence": lambda device, repeats: decoding_race(1, device, repeats),
         "workers": lambda device, repeats: decoding_race(512, "cpu", repeats, workers=True),
         "inference": inference_race,
-    }  # fmt: skip
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")
+    }
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu"
+    )
     parser.add_argument("--only", nargs="*", default=[*races], choices=[*races])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--vocabulary", type=int, default=VOCABULARY)
     options = parser.parse_args()
     VOCABULARY = options.vocabulary
     torch.set_float32_matmul_precision("high" if options.device == "cuda" else "highest")
-    torch._dynamo.config.recompile_limit = 64  # else a compiled peer falls back to eager code after eight shapes
+    torch._dynamo.config.recompile_limit = (
+        64  # else a compiled peer falls back to eager code after eight shapes
+    )
     most = ceiling(options.device)
     print(f"ceiling {most / 1e12:.1f} TFLOP/s, torch {torch.__version__}", flush=True)
     for name in options.only:

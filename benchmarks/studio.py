@@ -1,11 +1,13 @@
-"""Frames a second of the studio's view Look while the pointer moves over the attention of 512 tokens, in chromium.
+"""Frames a second of the studio's view Look while the pointer moves over the attention of 512
+tokens, in chromium.
 
     OMP_NUM_THREADS=1 python benchmarks/studio.py [--rounds 3]
 
-A BERT of 12 layers and 12 heads, trained for one step, since only its size matters. A browser draws 60 frames a second
-at most; a busy machine slows it down even where there is nothing to draw, which is measured first. For each way of
-drawing: medians over the rounds of frames a second and of the longest of 99 % of frames; the work for each move of the
-pointer in scripts, styles and layout, for which a frame has 16.7 ms; and how long the first map and another head take.
+A BERT of 12 layers and 12 heads, trained for one step, since only its size matters. A browser draws
+60 frames a second at most; a busy machine slows it down even where there is nothing to draw, which
+is measured first. For each way of drawing: medians over the rounds of frames a second and of the
+longest of 99 % of frames; the work for each move of the pointer in scripts, styles and layout, for
+which a frame has 16.7 ms; and how long the first map and another head take.
 """
 
 from __future__ import annotations
@@ -34,11 +36,12 @@ COUNT = """() => { window.times = []; const tick = now => { window.times.push(no
 def train(folder: Path) -> None:
     sizes = {"layers": 12, "width": 96, "heads": 12, "feed_forward": 96, "max_positions": TOKENS}
     recipe = {
-        "task": "masked_language_modeling", "data": {"train": {"corpus": "tales-en", "size": 60}, "max_length": TOKENS},
+        "task": "masked_language_modeling",
+        "data": {"train": {"corpus": "tales-en", "size": 60}, "max_length": TOKENS},
         "model": {"kind": "bert", **sizes, "next_sentence": False},
         "tokenizer": {"kind": "wordpiece", "vocabulary": 300},
         "training": {"steps": 1, "batch_tokens": 512, "device": "cpu"},
-    }  # fmt: skip
+    }
     regard.train(recipe, out=folder, quiet=True)
 
 
@@ -51,7 +54,8 @@ def longest_text(folder: Path) -> str:
 
 
 def frames(page: Any, picture: Any) -> tuple[float, float]:
-    """Frames a second while the pointer moves over a picture, and the milliseconds of the slowest but 1 %."""
+    """Frames a second while the pointer moves over a picture, and the milliseconds of the slowest
+    but 1 %."""
     box = picture.bounding_box()
     page.evaluate("window.times.length = 0")
     for move in range(MOVES):
@@ -63,13 +67,18 @@ def frames(page: Any, picture: Any) -> tuple[float, float]:
 
 def work(session: Any) -> float:
     """Seconds that the page has spent so far in scripts, styles and layout."""
-    spent = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
+    spent = {
+        metric["name"]: metric["value"]
+        for metric in session.send("Performance.getMetrics")["metrics"]
+    }
     return float(sum(spent[f"{name}Duration"] for name in ("Script", "RecalcStyle", "Layout")))
 
 
 def measure(address: str, text: str, rounds: int) -> None:
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = driver.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(f"{address}/#/runs")
         page.wait_for_selector("main[aria-busy=false]")
@@ -97,21 +106,34 @@ def measure(address: str, text: str, rounds: int) -> None:
             rates, slowest = zip(*(frames(page, picture) for _ in range(rounds)), strict=True)
             spent = 1000 * (work(session) - before) / (rounds * MOVES)
             print(
-                f"{way}: {tokens} tokens, {statistics.median(rates):.0f} frames a second (99 % of frames within "
-                f"{statistics.median(slowest):.0f} ms), {spent:.1f} ms of work for each; first map {first:.1f} s, "
+                f"{way}: {tokens} tokens, {statistics.median(rates):.0f} frames a second (99 % of "
+                "frames within "
+                f"{statistics.median(slowest):.0f} ms), {spent:.1f} ms of work for each; first map "
+                f"{first:.1f} s, "
                 f"another head {another:.1f} s"
             )
         browser.close()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
     with TemporaryDirectory() as folder:
         run = Path(folder) / "bert"
         train(run)
-        command = [sys.executable, "-m", "regard", "studio", str(run), "--port", "0", "--no-browser"]
+        command = [
+            sys.executable,
+            "-m",
+            "regard",
+            "studio",
+            str(run),
+            "--port",
+            "0",
+            "--no-browser",
+        ]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert server.stdout is not None
         try:

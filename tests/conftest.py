@@ -16,19 +16,24 @@ from tiny import TINY
 
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script; commands would inherit it
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # in the background of a script; commands would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "browser: needs chromium")
-    config.addinivalue_line("markers", "engine: tests the engine itself, so it runs with the engine on")
+    config.addinivalue_line(
+        "markers", "engine: tests the engine itself, so it runs with the engine on"
+    )
     config.addinivalue_line("markers", "options(**): of the browser's context, such as its locale")
 
 
 def pytest_collection_finish() -> None:
-    """What is imported stays, so the garbage collector need not look at it again: half a million objects. Nor at each
-    700 new ones, since autograd's graphs make as many in a few steps: that took a twenty-fifth of the time."""
+    """What is imported stays, so the garbage collector need not look at it again: half a million
+    objects. Nor at each 700 new ones, since autograd's graphs make as many in a few steps: that
+    took a twenty-fifth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 5, 5)
@@ -36,7 +41,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Prepared data goes to a folder of this session, messages are English, and subprocesses inherit both."""
+    """Prepared data goes to a folder of this session, messages are English, and subprocesses
+    inherit both."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("OMP_NUM_THREADS", "1")
@@ -46,7 +52,8 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
-    """The same sums in the same order on every machine, and no threads that fight over few cores."""
+    """The same sums in the same order on every machine, and no threads that fight over few
+    cores."""
     torch.set_num_threads(1)
 
 
@@ -81,7 +88,8 @@ def tiny_recipe() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
-    """The folder of a run that is trained once and only read; copy it before changing anything in it."""
+    """The folder of a run that is trained once and only read; copy it before changing anything in
+    it."""
     from regard.training.train import train
 
     folder = tmp_path_factory.mktemp("runs") / "tiny"

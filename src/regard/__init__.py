@@ -13,24 +13,59 @@ from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.api import (  # isort: skip
-        Run, check, compare, diagnose, evaluate, explain, export_run, features, import_run, load, load_recipe, predict,
-        predict_file, predict_proba, score, shipped_recipes, show, train, vectors,
-    )  # fmt: skip
+        Run,
+        check,
+        compare,
+        diagnose,
+        evaluate,
+        explain,
+        export_run,
+        features,
+        import_run,
+        load,
+        load_recipe,
+        predict,
+        predict_file,
+        predict_proba,
+        score,
+        shipped_recipes,
+        show,
+        train,
+        vectors,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [  # see __getattr__
-    "RegardError", "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run",
-    "load", "load_recipe", "predict", "predict_file", "predict_proba", "score", "shipped_recipes", "show", "train",
+    "RegardError",
+    "Run",
+    "check",
+    "compare",
+    "diagnose",
+    "evaluate",
+    "explain",
+    "export_run",
+    "features",
+    "import_run",
+    "load",
+    "load_recipe",
+    "predict",
+    "predict_file",
+    "predict_proba",
+    "score",
+    "shipped_recipes",
+    "show",
+    "train",
     "vectors",
-]  # fmt: skip
+]
 
 
 def wait_quietly() -> None:
-    """Before torch is imported: let its threads spin only briefly where they wait for each other, then sleep.
+    """Before torch is imported: let its threads spin only briefly where they wait for each other,
+    then sleep.
 
-    Threads that go on spinning keep a busy machine's processors from those they wait for: dozens of times slower there.
-    Threads that never spin cost a third of the speed on a machine that is free.
+    Threads that go on spinning keep a busy machine's processors from those they wait for: dozens of
+    times slower there. Threads that never spin cost a third of the speed on a machine that is free.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")

@@ -1,8 +1,9 @@
 """The verbs: each is one function here, one command in cli.py.
 
-`explain`, `diagnose`, `compare`, `import_run`, `export_run`, `shipped_recipes` and `show` are imported from where they
-are implemented; `predict`, `features`, `vectors`, `evaluate`, `score` and `load` are implemented here. `check` and
-`train` turn what a program gives (rows in memory, a dict or keywords for overrides) into what their commands take.
+`explain`, `diagnose`, `compare`, `import_run`, `export_run`, `shipped_recipes` and `show` are
+imported from where they are implemented; `predict`, `features`, `vectors`, `evaluate`, `score` and
+`load` are implemented here. `check` and `train` turn what a program gives (rows in memory, a dict
+or keywords for overrides) into what their commands take.
 """
 
 from __future__ import annotations
@@ -30,7 +31,15 @@ from regard.data.dataset import Dataset
 from regard.data.parallel import Engine, chosen_workers, in_order, over_cluster, processors
 from regard.data.records import corpus_for, corpus_kind, is_rows, rows_of, splits_in, store_rows
 from regard.engine.machine import keep_memory
-from regard.errors import CheckpointError, ConfigError, DecodeError, Problem, RegardError, did_you_mean, short
+from regard.errors import (
+    CheckpointError,
+    ConfigError,
+    DecodeError,
+    Problem,
+    RegardError,
+    did_you_mean,
+    short,
+)
 from regard.exchange.ctranslate2 import int8_model
 from regard.exchange.exchange import export_run, import_run
 from regard.models.base import Contextual, Pooling, device_of
@@ -55,7 +64,15 @@ from regard.tasks.task import (
     summed,
     without_faults,
 )
-from regard.text.files import FileInput, GrowingFile, atomic_file, check_writable, key_of, open_text, write_file
+from regard.text.files import (
+    FileInput,
+    GrowingFile,
+    atomic_file,
+    check_writable,
+    key_of,
+    open_text,
+    write_file,
+)
 from regard.training import check as checking
 from regard.training import train as training
 from regard.training.check import Check
@@ -70,18 +87,43 @@ from regard.views.show import show
 from regard.views.vectors import Features, WordVectors, text_vectors, word_vectors
 
 __all__ = [
-    "Loaded", "Predictions", "Run", "Skipped", "TrainedRun", "check", "compare", "diagnose", "evaluate", "explain",
-    "export_run", "features", "import_run", "load", "load_recipe", "predict", "predict_file", "predict_proba", "score",
-    "shipped_recipes", "show", "train", "vectors",
-]  # fmt: skip
+    "Loaded",
+    "Predictions",
+    "Run",
+    "Skipped",
+    "TrainedRun",
+    "check",
+    "compare",
+    "diagnose",
+    "evaluate",
+    "explain",
+    "export_run",
+    "features",
+    "import_run",
+    "load",
+    "load_recipe",
+    "predict",
+    "predict_file",
+    "predict_proba",
+    "score",
+    "shipped_recipes",
+    "show",
+    "train",
+    "vectors",
+]
 
 Precision = Literal["fp32", "bf16", "fp16", "int8"]
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.float32}
+DTYPES = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "int8": torch.float32,
+}
 CHUNK = 4_000
 """Inputs that are decoded before their outputs are handed on."""
 FIRST_PIECE, PIECE = 100, 1_000
-"""Inputs of a file of any length that one process is given at once, and that a crash may cost: at first few, so that
-something is soon there."""
+"""Inputs of a file of any length that one process is given at once, and that a crash may cost: at
+first few, so that something is soon there."""
 CHARACTERS = 1 << 24
 """Longest input: a tokenizer needs some 50 bytes of memory for each character."""
 SHARE = 250
@@ -105,7 +147,9 @@ class Skipped(Prediction):
 class Predictions(list[Prediction]):
     """Predictions in the order of the inputs, and what a user should know about them."""
 
-    def __init__(self, predictions: Iterable[Prediction], nbest: int, notes: Iterable[Note] = ()) -> None:
+    def __init__(
+        self, predictions: Iterable[Prediction], nbest: int, notes: Iterable[Note] = ()
+    ) -> None:
         super().__init__(predictions)
         self.nbest = nbest
         """Outputs for each input, as the search was set."""
@@ -148,15 +192,18 @@ def check(
     quiet: bool = False,
     **settings: Any,
 ) -> Check:
-    """Validate a recipe and its data; count, sample and estimate. It trains nothing and creates no run.
+    """Validate a recipe and its data; count, sample and estimate. It trains nothing and creates no
+    run.
 
-    `recipe` is a file, the name of a recipe that ships, a dict, or YAML text; `overrides` are changes of it, a list or
-    a dict, and keywords are changes of single fields: `steps=300`. Rows in memory may be given as for `train`.
+    `recipe` is a file, the name of a recipe that ships, a dict, or YAML text; `overrides` are
+    changes of it, a list or a dict, and keywords are changes of single fields: `steps=300`. Rows in
+    memory may be given as for `train`.
 
-    Instead of a recipe it may be data, for which a recipe is proposed: a file, several files (as several arguments or
-    as a list), a folder of texts, or rows in memory (a table of pandas, a datasets.Dataset, a list of dicts). Keywords
-    then name columns: `text="review"`, and `validation` and `test` may be files too. The proposal is written to `out`
-    if that is given and nothing is wrong.
+    Instead of a recipe it may be data, for which a recipe is proposed: a file, several files (as
+    several arguments or as a list), a folder of texts, or rows in memory (a table of pandas, a
+    datasets.Dataset, a list of dicts). Keywords then name columns: `text="review"`, and
+    `validation` and `test` may be files too. The proposal is written to `out` if that is given and
+    nothing is wrong.
     """
     changes = [change for other in others for change in _changes_in(other)] + as_list(overrides)
     try:
@@ -171,13 +218,22 @@ def check(
             changes += [f"{name}={value}" for name, value in settings.items()]
             files = {name: _files_of(value, name) for name, value in held_out.items()}
         else:
-            files = {name: _files_of(value, name) for name, value in held_out.items() if _are_names(value)}
+            files = {
+                name: _files_of(value, name)
+                for name, value in held_out.items()
+                if _are_names(value)
+            }
             rows = {name: value for name, value in held_out.items() if not _are_names(value)}
             changes += _changes(recipe, changes, {"data": data, **rows}, settings)
     except RegardError as error:
         return Check(tuple(error.problems))
     result = checking.check(
-        recipe, changes, validation=files.get("validation", []), test=files.get("test", []), out=out, quiet=quiet
+        recipe,
+        changes,
+        validation=files.get("validation", []),
+        test=files.get("test", []),
+        out=out,
+        quiet=quiet,
     )
     return replace(result, problems=tuple(_with_rows_named(result.problems, changes)))
 
@@ -199,7 +255,8 @@ def _are_names(value: object) -> bool:
 
 
 def _changes_in(other: str | Path | Sequence[str | Path] | Mapping[str, Any]) -> list[str]:
-    """An argument of `check` after the first: a file, an override, several of them, or a dict of overrides."""
+    """An argument of `check` after the first: a file, an override, several of them, or a dict of
+    overrides."""
     if isinstance(other, Mapping):
         return as_list(other)
     return [str(other)] if isinstance(other, str | Path) else [str(one) for one in other]
@@ -218,25 +275,29 @@ def train(
     quiet: bool = False,
     **settings: Any,
 ) -> TrainedRun:
-    """Train the model of a recipe into the run folder `out`; with `resume`, continue from its last checkpoint.
+    """Train the model of a recipe into the run folder `out`; with `resume`, continue from its last
+    checkpoint.
 
-    `recipe` is a file, the name of a recipe that ships, a dict, YAML text, or what `check` returned. `overrides` are
-    changes of it: `["training.steps=300"]` or `{"training.steps": 300}`; keywords are changes too, by the name of a
-    field that only one section has: `steps=300`.
+    `recipe` is a file, the name of a recipe that ships, a dict, YAML text, or what `check`
+    returned. `overrides` are changes of it: `["training.steps=300"]` or `{"training.steps": 300}`;
+    keywords are changes too, by the name of a field that only one section has: `steps=300`.
 
-    `data`, `validation` and `test` are rows in memory, instead of the files that the recipe names: a table of pandas or
-    polars, a datasets.Dataset, a dict of columns, or a list of dicts; as `data` also a datasets.DatasetDict with these
-    splits. Columns are those that the recipe names, or have the task's names. The rows are kept in the cache
-    (REGARD_CACHE), where `resume` and `evaluate` find them again.
+    `data`, `validation` and `test` are rows in memory, instead of the files that the recipe names:
+    a table of pandas or polars, a datasets.Dataset, a dict of columns, or a list of dicts; as
+    `data` also a datasets.DatasetDict with these splits. Columns are those that the recipe names,
+    or have the task's names. The rows are kept in the cache (REGARD_CACHE), where `resume` and
+    `evaluate` find them again.
 
-    A run whose recipe.yaml was changed since is not resumed, unless `accept_recipe`. Without `out` the run is made
-    in the system's folder for temporary files; its `folder` says where.
+    A run whose recipe.yaml was changed since is not resumed, unless `accept_recipe`. Without `out`
+    the run is made in the system's folder for temporary files; its `folder` says where.
     """
     recipe, changes = _recipe_of(recipe), as_list(overrides)
     rows = {"data": data, "validation": validation, "test": test}
     changes += _changes(recipe, changes, rows, settings)
     with _named_rows(changes), _run_folder(recipe, out, resume=resume, quiet=quiet) as folder:
-        run = training.train(recipe, changes, out=folder, resume=resume, accept_recipe=accept_recipe, quiet=quiet)
+        run = training.train(
+            recipe, changes, out=folder, resume=resume, accept_recipe=accept_recipe, quiet=quiet
+        )
     return TrainedRun.unchecked(run.folder)
 
 
@@ -249,7 +310,10 @@ def _recipe_of(recipe: Recipe) -> str | Path | Tree:
 
 
 def _changes(
-    recipe: str | Path | Tree, changes: Sequence[str], rows: Mapping[str, object], settings: Mapping[str, Any]
+    recipe: str | Path | Tree,
+    changes: Sequence[str],
+    rows: Mapping[str, object],
+    settings: Mapping[str, Any],
 ) -> list[str]:
     """Keywords, and rows in memory, as overrides."""
     rows = {name: given for name, given in rows.items() if given is not None}
@@ -264,7 +328,9 @@ def _changes(
     if splits := splits_in(rows["data"]):
         names = {split: argument for argument, split in SPLIT_NAMES.items()}
         if "train" not in splits:
-            raise ConfigError(f"there is no split 'train' (splits: {', '.join(splits)})", where="data")
+            raise ConfigError(
+                f"there is no split 'train' (splits: {', '.join(splits)})", where="data"
+            )
         rows = {
             **{names[split]: part for split, part in splits.items() if split in names},
             **rows,
@@ -272,11 +338,16 @@ def _changes(
         }
     tree, _ = load_tree(recipe, [*changes, *named])
     task = TASKS.get(str(tree.get("task")))
-    return named if task is None else [*named, *_data_changes(tree.get("data") or {}, task.data, rows)]
+    return (
+        named if task is None else [*named, *_data_changes(tree.get("data") or {}, task.data, rows)]
+    )
 
 
-def _data_changes(section: Tree, kind: type[Splits[Any]], rows: Mapping[str, object]) -> Iterator[str]:
-    """Rows in memory as overrides of the recipe's section `data`. Built-in corpora beside them are left out."""
+def _data_changes(
+    section: Tree, kind: type[Splits[Any]], rows: Mapping[str, object]
+) -> Iterator[str]:
+    """Rows in memory as overrides of the recipe's section `data`. Built-in corpora beside them are
+    left out."""
     own = {split: _first_corpus(section.get(split)) for split in SPLIT_NAMES.values()}
     for argument, split in SPLIT_NAMES.items():
         if argument in rows:
@@ -285,11 +356,14 @@ def _data_changes(section: Tree, kind: type[Splits[Any]], rows: Mapping[str, obj
             yield as_override(f"data.{split}", corpus)
         elif own[split].get("corpus"):
             default = kind.model_fields[split].default
-            yield as_override(f"data.{split}", default.model_dump() if isinstance(default, Split) else None)
+            yield as_override(
+                f"data.{split}", default.model_dump() if isinstance(default, Split) else None
+            )
 
 
 def _first_corpus(corpora: Any) -> Tree:
-    """The first corpus of a split in a recipe's tree; empty if the split is a share of the training examples."""
+    """The first corpus of a split in a recipe's tree; empty if the split is a share of the training
+    examples."""
     first = corpora[0] if isinstance(corpora, list) and corpora else corpora
     return first if isinstance(first, dict) and "split" not in first else {}
 
@@ -308,7 +382,11 @@ def _named_rows(changes: Sequence[str]) -> Iterator[None]:
 
 def _with_rows_named(problems: Iterable[Problem], changes: Sequence[str]) -> list[Problem]:
     """The problems with rows in memory called by their number, not by the file that holds them."""
-    named_files = [json.loads(match[1]) for change in changes if (match := re.search(r'"file": (".*?")', change))]
+    named_files = [
+        json.loads(match[1])
+        for change in changes
+        if (match := re.search(r'"file": (".*?")', change))
+    ]
     files = [file for file in named_files if Path(file).parent.name.startswith("rows-")]
 
     def named(text: str) -> str:
@@ -320,13 +398,18 @@ def _with_rows_named(problems: Iterable[Problem], changes: Sequence[str]) -> lis
 
 
 @contextmanager
-def _run_folder(recipe: str | Path | Tree, out: str | Path | None, *, resume: bool, quiet: bool) -> Iterator[Path]:
-    """The folder of the run: `out`, or a new one among the system's temporary files, which is then shown."""
+def _run_folder(
+    recipe: str | Path | Tree, out: str | Path | None, *, resume: bool, quiet: bool
+) -> Iterator[Path]:
+    """The folder of the run: `out`, or a new one among the system's temporary files, which is then
+    shown."""
     if out is not None:
         yield Path(out)
         return
     if resume:
-        raise ConfigError("a training is resumed in the folder of its run", where="out", hint="give out=")
+        raise ConfigError(
+            "a training is resumed in the folder of its run", where="out", hint="give out="
+        )
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError("several processes need the same folder", where="out", hint="give out=")
     is_name = isinstance(recipe, str | Path) and "\n" not in str(recipe)
@@ -363,17 +446,23 @@ def predict(
 ) -> Predictions:
     """What the run's model predicts for each input, in their order.
 
-    A text, a tuple of the texts that an input consists of, or a dict with the run's columns is one input; a list, a
-    generator or another iterable has several. In a `file` there is one a line, or a row of a table with the run's
-    columns. `story` is a file with the story that questions are about. Every output begins with `prefix`, or each with
-    its own of `prefixes`, a list or a file of lines. `record` names a file for the whole search
-    (docs/search-record.md), a new one unless `overwrite`; where it is True the result alone has it. Inputs that cannot
-    be read are an InputError before any is decoded; with `skip_bad` a `Skipped` stands for each. `progress` gets how
-    many of all are done, `each` gets every chunk of predictions, which the result then lacks. With `accept_recipe`, as
-    in all functions that open a run, its recipe.yaml may have been changed since the training.
+    A text, a tuple of the texts that an input consists of, or a dict with the run's columns is one
+    input; a list, a generator or another iterable has several. In a `file` there is one a line, or
+    a row of a table with the run's columns. `story` is a file with the story that questions are
+    about. Every output begins with `prefix`, or each with its own of `prefixes`, a list or a file
+    of lines. `record` names a file for the whole search (docs/search-record.md), a new one unless
+    `overwrite`; where it is True the result alone has it. Inputs that cannot be read are an
+    InputError before any is decoded; with `skip_bad` a `Skipped` stands for each. `progress` gets
+    how many of all are done, `each` gets every chunk of predictions, which the result then lacks.
+    With `accept_recipe`, as in all functions that open a run, its recipe.yaml may have been changed
+    since the training.
     """
     run = Run.open(run, accept_recipe)
-    run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, as_list(overrides), prefix=prefix))
+    run = run.under(
+        recipe := with_search(
+            run.recipe, beam, nbest, length_penalty, as_list(overrides), prefix=prefix
+        )
+    )
     given = _read_inputs(run.task, inputs, file, story, skip_bad=skip_bad)
     read: list[object] = [file, story, prefixes, *(item.text for item in given), *run.recipe_values]
     if isinstance(prefixes, Path):
@@ -386,16 +475,22 @@ def predict(
         model.refuse(recipe.search, {"--prefixes": prefixes, "--record": record or None})
     if prefixes is not None:
         if len(prefixes) != len(given):
-            raise DecodeError(f"there are {len(prefixes):,} prefixes for {len(given):,} inputs", where="prefixes")
+            raise DecodeError(
+                f"there are {len(prefixes):,} prefixes for {len(given):,} inputs", where="prefixes"
+            )
         given = [item._replace(prefix=own) for item, own in zip(given, prefixes, strict=True)]
     encoded = run.task.encode_inputs(model, given)
     if not skip_bad:
         encoded.readable()
     result = Predictions([], recipe.search.nbest)
     searches: list[dict[str, Any]] = []
-    for chunk in _chunks(run, model, given, encoded, record is not False, summed(progress, len(given))):
+    for chunk in _chunks(
+        run, model, given, encoded, record is not False, summed(progress, len(given))
+    ):
         searches += [
-            {"input": prediction.input, **prediction.search} for prediction in chunk if prediction.search is not None
+            {"input": prediction.input, **prediction.search}
+            for prediction in chunk
+            if prediction.search is not None
         ]
         (each or result.append_chunk)(chunk)
     if record is not False:
@@ -418,20 +513,34 @@ def predict_proba(
     """
     run = Run.open(run)
     classes = classes_of(run)
-    found = [cast("Classified", one) for one in predict(run, inputs, checkpoint=checkpoint, device=device)]
-    return np.array([[one.probabilities[name] for name in classes] for one in found]).reshape(-1, len(classes))
+    found = [
+        cast("Classified", one)
+        for one in predict(run, inputs, checkpoint=checkpoint, device=device)
+    ]
+    return np.array([[one.probabilities[name] for name in classes] for one in found]).reshape(
+        -1, len(classes)
+    )
 
 
 def classes_of(run: Run) -> list[str]:
     """The names of the classes of a run of classification, in the order of its `predict_proba`."""
     if not isinstance(run.task, Classification):
         what = f"{run.recipe.task} has no probabilities of classes"
-        raise DecodeError(what, where=str(run.folder), hint="runs of classification have; predict serves every task")
+        raise DecodeError(
+            what,
+            where=str(run.folder),
+            hint="runs of classification have; predict serves every task",
+        )
     return list(run.task.labels)
 
 
 def _chunks(
-    run: Run, model: Any, given: Sequence[FileInput], encoded: EncodedInputs[Any], record: bool, progress: Done
+    run: Run,
+    model: Any,
+    given: Sequence[FileInput],
+    encoded: EncodedInputs[Any],
+    record: bool,
+    progress: Done,
 ) -> Iterator[Predictions]:
     """The predictions, a few thousand at once; what cannot be read is skipped."""
     bad = encoded.unreadable
@@ -440,10 +549,14 @@ def _chunks(
         readable = encoded.take([row for row in rows if row not in bad])
         predictions: Sequence[Prediction] = ()
         if len(readable):
-            predictions = run.task.predict_encoded(model, readable, record=record, progress=progress)
+            predictions = run.task.predict_encoded(
+                model, readable, record=record, progress=progress
+            )
         progress(len(rows) - len(predictions))
         following = iter(predictions)
-        chunk = [Skipped(given[row].text, bad[row]) if row in bad else next(following) for row in rows]
+        chunk = [
+            Skipped(given[row].text, bad[row]) if row in bad else next(following) for row in rows
+        ]
         notes = run.task.notes(readable, predictions)
         if run.recipe.model.reads != "image":
             notes = [*image_notes(readable.inputs), *notes]
@@ -500,11 +613,15 @@ class _Answering(_Placed):
         """An error is returned: not every engine hands on what is raised."""
         inputs, done = piece
         try:
-            chunk = self.run.predict(inputs if self.skip_bad else without_faults(inputs), skip_bad=self.skip_bad)
+            chunk = self.run.predict(
+                inputs if self.skip_bad else without_faults(inputs), skip_bad=self.skip_bad
+            )
         except RegardError as error:
             return error
         content = "".join(f"{line}\n" for line in chunk.lines(as_json=self.as_json))
-        return Answered(content.encode(errors="replace"), done, len(chunk), chunk.skipped, chunk.notes)
+        return Answered(
+            content.encode(errors="replace"), done, len(chunk), chunk.skipped, chunk.notes
+        )
 
 
 def predict_file(
@@ -530,13 +647,15 @@ def predict_file(
     accept_recipe: bool = False,
     each: Callable[[Answered], None] = lambda answered: None,
 ) -> int:
-    """Predict for every input of a file of any length, into the file `out`, in their order. Returns how many.
+    """Predict for every input of a file of any length, into the file `out`, in their order. Returns
+    how many.
 
-    `out` has JSON Lines if its name ends in .jsonl, or with `as_json`. Until it is complete it is called NAME.partial;
-    after a crash, `resume` continues it, without an input twice or missing. It returns 0 if `out` is complete already.
-    `workers` is the number of processes: auto is one a core, or one a GPU; more of them share the GPUs. The engine
-    `ray` computes on a Ray cluster: that at `address`, or one on this machine. An input that cannot be read is an
-    InputError after what stands before it was written, or a `Skipped` with `skip_bad`. `each` gets what was written.
+    `out` has JSON Lines if its name ends in .jsonl, or with `as_json`. Until it is complete it is
+    called NAME.partial; after a crash, `resume` continues it, without an input twice or missing. It
+    returns 0 if `out` is complete already. `workers` is the number of processes: auto is one a
+    core, or one a GPU; more of them share the GPUs. The engine `ray` computes on a Ray cluster:
+    that at `address`, or one on this machine. An input that cannot be read is an InputError after
+    what stands before it was written, or a `Skipped` with `skip_bad`. `each` gets what was written.
     """
     most = chosen_workers(workers, engine, address)
     run, out = Run.open(run, accept_recipe), Path(out)
@@ -545,22 +664,37 @@ def predict_file(
     check_writable(out, "--out", [file, *run.recipe_values], overwrite=overwrite or complete)
     if complete and not overwrite:
         return 0
-    run = run.under(recipe := with_search(run.recipe, beam, nbest, length_penalty, as_list(overrides), prefix=prefix))
+    run = run.under(
+        recipe := with_search(
+            run.recipe, beam, nbest, length_penalty, as_list(overrides), prefix=prefix
+        )
+    )
     as_json = as_json or out.suffix == ".jsonl"
     about = {
         "RUN": key_of(load_facts(run.checkpoint(checkpoint))),
-        "search": recipe.search.model_dump(mode="json"), "evaluation": recipe.evaluation.model_dump(mode="json"),
-        "--precision": precision, "--json": as_json, "inputs at once": PIECE,
-    }  # fmt: skip
+        "search": recipe.search.model_dump(mode="json"),
+        "evaluation": recipe.evaluation.model_dump(mode="json"),
+        "--precision": precision,
+        "--json": as_json,
+        "inputs at once": PIECE,
+    }
     inputs = run.task.gather(run.task.file_inputs(file, skip_bad=skip_bad))
     gpus = _gpus(device, precision)
     anywhere = engine == "ray" or (gpus and (most or gpus) > 1)
-    loaded = load(run, checkpoint=checkpoint, device="cpu" if anywhere else device, precision=precision)
+    loaded = load(
+        run, checkpoint=checkpoint, device="cpu" if anywhere else device, precision=precision
+    )
     work = _Answering(loaded, device, skip_bad, as_json)
     with closing(GrowingFile(out, about, resume=resume, overwrite=overwrite)) as grown:
         pieces = _pieces(inputs, grown)
-        local = (most or gpus or processors()) if work.on_cpu else 1  # a single GPU has the model already
-        answers = over_cluster(work, pieces, address, most) if engine == "ray" else in_order(work, pieces, local)
+        local = (
+            (most or gpus or processors()) if work.on_cpu else 1
+        )  # a single GPU has the model already
+        answers = (
+            over_cluster(work, pieces, address, most)
+            if engine == "ray"
+            else in_order(work, pieces, local)
+        )
         for answered in answers:
             if isinstance(answered, RegardError):
                 raise answered
@@ -573,13 +707,16 @@ def predict_file(
 def _pieces(inputs: Iterable[FileInput], grown: GrowingFile) -> Iterator[Piece]:
     """The inputs that are left to predict for.
 
-    Where the first ones, whose outputs are there already, are others than they were, nothing can be continued.
+    Where the first ones, whose outputs are there already, are others than they were, nothing can be
+    continued.
     """
     before, inputs = grown.done.get("inputs", 0), iter(inputs)
     digest = _digest(islice(inputs, before), 0)
     if digest != grown.done.get("digest", 0):
         what = f"its first {before:,} inputs have changed"
-        raise DecodeError(what, where="--file", hint=f"put the file back, or --overwrite {grown.partial}")
+        raise DecodeError(
+            what, where="--file", hint=f"put the file back, or --overwrite {grown.partial}"
+        )
     while piece := list(islice(inputs, min(PIECE, before + FIRST_PIECE))):
         before += len(piece)
         digest = _digest(piece, digest)
@@ -600,8 +737,8 @@ def _read_inputs(
     *,
     skip_bad: bool = False,
 ) -> list[FileInput]:
-    """The inputs as a program gives them, lines of a file or rows of a table; of a task that reads stories, its
-    questions. Those that the task has gathered already stay as they are."""
+    """The inputs as a program gives them, lines of a file or rows of a table; of a task that reads
+    stories, its questions. Those that the task has gathered already stay as they are."""
     lines = [] if inputs is None else task.given_inputs(inputs)
     if lines and file is not None:
         raise DecodeError("give texts or --file, not both", where="--file")
@@ -613,7 +750,9 @@ def _read_inputs(
         if file is not None:
             lines = list(task.file_inputs(file, skip_bad=skip_bad))
         elif story_lines:  # a problem of a question about a story may be in either
-            lines = [line._replace(place=f"{story_lines[-1].place}, {line.place}") for line in lines]
+            lines = [
+                line._replace(place=f"{story_lines[-1].place}, {line.place}") for line in lines
+            ]
         given = list(task.gather(lines, story_lines))
     for number, item in enumerate(given):
         if (count := len(item.text)) > CHARACTERS:
@@ -628,8 +767,15 @@ def _read_prefixes(task: Task, file: Path, inputs: int, prefix: str | None) -> l
         raise DecodeError("give --prefix or --prefixes, not both", where="--prefixes")
     lines = list(task.open_file(file).lines())
     if len(lines) != inputs:
-        what = f"{len(lines):,} prefix{'es'[: 2 * (len(lines) != 1)]} for {inputs:,} input{'s'[: inputs != 1]}"
-        raise DecodeError(what, where=str(file), hint="one line for each input, empty where any beginning is allowed")
+        what = (
+            f"{len(lines):,} prefix{'es'[: 2 * (len(lines) != 1)]} for {inputs:,} "
+            f"input{'s'[: inputs != 1]}"
+        )
+        raise DecodeError(
+            what,
+            where=str(file),
+            hint="one line for each input, empty where any beginning is allowed",
+        )
     return lines
 
 
@@ -648,11 +794,12 @@ def features(
     device: str | None = None,
     accept_recipe: bool = False,
 ) -> Features:
-    """The vectors that a pre-trained model has for the tokens of each input, or with `pooling` for each as a whole.
+    """The vectors that a pre-trained model has for the tokens of each input, or with `pooling` for
+    each as a whole.
 
-    With `normalize` each has length 1. Inputs that cannot be read are an InputError; with `skip_bad` they have no
-    tokens, or a vector of NaN. `out` names a .npz file for the vectors, a new one unless `overwrite`: vectors, inputs,
-    and for tokens also tokens and offsets.
+    With `normalize` each has length 1. Inputs that cannot be read are an InputError; with
+    `skip_bad` they have no tokens, or a vector of NaN. `out` names a .npz file for the vectors, a
+    new one unless `overwrite`: vectors, inputs, and for tokens also tokens and offsets.
     """
     run = Run.open(run, accept_recipe)
     given = _read_inputs(run.task, inputs, file, skip_bad=skip_bad)
@@ -660,7 +807,14 @@ def features(
         check_writable(Path(out), "--features", [file, *run.recipe_values], overwrite=overwrite)
     model = _text_model(run, checkpoint, device)
     vectors = text_vectors(
-        run.task, model, given, layer=layer, pooling=pooling, normalize=normalize, skip_bad=skip_bad, gaps=True
+        run.task,
+        model,
+        given,
+        layer=layer,
+        pooling=pooling,
+        normalize=normalize,
+        skip_bad=skip_bad,
+        gaps=True,
     )
     if out is not None:
         with atomic_file(Path(out)) as stream:
@@ -672,7 +826,10 @@ def _text_model(run: Run, checkpoint: str | None, device: str | None) -> Context
     model: Contextual | None = run.task.text_model(run.load_model(checkpoint, device))
     if model is None:
         what = f"{run.recipe.model.kind} for {run.recipe.task} has no vectors of a single text"
-        hint = "language models, transformers that translate, and models with a head, as classifiers, have"
+        hint = (
+            "language models, transformers that translate, and models with a head, as "
+            "classifiers, have"
+        )
         raise DecodeError(what, where=str(run.folder), hint=hint)
     return model
 
@@ -689,14 +846,20 @@ def vectors(
     device: str | None = None,
     accept_recipe: bool = False,
 ) -> WordVectors:
-    """One word in several texts: the cosines of its vectors in each layer, and the nearest words in one `layer`.
+    """One word in several texts: the cosines of its vectors in each layer, and the nearest words in
+    one `layer`.
 
-    Each text has the word, or a word that begins so, as 배 in 배를. Neighbours are words of the texts, of `others`, and
-    of the lines of `file`.
+    Each text has the word, or a word that begins so, as 배 in 배를. Neighbours are words of the texts,
+    of `others`, and of the lines of `file`.
     """
     run = Run.open(run, accept_recipe)
     given = _read_inputs(run.task, inputs, None)
-    more = [item for own in ((others, None), (None, file)) if any(own) for item in _read_inputs(run.task, *own)]
+    more = [
+        item
+        for own in ((others, None), (None, file))
+        if any(own)
+        for item in _read_inputs(run.task, *own)
+    ]
     return word_vectors(run.task, _text_model(run, checkpoint, device), given, more, word, layer)
 
 
@@ -709,20 +872,27 @@ def score(
     device: str | None = None,
     accept_recipe: bool = False,
 ) -> dict[str, Any]:
-    """log P(target | source), whole and token by token. A target given as a list is taken as exact tokens.
+    """log P(target | source), whole and token by token. A target given as a list is taken as exact
+    tokens.
 
     For a language model the source is the beginning of a text, and the target its continuation.
     """
     run = Run.open(run, accept_recipe)
     if run.task.writes is None:
         what = f"score needs a run that writes texts, not one of {run.recipe.task}"
-        raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
+        raise CheckpointError(
+            what, where=str(run.folder), hint="evaluate and predict serve every task"
+        )
     model, vocabulary = run.predictor(checkpoint, device), run.tokenizers[run.task.writes]
     [given] = _read_inputs(run.task, [source], None)
     tokens = target if isinstance(target, str) or not isinstance(target, Iterable) else [*target]
     is_list = isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)
     if not (isinstance(tokens, str) or is_list):
-        raise DecodeError(f"{short(repr(target))} is no text", where="target", hint="give a text, or a list of tokens")
+        raise DecodeError(
+            f"{short(repr(target))} is no text",
+            where="target",
+            hint="give a text, or a list of tokens",
+        )
     ids, scores = run.task.score_text(model, given.text, tokens)
     return {
         "source": given.text,
@@ -753,12 +923,14 @@ def evaluate(
 ) -> Metrics:
     """The task's metrics on a split or on files, and which of them it was.
 
-    Where the task has an answer for each example, all are written to the file `predictions`, and the wrong ones to
-    another file beside it. Default: in the run folder, predictions.jsonl or, on files or another split than `evaluate`
-    chooses by itself, predictions.NAME.jsonl; predictions.NAME.file.jsonl where a file has a split's name. Files that
-    were named and exist need `overwrite`; where it is False, none is written and the result has the predictions. The
-    engine `ray` shares the examples out to a Ray cluster: that at `address`, or one on this machine. With `baseline`,
-    the result has the metrics of a linear model of scikit-learn, trained on the run's training rows, under that key.
+    Where the task has an answer for each example, all are written to the file `predictions`, and
+    the wrong ones to another file beside it. Default: in the run folder, predictions.jsonl or, on
+    files or another split than `evaluate` chooses by itself, predictions.NAME.jsonl;
+    predictions.NAME.file.jsonl where a file has a split's name. Files that were named and exist
+    need `overwrite`; where it is False, none is written and the result has the predictions. The
+    engine `ray` shares the examples out to a Ray cluster: that at `address`, or one on this
+    machine. With `baseline`, the result has the metrics of a linear model of scikit-learn, trained
+    on the run's training rows, under that key.
     """
     chosen_workers("auto", engine, address)
     run = Run.open(run, accept_recipe)
@@ -768,19 +940,39 @@ def evaluate(
     named = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
     usual = (None, "validation" if run.recipe.data.test is None else "test")
     name = Path(named[0]).name.partition(".")[0] if named else split
-    name = "" if not named and split in usual else f".{name}.file" if named and name in SPLITS else f".{name}"
+    name = (
+        ""
+        if not named and split in usual
+        else f".{name}.file"
+        if named and name in SPLITS
+        else f".{name}"
+    )
     run = run.under(with_search(run.recipe, beam, 1, length_penalty, as_list(overrides)))
     examples = examples_of(run, split, named)
     file = Path(predictions or run.folder / f"predictions{name}.jsonl")
     for path in (file, _errors_beside(file)) if predictions is not False else ():
-        check_writable(path, "--predictions", [*named, *run.recipe_values], overwrite=overwrite or predictions is None)
+        check_writable(
+            path,
+            "--predictions",
+            [*named, *run.recipe_values],
+            overwrite=overwrite or predictions is None,
+        )
     beside = _baseline(run, examples) if baseline else {}
     done = summed(progress, len(examples))
     if engine == "ray":
-        loaded = run if isinstance(run, Loaded) else load(run, checkpoint=checkpoint or "best", device="cpu")
-        pieces = (examples.apart(range(len(examples))[row : row + SHARE]) for row in range(0, len(examples), SHARE))
+        loaded = (
+            run
+            if isinstance(run, Loaded)
+            else load(run, checkpoint=checkpoint or "best", device="cpu")
+        )
+        pieces = (
+            examples.apart(range(len(examples))[row : row + SHARE])
+            for row in range(0, len(examples), SHARE)
+        )
         parts = []
-        for count, part in over_cluster(_Measuring(loaded, device or "auto"), pieces, address, None):
+        for count, part in over_cluster(
+            _Measuring(loaded, device or "auto"), pieces, address, None
+        ):
             parts.append(part)
             done(count)
         metrics = run.task.evaluated(examples, parts)
@@ -796,13 +988,18 @@ def evaluate(
 
 
 def _baseline(run: Run, examples: Any) -> dict[str, Any]:
-    """The metrics of the strongest linear model on the same examples, or a note that there is none for the task."""
+    """The metrics of the strongest linear model on the same examples, or a note that there is none
+    for the task."""
     if not run.recipe.data.train:
         what = "the run was imported, so there are no training rows for a baseline"
         raise DecodeError(what, where="--baseline", hint="leave it out")
     task = run.task
     measured = strongest(task, task.baselines(examples_of(run, "train"), examples), examples)
-    return {"baseline": measured} if measured else {"note": f"there is no classical baseline for {task.name}"}
+    return (
+        {"baseline": measured}
+        if measured
+        else {"note": f"there is no classical baseline for {task.name}"}
+    )
 
 
 @dataclass(frozen=True)
@@ -812,22 +1009,33 @@ class _Measuring(_Placed):
 
 
 def _errors_beside(file: Path) -> Path:
-    return file.with_name("errors.jsonl" if file.stem == "predictions" else f"{file.stem}.errors.jsonl")
+    return file.with_name(
+        "errors.jsonl" if file.stem == "predictions" else f"{file.stem}.errors.jsonl"
+    )
 
 
 def with_predictions_written(metrics: dict[str, Any], file: Path, *, named: bool) -> dict[str, Any]:
-    """The metrics with the names of two files of JSON lines instead of the `predictions` (and `errors`) among them.
+    """The metrics with the names of two files of JSON lines instead of the `predictions` (and
+    `errors`) among them.
 
-    Errors are the predictions that are not `right`, unless the task has chosen them itself. `named` says whether the
-    user has named the file, which is refused for a task without predictions.
+    Errors are the predictions that are not `right`, unless the task has chosen them itself. `named`
+    says whether the user has named the file, which is refused for a task without predictions.
     """
     if "predictions" not in metrics:
         if named:
             hint = "'regard predict RUN --file IN --out OUT' writes texts"
-            raise DecodeError("this task has no answer for each example", where="--predictions", hint=hint)
+            raise DecodeError(
+                "this task has no answer for each example", where="--predictions", hint=hint
+            )
         return metrics
-    others = {name: value for name, value in metrics.items() if name not in ("predictions", "errors")}
-    wrong = metrics["errors"] if "errors" in metrics else [line for line in metrics["predictions"] if not line["right"]]
+    others = {
+        name: value for name, value in metrics.items() if name not in ("predictions", "errors")
+    }
+    wrong = (
+        metrics["errors"]
+        if "errors" in metrics
+        else [line for line in metrics["predictions"] if not line["right"]]
+    )
     errors = _errors_beside(file)
     try:
         for path, lines in ((file, metrics["predictions"]), (errors, wrong)):
@@ -835,13 +1043,17 @@ def with_predictions_written(metrics: dict[str, Any], file: Path, *, named: bool
     except CheckpointError:
         if named:
             raise
-        note = f"{file.parent} cannot be written to: --predictions FILE writes the predictions elsewhere"
+        note = (
+            f"{file.parent} cannot be written to: --predictions FILE writes the predictions "
+            "elsewhere"
+        )
         return noted(others, {"note": note})
     return others | {"predictions": str(file), "errors": str(errors)}
 
 
 class TrainedRun(Run):
-    """A run with the verbs as methods, as `train` returns it. The model is loaded by the first of them, and kept."""
+    """A run with the verbs as methods, as `train` returns it. The model is loaded by the first of
+    them, and kept."""
 
     def load_model(self, checkpoint: str | None = None, device: str | None = "cpu") -> Any:
         chosen = self.checkpoint(checkpoint or "best"), device or "auto"
@@ -856,12 +1068,19 @@ class TrainedRun(Run):
         """The names of the classes, in the order of the columns of `predict_proba`."""
         return classes_of(self)
 
-    predict, predict_proba, features, vectors, score = predict, predict_proba, features, vectors, score
+    predict, predict_proba, features, vectors, score = (
+        predict,
+        predict_proba,
+        features,
+        vectors,
+        score,
+    )
     evaluate, explain = evaluate, explain
 
 
 class Loaded(TrainedRun):
-    """A run whose model stays loaded. Its methods are the functions of this module, the run being this one."""
+    """A run whose model stays loaded. Its methods are the functions of this module, the run being
+    this one."""
 
     precision: Precision
 
@@ -874,7 +1093,9 @@ class Loaded(TrainedRun):
             self._model = Run.load_model(run, checkpoint, device).to(DTYPES[precision])
         elif not (isinstance(run, Loaded) and run.precision == "int8"):
             if chosen_device(device).type != "cpu":
-                raise DecodeError("int8 is for the CPU", where="precision", hint="give device='cpu', or bf16")
+                raise DecodeError(
+                    "int8 is for the CPU", where="precision", hint="give device='cpu', or bf16"
+                )
             self._model = int8_model(run, checkpoint)
         self._of = {"checkpoint": checkpoint, "device": device}
         self.precision = precision
@@ -891,10 +1112,14 @@ class Loaded(TrainedRun):
         return self.predictor(checkpoint, device)
 
     def predictor(self, checkpoint: str | None = None, device: str | None = None) -> Any:
-        """The model, or with int8 that of CTranslate2; another checkpoint or device than at first is refused."""
+        """The model, or with int8 that of CTranslate2; another checkpoint or device than at first
+        is refused."""
         for option, value in {"checkpoint": checkpoint, "device": device}.items():
             if value not in (None, self._of[option]):
-                what, hint = f"the model is loaded with {self._of[option]!r}", f"regard.load(RUN, {option}={value!r})"
+                what, hint = (
+                    f"the model is loaded with {self._of[option]!r}",
+                    f"regard.load(RUN, {option}={value!r})",
+                )
                 raise DecodeError(what, where=option, hint=hint)
         return self._model
 
@@ -914,8 +1139,9 @@ def load(
     precision: Precision = "fp32",
     accept_recipe: bool = False,
 ) -> Loaded:
-    """The run with its model loaded once, for many calls of its methods `predict`, `predict_proba`, `score`, `explain`,
-    `evaluate`, `features` and `vectors`; `overrides` are changes of its recipe that hold for all of them."""
+    """The run with its model loaded once, for many calls of its methods `predict`, `predict_proba`,
+    `score`, `explain`, `evaluate`, `features` and `vectors`; `overrides` are changes of its recipe
+    that hold for all of them."""
     run = Run.open(run, accept_recipe)
     changed = with_search(run.recipe, None, None, None, as_list(overrides))
     return Loaded(run.under(changed), checkpoint, device, precision)

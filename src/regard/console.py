@@ -1,4 +1,5 @@
-"""What commands print and read: results, notes and problems; standard input as it comes, and a prompt at a terminal.
+"""What commands print and read: results, notes and problems; standard input as it comes, and a
+prompt at a terminal.
 
 Torch is imported where it is needed, not by `--help`.
 """
@@ -33,7 +34,8 @@ STORY_HINT = "give a file; without --story a story may stand there before its qu
 
 
 def set_up_streams() -> None:
-    """Text is UTF-8, whatever the locale; only a console keeps its own encoding, with `?` for what that lacks.
+    """Text is UTF-8, whatever the locale; only a console keeps its own encoding, with `?` for what
+    that lacks.
 
     Bytes of standard input that are not UTF-8 are let through, to be reported with their line.
     """
@@ -46,7 +48,8 @@ def set_up_streams() -> None:
 
 @contextmanager
 def written_out(stream: TextIO) -> Iterator[None]:
-    """Standard output is written before the end, where Python could only say that it ignores what went wrong."""
+    """Standard output is written before the end, where Python could only say that it ignores what
+    went wrong."""
     try:
         yield
     finally:
@@ -54,10 +57,14 @@ def written_out(stream: TextIO) -> Iterator[None]:
             stream.flush()
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            if isinstance(error, BrokenPipeError) and os.name != "nt":  # as with `| head -1`: end as other tools do
+            if (
+                isinstance(error, BrokenPipeError) and os.name != "nt"
+            ):  # as with `| head -1`: end as other tools do
                 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
                 signal.raise_signal(signal.SIGPIPE)
-            raise RegardError(f"cannot be written: {error.strerror}", where="standard output") from None
+            raise RegardError(
+                f"cannot be written: {error.strerror}", where="standard output"
+            ) from None
 
 
 def show_json(result: Any) -> None:
@@ -79,23 +86,29 @@ def complain(problems: Iterable[Problem]) -> None:
 
 
 def _shown_problem(problem: Problem) -> Problem:
-    """A problem in the user's language; a single word that says where it is may be a key of a recipe."""
+    """A problem in the user's language; a single word that says where it is may be a key of a
+    recipe."""
     where = shown(problem.where) if " " in problem.where else problem.where
     return Problem(where, shown(problem.what), shown(problem.hint))
 
 
 @contextmanager
 def bar(what: str, *, visible: bool) -> Iterator[Progress]:
-    """A bar on standard error if that is a terminal; it is moved with what is done now, how much of it, and of all."""
+    """A bar on standard error if that is a terminal; it is moved with what is done now, how much of
+    it, and of all."""
     from rich.console import Console
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
-    with Bar(console=console, transient=True, disable=not (visible and console.is_terminal)) as drawn:
+    with Bar(
+        console=console, transient=True, disable=not (visible and console.is_terminal)
+    ) as drawn:
         task = drawn.add_task(shown(what), total=None)
 
         def move(now: str, done: int, total: int) -> None:
-            if done < drawn.tasks[0].completed:  # the next of several steps: the time left is not that of the last one
+            if (
+                done < drawn.tasks[0].completed
+            ):  # the next of several steps: the time left is not that of the last one
                 drawn.reset(task)
             drawn.update(task, description=shown(now), completed=done, total=total or None)
 
@@ -103,7 +116,8 @@ def bar(what: str, *, visible: bool) -> Iterator[Progress]:
 
 
 def show_report(result: Result, out: Path | None, *, as_json: bool, drawn: bool = False) -> None:
-    """A result as JSON or for people; and as a file, if one is asked for. What is only `drawn` goes into that alone."""
+    """A result as JSON or for people; and as a file, if one is asked for. What is only `drawn` goes
+    into that alone."""
     from regard.views.render import json_line, show, write_result
 
     if as_json:
@@ -117,7 +131,11 @@ def show_report(result: Result, out: Path | None, *, as_json: bool, drawn: bool 
 
 
 def check_output(
-    out: Path | None, allowed: Sequence[str] = (".html",), inputs: Iterable[object] = (), *, overwrite: bool = False
+    out: Path | None,
+    allowed: Sequence[str] = (".html",),
+    inputs: Iterable[object] = (),
+    *,
+    overwrite: bool = False,
 ) -> None:
     """Refuse, before any work is done, a file that could or may not be written."""
     from regard.views.render import check_output as check
@@ -138,7 +156,9 @@ def standard_input(*, needed: bool = True, skip_bad: bool = False) -> Iterator[l
         needed = False
         yield part
     if needed:
-        raise DecodeError("there is no input", where="standard input", hint="give texts as arguments, or --file")
+        raise DecodeError(
+            "there is no input", where="standard input", hint="give texts as arguments, or --file"
+        )
 
 
 def typed_by(task: Task, lines: Iterable[FileInput]) -> Iterator[FileInput]:
@@ -146,23 +166,34 @@ def typed_by(task: Task, lines: Iterable[FileInput]) -> Iterator[FileInput]:
     return (task.typed_input(line.text, line.place) for line in lines)
 
 
-def gathered(task: Task, texts: Iterable[str] | None, story: Sequence[FileInput], skip_bad: bool) -> list[FileInput]:
+def gathered(
+    task: Task, texts: Iterable[str] | None, story: Sequence[FileInput], skip_bad: bool
+) -> list[FileInput]:
     """The inputs in texts as they were typed, or in all of standard input.
 
     A problem of a question about a story may be in either.
     """
     begin = f"{story[-1].place}, " if story else ""
     if texts is None:
-        typed = typed_by(task, chain.from_iterable(standard_input(needed=not story, skip_bad=skip_bad)))
+        typed = typed_by(
+            task, chain.from_iterable(standard_input(needed=not story, skip_bad=skip_bad))
+        )
     else:
         texts = [*texts]
         for text in filter(os.path.isfile, texts if task.recipe.model.reads != "image" else ()):
-            note(f"{text} is read as a text, but is the name of a file, too: --file {text} reads that")
-        typed = (task.typed_input(text, f"{begin}input {number}") for number, text in enumerate(texts, 1))
+            note(
+                f"{text} is read as a text, but is the name of a file, too: --file {text} reads "
+                "that"
+            )
+        typed = (
+            task.typed_input(text, f"{begin}input {number}") for number, text in enumerate(texts, 1)
+        )
     return list(task.gather(typed, story))
 
 
-def read_story(task: Task, story: Path | None, *, skip_bad: bool = False) -> tuple[list[FileInput], bool]:
+def read_story(
+    task: Task, story: Path | None, *, skip_bad: bool = False
+) -> tuple[list[FileInput], bool]:
     """The lines of a story, and whether there is a question among them."""
     refuse({"--story": str(story) == "-"}, NOT_READ, STORY_HINT)
     from regard.data.stories import Question, typed_questions
@@ -170,11 +201,15 @@ def read_story(task: Task, story: Path | None, *, skip_bad: bool = False) -> tup
 
     lines = [] if story is None else task.read_story(story, skip_bad=skip_bad)
     lines = lines if skip_bad else without_faults(lines)
-    return lines, any(isinstance(question, Question) for question in typed_questions((line.text, "") for line in lines))
+    return lines, any(
+        isinstance(question, Question)
+        for question in typed_questions((line.text, "") for line in lines)
+    )
 
 
 def _typed_lines(prompt: str) -> Iterator[str]:
-    """What is typed at a prompt, with editing and history; Ctrl-C drops a line, Ctrl-D is an EOFError."""
+    """What is typed at a prompt, with editing and history; Ctrl-C drops a line, Ctrl-D is an
+    EOFError."""
     with suppress(ImportError):  # the console of Windows has both
         import readline  # noqa: F401
     while True:
@@ -208,7 +243,10 @@ class Answers:
 
     def add(self, count: int, skipped: Sequence[Problem], notes: Sequence[Note]) -> None:
         self.count += count
-        for kind, remark in (*(("skipped", problem) for problem in skipped), *((note.kind, note) for note in notes)):
+        for kind, remark in (
+            *(("skipped", problem) for problem in skipped),
+            *((note.kind, note) for note in notes),
+        ):
             self._counts[kind] += 1
             self._first.setdefault(kind, remark)
 
@@ -228,8 +266,14 @@ class Answers:
         except InputError as error:
             if typed:
                 raise
-            what = f"{self.count:,} outputs were written before" if self.count else "nothing was written"
-            more = Problem("", what, "--skip-bad leaves such lines out, with an empty output for each")
+            what = (
+                f"{self.count:,} outputs were written before"
+                if self.count
+                else "nothing was written"
+            )
+            more = Problem(
+                "", what, "--skip-bad leaves such lines out, with an empty output for each"
+            )
             raise DecodeError(problems=[*error.problems, more]) from None
         self.conclude()
 
@@ -239,12 +283,17 @@ class Answers:
             say(f"skipped {skipped:,} of {self.count:,} inputs; the first: {first}", sys.stderr)
         for kind in ("image", "unknown", "length"):
             if count := self._counts[kind]:
-                note(f"{self._first[kind]}" + (f", and so for {count - 1:,} more" if count > 1 else ""))
+                note(
+                    f"{self._first[kind]}"
+                    + (f", and so for {count - 1:,} more" if count > 1 else "")
+                )
         self._counts.clear()
         self._first.clear()
 
 
-def answer_lines(run: Loaded, answers: Answers, story: Sequence[FileInput] = (), *, skip_bad: bool = False) -> None:
+def answer_lines(
+    run: Loaded, answers: Answers, story: Sequence[FileInput] = (), *, skip_bad: bool = False
+) -> None:
     """Answer the lines of standard input as they come, at a terminal with a prompt."""
     from regard.text.files import FileInput
 

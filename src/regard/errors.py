@@ -23,26 +23,32 @@ from typing import Any
 NAMED = 20
 """How many problems of a kind are named; the rest are counted."""
 VALUE, PATH, TEXT = 80, 300, 1_000
-"""Most characters in a message of a value, of one that may be a path, and of all that is said or advised."""
+"""Most characters in a message of a value, of one that may be a path, and of all that is said or
+advised."""
 _QUOTED = re.compile(r"""(?<![\w\\])(['"])((?:\\.|(?!\1)[^\\])*)\1(?!\w)""", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What could control a terminal or reorder a line, and halves of surrogate pairs."""
 
 
 def short(text: str, most: int = 0) -> str:
-    """The text without its middle where it is longer: the end of a path says more than what is before it."""
+    """The text without its middle where it is longer: the end of a path says more than what is
+    before it."""
     most = most or (PATH if "/" in text or "\\" in text else VALUE)
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - (most - 1) // 2 :]}"
+    return (
+        text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - (most - 1) // 2 :]}"
+    )
 
 
 def printable(text: str) -> str:
-    """The text with control characters, other than line breaks and tabs, as escapes: file names may have them."""
+    """The text with control characters, other than line breaks and tabs, as escapes: file names may
+    have them."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: where it is, what it is, what is allowed or what to do. Values in it are shortened."""
+    """One thing that is wrong: where it is, what it is, what is allowed or what to do. Values in it
+    are shortened."""
 
     where: str
     what: str
@@ -60,13 +66,16 @@ class Problem:
 
 
 class Recurring(Problem):
-    """One that many lines have if one has it, as with a wrong setting: of those in the same words one is told."""
+    """One that many lines have if one has it, as with a wrong setting: of those in the same words
+    one is told."""
 
 
 class RegardError(Exception):
     """A user's mistake, or several found together."""
 
-    def __init__(self, what: str = "", *, where: str = "", hint: str = "", problems: Sequence[Problem] = ()) -> None:
+    def __init__(
+        self, what: str = "", *, where: str = "", hint: str = "", problems: Sequence[Problem] = ()
+    ) -> None:
         self.problems = tuple(problems) or (Problem(where, what, hint),)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
@@ -112,7 +121,9 @@ class Faults:
 
     def add(self, *problems: Problem) -> None:
         for problem in problems:
-            if self.named and self.named[-1] == problem:  # an empty line of a table has several empty cells
+            if (
+                self.named and self.named[-1] == problem
+            ):  # an empty line of a table has several empty cells
                 continue
             if isinstance(problem, Recurring):
                 self.alike[_words(problem)] += 1
@@ -125,7 +136,11 @@ class Faults:
     @property
     def problems(self) -> list[Problem]:
         """The first ones, and how many more there are."""
-        more = [Problem("", f"and {self.count - NAMED:,} more such lines")] if self.count > NAMED else []
+        more = (
+            [Problem("", f"and {self.count - NAMED:,} more such lines")]
+            if self.count > NAMED
+            else []
+        )
         return [*map(self._counted, self.named), *more]
 
     def _counted(self, problem: Problem) -> Problem:
@@ -133,7 +148,10 @@ class Faults:
         others = self.alike[_words(problem)] - 1
         if others < 1:
             return problem
-        return replace(problem, what=f"{problem.what}, and so in {others:,} more line{'s' if others > 1 else ''}")
+        return replace(
+            problem,
+            what=f"{problem.what}, and so in {others:,} more line{'s' if others > 1 else ''}",
+        )
 
 
 def _words(problem: Problem) -> tuple[str, ...]:
@@ -144,7 +162,11 @@ def _words(problem: Problem) -> tuple[str, ...]:
 def first_of(problems: Sequence[Problem]) -> list[Problem]:
     """The first problems, each named once, and how many more there are."""
     problems = list(dict.fromkeys(problems))
-    more = [Problem("", f"and {len(problems) - NAMED:,} more such problems")] if len(problems) > NAMED else []
+    more = (
+        [Problem("", f"and {len(problems) - NAMED:,} more such problems")]
+        if len(problems) > NAMED
+        else []
+    )
     return [*problems[:NAMED], *more]
 
 
@@ -163,7 +185,8 @@ def refuse(options: Mapping[str, object], what: str, hint: str = "leave it out")
 
 
 def import_extra(module: str, *, extra: str, where: str, doing: str = "reading") -> Any:
-    """Import a library that only some users need; where it is missing, say how to install it and what needs it."""
+    """Import a library that only some users need; where it is missing, say how to install it and
+    what needs it."""
     try:
         return import_module(module)
     except ImportError:

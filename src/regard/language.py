@@ -1,8 +1,10 @@
-"""The language of what people read: texts are English in the code, and shown in Korean to those who ask for that.
+"""The language of what people read: texts are English in the code, and shown in Korean to those who
+ask for that.
 
-`shown` is called where a text is printed or drawn. messages.ko.yaml has the Korean of every text, by its English with
-`{}` for a value and `{#}` for a number. In the Korean, `{0}` is the first of them as it is, `{0t}` is that in Korean
-too, where it is a text of ours, and `{0을}` or `{0t을}` has the particle that fits its last letter.
+`shown` is called where a text is printed or drawn. messages.ko.yaml has the Korean of every text,
+by its English with `{}` for a value and `{#}` for a number. In the Korean, `{0}` is the first of
+them as it is, `{0t}` is that in Korean too, where it is a text of ours, and `{0을}` or `{0t을}` has
+the particle that fits its last letter.
 """
 
 from __future__ import annotations
@@ -19,20 +21,26 @@ VALUES = {"{}": "(.*?)", "{#}": r"((?:^ *)?[-+−]?[\d.,]*\d(?:e[-+]?\d+)?|-?inf
 PARTICLES = {"은": "는", "이": "가", "을": "를", "과": "와", "으로": "로"}
 """After a final consonant, and after a vowel."""
 IN_REPORTS = ("reports", "composed reports")
-"""Sections of the catalogue with the texts of reports, where a title may also be a sentence of the user's."""
+"""Sections of the catalogue with the texts of reports, where a title may also be a sentence of the
+user's."""
 _SLOT = re.compile(r"\{(\d)(t?)([가-힣]*)\}")
 
 asked: ContextVar[str] = ContextVar("asked", default="")
 """What a request over HTTP asks for; it counts before the environment."""
 Catalogue = tuple[dict[str, str], list[tuple[str, str, str]]]
-"""Texts without values by their English; of others, the longest literal part, the whole as a pattern, the Korean."""
+"""Texts without values by their English; of others, the longest literal part, the whole as a
+pattern, the Korean."""
 
 
 def default_language() -> str:
     """That of the request, REGARD_LANG, or Korean where the locale is Korean, else English."""
     names = ("REGARD_LANG", "LC_ALL", "LC_MESSAGES", "LANG")
     given = asked.get() or next(filter(None, map(os.environ.get, names)), "")
-    return "ko" if (given or locale.getlocale()[0] or "").lower().startswith(("ko", "korean")) else "en"
+    return (
+        "ko"
+        if (given or locale.getlocale()[0] or "").lower().startswith(("ko", "korean"))
+        else "en"
+    )
 
 
 def shown(text: str) -> str:
@@ -46,12 +54,15 @@ def shown_comments(yaml: str) -> str:
 
 
 def korean(text: str, sections: tuple[str, ...] = ()) -> str:
-    """A text in Korean, by these sections of the catalogue or by all; of several sentences, or a list, each."""
+    """A text in Korean, by these sections of the catalogue or by all; of several sentences, or a
+    list, each."""
     constants, patterns = catalogue(sections)
     if text in constants:
         return constants[text]
     is_list = "; " in text and not sections
-    if is_list and (translation := _matched(text, [entry for entry in patterns if r";\ " in entry[1]])):
+    if is_list and (
+        translation := _matched(text, [entry for entry in patterns if r";\ " in entry[1]])
+    ):
         return translation
     if is_list:
         each = [*map(korean, parts := text.split("; "))]
@@ -83,7 +94,8 @@ def filled(template: str, values: Sequence[str]) -> str:
 
 
 def particle_after(word: str, particle: str) -> str:
-    """The form of a particle after a word; both forms where the word is not Korean and may be read in several ways."""
+    """The form of a particle after a word; both forms where the word is not Korean and may be read
+    in several ways."""
     last, after_vowel = re.sub(r"\W+$", "", word)[-1:], PARTICLES[particle]
     if "가" <= last <= "힣":
         final = (ord(last) - ord("가")) % 28
@@ -96,14 +108,19 @@ def particle_after(word: str, particle: str) -> str:
 
 @cache
 def catalogue(names: tuple[str, ...] = ()) -> Catalogue:
-    """Some sections of the catalogue, or all: of several patterns that fit, the one with most letters comes first."""
+    """Some sections of the catalogue, or all: of several patterns that fit, the one with most
+    letters comes first."""
     import yaml  # slow to import
 
     text = (files("regard") / "messages.ko.yaml").read_text(encoding="utf-8")
     sections = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))["texts"]
-    entries = {english: found for name in names or sections for english, found in sections[name].items()}
+    entries = {
+        english: found for name in names or sections for english, found in sections[name].items()
+    }
     constants, patterns = dict[str, str](), []
-    for english in sorted(entries, key=lambda english: (-len(re.sub(r"\{#?\}", "", english)), -english.count("{#}"))):
+    for english in sorted(
+        entries, key=lambda english: (-len(re.sub(r"\{#?\}", "", english)), -english.count("{#}"))
+    ):
         parts = re.split(r"(\{#?\})", english)
         whole = "".join(VALUES[part] if n % 2 else re.escape(part) for n, part in enumerate(parts))
         if len(parts) == 1:

@@ -1,4 +1,5 @@
-"""One studio over a few tiny runs, and a browser: Debian's chromium. Without it these tests are skipped."""
+"""One studio over a few tiny runs, and a browser: Debian's chromium. Without it these tests are
+skipped."""
 
 import shutil
 import socket
@@ -23,15 +24,47 @@ from regard.studio.served import Settings  # noqa: E402
 from regard.studio.server import app  # noqa: E402
 
 SIZES = {"layers": 2, "width": 16, "heads": 2, "feed_forward": 32}
-PHRASES = {"kind": "transformer", "width": 32, "heads": 2, "feed_forward": 64, "encoder_layers": 2, "decoder_layers": 1}
+PHRASES = {
+    "kind": "transformer",
+    "width": 32,
+    "heads": 2,
+    "feed_forward": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+}
 RUNS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
-    "phrases": ("translation", "phrases-en-ko", {"kind": "bpe", "vocabulary": 600, "joint": False}, PHRASES),
+    "phrases": (
+        "translation",
+        "phrases-en-ko",
+        {"kind": "bpe", "vocabulary": 600, "joint": False},
+        PHRASES,
+    ),
     "reviews": ("classification", "reviews-ko", {"kind": "character"}, {"kind": "bert", **SIZES}),
-    "names": ("tagging", "names-en", {"kind": "word", "vocabulary": 400}, {"kind": "bilstm", "preset": "tiny"}),
-    "portraits": ("question_answering", "portraits-en", {"kind": "word", "vocabulary": 400}, {"kind": "bert", **SIZES}),
-    "stories": ("story_answering", "stories-en", {}, {"kind": "memory_network", "width": 8, "restarts": 1}),
-    "shapes": ("captioning", "shapes", {"kind": "word"}, {"kind": "captioner", "width": 16, "images": {"size": 32}}),
-}  # fmt: skip
+    "names": (
+        "tagging",
+        "names-en",
+        {"kind": "word", "vocabulary": 400},
+        {"kind": "bilstm", "preset": "tiny"},
+    ),
+    "portraits": (
+        "question_answering",
+        "portraits-en",
+        {"kind": "word", "vocabulary": 400},
+        {"kind": "bert", **SIZES},
+    ),
+    "stories": (
+        "story_answering",
+        "stories-en",
+        {},
+        {"kind": "memory_network", "width": 8, "restarts": 1},
+    ),
+    "shapes": (
+        "captioning",
+        "shapes",
+        {"kind": "word"},
+        {"kind": "captioner", "width": 16, "images": {"size": 32}},
+    ),
+}
 """By name: task, corpus, tokenizer, model."""
 
 
@@ -41,12 +74,23 @@ def root(tmp_path_factory: pytest.TempPathFactory, tiny_run: Path) -> Path:
     folder = tmp_path_factory.mktemp("studio") / "runs"
     shutil.copytree(tiny_run, folder / "tiny")
     for name, (task, corpus, tokenizer, model) in RUNS.items():
-        parts = {part: {"corpus": corpus, "size": size} for part, size in (("train", 60), ("test", 12))}
+        parts = {
+            part: {"corpus": corpus, "size": size} for part, size in (("train", 60), ("test", 12))
+        }
         recipe = {
-            "task": task, "data": {**parts, "validation": {"split": 0.1}}, "model": model,
-            "training": {"steps": 4, "batch_tokens": 512, "device": "cpu", "decode": 0, "samples": 0, "log_every": 1},
+            "task": task,
+            "data": {**parts, "validation": {"split": 0.1}},
+            "model": model,
+            "training": {
+                "steps": 4,
+                "batch_tokens": 512,
+                "device": "cpu",
+                "decode": 0,
+                "samples": 0,
+                "log_every": 1,
+            },
             **({"tokenizer": tokenizer} if tokenizer else {}),
-        }  # fmt: skip
+        }
         regard.train(recipe, out=folder / name, quiet=True)
     return folder
 
@@ -56,7 +100,9 @@ def serving(root: Path, settings: Settings) -> Iterator[str]:
     """The address of a studio of the runs in a folder."""
     runs = Runs(settings, folders=lambda: _run_folders(root), device="cpu")
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(app(runs, settings, root=root), log_config=None, log_level="warning"))
+        server = uvicorn.Server(
+            uvicorn.Config(app(runs, settings, root=root), log_config=None, log_level="warning")
+        )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -90,17 +136,28 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any, studio: str, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A page of the studio: `page.open("#/look?run=tiny")` waits until the view is drawn, `page.violations()` is what
-    axe-core says of names and contrast. Marked with `options(locale=..., color_scheme=...)` it is another one. What the
-    console says, and a request to another host, fails the test."""
+    """A page of the studio: `page.open("#/look?run=tiny")` waits until the view is drawn,
+    `page.violations()` is what axe-core says of names and contrast. Marked with
+    `options(locale=..., color_scheme=...)` it is another one. What the console says, and a request
+    to another host, fails the test."""
     marker = request.node.get_closest_marker("options")
     options = {"locale": "en-US", "color_scheme": "light"} | (marker.kwargs if marker else {})
     context = browser.new_context(base_url=studio, **options)
     page, faults = context.new_page(), list[str]()
     page.set_default_timeout(10_000)
-    page.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda message: (
+            faults.append(message.text) if message.type in ("error", "warning") else None
+        ),
+    )
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("request", lambda one: None if one.url.startswith((studio, "data:", "blob:")) else faults.append(one.url))
+    page.on(
+        "request",
+        lambda one: (
+            None if one.url.startswith((studio, "data:", "blob:")) else faults.append(one.url)
+        ),
+    )
 
     def open_view(address: str) -> None:
         page.goto(f"/{address}")

@@ -1,4 +1,5 @@
-"""The frame of the studio: every view opens, in both languages and colours, by keyboard and on a phone."""
+"""The frame of the studio: every view opens, in both languages and colours, by keyboard and on a
+phone."""
 
 import re
 import shutil
@@ -47,12 +48,16 @@ def test_korean_on_a_phone_and_the_switches(page: Any) -> None:
     page.open("#/runs")
     assert page.get_by_role("heading", level=1).inner_text() == "실행 목록"
     for view in VIEWS:
-        page.open(f"#/{view}?run=portraits")  # whose examples are long, and whose inputs have two parts
+        page.open(
+            f"#/{view}?run=portraits"
+        )  # whose examples are long, and whose inputs have two parts
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
     page.get_by_role("radio", name="한국어").focus()
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector("html[lang=en]")
-    assert page.get_by_role("radio", name="English").evaluate("one => one === document.activeElement")
+    assert page.get_by_role("radio", name="English").evaluate(
+        "one => one === document.activeElement"
+    )
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(ground)
     page.get_by_role("radio", name="Dark").click()
@@ -72,7 +77,10 @@ def test_a_run_that_is_damaged_or_not_there_is_named(page: Any, root: Path) -> N
         tokenizer.unlink()
     weights.write_bytes(weights.read_bytes()[:1000])
     try:
-        reasons = {"broken": "model.safetensors: cannot be read", "nothing": "there is no run of this name"}
+        reasons = {
+            "broken": "model.safetensors: cannot be read",
+            "nothing": "there is no run of this name",
+        }
         for run, reason in reasons.items():
             page.open(f"#/look?run={run}&text=a b")
             page.get_by_role("heading", name=f"The run {run} cannot be used").wait_for()
@@ -91,7 +99,9 @@ def test_a_run_that_is_damaged_or_not_there_is_named(page: Any, root: Path) -> N
     page.faults.clear()  # the browser reports the 4xx
 
 
-def test_a_token_is_asked_for_and_every_view_has_an_empty_state(browser: Any, empty_studio: str) -> None:
+def test_a_token_is_asked_for_and_every_view_has_an_empty_state(
+    browser: Any, empty_studio: str
+) -> None:
     page = browser.new_context(locale="en-US").new_page()
     page.goto(empty_studio)
     page.get_by_label("Token").fill("열쇠" * 8)

@@ -1,4 +1,5 @@
-"""The views Step by step, Beam, Errors and Compare: their numbers are the server's, and what a reader does counts."""
+"""The views Step by step, Beam, Errors and Compare: their numbers are the server's, and what a
+reader does counts."""
 
 import math
 import re
@@ -15,9 +16,11 @@ pytestmark = pytest.mark.browser
 expect = pytest.importorskip("playwright.sync_api").expect
 
 INPUTS = {
-    "tiny": "a b c", "phrases": "The cat sleeps.", "reviews": "정말 좋은 영화",
+    "tiny": "a b c",
+    "phrases": "The cat sleeps.",
+    "reviews": "정말 좋은 영화",
     "stories": "Mary went to the garden. John walked to the kitchen. Where is Mary?",
-}  # fmt: skip
+}
 SAME_EQUATIONS = """async ([run, input]) => {
   const { softmax, factors, weightedSum } = await import("/page/equations.js");
   const ask = scores => fetch(`/runs/${run}/steps`, { method: "POST", headers: { "Content-Type": "application/json" },
@@ -88,7 +91,10 @@ def test_a_model_without_attention_says_so(page: Any) -> None:
 def test_a_picture_needs_no_run(page: Any) -> None:
     page.open("#/steps?run=tiny&text=a b c")
     picture = page.get_by_label("Picture")
-    assert [one.get_attribute("value") for one in picture.locator("option").all()] == ["", *PICTURES]
+    assert [one.get_attribute("value") for one in picture.locator("option").all()] == [
+        "",
+        *PICTURES,
+    ]
     picture.select_option("dot-products")
     page.get_by_role("cell", name="1,024").wait_for()
     assert "picture=dot-products" in page.url
@@ -120,7 +126,10 @@ def test_a_search_is_played(page: Any) -> None:
     page.wait_for_selector("svg .branch")
     assert "The reference left the beam at step" in page.locator(".results").inner_text()
     assert page.locator(".branch.marked").count() >= 1
-    seen = "[...document.querySelectorAll('.branch:not(.later)')].map(one => Number(one.dataset.depth))"
+    seen = (
+        "[...document.querySelectorAll('.branch:not(.later)')].map(one => "
+        "Number(one.dataset.depth))"
+    )
     page.get_by_role("button", name="First").click()
     assert set(page.evaluate(seen)) == {1}
     page.get_by_role("group", name="The search as a tree").focus()
@@ -138,13 +147,19 @@ def test_a_search_is_played(page: Any) -> None:
     page.get_by_label("Beam").blur()
     page.locator(".branch").nth(narrow).wait_for()
     before, after = page.locator(".columns table").all()
-    assert before.locator("tbody tr").count() == after.locator("tbody tr").count() == 6  # five, and the reference
+    assert (
+        before.locator("tbody tr").count() == after.locator("tbody tr").count() == 6
+    )  # five, and the reference
     for table in (before, after):
-        values = [float(cell.inner_text()) for cell in table.locator("tbody tr td:last-child").all()]
+        values = [
+            float(cell.inner_text()) for cell in table.locator("tbody tr td:last-child").all()
+        ]
         assert values == sorted(values, reverse=True)
     page.get_by_role("combobox", name="Length normalisation").select_option("none")
     expect(page.get_by_label("Length penalty")).to_be_disabled()
-    expect(after).to_have_text(before.inner_text().replace("log P", "Objective"), use_inner_text=True)
+    expect(after).to_have_text(
+        before.inner_text().replace("log P", "Objective"), use_inner_text=True
+    )
     page.open("#/beam?run=reviews")
     assert "does not search" in page.locator("main").inner_text()
 

@@ -1,4 +1,5 @@
-"""The view of runs: what it lists, and a training that is started, watched, stopped and resumed in it."""
+"""The view of runs: what it lists, and a training that is started, watched, stopped and resumed in
+it."""
 
 import re
 from typing import Any
@@ -20,20 +21,34 @@ def test_every_run_is_listed_with_its_curve(page: Any) -> None:
     tiny = rows.filter(has=page.get_by_role("link", name="tiny", exact=True))
     assert "translation" in tiny.inner_text()
     assert "10,575" in tiny.inner_text()
-    assert tiny.get_by_role("img").get_attribute("aria-label").startswith("Loss over 20 steps, from ")
+    assert (
+        tiny.get_by_role("img").get_attribute("aria-label").startswith("Loss over 20 steps, from ")
+    )
     page.get_by_role("link", name="tiny", exact=True).click()
     page.get_by_role("heading", name="tiny").wait_for()
-    expect(page.locator("figure svg path.curve")).to_have_count(4)  # two lines, and two in the legend
+    expect(page.locator("figure svg path.curve")).to_have_count(
+        4
+    )  # two lines, and two in the legend
 
 
 def test_a_training_is_started_stopped_and_resumed(page: Any, root: Any) -> None:
     """From data that is sent. The run folder is what the page shows."""
     page.open("#/runs?new=1&from=data")
-    recipe = {**TINY, "data": {"train": {"file": "쌍.tsv", "source": 0, "target": 1}, "validation": {"split": 0.1}}}
-    pairs = "".join(f"{a}{b}{c}\t{c}{b}{a}\n" for a in "가나다라마" for b in "바사아자차" for c in "카타파하")
+    recipe = {
+        **TINY,
+        "data": {
+            "train": {"file": "쌍.tsv", "source": 0, "target": 1},
+            "validation": {"split": 0.1},
+        },
+    }
+    pairs = "".join(
+        f"{a}{b}{c}\t{c}{b}{a}\n" for a in "가나다라마" for b in "바사아자차" for c in "카타파하"
+    )
     data = {"name": "쌍.tsv", "mimeType": "text/plain", "buffer": pairs.encode()}
     page.get_by_label("Data file").set_input_files([data])
-    expect(page.get_by_label("The whole recipe")).to_have_value(re.compile("task: translation"), timeout=60_000)
+    expect(page.get_by_label("The whole recipe")).to_have_value(
+        re.compile("task: translation"), timeout=60_000
+    )
     page.get_by_label("The whole recipe").fill(yaml.safe_dump(recipe, allow_unicode=True))
     page.get_by_label("The whole recipe").press("Tab")
     expect(page.get_by_label("training.steps")).to_have_value("20")

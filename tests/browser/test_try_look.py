@@ -1,4 +1,5 @@
-"""Try and Look on small runs of each kind of task: typing, streaming, highlights; pointing at words, saving figures."""
+"""Try and Look on small runs of each kind of task: typing, streaming, highlights; pointing at
+words, saving figures."""
 
 import base64
 import io
@@ -29,7 +30,11 @@ def test_an_answer_with_its_best_outputs(page: Any) -> None:
     page.get_by_label("Outputs").fill("3")
     with page.expect_request(re.compile("/predict$")) as asked:
         page.get_by_role("button", name="Answer").click()
-    assert json.loads(asked.value.post_data) == {"inputs": ["Thé <b>cup</b> 컵"], "stream": True, "nbest": 3}
+    assert json.loads(asked.value.post_data) == {
+        "inputs": ["Thé <b>cup</b> 컵"],
+        "stream": True,
+        "nbest": 3,
+    }
     expect(page.locator("tbody tr")).to_have_count(3)
     assert page.locator("section b").count() == 0
     assert "nbest=3" in page.url
@@ -57,7 +62,9 @@ def test_what_is_drawn_follows_the_answer(page: Any) -> None:
     expect(page.locator("img.given")).to_be_visible()
     ask(page, "stories", Story="Mary went to the kitchen.", Question="Where is Mary?")
     page.get_by_role("link", name="See its attention").click()
-    expect(page.get_by_role("img", name="Queries: words that look: hop 1 hop 2 hop 3")).to_be_visible()
+    expect(
+        page.get_by_role("img", name="Queries: words that look: hop 1 hop 2 hop 3")
+    ).to_be_visible()
 
 
 def test_an_image_is_sent(page: Any) -> None:
@@ -65,7 +72,9 @@ def test_an_image_is_sent(page: Any) -> None:
 
     Image.new("RGB", (20, 20), "red").save(red := io.BytesIO(), "PNG")
     page.open("#/look?run=shapes")
-    page.get_by_label("Image").set_input_files([{"name": "r.png", "mimeType": "image/png", "buffer": red.getvalue()}])
+    page.get_by_label("Image").set_input_files(
+        [{"name": "r.png", "mimeType": "image/png", "buffer": red.getvalue()}]
+    )
     expect(page.locator("img.given")).to_be_visible()
     page.get_by_role("button", name="Look").click()
     expect(page.get_by_label("Show")).to_contain_text("regions of the image")
@@ -96,12 +105,16 @@ def test_a_mistake_is_the_servers_sentence(page: Any) -> None:
     page.get_by_role("textbox", name="Input").press("Control+Enter")
     expect(page.get_by_role("alert")).to_contain_text("the text is empty")
     page.open("#/look?run=tiny&text=a%20b&layer=9")
-    expect(page.get_by_role("alert")).to_have_text("layer: there is no layer 9 (allowed: 1, mean, all)")
+    expect(page.get_by_role("alert")).to_have_text(
+        "layer: there is no layer 9 (allowed: 1, mean, all)"
+    )
     page.faults.clear()  # the browser reports the 422
 
 
 def test_attention_by_pointer_keyboard_and_address(page: Any) -> None:
-    page.open(f"#/look?run=phrases&text={quote('He repaired my cups.')}&view=encoder&layer=2&head=1")
+    page.open(
+        f"#/look?run=phrases&text={quote('He repaired my cups.')}&view=encoder&layer=2&head=1"
+    )
     told = page.locator("output.told")
     first = told.inner_text()
     assert re.fullmatch(r"_?\S+ looked at (\S+ \d\.\d+( · )?){4}", first)
@@ -113,20 +126,28 @@ def test_attention_by_pointer_keyboard_and_address(page: Any) -> None:
     expect(told).to_have_text(first)
     page.locator(".map canvas").hover(position={"x": 5, "y": 5})
     page.get_by_role("button", name="layer 1, head 2").click()
-    expect(page.get_by_role("button", name="layer 1, head 2")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("button", name="layer 1, head 2")).to_have_attribute(
+        "aria-pressed", "true"
+    )
     expect(page.get_by_role("button", name="layer 1, head 2")).to_be_focused()
     assert {"layer=1", "head=2"} <= set(page.url.split("&"))
     assert second != told.inner_text()
     page.get_by_role("radio", name="Words").click()
-    expect(page.get_by_role("img", name="Queries: words that look: He repaired my cups.")).to_be_visible()
+    expect(
+        page.get_by_role("img", name="Queries: words that look: He repaired my cups.")
+    ).to_be_visible()
     page.get_by_role("radio", name="Lines").click()
     expect(page.locator(".lines canvas")).to_be_visible()
     assert page.violations() == []
     page.get_by_label("Show").select_option("positions")
     expect(page.get_by_text("From -1.00 in orange to 1.00 in blue.")).to_be_visible()
     page.get_by_label("Show").select_option("masks")
-    expect(page.locator(".map canvas")).to_have_count(3)  # that of the decoder hides what comes later
-    assert page.get_by_role("heading", name="self-attention of the decoder: what it may see").is_visible()
+    expect(page.locator(".map canvas")).to_have_count(
+        3
+    )  # that of the decoder hides what comes later
+    assert page.get_by_role(
+        "heading", name="self-attention of the decoder: what it may see"
+    ).is_visible()
 
 
 def test_lines_are_those_of_all_words_until_one_is_pointed_at(page: Any) -> None:
@@ -153,7 +174,12 @@ def test_figures_are_saved(page: Any) -> None:
             page.get_by_role("button", name="Save as SVG").click()
         assert saved.value.suggested_filename == "phrases-alignment.svg"
         figure = saved.value.path().read_text(encoding="utf-8")
-        assert [figure.count(f">{word}</text>") for word in ("He", "repaired", "my", "cups.")] == [1, 1, 1, 1]
+        assert [figure.count(f">{word}</text>") for word in ("He", "repaired", "my", "cups.")] == [
+            1,
+            1,
+            1,
+            1,
+        ]
         assert figure.count(f"<{shape} ") > 4
         assert "var(" not in figure
     with page.expect_download() as saved:
@@ -168,7 +194,9 @@ def test_the_weights_on_the_page_are_those_of_the_server(page: Any) -> None:
     answer = answered.value.json()["map"]
     import numpy as np
 
-    values = np.frombuffer(base64.b64decode(answer["values"]), "<f4").reshape(len(answer["rows"]), -1)
+    values = np.frombuffer(base64.b64decode(answer["values"]), "<f4").reshape(
+        len(answer["rows"]), -1
+    )
     np.testing.assert_allclose(values.sum(1), 1, atol=1e-5)
     best = answer["columns"][int(values[0].argmax())]
     assert f"looked at {best} {values[0].max():.2f}" in page.locator("output.told").inner_text()

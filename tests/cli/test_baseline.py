@@ -32,19 +32,27 @@ def recipe(folder: Path, task: str, rows: list[tuple[str, ...]], **sections: Tre
         "task": task,
         "data": {
             "train": {"file": str(file), **{name: name for name in names}},
-            "validation": {"split": 0.1}, "test": {"split": 0.2}, "long": "head",
+            "validation": {"split": 0.1},
+            "test": {"split": 0.2},
+            "long": "head",
         },
         "tokenizer": {"kind": "character"},
         "model": {"kind": "cnn", "preset": "tiny", "widths": [1, 2]},
         "training": {
-            "steps": 2, "validate_every": 2, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.0001,
+            "steps": 2,
+            "validate_every": 2,
+            "batch_tokens": 256,
+            "device": "cpu",
+            "learning_rate": 0.0001,
         },
         **sections,
-    }  # fmt: skip
+    }
 
 
 TEXTS = [text() for _ in range(200)]
-CLASSES = [(f"{one} {word}", word[1:]) for one in TEXTS for word in RANDOM.choice(["xyes", "yno"], 1)]
+CLASSES = [
+    (f"{one} {word}", word[1:]) for one in TEXTS for word in RANDOM.choice(["xyes", "yno"], 1)
+]
 PAIRS = [(one, one if RANDOM.random() < 0.5 else text()) for one in TEXTS]
 SIMILAR = [(one, other, "same" if one == other else "other") for one, other in PAIRS]
 NUMBERS = [(one, other, f"{5 if one == other else RANDOM.random():.2f}") for one, other in PAIRS]
@@ -62,7 +70,9 @@ def test_the_baseline_stands_beside_the_result(run: Run) -> None:
     assert "baseline" in shown
     assert "logistic regression" in shown
     found = succeed("evaluate", run.folder, "--baseline", "--json").json
-    assert found["baseline"]["accuracy"] > found["accuracy"] + 0.1, "two steps teach a network nothing"
+    assert found["baseline"]["accuracy"] > found["accuracy"] + 0.1, (
+        "two steps teach a network nothing"
+    )
     assert [*found["baseline"]] == ["model", "accuracy", "f1_macro", "f1_micro", "matthews"]
     assert regard.evaluate(run, baseline=True)["baseline"] == found["baseline"]
     assert "baseline" not in succeed("evaluate", run.folder, "--json").json
@@ -70,13 +80,21 @@ def test_the_baseline_stands_beside_the_result(run: Run) -> None:
 
 def test_the_baseline_is_what_scikit_learn_finds_on_the_same_rows(run: Run) -> None:
     data = run.task.prepare(run.recipe, run.folder, run.tokenizers)
-    train, test = (([*part.texts["text"]], [*part.texts["label"]]) for part in (data.train, data.test))
+    train, test = (
+        ([*part.texts["text"]], [*part.texts["label"]]) for part in (data.train, data.test)
+    )
     accuracies = []
     for counted in baseline.COUNTED.values():
         vectorizer = TfidfVectorizer(**counted)
-        model = LogisticRegression(C=5, max_iter=1000).fit(vectorizer.fit_transform(train[0]), train[1])
-        accuracies.append(np.mean(model.predict(vectorizer.transform(test[0])) == np.array(test[1])))
-    assert regard.evaluate(run, baseline=True)["baseline"]["accuracy"] == pytest.approx(max(accuracies))
+        model = LogisticRegression(C=5, max_iter=1000).fit(
+            vectorizer.fit_transform(train[0]), train[1]
+        )
+        accuracies.append(
+            np.mean(model.predict(vectorizer.transform(test[0])) == np.array(test[1]))
+        )
+    assert regard.evaluate(run, baseline=True)["baseline"]["accuracy"] == pytest.approx(
+        max(accuracies)
+    )
 
 
 def test_two_texts_are_compared_by_difference_product_and_cosine() -> None:
@@ -93,14 +111,32 @@ def test_two_texts_are_compared_by_difference_product_and_cosine() -> None:
 
 def test_the_windows_of_a_word() -> None:
     [first, _] = baseline.windows(["Kim", "runs"])
-    assert {"word Kim", "0 kim", "1 runs", "-1 ", "ends im", "begins k", "shape:0:Xx", "0 kim runs"} <= {*first}
+    assert {
+        "word Kim",
+        "0 kim",
+        "1 runs",
+        "-1 ",
+        "ends im",
+        "begins k",
+        "shape:0:Xx",
+        "0 kim runs",
+    } <= {*first}
     assert baseline.shape("Apollo-11") == "Xx-d"
-    assert not any(feature.startswith(("begins", "ends")) for feature in next(iter(baseline.windows(["가"]))))
+    assert not any(
+        feature.startswith(("begins", "ends")) for feature in next(iter(baseline.windows(["가"])))
+    )
 
 
-def test_what_there_is_no_baseline_for(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_there_is_no_baseline_for(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "dates"
-    sizes = ["data.train.size=50", "data.validation.size=10", "data.test.size=10", "training.steps=1"]
+    sizes = [
+        "data.train.size=50",
+        "data.validation.size=10",
+        "data.test.size=10",
+        "training.steps=1",
+    ]
     regard.train("dates", [*sizes, "training.device=cpu"], out=out, quiet=True)
     found = succeed("evaluate", out, "--baseline", "--json").json
     assert "baseline" not in found
@@ -117,7 +153,9 @@ def test_what_there_is_no_baseline_for(run: Run, tmp_path: Path, monkeypatch: py
         ("regression", NUMBERS, {"linear": 4096, "apart": True}),
     ],
 )
-def test_a_linear_model_beside_a_network(tmp_path: Path, task: str, rows: list[tuple[str, ...]], head: Tree) -> None:
+def test_a_linear_model_beside_a_network(
+    tmp_path: Path, task: str, rows: list[tuple[str, ...]], head: Tree
+) -> None:
     made = recipe(tmp_path, task, rows, head=head)
     trained = regard.train(made, out=tmp_path / "run", quiet=True)
     found = regard.evaluate(trained, baseline=True)
@@ -130,7 +168,9 @@ def test_a_linear_model_beside_a_network(tmp_path: Path, task: str, rows: list[t
         regard.predict(trained, [texts])[0],
         regard.predict(trained, [texts, *(row[:-1] for row in rows[:9])])[0],
     )
-    assert alone.output == pytest.approx(beside.output, abs=1e-5), "longer texts beside it make no difference"
+    assert alone.output == pytest.approx(beside.output, abs=1e-5), (
+        "longer texts beside it make no difference"
+    )
 
 
 def test_texts_one_after_the_other_have_no_linear_model(tmp_path: Path) -> None:

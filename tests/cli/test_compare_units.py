@@ -1,5 +1,6 @@
-"""`compare` for language models, masked models and classifiers: sums by hand, tests against enumeration and SciPy; what
-unknown tokens cost where vocabularies differ, by hand and in a planted case."""
+"""`compare` for language models, masked models and classifiers: sums by hand, tests against
+enumeration and SciPy; what unknown tokens cost where vocabularies differ, by hand and in a planted
+case."""
 
 import html
 import json
@@ -27,7 +28,9 @@ from regard.views.significance import correlation, counts_of, f1_of, mcnemar, pa
 from task_cases import raw_tokens
 
 REVIEWS = "label\tother\ttext\n" + "".join(
-    f"{w}\t{other}\tIt was {w}, number {n}.\n" for w, other in (("good", "bad"), ("bad", "good")) for n in range(16)
+    f"{w}\t{other}\tIt was {w}, number {n}.\n"
+    for w, other in (("good", "bad"), ("bad", "good"))
+    for n in range(16)
 )
 
 
@@ -37,27 +40,41 @@ def classifiers(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> d
     folder = tmp_path_factory.mktemp("units")
     corpus = {"file": str(write(folder / "reviews.tsv", REVIEWS)), "text": "text", "label": "label"}
     for name, steps in (("taught", 60), ("fresh", 1)):
-        data = {"data": {"train": corpus, "validation": corpus}, "tokenizer": {"kind": "bpe", "vocabulary": 200}}
+        data = {
+            "data": {"train": corpus, "validation": corpus},
+            "tokenizer": {"kind": "bpe", "vocabulary": 200},
+        }
         training = {"steps": steps, "batch_tokens": 512, "device": "cpu", "learning_rate": 0.01}
-        tree = {"task": "classification", **data, "model": {"kind": "cnn", "embedding": 16, "maps": 8}}
+        tree = {
+            "task": "classification",
+            **data,
+            "model": {"kind": "cnn", "embedding": 16, "maps": 8},
+        }
         train(tree | {"training": training}, out=folder / name, quiet=True)
     return {name: folder / name for name in ("taught", "fresh")}
 
 
 def predictions_of(folder: Path) -> list[dict[str, Any]]:
     run = Run.open(folder)
-    predictions: list[dict[str, Any]] = run.task.by_unit(run.load_model(), examples_of(run, None), lambda done: None)
+    predictions: list[dict[str, Any]] = run.task.by_unit(
+        run.load_model(), examples_of(run, None), lambda done: None
+    )
     return predictions
 
 
-@pytest.mark.parametrize(("name", "metrics"), [
-    ("gpt", ["word_perplexity", "bits_per_character"]),
-    ("lstm", ["word_perplexity", "bits_per_character"]),
-    ("elmo", ["word_perplexity", "bits_per_character"]),
-    ("bert", ["masked_accuracy", "loss"]),
-    ("taught", ["accuracy", "f1_macro"]),
-])  # fmt: skip
-def test_units_sum_to_the_metrics(runs: Runs, classifiers: dict[str, Path], name: str, metrics: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "metrics"),
+    [
+        ("gpt", ["word_perplexity", "bits_per_character"]),
+        ("lstm", ["word_perplexity", "bits_per_character"]),
+        ("elmo", ["word_perplexity", "bits_per_character"]),
+        ("bert", ["masked_accuracy", "loss"]),
+        ("taught", ["accuracy", "f1_macro"]),
+    ],
+)
+def test_units_sum_to_the_metrics(
+    runs: Runs, classifiers: dict[str, Path], name: str, metrics: list[str]
+) -> None:
     run = classifiers.get(name) or runs[name]
     counts, evaluated = counts_of(predictions_of(run)), api.evaluate(run)
     assert list(counts.metrics) == metrics
@@ -68,7 +85,9 @@ def test_units_sum_to_the_metrics(runs: Runs, classifiers: dict[str, Path], name
 
 def test_a_document_alone_costs_what_it_costs_among_others(runs: Runs, tmp_path: Path) -> None:
     for prediction in predictions_of(runs["gpt"])[::5]:
-        alone = api.evaluate(runs["gpt"], files=[str(write(tmp_path / "one.txt", prediction["input"]))])
+        alone = api.evaluate(
+            runs["gpt"], files=[str(write(tmp_path / "one.txt", prediction["input"]))]
+        )
         assert prediction["nats"] == pytest.approx(alone["loss"] * alone["tokens"], rel=1e-5)
 
 
@@ -79,35 +98,67 @@ def test_f1_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     true, predicted = zip(*pairs, strict=True)
     confusion = np.zeros((4, 4))
     np.add.at(confusion, (true, predicted), 1)
-    assert f1_of(confusion) == pytest.approx(f1_score(true, predicted, average="macro", zero_division=0))
+    assert f1_of(confusion) == pytest.approx(
+        f1_score(true, predicted, average="macro", zero_division=0)
+    )
 
 
-@pytest.mark.parametrize(("offset", "scale"), [(0.0, 1.0), (1e7, 1.0), (1e8, 1.0), (0.0, 1e-9), (0.0, 1e150)])
-def test_correlation_is_that_of_scipy_also_far_from_zero_or_of_tiny_or_huge_labels(offset: float, scale: float) -> None:
+@pytest.mark.parametrize(
+    ("offset", "scale"), [(0.0, 1.0), (1e7, 1.0), (1e8, 1.0), (0.0, 1e-9), (0.0, 1e150)]
+)
+def test_correlation_is_that_of_scipy_also_far_from_zero_or_of_tiny_or_huge_labels(
+    offset: float, scale: float
+) -> None:
     from scipy.stats import pearsonr
 
     x, y = np.random.default_rng(1).normal(size=(2, 50))
     labels, outputs = offset + scale * x, offset + scale * (x + y)
     counts = counts_of([{"label": a, "output": b} for a, b in zip(labels, outputs, strict=True)])
-    assert counts.metrics["pearson"](counts.rows.sum(0)) == pytest.approx(pearsonr(x, x + y).statistic, abs=1e-6)
+    assert counts.metrics["pearson"](counts.rows.sum(0)) == pytest.approx(
+        pearsonr(x, x + y).statistic, abs=1e-6
+    )
     assert correlation(np.array([3.0, 3, 6, 3, 14, 6])) == 0, "all labels are alike"
 
 
-@pytest.mark.parametrize(("predictions", "scores", "right"), [
-    (  # the F1 of x is 2/3, that of y 0
-        [{"label": "x", "output": "x", "right": True}, {"label": "x", "output": "y", "right": False}],
-        {"accuracy": 0.5, "f1_macro": 1 / 3}, [1, 0],
-    ),
-    ([{"output": "z", "right": True, "f1": 1.0}, {"output": "", "right": False, "f1": 0.5}],
-     {"f1": 0.75, "exact_match": 0.5}, [1, 0]),
-    (  # precision 1, recall 1/2
-        [{"output": "", "right": False, "tags": ["B-X", "O"], "expected_tags": ["B-X", "B-Y"]},
-         {"output": "", "right": True, "tags": ["O"], "expected_tags": ["O"]}],
-        {"f1": 2 / 3, "accuracy": 2 / 3}, [0, 1],
-    ),
-    ([{"label": n, "output": 2.0 * n + 1, "error": 0.0} for n in range(4)], {"pearson": 1.0}, None),
-])  # fmt: skip
-def test_what_is_counted(predictions: list[dict[str, Any]], scores: dict[str, float], right: list[int] | None) -> None:
+@pytest.mark.parametrize(
+    ("predictions", "scores", "right"),
+    [
+        (  # the F1 of x is 2/3, that of y 0
+            [
+                {"label": "x", "output": "x", "right": True},
+                {"label": "x", "output": "y", "right": False},
+            ],
+            {"accuracy": 0.5, "f1_macro": 1 / 3},
+            [1, 0],
+        ),
+        (
+            [{"output": "z", "right": True, "f1": 1.0}, {"output": "", "right": False, "f1": 0.5}],
+            {"f1": 0.75, "exact_match": 0.5},
+            [1, 0],
+        ),
+        (  # precision 1, recall 1/2
+            [
+                {
+                    "output": "",
+                    "right": False,
+                    "tags": ["B-X", "O"],
+                    "expected_tags": ["B-X", "B-Y"],
+                },
+                {"output": "", "right": True, "tags": ["O"], "expected_tags": ["O"]},
+            ],
+            {"f1": 2 / 3, "accuracy": 2 / 3},
+            [0, 1],
+        ),
+        (
+            [{"label": n, "output": 2.0 * n + 1, "error": 0.0} for n in range(4)],
+            {"pearson": 1.0},
+            None,
+        ),
+    ],
+)
+def test_what_is_counted(
+    predictions: list[dict[str, Any]], scores: dict[str, float], right: list[int] | None
+) -> None:
     counts = counts_of([{"input": "text", **prediction} for prediction in predictions])
     found = {name: float(value(counts.rows.sum(0))) for name, value in counts.metrics.items()}
     assert list(found) == list(scores)
@@ -136,7 +187,10 @@ def test_mcnemar_is_that_of_scipy(b: int, c: int) -> None:
 
 def paired(one: Any, other: Any) -> dict[str, Any]:
     """The mean of the second column's values against that of the first."""
-    rows = {name: np.stack([values, np.ones(len(values))], axis=1) for name, values in (("one", one), ("other", other))}
+    rows = {
+        name: np.stack([values, np.ones(len(values))], axis=1)
+        for name, values in (("one", one), ("other", other))
+    }
     return paired_tests_of_sums({"mean": lambda sums: sums[..., 0] / sums[..., 1]}, rows, "one")[1]
 
 
@@ -144,14 +198,18 @@ def test_randomisation_against_all_swaps_there_are() -> None:
     generator = np.random.default_rng(3)
     one, other = generator.normal(size=10), generator.normal(size=10) + 0.6
     moved = other - one
-    swaps = [abs(np.mean(moved * signs)) >= abs(moved.mean()) - 1e-12 for signs in product((1, -1), repeat=10)]
+    swaps = [
+        abs(np.mean(moved * signs)) >= abs(moved.mean()) - 1e-12
+        for signs in product((1, -1), repeat=10)
+    ]
     test = paired(one, other)
     assert test["difference"] == pytest.approx(moved.mean())
     assert test["p_randomisation"] == pytest.approx(np.mean(swaps), abs=0.015)
 
 
 def test_bootstrap_against_the_normal_distribution() -> None:
-    """With many units the difference of two means is normal, and so its p-value and its interval are known."""
+    """With many units the difference of two means is normal, and so its p-value and its interval
+    are known."""
     generator = np.random.default_rng(5)
     one = generator.normal(size=800)
     moved = generator.normal(0.06, 1, size=800)
@@ -161,13 +219,21 @@ def test_bootstrap_against_the_normal_distribution() -> None:
     assert test["interval"] == pytest.approx(1.96 * (one + moved).std() / math.sqrt(800), rel=0.08)
 
 
-@pytest.mark.parametrize(("one", "other", "expected"), [
-    (np.arange(9.0), np.arange(9.0), {"difference": 0, "p_bootstrap": 1, "p_randomisation": 1}),  # equal systems
-    # Every resample of one document is that document, so that any difference would look certain.
-    ([1.0], [9.0], {"p_bootstrap": None, "p_randomisation": 1}),
-    # The baseline's score and the difference would lose the digits of a score far from it.
-    ([1e17] * 3, [0.25] * 3, {"score": 0.25}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (
+            np.arange(9.0),
+            np.arange(9.0),
+            {"difference": 0, "p_bootstrap": 1, "p_randomisation": 1},
+        ),  # equal systems
+        # Every resample of one document is that document, so that any difference would look
+        # certain.
+        ([1.0], [9.0], {"p_bootstrap": None, "p_randomisation": 1}),
+        # The baseline's score and the difference would lose the digits of a score far from it.
+        ([1e17] * 3, [0.25] * 3, {"score": 0.25}),
+    ],
+)
 def test_equal_single_and_far_apart_units(one: Any, other: Any, expected: dict[str, Any]) -> None:
     test = paired(one, other)
     assert {name: test[name] for name in expected} == expected
@@ -180,16 +246,26 @@ def test_language_models_with_other_tokenizers_are_compared(runs: Runs, tmp_path
     assert (tree["metrics"], tree["documents"]) == (["word_perplexity", "bits_per_character"], 12)
     assert len(tree["differ_most"]) == 24
     written = page.read_text(encoding="utf-8")
-    wanted = ("12 documents", "perplexity a word", "bits a character", "tokenizer.vocabulary", "Losses are per token")
+    wanted = (
+        "12 documents",
+        "perplexity a word",
+        "bits a character",
+        "tokenizer.vocabulary",
+        "Losses are per token",
+    )
     assert [text for text in wanted if text not in written] == []
     assert "greedy search" not in written, "nothing is written to be measured"
     file = write(tmp_path / "one.txt", "The old man slept in the garden.\n")
     out = succeed("compare", runs["gpt"], runs["words"], "--file", file).out
     assert out.startswith("Language modeling, 1 document of ")
-    assert "which may be chance (p unknown by bootstrap, 1.000 by randomisation)" in " ".join(out.split())
+    assert "which may be chance (p unknown by bootstrap, 1.000 by randomisation)" in " ".join(
+        out.split()
+    )
 
 
-def test_classifiers_are_compared_by_mcnemar_and_bootstrap(classifiers: dict[str, Path], tmp_path: Path) -> None:
+def test_classifiers_are_compared_by_mcnemar_and_bootstrap(
+    classifiers: dict[str, Path], tmp_path: Path
+) -> None:
     page, pair = tmp_path / "report.html", (classifiers["fresh"], classifiers["taught"])
     assert "McNemar p" in succeed("compare", *pair, "--out", page).out
     written = html.unescape(page.read_text(encoding="utf-8"))
@@ -204,7 +280,10 @@ def test_classifiers_are_compared_by_mcnemar_and_bootstrap(classifiers: dict[str
     [test] = tree["mcnemar"]
     assert (test["only_baseline_right"], test["only_system_right"]) == (0, wrong)
     assert test["p_exact"] == pytest.approx(2 / 2**wrong)
-    assert [row["significant"] for row in tree["significance"] if row["metric"] == "accuracy"] == [False, True]
+    assert [row["significant"] for row in tree["significance"] if row["metric"] == "accuracy"] == [
+        False,
+        True,
+    ]
 
 
 def test_other_examples_are_refused_but_for_a_file(runs: Runs, tmp_path: Path) -> None:
@@ -215,11 +294,22 @@ def test_other_examples_are_refused_but_for_a_file(runs: Runs, tmp_path: Path) -
     assert api.compare(two, files=[str(same)]).to_json()["documents"] == 2
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"mask_share": 0.0, "random_share": 0.0}, "other tokens are hidden from it than from {}, or are shown to it in "),
-    ({"mask_rate": 0.4}, "compare runs with the same tokenizer, data.max_length, data.mask_rate,"),
-])  # fmt: skip
-def test_masked_models_with_other_hidden_tokens_are_refused(runs: Runs, changes: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"mask_share": 0.0, "random_share": 0.0},
+            "other tokens are hidden from it than from {}, or are shown to it in ",
+        ),
+        (
+            {"mask_rate": 0.4},
+            "compare runs with the same tokenizer, data.max_length, data.mask_rate,",
+        ),
+    ],
+)
+def test_masked_models_with_other_hidden_tokens_are_refused(
+    runs: Runs, changes: dict[str, Any], message: str
+) -> None:
     run = Run.open(runs["bert"])
     data = run.recipe.data.model_copy(update=changes)
     with pytest.raises(DataError) as refused:
@@ -229,7 +319,9 @@ def test_masked_models_with_other_hidden_tokens_are_refused(runs: Runs, changes:
 
 def test_classifiers_with_other_expected_answers_are_refused(classifiers: dict[str, Path]) -> None:
     run = Run.open(classifiers["taught"])
-    corpora = [corpus.model_copy(update={"label": "other"}) for corpus in run.recipe.data.validation]
+    corpora = [
+        corpus.model_copy(update={"label": "other"}) for corpus in run.recipe.data.validation
+    ]
     data = run.recipe.data.model_copy(update={"validation": corpora})
     with pytest.raises(DataError, match="its expected answers are not those of"):
         api.compare([run, run.under(run.recipe.model_copy(update={"data": data}))])
@@ -240,7 +332,9 @@ def test_tags_of_two_schemes_are_compared_in_one() -> None:
     entities = {"expected_tags": [Entity("X", 0, 3)], "tags": [Entity("X", 0, 2)]}
     for scheme in ("iob2", "bioes"):
         tags = {name: tags_of(own, 4, scheme) for name, own in entities.items()}  # type: ignore[arg-type]
-        assert counts_of([{"output": "", "right": False, **tags}]).rows.tolist() == [[4, 3, 1, 1, 0]]
+        assert counts_of([{"output": "", "right": False, **tags}]).rows.tolist() == [
+            [4, 3, 1, 1, 0]
+        ]
 
 
 TOKENIZERS = {
@@ -253,7 +347,10 @@ TOKENIZERS = {
 @pytest.fixture(scope="module")
 def vocabularies(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("unknown")
-    data = {"train": {"corpus": "tales-en", "size": 150}, "validation": {"corpus": "tales-en", "size": 20}}
+    data = {
+        "train": {"corpus": "tales-en", "size": 150},
+        "validation": {"corpus": "tales-en", "size": 20},
+    }
     model = {"kind": "lstm_lm", "embedding": 24, "hidden": 24, "layers": 1}
     for name, tokenizer in TOKENIZERS.items():
         tree = raw_recipe(model, data | {"max_length": 128}, tokenizer, steps=40, decode=0)
@@ -261,12 +358,27 @@ def vocabularies(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> 
     return {name: folder / name for name in TOKENIZERS}
 
 
-@pytest.mark.parametrize(("known", "texts", "unknown", "symbols"), [
-    ("ab cde", ["ab cde", "xyz ab 한", ""], [0, 2, 0], [0, 3 + 1 + 3 + 1, 0]),  # 한 has three bytes
-    ("ab cde", ["ab 한", "ab \u1112\u1161\u11ab"], [1, 1], [4, 4]),  # a syllable in pieces is the same one
-    ("ab <unk>", ["ab <unk> ab"], [0], [0]),  # a text that says <unk> has no unknown token
-])  # fmt: skip
-def test_spelling_unknown_words_by_hand(known: str, texts: list[str], unknown: list[int], symbols: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("known", "texts", "unknown", "symbols"),
+    [
+        (
+            "ab cde",
+            ["ab cde", "xyz ab 한", ""],
+            [0, 2, 0],
+            [0, 3 + 1 + 3 + 1, 0],
+        ),  # 한 has three bytes
+        (
+            "ab cde",
+            ["ab 한", "ab \u1112\u1161\u11ab"],
+            [1, 1],
+            [4, 4],
+        ),  # a syllable in pieces is the same one
+        ("ab <unk>", ["ab <unk> ab"], [0], [0]),  # a text that says <unk> has no unknown token
+    ],
+)
+def test_spelling_unknown_words_by_hand(
+    known: str, texts: list[str], unknown: list[int], symbols: list[int]
+) -> None:
     config = TokenizerConfig(kind="word", vocabulary=20, split="spaces")
     text = raw_tokens(texts, Tokenizer.train(config, [" ".join([known] * 3)]))
     assert text.spelt_out[0].tolist() == unknown
@@ -274,7 +386,9 @@ def test_spelling_unknown_words_by_hand(known: str, texts: list[str], unknown: l
     assert text.unknown_share == sum(unknown) / sum(len(one.split()) for one in texts)
 
 
-def test_evaluate_charges_words_and_characters_but_no_token(vocabularies: dict[str, Path], tmp_path: Path) -> None:
+def test_evaluate_charges_words_and_characters_but_no_token(
+    vocabularies: dict[str, Path], tmp_path: Path
+) -> None:
     file = write(tmp_path / "text.txt", "The kind child\n\nZyxwv.\n")
     found = api.evaluate(vocabularies["words"], files=[str(file)])
     unknown = (5 + 1) * math.log(257)  # Zyxwv
@@ -287,22 +401,32 @@ def test_evaluate_charges_words_and_characters_but_no_token(vocabularies: dict[s
     assert "unknown" in succeed("evaluate", vocabularies["words"], "--file", file).out
 
 
-def test_without_unknown_tokens_there_is_no_note(vocabularies: dict[str, Path], tmp_path: Path) -> None:
-    """Characters are counted as they are read: blanks that no model reads are none that it predicts."""
+def test_without_unknown_tokens_there_is_no_note(
+    vocabularies: dict[str, Path], tmp_path: Path
+) -> None:
+    """Characters are counted as they are read: blanks that no model reads are none that it
+    predicts."""
     texts = ("The kind child went home.", "The  kind\tchild   went home.")
     files = [str(write(tmp_path / f"{number}.txt", text)) for number, text in enumerate(texts)]
-    single, double = (api.evaluate(vocabularies["pieces"], files=[file])["bits_per_character"] for file in files)
+    single, double = (
+        api.evaluate(vocabularies["pieces"], files=[file])["bits_per_character"] for file in files
+    )
     assert double == single
     file = write(tmp_path / "text.txt", next(generate("tales-en", 1, 1, "train"))[0])
     found = api.evaluate(vocabularies["words"], files=[str(file)])
     words = len(file.read_text(encoding="utf-8").split()) + 1
     assert found["unknown"] == 0
     assert "note" not in found
-    assert found["word_perplexity"] == pytest.approx(math.exp(found["loss"] * found["tokens"] / words))
+    assert found["word_perplexity"] == pytest.approx(
+        math.exp(found["loss"] * found["tokens"] / words)
+    )
 
 
-def test_a_vocabulary_of_twenty_words_does_not_win(vocabularies: dict[str, Path], tmp_path: Path) -> None:
-    """By the perplexity of its own tokens it is far ahead: half of them are <unk>, which is easy to predict."""
+def test_a_vocabulary_of_twenty_words_does_not_win(
+    vocabularies: dict[str, Path], tmp_path: Path
+) -> None:
+    """By the perplexity of its own tokens it is far ahead: half of them are <unk>, which is easy to
+    predict."""
     alone = {name: api.evaluate(folder)["perplexity"] for name, folder in vocabularies.items()}
     assert alone["few"] < min(alone["pieces"], alone["words"])
     page = tmp_path / "report.html"

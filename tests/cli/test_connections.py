@@ -1,4 +1,5 @@
-"""The server's connections and its end: half-open ones are closed, and a signal ends a server that is busy."""
+"""The server's connections and its end: half-open ones are closed, and a signal ends a server that
+is busy."""
 
 import asyncio
 import re
@@ -30,7 +31,9 @@ LATE = b'{"error": "the headers did not come in 0.5 seconds"}'
 @contextmanager
 def served(most: int, answer: Any, headers: float = 0.5) -> Iterator[int]:
     """The port of a server with short timers in a thread."""
-    config = uvicorn.Config(answer, http=limited_protocol(most, body=0.5, headers=headers), ws="none", log_config=None)
+    config = uvicorn.Config(
+        answer, http=limited_protocol(most, body=0.5, headers=headers), ws="none", log_config=None
+    )
     server = Server(config, 1, lambda: None)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -123,10 +126,16 @@ def test_limits_leave_handles_for_files() -> None:
 
 
 @contextmanager
-def command(*arguments: object, handles: int | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def command(
+    *arguments: object, handles: int | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A server as a process, and its address."""
     resource = pytest.importorskip("resource")
-    limit = None if handles is None else lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (handles, handles))
+    limit = (
+        None
+        if handles is None
+        else lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (handles, handles))
+    )
     line = [sys.executable, "-m", "regard.cli", *map(str, arguments), "--port", "0"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     server = subprocess.Popen(line, preexec_fn=limit, **pipes)  # type: ignore[call-overload]
@@ -138,13 +147,19 @@ def command(*arguments: object, handles: int | None = None) -> Iterator[tuple[su
 
 
 def busy(address: str, run: str) -> Future[Any]:
-    """The answer to a request that takes a minute, the longest that is allowed, while another one waits."""
+    """The answer to a request that takes a minute, the longest that is allowed, while another one
+    waits."""
     inputs = ["abcdefgh" * 235] * 2
     pool, route = ThreadPoolExecutor(2), f"{address}/runs/{run}/predict"
-    bodies = [{"inputs": inputs, "beam": beam} for beam in (64, 63)]  # other options: not computed together
+    bodies = [
+        {"inputs": inputs, "beam": beam} for beam in (64, 63)
+    ]  # other options: not computed together
     first, _ = [pool.submit(httpx.post, route, json=body, timeout=120) for body in bodies]
     pool.shutdown(wait=False)
-    while f'regard_queue_length{{run="{run}"}} 2' not in httpx.get(f"{address}/metrics", timeout=60).text:
+    while (
+        f'regard_queue_length{{run="{run}"}} 2'
+        not in httpx.get(f"{address}/metrics", timeout=60).text
+    ):
         assert not first.done(), first.result().text
     return first
 

@@ -1,4 +1,5 @@
-"""Flipped, cut and closed files of a run and of the cache: the right answer or a message, never another answer."""
+"""Flipped, cut and closed files of a run and of the cache: the right answer or a message, never
+another answer."""
 
 import copy
 import ctypes
@@ -33,10 +34,15 @@ from tiny import TINY
 
 RECIPE: dict[str, Any] = copy.deepcopy(TINY) | {
     "model": {
-        "kind": "transformer", "width": 16, "heads": 2, "feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1,
+        "kind": "transformer",
+        "width": 16,
+        "heads": 2,
+        "feed_forward": 16,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
     },
     "search": TINY["search"] | {"max_length": 6},
-}  # fmt: skip
+}
 RECIPE["data"]["test"] = {"corpus": "reverse", "size": 4}
 RECIPE["training"] |= {"ema": 0.9, "decode": 0, "keep_best": 2}
 
@@ -66,8 +72,13 @@ def resume(folder: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors", "training.pt"])
-def test_a_flipped_bit_of_a_checkpoint_is_refused_and_whole_ones_are_named(run: Run, name: str) -> None:
-    file, read = run.checkpoint("20") / name, load_weights if name == "model.safetensors" else load_training
+def test_a_flipped_bit_of_a_checkpoint_is_refused_and_whole_ones_are_named(
+    run: Run, name: str
+) -> None:
+    file, read = (
+        run.checkpoint("20") / name,
+        load_weights if name == "model.safetensors" else load_training,
+    )
     generator, data = random.Random(1), file.read_bytes()
     said = rf"step-00000020/{name}: the file is damaged.*other checkpoints here: step-00000010; "
     for bit in [0, 8 * len(data) - 1, *(generator.randrange(8 * len(data)) for _ in range(20))]:
@@ -77,7 +88,9 @@ def test_a_flipped_bit_of_a_checkpoint_is_refused_and_whole_ones_are_named(run: 
         file.write_bytes(data)
     file.unlink()
     flip(run.checkpoint("10") / name, 999)
-    with pytest.raises(CheckpointError, match=rf"{name}: .*no such file.*copy the checkpoint back from elsewhere"):
+    with pytest.raises(
+        CheckpointError, match=rf"{name}: .*no such file.*copy the checkpoint back from elsewhere"
+    ):
         read(file.parent)
 
 
@@ -86,7 +99,9 @@ def test_words_that_changed_places_are_refused(run: Run) -> None:
     file = run.checkpoint() / "model.safetensors"
     data = file.read_bytes()
     last = len(data) // 4096 * 4096 - 4096
-    file.write_bytes(data[:last] + data[last + 8 : last + 16] + data[last : last + 8] + data[last + 16 :])
+    file.write_bytes(
+        data[:last] + data[last + 8 : last + 16] + data[last : last + 8] + data[last + 16 :]
+    )
     assert file.read_bytes() != data
     assert word_sums(file) == word_sums(write(file.with_name("before"), data))
     [said] = fail("predict", run.folder, "a")
@@ -99,12 +114,18 @@ def test_another_number_of_heads_is_refused(run: Run) -> None:
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("heads: 2", "heads: 4"), encoding="utf-8")
     said = f"{path}: model.heads is 4, but {run.checkpoint().name} was trained with 2 (put it back)"
-    for verb in (["predict", run.folder, "a"], ["score", run.folder, "a", "a"], ["evaluate", run.folder]):
+    for verb in (
+        ["predict", run.folder, "a"],
+        ["score", run.folder, "a", "a"],
+        ["evaluate", run.folder],
+    ):
         assert fail(*verb) == [said]
     with pytest.raises(CheckpointError, match=r"model\.heads is 4"):
         train(path, out=run.folder, resume=True, quiet=True)
     path.write_text(text.replace("heads: 2", "haeds: 2"), encoding="utf-8")
-    assert fail("predict", run.folder, "a") == [f"{path}: model.haeds: unknown key 'haeds' (did you mean 'heads'?)"]
+    assert fail("predict", run.folder, "a") == [
+        f"{path}: model.haeds: unknown key 'haeds' (did you mean 'heads'?)"
+    ]
 
 
 CHANGES = {
@@ -121,27 +142,41 @@ def test_a_changed_recipe_is_named_and_can_be_accepted(run: Run, name: str) -> N
     write(path, write_yaml(apply_overrides(read_yaml(path), [f"{name}={here}"])))
     step = run.checkpoint().name
     said = (
-        f"{path}: {step} was trained with another recipe: {name} is {here}, not {there} (put it back; or "
+        f"{path}: {step} was trained with another recipe: {name} is {here}, not {there} (put it "
+        "back; or "
         "--accept-recipe uses it as it is now, in Python accept_recipe=True)"
     )
-    for verb in (["predict", run.folder, "a"], ["evaluate", run.folder], ["score", run.folder, "a", "a"],
-                 ["export", run.folder, "--to", "word2vec", "--out", run.folder / "new"]):  # fmt: skip
+    for verb in (
+        ["predict", run.folder, "a"],
+        ["evaluate", run.folder],
+        ["score", run.folder, "a", "a"],
+        ["export", run.folder, "--to", "word2vec", "--out", run.folder / "new"],
+    ):
         assert fail(*verb) == [said]
-    assert fail("train", path, "--out", run.folder, "--resume")[0].startswith(f"{path}: step-00000020 was trained with")
+    assert fail("train", path, "--out", run.folder, "--resume")[0].startswith(
+        f"{path}: step-00000020 was trained with"
+    )
     succeed("predict", run.folder, "a", "--accept-recipe")
     with pytest.raises(CheckpointError, match="was trained with another recipe"):
         load(run.folder)
-    assert load(run.folder, accept_recipe=True).score("a", "a") == score(run.folder, "a", "a", accept_recipe=True)
+    assert load(run.folder, accept_recipe=True).score("a", "a") == score(
+        run.folder, "a", "a", accept_recipe=True
+    )
 
 
 def test_what_a_user_may_change_in_a_recipe(tmp_path: Path) -> None:
-    """What a resumed training may change, and where files are; a field that is missing has its default."""
+    """What a resumed training may change, and where files are; a field that is missing has its
+    default."""
     pairs = write(tmp_path / "a.tsv", "a b\tb a\n")
     test = json.dumps({"file": str(pairs), "source": 0, "target": 1})
     run = train(RECIPE, ["training.steps=2", f"data.test={test}"], out=tmp_path / "run", quiet=True)
     pairs.rename(tmp_path / "moved.tsv")
     path = run.folder / "recipe.yaml"
-    text = path.read_text().replace("log_every: 5", "log_every: 7").replace("  repetition_penalty: 1.0\n", "")
+    text = (
+        path.read_text()
+        .replace("log_every: 5", "log_every: 7")
+        .replace("  repetition_penalty: 1.0\n", "")
+    )
     path.write_text(text.replace("a.tsv", "moved.tsv"))
     assert evaluate(run.folder, split="test", device="cpu").keys() >= {"bleu"}
 
@@ -152,7 +187,8 @@ def test_files_that_name_another_checkpoint(run: Run, tmp_path: Path) -> None:
     [wrong] = {"step-00000010\n", "step-00000020\n"} - {right}
     best.write_text(wrong)
     said = (
-        f"{best}: it names {wrong.strip()}, but the best checkpoint is {right.strip()}, as step-00000020 says "
+        f"{best}: it names {wrong.strip()}, but the best checkpoint is {right.strip()}, as "
+        "step-00000020 says "
         f"(write {right.strip()} into it; or --checkpoint {wrong.strip()} uses the other one)"
     )
     assert fail("predict", run.folder, "a") == [said]
@@ -175,21 +211,33 @@ def test_files_that_name_another_checkpoint(run: Run, tmp_path: Path) -> None:
     assert fail("predict", run.folder, "a", "--accept-recipe")[0].startswith(said)
     old = json.loads(kept.get(facts, kept[second]))
     facts.write_text(json.dumps({name: old[name] for name in ("step", "best", "tokenizer")}))
-    said = f"{facts}: it has no checksums, which every checkpoint of this run has: it is of another run"
+    said = (
+        f"{facts}: it has no checksums, which every checkpoint of this run has: it is of "
+        "another run"
+    )
     assert fail("predict", run.folder, "a")[0].startswith(said)
 
 
 def test_a_cache_entry_is_verified_when_a_training_starts(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever its size and times say; elsewhere a file that cannot be read is enough to make it anew."""
+    """Whatever its size and times say; elsewhere a file that cannot be read is enough to make it
+    anew."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    expected = TASKS[run.recipe.task].prepare(run.recipe, run.folder).train.columns["target"][0].tolist()
+    expected = (
+        TASKS[run.recipe.task].prepare(run.recipe, run.folder).train.columns["target"][0].tolist()
+    )
 
     def remembered(folder: Path) -> None:
         """Its files as if they had been found whole like this."""
-        stats = {path.name: path.stat() for path in folder.iterdir() if path.name not in (MANIFEST, VERIFIED)}
-        stamps = {name: [file.st_size, file.st_mtime_ns, file.st_ctime_ns] for name, file in stats.items()}
+        stats = {
+            path.name: path.stat()
+            for path in folder.iterdir()
+            if path.name not in (MANIFEST, VERIFIED)
+        }
+        stamps = {
+            name: [file.st_size, file.st_mtime_ns, file.st_ctime_ns] for name, file in stats.items()
+        }
         write(folder / VERIFIED, json.dumps(stamps))
 
     def first() -> list[int]:
@@ -209,7 +257,9 @@ def test_a_cache_entry_is_verified_when_a_training_starts(
     assert (values.parent / "train.target.offsets.npy").stat().st_size
 
 
-def test_a_damaged_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     recipe, base = load_recipe(RECIPE, ["data.train.size=40"])
 
@@ -224,13 +274,17 @@ def test_a_damaged_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
         caplog.clear()
         flip(path, 4 * len(data)) if data else path.unlink()
         assert tokens() == expected
-        [line] = [record.getMessage() for record in caplog.records if record.name.startswith("regard")]
+        [line] = [
+            record.getMessage() for record in caplog.records if record.name.startswith("regard")
+        ]
         assert path.parent.name in line
         assert "damaged" in line
         assert path.read_bytes() == data
 
 
-def test_a_flipped_or_cut_file_gives_the_right_answer_or_a_message(trained: Path, tmp_path: Path) -> None:
+def test_a_flipped_or_cut_file_gives_the_right_answer_or_a_message(
+    trained: Path, tmp_path: Path
+) -> None:
     """Never a traceback. What a resumed training may change is not compared."""
     expected: dict[str, Any] = {}
     folder = tmp_path / "run"
@@ -247,9 +301,16 @@ def test_a_flipped_or_cut_file_gives_the_right_answer_or_a_message(trained: Path
         "compare": lambda: compare([folder, trained], split="test").baseline,
     }
     generator, outcomes = random.Random(1), Counter[str]()
-    for name in ["", *(name for name in contents(trained) if name != ".lock" and "tensorboard" not in name)]:
+    for name in [
+        "",
+        *(name for name in contents(trained) if name != ".lock" and "tensorboard" not in name),
+    ]:
         for verb, use in verbs.items():
-            if verb in ("compare", "export") and name not in ("", "metrics.jsonl", "environment.json"):
+            if verb in ("compare", "export") and name not in (
+                "",
+                "metrics.jsonl",
+                "environment.json",
+            ):
                 continue
             shutil.copytree(trained, folder)
             if not name:
@@ -259,7 +320,9 @@ def test_a_flipped_or_cut_file_gives_the_right_answer_or_a_message(trained: Path
             else:
                 os.truncate(folder / name, generator.randrange((folder / name).stat().st_size))
             try:
-                right = use() == expected[verb] or Run.open(folder).recipe != Run.open(trained).recipe
+                right = (
+                    use() == expected[verb] or Run.open(folder).recipe != Run.open(trained).recipe
+                )
                 outcomes["right" if right else f"{verb} after damage to {name}"] += 1
             except RegardError:
                 outcomes["refused"] += 1
@@ -270,35 +333,50 @@ def test_a_flipped_or_cut_file_gives_the_right_answer_or_a_message(trained: Path
 TENSORS, FACTS, SURROUNDINGS = "model.safetensors", "checkpoint.json", "environment.json"
 NO_CHECKPOINT = "there is no such checkpoint"
 DAMAGES: list[tuple[str, str, Any, str]] = [
-    *(("predict resume", *damage) for damage in [
-        (TENSORS, 0.5, r"model\.safetensors: the file is damaged"),
-        (TENSORS, 0.0, r"model\.safetensors: the file is damaged"),
-        (TENSORS, None, r"model\.safetensors: there is no such"),
-        (TENSORS, "folder", r"model\.safetensors: cannot be read: Is a dir"),
-        (TENSORS, "link", r"model\.safetensors: is a link to gone"),
-        (FACTS, None, r"checkpoint\.json: the file is missing"),
-        *((FACTS, how, r"checkpoint\.json: the file is missing or damaged")
-          for how in (0.5, b"[1]", b'"tokenizer"', b'{"tokenizer": 1, "step": "a"}')),
-        ("tokenizer.json", None, r"tokenizer\.json: there is no such"),
-        ("tokenizer.json", 0.5, r"tokenizer\.json: "),
-        ("", None, NO_CHECKPOINT),  # the whole of it
-        ("recipe.yaml", b"task: translation", "data: this key is req"),
-        (SURROUNDINGS, b'{"format": 99, "regard": "9.0"}', r"newer regard, 9\.0"),
-        *((SURROUNDINGS, how, r"environment\.json: cannot be read")
-          for how in (0.5, b"[]", b'{"format": "1", "regard": ""}', b"[" * 100_000)),
-    ]),
+    *(
+        ("predict resume", *damage)
+        for damage in [
+            (TENSORS, 0.5, r"model\.safetensors: the file is damaged"),
+            (TENSORS, 0.0, r"model\.safetensors: the file is damaged"),
+            (TENSORS, None, r"model\.safetensors: there is no such"),
+            (TENSORS, "folder", r"model\.safetensors: cannot be read: Is a dir"),
+            (TENSORS, "link", r"model\.safetensors: is a link to gone"),
+            (FACTS, None, r"checkpoint\.json: the file is missing"),
+            *(
+                (FACTS, how, r"checkpoint\.json: the file is missing or damaged")
+                for how in (0.5, b"[1]", b'"tokenizer"', b'{"tokenizer": 1, "step": "a"}')
+            ),
+            ("tokenizer.json", None, r"tokenizer\.json: there is no such"),
+            ("tokenizer.json", 0.5, r"tokenizer\.json: "),
+            ("", None, NO_CHECKPOINT),  # the whole of it
+            ("recipe.yaml", b"task: translation", "data: this key is req"),
+            (SURROUNDINGS, b'{"format": 99, "regard": "9.0"}', r"newer regard, 9\.0"),
+            *(
+                (SURROUNDINGS, how, r"environment\.json: cannot be read")
+                for how in (0.5, b"[]", b'{"format": "1", "regard": ""}', b"[" * 100_000)
+            ),
+        ]
+    ),
     ("predict", "best", b"\xff\xfe", NO_CHECKPOINT),
     ("predict", "best", b"a" * 5000, NO_CHECKPOINT),
     ("resume", "last", b"\xff", NO_CHECKPOINT),
-    *(("export compare", "metrics.jsonl", content, rf"metrics\.jsonl:{line}: the line is damaged")
-      for content, line in ((b'{"event": "validation", "step": 1}\n{"event": \n', 2), (b"\xff\n", 1), (b"[]\n", 1),
-                            (b'{"event": "train", "step": 1}\n', 1))),
-]  # fmt: skip
+    *(
+        ("export compare", "metrics.jsonl", content, rf"metrics\.jsonl:{line}: the line is damaged")
+        for content, line in (
+            (b'{"event": "validation", "step": 1}\n{"event": \n', 2),
+            (b"\xff\n", 1),
+            (b"[]\n", 1),
+            (b'{"event": "train", "step": 1}\n', 1),
+        )
+    ),
+]
 """Who refuses it; the file; what is put there, or the share that is left of it; the message."""
 
 
 @pytest.mark.parametrize(("verbs", "name", "how", "said"), DAMAGES)
-def test_what_is_damaged_is_named(run: Run, tmp_path: Path, verbs: str, name: str, how: Any, said: str) -> None:
+def test_what_is_damaged_is_named(
+    run: Run, tmp_path: Path, verbs: str, name: str, how: Any, said: str
+) -> None:
     path = (run.checkpoint() if name in (TENSORS, FACTS, "") else run.folder) / name
     if isinstance(how, bytes):
         path.write_bytes(how)
@@ -330,9 +408,14 @@ def forget_checksums(run: Run) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_flipped_bytes_in_a_state_never_give_a_traceback(run: Run) -> None:
-    """Whatever the reader stumbles over, it is told as a damaged file; where it does not, the values are plain."""
+    """Whatever the reader stumbles over, it is told as a damaged file; where it does not, the
+    values are plain."""
     forget_checksums(run)
-    path, generator, refused = run.checkpoint("last") / "training.pt", torch.Generator().manual_seed(1), 0
+    path, generator, refused = (
+        run.checkpoint("last") / "training.pt",
+        torch.Generator().manual_seed(1),
+        0,
+    )
     data = path.read_bytes()
     for _ in range(150):
         spoilt = bytearray(data)
@@ -365,7 +448,9 @@ def test_code_in_a_state_is_refused_and_not_run(run: Run, tmp_path: Path, archiv
     with pytest.raises(CheckpointError, match=r"training\.pt"):
         resume(run.folder)
     assert not (tmp_path / "taken").exists()
-    torch.load(path, weights_only=False) if archive else pickle.loads(path.read_bytes())  # this runs it
+    torch.load(path, weights_only=False) if archive else pickle.loads(
+        path.read_bytes()
+    )  # this runs it
     assert (tmp_path / "taken").exists()
 
 
@@ -376,7 +461,9 @@ def test_weights_of_another_model_are_refused(run: Run) -> None:
     with pytest.raises(CheckpointError, match=name):
         put_weights(model, weights | {name: weights[name][:, 1:]}, run.folder)
     with pytest.raises(CheckpointError, match=name):
-        put_weights(model, {key: value for key, value in weights.items() if key != name}, run.folder)
+        put_weights(
+            model, {key: value for key, value in weights.items() if key != name}, run.folder
+        )
     with pytest.raises(CheckpointError, match="another"):
         put_weights(model, weights | {"another": torch.zeros(1)}, run.folder)
 
@@ -385,23 +472,43 @@ def test_a_changed_digit_and_a_lost_line_of_the_log(run: Run, tmp_path: Path) ->
     """What reads it refuses it; a training continues, and says so once."""
     log = run.folder / "metrics.jsonl"
     whole = log.read_bytes()
-    changed = re.sub(rb'("loss": \d\.\d)(\d)', lambda found: found[1] + b"%d" % (9 - int(found[2])), whole, count=1)
+    changed = re.sub(
+        rb'("loss": \d\.\d)(\d)',
+        lambda found: found[1] + b"%d" % (9 - int(found[2])),
+        whole,
+        count=1,
+    )
     for content, what in (
         (changed, "it is not as it was written"),
         (whole[: whole.rindex(b"{")], "its end is missing"),
     ):
         log.write_bytes(content)
-        said = f"{log}: the file is damaged: {what} (copy the file back from elsewhere, or remove it"
+        said = (
+            f"{log}: the file is damaged: {what} (copy the file back from elsewhere, or remove it"
+        )
         assert fail("compare", run.folder, run.folder, "--split", "test")[0].startswith(said)
-        assert fail("export", run.folder, "--to", "huggingface", "--out", tmp_path / "out")[0].startswith(said)
+        assert fail("export", run.folder, "--to", "huggingface", "--out", tmp_path / "out")[
+            0
+        ].startswith(said)
     recipe = write(tmp_path / "recipe.yaml", json.dumps(RECIPE))
-    more = [succeed("train", recipe, f"training.steps={steps}", "--out", run.folder, "--resume") for steps in (22, 24)]
-    note = "metrics.jsonl: the file is damaged: its end is missing; the training is not, and continues\n"
+    more = [
+        succeed("train", recipe, f"training.steps={steps}", "--out", run.folder, "--resume")
+        for steps in (22, 24)
+    ]
+    note = (
+        "metrics.jsonl: the file is damaged: its end is missing; the training is not, and "
+        "continues\n"
+    )
     assert [note in one.err for one in more] == [True, False]
     log.unlink()
     compared = succeed("compare", run.folder, run.folder, "--split", "test").out
-    assert "the run has no metrics.jsonl, so nothing is known of its training." in " ".join(compared.split())
-    assert compare([run.folder, run.folder], split="test").tables["systems"][0]["training_steps"] is None
+    assert "the run has no metrics.jsonl, so nothing is known of its training." in " ".join(
+        compared.split()
+    )
+    assert (
+        compare([run.folder, run.folder], split="test").tables["systems"][0]["training_steps"]
+        is None
+    )
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "9" * 300, "²", "a" * 300, "..", ""])
@@ -415,7 +522,9 @@ STATES: dict[str, Callable[[dict[str, Any]], object]] = {
     "no progress": lambda state: state.pop("progress"),
     "no generators": lambda state: state.pop("random"),
     "a huge batch": lambda state: state["progress"].update(position={"epoch": 0, "index": 10**15}),
-    "a batch before the first": lambda state: state["progress"].update(position={"epoch": 0, "index": -1}),
+    "a batch before the first": lambda state: state["progress"].update(
+        position={"epoch": 0, "index": -1}
+    ),
     "a step that is no number": lambda state: state["progress"].update(step="many"),
     "a length that is no number": lambda state: state["progress"].update(log_length=None),
     "another optimiser": lambda state: state["optimiser"].update(param_groups=[]),
@@ -438,7 +547,10 @@ def test_states_of_another_shape(run: Run, state: str) -> None:
 
 
 NOBODY = 65534
-PLAIN = "task: translation\ndata: {train: {source: a.s, target: a.t}}\nmodel: {kind: rnn}\ntraining: {steps: 1}\n"
+PLAIN = (
+    "task: translation\ndata: {train: {source: a.s, target: a.t}}\nmodel: {kind: "
+    "rnn}\ntraining: {steps: 1}\n"
+)
 
 
 @contextmanager
@@ -454,37 +566,54 @@ def as_nobody() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def closable(tiny_run: Path) -> Iterator[Path]:
-    """A folder that all may enter, which that of the tests is not, with a run, a recipe and its data."""
+    """A folder that all may enter, which that of the tests is not, with a run, a recipe and its
+    data."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
         shutil.copytree(tiny_run, folder / "run")
-        write(folder / "a.s", "".join(f"{one} {other}\n" for one in "abcdefg" for other in "abcdefg"))
+        write(
+            folder / "a.s", "".join(f"{one} {other}\n" for one in "abcdefg" for other in "abcdefg")
+        )
         write(folder / "a.t", "x y\n" * 49)
         write(folder / "pairs.tsv", "source\ttarget\n" + "a b\tb a\n" * 3)
         write(folder / "recipe.yaml", PLAIN)
         (folder / "new").mkdir()
-        for command in ("check recipe.yaml", "predict run a", "explain run a", "compare run run --file pairs.tsv"):
-            succeed(*(folder / word if (folder / word).exists() else word for word in command.split()))  # imports all
+        for command in (
+            "check recipe.yaml",
+            "predict run a",
+            "explain run a",
+            "compare run run --file pairs.tsv",
+        ):
+            succeed(
+                *(folder / word if (folder / word).exists() else word for word in command.split())
+            )  # imports all
         yield folder
 
 
-@pytest.mark.parametrize(("closed", "command", "named"), [
-    ("recipe.yaml", "check {}/recipe.yaml", "{}/recipe.yaml"),
-    ("a.s", "check {}/recipe.yaml", "a.s"),
-    ("a.s", "predict {}/run --file {}/a.s", "{}/a.s"),
-    ("run/recipe.yaml", "predict {}/run a", "{}/run/recipe.yaml"),
-    ("run/environment.json", "predict {}/run a", "{}/run/environment.json"),
-    ("run/tokenizer.json", "predict {}/run a", "{}/run/tokenizer.json"),
-    ("run/best", "predict {}/run a", "{}/run/best"),
-    ("run/metrics.jsonl", "compare {}/run {}/run --file {}/pairs.tsv", "{}/run/metrics.jsonl"),
-    ("run/checkpoints", "predict {}/run a", "{}/run/checkpoints"),
-    ("run/checkpoints/*/model.safetensors", "predict {}/run a", "{}/run/checkpoints/step-00000020/model.safetensors"),
-    ("run", "predict {}/run a", "{}/run/recipe.yaml"),
-    ("new", "train {}/recipe.yaml --out {}/new/run", "{}/new/run"),
-    ("new", "predict {}/run a --record {}/new/out.json", "{}/new/out.json"),
-    ("new", "explain {}/run a --out {}/new/out.svg", "{}/new/out.svg"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("closed", "command", "named"),
+    [
+        ("recipe.yaml", "check {}/recipe.yaml", "{}/recipe.yaml"),
+        ("a.s", "check {}/recipe.yaml", "a.s"),
+        ("a.s", "predict {}/run --file {}/a.s", "{}/a.s"),
+        ("run/recipe.yaml", "predict {}/run a", "{}/run/recipe.yaml"),
+        ("run/environment.json", "predict {}/run a", "{}/run/environment.json"),
+        ("run/tokenizer.json", "predict {}/run a", "{}/run/tokenizer.json"),
+        ("run/best", "predict {}/run a", "{}/run/best"),
+        ("run/metrics.jsonl", "compare {}/run {}/run --file {}/pairs.tsv", "{}/run/metrics.jsonl"),
+        ("run/checkpoints", "predict {}/run a", "{}/run/checkpoints"),
+        (
+            "run/checkpoints/*/model.safetensors",
+            "predict {}/run a",
+            "{}/run/checkpoints/step-00000020/model.safetensors",
+        ),
+        ("run", "predict {}/run a", "{}/run/recipe.yaml"),
+        ("new", "train {}/recipe.yaml --out {}/new/run", "{}/new/run"),
+        ("new", "predict {}/run a --record {}/new/out.json", "{}/new/out.json"),
+        ("new", "explain {}/run a --out {}/new/out.svg", "{}/new/out.svg"),
+    ],
+)
 @pytest.mark.skipif(sys.platform != "linux", reason="another user is made in the way of Linux")
 def test_no_permission(closable: Path, closed: str, command: str, named: str) -> None:
     [path] = closable.glob(closed)
@@ -495,4 +624,6 @@ def test_no_permission(closable: Path, closed: str, command: str, named: str) ->
             [message] = fail(*command.replace("{}", str(closable)).split())
     finally:
         path.chmod(mode)
-    assert re.match(rf"{re.escape(named.replace('{}', str(closable)))}: .*Permission denied", message)
+    assert re.match(
+        rf"{re.escape(named.replace('{}', str(closable)))}: .*Permission denied", message
+    )

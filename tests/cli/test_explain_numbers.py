@@ -1,5 +1,5 @@
-"""`explain --numbers`: every number recomputed by plain loops, and the context equal to the model's own; and what a
-page offers, what it opens with, and how large long texts make it."""
+"""`explain --numbers`: every number recomputed by plain loops, and the context equal to the model's
+own; and what a page offers, what it opens with, and how large long texts make it."""
 
 import base64
 import json
@@ -26,7 +26,14 @@ from tiny import TINY
 
 BAHDANAU = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 6}
 LUONG = {"kind": "luong", "embedding": 8, "hidden": 8, "attention": 6}
-TRANSFORMER = {"kind": "transformer", "width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 2, "norm": "post"}
+TRANSFORMER = {
+    "kind": "transformer",
+    "width": 8,
+    "heads": 2,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "norm": "post",
+}
 SELF = {"kind": "self_attention", "width": 8, "heads": 2, "decoder_layers": 1, "norm": "post"}
 MODELS: dict[str, dict[str, Any]] = {
     "additive": BAHDANAU,
@@ -49,7 +56,9 @@ def explained(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dic
     folder, found = tmp_path_factory.mktemp("numbers"), {}
     for name, model in MODELS.items():
         training = TINY["training"] | {"steps": 1, "validate_every": 1, "decode": 0}
-        run = api.train(TINY | {"model": model, "training": training}, out=folder / name, quiet=True)
+        run = api.train(
+            TINY | {"model": model, "training": training}, out=folder / name, quiet=True
+        )
         found[name] = api.explain(run, "a b c", target="c b")
     return found
 
@@ -78,7 +87,9 @@ def score_by_hand(name: str, found: Explanation, worked: Worked, j: int) -> floa
         scaled = "sqrt" in worked.score and "k_j" in worked.vectors
         return dot(query, key) / math.sqrt(len(key) if scaled else 1)
     activation = (lambda x: max(0.0, x)) if name == "fully_connected" else math.tanh
-    assert [activation(q + k) for q, k in zip(query, key, strict=True)] == pytest.approx(hidden[0], abs=1e-5)
+    assert [activation(q + k) for q, k in zip(query, key, strict=True)] == pytest.approx(
+        hidden[0], abs=1e-5
+    )
     attention = found.model.get_submodule("attention")
     v = next(getattr(attention, letter) for letter in ("v_a", "w") if hasattr(attention, letter))
     return dot(v.weight[0].tolist(), hidden[0])
@@ -91,24 +102,34 @@ def test_the_numbers_by_hand(explained: dict[str, Explanation], name: str, step:
     worked = work_out(found, step=step)
     scores = worked.scores_K.tolist()
     seen = [j for j, score in enumerate(scores) if score != -math.inf]
-    assert [score_by_hand(name, found, worked, j) for j in seen] == pytest.approx([scores[j] for j in seen], abs=1e-5)
+    assert [score_by_hand(name, found, worked, j) for j in seen] == pytest.approx(
+        [scores[j] for j in seen], abs=1e-5
+    )
     if name != "local_p":
         total = sum(math.exp(scores[j]) for j in seen)
-        assert worked.weights_K.tolist() == pytest.approx([math.exp(score) / total for score in scores], abs=1e-6)
+        assert worked.weights_K.tolist() == pytest.approx(
+            [math.exp(score) / total for score in scores], abs=1e-6
+        )
     recorded = found.of_kind("alignment")[-1].weights[0, step - 1]
     assert worked.weights_K.tolist() == pytest.approx(recorded.tolist(), abs=1e-6)
     *_, values = (vectors_KD.tolist() for vectors_KD in worked.vectors.values())
-    context = [dot(worked.weights_K.tolist(), [row[d] for row in values]) for d in range(len(values[0]))]
+    context = [
+        dot(worked.weights_K.tolist(), [row[d] for row in values]) for d in range(len(values[0]))
+    ]
     assert worked.context_D.tolist() == pytest.approx(context, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["additive", "concat", "dot", "general", "local_p"])
-def test_the_context_is_the_one_that_the_recurrent_model_reads(explained: dict[str, Explanation], name: str) -> None:
+def test_the_context_is_the_one_that_the_recurrent_model_reads(
+    explained: dict[str, Explanation], name: str
+) -> None:
     found = explained[name]
     reader = "UVC_o" if found.model_kind == "bahdanau" else "W_c"
     with torch.inference_mode(), module_calls(found.model, [reader]) as calls:
         hidden_TD = found.model(found.batch).hidden_BTD[0]
-    read_TD = torch.cat([call.inputs[0].reshape(-1, call.inputs[0].shape[-1]) for call in calls[reader]])
+    read_TD = torch.cat(
+        [call.inputs[0].reshape(-1, call.inputs[0].shape[-1]) for call in calls[reader]]
+    )
     for step, (read_D, hidden_D) in enumerate(zip(read_TD, hidden_TD, strict=True), 1):
         worked = work_out(found, step=step)
         width = len(worked.context_D)
@@ -120,11 +141,15 @@ def test_the_context_is_the_one_that_the_recurrent_model_reads(explained: dict[s
 
 @pytest.mark.parametrize("name", ["transformer", "pre_norm", "no_residual", "plain", "projected"])
 @pytest.mark.parametrize("view", ["alignment", "encoder", "decoder"])
-def test_what_a_transformer_does_with_the_context(explained: dict[str, Explanation], name: str, view: Any) -> None:
+def test_what_a_transformer_does_with_the_context(
+    explained: dict[str, Explanation], name: str, view: Any
+) -> None:
     """All heads are joined, x is added, and the result is what the next sublayer reads."""
     found = explained[name]
     attention, block = found.of_kind(view)[0], found.of_kind(view)[0].name.rpartition(".")[0]
-    heads = [work_out(found, view, layer=1, head=h, step=2) for h in range(1, len(attention.weights) + 1)]
+    heads = [
+        work_out(found, view, layer=1, head=h, step=2) for h in range(1, len(attention.weights) + 1)
+    ]
     joined_D = torch.cat([worked.context_D for worked in heads])
     module = found.model.get_submodule(attention.name)
     with torch.inference_mode():
@@ -139,8 +164,14 @@ def test_what_a_transformer_does_with_the_context(explained: dict[str, Explanati
         found.model(found.batch)
     next_D, after_D = calls[f"{block}.{reads}"][0].inputs[0][0, 1], [*heads[0].after.values()][-1]
     if name == "pre_norm":
-        assert [*heads[0].query] == ["x, the state so far", "LayerNorm(x), what looks", "q = LayerNorm(x) W_Q, head 1"]
-        sublayer = found.model.get_submodule(f"{block}.around_{'cross' if view == 'decoder' else 'feed_forward'}")
+        assert [*heads[0].query] == [
+            "x, the state so far",
+            "LayerNorm(x), what looks",
+            "q = LayerNorm(x) W_Q, head 1",
+        ]
+        sublayer = found.model.get_submodule(
+            f"{block}.around_{'cross' if view == 'decoder' else 'feed_forward'}"
+        )
         with torch.inference_mode():
             after_D = sublayer.norm(after_D)
     assert next_D.tolist() == pytest.approx(after_D.tolist(), abs=1e-5)
@@ -150,19 +181,28 @@ def test_what_a_transformer_does_with_the_context(explained: dict[str, Explanati
 
 
 @pytest.mark.parametrize("name", list(MODELS))
-def test_scores_that_are_not_changed_change_nothing(explained: dict[str, Explanation], name: str) -> None:
+def test_scores_that_are_not_changed_change_nothing(
+    explained: dict[str, Explanation], name: str
+) -> None:
     found = explained[name].select(Options(step=2))
     worked = found.worked()
-    again = found.worked([score if math.isfinite(score) else None for score in worked.scores_K.tolist()])
+    again = found.worked(
+        [score if math.isfinite(score) else None for score in worked.scores_K.tolist()]
+    )
     for one, other in zip([*worked.after.values()], [*again.after.values()], strict=True):
         assert one.tolist() == pytest.approx(other.tolist(), abs=1e-6)
-    assert [one.probability for one in again.outcome] == pytest.approx([one.probability for one in found.steps])
+    assert [one.probability for one in again.outcome] == pytest.approx(
+        [one.probability for one in found.steps]
+    )
     assert worked.outcome == found.steps
 
 
 @pytest.mark.parametrize("name", ["additive", "concat", "dot", "general", "local_p"])
-def test_what_follows_from_changed_scores_in_a_recurrent_model(explained: dict[str, Explanation], name: str) -> None:
-    """Tokens before the step stay as they were; at the step the readout reads the last line; `h~` by hand."""
+def test_what_follows_from_changed_scores_in_a_recurrent_model(
+    explained: dict[str, Explanation], name: str
+) -> None:
+    """Tokens before the step stay as they were; at the step the readout reads the last line; `h~`
+    by hand."""
     found = explained[name].select(Options(step=2))
     before = found.worked()
     scores = [None, *before.scores_K.tolist()[1:-1], 3.0]
@@ -180,16 +220,23 @@ def test_what_follows_from_changed_scores_in_a_recurrent_model(explained: dict[s
     if found.model_kind == "luong":
         with torch.inference_mode(), module_calls(found.model, ["W_c"]) as calls:
             found.model(found.batch)
-        read_TD = torch.cat([call.inputs[0].reshape(-1, call.inputs[0].shape[-1]) for call in calls["W_c"]])
+        read_TD = torch.cat(
+            [call.inputs[0].reshape(-1, call.inputs[0].shape[-1]) for call in calls["W_c"]]
+        )
         width = len(changed.context_D)
         with torch.inference_mode():
-            by_hand = torch.tanh(found.model.W_c(torch.cat([changed.context_D, read_TD[1, width:]])))
+            by_hand = torch.tanh(
+                found.model.W_c(torch.cat([changed.context_D, read_TD[1, width:]]))
+            )
         assert last_D.tolist() == pytest.approx(by_hand.tolist(), abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["transformer", "pre_norm"])
-def test_what_follows_from_changed_scores_in_a_transformer(explained: dict[str, Explanation], name: str) -> None:
-    """Only one head reads other values: the others' contexts are joined with the changed one by hand."""
+def test_what_follows_from_changed_scores_in_a_transformer(
+    explained: dict[str, Explanation], name: str
+) -> None:
+    """Only one head reads other values: the others' contexts are joined with the changed one by
+    hand."""
     found = explained[name]
     first, second = (found.select(Options("alignment", 2, head, step=1)) for head in (1, 2))
     changed = second.worked([None, *second.worked().scores_K.tolist()[1:]])
@@ -203,18 +250,26 @@ def test_what_follows_from_changed_scores_in_a_transformer(explained: dict[str, 
             second.worked(wrong)
 
 
-def test_the_printed_numbers_are_those_that_were_worked_out(explained: dict[str, Explanation]) -> None:
+def test_the_printed_numbers_are_those_that_were_worked_out(
+    explained: dict[str, Explanation],
+) -> None:
     worked = work_out(explained["additive"], step=2)
     text = text_of(worked)
-    assert text.startswith("attention over the source (attention), layer 1 of 1, writing ␣, step 2 of 4\n")
+    assert text.startswith(
+        "attention over the source (attention), layer 1 of 1, writing ␣, step 2 of 4\n"
+    )
     assert "e_ij = v_a . tanh(W_a s_{i-1} + U_a h_j)" in text
-    rows = re.findall(r"^ +(\S+) +\[.*\] +\[.*\] +(-?[\d.]+) +([\d.]+) +\[.*\] *$", text, flags=re.MULTILINE)
+    rows = re.findall(
+        r"^ +(\S+) +\[.*\] +\[.*\] +(-?[\d.]+) +([\d.]+) +\[.*\] *$", text, flags=re.MULTILINE
+    )
     assert [row[0] for row in rows] == ["a", "␣", "b", "␣", "c", "⏎"]
     assert [float(row[1]) for row in rows] == pytest.approx(worked.scores_K.tolist(), abs=1e-4)
     assert [float(row[2]) for row in rows] == pytest.approx(worked.weights_K.tolist(), abs=1e-4)
     context = re.search(r"c_i = sum_j alpha_ij h_j +\[(.*) …\]", text)
     assert context is not None
-    assert list(map(float, context[1].split())) == pytest.approx(worked.context_D[:4].tolist(), abs=1e-4)
+    assert list(map(float, context[1].split())) == pytest.approx(
+        worked.context_D[:4].tolist(), abs=1e-4
+    )
     with pytest.raises(DecodeError, match="tokens, not of words"):
         work_out(explained["additive"], words=True)
 
@@ -225,10 +280,15 @@ def test_long_texts_show_the_keys_that_weigh_most(tiny_run: Path) -> None:
     text = text_of(worked)
     shown = re.findall(r"^ +\S+ +\[.* ([\d.]+) +\[", text, flags=re.MULTILINE)
     assert sorted(map(float, shown)) == pytest.approx(largest, abs=1e-4)
-    assert f"and {len(worked.keys) - 16} more, with {float(worked.weights_K.sum()) - sum(largest):.4f} of" in text
+    assert (
+        f"and {len(worked.keys) - 16} more, with "
+        f"{float(worked.weights_K.sum()) - sum(largest):.4f} of" in text
+    )
 
 
-def test_numbers_are_printed_and_written(tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_are_printed_and_written(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A picture has no place for them: there it is that of the attention."""
     monkeypatch.setenv("COLUMNS", "200")
     arguments = ("explain", tiny_run, "a b", "--target", "b a", "--numbers", "--step", "2")
@@ -252,7 +312,9 @@ def test_a_text_may_come_on_standard_input(tiny_run: Path) -> None:
     assert fail("explain", tiny_run)[0].startswith("INPUT: there is nothing to explain")
     hint = "give a file, whose suffix says what it is"
     for verb in ("evaluate", "diagnose"):
-        assert fail(verb, tiny_run, "--file", "-") == [f"--file: standard input is not read here ({hint})"]
+        assert fail(verb, tiny_run, "--file", "-") == [
+            f"--file: standard input is not read here ({hint})"
+        ]
 
 
 # As files
@@ -284,7 +346,11 @@ def long(deep_run: api.Run) -> Explanation:
 
 
 def maps_of(explanation: Explanation, **options: Any) -> HeatMaps:
-    parts = [part for section in explanation.select(Options(**options)).report().sections for part in section.parts]
+    parts = [
+        part
+        for section in explanation.select(Options(**options)).report().sections
+        for part in section.parts
+    ]
     [maps] = [part for part in parts if isinstance(part, HeatMaps)]
     return maps
 
@@ -305,29 +371,47 @@ def test_the_page_holds_every_head_every_layer_and_every_rollout(deep: Explanati
     masks = [f"{name}: what it may see" for name in (ENCODER, DECODER, SOURCE)]
     assert others == ["c by head", *masks, "positions 0 to 49, 128 dimensions"]
     assert offered[others[-1], "", ""].values[3, :2] == pytest.approx([np.sin(3), np.cos(3)])
-    [table] = [part for section in deep.report().sections for part in section.parts if isinstance(part, Table)]
+    [table] = [
+        part
+        for section in deep.report().sections
+        for part in section.parts
+        if isinstance(part, Table)
+    ]
     for step, row in zip(deep.steps, table.cells, strict=True):  # the likeliest tokens
         assert all(f"{p:.3f}" in row[-1].text for _, p in step.candidates)
 
 
-@pytest.mark.parametrize(("options", "opening"), [
-    ({}, (SOURCE, *MEAN)),
-    ({"view": "encoder", "layer": 3, "head": 2}, (ENCODER, "layer 3", "head 2")),
-    ({"view": "decoder", "head": 2}, (DECODER, "mean of all layers", "head 2")),
-    ({"view": "encoder", "layer": "all", "head": "all"}, (ENCODER, "layer 1", "head 1")),
-    ({"rollout": True}, (SOURCE, "layer 4", "rolled out up to this layer")),
-    ({"view": "encoder", "layer": 2, "rollout": True}, (ENCODER, "layer 2", "rolled out up to this layer")),
-    ({"view": "heads", "step": 2}, ("␣ by head", "", "")),
-    ({"view": "heads", "step": 2, "words": True}, ("b by head", "", "")),
-    ({"view": "decoder", "words": True}, (DECODER, *MEAN)),
-], ids=str)  # fmt: skip
-def test_what_the_page_opens_with(deep: Explanation, options: dict[str, Any], opening: tuple[str, str, str]) -> None:
+@pytest.mark.parametrize(
+    ("options", "opening"),
+    [
+        ({}, (SOURCE, *MEAN)),
+        ({"view": "encoder", "layer": 3, "head": 2}, (ENCODER, "layer 3", "head 2")),
+        ({"view": "decoder", "head": 2}, (DECODER, "mean of all layers", "head 2")),
+        ({"view": "encoder", "layer": "all", "head": "all"}, (ENCODER, "layer 1", "head 1")),
+        ({"rollout": True}, (SOURCE, "layer 4", "rolled out up to this layer")),
+        (
+            {"view": "encoder", "layer": 2, "rollout": True},
+            (ENCODER, "layer 2", "rolled out up to this layer"),
+        ),
+        ({"view": "heads", "step": 2}, ("␣ by head", "", "")),
+        ({"view": "heads", "step": 2, "words": True}, ("b by head", "", "")),
+        ({"view": "decoder", "words": True}, (DECODER, *MEAN)),
+    ],
+    ids=str,
+)
+def test_what_the_page_opens_with(
+    deep: Explanation, options: dict[str, Any], opening: tuple[str, str, str]
+) -> None:
     drawn, asked = maps_of(deep, **options).drawn, deep.select(Options(**options)).heat_maps()
     assert drawn[0].choice == opening
-    assert all(np.array_equal(one.values, other.values) for one, other in zip(drawn, asked, strict=True))
+    assert all(
+        np.array_equal(one.values, other.values) for one, other in zip(drawn, asked, strict=True)
+    )
 
 
-def test_512_tokens_make_a_page_below_3_megabytes_that_says_what_it_keeps(long: Explanation) -> None:
+def test_512_tokens_make_a_page_below_3_megabytes_that_says_what_it_keeps(
+    long: Explanation,
+) -> None:
     assert len(long.source.texts) == len(long.target.texts) == 512
     assert len(page(long.report()).encode()) < 3_000_000
     data = maps_of(long).to_json()
@@ -356,5 +440,7 @@ def test_a_file_is_replaced_whole(deep_run: api.Run, tmp_path: Path) -> None:
     arguments = ("explain", deep_run.folder, "a b", "--layer", 2, "--head", "all", "--out", path)
     assert succeed(*arguments, "--overwrite").out.endswith(f"drawn: {path}\n")
     content = path.read_text(encoding="utf-8")
-    assert all(content.count(f"layer 2 · head {head}") == 1 for head in range(1, 5))  # one beside the other
+    assert all(
+        content.count(f"layer 2 · head {head}") == 1 for head in range(1, 5)
+    )  # one beside the other
     assert [one.name for one in tmp_path.iterdir()] == [path.name]

@@ -1,5 +1,5 @@
-"""`explain` for models of one text: GPT, BERT, ELMo, LSTM, and a model under a head, also by leaving words out: what a
-label, number, choice, tag or answer loses without each word."""
+"""`explain` for models of one text: GPT, BERT, ELMo, LSTM, and a model under a head, also by
+leaving words out: what a label, number, choice, tag or answer loses without each word."""
 
 import math
 import re
@@ -43,7 +43,9 @@ def test_every_attention_by_layer_and_head(runs: Runs, name: str) -> None:
     for attention in attentions:
         assert np.array_equal(attention.weights, weights[attention.name][0].numpy())
         assert attention.weights.shape == (2, real + 2, real + 2)
-        seen = [[k < real and (name == "bert" or k <= q) for k in range(real + 2)] for q in range(real)]
+        seen = [
+            [k < real and (name == "bert" or k <= q) for k in range(real + 2)] for q in range(real)
+        ]
         assert attention.visible[:real].tolist() == seen
 
 
@@ -53,7 +55,11 @@ def test_next_tokens_are_those_that_the_language_model_expects(runs: Runs, name:
     ids = tokenizer.encode(TEXT)
     assert list(found.target.texts) == tokenizer.pieces([*ids, tokenizer.end])
     with torch.inference_mode():
-        states_LD = found.model(found.batch).hidden_BTD[0] if name == "elmo" else found.model.states(found.batch)[0]
+        states_LD = (
+            found.model(found.batch).hidden_BTD[0]
+            if name == "elmo"
+            else found.model.states(found.batch)[0]
+        )
         logits = found.model.readout(states_LD).double().tolist()
     for step, row, token in zip(found.steps, logits, [*ids, tokenizer.end], strict=True):
         exponentials = [math.exp(value) for value in row]
@@ -81,8 +87,16 @@ def test_heads_are_the_rows_of_one_token(runs: Runs, name: str, place: int) -> N
     found = explained(runs[name])
     [picture] = found.select(Options("heads")).heat_maps()
     first, second = found.attentions.values()
-    assert picture.rows == ["layer 1, head 1", "layer 1, head 2", "layer 2, head 1", "layer 2, head 2"]
-    assert picture.values.tolist() == [*first.weights[:, place].tolist(), *second.weights[:, place].tolist()]
+    assert picture.rows == [
+        "layer 1, head 1",
+        "layer 1, head 2",
+        "layer 2, head 1",
+        "layer 2, head 2",
+    ]
+    assert picture.values.tolist() == [
+        *first.weights[:, place].tolist(),
+        *second.weights[:, place].tolist(),
+    ]
     [third] = found.select(Options("heads", layer=2, step=3)).heat_maps()
     assert third.values.tolist() == second.weights[:, 2].tolist()
     [merged] = found.select(Options("heads", words=True)).heat_maps()
@@ -96,7 +110,9 @@ def test_a_rollout_of_one_stack(runs: Runs) -> None:
         first, second = (one.weights.mean(0, dtype=np.float64) for one in found.attentions.values())
         identity = np.eye(len(first))
         [rolled] = found.select(Options(found.view, rollout=True)).heat_maps()
-        assert rolled.values == pytest.approx((second + identity) / 2 @ (first + identity) / 2, abs=1e-7)
+        assert rolled.values == pytest.approx(
+            (second + identity) / 2 @ (first + identity) / 2, abs=1e-7
+        )
 
 
 @pytest.mark.parametrize("name", ["gpt", "gpt-pre", "bert"])
@@ -120,7 +136,8 @@ def test_the_numbers_are_what_the_next_layer_reads(runs: Runs, name: str) -> Non
 
 
 def test_the_mix_of_layers_by_hand(runs: Runs) -> None:
-    """gamma * sum_j softmax(w)_j h_j of one token; a classifier answers otherwise when a layer is left out."""
+    """gamma * sum_j softmax(w)_j h_j of one token; a classifier answers otherwise when a layer is
+    left out."""
     for name in ("elmo", "elmo-classifier"):
         found = explained(runs[name]).select(Options("mix", step=2))
         worked, changed = found.worked(), found.worked([1.0, None, 0.5])
@@ -132,10 +149,16 @@ def test_the_mix_of_layers_by_hand(runs: Runs) -> None:
         assert changed.weights_K.tolist() == pytest.approx([one / sum(e) for one in e])
         for one in (worked, changed):
             [by_model_D] = one.after.values()
-            assert by_model_D.tolist() == pytest.approx((gamma * one.weights_K @ h_ND).tolist(), abs=1e-5)
+            assert by_model_D.tolist() == pytest.approx(
+                (gamma * one.weights_K @ h_ND).tolist(), abs=1e-5
+            )
         if name == "elmo-classifier":
-            assert worked.outcome[0].probability == pytest.approx(max(found.prediction["probabilities"].values()))
-            assert changed.outcome[0].probability != pytest.approx(worked.outcome[0].probability, abs=1e-7)
+            assert worked.outcome[0].probability == pytest.approx(
+                max(found.prediction["probabilities"].values())
+            )
+            assert changed.outcome[0].probability != pytest.approx(
+                worked.outcome[0].probability, abs=1e-7
+            )
 
 
 def test_a_bare_elmo_mixes_its_layers_evenly_and_a_task_learns_how(runs: Runs) -> None:
@@ -147,13 +170,18 @@ def test_a_bare_elmo_mixes_its_layers_evenly_and_a_task_learns_how(runs: Runs) -
     learned = explained(runs["elmo-classifier"])
     e = [math.exp(value) for value in learned.model.mix.s.tolist()]
     assert [*learned.mix["shares"].values()] == pytest.approx([one / sum(e) for one in e])
-    assert (learned.mix["gamma"], learned.mix["learned"]) == (pytest.approx(learned.model.mix.gamma.item()), True)
+    assert (learned.mix["gamma"], learned.mix["learned"]) == (
+        pytest.approx(learned.model.mix.gamma.item()),
+        True,
+    )
 
 
 def test_how_a_language_model_goes_on_is_explained_too(runs: Runs) -> None:
     given = explained(runs["gpt"], "The old fox", target="saw the mouse.")
     assert given.target == explained(runs["gpt"]).target
-    prompt, longer = (explained(runs["gpt"], "The old", beam=beam).target.texts for beam in (None, 2))
+    prompt, longer = (
+        explained(runs["gpt"], "The old", beam=beam).target.texts for beam in (None, 2)
+    )
     assert longer[: len(prompt) - 1] == prompt[:-1]
     assert len(longer) > len(prompt)
 
@@ -167,7 +195,10 @@ def test_a_classifier_is_explained_with_its_answer(runs: Runs, name: str) -> Non
     assert found["probabilities"] == pytest.approx(predicted["probabilities"], abs=1e-4)
     assert len(found["attentions"]) == 2
     assert " by head" in succeed("explain", runs[name], text, "--view", "heads").out
-    assert "LayerNorm(x + that)" in succeed("explain", runs[name], text, "--numbers", "--step", "3").out
+    assert (
+        "LayerNorm(x + that)"
+        in succeed("explain", runs[name], text, "--numbers", "--step", "3").out
+    )
 
 
 # Words left out
@@ -192,31 +223,56 @@ def test_what_is_left_are_the_other_words(text: str) -> None:
 
 
 PLOT = [
-    "plot was  superb, again.", "The was  superb, again.", "The plot  superb, again.", "The plot was , again.",
-    "The plot was  superb again.", "The plot was  superb,.", "The plot was  superb, again",
-]  # fmt: skip
+    "plot was  superb, again.",
+    "The was  superb, again.",
+    "The plot  superb, again.",
+    "The plot was , again.",
+    "The plot was  superb again.",
+    "The plot was  superb,.",
+    "The plot was  superb, again",
+]
 PET = ["big cat\tdog", "a cat\tdog", "a big\tdog"]  # without "dog" no text is left
-CHOICES = ["cat\tb dog\tc dog", "a\tb dog\tc dog", "a cat\tdog\tc dog", "a cat\tb\tc dog", "a cat\tb dog\tdog",
-           "a cat\tb dog\tc"]  # fmt: skip
+CHOICES = [
+    "cat\tb dog\tc dog",
+    "a\tb dog\tc dog",
+    "a cat\tdog\tc dog",
+    "a cat\tb\tc dog",
+    "a cat\tb dog\tdog",
+    "a cat\tb dog\tc",
+]
 
 
-@pytest.mark.parametrize(("name", "text", "words", "shorter"), [
-    *((name, "The plot was  superb, again.", "The plot was superb , again .", PLOT) for name in CLASSIFIERS),
-    ("regression", "a big cat\tdog", "a big cat", PET),
-    ("choices", "a cat\tb dog\tc dog", "a cat b dog c dog", CHOICES),
-])  # fmt: skip
-def test_a_text_without_a_word(runs: Runs, name: str, text: str, words: str, shorter: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "text", "words", "shorter"),
+    [
+        *(
+            (name, "The plot was  superb, again.", "The plot was superb , again .", PLOT)
+            for name in CLASSIFIERS
+        ),
+        ("regression", "a big cat\tdog", "a big cat", PET),
+        ("choices", "a cat\tb dog\tc dog", "a cat b dog c dog", CHOICES),
+    ],
+)
+def test_a_text_without_a_word(
+    runs: Runs, name: str, text: str, words: str, shorter: list[str]
+) -> None:
     found = occluded(runs[name], text)
     given = [tuple(one.split("\t")) for one in (text, *shorter)]
     whole, *others = [one.to_json() for one in api.predict(runs[name], given)]
     answer = "the number" if name == "regression" else f"P({whole['output']})"
 
     def value(prediction: Tree) -> float:
-        return float(prediction["output"] if name == "regression" else prediction["probabilities"][whole["output"]])
+        return float(
+            prediction["output"]
+            if name == "regression"
+            else prediction["probabilities"][whole["output"]]
+        )
 
     assert (found.answers, found.words) == ((answer,), tuple(words.split()))
     assert found.values == pytest.approx((value(whole),), abs=1e-6)
-    assert found.falls_WA[:, 0].tolist() == pytest.approx([value(whole) - value(one) for one in others], abs=1e-6)
+    assert found.falls_WA[:, 0].tolist() == pytest.approx(
+        [value(whole) - value(one) for one in others], abs=1e-6
+    )
     assert np.abs(found.falls_WA).max() > 0
 
 
@@ -225,10 +281,16 @@ def test_tags_without_each_other_word(runs: Runs) -> None:
     found, model, task = occluded(runs["tagging"], " ".join(words)), run.load_model(), run.task
     [whole] = task.tag_words(model, task.encode_words([words]))
     tags = whole.best
-    assert found.answers == tuple(f"{word}/{task.labels[tag]}" for word, tag in zip(words, tags, strict=True))
+    assert found.answers == tuple(
+        f"{word}/{task.labels[tag]}" for word, tag in zip(words, tags, strict=True)
+    )
     for out in range(4):
         [rest] = task.tag_words(model, task.encode_words([words[:out] + words[out + 1 :]]))
-        p = [math.exp(rest.log_p_WY[place - (place > out), tags[place]]) for place in range(4) if place != out]
+        p = [
+            math.exp(rest.log_p_WY[place - (place > out), tags[place]])
+            for place in range(4)
+            if place != out
+        ]
         p.insert(out, found.values[out])  # the fall of a word's own tag is 0
         assert found.falls_WA[out] == pytest.approx(np.array(found.values) - p, abs=1e-6)
 
@@ -238,7 +300,8 @@ CONTEXT = "Ben lives in New York. Anna Kim is a baker."
 
 @pytest.mark.parametrize("threshold", [1000.0, -1000.0])
 def test_an_answer_to_a_question_without_each_word(runs: Runs, threshold: float) -> None:
-    """The answer moves with what is left out before it; its own words stay. A threshold makes the model silent."""
+    """The answer moves with what is left out before it; its own words stay. A threshold makes the
+    model silent."""
     run = Run.open(runs["questions"])
     evaluation = run.recipe.evaluation.model_copy(update={"threshold": threshold})
     run = run.under(run.recipe.model_copy(update={"evaluation": evaluation}))
@@ -252,7 +315,11 @@ def test_an_answer_to_a_question_without_each_word(runs: Runs, threshold: float)
     assert whole.none is silent
     start, end = (0, 0) if silent else whole.answers[0][0]
     asked = ["Where", "does", "Ben", "live", "?"]
-    about = [span for span in word_spans(CONTEXT, "punctuation") if silent or not start <= span.start < end]
+    about = [
+        span
+        for span in word_spans(CONTEXT, "punctuation")
+        if silent or not start <= span.start < end
+    ]
     assert found.words == (*asked, *(CONTEXT[slice(*span)] for span in about))
     assert found.answers == ("P(no answer)" if silent else f"P({whole.output})",)
     for row, span in enumerate(about, len(asked)):
@@ -268,7 +335,9 @@ def test_an_answer_to_a_question_without_each_word(runs: Runs, threshold: float)
 def test_every_format(runs: Runs, tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")
     text = "Anna moved to Oslo" if name == "tagging" else "The plot was superb."
-    shown = succeed("explain", runs[name], text, "--json").json["occlusion"]  # the view of a model without attention
+    shown = succeed("explain", runs[name], text, "--json").json[
+        "occlusion"
+    ]  # the view of a model without attention
     assert np.array(shown["falls"]).shape == (len(shown["words"]), len(shown["answers"]))
     for suffix in (".svg", ".html"):
         out = succeed("explain", runs[name], text, "--out", tmp_path / f"a{suffix}").out
@@ -277,7 +346,9 @@ def test_every_format(runs: Runs, tmp_path: Path, name: str) -> None:
 
 
 def test_bars_are_as_long_as_the_falls_and_a_tenth_of_the_value_at_least() -> None:
-    found = Occlusion(("P(good)",), (0.9,), ("not", "영화", "a"), np.array([[0.8], [-0.4], [-0.0001]]))
+    found = Occlusion(
+        ("P(good)",), (0.9,), ("not", "영화", "a"), np.array([[0.8], [-0.4], [-0.0001]])
+    )
     [bars] = found.parts("a text")
     assert isinstance(bars, Bars)
     assert bars.title == "how much P(good) = 0.900 falls without each word · a text"
@@ -290,10 +361,15 @@ def test_bars_are_as_long_as_the_falls_and_a_tenth_of_the_value_at_least() -> No
 
 def test_tags_are_listed_with_the_words_that_they_depend_on_most() -> None:
     falls_WA = np.array([[0.0, 0.2], [0.3, 0.0], [0.0001, 0.4]])
-    table, _ = Occlusion(("Kim/PER", "lives/O"), (0.9, 0.8), ("Kim", "lives", "here"), falls_WA).parts("")
+    table, _ = Occlusion(
+        ("Kim/PER", "lives/O"), (0.9, 0.8), ("Kim", "lives", "here"), falls_WA
+    ).parts("")
     assert isinstance(table, Table)
     texts = [[cell.text for cell in row] for row in table.cells]
-    assert texts == [["Kim/PER", "0.900", "lives +0.300"], ["lives/O", "0.800", "here +0.400  Kim +0.200"]]
+    assert texts == [
+        ["Kim/PER", "0.900", "lives +0.300"],
+        ["lives/O", "0.800", "here +0.400  Kim +0.200"],
+    ]
 
 
 @pytest.mark.parametrize(("name", "text"), [("bilstm-classifier", "superb"), ("tagging", "Anna")])
@@ -314,11 +390,18 @@ def test_it_is_a_view_of_models_with_attention_and_of_elmo(runs: Runs) -> None:
         bars, table = first.parts
         assert isinstance(bars, Bars)
         assert isinstance(table, Table)
-        assert (table.columns, {row[0] for row in table.rows}) == (["label", "probability"], {"positive", "negative"})
+        assert (table.columns, {row[0] for row in table.rows}) == (
+            ["label", "probability"],
+            {"positive", "negative"},
+        )
         assert second.heading == "Attention"
     assert "occlusion" not in succeed("explain", bert, text, "--view", "encoder", "--json").json
-    assert "occlusion" not in succeed("explain", bert, "superb", "--json").json, "there is only one word"
+    assert "occlusion" not in succeed("explain", bert, "superb", "--json").json, (
+        "there is only one word"
+    )
     shown = succeed("explain", bert, text, "--head", "1").out
     assert shown == succeed("explain", bert, text, "--head", "1", "--view", "encoder").out
     assert "gamma" in succeed("explain", runs["elmo-classifier"], "superb").out
-    assert succeed("explain", runs["elmo-classifier"], "so superb", "--view", "occlusion").out.startswith("how much P(")
+    assert succeed(
+        "explain", runs["elmo-classifier"], "so superb", "--view", "occlusion"
+    ).out.startswith("how much P(")

@@ -1,4 +1,5 @@
-"""A model that stays loaded, what a program may give it, and standard input that is answered as it comes."""
+"""A model that stays loaded, what a program may give it, and standard input that is answered as it
+comes."""
 
 import io
 import os
@@ -25,7 +26,10 @@ STORY = "Mary went to the garden."
 
 
 def outputs(predictions: Any) -> list[Any]:
-    return [{name: value for name, value in one.to_json().items() if name != "input"} for one in predictions]
+    return [
+        {name: value for name, value in one.to_json().items() if name != "input"}
+        for one in predictions
+    ]
 
 
 # A model that stays loaded
@@ -48,10 +52,13 @@ def test_what_is_fixed_when_a_model_is_loaded(tiny_run: Path) -> None:
     assert len(loaded.predict("a b")[0].to_json()["nbest"]) == 2
     assert {str(one.dtype) for one in loaded.load_model().parameters()} == {"torch.bfloat16"}
     with pytest.raises(
-        DecodeError, match=r"checkpoint: the model is loaded with 'last' \(regard.load\(RUN, checkpoint="
+        DecodeError,
+        match=r"checkpoint: the model is loaded with 'last' \(regard.load\(RUN, checkpoint=",
     ):
         loaded.predict("a b", checkpoint="best")
-    with pytest.raises(DecodeError, match="precision: there is no precision 'fp23' \\(did you mean 'fp32'"):
+    with pytest.raises(
+        DecodeError, match="precision: there is no precision 'fp23' \\(did you mean 'fp32'"
+    ):
         regard.load(tiny_run, precision="fp23")  # type: ignore[arg-type]
     assert regard.Run(str(tiny_run)).recipe == regard.Run.open(tiny_run).recipe
     with pytest.raises(CheckpointError, match="nowhere: there is no such run folder"):
@@ -61,22 +68,49 @@ def test_what_is_fixed_when_a_model_is_loaded(tiny_run: Path) -> None:
 # What a program may give
 
 ALIKE: list[tuple[str, list[Any]]] = [
-    ("translation", ["one cat", {"a": "one cat"}, {"source": "one cat", "b": ""}, ["one cat"], ("one cat",)]),
+    (
+        "translation",
+        ["one cat", {"a": "one cat"}, {"source": "one cat", "b": ""}, ["one cat"], ("one cat",)],
+    ),
     ("summarization", ["the cat sat", {"source": "the cat sat"}]),
     ("captioner", [SHAPES, {"image": SHAPES}]),
     ("gpt", ["the cat", {"text": "the cat"}]),
     ("bert", ["the [MASK]", {"text": "the [MASK]"}]),
-    ("stories", [f"{STORY} Where is Mary?", [STORY, "Where is Mary?"],
-                 {"story": STORY, "question": "Where is Mary?"}]),
-    ("bilstm-classifier", ["very good", {"text": "very good"}, ("very good",), iter(["very good"])]),
-    ("regression", [("a cat", "one cat"), {"a": "a cat", "b": "one cat"}, [("a cat", "one cat")],
-                    [["a cat", "one cat"]]]),
+    (
+        "stories",
+        [
+            f"{STORY} Where is Mary?",
+            [STORY, "Where is Mary?"],
+            {"story": STORY, "question": "Where is Mary?"},
+        ],
+    ),
+    (
+        "bilstm-classifier",
+        ["very good", {"text": "very good"}, ("very good",), iter(["very good"])],
+    ),
+    (
+        "regression",
+        [
+            ("a cat", "one cat"),
+            {"a": "a cat", "b": "one cat"},
+            [("a cat", "one cat")],
+            [["a cat", "one cat"]],
+        ],
+    ),
     ("numbered", [("a cat", "one cat"), {"first": "a cat", "second": "one cat"}]),
-    ("choices", [("a cat", "sings", "flies"), {"start": "a cat", "end0": "sings", "end1": "flies"}]),
+    (
+        "choices",
+        [("a cat", "sings", "flies"), {"start": "a cat", "end0": "sings", "end1": "flies"}],
+    ),
     ("tagging", ["Anna Kim", {"text": "Anna Kim"}, {"tokens": ["Anna", "Kim"]}]),
-    ("questions", [("Where is Ben?", "Ben is here."),
-                   {"context": "Ben is here.", "question": "Where is Ben?"}]),
-]  # fmt: skip
+    (
+        "questions",
+        [
+            ("Where is Ben?", "Ben is here."),
+            {"context": "Ben is here.", "question": "Where is Ben?"},
+        ],
+    ),
+]
 """By run: ways to give one input."""
 TABS: list[tuple[str, Any]] = [
     ("translation", "one\tcat"),
@@ -99,12 +133,16 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("tagging", [("a", "b")], ONE),
     ("bilstm-classifier", {"review": "x"}, "there is no column 'text' (the columns are review)"),
     ("bilstm-classifier", {"text": None}, "the column 'text' holds null, not a string"),
-    ("regression", "a cat\tone cat", "two texts are expected, not 1 (put a tab between first and second, in bash "
-                                     "$'FIRST\\tSECOND', or in Python give a tuple)"),
+    (
+        "regression",
+        "a cat\tone cat",
+        "two texts are expected, not 1 (put a tab between first and second, in bash "
+        "$'FIRST\\tSECOND', or in Python give a tuple)",
+    ),
     ("regression", ("a", "b", "c"), "two texts are expected, not 3"),
     ("questions", ("a?", "b", "c"), "a question and one text are expected, not 3 texts"),
     ("questions", "a?\tb", "there is a question, but no text that it is about"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "given"), ALIKE, ids=[name for name, _ in ALIKE])
@@ -143,12 +181,20 @@ def test_a_tab_makes_no_pair_for_an_imported_classifier(runs: Runs) -> None:
     data = own.recipe.data.model_copy(update={"train": []})
     imported = own.under(own.recipe.model_copy(update={"data": data}))
     text, pair = "very\tgood", ("very", "good")
-    assert outputs(imported.predict(text)) == outputs(own.predict(text)) != outputs(imported.predict(pair))
-    assert outputs(imported.predict([imported.task.typed_input(text, "")])) == outputs(imported.predict(pair))
+    assert (
+        outputs(imported.predict(text))
+        == outputs(own.predict(text))
+        != outputs(imported.predict(pair))
+    )
+    assert outputs(imported.predict([imported.task.typed_input(text, "")])) == outputs(
+        imported.predict(pair)
+    )
 
 
 def test_a_tab_in_a_story_begins_no_answer(runs: Runs) -> None:
-    found, expected = (regard.predict(runs["stories"], f"{STORY}{sign}Where is Mary?") for sign in "\t ")
+    found, expected = (
+        regard.predict(runs["stories"], f"{STORY}{sign}Where is Mary?") for sign in "\t "
+    )
     assert found == expected
 
 
@@ -176,11 +222,16 @@ def test_bad_inputs_beside_good_ones(runs: Runs) -> None:
 
 
 class Slowly(io.BytesIO):
-    """Standard input of which a part comes only when what came before is answered; notes how much is by then."""
+    """Standard input of which a part comes only when what came before is answered; notes how much
+    is by then."""
 
     def __init__(self, *parts: str) -> None:
         super().__init__()
-        self.parts, self.answered, self.pipe = [part.encode() for part in parts], list[str](), os.pipe()
+        self.parts, self.answered, self.pipe = (
+            [part.encode() for part in parts],
+            list[str](),
+            os.pipe(),
+        )
 
     def fileno(self) -> int:
         return self.pipe[0]
@@ -190,10 +241,15 @@ class Slowly(io.BytesIO):
         return self.parts.pop(0) if self.parts else b""
 
 
-def test_standard_input_is_answered_as_it_comes(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_answered_as_it_comes(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also in the middle of a line, and of a story whose question comes later."""
     cases = {
-        "bilstm-classifier": (["very good\nve", "ry bad\nsi", "lly\nvery", " dull"], [0, 1, 2, 3, 3, 4]),
+        "bilstm-classifier": (
+            ["very good\nve", "ry bad\nsi", "lly\nvery", " dull"],
+            [0, 1, 2, 3, 3, 4],
+        ),
         "stories": ([f"{STORY}\n", "Where is Mary?\nWhere", " is Mary?\n"], [0, 0, 1, 2]),
     }
     for name, (parts, counts) in cases.items():
@@ -209,7 +265,9 @@ def test_standard_input_is_answered_as_it_comes(runs: Runs, monkeypatch: pytest.
         assert succeed("predict", runs[name], stdin="".join(parts)).out == written.getvalue()
 
 
-def test_a_bad_line_ends_a_stream_that_was_answered_so_far(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_line_ends_a_stream_that_was_answered_so_far(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "argv", ["regard", "predict", str(runs["bilstm-classifier"])])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Slowly("very good\n", "\nvery bad\n")))
     monkeypatch.setattr(sys, "stdout", written := io.StringIO())
@@ -256,11 +314,17 @@ class Typed(io.TextIOWrapper):
         return True
 
 
-@pytest.mark.parametrize(("language", "begin", "stopped"), [("en", "run", "stopped"), ("ko", "모델", "중단했습니다")])
+@pytest.mark.parametrize(
+    ("language", "begin", "stopped"), [("en", "run", "stopped"), ("ko", "모델", "중단했습니다")]
+)
 def test_a_conversation(
-    language: str, begin: str, stopped: str,
-    tiny_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    language: str,
+    begin: str,
+    stopped: str,
+    tiny_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Each line is answered by itself; Ctrl-C stops an answer, and the next line is answered."""
     expected = succeed("predict", tiny_run, "b c").out
     call, calls = torch.nn.Module.__call__, list[int]()
@@ -278,11 +342,15 @@ def test_a_conversation(
     with pytest.raises(SystemExit, match="0"):
         cli.main()
     shown = capsys.readouterr()
-    assert (shown.out.strip(), shown.err) == (f"{begin}: {expected}".strip(), f"regard: {stopped}\n")
+    assert (shown.out.strip(), shown.err) == (
+        f"{begin}: {expected}".strip(),
+        f"regard: {stopped}\n",
+    )
 
 
 def test_a_prompt(tiny_run: Path) -> None:
-    """A line that cannot be read is told and the next one is asked for; the arrow brings back the one before."""
+    """A line that cannot be read is told and the next one is asked for; the arrow brings back the
+    one before."""
     expected = [one["output"] for one in succeed("predict", tiny_run, "a b", "b c", "--json").jsons]
     terminal = Terminal("predict", tiny_run)
     assert terminal.until("> ").endswith("> ")

@@ -1,4 +1,5 @@
-"""What a user is told beside the result: of unknown words, of a checkpoint that was not measured, of dropout."""
+"""What a user is told beside the result: of unknown words, of a checkpoint that was not measured,
+of dropout."""
 
 import json
 import shutil
@@ -14,10 +15,15 @@ LATER = "step-00000025"
 
 def test_a_translation_says_which_words_are_unknown(tiny_run: Path, tmp_path: Path) -> None:
     found = succeed("predict", tiny_run, "a % b", "a b")
-    assert found.err == "note: input 1 has 1 token that is not in the vocabulary ('%'): the model reads <unk> there\n"
+    assert (
+        found.err
+        == "note: input 1 has 1 token that is not in the vocabulary ('%'): the model reads <unk> "
+        "there\n"
+    )
     (file := tmp_path / "inputs.txt").write_text("a%b Q\n%a\na b\n")
     assert succeed("predict", tiny_run, "--file", file).err == (
-        f"note: {file}:1 has 2 tokens that are not in the vocabulary ('a%b', 'Q'): the model reads <unk> there, "
+        f"note: {file}:1 has 2 tokens that are not in the vocabulary ('a%b', 'Q'): the model reads "
+        "<unk> there, "
         "and so for 1 more\n"
     )
     written = succeed("predict", tiny_run, "--file", file, "--out", tmp_path / "out.txt")
@@ -42,19 +48,30 @@ def made_interrupted(tiny_run: Path, tmp_path: Path) -> Path:
 def test_evaluate_says_that_a_later_step_was_saved(interrupted: Path, tiny_run: Path) -> None:
     best = int((interrupted / "best").read_text().strip().removeprefix("step-"))
     note = (
-        f"the best checkpoint, step {best}, is measured; step 25 was saved later and not validated: "
+        f"the best checkpoint, step {best}, is measured; step 25 was saved later and not "
+        "validated: "
         "--checkpoint last measures it"
     )
     assert succeed("evaluate", interrupted, "--json").json["note"].endswith(note)
-    assert "checkpoint" not in succeed("evaluate", interrupted, "--json", "--checkpoint", "last").json["note"]
+    assert (
+        "checkpoint"
+        not in succeed("evaluate", interrupted, "--json", "--checkpoint", "last").json["note"]
+    )
     assert "checkpoint" not in succeed("evaluate", tiny_run, "--json").json["note"]
 
 
 @pytest.mark.parametrize(("pairs", "dropout"), [(300, 0.3), (4_600, 0.3), (60_000, 0.2)])
-def test_the_proposed_dropout_follows_its_comment(pairs: int, dropout: float, tmp_path: Path) -> None:
+def test_the_proposed_dropout_follows_its_comment(
+    pairs: int, dropout: float, tmp_path: Path
+) -> None:
     """0.3 for little data."""
     file = tmp_path / "pairs.tsv"
-    file.write_text("".join(f"{number} little dogs sat there.\t개 {number}마리가 앉았다.\n" for number in range(pairs)))
+    file.write_text(
+        "".join(
+            f"{number} little dogs sat there.\t개 {number}마리가 앉았다.\n"
+            for number in range(pairs)
+        )
+    )
     succeed("check", file, "--out", tmp_path / "mine.yaml")
     text = (tmp_path / "mine.yaml").read_text(encoding="utf-8")
     assert yaml.safe_load(text)["model"]["dropout"] == dropout

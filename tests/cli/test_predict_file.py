@@ -1,4 +1,5 @@
-"""Files of any length: streamed, in order, by several processes, resumable; over a Ray cluster that loses a node."""
+"""Files of any length: streamed, in order, by several processes, resumable; over a Ray cluster that
+loses a node."""
 
 import errno
 import gzip
@@ -46,7 +47,14 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_output_with_line_breaks_is_one_line() -> None:
     """So that line n of the outputs belongs to input n."""
-    answer = Answered("q", "John\nSmith lives", ((Span(0, 10), -0.1),), none=False, no_answer=None, log_p_none=-5.0)
+    answer = Answered(
+        "q",
+        "John\nSmith lives",
+        ((Span(0, 10), -0.1),),
+        none=False,
+        no_answer=None,
+        log_p_none=-5.0,
+    )
     assert [*api.Predictions([answer], 1).lines(as_json=False)] == ["John Smith"]
 
 
@@ -72,11 +80,14 @@ def written(run: Path, big: Path, out: Path, **options: Any) -> list[dict[str, A
 
 
 def test_processes_keep_the_order(tiny_run: Path, big: Path, tmp_path: Path) -> None:
-    """And the outputs are those of `predict`, but for rounding: other lines are computed together. The script that asks
-    for them is not run again by its workers, though nothing in it is guarded by `if __name__ == "__main__"`."""
+    """And the outputs are those of `predict`, but for rounding: other lines are computed together.
+    The script that asks for them is not run again by its workers, though nothing in it is guarded
+    by `if __name__ == "__main__"`."""
     expected = [one.to_json() for one in regard.predict(tiny_run, file=big, overrides=SHORT)]
     alone, two = written(tiny_run, big, tmp_path / "alone.jsonl", workers=1), tmp_path / "two.jsonl"
-    assert [(one["input"], one["output"]) for one in alone] == [(one["input"], one["output"]) for one in expected]
+    assert [(one["input"], one["output"]) for one in alone] == [
+        (one["input"], one["output"]) for one in expected
+    ]
     script = write(
         tmp_path / "script.py",
         f"""
@@ -90,7 +101,11 @@ print(regard.predict_file({str(tiny_run)!r}, {str(big)!r}, {str(two)!r}, overrid
     printed = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=600)
     assert (printed.stdout, printed.returncode) == (f"once\n{len(expected)}\n", 0), printed.stderr
     assert [json.loads(line) for line in two.read_text().splitlines()] == alone
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.jsonl", "script.py", "two.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "alone.jsonl",
+        "script.py",
+        "two.jsonl",
+    ]
 
 
 def test_an_interrupted_file_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:
@@ -103,37 +118,60 @@ def test_an_interrupted_file_is_continued(tiny_run: Path, big: Path, tmp_path: P
     assert len(partial.read_text().splitlines()) == 60
     with partial.open("a") as stream:
         stream.write('{"input": "a b", "outp')  # torn
-    with pytest.raises(DecodeError, match=r"out.jsonl.partial: the output of an interrupted command exists \(--resume"):
+    with pytest.raises(
+        DecodeError,
+        match=r"out.jsonl.partial: the output of an interrupted command exists \(--resume",
+    ):
         written(tiny_run, big, out, workers=1)
     assert written(tiny_run, big, out, workers=1, resume=True) == whole
     assert not partial.exists()
 
 
 def test_resuming_a_complete_file_does_nothing(tiny_run: Path, big: Path, tmp_path: Path) -> None:
-    out, command = tmp_path / "out.txt", ["predict", tiny_run, "--file", big, "--set", SHORT[0], "--workers", 1]
+    out, command = (
+        tmp_path / "out.txt",
+        ["predict", tiny_run, "--file", big, "--set", SHORT[0], "--workers", 1],
+    )
     succeed(*command, "--out", out)
     before = out.read_bytes()
-    assert succeed(*command, "--out", out, "--resume").out == f"{out} is complete: nothing is left to do\n"
+    assert (
+        succeed(*command, "--out", out, "--resume").out
+        == f"{out} is complete: nothing is left to do\n"
+    )
     assert regard.predict_file(tiny_run, big, out, resume=True) == 0
     assert out.read_bytes() == before
-    assert fail(*command, "--out", big, "--resume") == [f"{big}: this file is read here (give another --out)"]
+    assert fail(*command, "--out", big, "--resume") == [
+        f"{big}: this file is read here (give another --out)"
+    ]
     write(tmp_path / "out.txt.partial", "of another command")
     assert "the file exists already" in fail(*command, "--out", out, "--resume")[0]
 
 
-def test_the_first_pieces_are_small(tiny_run: Path, big: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is done is soon kept, and where a piece begins depends on nothing but what stands before it."""
+def test_the_first_pieces_are_small(
+    tiny_run: Path, big: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done is soon kept, and where a piece begins depends on nothing but what stands before
+    it."""
     sizes: list[int] = []
     monkeypatch.setattr(api, "FIRST_PIECE", 5)
     regard.predict_file(
-        tiny_run, big, tmp_path / "out.txt", overrides=SHORT, workers=1, each=lambda done: sizes.append(done.inputs)
+        tiny_run,
+        big,
+        tmp_path / "out.txt",
+        overrides=SHORT,
+        workers=1,
+        each=lambda done: sizes.append(done.inputs),
     )
     assert sizes == [5, 10, *[20] * 10, 15]
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows has no signal masks")
 def test_ctrl_c_does_not_reach_processes_that_are_being_started() -> None:
-    blocked = [sys.executable, "-c", "import signal; print(signal.SIGINT in signal.pthread_sigmask(0, []))"]
+    blocked = [
+        sys.executable,
+        "-c",
+        "import signal; print(signal.SIGINT in signal.pthread_sigmask(0, []))",
+    ]
     with starting_processes():
         assert subprocess.check_output(blocked, text=True) == "True\n"
     assert subprocess.check_output(blocked, text=True) == "False\n"
@@ -141,7 +179,17 @@ def test_ctrl_c_does_not_reach_processes_that_are_being_started() -> None:
 
 def test_a_killed_command_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:
     out, longer = tmp_path / "out.txt", write(tmp_path / "longer.txt", big.read_text() * 20)
-    command = [sys.executable, "-m", "regard", "predict", str(tiny_run), "--file", str(longer), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "regard",
+        "predict",
+        str(tiny_run),
+        "--file",
+        str(longer),
+        "--out",
+        str(out),
+    ]
     process = subprocess.Popen([*command, "--workers", "1", "--set", *SHORT])
     while not (tmp_path / "out.txt.partial.json").exists():
         assert process.poll() is None
@@ -150,15 +198,21 @@ def test_a_killed_command_is_continued(tiny_run: Path, big: Path, tmp_path: Path
     process.wait()
     api.PIECE = 1_000  # as the command's
     regard.predict_file(tiny_run, longer, out, overrides=SHORT, resume=True, workers=1)
-    expected = [line for one in regard.predict(tiny_run, file=big, overrides=SHORT) for line in one.lines(1)]
+    expected = [
+        line for one in regard.predict(tiny_run, file=big, overrides=SHORT) for line in one.lines(1)
+    ]
     assert out.read_text().splitlines() == expected * 20
 
 
 @pytest.mark.parametrize("mended", [True, False])
-def test_a_bad_line_ends_it_with_all_before_kept(tiny_run: Path, big: Path, tmp_path: Path, mended: bool) -> None:
+def test_a_bad_line_ends_it_with_all_before_kept(
+    tiny_run: Path, big: Path, tmp_path: Path, mended: bool
+) -> None:
     """It may be mended or skipped afterwards."""
     lines, out = big.read_text().splitlines(), tmp_path / "out.jsonl"
-    bad = write(tmp_path / "bad.txt", "".join(f"{line}\n" for line in [*lines[:50], "", *lines[50:]]))
+    bad = write(
+        tmp_path / "bad.txt", "".join(f"{line}\n" for line in [*lines[:50], "", *lines[50:]])
+    )
     command = ["predict", tiny_run, "--file", bad, "--out", out, "--set", SHORT[0], "--workers", 1]
     assert fail(*command) == [
         f"{bad}:51: the text is empty (give at least one word)",
@@ -170,26 +224,39 @@ def test_a_bad_line_ends_it_with_all_before_kept(tiny_run: Path, big: Path, tmp_
     resumed = succeed(*command, "--resume", *([] if mended else ["--skip-bad"]))
     assert ("skipped 1 of 191 inputs" in resumed.err) == (not mended)
     found = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [row for row, one in enumerate(found) if one["output"] is None] == ([] if mended else [50])
+    assert [row for row, one in enumerate(found) if one["output"] is None] == (
+        [] if mended else [50]
+    )
     whole = written(tiny_run, big, tmp_path / "whole.jsonl", workers=1)
-    texts = [[(one["input"], one["output"]) for one in of if one["output"] is not None] for of in (found, whole)]
+    texts = [
+        [(one["input"], one["output"]) for one in of if one["output"] is not None]
+        for of in (found, whole)
+    ]
     assert texts[0] == texts[1]
 
 
-def test_a_compressed_file_that_is_cut_off_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:
+def test_a_compressed_file_that_is_cut_off_is_continued(
+    tiny_run: Path, big: Path, tmp_path: Path
+) -> None:
     """It is unpacked in blocks, of which the first is whole."""
     large, out = write(tmp_path / "large.txt", 4 * big.read_bytes()), tmp_path / "out.jsonl"
     whole = gzip.compress(large.read_bytes(), compresslevel=0)
     cut = write(tmp_path / "cut.txt.gz", whole[:-200])
     command = ["predict", tiny_run, "--file", cut, "--out", out, "--set", SHORT[0], "--workers", 1]
     [broken, kept] = fail(*command)
-    assert re.match(rf"{cut}:\d+: the .gz file is broken here: .* \(it may be cut off: copy or", broken)
-    assert re.fullmatch(rf"{out}.partial: [1-9]\d+ outputs were written by now \(--resume continues it\)", kept)
+    assert re.match(
+        rf"{cut}:\d+: the .gz file is broken here: .* \(it may be cut off: copy or", broken
+    )
+    assert re.fullmatch(
+        rf"{out}.partial: [1-9]\d+ outputs were written by now \(--resume continues it\)", kept
+    )
     write(cut, whole)
     succeed(*command, "--resume")
     found = [json.loads(line) for line in out.read_text().splitlines()]
     assert found == written(tiny_run, large, tmp_path / "whole.jsonl", workers=1)
-    [message] = fail("predict", tiny_run, "--file", write(cut, whole[:20]), "--out", tmp_path / "none.txt")
+    [message] = fail(
+        "predict", tiny_run, "--file", write(cut, whole[:20]), "--out", tmp_path / "none.txt"
+    )
     assert message.startswith(f"{cut}:1: the .gz file is broken here")
 
 
@@ -198,7 +265,10 @@ def test_only_the_same_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -
     with pytest.raises(StopError):
         written(tiny_run, big, out, workers=1, each=stopping(2))
     before = (tmp_path / "out.jsonl.partial").read_bytes()
-    for section, override in {"search": "search.beam=3", "evaluation": "evaluation.tokenize=char"}.items():
+    for section, override in {
+        "search": "search.beam=3",
+        "evaluation": "evaluation.tokenize=char",
+    }.items():
         refused = rf"out.jsonl.partial: it was begun with other values of {section} \(give the same"
         with pytest.raises(DecodeError, match=refused):
             regard.predict_file(tiny_run, big, out, overrides=[*SHORT, override], resume=True)
@@ -216,7 +286,9 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     file.append(b"one\n", {"inputs": 1})
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(CheckpointError, match=r"out: cannot be written: No space left .*resume"):
+        with pytest.raises(
+            CheckpointError, match=r"out: cannot be written: No space left .*resume"
+        ):
             file.append(b"two\n", {"inputs": 2})
     with pytest.raises(DecodeError, match="another process is writing it"):
         GrowingFile(tmp_path / "out", {}, resume=True)
@@ -238,9 +310,14 @@ def test_a_worker_that_dies_is_reported(starts: bool) -> None:
 def test_workers_end_with_a_process_that_is_killed() -> None:
     """Its output ends once nobody can write to it any more."""
     code = "for pid in in_order(Numbered(), itertools.count(), 2): print(pid, flush=True)"
-    imports = "import itertools; from regard.data.parallel import in_order; from shared_work import Numbered"
+    imports = (
+        "import itertools; from regard.data.parallel import in_order; from shared_work "
+        "import Numbered"
+    )
     surroundings = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    process = subprocess.Popen([sys.executable, "-c", f"{imports}\n{code}"], stdout=subprocess.PIPE, env=surroundings)
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{imports}\n{code}"], stdout=subprocess.PIPE, env=surroundings
+    )
     assert process.stdout is not None
     assert int(process.stdout.readline()) != process.pid
     process.kill()
@@ -253,12 +330,17 @@ def test_workers_end_with_a_process_that_is_killed() -> None:
 NOWHERE = "no Ray cluster can be reached: .* \\('ray start --head'"
 
 
-@pytest.mark.parametrize(("address", "message"), [
-    ("127.0.0.1:1", f"--address 127.0.0.1:1: {NOWHERE}"),
-    ("no.such.host:6379", f"--address no.such.host:6379: {NOWHERE}"),
-    (None, r"--engine ray: to use it needs the library 'ray' \(pip install 'regard\[ray\]'\)"),
-])  # fmt: skip
-def test_where_there_is_no_cluster(address: str | None, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1:1", f"--address 127.0.0.1:1: {NOWHERE}"),
+        ("no.such.host:6379", f"--address no.such.host:6379: {NOWHERE}"),
+        (None, r"--engine ray: to use it needs the library 'ray' \(pip install 'regard\[ray\]'\)"),
+    ],
+)
+def test_where_there_is_no_cluster(
+    address: str | None, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if address is None:
         monkeypatch.setitem(sys.modules, "ray", None)
     else:
@@ -278,7 +360,9 @@ def cluster() -> Iterator[Any]:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
         timing = {"initial_delay_ms": 0, "period_ms": 500, "failure_threshold": 2}
         noticed = {f"health_check_{name}": value for name, value in timing.items()}
-        kept = {"idle_worker_killing_time_threshold_ms": 60_000}  # processes with torch, for the next test
+        kept = {
+            "idle_worker_killing_time_threshold_ms": 60_000
+        }  # processes with torch, for the next test
         unused = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
         head = small | unused | {"_system_config": noticed | kept}
         cluster = Cluster(initialize_head=True, head_node_args=head)
@@ -291,10 +375,14 @@ def cluster() -> Iterator[Any]:
 
 def test_a_cluster_evaluates(tiny_run: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "SHARE", 4)
-    here, there = (regard.evaluate(tiny_run, overrides=SHORT, engine=engine) for engine in ("local", "ray"))
+    here, there = (
+        regard.evaluate(tiny_run, overrides=SHORT, engine=engine) for engine in ("local", "ray")
+    )
     assert {"bleu", "chrf", "loss", "split"} <= here.keys() == there.keys()
     for name, value in here.items():
-        assert there[name] == (pytest.approx(value, rel=1e-5) if isinstance(value, float) else value)
+        assert there[name] == (
+            pytest.approx(value, rel=1e-5) if isinstance(value, float) else value
+        )
 
 
 def test_a_cluster_serves(tiny_run: Path, cluster: Any) -> None:
@@ -310,7 +398,9 @@ def test_a_cluster_serves(tiny_run: Path, cluster: Any) -> None:
     serve.run(studio.deployment(tiny_run, device="cpu").bind(), name="tiny")
     try:
         found = httpx.post(f"{address}/predict", json={"inputs": ["a b c", "b c"]}, timeout=60)
-        assert found.json()["predictions"] == [one.to_json() for one in regard.predict(tiny_run, ["a b c", "b c"])]
+        assert found.json()["predictions"] == [
+            one.to_json() for one in regard.predict(tiny_run, ["a b c", "b c"])
+        ]
         refused = httpx.post(f"{address}/predict", json={"inputs": [""]}, timeout=60)
         assert refused.status_code == 422
         assert refused.json()["error"] == "input 1: the text is empty (give at least one word)"
@@ -318,18 +408,24 @@ def test_a_cluster_serves(tiny_run: Path, cluster: Any) -> None:
         serve.shutdown()
 
 
-def test_a_node_that_cannot_load_work_is_named(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_cannot_load_work_is_named(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ray alone would start it anew for ever."""
     write(tmp_path / "only_here.py", "class Work:\n    pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     work, begun = importlib.import_module("only_here").Work(), time.monotonic()
-    with pytest.raises(RegardError, match=r"node .*: cannot load the model: .*No module named 'only_here'.* \(install"):
+    with pytest.raises(
+        RegardError,
+        match=r"node .*: cannot load the model: .*No module named 'only_here'.* \(install",
+    ):
         list(over_cluster(work, [1], None, None))
     assert time.monotonic() - begun < 60
 
 
 def test_a_lost_node_costs_nothing(tiny_run: Path, big: Path, tmp_path: Path, cluster: Any) -> None:
-    """What it had is computed by the other: no line is missing or there twice, and all are in their order."""
+    """What it had is computed by the other: no line is missing or there twice, and all are in their
+    order."""
     ray, longer = pytest.importorskip("ray"), write(tmp_path / "longer.txt", big.read_text() * 2)
     expected = written(tiny_run, longer, tmp_path / "here.jsonl", workers=1)
     pieces, by_both = 0, 0

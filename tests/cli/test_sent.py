@@ -1,4 +1,5 @@
-"""Recipes and rows that are sent by others: they read no file of this machine, and nothing without bounds."""
+"""Recipes and rows that are sent by others: they read no file of this machine, and nothing without
+bounds."""
 
 from __future__ import annotations
 
@@ -44,25 +45,56 @@ LOCAL = "http://127.0.0.1"
 # Every field of every config that can hold a path
 
 PATHS = {
-    ("Corpus", "file"), ("Corpus", "dataset"),
-    ("Stories", "file"), ("TaggedText", "file"), ("QuestionedText", "file"),
-    ("Parallel", "source"), ("Parallel", "target"), ("Summarized", "document"), ("Summarized", "summary"),
-    ("Captioned", "image"), ("Captioned", "caption"), ("Labelled", "text"), ("Labelled", "label"),
-    ("Labelled", "first"), ("Labelled", "second"), ("RawText", "text"),
-    ("TokenizerConfig", "file"), ("TrainingConfig", "init"), ("Recipe", "within"),
-    ("VectorsConfig", "source"), ("VectorsConfig", "target"), ("VectorsConfig", "text"),
-}  # fmt: skip
+    ("Corpus", "file"),
+    ("Corpus", "dataset"),
+    ("Stories", "file"),
+    ("TaggedText", "file"),
+    ("QuestionedText", "file"),
+    ("Parallel", "source"),
+    ("Parallel", "target"),
+    ("Summarized", "document"),
+    ("Summarized", "summary"),
+    ("Captioned", "image"),
+    ("Captioned", "caption"),
+    ("Labelled", "text"),
+    ("Labelled", "label"),
+    ("Labelled", "first"),
+    ("Labelled", "second"),
+    ("RawText", "text"),
+    ("TokenizerConfig", "file"),
+    ("TrainingConfig", "init"),
+    ("Recipe", "within"),
+    ("VectorsConfig", "source"),
+    ("VectorsConfig", "target"),
+    ("VectorsConfig", "text"),
+}
 """Fields that name files or folders: each is tried below."""
 NO_PATHS = {
-    ("Corpus", "subset"), ("Corpus", "split"), ("Corpus", "prefix"),
-    ("Choices", "text"), ("Choices", "choices"), ("Choices", "label"),  # columns of a file only
-    ("Stories", "story"), ("Stories", "question"), ("Stories", "answer"), ("Stories", "facts"),
-    ("TaggedText", "tokens"), ("TaggedText", "tags"),
-    ("QuestionedText", "context"), ("QuestionedText", "question"), ("QuestionedText", "answers"),
-    ("Splits", "encoding"), ("TrainingConfig", "best"), ("Recipe", "task"),
-    ("ClassHeadConfig", "labels"), ("ClassHeadConfig", "class_weights"), ("ChoiceHeadConfig", "labels"),
-    ("TagHeadConfig", "labels"), ("SearchConfig", "prefix"), ("SearchConfig", "banned"),
-}  # fmt: skip
+    ("Corpus", "subset"),
+    ("Corpus", "split"),
+    ("Corpus", "prefix"),
+    ("Choices", "text"),
+    ("Choices", "choices"),
+    ("Choices", "label"),  # columns of a file only
+    ("Stories", "story"),
+    ("Stories", "question"),
+    ("Stories", "answer"),
+    ("Stories", "facts"),
+    ("TaggedText", "tokens"),
+    ("TaggedText", "tags"),
+    ("QuestionedText", "context"),
+    ("QuestionedText", "question"),
+    ("QuestionedText", "answers"),
+    ("Splits", "encoding"),
+    ("TrainingConfig", "best"),
+    ("Recipe", "task"),
+    ("ClassHeadConfig", "labels"),
+    ("ClassHeadConfig", "class_weights"),
+    ("ChoiceHeadConfig", "labels"),
+    ("TagHeadConfig", "labels"),
+    ("SearchConfig", "prefix"),
+    ("SearchConfig", "banned"),
+}
 """Fields that hold texts which are never used as paths."""
 
 
@@ -77,11 +109,14 @@ def kinds_in(annotation: Any) -> Iterator[type]:
 
 def owner_of(kind: type[BaseModel], field: str) -> str:
     """The name of the class that declares a field, the last one if several do."""
-    return next(written(base).__name__ for base in kind.__mro__ if field in inspect.get_annotations(base))
+    return next(
+        written(base).__name__ for base in kind.__mro__ if field in inspect.get_annotations(base)
+    )
 
 
 def text_fields() -> set[tuple[str, str]]:
-    """The fields of all configs of all tasks that can hold any text, by the class that declares them."""
+    """The fields of all configs of all tasks that can hold any text, by the class that declares
+    them."""
     found, left = set[tuple[str, str]](), [recipe_for(task) for task in TASKS.values()]
     seen = set[type]()
     while left:
@@ -124,28 +159,48 @@ CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "QuestionedText.file": ("question_answering", {}, ("file",)),
 }
 ELSEWHERE = {
-    "TokenizerConfig.file", "VectorsConfig.source", "VectorsConfig.target", "VectorsConfig.text",
-    "TrainingConfig.init", "Recipe.within",
-}  # fmt: skip
+    "TokenizerConfig.file",
+    "VectorsConfig.source",
+    "VectorsConfig.target",
+    "VectorsConfig.text",
+    "TrainingConfig.init",
+    "Recipe.within",
+}
 """Fields of PATHS that tests of their own try."""
 MODELS = {
-    "translation": "rnn", "summarization": "rnn", "captioning": "captioner", "classification": "bilstm",
-    "language_modeling": "lstm_lm", "tagging": "bilstm", "story_answering": "memory_network",
+    "translation": "rnn",
+    "summarization": "rnn",
+    "captioning": "captioner",
+    "classification": "bilstm",
+    "language_modeling": "lstm_lm",
+    "tagging": "bilstm",
+    "story_answering": "memory_network",
     "question_answering": "bert",
-}  # fmt: skip
+}
 SECRET = "the secret words of another user"
 
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what was sent, beside one that nobody may read; links lead from the one to the other."""
+    """A folder with what was sent, beside one that nobody may read; links lead from the one to the
+    other."""
     root = tmp_path_factory.mktemp("machine")
     sent, private = root / "sent", root / "private"
     sent.mkdir()
     private.mkdir()
-    for name in ("words.txt", "words.tsv", "words.conll", "words.json", "words.jsonl", "words.npy", "recipe.yaml"):
+    for name in (
+        "words.txt",
+        "words.tsv",
+        "words.conll",
+        "words.json",
+        "words.jsonl",
+        "words.npy",
+        "recipe.yaml",
+    ):
         (private / name).write_text(f"{SECRET}\t{SECRET}\n" * 20, encoding="utf-8")
-    (sent / "good.txt").write_text("".join(f"a b {number}\n" for number in range(20)), encoding="utf-8")
+    (sent / "good.txt").write_text(
+        "".join(f"a b {number}\n" for number in range(20)), encoding="utf-8"
+    )
     (sent / "link").symlink_to(private)
     for name in ("words.txt", "words.tsv", "words.conll", "words.json", "words.jsonl"):
         (sent / f"linked-{name}").symlink_to(private / name)
@@ -202,7 +257,9 @@ def watched(machine: Path) -> Iterator[list[str]]:
 
 def refused(machine: Path, tree: dict[str, Any]) -> str:
     """What is said of a recipe that may only read what was sent, in the JSON that a client gets."""
-    (machine / "sent" / "recipe.yaml").write_text(json.dumps(tree), encoding="utf-8")  # JSON is YAML
+    (machine / "sent" / "recipe.yaml").write_text(
+        json.dumps(tree), encoding="utf-8"
+    )  # JSON is YAML
     found = check(machine / "sent" / "recipe.yaml", quiet=True, within=machine / "sent")
     assert not found.ok
     said = json.dumps(found.to_json(), ensure_ascii=False)
@@ -211,24 +268,40 @@ def refused(machine: Path, tree: dict[str, Any]) -> str:
 
 
 def recipe(task: str, part: str, corpus: dict[str, Any], **sections: Any) -> dict[str, Any]:
-    data = {"train": {"corpus": "reverse", "size": 20}, part: corpus} if task == "translation" else {"train": corpus}
+    data = (
+        {"train": {"corpus": "reverse", "size": 20}, part: corpus}
+        if task == "translation"
+        else {"train": corpus}
+    )
     return {
-        "task": task, "data": data | {part: corpus}, "model": {"kind": MODELS[task], "preset": "tiny"},
-        "training": {"steps": 1, "device": "cpu"}, **sections,
-    }  # fmt: skip
+        "task": task,
+        "data": data | {part: corpus},
+        "model": {"kind": MODELS[task], "preset": "tiny"},
+        "training": {"steps": 1, "device": "cpu"},
+        **sections,
+    }
 
 
 @pytest.mark.parametrize("field", CASES)
 def test_data_outside_is_not_read(machine: Path, watched: list[str], field: str) -> None:
     """Files that exist and files that do not are refused in the same words, and none is opened."""
     task, others, names = CASES[field]
-    suffix = {"tagging": ".conll", "story_answering": ".txt", "question_answering": ".json"}.get(task, ".txt")
+    suffix = {"tagging": ".conll", "story_answering": ".txt", "question_answering": ".json"}.get(
+        task, ".txt"
+    )
     suffix = ".tsv" if field == "Corpus.file" else suffix
     said: dict[str, set[str]] = {}
     for kind, name in attacks(machine, suffix):
         part = ("train", "validation", "test")[len(kind) % 3]
         text = refused(machine, recipe(task, part, {**others, **dict.fromkeys(names, name)}))
-        for hidden in (json.dumps(name)[1:-1], name, "nothing-of-the-kind", "words", "othing-of-the-kind", "ords"):
+        for hidden in (
+            json.dumps(name)[1:-1],
+            name,
+            "nothing-of-the-kind",
+            "words",
+            "othing-of-the-kind",
+            "ords",
+        ):
             text = text.replace(hidden, "")
         said.setdefault(kind, set()).add(text)
     assert watched == []
@@ -236,7 +309,9 @@ def test_data_outside_is_not_read(machine: Path, watched: list[str], field: str)
 
 
 @pytest.mark.parametrize("section", ["tokenizer", "tokenizers", "source", "target", "text"])
-def test_tokenizers_and_vectors_outside_are_not_read(machine: Path, watched: list[str], section: str) -> None:
+def test_tokenizers_and_vectors_outside_are_not_read(
+    machine: Path, watched: list[str], section: str
+) -> None:
     said: dict[str, set[str]] = {}
     for kind, name in attacks(machine, ".json"):
         tree: dict[str, Any] = recipe("translation", "train", {"corpus": "reverse", "size": 20})
@@ -250,7 +325,13 @@ def test_tokenizers_and_vectors_outside_are_not_read(machine: Path, watched: lis
             case side:
                 tree["model"] |= {"vectors": {side: name}}
         text = refused(machine, tree)
-        for hidden in (json.dumps(name)[1:-1], "nothing-of-the-kind", "words", "othing-of-the-kind", "ords"):
+        for hidden in (
+            json.dumps(name)[1:-1],
+            "nothing-of-the-kind",
+            "words",
+            "othing-of-the-kind",
+            "ords",
+        ):
             text = text.replace(hidden, "")
         said.setdefault(kind, set()).add(text)
     assert watched == []
@@ -262,10 +343,14 @@ def test_images_that_tables_name_are_not_read(machine: Path, watched: list[str])
     for encoder in ("cnn", "features"):
         for kind, name in attacks(machine, ".npy" if encoder == "features" else ".txt"):
             row = {"image": name, "caption": "a circle"}
-            (machine / "sent" / "images.jsonl").write_text(f"{json.dumps(row)}\n" * 9, encoding="utf-8")
+            (machine / "sent" / "images.jsonl").write_text(
+                f"{json.dumps(row)}\n" * 9, encoding="utf-8"
+            )
             columns = {"file": "images.jsonl", "image": "image", "caption": "caption"}
             tree = recipe("captioning", "train", columns)
-            tree["model"] |= {"encoder": "features", "feature_width": 8} if encoder == "features" else {}
+            tree["model"] |= (
+                {"encoder": "features", "feature_width": 8} if encoder == "features" else {}
+            )
             text = refused(machine, tree)
             for hidden in (
                 json.dumps(json.dumps(name))[2:-2],
@@ -285,7 +370,10 @@ def test_what_is_sent_along_is_read(machine: Path) -> None:
     (machine / "sent" / "link").unlink()
     for name in ("./good.txt", "good*"):
         tree = recipe(
-            "language_modeling", "train", {"text": name, "documents": "lines"}, tokenizer={"kind": "character"}
+            "language_modeling",
+            "train",
+            {"text": name, "documents": "lines"},
+            tokenizer={"kind": "character"},
         )
         (machine / "sent" / "recipe.yaml").write_text(json.dumps(tree), encoding="utf-8")
         found = check(machine / "sent" / "recipe.yaml", quiet=True, within=machine / "sent")
@@ -303,7 +391,10 @@ def picture(side: int, mode: str = "RGB") -> str:
 
 @pytest.fixture(scope="module")
 def client(tiny_run: Path, runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    loaded = {"tiny": regard.load(tiny_run, device="cpu"), "captioner": regard.load(runs["captioner"], device="cpu")}
+    loaded = {
+        "tiny": regard.load(tiny_run, device="cpu"),
+        "captioner": regard.load(runs["captioner"], device="cpu"),
+    }
     root = tmp_path_factory.mktemp("studio")
     with TestClient(app(loaded, Settings(), root=root), base_url=LOCAL) as client:
         client.root = root
@@ -317,26 +408,39 @@ def finished(client: Any, job: str) -> dict[str, Any]:
 
 
 def test_rows_name_no_image_of_the_machine(client: Any, tmp_path: Path) -> None:
-    """Only images in the row itself are read; existing and missing files are refused in the same words."""
+    """Only images in the row itself are read; existing and missing files are refused in the same
+    words."""
     picture_file = tmp_path / "there.png"
     picture_file.write_bytes(base64.b64decode(picture(8).partition(",")[2]))
     said = set()
     for verb in ("evaluate", "diagnose"):
-        for name in (str(picture_file), f"{tmp_path}/missing.png", "/etc/shadow", "../x.png", "rows.jsonl"):
+        for name in (
+            str(picture_file),
+            f"{tmp_path}/missing.png",
+            "/etc/shadow",
+            "../x.png",
+            "rows.jsonl",
+        ):
             rows = [{"image": name, "caption": "a red circle"}]
-            status = finished(client, client.post(f"/runs/captioner/{verb}", json={"rows": rows}).json()["id"])
+            status = finished(
+                client, client.post(f"/runs/captioner/{verb}", json={"rows": rows}).json()["id"]
+            )
             assert status["state"] == "failed"
             said.add(status["error"].replace(name, ""))
     [refused] = {text for text in said if "no image" in text}
     assert refused.startswith("rows.jsonl:1: there is no image")
     rows = [{"image": picture(8), "caption": "a red circle"}]
     assert (
-        finished(client, client.post("/runs/captioner/evaluate", json={"rows": rows}).json()["id"])["state"] == "done"
+        finished(client, client.post("/runs/captioner/evaluate", json={"rows": rows}).json()["id"])[
+            "state"
+        ]
+        == "done"
     )
 
 
 def test_a_run_of_sent_data_stays_confined(runs: Runs, tmp_path: Path) -> None:
-    """Rows that its training did not draw, or dropped, may name any file; the run's examples do not show it."""
+    """Rows that its training did not draw, or dropped, may name any file; the run's examples do not
+    show it."""
     sent_folder = tmp_path / "sent"
     sent_folder.mkdir()
     (tmp_path / "stolen.png").write_bytes(base64.b64decode(picture(8).partition(",")[2]))
@@ -344,7 +448,9 @@ def test_a_run_of_sent_data_stays_confined(runs: Runs, tmp_path: Path) -> None:
     (sent_folder / "t.jsonl").write_text(f"{row}\n" * 40, encoding="utf-8")
     folder = shutil.copytree(runs["captioner"], tmp_path / "run")
     tree = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
-    tree["data"]["train"] = [{"file": str(sent_folder / "t.jsonl"), "image": "image", "caption": "caption", "size": 1}]
+    tree["data"]["train"] = [
+        {"file": str(sent_folder / "t.jsonl"), "image": "image", "caption": "caption", "size": 1}
+    ]
     tree["data"] |= {"validation": {"split": 0.1}, "test": None}
     for within, shown in ((str(sent_folder), False), (None, True)):
         run = Run.open(folder).under(recipe_of(tree | {"within": within}))
@@ -354,10 +460,17 @@ def test_a_run_of_sent_data_stays_confined(runs: Runs, tmp_path: Path) -> None:
 def test_the_owner_of_a_run_may_evaluate_any_file(runs: Runs, tmp_path: Path) -> None:
     """`within` is about the data of the recipe, not about a file that is named to a verb."""
     (tmp_path / "red.png").write_bytes(base64.b64decode(picture(8).partition(",")[2]))
-    (tmp_path / "own.jsonl").write_text(json.dumps({"image": "red.png", "caption": "a red circle"}) + "\n")
+    (tmp_path / "own.jsonl").write_text(
+        json.dumps({"image": "red.png", "caption": "a red circle"}) + "\n"
+    )
     run = Run.open(runs["captioner"])
     run = run.under(recipe_of(run.recipe.model_dump() | {"within": str(tmp_path / "sent")}))
-    assert regard.evaluate(run, files=tmp_path / "own.jsonl", device="cpu", predictions=False)["images"] == 1
+    assert (
+        regard.evaluate(run, files=tmp_path / "own.jsonl", device="cpu", predictions=False)[
+            "images"
+        ]
+        == 1
+    )
 
 
 RECIPE = """task: translation
@@ -368,22 +481,40 @@ training: {steps: 3, batch_tokens: 128, device: cpu}
 """
 TOO_LARGE = [
     ("size: 50", "size: 1000000000", "data.train.size: 1,000,000,000 is too large"),
-    ("{corpus: reverse, size: 50}", str([{"corpus": "dates", "size": 400_000}] * 3), "have 1,200,000 examples"),
-    ("{corpus: reverse, size: 50}", str([{"corpus": "dates", "size": 5}] * 40), "40 corpora are too many"),
+    (
+        "{corpus: reverse, size: 50}",
+        str([{"corpus": "dates", "size": 400_000}] * 3),
+        "have 1,200,000 examples",
+    ),
+    (
+        "{corpus: reverse, size: 50}",
+        str([{"corpus": "dates", "size": 5}] * 40),
+        "40 corpora are too many",
+    ),
     ("size: 50", "size: 50, weight: 1e9", "data.train.weight"),
     ("data: {", "data: {workers: 4000, ", "data.workers: 4,000 is too large"),
     ("steps: 3", "steps: 30000000", "training.steps: 30,000,000 is too large"),
     ("batch_tokens: 128", "batch_tokens: 1000000000", "training.batch_tokens"),
-    ("preset: tiny", "preset: tiny, encoder_layers: 1000000", "model.encoder_layers: 1,000,000 is too large"),
+    (
+        "preset: tiny",
+        "preset: tiny, encoder_layers: 1000000",
+        "model.encoder_layers: 1,000,000 is too large",
+    ),
     ("preset: tiny", "preset: tiny, width: 10000000", "model.width: 10,000,000 is too large"),
-    ("preset: tiny", "preset: big, decoder_layers: 60", "parameters, too many for a recipe that is sent"),
+    (
+        "preset: tiny",
+        "preset: big, decoder_layers: 60",
+        "parameters, too many for a recipe that is sent",
+    ),
     ("kind: character", "kind: bpe, vocabulary: 1000000000", "tokenizer.vocabulary"),
     ("training:", "search: {beam: 1000}\ntraining:", "search.beam: 1,000 is too large"),
 ]
 
 
 @pytest.mark.parametrize(("old", "new", "said"), TOO_LARGE)
-def test_a_recipe_that_is_too_large_is_refused_at_once(client: Any, old: str, new: str, said: str) -> None:
+def test_a_recipe_that_is_too_large_is_refused_at_once(
+    client: Any, old: str, new: str, said: str
+) -> None:
     text = RECIPE.replace(old, new)
     assert text != RECIPE
     for route, name in (("/check", {}), ("/trainings", {"name": "large"})):
@@ -396,9 +527,15 @@ def test_a_recipe_that_is_too_large_is_refused_at_once(client: Any, old: str, ne
 
 def test_images_that_would_fill_the_disk_are_refused(client: Any) -> None:
     model = "model: {kind: captioner, images: {size: 1024}}"
-    text = f"task: captioning\ndata: {{train: {{corpus: shapes, size: 5000}}}}\n{model}\ntraining: {{steps: 1}}\n"
+    text = (
+        "task: captioning\ndata: {train: {corpus: shapes, size: "
+        f"5000}}}}\n{model}\ntraining: {{steps: 1}}\n"
+    )
     answer = client.post("/check", json={"recipe": text})
-    assert (answer.status_code, "at most 1,000,000,000 in all" in answer.json()["error"]) == (422, True)
+    assert (answer.status_code, "at most 1,000,000,000 in all" in answer.json()["error"]) == (
+        422,
+        True,
+    )
 
 
 def test_files_that_are_too_large_are_refused_at_once(client: Any) -> None:
@@ -406,7 +543,11 @@ def test_files_that_are_too_large_are_refused_at_once(client: Any) -> None:
         ("t.csv", ",".join(f"c{n}" for n in range(2_000)) + "\n1\n", "2,000 columns"),
         ("t.csv", ";".join("c" * 900 for n in range(1_001)) + "\n1\n", "1,001 columns"),
         ("t.tsv", "\t".join("abc" for n in range(2_000)), "2,000 columns"),
-        ("t.jsonl", json.dumps({f"c{n}": "x" for n in range(2_000)}).replace('": ', '":'), "2,000 columns"),
+        (
+            "t.jsonl",
+            json.dumps({f"c{n}": "x" for n in range(2_000)}).replace('": ', '":'),
+            "2,000 columns",
+        ),
         ("t.txt", "a\n" * 600_000, "600,000 rows"),
         ("t.json", "[" + ",".join(["{}"] * 600_000) + "]", "600,000 rows"),
         ("x.yaml", RECIPE, "this is not a file of data"),
@@ -418,25 +559,48 @@ def test_files_that_are_too_large_are_refused_at_once(client: Any) -> None:
 
 def numbers() -> dict[str, tuple[float | None, Any]]:
     """Every number of a recipe by its path, with its largest value if its config limits it."""
-    found, left = dict[str, tuple[float | None, Any]](), [("", recipe_for(task)) for task in TASKS.values()]
+    found, left = (
+        dict[str, tuple[float | None, Any]](),
+        [("", recipe_for(task)) for task in TASKS.values()],
+    )
     while left:
         path, kind = left.pop()
         for name, field in kind.model_fields.items():
             own, kinds = f"{path}.{name}".lstrip("."), {*kinds_in(field.annotation)}
             left += [(own, below) for below in kinds if issubclass(below, BaseModel)]
             if kinds & {int, float} and bool not in kinds:
-                highest = [getattr(limit, "le", getattr(limit, "lt", None)) for limit in field.metadata]
+                highest = [
+                    getattr(limit, "le", getattr(limit, "lt", None)) for limit in field.metadata
+                ]
                 found[own] = next((most for most in highest if most is not None), None), kinds
     return found
 
 
 HARMLESS = {
-    "data.max_characters", "data.max_question", "data.max_ratio", "data.stride", "data.masked_weight",
-    "evaluation.threshold", "head.auxiliary", "head.class_weights", "head.freeze", "search.min_length_ratio",
-    "search.no_repeat_ngram", "tokenizer.sample", "training.batch_tokens", "training.betas",
-    "training.checkpoint_every", "training.clip", "training.learning_rate", "training.log_every", "training.patience",
-    "training.plateau_patience", "training.validate_every", "training.warmup", "training.weight_decay",
-}  # fmt: skip
+    "data.max_characters",
+    "data.max_question",
+    "data.max_ratio",
+    "data.stride",
+    "data.masked_weight",
+    "evaluation.threshold",
+    "head.auxiliary",
+    "head.class_weights",
+    "head.freeze",
+    "search.min_length_ratio",
+    "search.no_repeat_ngram",
+    "tokenizer.sample",
+    "training.batch_tokens",
+    "training.betas",
+    "training.checkpoint_every",
+    "training.clip",
+    "training.learning_rate",
+    "training.log_every",
+    "training.patience",
+    "training.plateau_patience",
+    "training.validate_every",
+    "training.warmup",
+    "training.weight_decay",
+}
 """Numbers without a limit of their own that cost nothing however large they are."""
 COLUMN = re.compile(r"data\.(train|validation|test)\.\w+")
 
@@ -454,9 +618,14 @@ def test_images_of_too_many_pixels_are_refused(client: Any) -> None:
     assert sum(map(len, large)) < 50_000
     answer = client.post("/runs/captioner/predict", json={"inputs": large})
     assert (answer.status_code, "at most 200,000,000" in answer.json()["error"]) == (422, True)
-    large = [large[0].replace("image/png", "image/../../../x"), *large[1:]]  # what is held is no path, whatever it says
+    large = [
+        large[0].replace("image/png", "image/../../../x"),
+        *large[1:],
+    ]  # what is held is no path, whatever it says
     rows = [{"image": image, "caption": f"a circle {n}"} for n, image in enumerate(large)]
-    status = finished(client, client.post("/runs/captioner/evaluate", json={"rows": rows}).json()["id"])
+    status = finished(
+        client, client.post("/runs/captioner/evaluate", json={"rows": rows}).json()["id"]
+    )
     assert (status["state"], "too many pixels in all" in status["error"]) == ("failed", True)
 
 
@@ -466,20 +635,26 @@ def test_images_of_too_many_pixels_are_refused(client: Any) -> None:
 def test_a_search_that_may_write_too_much_is_refused(client: Any) -> None:
     answer = client.post("/runs/tiny/predict", json={"inputs": ["a b c d " * 250] * 8, "beam": 64})
     assert (answer.status_code, "at most 500,000" in answer.json()["error"]) == (422, True)
-    assert client.post("/runs/tiny/predict", json={"inputs": ["a b"] * 256, "beam": 5}).status_code == 200
+    assert (
+        client.post("/runs/tiny/predict", json={"inputs": ["a b"] * 256, "beam": 5}).status_code
+        == 200
+    )
     rows = [{"source": "a b c d " * 60, "target": "a"}] * 2_000
     for route, body in (("evaluate", {"beam": 64}), ("diagnose", {"sweep": [64]})):
         answer = client.post(f"/runs/tiny/{route}", json={"rows": rows, **body})
         assert (answer.status_code, "at most 50,000,000" in answer.json()["error"]) == (422, True)
 
 
-def test_an_answer_of_too_many_numbers_is_refused(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_of_too_many_numbers_is_refused(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert client.post("/runs/tiny/explain", json={"input": "a b"}).status_code == 200
     monkeypatch.setattr(served, "NUMBERS", 10)
     answer = client.post("/runs/tiny/explain", json={"input": "a b", "target": "b a"})
     assert (answer.status_code, answer.json()["error"]) == (
-        422, "input: the answer would have 16 numbers (at most 10: shorter or fewer texts)",
-    )  # fmt: skip
+        422,
+        "input: the answer would have 16 numbers (at most 10: shorter or fewer texts)",
+    )
 
 
 def test_a_search_stops_when_it_is_given_up(client: Any, tiny_run: Path) -> None:
@@ -501,7 +676,8 @@ def test_a_search_stops_when_it_is_given_up(client: Any, tiny_run: Path) -> None
 
 
 def test_what_others_wait_for_goes_on_without_what_is_given_up() -> None:
-    """Of a batch whose larger part is given up, the rest is computed again; with the smaller part, nothing changes."""
+    """Of a batch whose larger part is given up, the rest is computed again; with the smaller part,
+    nothing changes."""
     computing, computed = threading.Event(), list[list[str]]()
 
     def compute(inputs: list[str]) -> list[str]:
@@ -514,7 +690,10 @@ def test_what_others_wait_for_goes_on_without_what_is_given_up() -> None:
         return inputs
 
     batcher = Batcher(window=0.2, most=4, room=8)
-    long, short = Job(["long"], compute, "kind", length=900), Job(["short"], compute, "kind", length=9)
+    long, short = (
+        Job(["long"], compute, "kind", length=900),
+        Job(["short"], compute, "kind", length=9),
+    )
     batcher.submit(long)
     answer = batcher.submit(short)
     computing.wait(60)
@@ -533,9 +712,13 @@ def test_a_client_that_leaves_is_noticed(tiny_run: Path, stream: bool) -> None:
     """Its job is given up long before the window in which it waits for others is over."""
     server = app({"tiny": regard.load(tiny_run, device="cpu")}, Settings(window=30.0))
     scope = {
-        "type": "http", "method": "POST", "path": "/predict", "raw_path": b"/predict", "query_string": b"",
+        "type": "http",
+        "method": "POST",
+        "path": "/predict",
+        "raw_path": b"/predict",
+        "query_string": b"",
         "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")],
-    }  # fmt: skip
+    }
     body = json.dumps({"inputs": ["a b"], "stream": stream}).encode()
     received = iter([{"type": "http.request", "body": body}, {"type": "http.disconnect"}])
     answered = list[Any]()
@@ -555,7 +738,9 @@ def test_a_client_that_leaves_is_noticed(tiny_run: Path, stream: bool) -> None:
 def test_a_check_ends_when_nobody_waits(tmp_path: Path, cache: Path) -> None:
     """Whatever it computes, its process is ended at once."""
     checker, processes = Checker(), list[Any]()
-    (tmp_path / "recipe.yaml").write_text(RECIPE.replace("size: 50", "size: 2000000"), encoding="utf-8")
+    (tmp_path / "recipe.yaml").write_text(
+        RECIPE.replace("size: 50", "size: 2000000"), encoding="utf-8"
+    )
 
     def wanted() -> None:
         if [*cache.glob("texts-*.partial")]:  # it generates two million sentences
@@ -568,10 +753,22 @@ def test_a_check_ends_when_nobody_waits(tmp_path: Path, cache: Path) -> None:
     assert checker._process is None
 
 
-def test_a_recipe_begins_only_with_runs_of_the_server(client: Any, tiny_run: Path, tmp_path: Path) -> None:
-    """The name leads to the folder; nothing that is sent is used as a path, and `within` of a recipe has no effect."""
+def test_a_recipe_begins_only_with_runs_of_the_server(
+    client: Any, tiny_run: Path, tmp_path: Path
+) -> None:
+    """The name leads to the folder; nothing that is sent is used as a path, and `within` of a
+    recipe has no effect."""
     for route, name in (("/check", {}), ("/trainings", {"name": "begun"})):
-        for init in ("..", "../../etc", "/etc/passwd", str(tmp_path), "~", "x\\y", "file:///etc", "tiny/.."):
+        for init in (
+            "..",
+            "../../etc",
+            "/etc/passwd",
+            str(tmp_path),
+            "~",
+            "x\\y",
+            "file:///etc",
+            "tiny/..",
+        ):
             text = RECIPE.replace("steps: 3", f"steps: 3, init: {json.dumps(init)}")
             answer = client.post(route, json={"recipe": text, **name})
             assert (answer.status_code, "there is no run" in answer.json()["error"]) == (422, True)
@@ -583,7 +780,10 @@ def test_a_recipe_begins_only_with_runs_of_the_server(client: Any, tiny_run: Pat
         "there is no file of this name among those that may be read"
     }
     tree = yaml.safe_load((tiny_run / "recipe.yaml").read_text(encoding="utf-8"))
-    sections = {"data": {"train": {"corpus": "reverse", "size": 50}}, "training": {"steps": 2, "init": "runs/tiny"}}
+    sections = {
+        "data": {"train": {"corpus": "reverse", "size": 50}},
+        "training": {"steps": 2, "init": "runs/tiny"},
+    }
     text = json.dumps({name: tree[name] for name in ("task", "model")} | sections)
     status = finished(client, client.post("/check", json={"recipe": text}).json()["id"])
     assert {problem["where"] for problem in status["result"]["problems"]} <= {"training.init"}

@@ -1,4 +1,5 @@
-"""What the studio's page asks the server for: files, attention, runs that are loaded lazily, trainings."""
+"""What the studio's page asks the server for: files, attention, runs that are loaded lazily,
+trainings."""
 
 import base64
 import json
@@ -58,7 +59,9 @@ def numbers(text: str, dtype: str) -> Any:
 
 
 def test_a_picture_is_that_of_show(client: Any) -> None:
-    assert client.get("/show/softmax").json() == json.loads(json.dumps(regard.show("softmax").report().to_json()))
+    assert client.get("/show/softmax").json() == json.loads(
+        json.dumps(regard.show("softmax").report().to_json())
+    )
     refused = client.get("/show/sofmax")
     assert refused.status_code == 422
     assert "did you mean 'softmax'" in refused.json()["error"]
@@ -66,10 +69,17 @@ def test_a_picture_is_that_of_show(client: Any) -> None:
 
 def test_the_page_is_this_package(client: Any) -> None:
     page = client.get("/")
-    assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+    assert page.headers["content-security-policy"].startswith(
+        "default-src 'none'; script-src 'self'; style-src 'self'"
+    )
     assert "unsafe" not in page.headers["content-security-policy"]
     assert client.get("/page/app.js").headers["content-type"].startswith("text/javascript")
-    for path in ("/page/../server.py", "/page/%2e%2e/server.py", "/page//etc/passwd", "/page/views/none.js"):
+    for path in (
+        "/page/../server.py",
+        "/page/%2e%2e/server.py",
+        "/page//etc/passwd",
+        "/page/views/none.js",
+    ):
         assert client.get(path).status_code == 404
 
 
@@ -78,12 +88,20 @@ def test_only_this_page_may_ask(root: Path, runs: Runs, client: Any) -> None:
     assert client.post("/runs/tiny/predict", **asked).status_code == 403
     asked["headers"] = {"origin": LOCAL}
     assert client.post("/runs/tiny/predict", **asked).status_code == 200
-    with TestClient(app(runs, Settings(token="x" * 16), root=root), base_url="http://any") as others:
+    with TestClient(
+        app(runs, Settings(token="x" * 16), root=root), base_url="http://any"
+    ) as others:
         assert (others.get("/").status_code, others.get("/page/app.js").status_code) == (200, 200)
-        assert [others.get(path).status_code for path in ("/runs", "/trainings", "/recipes")] == [401, 401, 401]
+        assert [others.get(path).status_code for path in ("/runs", "/trainings", "/recipes")] == [
+            401,
+            401,
+            401,
+        ]
 
 
-def test_runs_are_loaded_when_they_are_asked_for(root: Path, runs: Runs, client: Any, tmp_path: Path) -> None:
+def test_runs_are_loaded_when_they_are_asked_for(
+    root: Path, runs: Runs, client: Any, tmp_path: Path
+) -> None:
     for number in range(KEPT + 1):
         shutil.copytree(root / "tiny", root / f"run-{number}")
     (root / "broken").mkdir()
@@ -92,9 +110,13 @@ def test_runs_are_loaded_when_they_are_asked_for(root: Path, runs: Runs, client:
     assert runs.served == {}
     assert "it has no environment.json" in listed.pop("broken")["error"]
     model = regard.load(root / "tiny", device="cpu").load_model()
-    assert {run["parameters"] for run in listed.values()} == {sum(one.numel() for one in model.parameters())}
+    assert {run["parameters"] for run in listed.values()} == {
+        sum(one.numel() for one in model.parameters())
+    }
     for number in range(KEPT + 1):
-        assert client.post(f"/runs/run-{number}/predict", json={"inputs": ["a b"]}).status_code == 200
+        assert (
+            client.post(f"/runs/run-{number}/predict", json={"inputs": ["a b"]}).status_code == 200
+        )
     assert list(runs.served) == [f"run-{number}" for number in range(1, KEPT + 1)]
     before = runs.served["run-1"]
     best = root / "run-1" / "best"
@@ -116,7 +138,10 @@ def test_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_port_that_is_taken(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        message = f"--port: nothing can listen on port {port}: Address already in use (0 takes a free one)"
+        message = (
+            f"--port: nothing can listen on port {port}: Address already in use (0 takes "
+            "a free one)"
+        )
         assert fail("studio", root, "--no-browser", "--port", port) == [message]
 
 
@@ -124,9 +149,16 @@ def test_attention_is_that_of_explain(client: Any, root: Path) -> None:
     explanation = regard.load(root / "tiny", device="cpu").explain("a b c", target="c b a")
     body = {"input": "a b c", "target": "c b a", "heads": True}
     answer = client.post("/runs/tiny/attention", json=body).json()
-    weights = numbers(answer["map"]["values"], "<f4").reshape(len(answer["map"]["rows"]), len(answer["map"]["columns"]))
+    weights = numbers(answer["map"]["values"], "<f4").reshape(
+        len(answer["map"]["rows"]), len(answer["map"]["columns"])
+    )
     np.testing.assert_allclose(weights, explanation.weights, atol=1e-6)
-    assert (answer["view"], answer["layers"], answer["heads"], answer["output"]) == ("alignment", 1, 1, "c b a")
+    assert (answer["view"], answer["layers"], answer["heads"], answer["output"]) == (
+        "alignment",
+        1,
+        1,
+        "c b a",
+    )
     small = numbers(answer["small"]["codes"], "u1").reshape(answer["small"]["rows"], -1)
     np.testing.assert_array_equal(small, np.rint(255 * np.sqrt(weights / weights.max())))
     seen = client.post("/runs/tiny/attention", json={"input": "a b", "view": "masks"}).json()["map"]
@@ -139,12 +171,18 @@ NO_TRAINING: list[tuple[Any, str]] = [
     ({"name": "a/b"}, "body.name"),
     ({"name": "tiny"}, "there is a run 'tiny' already"),
     ({"recipe": RECIPE + "within: []"}, "within"),
-    ({"settings": {"training.steps": 10**9}}, "training.steps: 1,000,000,000 is too large for a recipe that is sent"),
+    (
+        {"settings": {"training.steps": 10**9}},
+        "training.steps: 1,000,000,000 is too large for a recipe that is sent",
+    ),
     ({"recipe": "training: {init: ../../secret}"}, "there is no run 'secret'"),
     ({"settings": {"data.train": "x"}}, "'data.train' is not in the form"),
     ({"files": [{"name": "../x.csv", "text": ""}]}, "body.files.0.name"),
     ({"files": [{"name": ".ssh", "text": ""}]}, "body.files.0.name"),
-    ({"files": [{"name": "가" * 100, "text": ""}]}, "the name has 300 bytes in UTF-8, at most 200 are allowed"),
+    (
+        {"files": [{"name": "가" * 100, "text": ""}]},
+        "the name has 300 bytes in UTF-8, at most 200 are allowed",
+    ),
     ({"name": "𝄞𝄞" * 32}, "body.name"),
     ({"name": "𠀀𠀀" * 32}, "the name has 256 bytes in UTF-8"),
 ]
@@ -154,7 +192,13 @@ MALFORMED: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/runs/tiny/attention", {"input": 1}, 422, "valid string"),
     ("POST", "/runs/tiny/attention", {"input": "a", "layer": []}, 422, "body.layer"),
     ("POST", "/runs/tiny/attention", {"input": "a " * 2_001}, 422, "at most 4,000"),
-    ("POST", "/runs/tiny/attention", {"input": "a b", "layer": 7}, 422, "no layer 7 (allowed: 1, mean, all)"),
+    (
+        "POST",
+        "/runs/tiny/attention",
+        {"input": "a b", "layer": 7},
+        422,
+        "no layer 7 (allowed: 1, mean, all)",
+    ),
     ("POST", "/runs/%2e%2e/attention", {"input": "a"}, 404, ""),
     ("POST", "/runs/..%2Ftiny/steps", {"input": "a"}, 404, ""),
     ("GET", "/runs/%2e%2e%2Ftiny", b"", 404, ""),
@@ -168,20 +212,39 @@ MALFORMED: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/trainings", b"[", 422, "body: not valid JSON: Expecting"),
     ("POST", "/trainings", b'{"name": "\\ud800", "recipe": ""}', 422, "half of a surrogate pair"),
     ("POST", "/trainings", {"name": "<b>x</b>", "recipe": RECIPE}, 422, "body.name"),
-    ("POST", "/trainings", {"name": "x", "recipe": RECIPE, "settings": {"training.steps": []}}, 422, "body.settings"),
+    (
+        "POST",
+        "/trainings",
+        {"name": "x", "recipe": RECIPE, "settings": {"training.steps": []}},
+        422,
+        "body.settings",
+    ),
     ("POST", "/trainings", {"name": "x", "recipe": "task: <script>"}, 422, "<script>"),
-    ("POST", "/trainings", {"name": "x", "recipe": "x" * 8_000_001}, 413, "larger than 8,000,000 bytes"),
-    *(("POST", "/trainings", {"name": "new", "recipe": RECIPE, **body}, 422, message) for body, message in NO_TRAINING),
+    (
+        "POST",
+        "/trainings",
+        {"name": "x", "recipe": "x" * 8_000_001},
+        413,
+        "larger than 8,000,000 bytes",
+    ),
+    *(
+        ("POST", "/trainings", {"name": "new", "recipe": RECIPE, **body}, 422, message)
+        for body, message in NO_TRAINING
+    ),
     ("POST", "/form", {"recipe": "x" * 100_001}, 422, "at most 100000 characters"),
     ("POST", "/form", {"recipe": ["task"]}, 422, "valid string"),
     ("POST", "/form", {"recipe": "[" * 5_000}, 422, "recipe"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("method", "route", "body", "status", "message"), MALFORMED)
-def test_routes_refuse(client: Any, root: Path, method: str, route: str, body: Any, status: int, message: str) -> None:
+def test_routes_refuse(
+    client: Any, root: Path, method: str, route: str, body: Any, status: int, message: str
+) -> None:
     before, content = sorted(root.rglob("*")), body if isinstance(body, bytes) else json.dumps(body)
-    answer = client.request(method, route, content=content, headers={"content-type": "application/json"})
+    answer = client.request(
+        method, route, content=content, headers={"content-type": "application/json"}
+    )
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
     assert message in answer.json()["error"]
     assert sorted(root.rglob("*")) == before
@@ -198,7 +261,10 @@ def test_a_request_has_its_language(client: Any, monkeypatch: pytest.MonkeyPatch
         ("en-US", "Search errors and model errors", "Softmax and temperature", "the text is empty"),
     ):
         headers = {"accept-language": language}
-        assert client.get(f"/jobs/{job}", headers=headers).json()["report"]["sections"][0]["heading"] == heading
+        assert (
+            client.get(f"/jobs/{job}", headers=headers).json()["report"]["sections"][0]["heading"]
+            == heading
+        )
         assert client.get("/show/softmax", headers=headers).json()["title"] == title
         refused = client.post("/runs/tiny/predict", json={"inputs": [""]}, headers=headers)
         assert mistake in refused.json()["error"]
@@ -210,17 +276,23 @@ def test_a_request_has_its_language(client: Any, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_form_is_the_schema(client: Any) -> None:
-    fields = {field["path"]: field for field in client.post("/form", json={"recipe": RECIPE}).json()}
+    fields = {
+        field["path"]: field for field in client.post("/form", json={"recipe": RECIPE}).json()
+    }
     assert (fields["training.steps"]["value"], fields["model.dropout"]["value"]) == (20, 0.1)
     described = " ".join(fields["training.learning_rate"]["schema"]["description"].split())
     assert described == " ".join(help_texts(TrainingConfig)["learning_rate"].split())
     assert client.post("/form", json={"recipe": "task: translatoin"}).status_code == 422
     assert client.get("/recipes").json().keys() == regard.shipped_recipes().keys()
-    recipes = [client.get(f"/recipes/{name}").json()["recipe"] for name in client.get("/recipes").json()]
+    recipes = [
+        client.get(f"/recipes/{name}").json()["recipe"] for name in client.get("/recipes").json()
+    ]
     one_a_task = {yaml.safe_load(recipe)["task"]: recipe for recipe in recipes}
     assert len(one_a_task) >= 11
     for task, recipe in one_a_task.items():
-        assert client.post("/form", json={"recipe": recipe}).json()[0]["path"] == "training.steps", task
+        assert (
+            client.post("/form", json={"recipe": recipe}).json()[0]["path"] == "training.steps"
+        ), task
 
 
 def test_a_training_that_fails_says_why(client: Any, root: Path) -> None:
@@ -241,7 +313,10 @@ def test_a_training_that_fails_says_why(client: Any, root: Path) -> None:
     assert [run["name"] for run in client.get("/trainings").json()] == ["tiny", "쌍"]
     assert client.post("/trainings/쌍/stop").status_code == 409
     sent = root / ".sent"
-    modes = {path.relative_to(sent).as_posix(): stat.S_IMODE(path.stat().st_mode) for path in sent.rglob("*")}
+    modes = {
+        path.relative_to(sent).as_posix(): stat.S_IMODE(path.stat().st_mode)
+        for path in sent.rglob("*")
+    }
     files = {"쌍/recipe.yaml": 0o600, "쌍/쌍.tsv": 0o600, "쌍/.log": 0o600, "쌍/.process": 0o600}
     assert modes | {".": stat.S_IMODE(sent.stat().st_mode)} == {".": 0o700, "쌍": 0o700, **files}
     (sent / "쌍" / "old.tsv").write_text("")  # of another training of this name, which also failed
@@ -256,7 +331,9 @@ def test_a_training_that_fails_says_why(client: Any, root: Path) -> None:
     assert not (sent / "쌍" / "old.tsv").exists()
 
 
-LONG = yaml.safe_dump({**TINY, "training": {**TINY["training"], "steps": 1_000_000, "validate_every": 1_000_000}})
+LONG = yaml.safe_dump(
+    {**TINY, "training": {**TINY["training"], "steps": 1_000_000, "validate_every": 1_000_000}}
+)
 
 
 def test_six_trainings_at_once_start_two(client: Any, root: Path) -> None:
@@ -270,14 +347,31 @@ def test_six_trainings_at_once_start_two(client: Any, root: Path) -> None:
     assert {answer.status_code for answer in refused} <= {503, 422}
     assert [answer.status_code for answer in answers].count(201) == 2
     for answer in (answer for answer in refused if answer.status_code == 503):
-        assert all(repr(name) in answer.json()["error"] for name in started if "and" in answer.json()["error"])
-    assert {path.name for path in (root / ".sent").iterdir()} == started, "what was sent with the others is gone"
+        assert all(
+            repr(name) in answer.json()["error"]
+            for name in started
+            if "and" in answer.json()["error"]
+        )
+    assert {path.name for path in (root / ".sent").iterdir()} == started, (
+        "what was sent with the others is gone"
+    )
 
 
-def test_a_training_is_stopped_by_a_studio_that_did_not_start_it(root: Path, tmp_path: Path) -> None:
+def test_a_training_is_stopped_by_a_studio_that_did_not_start_it(
+    root: Path, tmp_path: Path
+) -> None:
     """The first one is killed; the process that trains goes on."""
     httpx = pytest.importorskip("httpx2")
-    command = [sys.executable, "-m", "regard.cli", "studio", str(root), "--no-browser", "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "regard.cli",
+        "studio",
+        str(root),
+        "--no-browser",
+        "--port",
+        "0",
+    ]
     studio = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert studio.stdout is not None
     try:
@@ -290,9 +384,15 @@ def test_a_training_is_stopped_by_a_studio_that_did_not_start_it(root: Path, tmp
         studio.kill()
         studio.communicate()
     record = root / ".sent" / "long" / ".process"
-    for name, changes in {"past": {"started": 1.0}, "other": {"run": "/other"}, "gone": {"pid": 2**22}}.items():
+    for name, changes in {
+        "past": {"started": 1.0},
+        "other": {"run": "/other"},
+        "gone": {"pid": 2**22},
+    }.items():
         (root / ".sent" / name).mkdir()
-        (root / ".sent" / name / ".process").write_text(json.dumps(json.loads(record.read_text()) | changes))
+        (root / ".sent" / name / ".process").write_text(
+            json.dumps(json.loads(record.read_text()) | changes)
+        )
     runs = Runs(Settings(), folders=lambda: _run_folders(root), device="cpu")
     with TestClient(app(runs, Settings(), root=root), base_url=LOCAL) as client:
         progress = client.get("/trainings/long").json()
@@ -308,7 +408,11 @@ def test_a_training_is_stopped_by_a_studio_that_did_not_start_it(root: Path, tmp
 
 
 QUICK = settings(
-    max_examples=8, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=[*HealthCheck]
+    max_examples=8,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.generate],
+    suppress_health_check=[*HealthCheck],
 )
 HIDDEN = {"/", "/page/{name:path}", "/openapi.json"}
 """Routes that the schema does not have: files of the page, and itself."""
@@ -323,7 +427,8 @@ def every_route(tiny_run: Path, tmp_path: Path) -> Iterator[Any]:
 
 
 def test_no_request_makes_the_server_fail(every_route: Any) -> None:
-    """Whatever the OpenAPI schema allows, and what it forbids; nor do the jobs that some requests start fail."""
+    """Whatever the OpenAPI schema allows, and what it forbids; nor do the jobs that some requests
+    start fail."""
     schemathesis, client = pytest.importorskip("schemathesis"), every_route
     tree = client.get("/openapi.json").json()
     assert {route.path for route in client.app.routes} - set(tree["paths"]) == HIDDEN
@@ -335,9 +440,15 @@ def test_no_request_makes_the_server_fail(every_route: Any) -> None:
             path = path.replace("{name}", "tiny")  # with another name it would end there
         for name, value in (case.path_parameters or {}).items():
             path = path.replace(f"{{{name}}}", quote(str(value), safe=""))
-        body = None if isinstance(case.body, schemathesis.core.NotSet) else json.dumps(case.body, default=str).encode()
+        body = (
+            None
+            if isinstance(case.body, schemathesis.core.NotSet)
+            else json.dumps(case.body, default=str).encode()
+        )
         headers = {"content-type": "application/json"}
-        answer = client.request(case.method, path, content=body, params=case.query or None, headers=headers)
+        answer = client.request(
+            case.method, path, content=body, params=case.query or None, headers=headers
+        )
         statuses.add(answer.status_code)
         assert answer.status_code < 500 or answer.status_code == 503, (path, body, answer.text)
         if answer.status_code == 202:
@@ -345,7 +456,11 @@ def test_no_request_makes_the_server_fail(every_route: Any) -> None:
             client.delete(f"/jobs/{answer.json()['id']}")
 
     for operation in (result.ok() for result in schema.get_all_operations()):
-        modes = [*schemathesis.GenerationMode] if operation.body else [schemathesis.GenerationMode.POSITIVE]
+        modes = (
+            [*schemathesis.GenerationMode]
+            if operation.body
+            else [schemathesis.GenerationMode.POSITIVE]
+        )
         for mode in modes:
             QUICK(given(operation.as_strategy(generation_mode=mode))(answered))()
     assert statuses >= {200, 202, 404, 422}

@@ -34,12 +34,17 @@ TABLES: list[list[Any]] = [
     recurrence.LSTM_LAYERS,
 ]
 DEVICE_WORDS = re.compile(
-    r"triton|is_compiling|mkldnn|onednn|cpuinfo|intel\b|cudagraph|sdpa|varlen|device\.type|autocast", re.IGNORECASE
+    r"triton|is_compiling|mkldnn|onednn|cpuinfo|intel\b|cudagraph|sdpa|varlen|device\.type|autocast",
+    re.IGNORECASE,
 )
 
 
 def equations() -> list[Path]:
-    return sorted(path for folder in ("layers", "models", "objectives") for path in (PACKAGE / folder).glob("*.py"))
+    return sorted(
+        path
+        for folder in ("layers", "models", "objectives")
+        for path in (PACKAGE / folder).glob("*.py")
+    )
 
 
 @pytest.mark.parametrize("path", equations(), ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -54,11 +59,15 @@ def test_every_table_is_listed_here() -> None:
     for path in sorted((PACKAGE / "engine").glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         assigned = [node.target for node in tree.body if isinstance(node, ast.AnnAssign)]
-        tables = [target.id for target in assigned if isinstance(target, ast.Name) and target.id.isupper()]
+        tables = [
+            target.id for target in assigned if isinstance(target, ast.Name) and target.id.isupper()
+        ]
         if tables and path.stem != "triton_kernels":
             module = importlib.import_module(f"regard.engine.{path.stem}")
             values = [getattr(module, name) for name in tables]
-            found += [value for value in values if isinstance(value, list) and isinstance(value[0], tuple)]
+            found += [
+                value for value in values if isinstance(value, list) and isinstance(value[0], tuple)
+            ]
     assert sorted(map(id, found)) == sorted(map(id, TABLES))
 
 
@@ -70,7 +79,11 @@ def logged_losses(folder: Path) -> list[float]:
 @pytest.mark.engine
 @pytest.mark.parametrize("kind", ["bahdanau", "luong", "transformer"])
 def test_without_any_kernel_the_losses_are_the_same(kind: str, tmp_path: Path) -> None:
-    sizes = {"width": 16, "heads": 2, "feed_forward": 16} if kind == "transformer" else {"embedding": 16, "hidden": 16}
+    sizes = (
+        {"width": 16, "heads": 2, "feed_forward": 16}
+        if kind == "transformer"
+        else {"embedding": 16, "hidden": 16}
+    )
     recipe = TINY | {"model": {"kind": kind, "preset": "tiny", "dropout": 0.0, **sizes}}
     train(recipe, out=tmp_path / "engine", quiet=True)
     tables = [list(table) for table in TABLES]

@@ -1,4 +1,5 @@
-"""Every task of labelled texts above every model of texts: the cells of that table that no other file looks at."""
+"""Every task of labelled texts above every model of texts: the cells of that table that no other
+file looks at."""
 
 import json
 import math
@@ -24,7 +25,14 @@ TEXT = "Ben lives in New York. Ben was born in 1990. Ben has a dog."
 LEARNED: dict[str, tuple[dict[str, Any], list[str]]] = {
     "gpt": ({**QUESTIONS["model"], "kind": "gpt", "norm": "post"}, []),
     "lstm_lm": (
-        {"kind": "lstm_lm", "embedding": 64, "hidden": 64, "layers": 1, "input_dropout": 0.0, "output_dropout": 0.0},
+        {
+            "kind": "lstm_lm",
+            "embedding": 64,
+            "hidden": 64,
+            "layers": 1,
+            "input_dropout": 0.0,
+            "output_dropout": 0.0,
+        },
         ["training.epochs=6", "training.learning_rate=0.01"],
     ),
     "cnn": ({"kind": "cnn", "preset": "tiny"}, ["training.epochs=2"]),
@@ -32,7 +40,9 @@ LEARNED: dict[str, tuple[dict[str, Any], list[str]]] = {
 """Models that answer questions, with what suits them better than the recipe for BERT."""
 
 
-@pytest.mark.parametrize("task", ["classification", "regression", "multiple_choice", "tagging", "question_answering"])
+@pytest.mark.parametrize(
+    "task", ["classification", "regression", "multiple_choice", "tagging", "question_answering"]
+)
 def test_every_task_takes_every_model(task: str) -> None:
     assert kinds_in(TASKS[task].models) == set(KINDS)
 
@@ -48,13 +58,17 @@ def answerers(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dic
 
 
 @pytest.mark.parametrize("kind", LEARNED)
-def test_questions_are_answered_or_left_without_an_answer(answerers: dict[str, Path], kind: str) -> None:
+def test_questions_are_answered_or_left_without_an_answer(
+    answerers: dict[str, Path], kind: str
+) -> None:
     run = answerers[kind]
     found = succeed("evaluate", run, "--json").json
     assert found["questions"] == 200
     assert found["answerable_exact_match"] > 0.85
     assert found["unanswerable_right"] > 0.6
-    asked = [f"{question}\t{TEXT}" for question in ("Where does Ben live?", "What does Ben work as?")]
+    asked = [
+        f"{question}\t{TEXT}" for question in ("Where does Ben live?", "What does Ben work as?")
+    ]
     answered, unanswered = succeed("predict", run, *asked, "--json").jsons
     assert (answered["output"], answered["start"], answered["end"]) == ("New York", 13, 21)
     assert answered["no_answer"] < 0 < unanswered["no_answer"]
@@ -65,9 +79,13 @@ def test_questions_are_answered_or_left_without_an_answer(answerers: dict[str, P
 def test_a_long_text_is_read_in_windows(answerers: dict[str, Path], kind: str) -> None:
     """The answer stands in the last of several; those before say that they hold none."""
     before = "Ben was born in 1990. Ben has a dog. " * 8
-    [found] = succeed("predict", answerers[kind], f"Where does Ben live?\t{before}{TEXT}", "--json").jsons
+    [found] = succeed(
+        "predict", answerers[kind], f"Where does Ben live?\t{before}{TEXT}", "--json"
+    ).jsons
     task = Run.open(answerers[kind]).task
-    examples = Dataset.of(task, {"context": [before + TEXT], "question": ["Where does Ben live?"]}, str)
+    examples = Dataset.of(
+        task, {"context": [before + TEXT], "question": ["Where does Ben live?"]}, str
+    )
     windows = task.windows(examples, 0)
     assert len(windows) > 1
     places = [0 if kind == "cnn" else len(window.row.ids) - 1 for window in windows]
@@ -77,20 +95,27 @@ def test_a_long_text_is_read_in_windows(answerers: dict[str, Path], kind: str) -
 
 @pytest.mark.parametrize("kind", LEARNED)
 def test_an_answer_is_explained(answerers: dict[str, Path], kind: str) -> None:
-    """What the answer loses without a word is what `predict` says of it with and without that word."""
+    """What the answer loses without a word is what `predict` says of it with and without that
+    word."""
     question = f"Where does Ben live?\t{TEXT}"
-    answers = succeed("predict", answerers[kind], question, question.replace(" dog", ""), "--json").jsons
+    answers = succeed(
+        "predict", answerers[kind], question, question.replace(" dog", ""), "--json"
+    ).jsons
     assert [answer["output"] for answer in answers] == ["New York"] * 2
     p = [math.exp(answer["score"]) for answer in answers]
     explained = succeed("explain", answerers[kind], question, "--view", "occlusion", "--json").json
     occlusion = explained["occlusion"]
     assert (explained["output"], occlusion["answers"]) == ("New York", ["P(New York)"])
     assert occlusion["values"] == pytest.approx([p[0]], abs=1e-4)
-    assert occlusion["falls"][occlusion["words"].index("dog")] == pytest.approx([p[0] - p[1]], abs=1e-4)
+    assert occlusion["falls"][occlusion["words"].index("dog")] == pytest.approx(
+        [p[0] - p[1]], abs=1e-4
+    )
 
 
 def test_convolutions_find_names(tmp_path: Path) -> None:
-    recipe = write(tmp_path / "r.yaml", json.dumps({**TAGGING, "model": {"kind": "cnn", "preset": "tiny"}}))
+    recipe = write(
+        tmp_path / "r.yaml", json.dumps({**TAGGING, "model": {"kind": "cnn", "preset": "tiny"}})
+    )
     succeed("train", recipe, "training.epochs=3", "--out", tmp_path / "run", "--json")
     assert succeed("evaluate", tmp_path / "run", "--json").json["f1"] > 0.9
     found = succeed("predict", tmp_path / "run", "Anna Kim lives in Paris.").out
@@ -99,25 +124,43 @@ def test_convolutions_find_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gpt", "lstm"])
 def test_answers_are_learned_above_a_language_model(name: str, tmp_path: Path) -> None:
-    """Weights are taken over, the first layer stays, the second learns more slowly than the head."""
+    """Weights are taken over, the first layer stays, the second learns more slowly than the
+    head."""
     train(pretraining(MODELS[name]), out=tmp_path / "base", quiet=True)
-    tree = {name: section for name, section in QUESTIONS.items() if name not in ("model", "tokenizer")}
+    tree = {
+        name: section for name, section in QUESTIONS.items() if name not in ("model", "tokenizer")
+    }
     head = {"freeze": 1, "layer_decay": 0.5, "auxiliary": 0.5}
     tree |= {"data": {**QUESTIONS["data"], "max_length": 48}, "head": head}
-    tree["training"] = {"init": str(tmp_path / "base"), "steps": 2, "batch_tokens": 512, "device": "cpu"}
+    tree["training"] = {
+        "init": str(tmp_path / "base"),
+        "steps": 2,
+        "batch_tokens": 512,
+        "device": "cpu",
+    }
     recipe = write(tmp_path / "r.yaml", json.dumps(tree))
     printed = succeed("train", recipe, "--out", tmp_path / "run").err
     assert f"weights: those of {tmp_path / 'base'}, step-00000003; new: head.linear\n" in printed
     before, after = weights_of(tmp_path / "base", "best"), weights_of(tmp_path / "run")
-    unchanged = {key for key in after if key.startswith("base.") and torch.equal(after[key], before[key[5:]])}
-    first, second = ("base.blocks.0.", "base.blocks.1.") if name == "gpt" else ("base.layers.0.", "base.layers.1.")
+    unchanged = {
+        key for key in after if key.startswith("base.") and torch.equal(after[key], before[key[5:]])
+    }
+    first, second = (
+        ("base.blocks.0.", "base.blocks.1.")
+        if name == "gpt"
+        else ("base.layers.0.", "base.layers.1.")
+    )
     assert {key for key in after if key.startswith((first, "base.embedding"))} <= unchanged
     assert not [key for key in unchanged if key.startswith(second) and key.endswith("weight")]
     model = Run.open(tmp_path / "run").load_model("last")
     assert {model.rate_of(key) for key in after if key.startswith((second, "head."))} == {0.5, 1.0}
 
 
-CLASSES = {"task": "classification", "data": {"train": {"corpus": "reviews-en"}}, "training": {"steps": 1}}
+CLASSES = {
+    "task": "classification",
+    "data": {"train": {"corpus": "reviews-en"}},
+    "training": {"steps": 1},
+}
 ROWS = [[3, 4, 5, 6, 3], [3, 5, 3]]
 LABELS: dict[str, Any] = {
     "classification": [0, 1],
@@ -141,10 +184,13 @@ def built(task: str, kind: str, **head: Any) -> tuple[Any, Any]:
     return built_model, built_task.objective(built_model)
 
 
-@pytest.mark.parametrize(("task", "kind", "features"), [
-    *((task, kind, "last") for task in LABELS for kind in KINDS),
-    *(("classification", kind, "mix") for kind in ("elmo", "gpt", "bert")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("task", "kind", "features"),
+    [
+        *((task, kind, "last") for task in LABELS for kind in KINDS),
+        *(("classification", kind, "mix") for kind in ("elmo", "gpt", "bert")),
+    ],
+)
 def test_every_weight_that_learns_has_a_gradient(task: str, kind: str, features: str) -> None:
     """So that several processes, which wait for all gradients, can train together."""
     auxiliary = {"auxiliary": 0.5} if kind in ("lstm_lm", "gpt") and features == "last" else {}
@@ -155,8 +201,13 @@ def test_every_weight_that_learns_has_a_gradient(task: str, kind: str, features:
 
 @pytest.mark.parametrize("kind", ["gpt", "lstm_lm"])
 def test_the_auxiliary_loss_is_that_of_a_classifier_for_each_answer(kind: str) -> None:
-    """L_3 = L_2 + lambda L_1 (Radford et al. 2018, equation 5): a row is an answer of spans, a word one of tags."""
-    losses = {"classification": ClassCrossEntropy, "question_answering": SpanCrossEntropy, "tagging": TagCrossEntropy}
+    """L_3 = L_2 + lambda L_1 (Radford et al. 2018, equation 5): a row is an answer of spans, a word
+    one of tags."""
+    losses = {
+        "classification": ClassCrossEntropy,
+        "question_answering": SpanCrossEntropy,
+        "tagging": TagCrossEntropy,
+    }
     for task, loss in losses.items():
         answers = 4 if task == "tagging" else 2
         model, _ = built(task, kind, auxiliary=0.5)
@@ -168,5 +219,7 @@ def test_the_auxiliary_loss_is_that_of_a_classifier_for_each_answer(kind: str) -
         own, both = loss(model), loss(model, auxiliary=0.5)
         both.training, own.training = True, True
         added = -0.5 * answers * torch.stack(log_p).mean()
-        torch.testing.assert_close(both(batch) - own(batch), torch.stack([added, torch.zeros_like(added)]))
+        torch.testing.assert_close(
+            both(batch) - own(batch), torch.stack([added, torch.zeros_like(added)])
+        )
         torch.testing.assert_close(both.eval()(batch), own.eval()(batch))

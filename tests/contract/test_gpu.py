@@ -1,4 +1,5 @@
-"""What only a GPU can show: captured steps, packed sentences, half precision, memory that is full."""
+"""What only a GPU can show: captured steps, packed sentences, half precision, memory that is
+full."""
 
 import gc
 import random
@@ -28,7 +29,9 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 
 
 def losses(run: Path) -> list[float]:
-    return [line["loss"] for line in read_metrics(run / "metrics.jsonl") if line["event"] == "train"]
+    return [
+        line["loss"] for line in read_metrics(run / "metrics.jsonl") if line["event"] == "train"
+    ]
 
 
 def changed(recipe: Tree, model: Tree, **training: Any) -> Tree:
@@ -45,19 +48,29 @@ TRANSFORMER = {"kind": "transformer", "preset": "tiny", "width": 32, "heads": 2,
 def test_a_search_finds_the_same_as_on_a_cpu(case: str, beam: int) -> None:
     """Sentences end at all lengths, since each may be so many times as long as its source."""
     draw, model = random.Random(0), build(CASES[case]).double()
-    source = tokens_of([[*(draw.randrange(4, 11) for _ in range(draw.randrange(1, 9))), END] for _ in range(24)])
-    config = SearchConfig(beam=beam, nbest=beam, max_length_ratio=2.0, max_length_offset=2, min_length_ratio=1.0)
+    source = tokens_of(
+        [[*(draw.randrange(4, 11) for _ in range(draw.randrange(1, 9))), END] for _ in range(24)]
+    )
+    config = SearchConfig(
+        beam=beam, nbest=beam, max_length_ratio=2.0, max_length_offset=2, min_length_ratio=1.0
+    )
     expected = search(model, source, config)
     found = search(model.cuda(), source.to("cuda"), config)
     assert len({len(hypotheses[0].tokens) for hypotheses in expected}) > 3
     for one, other in zip(found, expected, strict=True):
         # Not their tokens: of equal ones, either may be kept
-        assert [hypothesis.score for hypothesis in one] == pytest.approx([hypothesis.score for hypothesis in other])
+        assert [hypothesis.score for hypothesis in one] == pytest.approx(
+            [hypothesis.score for hypothesis in other]
+        )
 
 
 @pytest.mark.parametrize("model", [TRANSFORMER, None], ids=["transformer", "bahdanau"])
-def test_bf16_learns_what_fp32_learns(tiny_recipe: Tree, tmp_path: Path, model: Tree | None) -> None:
-    model = (model or tiny_recipe["model"]) | {"dropout": 0.0}  # whose noise depends on the shape of a batch
+def test_bf16_learns_what_fp32_learns(
+    tiny_recipe: Tree, tmp_path: Path, model: Tree | None
+) -> None:
+    model = (model or tiny_recipe["model"]) | {
+        "dropout": 0.0
+    }  # whose noise depends on the shape of a batch
     for precision in ("bf16", "fp32"):
         recipe = changed(tiny_recipe, model, precision=precision, steps=60, fill=True)
         train(recipe, out=tmp_path / precision, quiet=True)
@@ -75,20 +88,34 @@ def test_fp16_goes_on_with_its_scaler_where_it_was_left(tiny_recipe: Tree, tmp_p
     assert losses(tmp_path / "parts") == pytest.approx(losses(tmp_path / "whole"), rel=0.02)
 
 
-def test_too_large_a_batch_names_one_that_fits_and_auto_finds_it(tiny_recipe: Tree, tmp_path: Path) -> None:
+def test_too_large_a_batch_names_one_that_fits_and_auto_finds_it(
+    tiny_recipe: Tree, tmp_path: Path
+) -> None:
     tiny_recipe["data"]["train"]["size"] = 30_000
     model = TRANSFORMER | {"width": 512, "heads": 8, "feed_forward": 2048}
     gc.collect()
     torch.cuda.empty_cache()
-    limit = (2 * 2**30 + torch.cuda.memory_reserved()) / torch.cuda.get_device_properties(0).total_memory
+    limit = (2 * 2**30 + torch.cuda.memory_reserved()) / torch.cuda.get_device_properties(
+        0
+    ).total_memory
     torch.cuda.set_per_process_memory_fraction(limit)
     try:
-        with pytest.raises(ConfigError, match="out of memory with batches of 200,000 tokens") as error:
-            train(changed(tiny_recipe, model, batch_tokens=200_000, steps=3), out=tmp_path / "large", quiet=True)
+        with pytest.raises(
+            ConfigError, match="out of memory with batches of 200,000 tokens"
+        ) as error:
+            train(
+                changed(tiny_recipe, model, batch_tokens=200_000, steps=3),
+                out=tmp_path / "large",
+                quiet=True,
+            )
         hint = str(error.value)
         assert " fits, and" in hint
         fits = int(hint.split("(")[1].split(" fits")[0])
-        train(changed(tiny_recipe, model, batch_tokens=fits, steps=3), out=tmp_path / "named", quiet=True)
+        train(
+            changed(tiny_recipe, model, batch_tokens=fits, steps=3),
+            out=tmp_path / "named",
+            quiet=True,
+        )
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert len(losses(tmp_path / "named")) == 3
@@ -96,13 +123,20 @@ def test_too_large_a_batch_names_one_that_fits_and_auto_finds_it(tiny_recipe: Tr
 
 @pytest.mark.parametrize("vocabulary", [5, 4096, 5001])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_and_its_gradient_are_those_of_the_equation(vocabulary: int, smoothing: float) -> None:
+def test_the_loss_and_its_gradient_are_those_of_the_equation(
+    vocabulary: int, smoothing: float
+) -> None:
     torch.set_float32_matmul_precision("highest")  # a training before may have lowered it
     labels_P = torch.randint(vocabulary, (7,), device="cuda")
     labels_P[2] = -100  # filler
-    tensors = [torch.randn(shape, device="cuda", requires_grad=True) for shape in ((7, 3), (vocabulary, 3), vocabulary)]
+    tensors = [
+        torch.randn(shape, device="cuda", requires_grad=True)
+        for shape in ((7, 3), (vocabulary, 3), vocabulary)
+    ]
     found = GPULoss.apply(*tensors, labels_P, smoothing, True)
-    expected = smoothed_loss(torch.nn.functional.linear(*tensors).log_softmax(-1), labels_P, smoothing)
+    expected = smoothed_loss(
+        torch.nn.functional.linear(*tensors).log_softmax(-1), labels_P, smoothing
+    )
     gradients = [torch.autograd.grad(0.7 * sums_2[0], tensors) for sums_2 in (found, expected)]
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(*gradients)
@@ -115,10 +149,14 @@ def test_compiled_dropout_drops_its_share_and_keeps_the_mean() -> None:
     first_RD, second_RD = compiled(x_RD), compiled(x_RD)
     deviation = (0.1 * 0.9 / x_RD.numel()) ** 0.5
     assert float((first_RD == 0).float().mean()) == pytest.approx(0.1, abs=5 * deviation)
-    assert float(((first_RD == 0) & (second_RD == 0)).float().mean()) == pytest.approx(0.01, abs=5 * deviation)
+    assert float(((first_RD == 0) & (second_RD == 0)).float().mean()) == pytest.approx(
+        0.01, abs=5 * deviation
+    )
     assert first_RD.unique().tolist() == pytest.approx([0.0, 1 / 0.9], rel=1e-4)
     [gradient_RD] = torch.autograd.grad(first_RD.sum(), x_RD)
-    torch.testing.assert_close(gradient_RD, first_RD.detach())  # x is 1, so both are the mask times 1 / (1 - p)
+    torch.testing.assert_close(
+        gradient_RD, first_RD.detach()
+    )  # x is 1, so both are the mask times 1 / (1 - p)
     assert torch.equal(torch.compile(dropout.eval())(x_RD), x_RD)
 
 
@@ -131,10 +169,16 @@ def test_a_step_of_additive_attention_is_that_of_the_equation(kind: Any) -> None
     results = []
     for fast in (True, False):
         memory = attention.memory(h_BSD, lengths_B)
-        attend = attention.attend_to(memory) if fast else lambda s_BQD, memory=memory: attention(s_BQD, memory)
+        attend = (
+            attention.attend_to(memory)
+            if fast
+            else lambda s_BQD, memory=memory: attention(s_BQD, memory)
+        )
         contexts = [attend(query) for query in queries]
         loss = sum((context * number).sin().sum() for number, context in enumerate(contexts, 1))
-        results.append([*contexts, *torch.autograd.grad(loss, [h_BSD, *queries, *attention.parameters()])])
+        results.append(
+            [*contexts, *torch.autograd.grad(loss, [h_BSD, *queries, *attention.parameters()])]
+        )
     torch.testing.assert_close(*results, rtol=1e-3, atol=1e-4)
 
 
@@ -147,7 +191,12 @@ def test_attention_to_a_cache_whose_rows_have_moved_is_that_of_the_equation(leng
     visible = CachedRowsVisible(torch.tensor([length], device="cuda"), rows_MR)
     found = attend(q_RH1E, k_RHKE, v_RHKE, visible, owner=torch.nn.Identity())
     for row in range(6):
-        k_HKE, v_HKE = (torch.stack([kv[rows_MR[m, row], :, m] for m in range(length)], 1) for kv in (k_RHKE, v_RHKE))
-        weights_HK = torch.tensor([[q @ k for k in keys] for q, keys in zip(q_RH1E[row, :, 0], k_HKE, strict=True)])
+        k_HKE, v_HKE = (
+            torch.stack([kv[rows_MR[m, row], :, m] for m in range(length)], 1)
+            for kv in (k_RHKE, v_RHKE)
+        )
+        weights_HK = torch.tensor(
+            [[q @ k for k in keys] for q, keys in zip(q_RH1E[row, :, 0], k_HKE, strict=True)]
+        )
         expected_HE = ((weights_HK / 24**0.5).softmax(-1).cuda()[:, None] @ v_HKE)[:, 0]
         torch.testing.assert_close(found[row, :, 0], expected_HE)

@@ -1,4 +1,5 @@
-"""Every text that people read has its Korean in messages.ko.yaml, and every entry there is still a text of the code."""
+"""Every text that people read has its Korean in messages.ko.yaml, and every entry there is still a
+text of the code."""
 
 from __future__ import annotations
 
@@ -20,10 +21,28 @@ import yaml
 import regard
 from command_line import fail, succeed
 from regard.cli import app
-from regard.language import IN_REPORTS, PARTICLES, filled, korean, particle_after, shown, shown_comments
+from regard.language import (
+    IN_REPORTS,
+    PARTICLES,
+    filled,
+    korean,
+    particle_after,
+    shown,
+    shown_comments,
+)
 from regard.recipes.propose import FILLED
 from regard.views.labels import Metrics
-from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Report, Section, Series, Table, in_language
+from regard.views.report import (
+    Cell,
+    Curves,
+    HeatMap,
+    HeatMaps,
+    Report,
+    Section,
+    Series,
+    Table,
+    in_language,
+)
 from regard.views.show import PICTURES
 
 PACKAGE = Path(regard.__file__).parent
@@ -31,18 +50,41 @@ CATALOGUE = yaml.safe_load((PACKAGE / "messages.ko.yaml").read_text(encoding="ut
 TEXTS: dict[str, dict[str, str]] = CATALOGUE["texts"]
 KOREAN = {english: found for section in TEXTS.values() for english, found in section.items()}
 FROM_CODE = ("commands", "messages", "reports", "recipes")
-"""Sections whose English is found in the code; the code composes the others of parts, or libraries write them."""
+"""Sections whose English is found in the code; the code composes the others of parts, or libraries
+write them."""
 ELSEWHERE = ("course",)
 """Folders with texts of their own in both languages: only what they raise and say is here."""
 DATA = ("data/corpora.py", "text/normalise.py")
 """Files with sentences to train on: only what they raise is read by people."""
-INTERNAL = {"re.compile", "re.sub", "re.search", "re.split", "re.findall", "cast", "logger.warning", "filterwarnings"}
+INTERNAL = {
+    "re.compile",
+    "re.sub",
+    "re.search",
+    "re.split",
+    "re.findall",
+    "cast",
+    "logger.warning",
+    "filterwarnings",
+}
 """What is called with strings that nobody reads."""
 PARTS = {
-    "Table", "TablePart", "Section", "_section", "Curves", "Series", "Bars", "HeatMap", "HeatMaps", "Text", "muted",
-}  # fmt: skip
+    "Table",
+    "TablePart",
+    "Section",
+    "_section",
+    "Curves",
+    "Series",
+    "Bars",
+    "HeatMap",
+    "HeatMaps",
+    "Text",
+    "muted",
+}
 """What a report is made of: texts of one word are found here alone."""
-TEXT = re.compile(r"[A-Za-z]{2,}[,.:;?!)'\"]* +[\w({\[\"'<-]|\}[,.:;)]* ?[a-z]{2,}|[a-z]{2,}[:(]? +\{|\S +[a-z]{2,}")
+TEXT = re.compile(
+    r"[A-Za-z]{2,}[,.:;?!)'\"]* +[\w({\[\"'<-]|\}[,.:;)]* ?[a-z]{2,}|[a-z]{2,}[:(]? +\{|\S "
+    r"+[a-z]{2,}"
+)
 """Two words, or one beside a value."""
 
 
@@ -55,7 +97,9 @@ def template(node: ast.AST) -> str:
     for part in node.values:
         spec = getattr(part, "format_spec", None)
         number = spec is not None and template(spec).endswith((*",dfeg%",))
-        parts.append(template(part) if isinstance(part, ast.Constant) else "{#}" if number else "{}")
+        parts.append(
+            template(part) if isinstance(part, ast.Constant) else "{#}" if number else "{}"
+        )
     return "".join(parts)
 
 
@@ -70,14 +114,18 @@ def strings(tree: ast.AST) -> Iterator[ast.AST]:
                 skipped |= {part for part in node.values if isinstance(part, ast.Constant)}
             case ast.FormattedValue(format_spec=ast.JoinedStr() as spec):
                 skipped |= {*ast.walk(spec)}
-            case ast.Subscript(slice=inner) if not any(isinstance(one, ast.Call) for one in ast.walk(inner)):
+            case ast.Subscript(slice=inner) if not any(
+                isinstance(one, ast.Call) for one in ast.walk(inner)
+            ):
                 skipped |= {*ast.walk(inner)}
             case ast.Call() if ast.unparse(node.func).removeprefix("warnings.") in INTERNAL:
                 skipped |= {one for argument in node.args for one in ast.walk(argument)}
             case ast.Assert(msg=ast.AST() as message):
                 skipped |= {*ast.walk(message)}
     for node in ast.walk(tree):
-        is_string = isinstance(node, ast.Constant | ast.JoinedStr) and isinstance(getattr(node, "value", ""), str)
+        is_string = isinstance(node, ast.Constant | ast.JoinedStr) and isinstance(
+            getattr(node, "value", ""), str
+        )
         if is_string and node not in skipped:
             yield node
 
@@ -88,14 +136,28 @@ def labels(tree: ast.AST) -> Iterator[ast.AST]:
         argument
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in PARTS
-        for argument in [*node.args, *(one.value for one in node.keywords if one.arg not in ("tone", "label_width"))]
+        for argument in [
+            *node.args,
+            *(one.value for one in node.keywords if one.arg not in ("tone", "label_width")),
+        ]
     ]
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign | ast.AugAssign) and ast.unparse(node).startswith(("columns", "heads")):
+        if isinstance(node, ast.Assign | ast.AugAssign) and ast.unparse(node).startswith(
+            ("columns", "heads")
+        ):
             given += node.value.values if isinstance(node.value, ast.Dict) else [node.value]
     inside = {one for argument in given for one in ast.walk(argument)}
-    keys = {slice for node in inside if isinstance(node, ast.Subscript) for slice in ast.walk(node.slice)}
-    return (node for node in strings(tree) if node in inside - keys and re.search("[A-Za-z]{3}", template(node)))
+    keys = {
+        slice
+        for node in inside
+        if isinstance(node, ast.Subscript)
+        for slice in ast.walk(node.slice)
+    }
+    return (
+        node
+        for node in strings(tree)
+        if node in inside - keys and re.search("[A-Za-z]{3}", template(node))
+    )
 
 
 @cache
@@ -103,25 +165,44 @@ def of_code() -> dict[str, str]:
     """The texts of the code, and the files that they are in."""
     found: dict[str, str] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        name, tree = path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+        name, tree = (
+            path.relative_to(PACKAGE).as_posix(),
+            ast.parse(path.read_text(encoding="utf-8")),
+        )
         if name.startswith(ELSEWHERE):
-            tree = ast.Module([ast.Expr(node) if isinstance(node, ast.expr) else node for node in told(tree)], [])
+            tree = ast.Module(
+                [ast.Expr(node) if isinstance(node, ast.expr) else node for node in told(tree)], []
+            )
         if name in DATA:
             functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-            raising = [node for node in functions if any(isinstance(one, ast.Raise) for one in ast.walk(node))]
+            raising = [
+                node
+                for node in functions
+                if any(isinstance(one, ast.Raise) for one in ast.walk(node))
+            ]
             tree = ast.Module([*raising], [])
-        nodes = [node for node in strings(tree) if " " in template(node) and TEXT.search(template(node))]
+        nodes = [
+            node for node in strings(tree) if " " in template(node) and TEXT.search(template(node))
+        ]
         nodes += labels(tree) if name.startswith("views") else []
-        found |= {line: name for node in nodes for line in template(node).split("\n") if line.strip()}
+        found |= {
+            line: name for node in nodes for line in template(node).split("\n") if line.strip()
+        }
     for path in sorted((PACKAGE / "recipes").glob("*.yaml")):
-        found |= dict.fromkeys(re.findall(r"(?<=# )\S.*", path.read_text(encoding="utf-8")), "recipes")
+        found |= dict.fromkeys(
+            re.findall(r"(?<=# )\S.*", path.read_text(encoding="utf-8")), "recipes"
+        )
     return found | dict.fromkeys(FILLED.values(), "proposals") | dict.fromkeys(documented(), "help")
 
 
 def told(tree: ast.AST) -> Iterator[ast.stmt | ast.expr]:
     """What is raised, and what is given to a `say`."""
     for node in ast.walk(tree):
-        is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "say"
+        is_call = (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "say"
+        )
         if isinstance(node, ast.Raise) or is_call:
             yield node
 
@@ -136,12 +217,19 @@ def documented() -> Iterator[str]:
 
 
 def test_no_text_is_missing_in_korean() -> None:
-    missing = {text: file for text, file in of_code().items() if text not in {*KOREAN, *CATALOGUE["as_written"]}}
+    missing = {
+        text: file
+        for text, file in of_code().items()
+        if text not in {*KOREAN, *CATALOGUE["as_written"]}
+    }
     assert not missing, "give these their Korean in messages.ko.yaml, or list them under as_written"
 
 
 def test_no_entry_is_left_of_a_text_that_is_gone() -> None:
-    entries = [*CATALOGUE["as_written"], *(text for section in FROM_CODE for text in TEXTS[section])]
+    entries = [
+        *CATALOGUE["as_written"],
+        *(text for section in FROM_CODE for text in TEXTS[section]),
+    ]
     assert [text for text in entries if text not in of_code()] == []
 
 
@@ -154,7 +242,10 @@ def test_values_of_the_korean_are_those_of_the_english() -> None:
     slots = re.compile(r"\{(\d)t?([가-힣]*)\}")
     for english, text in KOREAN.items():
         count = len(re.findall(r"\{#?\}", english))
-        assert all(int(number) < count and (not end or end in PARTICLES) for number, end in slots.findall(text)), text
+        assert all(
+            int(number) < count and (not end or end in PARTICLES)
+            for number, end in slots.findall(text)
+        ), text
 
 
 def test_each_text_finds_its_own_korean() -> None:
@@ -162,18 +253,33 @@ def test_each_text_finds_its_own_korean() -> None:
     others = []
     for section, entries in TEXTS.items():
         for english, text in entries.items():
-            values = iter(given := ["7" if value == "{#}" else "x" for value in re.findall(r"\{#?\}", english)])
+            values = iter(
+                given := [
+                    "7" if value == "{#}" else "x" for value in re.findall(r"\{#?\}", english)
+                ]
+            )
             example = re.sub(r"\{#?\}", lambda _, values=values: next(values), english)
             if korean(example, IN_REPORTS if section in IN_REPORTS else ()) != filled(text, given):
                 others.append(english)
     assert others == []
 
 
-@pytest.mark.parametrize(("word", "particle", "expected"), [
-    ("문장", "은", "은"), ("토큰", "을", "을"), ("파일", "으로", "로"), ("쌍", "으로", "으로"), ("예제", "이", "가"),
-    ("'예제'", "과", "와"), ("3", "이", "이"), ("1", "으로", "로"), ("12", "을", "를"), ("loss", "을", "을(를)"),
-    ("--out", "으로", "(으)로"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("word", "particle", "expected"),
+    [
+        ("문장", "은", "은"),
+        ("토큰", "을", "을"),
+        ("파일", "으로", "로"),
+        ("쌍", "으로", "으로"),
+        ("예제", "이", "가"),
+        ("'예제'", "과", "와"),
+        ("3", "이", "이"),
+        ("1", "으로", "로"),
+        ("12", "을", "를"),
+        ("loss", "을", "을(를)"),
+        ("--out", "으로", "(으)로"),
+    ],
+)
 def test_particles_fit_the_last_letter(word: str, particle: str, expected: str) -> None:
     assert particle_after(word, particle) == expected
 
@@ -181,46 +287,56 @@ def test_particles_fit_the_last_letter(word: str, particle: str, expected: str) 
 SHOWN = {
     "there is no column 'b'": "열 'b'이(가) 없습니다",
     "allowed: 0 to 3, for example data.train.0.file": "가능한 값: 0~3. 예: data.train.0.file",
-    "dropped 3 of 10 training pairs: 1 with an empty side (first: a:1), 2 seen before (first: a:4)":
-        "학습 쌍 10개 중 3개를 제외했습니다: 한쪽이 빈 것 1개 (첫째: a:1), 앞에 이미 나온 것 2개 (첫째: a:4)",
-    "step 50/100  epoch 2  loss 1.234  5,678 tokens/s  about 3 min left":
-        "스텝 50/100  에포크 2  손실 1.234  5,678 토큰/초  약 3분 남음",
-    "step 50/100  epoch 2  loss 1.234  5,678 tokens/s  about 80 s to 2 min left":
-        "스텝 50/100  에포크 2  손실 1.234  5,678 토큰/초  약 80초~2분 남음",
-    "warning    model.dropout=0.9 leaves out 90 % of the values at every step, the model will hardly learn: 0.1 to 0.5 "
-    "is usual":
-        "경고       model.dropout=0.9은 스텝마다 값의 90 %를 빼므로 모델이 거의 학습되지 않습니다. 보통 0.1~0.5입니다",
-    "dropped 1 of 3 training pairs: 1 longer than data.max_length=50 tokens (first: a:2)":
-        "학습 쌍 3개 중 1개를 제외했습니다: data.max_length=50토큰을 초과한 것 1개 (첫째: a:2)",
-    "Proposed by `regard check` for a.en and a.ko: 3 pairs. Made from the recipe `bahdanau`.":
-        "a.en, a.ko에 대해 `regard check`가 제안한 레시피: 3쌍. `bahdanau` 레시피를 바탕으로 했습니다.",
-    "4 texts have several labels in the training data (first: a.tsv:3 and a.tsv:7)":
-        "학습 데이터의 텍스트 4개에 레이블이 여러 개입니다 (첫째: a.tsv:3, a.tsv:7)",
-    "too rare to be in every part: the label 'a' (1), 'b' (1), 96 more":
-        "너무 드물어 어떤 분할에는 없는 레이블: 'a' (1), 'b' (1), 그 밖에 96개",
+    "dropped 3 of 10 training pairs: 1 with an empty side (first: a:1), 2 seen before (first: "
+    "a:4)": "학습 쌍 10개 중 3개를 제외했습니다: 한쪽이 빈 것 1개 (첫째: a:1), 앞에 이미 나온 것 "
+    "2개 (첫째: a:4)",
+    "step 50/100  epoch 2  loss 1.234  5,678 tokens/s  about 3 min "
+    "left": "스텝 50/100  에포크 2  손실 1.234  5,678 토큰/초  약 3분 남음",
+    "step 50/100  epoch 2  loss 1.234  5,678 tokens/s  about 80 s to 2 min "
+    "left": "스텝 50/100  에포크 2  손실 1.234  5,678 토큰/초  약 80초~2분 남음",
+    "warning    model.dropout=0.9 leaves out 90 % of the values at every step, the model will "
+    "hardly learn: 0.1 to 0.5 "
+    "is usual": "경고       model.dropout=0.9은 스텝마다 값의 90 %를 빼므로 모델이 거의 학습되지 "
+    "않습니다. 보통 0.1~0.5입니다",
+    "dropped 1 of 3 training pairs: 1 longer than data.max_length=50 tokens (first: "
+    "a:2)": "학습 쌍 3개 중 1개를 제외했습니다: data.max_length=50토큰을 초과한 것 1개 (첫째: a:2)",
+    "Proposed by `regard check` for a.en and a.ko: 3 pairs. Made from the recipe "
+    "`bahdanau`.": "a.en, a.ko에 대해 `regard check`가 제안한 레시피: 3쌍. `bahdanau` "
+    "레시피를 바탕으로 했습니다.",
+    "4 texts have several labels in the training data (first: a.tsv:3 and "
+    "a.tsv:7)": "학습 데이터의 텍스트 4개에 레이블이 여러 개입니다 (첫째: a.tsv:3, a.tsv:7)",
+    "too rare to be in every part: the label 'a' (1), 'b' (1), 96 "
+    "more": "너무 드물어 어떤 분할에는 없는 레이블: 'a' (1), 'b' (1), 그 밖에 96개",
     "the label '높음' is not a number": "레이블 '높음'은 수가 아닙니다",
-    "how much the number = 4.546 falls without each word · a":
-        "단어를 하나씩 뺄 때 예측한 수 4.546이 줄어드는 정도 · a",
+    "how much the number = 4.546 falls without each "
+    "word · a": "단어를 하나씩 뺄 때 예측한 수 4.546이 줄어드는 정도 · a",
     "standard input:3": "표준 입력:3",
-    "column 'a' is taken for the label; others that may be: b (label=COLUMN)":
-        "'a' 열을 레이블로 삼았습니다. 다른 후보: b (label=열)",
-    "cannot be read as a recipe: it is not text in UTF-8": "레시피로 읽을 수 없습니다: UTF-8로 된 텍스트가 아닙니다",
-    "6 errors are the model's only by the length normalisation, since the model gives the reference the higher log P: "
-    "try a lower --length-penalty.":
-        "오류 6개는 길이 정규화 때문에 모델 오류가 된 것입니다(log P만 보면 참조 문장이 더 높습니다). "
-        "--length-penalty를 낮춰 보십시오.",
-    "60 % model errors, 1 of them because the reference holds unknown tokens, which no search could write: use a "
-    "larger vocabulary, or one of sub-words or bytes. No beam, however wide, would prefer these references.":
-        "오류의 60 %가 모델 오류입니다. 그중 1개는 참조 문장에 모르는 토큰이 있어 모델 오류가 된 것입니다"
-        "(어떤 탐색으로도 쓸 수 없습니다). 더 큰 어휘나 서브워드, 바이트 어휘를 쓰십시오. "
-        "빔을 아무리 넓혀도 이 참조 문장을 고르지 않습니다.",
+    "column 'a' is taken for the label; others that may be: b "
+    "(label=COLUMN)": "'a' 열을 레이블로 삼았습니다. 다른 후보: b (label=열)",
+    "cannot be read as a recipe: it is not text in "
+    "UTF-8": "레시피로 읽을 수 없습니다: UTF-8로 된 텍스트가 아닙니다",
+    "6 errors are the model's only by the length normalisation, since the model gives the "
+    "reference the higher log P: "
+    "try a lower "
+    "--length-penalty.": "오류 6개는 길이 정규화 때문에 모델 오류가 된 것입니다(log P만 보면 참조 "
+    "문장이 더 높습니다). "
+    "--length-penalty를 낮춰 보십시오.",
+    "60 % model errors, 1 of them because the reference holds unknown tokens, which no search "
+    "could write: use a "
+    "larger vocabulary, or one of sub-words or bytes. No beam, however wide, would prefer these "
+    "references.": "오류의 60 %가 모델 오류입니다. 그중 1개는 참조 문장에 모르는 토큰이 있어 "
+    "모델 오류가 된 것입니다"
+    "(어떤 탐색으로도 쓸 수 없습니다). 더 큰 어휘나 서브워드, 바이트 어휘를 쓰십시오. "
+    "빔을 아무리 넓혀도 이 참조 문장을 고르지 않습니다.",
     "note: no such text of ours": "참고: no such text of ours",
     "first\nthe file is empty": "first\n파일이 비어 있습니다",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("english", "expected"), SHOWN.items())
-def test_texts_are_shown_in_the_users_language(english: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_shown_in_the_users_language(
+    english: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert shown(english) == english
     monkeypatch.setenv("REGARD_LANG", "ko")
     assert shown(english) == expected
@@ -236,34 +352,66 @@ def test_only_the_comments_of_a_recipe_change(monkeypatch: pytest.MonkeyPatch) -
 
 def test_of_a_report_only_our_own_texts_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tokens and names of the data stay, also where the catalogue has such a word."""
-    heat_map = HeatMap(["loss", "layer 1, head 2"], ["step", "there is no input"], np.eye(2), "layer 1 · put it back")
+    heat_map = HeatMap(
+        ["loss", "layer 1, head 2"],
+        ["step", "there is no input"],
+        np.eye(2),
+        "layer 1 · put it back",
+    )
     rows = [["loss", Cell("worse", ours=True)], [Cell("worse"), "better"]]
     table = Table(["loss", "put it back"], rows, title="Tests")
-    curves = Curves([Series("loss", [0.0], [0.0])], "training step", "validation BLEU", x_ticks=[(0.0, "layer 0")])
+    curves = Curves(
+        [Series("loss", [0.0], [0.0])],
+        "training step",
+        "validation BLEU",
+        x_ticks=[(0.0, "layer 0")],
+    )
     section = Section("Quality", [HeatMaps([heat_map]), table, curves])
     report = Report("put it back", [section], "12 sentences of the test set")
     assert in_language(report) == replace(report, language="en")
     monkeypatch.setenv("REGARD_LANG", "ko")
     found = in_language(report)
     maps, cells, drawn = found.sections[0].parts
-    assert (found.language, found.title, found.opening) == ("ko", "put it back", "테스트 데이터 12문장")
+    assert (found.language, found.title, found.opening) == (
+        "ko",
+        "put it back",
+        "테스트 데이터 12문장",
+    )
     assert found.sections[0].heading == "품질"
     assert isinstance(maps, HeatMaps)
-    assert (maps.maps[0].rows, maps.maps[0].columns) == (["loss", "층 1, 헤드 2"], ["step", "there is no input"])
+    assert (maps.maps[0].rows, maps.maps[0].columns) == (
+        ["loss", "층 1, 헤드 2"],
+        ["step", "there is no input"],
+    )
     assert maps.maps[0].title == "층 1 · put it back"
     assert isinstance(cells, Table)
     assert [cells.title, *cells.columns] == ["검정", "손실", "put it back"]
-    assert [[cell.text for cell in row] for row in cells.cells] == [["loss", "나쁨"], ["worse", "better"]]
-    classes = Metrics({"classes": {"loss": {"precision": 1.0, "recall": 1.0, "f1": 1.0, "examples": 2}}}).report()
+    assert [[cell.text for cell in row] for row in cells.cells] == [
+        ["loss", "나쁨"],
+        ["worse", "better"],
+    ]
+    classes = Metrics(
+        {"classes": {"loss": {"precision": 1.0, "recall": 1.0, "f1": 1.0, "examples": 2}}}
+    ).report()
     [measured] = in_language(classes).sections[0].parts
     assert isinstance(measured, Table)
-    assert (measured.columns, measured.cells[0][0].text) == (["클래스", "정밀도", "재현율", "F1", "예제"], "loss")
+    assert (measured.columns, measured.cells[0][0].text) == (
+        ["클래스", "정밀도", "재현율", "F1", "예제"],
+        "loss",
+    )
     assert isinstance(drawn, Curves)
-    assert (drawn.x_label, drawn.y_label, drawn.x_ticks) == ("학습 스텝", "검증 BLEU", [(0.0, "층 0")])
+    assert (drawn.x_label, drawn.y_label, drawn.x_ticks) == (
+        "학습 스텝",
+        "검증 BLEU",
+        [(0.0, "층 0")],
+    )
 
 
-def test_commands_speak_korean_and_write_json_in_english(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Help is shown in a process of its own: typer's panels keep the language in which they were first drawn."""
+def test_commands_speak_korean_and_write_json_in_english(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Help is shown in a process of its own: typer's panels keep the language in which they were
+    first drawn."""
 
     def run(*words: str, columns: int = 100) -> str:
         given = {**os.environ, "REGARD_LANG": "", "LC_ALL": "ko_KR.UTF-8", "COLUMNS": str(columns)}
@@ -272,7 +420,10 @@ def test_commands_speak_korean_and_write_json_in_english(tiny_run: Path, monkeyp
         return done.stdout + done.stderr
 
     help_text = run("train", "--help")
-    assert all(text in help_text for text in ("사용법: ", "옵션", "중단된 학습을 계속합니다.", "[필수]", "이 도움말을"))
+    assert all(
+        text in help_text
+        for text in ("사용법: ", "옵션", "중단된 학습을 계속합니다.", "[필수]", "이 도움말을")
+    )
     assert "…" not in run("--help", columns=80)  # no line is cut
     monkeypatch.setenv("REGARD_LANG", "")
     monkeypatch.setenv("LC_ALL", "ko_KR.UTF-8")

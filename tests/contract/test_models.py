@@ -1,4 +1,5 @@
-"""The contract of every model, whatever its equations: parametrised over all kinds in MODELS and their variants."""
+"""The contract of every model, whatever its equations: parametrised over all kinds in MODELS and
+their variants."""
 
 import gc
 from collections.abc import Callable, Sequence
@@ -25,7 +26,11 @@ FIRST_OF_KIND = {case.kind: name for name, case in reversed(CASES.items())}
 """One case for each kind."""
 SOURCE_CASES = [name for name, case in CASES.items() if case.config.reads == "source"]
 TEXT_CASES = [name for name, case in CASES.items() if isinstance(case, TextCase)]
-ATTENDING = [name for name, case in CASES.items() if case.config.alignment or name.startswith(("gpt", "bert"))]
+ATTENDING = [
+    name
+    for name, case in CASES.items()
+    if case.config.alignment or name.startswith(("gpt", "bert"))
+]
 every_case = pytest.mark.parametrize("name", CASES)
 every_source_case = pytest.mark.parametrize("name", SOURCE_CASES)
 every_writer = pytest.mark.parametrize("name", WRITERS)
@@ -62,7 +67,9 @@ def test_every_layer_of_a_text_ignores_padding_and_neighbours(name: str) -> None
         pooled = {pooling: pool(x_BLD, batch.text, pooling) for pooling in get_args(Pooling)}
         for row, length in enumerate(batch.text.lengths_B.tolist()):
             close(model.layers_of(case.batch([row]))[layer][0], x_BLD[row, :length])
-            mean = [sum(column) / length for column in zip(*x_BLD[row, :length].tolist(), strict=True)]
+            mean = [
+                sum(column) / length for column in zip(*x_BLD[row, :length].tolist(), strict=True)
+            ]
             assert pooled["mean"][row].tolist() == pytest.approx(mean)
             assert torch.equal(pooled["last"][row], x_BLD[row, length - 1])
         assert torch.equal(pooled["first"], x_BLD[:, 0])
@@ -82,7 +89,9 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_examples(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*TIED_CASES, *TEXT_CASES])
 @pytest.mark.parametrize("rows", [1, 3])
-def test_the_loss_in_parts_is_the_loss(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loss_in_parts_is_the_loss(
+    name: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = CASES[name]
     objective = case.objective(case.build(), 0.1)
     assert isinstance(objective, VocabularyLoss)
@@ -92,7 +101,10 @@ def test_the_loss_in_parts_is_the_loss(name: str, rows: int, monkeypatch: pytest
         objective.zero_grad()
         loss_2 = objective(case.batch())
         (0.25 * loss_2[0]).backward()
-        return [loss_2.detach(), *(p.grad.clone() for p in objective.parameters() if p.grad is not None)]
+        return [
+            loss_2.detach(),
+            *(p.grad.clone() for p in objective.parameters() if p.grad is not None),
+        ]
 
     whole = loss_and_gradients()
     vocabulary = max(parameter.shape[0] for parameter in objective.model.output.parameters())
@@ -111,7 +123,9 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
     case = CASES[name]
     model = case.build()
     case.objective(model, 0.1).train()(case.batch())[0].backward()
-    without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().max() > 0]
+    without = [
+        name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().max() > 0
+    ]
     assert without == []
 
 
@@ -138,12 +152,16 @@ def test_same_seed_same_weights(name: str) -> None:
     assert any(not torch.equal(first[key], other[key]) for key in first)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MODELS if "dropout" in MODELS[kind].config.model_fields])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in MODELS if "dropout" in MODELS[kind].config.model_fields]
+)
 def test_dropout_is_active_in_training_only(kind: str) -> None:
     case = CASES[FIRST_OF_KIND[kind]]
     model, batch = case.build(dropout=0.3), case.batch()
     expected = case.outputs(case.build(), batch)
-    for first, second, plain in zip(case.outputs(model, batch), case.outputs(model, batch), expected, strict=True):
+    for first, second, plain in zip(
+        case.outputs(model, batch), case.outputs(model, batch), expected, strict=True
+    ):
         assert torch.equal(first, second)
         close(first, plain)
     model.train()
@@ -151,10 +169,12 @@ def test_dropout_is_active_in_training_only(kind: str) -> None:
 
 
 def new_tensors(step: Callable[[], Tensor]) -> int:
-    """How many more tensors there are after some steps than after the first, without the garbage collector."""
+    """How many more tensors there are after some steps than after the first, without the garbage
+    collector."""
     live = lambda: sum(issubclass(type(thing), Tensor) for thing in gc.get_objects())  # noqa: E731
     gc.disable()
-    gc.freeze()  # what there is already is not counted, which takes a second where other tests have left much
+    # what there is already is not counted, which takes a second where other tests have left much
+    gc.freeze()
     try:
         step().backward()
         before = live()
@@ -206,9 +226,16 @@ def test_tied_weights_are_stored_once_and_stay_tied(name: str, tmp_path: Path) -
 
 
 def write(
-    case: SourceCase, model: Any, sources: Sequence[int], outputs_RT: Tensor, *, room: int = 12, extra: int = 0
+    case: SourceCase,
+    model: Any,
+    sources: Sequence[int],
+    outputs_RT: Tensor,
+    *,
+    room: int = 12,
+    extra: int = 0,
 ) -> tuple[Tensor, Any]:
-    """Write the outputs, one per row, step by step: the logits [R, T + 1, V] of each step, and the last state."""
+    """Write the outputs, one per row, step by step: the logits [R, T + 1, V] of each step, and the
+    last state."""
     rows = len(outputs_RT)
     with torch.no_grad():
         state = model.begin(case.sources(sources, extra), rows // len(sources), room)
@@ -298,7 +325,10 @@ def test_nothing_leaks_from_the_future(name: str) -> None:
 @pytest.mark.parametrize("name", ["transformer", "gpt"])
 def test_looking_ahead_leaks_from_the_future(name: str) -> None:
     case = WRITERS[name]
-    model, batches = case.build(look_ahead=True), [case.continued([(0, [4, 5, word, END])]) for word in (6, 7)]
+    model, batches = (
+        case.build(look_ahead=True),
+        [case.continued([(0, [4, 5, word, END])]) for word in (6, 7)],
+    )
     before, after = (logits_of(model, batch)[0] for batch in batches)
     assert (after - before).abs().amax(-1).min() > 1e-6
     if name == "gpt":
@@ -313,13 +343,18 @@ def test_every_source_token_matters_at_every_position(name: str) -> None:
     for changed in range(len(source)):
         other = [*source[:changed], 9, *source[changed + 1 :]]
         after = logits_of(model, batch_of([other], [TARGETS[0]]))[0]
-        assert (after - before).abs().amax(-1).min() > 1e-11, f"source token {changed} is not seen everywhere"
+        assert (after - before).abs().amax(-1).min() > 1e-11, (
+            f"source token {changed} is not seen everywhere"
+        )
 
 
 @pytest.mark.parametrize(
-    ("name", "knows_order"), [("transformer", True), ("transformer-learned", True), ("transformer-no-positions", False)]
+    ("name", "knows_order"),
+    [("transformer", True), ("transformer-learned", True), ("transformer-no-positions", False)],
 )
-def test_a_transformer_knows_the_order_of_the_source_only_from_positions(name: str, knows_order: bool) -> None:
+def test_a_transformer_knows_the_order_of_the_source_only_from_positions(
+    name: str, knows_order: bool
+) -> None:
     model = CASES[name].build()
     sources = ([4, 5, 6, END], [6, 4, 5, END])
     straight, turned = (logits_of(model, batch_of([source], [TARGETS[0]])) for source in sources)
@@ -329,14 +364,17 @@ def test_a_transformer_knows_the_order_of_the_source_only_from_positions(name: s
 def test_a_reversed_source_is_the_sentence_written_backwards() -> None:
     case = CASES["rnn-gru-reversed"]
     backwards = batch_of([source[::-1] for source in SOURCES])
-    close(logits_of(case.build(), batch_of()), logits_of(case.build(reverse_source=False), backwards))
+    close(
+        logits_of(case.build(), batch_of()), logits_of(case.build(reverse_source=False), backwards)
+    )
 
 
 # Attention
 
 
 def attended(name: str, attention: str) -> tuple[list[int], list[int], bool]:
-    """The real queries and keys of an attention in each row of a case's batch, and whether it is causal."""
+    """The real queries and keys of an attention in each row of a case's batch, and whether it is
+    causal."""
     case = CASES[name]
     sources = case.batch().source.host_lengths_B.tolist() if case.config.reads != "text" else []
     targets = [case.length(row) for row in ROWS]
@@ -353,12 +391,22 @@ def test_attention_weights_are_distributions_over_visible_keys(name: str) -> Non
     model = case.build()
     with recording() as recorded:
         case.outputs(model, case.batch(extra=2))
-    weights, visible, alignments = recorded.by_name(model), recorded.by_name(model, visible=True), set()
+    weights, visible, alignments = (
+        recorded.by_name(model),
+        recorded.by_name(model, visible=True),
+        set(),
+    )
     assert weights
     for attention, weights_BHQK in weights.items():
         queries, keys, causal = attended(name, attention)
-        alignments |= {attention} if attention == "attention" or attention.endswith("cross_attention") else set()
-        for weights_HQK, visible_1QK, query, key in zip(weights_BHQK, visible[attention], queries, keys, strict=True):
+        alignments |= (
+            {attention}
+            if attention == "attention" or attention.endswith("cross_attention")
+            else set()
+        )
+        for weights_HQK, visible_1QK, query, key in zip(
+            weights_BHQK, visible[attention], queries, keys, strict=True
+        ):
             real_HQK, visible_QK = weights_HQK[:, :query], visible_1QK[0, :query]
             if "local-p" in name:
                 assert real_HQK.sum(-1).max() < 1
@@ -368,8 +416,13 @@ def test_attention_weights_are_distributions_over_visible_keys(name: str) -> Non
             assert not visible_QK[:, key:].any()
             if "local" not in name:
                 assert (real_HQK[:, visible_QK] > 0).all()
-                assert visible_QK[:, :key].tolist() == torch.ones(query, key).tril(0 if causal else key).bool().tolist()
-    assert {attention for attention in weights if fnmatch(attention, case.config.alignment)} == alignments
+                assert (
+                    visible_QK[:, :key].tolist()
+                    == torch.ones(query, key).tril(0 if causal else key).bool().tolist()
+                )
+    assert {
+        attention for attention in weights if fnmatch(attention, case.config.alignment)
+    } == alignments
 
 
 @every_attending_case
@@ -384,20 +437,27 @@ def test_recording_changes_no_output(name: str) -> None:
         close(actual, expected)
 
 
-@pytest.mark.parametrize("name", [name for name in ATTENDING if name in WRITERS and CASES[name].config.alignment])
+@pytest.mark.parametrize(
+    "name", [name for name in ATTENDING if name in WRITERS and CASES[name].config.alignment]
+)
 def test_recording_step_by_step_gives_what_forward_gives(name: str) -> None:
     case, outputs_RT = WRITERS[name], random_outputs(4, 3)
     model = case.build()
     with recording() as stepped:
         write(case, model, range(4), outputs_RT)
     with recording() as at_once:
-        logits_of(model, case.continued([(row, [*ids, END]) for row, ids in enumerate(outputs_RT.tolist())]))
+        logits_of(
+            model,
+            case.continued([(row, [*ids, END]) for row, ids in enumerate(outputs_RT.tolist())]),
+        )
     expected = at_once.by_name(model)
     for attention, weights_BHQK in stepped.by_name(model).items():
         close(weights_BHQK, expected[attention])
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("transformer", "gpt", "bert"))])
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if name.startswith(("transformer", "gpt", "bert"))]
+)
 def test_packed_equals_padded(name: str) -> None:
     case = CASES[name]
     model, batch = case.build(), case.batch(extra=2, filler=9)
@@ -413,7 +473,8 @@ def test_packed_equals_padded(name: str) -> None:
 
 
 def test_sinusoidal_positions_continue_beyond_the_table() -> None:
-    """Two models that differ in the table alone; and after validation without gradients, training continues."""
+    """Two models that differ in the table alone; and after validation without gradients, training
+    continues."""
     case, long = WRITERS["transformer"], [5] * 40 + [END]
     small, large = (case.build(max_positions=size) for size in (4, 100))
     outputs_RT = random_outputs(1, 29)

@@ -1,4 +1,5 @@
-"""Imports point one way, in the order of the data; and what is quick to start imports nothing that is slow."""
+"""Imports point one way, in the order of the data; and what is quick to start imports nothing that
+is slow."""
 
 import ast
 import subprocess
@@ -11,11 +12,26 @@ import pytest
 import regard
 
 ORDER = [
-    "config", "text", "data", "engine", "layers", "models", "objectives", "search", "tasks", "recipes", "runs",
-    "exchange", "training", "views", "api", "course", "studio",
-]  # fmt: skip
-"""A folder imports only folders above it (DESIGN: the folders in the order of the data); `api` is api.py, the verbs,
-which the server's routes call."""
+    "config",
+    "text",
+    "data",
+    "engine",
+    "layers",
+    "models",
+    "objectives",
+    "search",
+    "tasks",
+    "recipes",
+    "runs",
+    "exchange",
+    "training",
+    "views",
+    "api",
+    "course",
+    "studio",
+]
+"""A folder imports only folders above it (DESIGN: the folders in the order of the data); `api` is
+api.py, the verbs, which the server's routes call."""
 
 PACKAGE = Path(regard.__file__).parent
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
@@ -32,7 +48,8 @@ def imports(tree: ast.AST) -> Iterator[str]:
 
 
 def folder_of(module: str) -> str | None:
-    """`regard.data.batches.Batch` -> `data`; None for what is not ours and for what all may import."""
+    """`regard.data.batches.Batch` -> `data`; None for what is not ours and for what all may
+    import."""
     first, *parts = module.split(".")
     if first != "regard" or parts[0] in ("errors", "language", "__version__"):
         return None
@@ -63,33 +80,71 @@ def test_what_all_may_import_imports_nothing_of_ours(file: str) -> None:
 
 
 def test_a_wrong_import_would_be_found() -> None:
-    wrong = "def late():\n    from regard.search import score\nimport regard.data.batches\nfrom regard import errors"
+    wrong = (
+        "def late():\n    from regard.search import score\nimport "
+        "regard.data.batches\nfrom regard import errors"
+    )
     assert violations("models/rnn.py", wrong) == ["search"]
     assert violations("tasks/translation.py", wrong) == []
     assert sorted(violations("config/__init__.py", wrong)) == ["data", "search"]
 
 
 LIGHT = {"torch", "numpy", "pydantic", "yaml"}
-HEAVY = {"sympy", "torch._dynamo", "torch.distributed.tensor", "matplotlib", "transformers", "sacrebleu", "ray", "PIL"}
+HEAVY = {
+    "sympy",
+    "torch._dynamo",
+    "torch.distributed.tensor",
+    "matplotlib",
+    "transformers",
+    "sacrebleu",
+    "ray",
+    "PIL",
+}
 
 
-@pytest.mark.parametrize(("module", "later"), [
-    ("regard", LIGHT), ("regard.cli", LIGHT), ("regard.errors", LIGHT), ("regard.recipes.shipped", LIGHT),
-    ("regard.api", HEAVY),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("module", "later"),
+    [
+        ("regard", LIGHT),
+        ("regard.cli", LIGHT),
+        ("regard.errors", LIGHT),
+        ("regard.recipes.shipped", LIGHT),
+        ("regard.api", HEAVY),
+    ],
+)
 def test_what_must_start_quickly_imports_the_rest_later(module: str, later: set[str]) -> None:
-    """Torch takes seconds; what only some commands need would cost all of them another second or more."""
+    """Torch takes seconds; what only some commands need would cost all of them another second or
+    more."""
     program = f"import sys, {module}; print(*sorted({later} & set(sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert result.stdout.split() == []
 
 
 def test_verbs_are_imported_when_they_are_asked_for() -> None:
     assert set(regard.__all__) == {
-        "RegardError", "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features",
-        "import_run", "load", "load_recipe", "predict", "predict_file", "predict_proba", "score", "shipped_recipes",
-        "show", "train", "vectors",
-    }  # fmt: skip
+        "RegardError",
+        "Run",
+        "check",
+        "compare",
+        "diagnose",
+        "evaluate",
+        "explain",
+        "export_run",
+        "features",
+        "import_run",
+        "load",
+        "load_recipe",
+        "predict",
+        "predict_file",
+        "predict_proba",
+        "score",
+        "shipped_recipes",
+        "show",
+        "train",
+        "vectors",
+    }
     assert all(callable(getattr(regard, name)) for name in regard.__all__)
     assert set(regard.__all__) <= set(dir(regard))
     with pytest.raises(AttributeError, match="no attribute 'tarin'"):

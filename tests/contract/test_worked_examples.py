@@ -1,4 +1,5 @@
-"""The worked examples of ARCHITECTURE.md: a format, a task and a model are each one entry in a literal dict."""
+"""The worked examples of ARCHITECTURE.md: a format, a task and a model are each one entry in a
+literal dict."""
 
 import re
 from collections.abc import Sequence
@@ -25,10 +26,16 @@ PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 CODE = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
 
 
-def test_a_format_is_one_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_run: Path) -> None:
+def test_a_format_is_one_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_run: Path
+) -> None:
     """The function as the page shows it, in training data and in a file to predict for."""
     names: dict[str, Any] = {}
-    exec("from __future__ import annotations\n" + next(code for code in CODE if "def _pipe_records" in code), names)
+    exec(
+        "from __future__ import annotations\n"
+        + next(code for code in CODE if "def _pipe_records" in code),
+        names,
+    )
     monkeypatch.setitem(formats.RECORDS, ".pipe", names["_pipe_records"])
     monkeypatch.setitem(formats.TABLE_ROWS, ".pipe", formats._table_rows)
     monkeypatch.setitem(FORMATS, ".pipe", formats.table_rows)
@@ -43,7 +50,9 @@ def test_a_format_is_one_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     file.write_text("source | target\na b | b a\n", encoding="utf-8")
     [prediction] = regard.predict(tiny_run, file=file)
     assert prediction.input == "a b"
-    file.write_text("text | label\n" + "".join(f"a text {n} | {n % 2}\n" for n in range(100)), encoding="utf-8")
+    file.write_text(
+        "text | label\n" + "".join(f"a text {n} | {n % 2}\n" for n in range(100)), encoding="utf-8"
+    )
     proposed = regard.check(str(file), quiet=True).proposal
     assert "text: text, label: label" in str(proposed)
 
@@ -56,12 +65,16 @@ class Titles(TextToText):
     higher_is_better = ("exact_match",)
 
     @classmethod
-    def metrics(cls, outputs: Sequence[str], references: Sequence[Sequence[str]], config: Any) -> dict[str, Any]:
+    def metrics(
+        cls, outputs: Sequence[str], references: Sequence[Sequence[str]], config: Any
+    ) -> dict[str, Any]:
         right = sum(output in texts for output, texts in zip(outputs, references, strict=True))
         return {"exact_match": right / len(outputs)}
 
 
-def test_a_task_is_one_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_recipe: dict[str, Any]) -> None:
+def test_a_task_is_one_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_recipe: dict[str, Any]
+) -> None:
     """Trained, measured and used through the verbs, without a change anywhere else."""
     assert any("class Titles(TextToText)" in code for code in CODE)
     monkeypatch.setitem(TASKS, "titles", Titles)
@@ -86,8 +99,14 @@ def test_a_model_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODELS, "echo", Kind(EchoConfig, Echo))
     assert "EchoConfig" in str(any_config(lambda config: config.reads == "source"))
     torch.manual_seed(0)
-    ours = MODELS["echo"].build(EchoConfig(preset="tiny", dropout=0.0), SOURCE_SIZE, TARGET_SIZE).eval()
+    ours = (
+        MODELS["echo"]
+        .build(EchoConfig(preset="tiny", dropout=0.0), SOURCE_SIZE, TARGET_SIZE)
+        .eval()
+    )
     torch.manual_seed(0)
-    theirs = MODELS["rnn"].build(RNNConfig(preset="tiny", dropout=0.0), SOURCE_SIZE, TARGET_SIZE).eval()
+    theirs = (
+        MODELS["rnn"].build(RNNConfig(preset="tiny", dropout=0.0), SOURCE_SIZE, TARGET_SIZE).eval()
+    )
     batch = batch_of()
     torch.testing.assert_close(ours(batch).hidden_BTD, theirs(batch).hidden_BTD)

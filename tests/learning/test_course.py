@@ -1,6 +1,8 @@
-"""The course: every chapter's text fits its experiment in both languages, and its claims hold for three seeds.
+"""The course: every chapter's text fits its experiment in both languages, and its claims hold for
+three seeds.
 
-`REGARD_SLOW=1 pytest tests/learning/test_course.py` trains what the chapters say; without it they train a few steps.
+`REGARD_SLOW=1 pytest tests/learning/test_course.py` trains what the chapters say; without it they
+train a few steps.
 """
 
 import json
@@ -42,7 +44,8 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "teacher forcing learns faster": lambda n: n["faster"] == n["seeds"] == 3,
         "and writes better, though": lambda n: n["rate_1_exact"] > n["rate_0_exact"] + 0.2,
         "a mistake misleads it more": lambda n: (
-            n["exposed"] == 3 and n["rate_1_after_own"] < min(n["rate_0_after_own"], n["rate_1_after_right"]) - 0.1
+            n["exposed"] == 3
+            and n["rate_1_after_own"] < min(n["rate_0_after_own"], n["rate_1_after_right"]) - 0.1
         ),
         "gradients vanish": lambda n: n["rnn_gradient"] < 1e-6,
         "but not through attention": lambda n: n["attention_gradient"] > 1e6 * n["rnn_gradient"],
@@ -53,13 +56,17 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         ),
     },
     "attention": {
-        "the recipes translate": lambda n: (n["korean"], n["english"]) == ("잘 지내?", "I am a student"),
+        "the recipes translate": lambda n: (
+            (n["korean"], n["english"]) == ("잘 지내?", "I am a student")
+        ),
         "the worked weights are the softmax": lambda n: n["softmax_error"] < 1e-5,
         "every score learns": lambda n: min(n["left_to_right_exact"], n["both_ways_exact"]) > 0.7,
         "an encoder that reads both ways is looked at where the letter is": lambda n: (
             n["both_ways_right"] > n["both_ways_most_after"]
         ),
-        "one that reads left to right after it": lambda n: n["left_to_right_after"] > n["left_to_right_most_right"],
+        "one that reads left to right after it": lambda n: (
+            n["left_to_right_after"] > n["left_to_right_most_right"]
+        ),
         "dot is faster": lambda n: min(n["additive_times"], n["additive_times_narrow"]) > 2,
         "Korean changes the order": lambda n: n["ko_order"] < n["fr_order"] - 0.15,
     },
@@ -70,28 +77,44 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "a beam helps": lambda n: n["beam_helps"] and n["beam_3_bleu"] > n["greedy_bleu"] + 1,
         "wide beams add little": lambda n: abs(n["widest_bleu"] - n["beam_10_bleu"]) < 1,
         "a beam removes search errors": lambda n: n["wider_search_errors"] < n["search_errors"] / 3,
-        "training removes model errors": lambda n: n["late_beam_bleu"] > n["wider_bleu"] + 20 and n["late_p"] < 0.01,
+        "training removes model errors": lambda n: (
+            n["late_beam_bleu"] > n["wider_bleu"] + 20 and n["late_p"] < 0.01
+        ),
     },
     "self_attention": {
-        "projections help": lambda n: n["plain_exact"] < n["projected_exact"] - 0.2 and n["multi_head_exact"] > 0.8,
+        "projections help": lambda n: (
+            n["plain_exact"] < n["projected_exact"] - 0.2 and n["multi_head_exact"] > 0.8
+        ),
         "scaling helps wide keys": lambda n: n["scaled_loss"] < n["unscaled_loss"] - 0.3,
         "the worked matrix is the model's": lambda n: n["matrix_error"] < 1e-5,
         "a head looks at the mirror": lambda n: n["mirror"] > 0.3,
         "the pronoun is right, and attention does not show why": lambda n: (
             n["pronoun_right"] > 0.9 and n["follows"] < 0.7 and n["first_layer_follows"] == 0
         ),
-        "the decoder asks other words than the pronoun": lambda n: n["from_it"] < n["from_nouns"] + n["from_adjective"],
-        "most heads cost little": lambda n: n["cheap_heads"] >= 6 and n["dearest"] < n["before"] - 0.05,
+        "the decoder asks other words than the pronoun": lambda n: (
+            n["from_it"] < n["from_nouns"] + n["from_adjective"]
+        ),
+        "most heads cost little": lambda n: (
+            n["cheap_heads"] >= 6 and n["dearest"] < n["before"] - 0.05
+        ),
     },
     "transformer": {
-        "no order without positions": lambda n: n["reverse_none"] < 0.3 < 0.8 < n["reverse_sinusoidal"],
+        "no order without positions": lambda n: (
+            n["reverse_none"] < 0.3 < 0.8 < n["reverse_sinusoidal"]
+        ),
         "but sorting needs none": lambda n: n["sort_none"] > n["reverse_none"] + 0.4,
-        "translation loses less": lambda n: 5 < n["translation_sinusoidal"] - n["translation_none"] < 40,
+        "translation loses less": lambda n: (
+            5 < n["translation_sinusoidal"] - n["translation_none"] < 40
+        ),
         "the worked block is the model's": lambda n: n["forward_error"] < 1e-4,
-        "looking ahead cheats": lambda n: n["look_ahead_loss"] < 0.05 and n["look_ahead_bleu"] < n["masked_bleu"] - 50,
+        "looking ahead cheats": lambda n: (
+            n["look_ahead_loss"] < 0.05 and n["look_ahead_bleu"] < n["masked_bleu"] - 50
+        ),
         "depth needs residuals": lambda n: n["deep_without_residual"] > n["deep_whole"] + 0.5,
         "and norms": lambda n: n["diverged"] or n["deep_without_norm"] > n["deep_whole"] + 0.3,
-        "LayerNorm does not mix sentences": lambda n: n["layer_norm_change"] < 1e-6 < 0.1 < n["batch_norm_change"],
+        "LayerNorm does not mix sentences": lambda n: (
+            n["layer_norm_change"] < 1e-6 < 0.1 < n["batch_norm_change"]
+        ),
     },
     "memory": {
         "one sentence needs one hop": lambda n: n["where_1"] > 0.85,
@@ -101,20 +124,32 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
         "regions help": lambda n: n["attention_captions"] > n["plain_captions"] + 0.05,
     },
     "words": {
-        "static vectors have one meaning": lambda n: max(n["ko_word2vec_before"], n["en_word2vec_before"]) < 0.65,
-        "BERT tells meanings apart": lambda n: min(n["ko_bert_before"], n["ko_bert_after"], n["en_bert_after"]) > 0.85,
+        "static vectors have one meaning": lambda n: (
+            max(n["ko_word2vec_before"], n["en_word2vec_before"]) < 0.65
+        ),
+        "BERT tells meanings apart": lambda n: (
+            min(n["ko_bert_before"], n["ko_bert_after"], n["en_bert_after"]) > 0.85
+        ),
         "and 배 from 배": lambda n: n["ko_same"] > n["ko_other"] + 0.03,
         "GPT knows what came before": lambda n: min(n["ko_gpt_before"], n["en_gpt_before"]) > 0.85,
         "but not what comes after": lambda n: max(n["ko_gpt_after"], n["en_gpt_after"]) < 0.65,
         "ELMo reads both sides": lambda n: min(n["ko_elmo_after"], n["en_elmo_after"]) > 0.75,
-        "neighbours follow the sentence": lambda n: n["ko_bert_nearest"] > n["ko_word2vec_nearest"] + 0.2,
+        "neighbours follow the sentence": lambda n: (
+            n["ko_bert_nearest"] > n["ko_word2vec_nearest"] + 0.2
+        ),
         "a task that needs context mixes layers": lambda n: n["meaning_static"] < n["word_static"],
     },
     "pretraining": {
-        "few labels gain most": lambda n: max(n["elmo_few"], n["gpt_few"]) > n["scratch_few"] + 0.03,
+        "few labels gain most": lambda n: (
+            max(n["elmo_few"], n["gpt_few"]) > n["scratch_few"] + 0.03
+        ),
         "and more labels catch up": lambda n: n["scratch_many"] > n["scratch_few"],
-        "names need both sides": lambda n: max(n["gpt_tuned"], n["lstm_lm_tuned"]) < n["elmo_tuned"] - 0.01,
-        "15 %, and 80 % of these": lambda n: abs(n["chosen_share"] - 0.15) < 0.01 and abs(n["mask_share"] - 0.8) < 0.02,
+        "names need both sides": lambda n: (
+            max(n["gpt_tuned"], n["lstm_lm_tuned"]) < n["elmo_tuned"] - 0.01
+        ),
+        "15 %, and 80 % of these": lambda n: (
+            abs(n["chosen_share"] - 0.15) < 0.01 and abs(n["mask_share"] - 0.8) < 0.02
+        ),
         "unmasked tokens are copied": lambda n: n["all_kept_loss"] < 0.1 < 1 < n["paper_loss"],
         "next sentences alone teach no words": lambda n: n["next_masked"] < n["both_masked"] - 0.2,
         "the store sells milk": lambda n: n["store_milk"] > n["store_monkeys"],
@@ -131,7 +166,9 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
 
 
 def test_every_chapter_has_both_languages_and_claims() -> None:
-    numbered = {language: [(one.number, one.name) for one in chapters(language)] for language in LANGUAGES}
+    numbered = {
+        language: [(one.number, one.name) for one in chapters(language)] for language in LANGUAGES
+    }
     assert numbered["en"] == numbered["ko"]
     assert [*CLAIMS] == NAMES
 
@@ -139,7 +176,11 @@ def test_every_chapter_has_both_languages_and_claims() -> None:
 def used(text: str) -> tuple[list[str], set[str], int]:
     """The figures, the numbers and the folded questions of a text."""
     numbers = meta.find_undeclared_variables(template_environment().parse(text))
-    return [name for _, name in PLACED.findall(text)], numbers, len(re.findall("^### ", text, re.MULTILINE))
+    return (
+        [name for _, name in PLACED.findall(text)],
+        numbers,
+        len(re.findall("^### ", text, re.MULTILINE)),
+    )
 
 
 Opened = tuple[Lesson, list[str], str]
@@ -153,15 +194,17 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def opened(course: Path) -> Callable[[str], Opened]:
-    """The notebook of a chapter by its name, in Korean, which trains hardly; chapters share runs. It is made before
-    it has run, so that each experiment runs only once."""
+    """The notebook of a chapter by its name, in Korean, which trains hardly; chapters share runs.
+    It is made before it has run, so that each experiment runs only once."""
     runs = course / "runs"
     runs.mkdir(parents=True)
 
     def run_cells(name: str) -> Opened:
         chapter = find_chapter(name, "ko")
         unknown = dict.fromkeys(used(chapter.text)[1], 1.0)
-        cells = json.loads(Lesson(chapter, "ko", Lab(runs, quick=True), unknown).notebook(runs))["cells"]
+        cells = json.loads(Lesson(chapter, "ko", Lab(runs, quick=True), unknown).notebook(runs))[
+            "cells"
+        ]
         variables: dict[str, Any] = {"__name__": "__main__"}
         titles = list[str]()
         with pytest.MonkeyPatch.context() as patch:
@@ -182,11 +225,15 @@ def in_english(lesson: Lesson) -> Lesson:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_chapter_fits_its_experiment_in_both_languages(name: str, opened: Callable[[str], Opened]) -> None:
+def test_a_chapter_fits_its_experiment_in_both_languages(
+    name: str, opened: Callable[[str], Opened]
+) -> None:
     lesson, _, _ = opened(name)
     english, korean = used(in_english(lesson).chapter.text), used(lesson.chapter.text)
     assert english == korean
-    shown = {figure for figure in english[0] if ":" not in figure and not figure.startswith("full_")}
+    shown = {
+        figure for figure in english[0] if ":" not in figure and not figure.startswith("full_")
+    }
     parts = {name: value for name, value in lesson.found.items() if name not in lesson.numbers}
     assert shown == {*parts}
     worked_again = [value for name, value in lesson.numbers.items() if name.endswith("_error")]
@@ -195,16 +242,24 @@ def test_a_chapter_fits_its_experiment_in_both_languages(name: str, opened: Call
         html = page(one.report())
         assert f'<html lang="{one.language}">' in html
         assert "<summary>" in html
-        assert ("This figure needs JavaScript" in html) == (one.language == "en" and "<noscript>" in html)
+        assert ("This figure needs JavaScript" in html) == (
+            one.language == "en" and "<noscript>" in html
+        )
     assert {*lesson.words} <= labels(parts) | ONLY_FULL
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_notebook_has_the_figures_and_texts_of_its_chapter(name: str, opened: Callable[[str], Opened]) -> None:
+def test_a_notebook_has_the_figures_and_texts_of_its_chapter(
+    name: str, opened: Callable[[str], Opened]
+) -> None:
     lesson, titles, texts = opened(name)
     captions = [caption for caption, figure in PLACED.findall(lesson.text) if ":" not in figure]
-    assert [found for found, caption in zip(titles, captions, strict=True) if caption not in ("", found)] == []
-    assert texts.count("<details>") == len(re.findall(r"^### |^!\[.*\]\(code:", lesson.text, re.MULTILINE))
+    assert [
+        found for found, caption in zip(titles, captions, strict=True) if caption not in ("", found)
+    ] == []
+    assert texts.count("<details>") == len(
+        re.findall(r"^### |^!\[.*\]\(code:", lesson.text, re.MULTILINE)
+    )
     assert QUICK["ko"] in texts
 
 
@@ -220,17 +275,25 @@ def labels(value: object) -> set[str]:
 
 
 def test_a_dictionary_is_learned_from_pairs() -> None:
-    pairs = [("the cat", "die Katze"), ("the cup", "die Tasse"), ("The cat sleeps.", "die Katze schläft.")]
+    pairs = [
+        ("the cat", "die Katze"),
+        ("the cup", "die Tasse"),
+        ("The cat sleeps.", "die Katze schläft."),
+    ]
     assert word_by_word(pairs, ["The cup sleeps!"]) == ["die Tasse schläft !"]
 
 
 @slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("name", NAMES)
-def test_the_claims_of_a_chapter_hold(name: str, seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_claims_of_a_chapter_hold(
+    name: str, seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     runs = Path(os.environ.get("REGARD_COURSE_RUNS") or tmp_path_factory.getbasetemp() / "course")
     numbers = import_module(f"regard.course.{name}").experiment(Lab(runs, seed)).numbers
-    assert [claim for claim, holds in CLAIMS[name].items() if not holds(numbers)] == [], dict(numbers)
+    assert [claim for claim, holds in CLAIMS[name].items() if not holds(numbers)] == [], dict(
+        numbers
+    )
 
 
 def test_the_command_lists_runs_once_and_refuses(
@@ -250,8 +313,13 @@ def test_the_command_lists_runs_once_and_refuses(
     assert "training the run" not in again.err
     assert "numbers mean nothing" in again.out
     notebook = Path("course/9.ipynb").read_text(encoding="utf-8")
-    assert Cell(first.json["numbers"]["correlation"]).text in notebook, "the findings stand in its texts"
+    assert Cell(first.json["numbers"]["correlation"]).text in notebook, (
+        "the findings stand in its texts"
+    )
     monkeypatch.setenv("REGARD_LANG", "en")
     assert "the file exists already" in fail("course", "9", "--out", "course/9.html")[0]
-    assert "there is no such folder" in fail("course", "9", "--out", "new/deep/9.html", "--full", "none")[0]
+    assert (
+        "there is no such folder"
+        in fail("course", "9", "--out", "new/deep/9.html", "--full", "none")[0]
+    )
     assert Path("new/deep").is_dir(), "the page's folder is made"

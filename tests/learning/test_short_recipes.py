@@ -1,4 +1,5 @@
-"""The shortest recipe of a task learns as much as the one that ships, in as many steps: its defaults are good ones."""
+"""The shortest recipe of a task learns as much as the one that ships, in as many steps: its
+defaults are good ones."""
 
 from pathlib import Path
 
@@ -26,10 +27,17 @@ def last_validation(tree: Tree, folder: Path, steps: int) -> dict[str, float]:
     return line
 
 
-@pytest.mark.parametrize(("name", "steps", "metric"), [
-    ("phrases-transformer", 60, "perplexity"), ("tales-gpt", 60, "perplexity"), ("names", 80, "accuracy"),
-])  # fmt: skip
-def test_the_shortest_recipe_reaches_95_percent(name: str, steps: int, metric: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "steps", "metric"),
+    [
+        ("phrases-transformer", 60, "perplexity"),
+        ("tales-gpt", 60, "perplexity"),
+        ("names", 80, "accuracy"),
+    ],
+)
+def test_the_shortest_recipe_reaches_95_percent(
+    name: str, steps: int, metric: str, tmp_path: Path
+) -> None:
     """Perplexity counts as the probability of a token, 1 / perplexity."""
     whole = parse_yaml(shipped_text(name), where=name)
     for part, size in (("train", 2000), ("validation", 60), ("test", 20)):

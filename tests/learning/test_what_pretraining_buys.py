@@ -26,11 +26,18 @@ import pretraining  # noqa: E402
 def test_there_is_a_commented_recipe_for_every_step() -> None:
     paths = {path.stem: path for path in FOLDER.glob("*.yaml")}
     assert {*paths} == {*(f"{name}-pretrain" for name in PRETRAINED), *PRETRAINED, *SCRATCH}
-    assert {pretraining.recipe(model).stem for model in pretraining.MODELS} == {*PRETRAINED, *SCRATCH}
+    assert {pretraining.recipe(model).stem for model in pretraining.MODELS} == {
+        *PRETRAINED,
+        *SCRATCH,
+    }
     for path in paths.values():
-        assert all(" # " in f" {line}" for line in path.read_text(encoding="utf-8").splitlines()), path
+        assert all(" # " in f" {line}" for line in path.read_text(encoding="utf-8").splitlines()), (
+            path
+        )
     trees = [read_yaml(paths[name]) for name in (*PRETRAINED, *SCRATCH)]
-    assert all(tree["data"] == trees[0]["data"] for tree in trees), "labelled reviews are read alike by all"
+    assert all(tree["data"] == trees[0]["data"] for tree in trees), (
+        "labelled reviews are read alike by all"
+    )
     assert all(tree["training"]["batch_tokens"] == 1024 for tree in trees)
 
 
@@ -59,8 +66,10 @@ def test_pretrained_models_are_of_like_size() -> None:
 
 def test_the_script_measures_a_training_by_its_log(tmp_path: Path) -> None:
     """20 steps: ten at 0.5 s, five at 0.2 s, five at 0.4 s."""
-    lines = [{"event": "train", "step": step, "seconds_per_step": a_step}
-             for step, a_step in ((10, 0.5), (15, 0.2), (20, 0.4))]  # fmt: skip
+    lines = [
+        {"event": "train", "step": step, "seconds_per_step": a_step}
+        for step, a_step in ((10, 0.5), (15, 0.2), (20, 0.4))
+    ]
     log = [lines[0], {"event": "validation", "step": 10, "loss": 1.0}, *lines[1:]]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, log)) + "\n")
     assert commands.training_seconds(tmp_path) == pytest.approx(5.0 + 1.0 + 2.0)

@@ -21,7 +21,9 @@ def encoder_decoder(model: RNN, source: list[int], target: list[int]) -> Tensor:
     for W_s, part in zip(model.bridge.W_s, as_carry(last), strict=True):
         both_ways = part.chunk(config.layers)
         layers = [torch.cat(list(directions), dim=-1) for directions in both_ways]
-        first_states.append(torch.tanh(nn.functional.linear(torch.stack(layers), W_s.weight, W_s.bias)))
+        first_states.append(
+            torch.tanh(nn.functional.linear(torch.stack(layers), W_s.weight, W_s.bias))
+        )
     forward_B1D, backward_B1D = outputs[:, -1:, : config.hidden], outputs[:, :1, config.hidden :]
     x_BTD = model.target_embedding.weight[target[:-1]][None]
     if config.context == "every_step":

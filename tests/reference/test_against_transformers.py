@@ -1,7 +1,9 @@
-"""Our models against those of `transformers` with the same weights: logits, losses, layers, attention, a cache.
+"""Our models against those of `transformers` with the same weights: logits, losses, layers,
+attention, a cache.
 
-GPT is held against OpenAI's post-norm GPT and against GPT-2, BERT against BertForPreTraining, the Transformer against
-Marian. The weights go through the tables of exchange/; test_exchange.py tests whole folders.
+GPT is held against OpenAI's post-norm GPT and against GPT-2, BERT against BertForPreTraining, the
+Transformer against Marian. The weights go through the tables of exchange/; test_exchange.py tests
+whole folders.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,15 @@ from torch import Tensor
 
 from exchange_cases import near, small_marian
 from language_model_cases import PAIRS, TEXTS, masked_batch, text_batch
-from model_cases import IGNORED, SOURCES, TARGETS, batch_of, labels_of, tokens_of, with_weights_that_matter
+from model_cases import (
+    IGNORED,
+    SOURCES,
+    TARGETS,
+    batch_of,
+    labels_of,
+    tokens_of,
+    with_weights_that_matter,
+)
 from regard.data.batches import Tokens
 from regard.exchange import bert, gpt2
 from regard.exchange.renaming import to_ours
@@ -33,7 +43,8 @@ VOCABULARY = 13
 
 @dataclass(frozen=True)
 class Pair:
-    """Two models with the same weights, a batch for both, and how many positions of each row count."""
+    """Two models with the same weights, a batch for both, and how many positions of each row
+    count."""
 
     ours: Any
     theirs: Any
@@ -43,7 +54,9 @@ class Pair:
     labels: dict[str, Tensor]
     lengths: Sequence[int]
 
-    def same(self, ours_B: Tensor, theirs_B: Tensor, lengths: Sequence[int] | None = None, axis: int = 0) -> None:
+    def same(
+        self, ours_B: Tensor, theirs_B: Tensor, lengths: Sequence[int] | None = None, axis: int = 0
+    ) -> None:
         for row, length in enumerate(lengths or self.lengths):
             near(ours_B[row].narrow(axis, 0, length), theirs_B[row].narrow(axis, 0, length))
 
@@ -55,7 +68,12 @@ def read_by(text: Tokens) -> dict[str, Tensor]:
 
 def gpts(norm: str) -> Pair:
     common = {"vocab_size": VOCABULARY, "n_positions": 20, "n_embd": 16, "n_layer": 2, "n_head": 4}
-    common |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "attn_implementation": "eager"}
+    common |= {
+        "resid_pdrop": 0.0,
+        "embd_pdrop": 0.0,
+        "attn_pdrop": 0.0,
+        "attn_implementation": "eager",
+    }
     common |= {"bos_token_id": 2, "eos_token_id": 3}
     torch.manual_seed(0)
     if norm == "pre":
@@ -76,15 +94,29 @@ def gpts(norm: str) -> Pair:
     batch = text_batch()
     inputs = read_by(batch.text)
     labels = {"labels": inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, IGNORED)}
-    return Pair(ours.eval(), theirs, NextToken(ours), batch, inputs, labels, [len(text) - 1 for text in TEXTS])
+    return Pair(
+        ours.eval(),
+        theirs,
+        NextToken(ours),
+        batch,
+        inputs,
+        labels,
+        [len(text) - 1 for text in TEXTS],
+    )
 
 
 def berts() -> Pair:
     config = transformers.BertConfig(
-        vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24,
-        max_position_embeddings=20, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=24,
+        max_position_embeddings=20,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
         attn_implementation="eager",
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     theirs = with_weights_that_matter(transformers.BertForPreTraining(config))
     ours = BERT(BERTConfig(**SIZES, feed_forward=24), VOCABULARY).eval()
@@ -94,9 +126,14 @@ def berts() -> Pair:
     labels_BL = torch.full_like(batch.text.ids_BL, IGNORED)
     labels_BL.view(-1)[batch.places_P] = batch.labels_P
     assert batch.follows_B is not None
-    labels = {"labels": labels_BL, "next_sentence_label": 1 - batch.follows_B}  # 0 means there that the second follows
+    labels = {
+        "labels": labels_BL,
+        "next_sentence_label": 1 - batch.follows_B,
+    }  # 0 means there that the second follows
     inputs = read_by(batch.text) | {"token_type_ids": batch.segments_BL}
-    return Pair(ours, theirs, MaskedTokens(ours), batch, inputs, labels, [len(pair) for pair in PAIRS])
+    return Pair(
+        ours, theirs, MaskedTokens(ours), batch, inputs, labels, [len(pair) for pair in PAIRS]
+    )
 
 
 def marians() -> Pair:
@@ -104,12 +141,23 @@ def marians() -> Pair:
     batch = batch_of()
     inputs = read_by(batch.source) | {"decoder_input_ids": batch.target.ids_BL[:, :-1]}
     labels = {"labels": labels_of(batch)}
-    return Pair(ours, theirs, TokenCrossEntropy(ours), batch, inputs, labels, [len(target) - 1 for target in TARGETS])
+    return Pair(
+        ours,
+        theirs,
+        TokenCrossEntropy(ours),
+        batch,
+        inputs,
+        labels,
+        [len(target) - 1 for target in TARGETS],
+    )
 
 
 PAIRS_OF_MODELS = {
-    "gpt": lambda: gpts("post"), "gpt2": lambda: gpts("pre"), "bert": berts, "marian": marians,
-}  # fmt: skip
+    "gpt": lambda: gpts("post"),
+    "gpt2": lambda: gpts("pre"),
+    "bert": berts,
+    "marian": marians,
+}
 
 
 @cache
@@ -140,26 +188,44 @@ def test_layers_and_attention(name: str) -> None:
         if name == "marian":
             pair.ours(pair.batch)
         else:
-            for ours_BLD, theirs_BLD in zip(pair.ours.layers_of(pair.batch), expected.hidden_states, strict=True):
+            for ours_BLD, theirs_BLD in zip(
+                pair.ours.layers_of(pair.batch), expected.hidden_states, strict=True
+            ):
                 pair.same(ours_BLD, theirs_BLD)
     weights = recorded.by_name(pair.ours)
     for number in range(2):
         if name != "marian":
-            pair.same(weights[f"blocks.{number}.self_attention"], expected.attentions[number], axis=1)
+            pair.same(
+                weights[f"blocks.{number}.self_attention"], expected.attentions[number], axis=1
+            )
             continue
         sources = [len(source) for source in SOURCES]
-        pair.same(weights[f"encoder.{number}.self_attention"], expected.encoder_attentions[number], sources, axis=1)
-        pair.same(weights[f"decoder.{number}.self_attention"], expected.decoder_attentions[number], axis=1)
-        pair.same(weights[f"decoder.{number}.cross_attention"], expected.cross_attentions[number], axis=1)
+        pair.same(
+            weights[f"encoder.{number}.self_attention"],
+            expected.encoder_attentions[number],
+            sources,
+            axis=1,
+        )
+        pair.same(
+            weights[f"decoder.{number}.self_attention"], expected.decoder_attentions[number], axis=1
+        )
+        pair.same(
+            weights[f"decoder.{number}.cross_attention"], expected.cross_attentions[number], axis=1
+        )
 
 
 @torch.no_grad()
 def test_steps_with_a_cache() -> None:
     pair = built("marian")
     inputs, cache = dict(pair.inputs), None
-    histories_BT, state = inputs.pop("decoder_input_ids"), pair.ours.begin(tokens_of(SOURCES), 1, 10)
+    histories_BT, state = (
+        inputs.pop("decoder_input_ids"),
+        pair.ours.begin(tokens_of(SOURCES), 1, 10),
+    )
     for tokens_B in histories_BT.unbind(1):
-        expected = pair.theirs(**inputs, decoder_input_ids=tokens_B[:, None], past_key_values=cache, use_cache=True)
+        expected = pair.theirs(
+            **inputs, decoder_input_ids=tokens_B[:, None], past_key_values=cache, use_cache=True
+        )
         logits_BV, state = pair.ours.step(tokens_B, state)
         cache = expected.past_key_values
         near(logits_BV, expected.logits[:, 0])

@@ -1,4 +1,5 @@
-"""Two texts that are read apart and compared by their vectors: the equations, and what a user sees of it."""
+"""Two texts that are read apart and compared by their vectors: the equations, and what a user sees
+of it."""
 
 import math
 from pathlib import Path
@@ -18,20 +19,36 @@ from regard.tasks import TASKS
 
 SIMILAR = "\n".join(
     f"{one} {two},{two} {one},5\n{one} {two},{three},1"
-    for one in "abcd" for two in "abcd" for three in "abcd" if three not in (one, two)
-)  # fmt: skip
+    for one in "abcd"
+    for two in "abcd"
+    for three in "abcd"
+    if three not in (one, two)
+)
 """Texts with the same words have 5, others 1."""
 
 
 def recipe(folder: Path, rows: str, **training: Any) -> Path:
     write(folder / "train.csv", f"one,two,score\n{rows}\n")
     pairs = {"file": "train.csv", "first": "one", "second": "two", "label": "score"}
-    defaults = {"steps": 2, "batch_tokens": 256, "device": "cpu", "schedule": "constant", "warmup": 0}
+    defaults = {
+        "steps": 2,
+        "batch_tokens": 256,
+        "device": "cpu",
+        "schedule": "constant",
+        "warmup": 0,
+    }
     tree = {
         "task": "regression",
         "data": {"train": pairs, "validation": pairs},
         "tokenizer": {"kind": "word"},
-        "model": {"kind": "bert", "layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "max_positions": 32},
+        "model": {
+            "kind": "bert",
+            "layers": 1,
+            "width": 16,
+            "heads": 2,
+            "feed_forward": 32,
+            "max_positions": 32,
+        },
         "head": {"apart": True, "dropout": 0.0},
         "training": {**defaults, **training},
     }
@@ -62,16 +79,24 @@ def test_the_equations(number: bool) -> None:
     ]
     expected = []
     for u, v in (means[:2], means[2:]):
-        dot, lengths = sum(a * b for a, b in zip(u, v, strict=True)), sum(a * a for a in u) * sum(b * b for b in v)
+        dot, lengths = (
+            sum(a * b for a, b in zip(u, v, strict=True)),
+            sum(a * a for a in u) * sum(b * b for b in v),
+        )
         both = [*u, *v, *(abs(a - b) for a, b in zip(u, v, strict=True))]
-        classes = [sum(w * x for w, x in zip(row, both, strict=False)) for row in head.linear.weight.tolist()]
+        classes = [
+            sum(w * x for w, x in zip(row, both, strict=False))
+            for row in head.linear.weight.tolist()
+        ]
         expected += [1 + 4 * dot / math.sqrt(lengths)] if number else classes
     assert head(h_BLD, Rows()).flatten().tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_similar_texts_get_high_numbers(tmp_path: Path) -> None:
     run = regard.train(
-        recipe(tmp_path, SIMILAR, steps=150, validate_every=150, learning_rate=3e-3), out=tmp_path / "run", quiet=True
+        recipe(tmp_path, SIMILAR, steps=150, validate_every=150, learning_rate=3e-3),
+        out=tmp_path / "run",
+        quiet=True,
     )
     similar, different, swapped = outputs(tmp_path / "run", "a b\tb a", "a b\td", "d\ta b")
     assert similar > 4
@@ -82,35 +107,60 @@ def test_similar_texts_get_high_numbers(tmp_path: Path) -> None:
 
 
 def test_it_begins_between_the_lowest_and_the_highest(tmp_path: Path) -> None:
-    regard.train(recipe(tmp_path, "a b,a b,30\nc,a,10\nb,b a,20", learning_rate=1e-9), out=tmp_path / "run", quiet=True)
+    regard.train(
+        recipe(tmp_path, "a b,a b,30\nc,a,10\nb,b a,20", learning_rate=1e-9),
+        out=tmp_path / "run",
+        quiet=True,
+    )
     assert outputs(tmp_path / "run", "c\tc") == pytest.approx([30], abs=0.1)
 
 
 def test_a_batch_stays_within_its_budget_with_its_padding(tmp_path: Path) -> None:
     rows = "\n".join(f"{'a ' * one},{'b ' * two},1" for one in range(1, 14) for two in range(1, 14))
     run: Run = regard.train(recipe(tmp_path, rows), out=tmp_path / "run", quiet=True)
-    examples = TASKS["regression"].prepare(run.recipe, tmp_path, progress=lambda what, done: None).train
-    shapes = [tuple(examples.batch(rows).text.ids_BL.shape) for rows in examples.plan(60, seed=1, epoch=0)]
+    examples = (
+        TASKS["regression"].prepare(run.recipe, tmp_path, progress=lambda what, done: None).train
+    )
+    shapes = [
+        tuple(examples.batch(rows).text.ids_BL.shape) for rows in examples.plan(60, seed=1, epoch=0)
+    ]
     assert max(rows * length for rows, length in shapes) <= 60
     assert sum(rows * length for rows, length in shapes) < 1.1 * examples.lengths.sum()
 
 
-@pytest.mark.parametrize(("changes", "words"), [
-    (["head.both_orders=true"], "head.both_orders: two texts that are read apart have no order"),
-    (["data.long=windows"], "data.long: a text that is compared has one vector"),
-    ([f"data.{part}={{file: train.csv, text: one, label: score}}" for part in ("train", "validation")],
-     "head.apart: there is only one text"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            ["head.both_orders=true"],
+            "head.both_orders: two texts that are read apart have no order",
+        ),
+        (["data.long=windows"], "data.long: a text that is compared has one vector"),
+        (
+            [
+                f"data.{part}={{file: train.csv, text: one, label: score}}"
+                for part in ("train", "validation")
+            ],
+            "head.apart: there is only one text",
+        ),
+    ],
+)
 def test_what_cannot_be_read_apart(changes: list[str], words: str, tmp_path: Path) -> None:
     assert words in refusal("check", recipe(tmp_path, "a b,c,1.5\nc,a,0.5\nb,b a,0.25"), *changes)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first", "last"])
 def test_the_exported_folder_gives_the_same_vectors(pooling: Any, tmp_path: Path) -> None:
-    """sentence-transformers reads it as it is, also texts that are cut, unknown, or have more than one space."""
+    """sentence-transformers reads it as it is, also texts that are cut, unknown, or have more than
+    one space."""
     sentence_transformers = pytest.importorskip("sentence_transformers")
     file = recipe(tmp_path, "a b,a b,30\nc,a,10\nb,b a,20", learning_rate=0.1)
-    changes = [f"head.pooling={pooling}", "data.max_length=10", "tokenizer.kind=bpe", "tokenizer.vocabulary=20"]
+    changes = [
+        f"head.pooling={pooling}",
+        "data.max_length=10",
+        "tokenizer.kind=bpe",
+        "tokenizer.vocabulary=20",
+    ]
     regard.train(file, out=tmp_path / "run", quiet=True, overrides=changes)
     told = succeed("export", tmp_path / "run", "--to", "huggingface", "--out", tmp_path / "out").out
     assert "for sentence-transformers; the head that compares them stays in the run" in told

@@ -31,49 +31,159 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("kind", "changes", "part"), [
-    ("bert", {"model_type": "t5"}, "BertForPreTraining of the type 't5' cannot be imported (supported: Bert"),
-    ("bert", {"architectures": ["ElectraModel"]}, "ElectraModel of the type 'bert' cannot be imported"),
-    ("bert", {"hidden_act": "silu"}, 'config.json: hidden_act: "silu" is not supported (supported: "gelu", '),
-    ("bert", {"type_vocab_size": 1}, "config.json: type_vocab_size: 1 is not supported (supported: 2)"),
-    ("bert", {"num_hidden_layers": 4}, "of its weights there is no encoder.layer.3.attention.output.LayerNorm.bia"),
-    ("bert", {"num_hidden_layers": 2}, "of its weights there is no place for encoder.layer.2."),
-    ("bert", {"hidden_size": None}, "config.json: hidden_size is missing or no whole number"),
-    ("bert", {"hidden_size": 13}, "3 heads do not divide the width 13"),
-    ("bert", {"intermediate_size": 18}, "dense.weight is 17 x 12 in the weights, but 18 x 12 by this file"),
-    ("gpt2", {"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon: 1e-06 is not supported (supported: 1e-05)"),
-    ("marian", {"normalize_before": True}, "normalize_before: true is not supported (supported: false)"),
-    ("pegasus", {"scale_embedding": False}, "scale_embedding: false is not supported (supported: true)"),
-    ("pegasus", {"normalize_before": False}, "normalize_before: false is not supported (supported: true)"),
-    ("pegasus", {"decoder_ffn_dim": 18}, "decoder_ffn_dim: 18 is not supported (supported: 17)"),
-    ("pegasus", {"activation_function": "tanh"}, 'activation_function: "tanh" is not supported'),
-    ("pegasus", {"architectures": ["PegasusModel"]}, "PegasusForConditionalGeneration"),
-    ("bert", {"regard": "yes", "architectures": ["BertForQuestionAnswering"]},
-     "config.json: regard: is not what 'regard export' writes there (leave it out)"),
-    *(("bert", {"id2label": names, "architectures": ["BertForTokenClassification"]},
-       "config.json: id2label: is not an object with the number and name of each class")
-      for names in (["PER", "LOC"], {"first": "PER"}, {"0": "PER", "5": "LOC"}, {"0": ["PER"]}, "PER", 3)),
-    ("bert", {"hidden_dropout_prob": "much"}, "config.json: hidden_dropout_prob is no number"),
-    ("bert", {"layer_norm_eps": None}, "config.json: layer_norm_eps is no number"),
-    ("bert", {"classifier_dropout": [], "architectures": ["BertForQuestionAnswering"]},
-     "config.json: classifier_dropout is no number"),
-    ("bert", {"num_hidden_layers": 100_000}, "config.json: num_hidden_layers is 100,000 (allowed: 0 to 1,000)"),
-    ("gpt2", {"n_layer": -1}, "config.json: n_layer is -1 (allowed: 0 to 1,000)"),
-    ("gpt2", {"n_positions": 10**15}, "n_positions is 1,000,000,000,000,000 (allowed: 0 to 1,048,576)"),
-    ("gpt2", {"n_embd": 3 * 2**18}, " x 786432 by this file"),
-    ("marian", {"d_model": 18}, " x 18 by this file"),
-    ("marian", {"num_beams": "many"}, "num_beams is no number"),
-    ("marian", {"task_specific_params": 3}, "config.json: task_specific_params: is not an object"),
-    ("bert", {"pad_token": ["[PAD]"]}, "tokenizer_config.json: pad_token: is not the text of a token"),
-    ("bert", {"normalizer": "NFC"}, "cannot be used as a tokenizer"),
-    ("bert", {"post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 999], "sep": ["[SEP]", 4]}},
-     "cannot be used as a tokenizer: its template has a token that is not in the vocabulary"),
-    ("bert", {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated",
-     "invert": False}}, "tokenizer fails on some texts: Onig: Regex search error: retry-limit-in-match over"),
-    ("pegasus", {"offset": 10}, "(the two must come from the same model)"),
-    ("pegasus", {"offset": "many"}, "tokenizer_config.json: offset: 'many' is no number of tokens"),
-])  # fmt: skip
-def test_a_folder_not_supported(tmp_path: Path, saved: Path, kind: str, changes: dict[str, Any], part: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "changes", "part"),
+    [
+        (
+            "bert",
+            {"model_type": "t5"},
+            "BertForPreTraining of the type 't5' cannot be imported (supported: Bert",
+        ),
+        (
+            "bert",
+            {"architectures": ["ElectraModel"]},
+            "ElectraModel of the type 'bert' cannot be imported",
+        ),
+        (
+            "bert",
+            {"hidden_act": "silu"},
+            'config.json: hidden_act: "silu" is not supported (supported: "gelu", ',
+        ),
+        (
+            "bert",
+            {"type_vocab_size": 1},
+            "config.json: type_vocab_size: 1 is not supported (supported: 2)",
+        ),
+        (
+            "bert",
+            {"num_hidden_layers": 4},
+            "of its weights there is no encoder.layer.3.attention.output.LayerNorm.bia",
+        ),
+        ("bert", {"num_hidden_layers": 2}, "of its weights there is no place for encoder.layer.2."),
+        ("bert", {"hidden_size": None}, "config.json: hidden_size is missing or no whole number"),
+        ("bert", {"hidden_size": 13}, "3 heads do not divide the width 13"),
+        (
+            "bert",
+            {"intermediate_size": 18},
+            "dense.weight is 17 x 12 in the weights, but 18 x 12 by this file",
+        ),
+        (
+            "gpt2",
+            {"layer_norm_epsilon": 1e-6},
+            "layer_norm_epsilon: 1e-06 is not supported (supported: 1e-05)",
+        ),
+        (
+            "marian",
+            {"normalize_before": True},
+            "normalize_before: true is not supported (supported: false)",
+        ),
+        (
+            "pegasus",
+            {"scale_embedding": False},
+            "scale_embedding: false is not supported (supported: true)",
+        ),
+        (
+            "pegasus",
+            {"normalize_before": False},
+            "normalize_before: false is not supported (supported: true)",
+        ),
+        (
+            "pegasus",
+            {"decoder_ffn_dim": 18},
+            "decoder_ffn_dim: 18 is not supported (supported: 17)",
+        ),
+        (
+            "pegasus",
+            {"activation_function": "tanh"},
+            'activation_function: "tanh" is not supported',
+        ),
+        ("pegasus", {"architectures": ["PegasusModel"]}, "PegasusForConditionalGeneration"),
+        (
+            "bert",
+            {"regard": "yes", "architectures": ["BertForQuestionAnswering"]},
+            "config.json: regard: is not what 'regard export' writes there (leave it out)",
+        ),
+        *(
+            (
+                "bert",
+                {"id2label": names, "architectures": ["BertForTokenClassification"]},
+                "config.json: id2label: is not an object with the number and name of each class",
+            )
+            for names in (
+                ["PER", "LOC"],
+                {"first": "PER"},
+                {"0": "PER", "5": "LOC"},
+                {"0": ["PER"]},
+                "PER",
+                3,
+            )
+        ),
+        ("bert", {"hidden_dropout_prob": "much"}, "config.json: hidden_dropout_prob is no number"),
+        ("bert", {"layer_norm_eps": None}, "config.json: layer_norm_eps is no number"),
+        (
+            "bert",
+            {"classifier_dropout": [], "architectures": ["BertForQuestionAnswering"]},
+            "config.json: classifier_dropout is no number",
+        ),
+        (
+            "bert",
+            {"num_hidden_layers": 100_000},
+            "config.json: num_hidden_layers is 100,000 (allowed: 0 to 1,000)",
+        ),
+        ("gpt2", {"n_layer": -1}, "config.json: n_layer is -1 (allowed: 0 to 1,000)"),
+        (
+            "gpt2",
+            {"n_positions": 10**15},
+            "n_positions is 1,000,000,000,000,000 (allowed: 0 to 1,048,576)",
+        ),
+        ("gpt2", {"n_embd": 3 * 2**18}, " x 786432 by this file"),
+        ("marian", {"d_model": 18}, " x 18 by this file"),
+        ("marian", {"num_beams": "many"}, "num_beams is no number"),
+        (
+            "marian",
+            {"task_specific_params": 3},
+            "config.json: task_specific_params: is not an object",
+        ),
+        (
+            "bert",
+            {"pad_token": ["[PAD]"]},
+            "tokenizer_config.json: pad_token: is not the text of a token",
+        ),
+        ("bert", {"normalizer": "NFC"}, "cannot be used as a tokenizer"),
+        (
+            "bert",
+            {
+                "post_processor": {
+                    "type": "BertProcessing",
+                    "cls": ["[CLS]", 999],
+                    "sep": ["[SEP]", 4],
+                }
+            },
+            "cannot be used as a tokenizer: its template has a token that is not in the vocabulary",
+        ),
+        (
+            "bert",
+            {
+                "pre_tokenizer": {
+                    "type": "Split",
+                    "pattern": {"Regex": "(a+)+$"},
+                    "behavior": "Isolated",
+                    "invert": False,
+                }
+            },
+            "tokenizer fails on some texts: Onig: Regex search error: retry-limit-in-match over",
+        ),
+        ("pegasus", {"offset": 10}, "(the two must come from the same model)"),
+        (
+            "pegasus",
+            {"offset": "many"},
+            "tokenizer_config.json: offset: 'many' is no number of tokens",
+        ),
+    ],
+)
+def test_a_folder_not_supported(
+    tmp_path: Path, saved: Path, kind: str, changes: dict[str, Any], part: str
+) -> None:
     shutil.copytree(saved / kind, tmp_path / "theirs")
     files = {"offset": "tokenizer_config.json", "pad_token": "tokenizer_config.json"}
     files |= dict.fromkeys(("normalizer", "pre_tokenizer", "post_processor"), "tokenizer.json")
@@ -83,16 +193,19 @@ def test_a_folder_not_supported(tmp_path: Path, saved: Path, kind: str, changes:
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"], "nothing is left behind"
 
 
-@pytest.mark.parametrize(("source", "content", "part"), [
-    ("folder", None, "there is no config.json in the folder"),
-    ("outer", None, f"(there is one below: give {Path('outer', 'model')})"),
-    ("file", None, "is a file, not a folder"),
-    ("./a/b/c", None, "there is no such folder"),
-    ("folder", "[", "cannot be read as JSON"),
-    ("folder", "[]", "is not a JSON object"),
-    ("folder", "[" * 100_000, "cannot be read as JSON: it is nested too deeply"),
-    ("folder", '{"model_type": "gpt2", "n_embd": 8}', "n_layer is missing or no whole number"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "content", "part"),
+    [
+        ("folder", None, "there is no config.json in the folder"),
+        ("outer", None, f"(there is one below: give {Path('outer', 'model')})"),
+        ("file", None, "is a file, not a folder"),
+        ("./a/b/c", None, "there is no such folder"),
+        ("folder", "[", "cannot be read as JSON"),
+        ("folder", "[]", "is not a JSON object"),
+        ("folder", "[" * 100_000, "cannot be read as JSON: it is nested too deeply"),
+        ("folder", '{"model_type": "gpt2", "n_embd": 8}', "n_layer is missing or no whole number"),
+    ],
+)
 def test_what_is_no_model_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, content: str | None, part: str
 ) -> None:
@@ -106,11 +219,15 @@ def test_what_is_no_model_folder(
     assert part in fail("import", source, "--out", "run")[0]
 
 
-@pytest.mark.parametrize("shards", [["model-1.safetensors"], "model-1.safetensors", 3, {"weight": 3}])
+@pytest.mark.parametrize(
+    "shards", [["model-1.safetensors"], "model-1.safetensors", 3, {"weight": 3}]
+)
 def test_an_index_that_is_none(tmp_path: Path, shards: Any) -> None:
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": shards}))
-    with pytest.raises(DataError, match="weight_map: is not an object with the file of each weight"):
+    with pytest.raises(
+        DataError, match="weight_map: is not an object with the file of each weight"
+    ):
         ModelFolder(tmp_path, "theirs").weights()
 
 
@@ -130,7 +247,10 @@ def test_a_pickle_that_could_run_code(tmp_path: Path, name: str) -> None:
     (tmp_path / "theirs" / "model.safetensors").unlink()
     torch.save({"weight": Evil(tmp_path / "broken-into")}, tmp_path / "theirs" / name)
     [message] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run")
-    assert all(part in message for part in ("may run code", "(save the model with transformers as model.saf"))
+    assert all(
+        part in message
+        for part in ("may run code", "(save the model with transformers as model.saf")
+    )
     assert "weights_only" not in message, "torch's own message says how to load it nevertheless"
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
 
@@ -143,7 +263,9 @@ def test_weights_that_are_cut_off(tmp_path: Path, share: float, zipped: bool) ->
     os.truncate(file, int(share * file.stat().st_size))
     with pytest.raises(DataError) as caught:
         ModelFolder(tmp_path, "theirs").weights()
-    assert str(caught.value) == f"{file}: the file is cut off or damaged (copy or download it again)"
+    assert (
+        str(caught.value) == f"{file}: the file is cut off or damaged (copy or download it again)"
+    )
 
 
 # The Hub, and transformers itself
@@ -154,7 +276,10 @@ def test_a_name_of_the_hub_when_offline(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     [message] = fail("import", "google-bert/no-such-bert", "--out", tmp_path / "run")
-    start = "google-bert/no-such-bert: is no folder here, and cannot be fetched from the Hugging Face Hub: "
+    start = (
+        "google-bert/no-such-bert: is no folder here, and cannot be fetched from the "
+        "Hugging Face Hub: "
+    )
     assert message.startswith(start)
     assert message.endswith("(give the folder of a model that was downloaded before)")
 
@@ -172,7 +297,10 @@ def test_a_name_of_the_hub_is_fetched(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(hub, "snapshot_download", download)
     monkeypatch.chdir(tmp_path)
-    assert succeed("import", "klue/bert-base", "--out", "run", "--json").json["task"] == "masked_language_modeling"
+    assert (
+        succeed("import", "klue/bert-base", "--out", "run", "--json").json["task"]
+        == "masked_language_modeling"
+    )
     assert Run.open("run").environment["imported"]["from"] == "klue/bert-base"
     (tmp_path / "cache" / "model.safetensors").unlink()
     torch.save(model.state_dict(), tmp_path / "cache" / "pytorch_model.bin")
@@ -186,20 +314,48 @@ def test_transformers_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setitem(sys.modules, name, None)  # importing it fails
     regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
     assert np.isfinite(regard.features(tmp_path / "run", ["The animal"]).vectors).all()
-    assert "the run folder exists already" in fail("import", tmp_path / "theirs", "--out", tmp_path / "run")[0]
+    assert (
+        "the run folder exists already"
+        in fail("import", tmp_path / "theirs", "--out", tmp_path / "run")[0]
+    )
 
 
-@pytest.mark.parametrize(("option", "message"), [
-    *((option, f"{option}: the model folder decides this (allowed are keys of data, head, search, evaluation, exc")
-      for option in ("model.layers=2", "task=tagging", "data.train=a.jsonl", "training.steps=3", "head=null")),
-    ("head.dropuot=0.1", "head.dropuot: unknown key 'dropuot'"),
-    ("head.labels=[a,b,c]", "head.labels: the classes cannot be renamed (they are the model's own"),
-    ("head.labels=[a,a]", "head.labels: the label 'a' is listed twice"),
-    ("data.max_length=9999", "data.max_length: texts of 9999 tokens are longer than the model's"),
-])  # fmt: skip
-def test_an_override_that_the_model_does_not_allow(tmp_path: Path, option: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        *(
+            (
+                option,
+                f"{option}: the model folder decides this (allowed are keys of data, head, search, "
+                "evaluation, exc",
+            )
+            for option in (
+                "model.layers=2",
+                "task=tagging",
+                "data.train=a.jsonl",
+                "training.steps=3",
+                "head=null",
+            )
+        ),
+        ("head.dropuot=0.1", "head.dropuot: unknown key 'dropuot'"),
+        (
+            "head.labels=[a,b,c]",
+            "head.labels: the classes cannot be renamed (they are the model's own",
+        ),
+        ("head.labels=[a,a]", "head.labels: the label 'a' is listed twice"),
+        (
+            "data.max_length=9999",
+            "data.max_length: texts of 9999 tokens are longer than the model's",
+        ),
+    ],
+)
+def test_an_override_that_the_model_does_not_allow(
+    tmp_path: Path, option: str, message: str
+) -> None:
     save_bert(tmp_path / "theirs", "BertForSequenceClassification", id2label={0: "no", 1: "yes"})
-    assert refusal("import", tmp_path / "theirs", "--out", tmp_path / "run", "--set", option).startswith(message)
+    assert refusal(
+        "import", tmp_path / "theirs", "--out", tmp_path / "run", "--set", option
+    ).startswith(message)
     assert not (tmp_path / "run").exists()
 
 
@@ -215,39 +371,101 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, disk: Callable[[int], None])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "theirs"]
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ("--to huggingface --out out", "bahdanau for translation cannot be exported to huggingface (what can be expo"),
-    ("--to ctranslate2 --out out", "bahdanau for translation cannot be exported to ctranslate2 (what can be "
-     "exported: transformer for translation, transformer for summarization)"),
-    ("--to huggingfac --out out", "--to: unknown tool 'huggingfac' (did you mean 'huggingface'?)"),
-    ("--to huggingface --quantize int8 --out out", "--quantize: only ctranslate2 quantizes weights (leave it out)"),
-    ("--to huggingface --out .", "the folder exists already (give another --out)"),
-])  # fmt: skip
-def test_exports(tmp_path: Path, tiny_run: Path, arguments: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            "--to huggingface --out out",
+            "bahdanau for translation cannot be exported to huggingface (what can be expo",
+        ),
+        (
+            "--to ctranslate2 --out out",
+            "bahdanau for translation cannot be exported to ctranslate2 (what can be "
+            "exported: transformer for translation, transformer for summarization)",
+        ),
+        (
+            "--to huggingfac --out out",
+            "--to: unknown tool 'huggingfac' (did you mean 'huggingface'?)",
+        ),
+        (
+            "--to huggingface --quantize int8 --out out",
+            "--quantize: only ctranslate2 quantizes weights (leave it out)",
+        ),
+        ("--to huggingface --out .", "the folder exists already (give another --out)"),
+    ],
+)
+def test_exports(
+    tmp_path: Path, tiny_run: Path, arguments: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert message in fail("export", tiny_run, *arguments.split())[0]
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("kind", "change", "what", "tools"), [
-    ("marian", {"norm": "none"}, "model.norm: none (model.norm: post or pre can be exported)", 2),
-    ("marian", {"scaled": False}, "model.scaled: false (model.scaled: true can be exported)", 2),
-    ("marian", {"residual": False}, "model.residual: false (model.residual: true can be exported)", 2),
-    ("marian", {"look_ahead": True}, "model.look_ahead: true (model.look_ahead: false can be exported)", 2),
-    ("marian", {"positions": "none"}, "model.positions: none (model.positions: sinusoidal can be exported)", 1),
-    ("gpt2", {"norm": "post"}, "model.norm: post (model.norm: pre can be exported)", 1),
-    ("bert", {"pooling": "mean"}, "head.pooling: mean (head.pooling: first can be exported)", 1),
-    ("bert", {"features": "mix"}, "head.features: mix (head.features: last can be exported)", 1),
-    ("bert", {"bilstm": 8}, "head.bilstm: 8 (head.bilstm: null can be exported)", 1),
-])  # fmt: skip
-def test_settings_without_counterpart(tmp_path: Path, kind: str, change: dict[str, Any], what: str, tools: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "change", "what", "tools"),
+    [
+        (
+            "marian",
+            {"norm": "none"},
+            "model.norm: none (model.norm: post or pre can be exported)",
+            2,
+        ),
+        (
+            "marian",
+            {"scaled": False},
+            "model.scaled: false (model.scaled: true can be exported)",
+            2,
+        ),
+        (
+            "marian",
+            {"residual": False},
+            "model.residual: false (model.residual: true can be exported)",
+            2,
+        ),
+        (
+            "marian",
+            {"look_ahead": True},
+            "model.look_ahead: true (model.look_ahead: false can be exported)",
+            2,
+        ),
+        (
+            "marian",
+            {"positions": "none"},
+            "model.positions: none (model.positions: sinusoidal can be exported)",
+            1,
+        ),
+        ("gpt2", {"norm": "post"}, "model.norm: post (model.norm: pre can be exported)", 1),
+        (
+            "bert",
+            {"pooling": "mean"},
+            "head.pooling: mean (head.pooling: first can be exported)",
+            1,
+        ),
+        (
+            "bert",
+            {"features": "mix"},
+            "head.features: mix (head.features: last can be exported)",
+            1,
+        ),
+        ("bert", {"bilstm": 8}, "head.bilstm: 8 (head.bilstm: null can be exported)", 1),
+    ],
+)
+def test_settings_without_counterpart(
+    tmp_path: Path, kind: str, change: dict[str, Any], what: str, tools: int
+) -> None:
     """Before the model is loaded."""
     section = "head" if kind == "bert" else "model"
-    SAVERS[kind](tmp_path / "theirs", **({"architecture": "BertForSequenceClassification"} if kind == "bert" else {}))
+    SAVERS[kind](
+        tmp_path / "theirs",
+        **({"architecture": "BertForSequenceClassification"} if kind == "bert" else {}),
+    )
     run = regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
     changed = getattr(run.recipe, section).model_copy(update=change)
     run = run.under(run.recipe.model_copy(update={section: changed}))
-    for tool, name in list({"huggingface": "transformers", "ctranslate2": "CTranslate2"}.items())[:tools]:
+    for tool, name in list({"huggingface": "transformers", "ctranslate2": "CTranslate2"}.items())[
+        :tools
+    ]:
         with pytest.raises(CheckpointError) as caught:
             regard.export_run(run, to=tool, out=tmp_path / "out")
         assert str(caught.value) == f"{run.folder}: {name} has no counterpart of {what}"

@@ -1,4 +1,5 @@
-"""Real files as they lie there, where they are at hand: `../shared/data` from the root of the project."""
+"""Real files as they lie there, where they are at hand: `../shared/data` from the root of the
+project."""
 
 from pathlib import Path
 from typing import Any
@@ -27,15 +28,22 @@ def recipe(folder: Path, data: dict[str, Any], **sections: Any) -> Path:
 
 def test_multi30k_is_read_as_it_lies_there(tmp_path: Path) -> None:
     folder, names = DATA / "multi30k", {"train": "val", "validation": "test_2016_flickr"}
-    pair = lambda name: {"source": str(folder / f"{name}.en.gz"), "target": str(folder / f"{name}.de.gz")}  # noqa: E731
-    files = {part: pair(name) for part, name in names.items()}
+    files = {
+        part: {
+            "source": str(folder / f"{name}.en.gz"),
+            "target": str(folder / f"{name}.de.gz"),
+        }
+        for part, name in names.items()
+    }
     path = recipe(tmp_path, files, tokenizer={"kind": "bpe", "vocabulary": 1000})
     found = succeed("check", path, "--json").json
     assert found["data"]["splits"]["train"]["read"] == 1014
     assert found["data"]["splits"]["validation"]["kept"] == 1000
     assert found["data"]["vocabulary"] == {"source": 1000, "target": 1000}
     assert found["data"]["splits"]["train"]["columns"]["source"]["unknown"] == 0
-    assert "train.de.gz has 29,000 lines" in refusal("check", path, "data.train.target=" + str(folder / "train.de.gz"))
+    assert "train.de.gz has 29,000 lines" in refusal(
+        "check", path, "data.train.target=" + str(folder / "train.de.gz")
+    )
 
 
 def test_korean_chat_goes_from_csv_to_a_run(tmp_path: Path) -> None:
@@ -45,26 +53,42 @@ def test_korean_chat_goes_from_csv_to_a_run(tmp_path: Path) -> None:
     data = {"train": {"file": file, "source": "Q", "target": "A", "size": 400}}
     path = recipe(tmp_path, data, tokenizer={"kind": "character", "joint": False})
     succeed("train", path, "--out", tmp_path / "run", "--json")
-    [found] = succeed("predict", tmp_path / "run", rows[0].values[0], "--set", "search.max_length=9", "--json").jsons
+    [found] = succeed(
+        "predict", tmp_path / "run", rows[0].values[0], "--set", "search.max_length=9", "--json"
+    ).jsons
     assert found["input"] == rows[0].values[0]
     few = write(tmp_path / "few.csv", "Q,A\n안녕,안녕하세요\n" + '"고마워, 정말",천만에요\n')
     assert succeed("evaluate", tmp_path / "run", "--file", few, "--json").json["sentences"] == 2
 
 
 def test_tatoeba_is_read_by_column_number(tmp_path: Path) -> None:
-    data = {"train": {"file": str(DATA / "tatoeba_en_fr" / "fra.tsv.xz"), "source": 0, "target": 1, "size": 500}}
+    data = {
+        "train": {
+            "file": str(DATA / "tatoeba_en_fr" / "fra.tsv.xz"),
+            "source": 0,
+            "target": 1,
+            "size": 500,
+        }
+    }
     found = succeed("check", recipe(tmp_path, data, tokenizer={"kind": "byte"}), "--json").json
     assert found["data"]["splits"]["train"]["read"] == 500
     assert found["data"]["vocabulary"]["source"] == 260
 
 
-@pytest.mark.parametrize(("name", "train"), [
-    *((f"multi30k-{model}", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}")
-      for model in ("rnn", "bahdanau", "luong", "transformer")),
-    ("translation", "{source: ko_en/tatoeba.ko.xz, target: ko_en/tatoeba.en.xz, size: 800}"),
-    ("chat", "{file: ko_chatbot/ChatbotData.csv.xz, source: Q, target: A, size: 800}"),
-])  # fmt: skip
-def test_a_recipe_that_ships_fits_the_data_it_is_for(name: str, train: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "train"),
+    [
+        *(
+            (f"multi30k-{model}", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}")
+            for model in ("rnn", "bahdanau", "luong", "transformer")
+        ),
+        ("translation", "{source: ko_en/tatoeba.ko.xz, target: ko_en/tatoeba.en.xz, size: 800}"),
+        ("chat", "{file: ko_chatbot/ChatbotData.csv.xz, source: Q, target: A, size: 800}"),
+    ],
+)
+def test_a_recipe_that_ships_fits_the_data_it_is_for(
+    name: str, train: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(DATA)
     quick = ["tokenizer.vocabulary=1200", "training.batch_tokens=256", "training.device=cpu"]
     found = succeed("check", name, f"data.train={train}", *quick, "--json").json
@@ -77,16 +101,33 @@ def test_a_recipe_that_ships_fits_the_data_it_is_for(name: str, train: str, monk
 def test_books_stay_whole_however_long_they_are() -> None:
     rows = [*rows_of(open_corpus(RawText(text="books_en/train.txt.xz"), DATA))]
     assert sum(not row.continues for row in rows) == 73
-    assert max(len(row.values[0]) for row in rows) < 100_000 < 1_500_000 < sum(row.continues for row in rows) * PIECE
+    assert (
+        max(len(row.values[0]) for row in rows)
+        < 100_000
+        < 1_500_000
+        < sum(row.continues for row in rows) * PIECE
+    )
 
 
 @pytest.mark.parametrize(("name", "tokens"), [("wikitext2-lstm", 245_569), ("wikitext2-gpt", None)])
-def test_wikitext_is_counted_as_published(name: str, tokens: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The small parts stand in for training, so that it is quick; counts of the test part do not depend on that."""
+def test_wikitext_is_counted_as_published(
+    name: str, tokens: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The small parts stand in for training, so that it is quick; counts of the test part do not
+    depend on that."""
     monkeypatch.chdir(DATA)
     small = "{text: wikitext2/wiki.valid.tokens.xz, documents: all_lines}"
-    quick = [f"data.train={small}", "model.preset=tiny", "training.batch_tokens=1024", "training.device=cpu"]
+    quick = [
+        f"data.train={small}",
+        "model.preset=tiny",
+        "training.batch_tokens=1024",
+        "training.device=cpu",
+    ]
     splits = succeed("check", name, *quick, "--json").json["data"]["splits"]
-    assert [splits[split]["kept"] for split in ("train", "validation", "test")] == [3_760, 3_760, 4_358]
+    assert [splits[split]["kept"] for split in ("train", "validation", "test")] == [
+        3_760,
+        3_760,
+        4_358,
+    ]
     if tokens is not None:
         assert splits["test"]["columns"]["text"]["tokens"] + splits["test"]["kept"] == tokens

@@ -1,5 +1,5 @@
-"""What the folder's tokenizer puts around one text and around two is what a BERT reads here: imported, trained,
-exported. For every kind of tokenizer that is imported."""
+"""What the folder's tokenizer puts around one text and around two is what a BERT reads here:
+imported, trained, exported. For every kind of tokenizer that is imported."""
 
 import json
 from functools import cache, partial
@@ -13,7 +13,16 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 
 import regard
 from command_line import write
-from exchange_cases import TEXTS, TRAINING, answers, by_id, byte_bpe, save_bert, there_and_back, wordpiece
+from exchange_cases import (
+    TEXTS,
+    TRAINING,
+    answers,
+    by_id,
+    byte_bpe,
+    save_bert,
+    there_and_back,
+    wordpiece,
+)
 from regard.data.framing import Framing
 from regard.data.segments import Masking, SentencePairs
 from regard.runs import Run
@@ -46,9 +55,13 @@ def template(single: str, pair: str, tokenizer: Tokenizer) -> Any:
 def unigram(**special: str) -> Tokenizer:
     names = [special.get(name, name) for name in SPECIAL]
     tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    )
     tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(vocab_size=120, special_tokens=names, unk_token="<unk>", show_progress=False)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=120, special_tokens=names, unk_token="<unk>", show_progress=False
+    )
     tokenizer.train_from_iterator(TEXTS * 3, trainer)
     return tokenizer
 
@@ -63,12 +76,16 @@ def marked() -> Tokenizer:
 def words() -> Tokenizer:
     tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.train_from_iterator(TEXTS, trainers.WordLevelTrainer(special_tokens=SPECIAL, show_progress=False))
+    tokenizer.train_from_iterator(
+        TEXTS, trainers.WordLevelTrainer(special_tokens=SPECIAL, show_progress=False)
+    )
     return tokenizer
 
 
 def bert_ends(tokenizer: Tokenizer) -> Any:
-    return processors.BertProcessing(*((name, tokenizer.token_to_id(name)) for name in ("[SEP]", "[CLS]")))
+    return processors.BertProcessing(
+        *((name, tokenizer.token_to_id(name)) for name in ("[SEP]", "[CLS]"))
+    )
 
 
 def after_bytes(tokenizer: Tokenizer) -> Any:
@@ -76,7 +93,10 @@ def after_bytes(tokenizer: Tokenizer) -> Any:
     return processors.Sequence([processors.ByteLevel(), ends])
 
 
-BERT, XLM = {"tokenizer_class": "BertTokenizer", "do_lower_case": False}, {"tokenizer_class": "XLMRobertaTokenizer"}
+BERT, XLM = (
+    {"tokenizer_class": "BertTokenizer", "do_lower_case": False},
+    {"tokenizer_class": "XLMRobertaTokenizer"},
+)
 MARKS = BERT | {"do_lower_case": True, "additional_special_tokens": ["[E1]", "[/E1]"]}
 ROBERTA = (
     partial(byte_bpe, TEXTS, SPECIAL),
@@ -90,16 +110,24 @@ KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "wordpiece-without-segments": (wordpiece, bert_ends, BERT | BARE),
     "marks": (marked, bert_ends, MARKS),
     "marks-vocab.txt": (marked, bert_ends, MARKS),
-    "xlm-roberta": (unigram, lambda made: template("<s> $A </s>", "<s> $A </s> </s> $B </s>", made), XLM),
+    "xlm-roberta": (
+        unigram,
+        lambda made: template("<s> $A </s>", "<s> $A </s> </s> $B </s>", made),
+        XLM,
+    ),
     "roberta": ROBERTA,
     "merges.txt": ROBERTA,
     "xlm-roberta-without-template": (unigram, lambda made: None, XLM),
     "sequence": (partial(byte_bpe, TEXTS, SPECIAL), after_bytes, SEGMENTS),
-    "other-names": (partial(unigram, **{"<s>": "<begin>", "</s>": "<end>", "<pad>": "<nothing>"}),
-                    lambda made: processors.RobertaProcessing(("<end>", 2), ("<begin>", 0)), BARE),
+    "other-names": (
+        partial(unigram, **{"<s>": "<begin>", "</s>": "<end>", "<pad>": "<nothing>"}),
+        lambda made: processors.RobertaProcessing(("<end>", 2), ("<begin>", 0)),
+        BARE,
+    ),
     "words": (words, lambda made: template("<s> $A", "<s> $A </s>:1 $B:1", made), SEGMENTS),
-}  # fmt: skip
-"""How a tokenizer is made, what it puts around texts, what tokenizer_config.json says besides its special tokens."""
+}
+"""How a tokenizer is made, what it puts around texts, what tokenizer_config.json says besides its
+special tokens."""
 
 
 def save(folder: Path, kind: str, architecture: str = CLASSIFIER, **changes: Any) -> Any:
@@ -120,7 +148,9 @@ def save(folder: Path, kind: str, architecture: str = CLASSIFIER, **changes: Any
     write(folder / "tokenizer_config.json", json.dumps(settings))
     if kind.endswith("vocab.txt"):
         pieces = by_id(tokenizer)
-        size = len(pieces) - kind.startswith("marks")  # one of the marks is in the vocabulary, the other was added
+        size = len(pieces) - kind.startswith(
+            "marks"
+        )  # one of the marks is in the vocabulary, the other was added
         write(folder / "vocab.txt", "\n".join(pieces[:size]) + "\n")
         write(folder / "added_tokens.json", json.dumps(dict.fromkeys(pieces[size:], size)))
     elif kind == "merges.txt":
@@ -130,7 +160,9 @@ def save(folder: Path, kind: str, architecture: str = CLASSIFIER, **changes: Any
     return model
 
 
-def imported(folder: Path, kind: str, architecture: str = CLASSIFIER, **changes: Any) -> tuple[Run, Any]:
+def imported(
+    folder: Path, kind: str, architecture: str = CLASSIFIER, **changes: Any
+) -> tuple[Run, Any]:
     model = save(folder / "theirs", kind, architecture, **changes)
     return regard.import_run(folder / "theirs", out=folder / "run"), model
 
@@ -161,7 +193,8 @@ def probabilities(folder: Path, texts: tuple[str, ...]) -> list[float]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_text_and_two(tmp_path: Path, kind: str) -> None:
-    """The rows, also where texts are cut; the probabilities; all the same from the exported folder and back."""
+    """The rows, also where texts are cut; the probabilities; all the same from the exported folder
+    and back."""
     run, _ = imported(tmp_path, kind)
     back, exported = there_and_back(run, tmp_path), tmp_path / "exported"
     for one, folder in ((run, tmp_path / "theirs"), (run, exported), (back, exported)):
@@ -170,9 +203,14 @@ def test_one_text_and_two(tmp_path: Path, kind: str) -> None:
         [answer] = answers(run, "\t".join(texts))
         for folder in (tmp_path / "theirs", exported):
             expected = probabilities(folder, texts)
-            assert [answer["probabilities"][f"LABEL_{n}"] for n in (0, 1)] == pytest.approx(expected, abs=1e-5)
+            assert [answer["probabilities"][f"LABEL_{n}"] for n in (0, 1)] == pytest.approx(
+                expected, abs=1e-5
+            )
     pipeline = transformers.pipeline("text-classification", str(exported), top_k=None)
-    found = {one["label"]: one["score"] for one in pipeline({"text": "The animal", "text_pair": "it was tired"})}
+    found = {
+        one["label"]: one["score"]
+        for one in pipeline({"text": "The animal", "text_pair": "it was tired"})
+    }
     [answer] = answers(run, "The animal\tit was tired")
     assert answer["probabilities"] == pytest.approx(found, abs=1e-5)
 
@@ -185,13 +223,22 @@ def test_heads_of_choices_and_words(tmp_path: Path, architecture: str) -> None:
         if architecture == "BertForMultipleChoice":
             choices = ["it was tired", "the street"]
             given = reads(["The animal"] * 2, choices, return_tensors="pt", padding=True)
-            expected = model(**{name: tensor[None] for name, tensor in given.items()}).logits.softmax(-1)[0].tolist()
+            expected = (
+                model(**{name: tensor[None] for name, tensor in given.items()})
+                .logits.softmax(-1)[0]
+                .tolist()
+            )
             [answer] = answers(run, "\t".join(["The animal", *choices]))
-            assert [answer["probabilities"][str(n)] for n in (0, 1)] == pytest.approx(expected, abs=1e-5)
+            assert [answer["probabilities"][str(n)] for n in (0, 1)] == pytest.approx(
+                expected, abs=1e-5
+            )
         else:
             words = ["The", "animal", "was", "too", "tired"]
             given = reads(words, is_split_into_words=True, return_tensors="pt")
-            tags = [model.config.id2label[number] for number in model(**given).logits[0].argmax(-1).tolist()]
+            tags = [
+                model.config.id2label[number]
+                for number in model(**given).logits[0].argmax(-1).tolist()
+            ]
             expected = [tags[given.word_to_tokens(number).start] for number in range(len(words))]
             assert [word["tag"] for word in answers(run, " ".join(words))[0]["words"]] == expected
 
@@ -201,9 +248,15 @@ def test_a_question_and_its_text(tmp_path: Path, context: str) -> None:
     """A long text is read through windows: its parts stand where they are looked for."""
     run, model = imported(tmp_path, "xlm-roberta", "BertForQuestionAnswering")
     [example] = run.task.encode_inputs(None, inputs_of([f"Who was?\t{context}"])).readable()
-    ids, read = run.tokenizers["text"].encode(context), run.task.windows(example.examples, example.row)
+    ids, read = (
+        run.tokenizers["text"].encode(context),
+        run.task.windows(example.examples, example.row),
+    )
     for window in read:
-        assert window.row.ids[window.first :][: window.stop - window.start] == ids[window.start : window.stop]
+        assert (
+            window.row.ids[window.first :][: window.stop - window.start]
+            == ids[window.start : window.stop]
+        )
         assert len(window.row.ids) <= 40
     if len(read) > 1:
         return
@@ -214,12 +267,20 @@ def test_a_question_and_its_text(tmp_path: Path, context: str) -> None:
         output = model(**given)
     places = [place for place, sequence in enumerate(given.sequence_ids(0)) if sequence == 1]
     _, first, last = max(
-        (float(output.start_logits[0, i] + output.end_logits[0, j]), i, j) for i in places for j in places if i <= j
+        (float(output.start_logits[0, i] + output.end_logits[0, j]), i, j)
+        for i in places
+        for j in places
+        if i <= j
     )
-    assert answers(run, f"Who was?\t{context}")[0]["output"] == context[spans[first][0] : spans[last][1]].strip()
+    assert (
+        answers(run, f"Who was?\t{context}")[0]["output"]
+        == context[spans[first][0] : spans[last][1]].strip()
+    )
 
 
-TABLE = "a,b,label\n" + "".join(f"{first},{second},{n % 2}\n" for n, (first, second) in enumerate(PAIRS[:2] * 9))
+TABLE = "a,b,label\n" + "".join(
+    f"{first},{second},{n % 2}\n" for n, (first, second) in enumerate(PAIRS[:2] * 9)
+)
 
 
 def tuned(tmp_path: Path) -> Run:
@@ -228,7 +289,11 @@ def tuned(tmp_path: Path) -> Run:
     file = write(tmp_path / "pairs.csv", TABLE)
     train = {"file": str(file), "first": "a", "second": "b", "label": "label"}
     data = {"train": train, "validation": train, "max_length": 40, "deduplicate": False}
-    recipe = {"task": "classification", "data": data, "training": TRAINING | {"init": str(tmp_path / "run")}}
+    recipe = {
+        "task": "classification",
+        "data": data,
+        "training": TRAINING | {"init": str(tmp_path / "run")},
+    }
     return regard.train(recipe, out=tmp_path / "tuned", quiet=True)
 
 
@@ -243,9 +308,15 @@ def test_a_trained_run_and_its_export(tmp_path: Path) -> None:
 def test_next_sentences(tmp_path: Path) -> None:
     """Rows of the pre-training: the same as those of two texts."""
     run, _ = imported(tmp_path, "xlm-roberta", "BertForPreTraining")
-    tokenizer, texts = run.tokenizers["text"], [f"The animal {n}. It was. The street {n}. It did." for n in range(9)]
+    tokenizer, texts = (
+        run.tokenizers["text"],
+        [f"The animal {n}. It was. The street {n}. It did." for n in range(9)],
+    )
     raw = raw_tokens(texts, tokenizer, sentences="punctuation")
-    pairs, framing = SentencePairs(raw, Masking(tokenizer, rate=1e-9), 24), Framing(tokenizer, True, 24)
+    pairs, framing = (
+        SentencePairs(raw, Masking(tokenizer, rate=1e-9), 24),
+        Framing(tokenizer, True, 24),
+    )
     batch, shown = pairs.batch(np.arange(len(pairs))), pairs.shown(0, 0)
     for row in range(len(pairs)):
         spans = [(shown.a_starts, shown.a_stops), (shown.b_starts, shown.b_stops)]

@@ -11,9 +11,15 @@ from regard.models.captioner import CaptionerConfig
 
 SIZE, WIDTH = 16, 5
 SMALL = {
-    "channels": [4, 6], "images": ImagesConfig(size=SIZE), "width": 8, "attention": 6, "layers": 2, "heads": 2,
-    "feed_forward": 12, "dropout": 0.0,
-}  # fmt: skip
+    "channels": [4, 6],
+    "images": ImagesConfig(size=SIZE),
+    "width": 8,
+    "attention": 6,
+    "layers": 2,
+    "heads": 2,
+    "feed_forward": 12,
+    "dropout": 0.0,
+}
 FEATURES = {**SMALL, "encoder": "features", "feature_width": WIDTH}
 CASES = {
     "plain": CaptionerConfig(**SMALL, decoder="plain"),
@@ -33,11 +39,19 @@ def pictures_of(config: CaptionerConfig, count: int = 4, seed: int = 0) -> list[
     if config.encoder == "convolution":
         side = SIZE >> 2
         shape = (SIZE, SIZE, 3)
-        return [Picture(random.integers(0, 256, shape, dtype=np.uint8), side**2, side) for _ in range(count)]
+        return [
+            Picture(random.integers(0, 256, shape, dtype=np.uint8), side**2, side)
+            for _ in range(count)
+        ]
     grids = [(6, 3), (4, 1), (3, 1), (2, 2)]
-    return [Picture(random.normal(size=(s, WIDTH)).astype(np.float32), s, c) for s, c in (grids * count)[:count]]
+    return [
+        Picture(random.normal(size=(s, WIDTH)).astype(np.float32), s, c)
+        for s, c in (grids * count)[:count]
+    ]
 
 
-def batch_of(pictures: Sequence[Picture], targets: Sequence[Sequence[int]] = TARGETS, *, extra: int = 0) -> Batch:
+def batch_of(
+    pictures: Sequence[Picture], targets: Sequence[Sequence[int]] = TARGETS, *, extra: int = 0
+) -> Batch:
     predicted = sum(len(target) - 1 for target in targets)
     return Batch(images_of(pictures), tokens_of(targets, extra=extra), tokens=predicted)

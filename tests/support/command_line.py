@@ -1,4 +1,5 @@
-"""The command line, run in this process: what a shell would see of it, without the seconds that a new Python takes."""
+"""The command line, run in this process: what a shell would see of it, without the seconds that a
+new Python takes."""
 
 import csv
 import functools
@@ -65,7 +66,8 @@ def succeed(*arguments: object, stdin: bytes | str = b"") -> Result:
 
 
 def fail(*arguments: object, stdin: bytes | str = b"") -> list[str]:
-    """The messages of a command that must refuse: exit code 2, nothing printed as a result, no traceback."""
+    """The messages of a command that must refuse: exit code 2, nothing printed as a result, no
+    traceback."""
     result = regard(*arguments, stdin=stdin)
     assert result.code == 2, result.out + result.err
     assert result.out == ""
@@ -99,7 +101,11 @@ def write_table(path: Path, rows: Sequence[dict[str, str]]) -> Path:
     elif ".json" in path.suffixes:
         content.write(json.dumps(rows, indent=1))
     elif ".tsv" in path.suffixes:
-        content.write("\n".join("\t".join(cells) for cells in [rows[0].keys(), *(row.values() for row in rows)]))
+        content.write(
+            "\n".join(
+                "\t".join(cells) for cells in [rows[0].keys(), *(row.values() for row in rows)]
+            )
+        )
     else:
         writer = csv.DictWriter(content, list(rows[0]), lineterminator="\n")
         writer.writeheader()
@@ -110,4 +116,8 @@ def write_table(path: Path, rows: Sequence[dict[str, str]]) -> Path:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file below a folder, to see that none has changed."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }

@@ -1,6 +1,8 @@
-"""Every variant of every model with the same interface, for the contract battery: how it is built, and what it reads.
+"""Every variant of every model with the same interface, for the contract battery: how it is built,
+and what it reads.
 
-A family reads one kind of batch (`ModelConfig.reads`). Its examples have different lengths, so that batches are padded.
+A family reads one kind of batch (`ModelConfig.reads`). Its examples have different lengths, so that
+batches are padded.
 """
 
 from collections.abc import Sequence
@@ -46,7 +48,8 @@ class Case:
         return model_cases.build(self.config.model_copy(update=changes), seed, dtype)
 
     def batch(self, rows: Sequence[int] = ROWS, *, extra: int = 0, filler: int = PAD) -> Any:
-        """Some of the examples, padded `extra` positions beyond the longest with the token `filler`."""
+        """Some of the examples, padded `extra` positions beyond the longest with the token
+        `filler`."""
         raise NotImplementedError
 
     def distinct_batch(self) -> Any:
@@ -60,7 +63,9 @@ class Case:
         """The logits of each example at its real positions."""
         with torch.no_grad():
             logits_BTV = model.readout(model(batch).hidden_BTD)
-        return [logits_TV[: self.length(row)] for logits_TV, row in zip(logits_BTV, rows, strict=True)]
+        return [
+            logits_TV[: self.length(row)] for logits_TV, row in zip(logits_BTV, rows, strict=True)
+        ]
 
     def length(self, row: int) -> int:
         """The number of positions with an output."""
@@ -131,14 +136,18 @@ class TextCase(SourceCase):
         return language_model_cases.objective_for(self.name, model, smoothing)
 
     def length(self, row: int) -> int:
-        text = (language_model_cases.PAIRS if self.config.segments else language_model_cases.TEXTS)[row]
+        text = (language_model_cases.PAIRS if self.config.segments else language_model_cases.TEXTS)[
+            row
+        ]
         return len(text) - self.config.generates
 
     def sources(self, rows: Sequence[int], extra: int = 0) -> Tokens:
         return tokens_of([PROMPTS[row] for row in rows], extra=extra, filler=9 if extra else PAD)
 
     def continued(self, pairs: Sequence[tuple[int, Sequence[int]]], extra: int = 0) -> Any:
-        return language_model_cases.text_batch([[*PROMPTS[row], *ids] for row, ids in pairs], extra=extra)
+        return language_model_cases.text_batch(
+            [[*PROMPTS[row], *ids] for row, ids in pairs], extra=extra
+        )
 
     def before(self, row: int) -> int:
         return len(PROMPTS[row]) - 1
@@ -152,11 +161,17 @@ class ClassifierCase(Case):
     def build(self, seed: int = 0, dtype: torch.dtype = torch.float64, **changes: Any) -> Any:
         torch.manual_seed(seed)
         base = build_base(self.config.model_copy(update=changes), 13, keep_readout=False)
-        head = lambda width: TextHead(width, 3, pooling=self.config.head_pooling, pooler=False, dropout=0.0)  # noqa: E731
+
+        def head(width: int) -> TextHead:
+            pooling = self.config.head_pooling
+            return TextHead(width, 3, pooling=pooling, pooler=False, dropout=0.0)
+
         return with_weights_that_matter(Headed(base, HeadConfig(), head).to(dtype), 0.1)
 
     def batch(self, rows: Sequence[int] = ROWS, *, extra: int = 0, filler: int = PAD) -> Any:
-        return labelled_batch_of([self.texts[row] for row in rows], list(rows), extra=extra, filler=filler)
+        return labelled_batch_of(
+            [self.texts[row] for row in rows], list(rows), extra=extra, filler=filler
+        )
 
     def objective(self, model: Any, smoothing: float = 0.0) -> Objective:
         return ClassCrossEntropy(model, smoothing=smoothing)
@@ -173,15 +188,26 @@ class StoryCase(Case):
     def batch(self, rows: Sequence[int] = ROWS, *, extra: int = 0, filler: int = PAD) -> Any:
         """Times 0 mark sentences that are padding, whatever their words."""
         most = max(len(self.stories[row]) for row in rows) + extra
-        words = max(len(text) for row in rows for text in (*self.stories[row], self.questions[row])) + extra
+        words = (
+            max(len(text) for row in rows for text in (*self.stories[row], self.questions[row]))
+            + extra
+        )
         pad = lambda ids, token: [*ids, *[token] * (words - len(ids))]  # noqa: E731
         stories = [
-            [*(pad(text, PAD) for text in self.stories[row]), *[pad([], filler)] * (most - len(self.stories[row]))]
+            [
+                *(pad(text, PAD) for text in self.stories[row]),
+                *[pad([], filler)] * (most - len(self.stories[row])),
+            ]
             for row in rows
         ]
-        times = [[*range(len(self.stories[row]), 0, -1), *[0] * (most - len(self.stories[row]))] for row in rows]
+        times = [
+            [*range(len(self.stories[row]), 0, -1), *[0] * (most - len(self.stories[row]))]
+            for row in rows
+        ]
         questions = [pad(self.questions[row], PAD) for row in rows]
-        parts = (torch.tensor(part) for part in (stories, times, questions, [7 + row for row in rows]))
+        parts = (
+            torch.tensor(part) for part in (stories, times, questions, [7 + row for row in rows])
+        )
         return StoryBatch(*parts, tokens=len(rows))
 
     def objective(self, model: Any, smoothing: float = 0.0) -> Objective:
@@ -199,7 +225,10 @@ CASES: dict[str, Case] = {
         *(SourceCase(name, config) for name, config in model_cases.CASES.items()),
         *(ImageCase(f"captioner-{name}", config) for name, config in captioner_cases.CASES.items()),
         StoryCase("memory_network", MemoryNetworkConfig(**NETWORK)),
-        StoryCase("memory_network-layer-wise", MemoryNetworkConfig(**NETWORK, tie="layer_wise", restarts=2)),
+        StoryCase(
+            "memory_network-layer-wise",
+            MemoryNetworkConfig(**NETWORK, tie="layer_wise", restarts=2),
+        ),
         *(TextCase(name, config) for name, config in language_model_cases.CASES.items()),
         ClassifierCase("bilstm", BiLSTMConfig(embedding=8, hidden=6, layers=2, dropout=0.0)),
         ClassifierCase("word2vec", Word2VecConfig(width=8)),
@@ -210,6 +239,8 @@ CASES: dict[str, Case] = {
 WRITERS: dict[str, SourceCase] = {
     name: case
     for name, case in CASES.items()
-    if isinstance(case, SourceCase) and case.config.generates and not getattr(case.config, "look_ahead", False)
+    if isinstance(case, SourceCase)
+    and case.config.generates
+    and not getattr(case.config, "look_ahead", False)
 }
 """The models that write text, without the ablation that reads the future."""

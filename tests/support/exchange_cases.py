@@ -1,4 +1,5 @@
-"""Small models of `transformers` as folders, small runs to export, and what must be the same on both sides."""
+"""Small models of `transformers` as folders, small runs to export, and what must be the same on
+both sides."""
 
 import contextlib
 import io
@@ -38,23 +39,37 @@ SPECIAL = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 """They do not all come first, as in the published vocabularies."""
 LENGTHS = (6, 1, 4)
 TRAINING = {
-    "steps": 3, "batch_tokens": 256, "device": "cpu", "decode": 0, "learning_rate": 0.05, "schedule": "constant",
+    "steps": 3,
+    "batch_tokens": 256,
+    "device": "cpu",
+    "decode": 0,
+    "learning_rate": 0.05,
+    "schedule": "constant",
     "warmup": 0,
-}  # fmt: skip
-TALES = {"train": {"corpus": "tales-en", "size": 40}, "validation": {"split": 0.1}, "max_length": 32}
+}
+TALES = {
+    "train": {"corpus": "tales-en", "size": 40},
+    "validation": {"split": 0.1},
+    "max_length": 32,
+}
 FEW = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SPECIAL_NAMES = re.compile(r"\[\w+\]|<[/|\w]+>|>>\w+<<")
-"""Here a special token that is typed is text like any other, in folders of `transformers` it is the token."""
+"""Here a special token that is typed is text like any other, in folders of `transformers` it is the
+token."""
 CHARACTERS = st.characters(blacklist_categories=["Cs"])
 UNICODE = st.text(CHARACTERS, max_size=30).filter(lambda text: SPECIAL_NAMES.search(text) is None)
 
 
 def _save_randomised(model: Any, folder: Path) -> Any:
-    """Save a model whose weights all matter: larger than they begin, and biases that are not zero."""
+    """Save a model whose weights all matter: larger than they begin, and biases that are not
+    zero."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         learned = [tensor for tensor in model.parameters() if tensor.requires_grad]
-        for tensor in [*learned, *(buffer for name, buffer in model.named_buffers() if "bias" in name)]:
+        for tensor in [
+            *learned,
+            *(buffer for name, buffer in model.named_buffers() if "bias" in name),
+        ]:
             if tensor.is_floating_point():
                 tensor.add_(torch.randn(tensor.shape, generator=generator), alpha=0.3)
     model.eval().save_pretrained(folder)
@@ -67,7 +82,9 @@ def wordpiece(size: int = 150, *, lowercase: bool = False) -> Tokenizer:
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=SPECIAL, show_progress=False)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size, special_tokens=SPECIAL, show_progress=False
+    )
     tokenizer.train_from_iterator(TEXTS * 3, trainer)
     return tokenizer
 
@@ -81,7 +98,11 @@ def byte_bpe(texts: Sequence[str], special: Sequence[str] = ()) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    options = {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet(), "vocab_size": 300, "show_progress": False}
+    options = {
+        "initial_alphabet": pre_tokenizers.ByteLevel.alphabet(),
+        "vocab_size": 300,
+        "show_progress": False,
+    }
     tokenizer.train_from_iterator(texts, trainers.BpeTrainer(special_tokens=[*special], **options))
     return tokenizer
 
@@ -97,35 +118,52 @@ def save_bert(
     """A folder with a small BERT and its tokenizer, as one of two files; returns the model."""
     tokenizer = wordpiece(lowercase=lowercase)
     sizes = {
-        "hidden_size": 12, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 17,
-        "max_position_embeddings": 40, "layer_norm_eps": 1e-6, "vocab_size": tokenizer.get_vocab_size(),
-    }  # fmt: skip
+        "hidden_size": 12,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "intermediate_size": 17,
+        "max_position_embeddings": 40,
+        "layer_norm_eps": 1e-6,
+        "vocab_size": tokenizer.get_vocab_size(),
+    }
     torch.manual_seed(1)
     model = getattr(transformers, architecture)(transformers.BertConfig(**sizes | changes))
     _save_randomised(model, folder)
-    settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase, "model_max_length": 40}
+    settings = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": lowercase,
+        "model_max_length": 40,
+    }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     if vocabulary == "vocab.txt":
         (folder / "vocab.txt").write_text("\n".join(by_id(tokenizer)) + "\n", encoding="utf-8")
     else:
-        transformers.BertTokenizerFast(tokenizer_object=tokenizer, do_lower_case=lowercase).save_pretrained(folder)
+        transformers.BertTokenizerFast(
+            tokenizer_object=tokenizer, do_lower_case=lowercase
+        ).save_pretrained(folder)
     return model
 
 
-def save_gpt2(folder: Path, *, texts: Sequence[str] = TEXTS, vocabulary: str = "tokenizer.json") -> Any:
+def save_gpt2(
+    folder: Path, *, texts: Sequence[str] = TEXTS, vocabulary: str = "tokenizer.json"
+) -> Any:
     """The same for GPT-2: in its vocabulary only the end is special, and it comes last."""
     tokenizer = byte_bpe(texts)
     tokenizer.add_special_tokens(["<|endoftext|>"])
     sizes = {"n_embd": 12, "n_layer": 3, "n_head": 3, "n_inner": 17, "n_positions": 40}
     ids = {"vocab_size": tokenizer.get_vocab_size(), "bos_token_id": 0, "eos_token_id": 0}
     torch.manual_seed(1)
-    model = _save_randomised(transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **ids)), folder)
+    model = _save_randomised(
+        transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **ids)), folder
+    )
     if vocabulary == "merges.txt":
         tokenizer.model.save(str(folder))
         (folder / "vocab.json").write_text(json.dumps(tokenizer.get_vocab()))
     else:
         special = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
-        transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
+        transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(
+            folder
+        )
     return model
 
 
@@ -133,16 +171,22 @@ def _train_sentencepiece(path: Path, kind: str, size: int, **special: int) -> li
     """Write a SentencePiece model; returns its pieces without the special ones."""
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXTS * 3), model_writer=written, model_type=kind, vocab_size=size, minloglevel=2,
-        hard_vocab_limit=False, **special,
-    )  # fmt: skip
+        sentence_iterator=iter(TEXTS * 3),
+        model_writer=written,
+        model_type=kind,
+        vocab_size=size,
+        minloglevel=2,
+        hard_vocab_limit=False,
+        **special,
+    )
     path.write_bytes(written.getvalue())
     loaded = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
     return [loaded.IdToPiece(number) for number in range(3, loaded.GetPieceSize())]
 
 
 def save_marian(folder: Path, *, shared: bool = True, **changes: Any) -> Any:
-    """The same for Marian, with a SentencePiece model for each side, and one vocabulary for both or one each."""
+    """The same for Marian, with a SentencePiece model for each side, and one vocabulary for both or
+    one each."""
     folder.mkdir(exist_ok=True)
     source = _train_sentencepiece(folder / "source.spm", "unigram", 90)
     target = _train_sentencepiece(folder / "target.spm", "bpe" if shared else "char", 130)
@@ -151,25 +195,37 @@ def save_marian(folder: Path, *, shared: bool = True, **changes: Any) -> Any:
     if not shared:
         vocabularies["target_vocab.json"] = ["</s>", "<unk>", *target, "<pad>"]
     for name, pieces in vocabularies.items():
-        (folder / name).write_text(json.dumps({piece: number for number, piece in enumerate(pieces)}))
+        (folder / name).write_text(
+            json.dumps({piece: number for number, piece in enumerate(pieces)})
+        )
     settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": not shared}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     sizes = [len(pieces) for pieces in vocabularies.values()]
     config = transformers.MarianConfig(
-        vocab_size=sizes[0], decoder_vocab_size=sizes[-1], share_encoder_decoder_embeddings=shared,
-        pad_token_id=sizes[-1] - 1, decoder_start_token_id=sizes[-1] - 1, eos_token_id=0, bos_token_id=0,
+        vocab_size=sizes[0],
+        decoder_vocab_size=sizes[-1],
+        share_encoder_decoder_embeddings=shared,
+        pad_token_id=sizes[-1] - 1,
+        decoder_start_token_id=sizes[-1] - 1,
+        eos_token_id=0,
+        bos_token_id=0,
         **SIZES | {"activation_function": "swish", **changes},
-    )  # fmt: skip
+    )
     return _save_seq2seq(transformers.MarianMTModel, config, folder)
 
 
 def save_pegasus(folder: Path, *, vocabulary: str = "spiece.model", **changes: Any) -> Any:
-    """The same for Pegasus, with its SentencePiece model and a few of the tokens that its pre-training needs."""
+    """The same for Pegasus, with its SentencePiece model and a few of the tokens that its
+    pre-training needs."""
     folder.mkdir(exist_ok=True)
     special = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
     size = 3 + 9 + len(_train_sentencepiece(folder / "spiece.model", "unigram", 90, **special))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PegasusTokenizer", "offset": 9}))
-    config = transformers.PegasusConfig(vocab_size=size, **SIZES | {"activation_function": "relu", **changes})
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PegasusTokenizer", "offset": 9})
+    )
+    config = transformers.PegasusConfig(
+        vocab_size=size, **SIZES | {"activation_function": "relu", **changes}
+    )
     model = _save_seq2seq(transformers.PegasusForConditionalGeneration, config, folder)
     if vocabulary == "tokenizer.json":
         transformers.PegasusTokenizer.from_pretrained(folder).save_pretrained(folder)
@@ -180,30 +236,65 @@ def save_pegasus(folder: Path, *, vocabulary: str = "spiece.model", **changes: A
 def small_marian() -> tuple[Transformer, Any]:
     """A Transformer and a Marian model with the same weights, over 13 tokens."""
     config = TransformerConfig(
-        width=16, heads=4, feed_forward=24, encoder_layers=2, decoder_layers=2, dropout=0.0, tie="all", norm="post"
+        width=16,
+        heads=4,
+        feed_forward=24,
+        encoder_layers=2,
+        decoder_layers=2,
+        dropout=0.0,
+        tie="all",
+        norm="post",
     )
     torch.manual_seed(0)
     theirs = transformers.MarianMTModel(
         transformers.MarianConfig(
-            vocab_size=13, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-            decoder_attention_heads=4, encoder_ffn_dim=24, decoder_ffn_dim=24, max_position_embeddings=20,
-            activation_function="relu", scale_embedding=True, dropout=0.0, pad_token_id=PAD, eos_token_id=END,
-            bos_token_id=BEGIN, decoder_start_token_id=BEGIN, forced_eos_token_id=None, attn_implementation="eager",
+            vocab_size=13,
+            d_model=16,
+            encoder_layers=2,
+            decoder_layers=2,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            encoder_ffn_dim=24,
+            decoder_ffn_dim=24,
+            max_position_embeddings=20,
+            activation_function="relu",
+            scale_embedding=True,
+            dropout=0.0,
+            pad_token_id=PAD,
+            eos_token_id=END,
+            bos_token_id=BEGIN,
+            decoder_start_token_id=BEGIN,
+            forced_eos_token_id=None,
+            attn_implementation="eager",
         )
-    )  # fmt: skip
+    )
     theirs.final_logits_bias.normal_(std=0.3)
     with_weights_that_matter(theirs)
     ours = Transformer(config, 13, 13).eval()
-    ours.load_state_dict(marian.read_weights(theirs.state_dict(), config.model_dump(), ""), strict=False)
+    ours.load_state_dict(
+        marian.read_weights(theirs.state_dict(), config.model_dump(), ""), strict=False
+    )
     return ours, theirs
 
 
 SIZES: dict[str, Any] = {
-    "d_model": 12, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3, "decoder_attention_heads": 3,
-    "encoder_ffn_dim": 17, "decoder_ffn_dim": 17, "max_position_embeddings": 60, "scale_embedding": True,
+    "d_model": 12,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 3,
+    "decoder_attention_heads": 3,
+    "encoder_ffn_dim": 17,
+    "decoder_ffn_dim": 17,
+    "max_position_embeddings": 60,
+    "scale_embedding": True,
     "forced_eos_token_id": None,
-}  # fmt: skip
-SAVERS: dict[str, Any] = {"bert": save_bert, "gpt2": save_gpt2, "marian": save_marian, "pegasus": save_pegasus}
+}
+SAVERS: dict[str, Any] = {
+    "bert": save_bert,
+    "gpt2": save_gpt2,
+    "marian": save_marian,
+    "pegasus": save_pegasus,
+}
 
 
 def _save_seq2seq(architecture: Any, config: Any, folder: Path) -> Any:
@@ -252,7 +343,9 @@ def _mask_of(rows: list[list[int]]) -> torch.Tensor:
 def _rows(size: int, begin: Sequence[int], end: Sequence[int]) -> list[list[int]]:
     """Random texts of unequal length, without special tokens inside them."""
     generator = torch.Generator().manual_seed(2)
-    drawn = [torch.randint(6, size - 5, (length,), generator=generator).tolist() for length in LENGTHS]
+    drawn = [
+        torch.randint(6, size - 5, (length,), generator=generator).tolist() for length in LENGTHS
+    ]
     return [[*begin, *row, *end] for row in drawn]
 
 
@@ -266,28 +359,49 @@ def _near_each(ours: torch.Tensor, theirs: torch.Tensor, rows: list[list[int]]) 
 
 @torch.no_grad()
 def same_logits(run: Run, theirs: Any) -> None:
-    """A batch of texts of unequal length gets the same logits from a run and from a model of `transformers`."""
+    """A batch of texts of unequal length gets the same logits from a run and from a model of
+    `transformers`."""
     model, task = run.load_model(), run.recipe.task
     if "target" in run.tokenizers:
         source, target = run.tokenizers["source"], run.tokenizers["target"]
-        sources, targets = _rows(source.size, [], [source.end]), _rows(target.size, [target.begin], [])
-        batch = Batch(padded(sources, source.pad), padded([[*row, target.end] for row in targets], target.pad))
-        given = {"attention_mask": _mask_of(sources), "decoder_input_ids": padded(targets, target.pad).ids_BL}
+        sources, targets = (
+            _rows(source.size, [], [source.end]),
+            _rows(target.size, [target.begin], []),
+        )
+        batch = Batch(
+            padded(sources, source.pad), padded([[*row, target.end] for row in targets], target.pad)
+        )
+        given = {
+            "attention_mask": _mask_of(sources),
+            "decoder_input_ids": padded(targets, target.pad).ids_BL,
+        }
         logits_BTV = theirs(batch.source.ids_BL, **given).logits
-        assert logits_BTV[..., target.size :].eq(-torch.inf).all(), "tokens that only the source has are never written"
+        assert logits_BTV[..., target.size :].eq(-torch.inf).all(), (
+            "tokens that only the source has are never written"
+        )
         _near_each(model.readout(model(batch).hidden_BTD), logits_BTV[..., : target.size], targets)
         return
     tokenizer = run.tokenizers["text"]
     if task == "language_modeling":
         rows = _rows(tokenizer.size, [tokenizer.end], [])
         hidden_BTD = model(TextBatch(padded([[*row, 0] for row in rows], tokenizer.pad))).hidden_BTD
-        logits_BTV = theirs(padded(rows, tokenizer.pad).ids_BL, attention_mask=_mask_of(rows)).logits
+        logits_BTV = theirs(
+            padded(rows, tokenizer.pad).ids_BL, attention_mask=_mask_of(rows)
+        ).logits
         _near_each(model.readout(hidden_BTD), logits_BTV, rows)
         return
     rows = _rows(tokenizer.size, [tokenizer.begin], [tokenizer.end])
-    text, owners_B, nothing = padded(rows, tokenizer.pad), torch.arange(len(rows)), torch.zeros(0, dtype=torch.long)
+    text, owners_B, nothing = (
+        padded(rows, tokenizer.pad),
+        torch.arange(len(rows)),
+        torch.zeros(0, dtype=torch.long),
+    )
     segments_BL = _mask_of(rows) * (torch.arange(text.ids_BL.shape[1]) > 3)
-    given = {"input_ids": text.ids_BL, "attention_mask": _mask_of(rows), "token_type_ids": segments_BL}
+    given = {
+        "input_ids": text.ids_BL,
+        "attention_mask": _mask_of(rows),
+        "token_type_ids": segments_BL,
+    }
     if task == "multiple_choice":
         given = {name: tensor[None] for name, tensor in given.items()}
     output = theirs(**given)
@@ -296,7 +410,9 @@ def same_logits(run: Run, theirs: Any) -> None:
         if "last_hidden_state" in output:
             _near_each(hidden_BLD, output.last_hidden_state, rows)
         if run.recipe.model.masked_head:
-            logits_BLV = output.prediction_logits if "prediction_logits" in output else output.logits
+            logits_BLV = (
+                output.prediction_logits if "prediction_logits" in output else output.logits
+            )
             _near_each(model.readout(hidden_BLD), logits_BLV, rows)
         if "seq_relationship_logits" in output:
             near(model.next_sentence(hidden_BLD), output.seq_relationship_logits)
@@ -310,7 +426,9 @@ def same_logits(run: Run, theirs: Any) -> None:
 
 def printed_by_the_card(folder: Path) -> str:
     """What the code of the folder's model card prints when it is run there as it stands."""
-    code = (folder / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```\n")[0]
+    code = (
+        (folder / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```\n")[0]
+    )
     printed = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
         exec(compile(code, str(folder / "README.md"), "exec"), {})

@@ -14,7 +14,14 @@ from regard.runs.run import load_weights
 from regard.text.vocabularies import PAD
 
 Tree = dict[str, Any]
-SIZES: Tree = {"width": 16, "heads": 2, "feed_forward": 32, "layers": 2, "max_positions": 64, "dropout": 0.0}
+SIZES: Tree = {
+    "width": 16,
+    "heads": 2,
+    "feed_forward": 32,
+    "layers": 2,
+    "max_positions": 64,
+    "dropout": 0.0,
+}
 MODELS: dict[str, Tree] = {
     "gpt": {"kind": "gpt", **SIZES},
     "bert": {"kind": "bert", **SIZES},
@@ -23,9 +30,14 @@ MODELS: dict[str, Tree] = {
     "elmo": {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 1},
 }
 TRAINING: Tree = {
-    "steps": 3, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.01, "schedule": "constant", "warmup": 0,
+    "steps": 3,
+    "batch_tokens": 256,
+    "device": "cpu",
+    "learning_rate": 0.01,
+    "schedule": "constant",
+    "warmup": 0,
     "log_every": 1,
-}  # fmt: skip
+}
 
 QUESTIONS: Tree = {
     "task": "question_answering",
@@ -36,12 +48,24 @@ QUESTIONS: Tree = {
         "max_length": 96,
     },
     "tokenizer": {"kind": "word"},
-    "model": {"kind": "bert", "layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0},
-    "training": {
-        "epochs": 5, "batch_tokens": 512, "learning_rate": 0.004, "schedule": "linear", "warmup": 0,
-        "device": "cpu", "validate_every": 200,
+    "model": {
+        "kind": "bert",
+        "layers": 2,
+        "width": 64,
+        "heads": 4,
+        "feed_forward": 128,
+        "dropout": 0.0,
     },
-}  # fmt: skip
+    "training": {
+        "epochs": 5,
+        "batch_tokens": 512,
+        "learning_rate": 0.004,
+        "schedule": "linear",
+        "warmup": 0,
+        "device": "cpu",
+        "validate_every": 200,
+    },
+}
 TAGGING: Tree = {
     "task": "tagging",
     "data": {
@@ -51,7 +75,13 @@ TAGGING: Tree = {
     },
     "tokenizer": {"kind": "word"},
     "model": {"kind": "bilstm", "preset": "tiny"},
-    "training": {"epochs": 5, "batch_tokens": 512, "learning_rate": 0.01, "schedule": "linear", "device": "cpu"},
+    "training": {
+        "epochs": 5,
+        "batch_tokens": 512,
+        "learning_rate": 0.01,
+        "schedule": "linear",
+        "device": "cpu",
+    },
 }
 
 
@@ -60,13 +90,14 @@ def pretraining(model: Tree) -> Tree:
     return {
         "task": "masked_language_modeling" if bert else "language_modeling",
         "data": {
-            "train": {"corpus": "tales-en", "size": 60}, "validation": {"corpus": "tales-en", "size": 5},
+            "train": {"corpus": "tales-en", "size": 60},
+            "validation": {"corpus": "tales-en", "size": 5},
             "max_length": 24,
         },
         "tokenizer": {"kind": "wordpiece" if bert else "bpe", "vocabulary": 200},
         "model": model,
         "training": TRAINING,
-    }  # fmt: skip
+    }
 
 
 def weights_of(run: Path, checkpoint: str = "last") -> dict[str, Tensor]:
@@ -84,7 +115,9 @@ def labelled_batch_of(
     """Rows of tokens in one segment, with the labels of their examples."""
     text = tokens_of(rows, extra=extra, filler=filler)
     owners_B = torch.tensor(owners or range(len(rows)))
-    return LabelledBatch(text, torch.zeros_like(text.ids_BL), owners_B, torch.tensor(labels), tokens=len(labels))
+    return LabelledBatch(
+        text, torch.zeros_like(text.ids_BL), owners_B, torch.tensor(labels), tokens=len(labels)
+    )
 
 
 SMALL: dict[str, dict[str, Any]] = {

@@ -1,4 +1,5 @@
-"""Every model of one text in small, in each variant that takes another path through its code, and batches for it."""
+"""Every model of one text in small, in each variant that takes another path through its code, and
+batches for it."""
 
 from collections.abc import Sequence
 
@@ -19,7 +20,14 @@ from regard.text.vocabularies import BEGIN, END, PAD
 DROPOUTS = ("word_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
 LSTM = {"embedding": 10, "hidden": 12, **dict.fromkeys(DROPOUTS, 0.0)}
 ELMO = {"width": 8, "hidden": 12, "characters": 5, "filters": 64, "dropout": 0.0}
-TRANSFORMER = {"layers": 2, "width": 16, "heads": 4, "feed_forward": 24, "dropout": 0.0, "max_positions": 20}
+TRANSFORMER = {
+    "layers": 2,
+    "width": 16,
+    "heads": 4,
+    "feed_forward": 24,
+    "dropout": 0.0,
+    "max_positions": 20,
+}
 
 CASES: dict[str, ModelConfig] = {
     "lstm_lm": LSTMLanguageModelConfig(**LSTM, layers=2),
@@ -34,10 +42,19 @@ CASES: dict[str, ModelConfig] = {
     "bert-masked-only": BERTConfig(**TRANSFORMER, next_sentence=False),
 }
 
-TEXTS = [[BEGIN, 4, 5, 6, 7, END], [BEGIN, 8, 9, END], [BEGIN, 12, 11, 10, 9, 8, 7, END], [BEGIN, 6, 6, END]]
+TEXTS = [
+    [BEGIN, 4, 5, 6, 7, END],
+    [BEGIN, 8, 9, END],
+    [BEGIN, 12, 11, 10, 9, 8, 7, END],
+    [BEGIN, 6, 6, END],
+]
 CLS, SEP, MASK = 4, 5, 6
 """What stands in for BERT's special tokens here."""
-PAIRS = [[CLS, 7, MASK, 9, SEP, 10, 11, SEP], [CLS, 8, SEP, MASK, SEP], [CLS, 12, 11, SEP, 7, MASK, SEP]]
+PAIRS = [
+    [CLS, 7, MASK, 9, SEP, 10, 11, SEP],
+    [CLS, 8, SEP, MASK, SEP],
+    [CLS, 12, 11, SEP, 7, MASK, SEP],
+]
 SEGMENTS = [[0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1, 1]]
 PLACES = [[2, 6], [3], [1, 5]]
 """Masked, or to be predicted though it was left as it was."""
@@ -46,22 +63,40 @@ FOLLOWS = [1, 0, 1]
 
 
 def text_batch(
-    texts: Sequence[Sequence[int]] = TEXTS, *, extra: int = 0, filler: int = PAD, carries: bool = False
+    texts: Sequence[Sequence[int]] = TEXTS,
+    *,
+    extra: int = 0,
+    filler: int = PAD,
+    carries: bool = False,
 ) -> TextBatch:
     predicted = sum(len(text) - 1 for text in texts)
-    return TextBatch(tokens_of(texts, extra=extra, filler=filler), tokens=predicted, carries=carries)
+    return TextBatch(
+        tokens_of(texts, extra=extra, filler=filler), tokens=predicted, carries=carries
+    )
 
 
-def masked_batch(rows: Sequence[int] = (0, 1, 2), *, extra: int = 0, filler: int = PAD) -> MaskedBatch:
+def masked_batch(
+    rows: Sequence[int] = (0, 1, 2), *, extra: int = 0, filler: int = PAD
+) -> MaskedBatch:
     """Some of the pairs."""
     text = tokens_of([PAIRS[row] for row in rows], extra=extra, filler=filler)
-    segments_BL, width = tokens_of([SEGMENTS[row] for row in rows], extra=extra).ids_BL, text.ids_BL.shape[1]
+    segments_BL, width = (
+        tokens_of([SEGMENTS[row] for row in rows], extra=extra).ids_BL,
+        text.ids_BL.shape[1],
+    )
     places = [number * width + place for number, row in enumerate(rows) for place in PLACES[row]]
-    labels, follows = [label for row in rows for label in LABELS[row]], [FOLLOWS[row] for row in rows]
-    return MaskedBatch(text, segments_BL, *map(torch.tensor, (places, labels, follows)), tokens=len(places))
+    labels, follows = (
+        [label for row in rows for label in LABELS[row]],
+        [FOLLOWS[row] for row in rows],
+    )
+    return MaskedBatch(
+        text, segments_BL, *map(torch.tensor, (places, labels, follows)), tokens=len(places)
+    )
 
 
 def objective_for(case: str, model: nn.Module, smoothing: float = 0.0) -> VocabularyLoss:
     if case.startswith("bert"):
         return MaskedTokens(model, smoothing)
-    return BothDirections(model, smoothing) if case.startswith("elmo") else NextToken(model, smoothing)
+    return (
+        BothDirections(model, smoothing) if case.startswith("elmo") else NextToken(model, smoothing)
+    )

@@ -1,4 +1,5 @@
-"""The papers' equations once more, in plain loops over Python numbers: what the tensor code is held against."""
+"""The papers' equations once more, in plain loops over Python numbers: what the tensor code is held
+against."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -53,9 +54,15 @@ def attention(
 
 
 def multi_head(
-    w: Weights, heads: int, queries: Matrix, memory: Matrix, sees: Callable[[int, int], bool], scaled: bool = True
+    w: Weights,
+    heads: int,
+    queries: Matrix,
+    memory: Matrix,
+    sees: Callable[[int, int], bool],
+    scaled: bool = True,
 ) -> list[list[float]]:
-    """Vaswani 2017, section 3.2.2: position i of `queries` sees position j of `memory` if `sees(i, j)`."""
+    """Vaswani 2017, section 3.2.2: position i of `queries` sees position j of `memory` if `sees(i,
+    j)`."""
     width = len(queries[0])
     size = width // heads
     keys = [linear(x, w["W_KV.weight"][:width], w["W_KV.bias"][:width]) for x in memory]
@@ -67,7 +74,9 @@ def multi_head(
         for head in range(heads):
             part = slice(head * size, (head + 1) * size)
             head_keys, head_values = [key[part] for key in keys], [value[part] for value in values]
-            joined += attention(query[part], head_keys, head_values, lambda j, i=i: sees(i, j), scaled)  # type: ignore[misc]
+            joined += attention(
+                query[part], head_keys, head_values, lambda j, i=i: sees(i, j), scaled
+            )  # type: ignore[misc]
         outputs.append(linear(joined, w["W_O.weight"], w["W_O.bias"]))
     return outputs
 
@@ -86,7 +95,9 @@ def hidden_layer(w: Weights, s: Vector, h: Vector) -> list[float]:
 SCORES: dict[str, Callable[[Weights, Vector, Vector], float]] = {
     "additive": additive_score,
     "concat": lambda w, s, h: dot(w["w.weight"][0], [math.tanh(x) for x in hidden_layer(w, s, h)]),
-    "fully_connected": lambda w, s, h: dot(w["w.weight"][0], [max(0.0, x) for x in hidden_layer(w, s, h)]),
+    "fully_connected": lambda w, s, h: dot(
+        w["w.weight"][0], [max(0.0, x) for x in hidden_layer(w, s, h)]
+    ),
     "dot": lambda w, s, h: dot(s, h),
     "scaled_dot": lambda w, s, h: dot(s, h) / math.sqrt(len(h)),
     "general": lambda w, s, h: dot(s, linear(h, w["W_a.weight"])),
@@ -94,18 +105,23 @@ SCORES: dict[str, Callable[[Weights, Vector, Vector], float]] = {
 """Luong 2015, equation 8, and the others."""
 
 
-def scored_attention(score: str, w: Weights, s: Vector, h: Matrix) -> tuple[list[float], list[float]]:
+def scored_attention(
+    score: str, w: Weights, s: Vector, h: Matrix
+) -> tuple[list[float], list[float]]:
     """The weights alpha_i and the context c_i of one query that sees all of h."""
     alpha = softmax([SCORES[score](w, s, h_j) for h_j in h])
     return alpha, average(alpha, h)
 
 
 def local_weights(energies: Vector, p: float, reach: int, *, gaussian: bool) -> list[float]:
-    """Luong 2015, section 3.2: the softmax inside [p - D, p + D], around p by a Gaussian with sigma = D / 2."""
+    """Luong 2015, section 3.2: the softmax inside [p - D, p + D], around p by a Gaussian with sigma
+    = D / 2."""
     inside = [s for s in range(len(energies)) if p - reach <= s <= p + reach]
     weights = [0.0] * len(energies)
     for s, weight in zip(inside, softmax([energies[s] for s in inside]), strict=True):
-        weights[s] = weight * math.exp(-((s - p) ** 2) / (2 * (reach / 2) ** 2)) if gaussian else weight
+        weights[s] = (
+            weight * math.exp(-((s - p) ** 2) / (2 * (reach / 2) ** 2)) if gaussian else weight
+        )
     return weights
 
 
@@ -122,7 +138,10 @@ def position(pos: int, width: int) -> list[float]:
 def layer_norm(x: Vector, weight: Vector, bias: Vector, epsilon: float = 1e-5) -> list[float]:
     mean = math.fsum(x) / len(x)
     variance = math.fsum((value - mean) ** 2 for value in x) / len(x)
-    return [(v - mean) / math.sqrt(variance + epsilon) * g + b for v, g, b in zip(x, weight, bias, strict=True)]
+    return [
+        (v - mean) / math.sqrt(variance + epsilon) * g + b
+        for v, g, b in zip(x, weight, bias, strict=True)
+    ]
 
 
 def feed_forward(w: Weights, x: Vector) -> list[float]:
@@ -131,8 +150,11 @@ def feed_forward(w: Weights, x: Vector) -> list[float]:
     return linear(inner, w["W_2.weight"], w["W_2.bias"])
 
 
-def _gates(w: Weights, x: Vector, h: Vector, count: int) -> tuple[list[list[float]], list[list[float]]]:
-    """What each gate of a recurrent cell gets from its input and from its state, in torch's order of gates."""
+def _gates(
+    w: Weights, x: Vector, h: Vector, count: int
+) -> tuple[list[list[float]], list[list[float]]]:
+    """What each gate of a recurrent cell gets from its input and from its state, in torch's order
+    of gates."""
     from_input = linear(x, w["weight_ih"], w["bias_ih"])
     from_state = linear(h, w["weight_hh"], w["bias_hh"])
     size = len(from_input) // count
@@ -147,7 +169,8 @@ def plain_cell(w: Weights, x: Vector, carry: Matrix) -> list[list[float]]:
 
 
 def gru_cell(w: Weights, x: Vector, carry: Matrix) -> list[list[float]]:
-    """Cho 2014: r and z gates; h' = z h + (1 - z) tanh(W x + r * (U h)), with the reset after U as cuDNN has it."""
+    """Cho 2014: r and z gates; h' = z h + (1 - z) tanh(W x + r * (U h)), with the reset after U as
+    cuDNN has it."""
     h = carry[0]
     (x_r, x_z, x_n), (h_r, h_z, h_n) = _gates(w, x, h, 3)
     new = []
@@ -158,7 +181,8 @@ def gru_cell(w: Weights, x: Vector, carry: Matrix) -> list[list[float]]:
 
 
 def lstm_cell(w: Weights, x: Vector, carry: Matrix, clip: float = math.inf) -> list[list[float]]:
-    """Hochreiter & Schmidhuber 1997 with forget gate: c' = f c + i g, within [-clip, clip]; h' = o tanh(c')."""
+    """Hochreiter & Schmidhuber 1997 with forget gate: c' = f c + i g, within [-clip, clip]; h' = o
+    tanh(c')."""
     h, c = carry
     from_input, from_state = _gates(w, x, h, 4)
     new_h, new_c = [], []

@@ -1,6 +1,8 @@
-"""A run whose model follows a hand-written table: P(next token | token before), the same for every source.
+"""A run whose model follows a hand-written table: P(next token | token before), the same for every
+source.
 
-A plain RNN without memory does it: one-hot embeddings pass through saturated tanhs, and the readout holds log P.
+A plain RNN without memory does it: one-hot embeddings pass through saturated tanhs, and the readout
+holds log P.
 """
 
 import shutil
@@ -20,12 +22,20 @@ Table = dict[str, dict[str, float]]
 """What may follow each character, with its probability; `<s>` and `</s>` are tokens, too."""
 
 
-def planted_run(folder: Path, table: Table, *, letters: str, search: dict[str, Any], lowercase: bool = False) -> Run:
-    """A run folder like any other, over the characters `letters`. What the table leaves out never follows."""
+def planted_run(
+    folder: Path, table: Table, *, letters: str, search: dict[str, Any], lowercase: bool = False
+) -> Run:
+    """A run folder like any other, over the characters `letters`. What the table leaves out never
+    follows."""
     settings = TokenizerConfig(kind="character", lowercase=lowercase)
     tokenizer = Tokenizer.train(settings, [letters])
     data = {"train": {"corpus": "reverse", "size": 10}, "validation": {"split": 0.5}}
-    tree = {"data": data, "tokenizer": settings.model_dump(), "search": search, "training": {"steps": 1}}
+    tree = {
+        "data": data,
+        "tokenizer": settings.model_dump(),
+        "search": search,
+        "training": {"steps": 1},
+    }
     size = tokenizer.size
     model = {"kind": "rnn", "cell": "rnn", "embedding": size, "hidden": size, "dropout": 0.0}
     recipe = recipe_of(tree | {"task": "translation", "model": model})

@@ -1,4 +1,5 @@
-"""Tiny runs of every task and every model of texts; each is trained once a session and only read."""
+"""Tiny runs of every task and every model of texts; each is trained once a session and only
+read."""
 
 import copy
 import json
@@ -12,24 +13,48 @@ Tree = dict[str, Any]
 BASE: Tree = {
     "task": "language_modeling",
     "data": {
-        "train": {"corpus": "tales-en", "size": 150}, "validation": {"corpus": "tales-en", "size": 12},
+        "train": {"corpus": "tales-en", "size": 150},
+        "validation": {"corpus": "tales-en", "size": 12},
         "max_length": 24,
     },
     "tokenizer": {"kind": "bpe", "vocabulary": 200},
     "training": {
-        "steps": 16, "batch_tokens": 512, "seed": 1, "device": "cpu", "learning_rate": 0.01, "schedule": "constant",
-        "warmup": 0, "log_every": 4, "validate_every": 8, "samples": 2,
+        "steps": 16,
+        "batch_tokens": 512,
+        "seed": 1,
+        "device": "cpu",
+        "learning_rate": 0.01,
+        "schedule": "constant",
+        "warmup": 0,
+        "log_every": 4,
+        "validate_every": 8,
+        "samples": 2,
     },
-}  # fmt: skip
+}
 GPT: Tree = {
-    "kind": "gpt", "width": 16, "heads": 2, "feed_forward": 32, "layers": 2, "max_positions": 64, "norm": "post",
-}  # fmt: skip
+    "kind": "gpt",
+    "width": 16,
+    "heads": 2,
+    "feed_forward": 32,
+    "layers": 2,
+    "max_positions": 64,
+    "norm": "post",
+}
 LSTM: Tree = {"kind": "lstm_lm", "embedding": 16, "hidden": 16, "layers": 2, "weight_dropout": 0.1}
 ELMO: Tree = {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 2}
-BERT: Tree = {"kind": "bert", "width": 16, "heads": 2, "feed_forward": 32, "layers": 2, "max_positions": 64}
+BERT: Tree = {
+    "kind": "bert",
+    "width": 16,
+    "heads": 2,
+    "feed_forward": 32,
+    "layers": 2,
+    "max_positions": 64,
+}
 
 
-def raw_recipe(model: Tree, data: Tree | None = None, tokenizer: Tree | None = None, **training: Any) -> Tree:
+def raw_recipe(
+    model: Tree, data: Tree | None = None, tokenizer: Tree | None = None, **training: Any
+) -> Tree:
     """A recipe of its own, to change at will."""
     tree = copy.deepcopy(BASE) | {"model": dict(model)}
     tree["data"] |= data or {}
@@ -50,9 +75,18 @@ RECIPES: dict[str, Tree] = {
     "captioner": BASE
     | {
         "task": "captioning",
-        "data": {part: {"corpus": "shapes", "size": size} for part, size in (("train", 60), ("validation", 6))},
+        "data": {
+            part: {"corpus": "shapes", "size": size}
+            for part, size in (("train", 60), ("validation", 6))
+        },
         "tokenizer": {"kind": "word"},
-        "model": {"kind": "captioner", "channels": [4], "width": 16, "attention": 16, "images": {"size": 16}},
+        "model": {
+            "kind": "captioner",
+            "channels": [4],
+            "width": 16,
+            "attention": 16,
+            "images": {"size": 16},
+        },
         "training": BASE["training"] | {"label_smoothing": 0.0, "decode": 2},
     },
 }
@@ -74,30 +108,50 @@ def corpus(name: str, size: int = 40) -> Tree:
 
 
 def table(name: str, **columns: Any) -> Tree:
-    return {part: {"file": name, **columns} for part in ("train", "validation")} | {"deduplicate": False}
+    return {part: {"file": name, **columns} for part in ("train", "validation")} | {
+        "deduplicate": False
+    }
 
 
 TASKS: dict[str, tuple[str, Tree, Tree]] = {
     "translation": ("translation", table("pairs.csv", source="a", target="b"), RNN),
-    "gpt-pre": ("language_modeling", corpus("tales-en") | {"max_length": 24}, GPT | {"norm": "pre"}),
+    "gpt-pre": (
+        "language_modeling",
+        corpus("tales-en") | {"max_length": 24},
+        GPT | {"norm": "pre"},
+    ),
     "summarization": ("summarization", corpus("headlines"), RNN),
-    "stories": ("story_answering", corpus("stories-en"), {"kind": "memory_network", "preset": "single", "restarts": 1}),
+    "stories": (
+        "story_answering",
+        corpus("stories-en"),
+        {"kind": "memory_network", "preset": "single", "restarts": 1},
+    ),
     "regression": ("regression", table("pairs.csv", first="a", second="b", label="score"), BILSTM),
     "numbered": ("regression", table("bare.csv", first=0, second=1, label=2), BILSTM),
-    "choices": ("multiple_choice", table("choices.csv", text="start", choices=["end0", "end1"], label="right"), BILSTM),
+    "choices": (
+        "multiple_choice",
+        table("choices.csv", text="start", choices=["end0", "end1"], label="right"),
+        BILSTM,
+    ),
     "reviews": ("classification", table("reviews.csv", text="sentence", label="label"), BILSTM),
     "tagging": ("tagging", corpus("names-en") | {"words": "whitespace"}, BILSTM),
     "questions": ("question_answering", corpus("portraits-en") | {"max_length": 64}, BILSTM),
     **{
-        f"{model['kind']}-classifier": ("classification", corpus("reviews-en") | {"max_length": 64}, model)
+        f"{model['kind']}-classifier": (
+            "classification",
+            corpus("reviews-en") | {"max_length": 64},
+            model,
+        )
         for model in (BILSTM, GPT, BERT, ELMO)
     },
 }
-"""Task, data and model of the other runs, with words as tokens; the columns of `numbered` have no names."""
+"""Task, data and model of the other runs, with words as tokens; the columns of `numbered` have no
+names."""
 
 
 class Runs(dict[str, Path]):
-    """The folder of each run, by its name in RECIPES or TASKS; trained when it is first asked for."""
+    """The folder of each run, by its name in RECIPES or TASKS; trained when it is first asked
+    for."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -113,6 +167,12 @@ class Runs(dict[str, Path]):
             task, data, model = TASKS[name]
             training = {"steps": 4, "batch_tokens": 256, "device": "cpu", "decode": 0, "samples": 0}
             words = {"kind": "word", "vocabulary": 300, "lowercase": True}
-            tree = {"task": task, "data": data, "tokenizer": words, "model": model, "training": training}
+            tree = {
+                "task": task,
+                "data": data,
+                "tokenizer": words,
+                "model": model,
+                "training": training,
+            }
         train(write(self.folder / f"{name}.yaml", json.dumps(tree)), out=self[name], quiet=True)
         return self[name]

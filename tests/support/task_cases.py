@@ -38,30 +38,48 @@ def rows_of(reader: Reader) -> Iterator[Row]:
 
 
 def make_task(name: str, tokenizers: Tokenizers, **sections: Any) -> Any:
-    """A task of this name; `sections` are those of a recipe, `data` what it says besides the corpora."""
+    """A task of this name; `sections` are those of a recipe, `data` what it says besides the
+    corpora."""
     data = {"train": DATA[name], **sections.pop("data", {})}
-    model = sections.pop("model", {"kind": "bilstm" if "text" in tokenizers else "rnn", "preset": "tiny"})
+    model = sections.pop(
+        "model", {"kind": "bilstm" if "text" in tokenizers else "rnn", "preset": "tiny"}
+    )
     tree = {"task": name, "data": data, "model": model, "training": {"steps": 1}, **sections}
     return TASKS[name](recipe_of(tree), tokenizers)
 
 
-def prepare_pairs(data: Any, tokenizer: TokenizerConfig, base: Path, **options: Any) -> Prepared[Any]:
-    """The pipeline for pairs, from the sections that it reads; options are `seed`, `tokenizers` and `progress`."""
+def prepare_pairs(
+    data: Any, tokenizer: TokenizerConfig, base: Path, **options: Any
+) -> Prepared[Any]:
+    """The pipeline for pairs, from the sections that it reads; options are `seed`, `tokenizers` and
+    `progress`."""
     training = SimpleNamespace(seed=options.pop("seed", 1))
-    recipe = Recipe.model_construct(task="translation", data=data, tokenizer=tokenizer, training=training)
+    recipe = Recipe.model_construct(
+        task="translation", data=data, tokenizer=tokenizer, training=training
+    )
     return prepare(Translation, recipe, base, options.get("tokenizers"), options.get("progress"))
 
 
 def raw_case(
-    data: Any, tokenizer: TokenizerConfig, *, sentences: Any = None, special: Any = SPECIAL, letters: int | None = None
+    data: Any,
+    tokenizer: TokenizerConfig,
+    *,
+    sentences: Any = None,
+    special: Any = SPECIAL,
+    letters: int | None = None,
 ) -> tuple[type[RawTextTask], Any]:
-    """A task on raw text that finds sentences as asked for, and the sections of a recipe that it reads."""
+    """A task on raw text that finds sentences as asked for, and the sections of a recipe that it
+    reads."""
     kind = type("RawCase", (RawTextTask,), {"special": special, "sentences": sentences})
     model, training = SimpleNamespace(letters=letters), SimpleNamespace(seed=1)
-    return kind, Recipe.model_construct(task="raw", data=data, tokenizer=tokenizer, model=model, training=training)
+    return kind, Recipe.model_construct(
+        task="raw", data=data, tokenizer=tokenizer, model=model, training=training
+    )
 
 
-def prepare_raw(data: Any, tokenizer: TokenizerConfig, base: Path, *, progress: Any = None, **options: Any) -> Any:
+def prepare_raw(
+    data: Any, tokenizer: TokenizerConfig, base: Path, *, progress: Any = None, **options: Any
+) -> Any:
     """The pipeline for raw text: `splits` as RawTokens, `tokenizers` and `report`."""
     kind, recipe = raw_case(data, tokenizer, **options)
     prepared = prepare(kind, recipe, base, None, progress)
@@ -79,7 +97,12 @@ def read_raw(data: Any, base: Path, tokenizer: Tokenizer, **options: Any) -> Raw
 
 
 def raw_tokens(
-    texts: Sequence[str], tokenizer: Tokenizer, place: Any = str, *, sentences: Any = None, letters: int | None = None
+    texts: Sequence[str],
+    tokenizer: Tokenizer,
+    place: Any = str,
+    *,
+    sentences: Any = None,
+    letters: int | None = None,
 ) -> RawTokens:
     """Whole documents, encoded in memory; `place` names where one stands."""
     parts = [END] * len(texts)

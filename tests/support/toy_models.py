@@ -1,4 +1,5 @@
-"""Small generators whose distributions are known, and whose states do not forgive being handled wrongly."""
+"""Small generators whose distributions are known, and whose states do not forgive being handled
+wrongly."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from regard.search.hypotheses import BannedTexts
 
 
 class ToyState:
-    """Source features once a source, hidden states once a row. A state that was consumed or overfilled raises."""
+    """Source features once a source, hidden states once a row. A state that was consumed or
+    overfilled raises."""
 
     def __init__(self, model: Toy, source_BD: Tensor, hidden_RD: Tensor, room: int) -> None:
         self.model, self.source_BD, self.hidden_RD, self.room = model, source_BD, hidden_RD, room
@@ -28,24 +30,36 @@ class ToyState:
         self.model.selects += 1
         sources_BW = rows_BW // (len(self.hidden_RD) // len(self.source_BD))
         assert (sources_BW == sources_BW[:, :1]).all(), "a group mixes rows of several sources"
-        return ToyState(self.model, self.source_BD[sources_BW[:, 0]], self.hidden_RD[rows_BW.flatten()], self.room)
+        return ToyState(
+            self.model,
+            self.source_BD[sources_BW[:, 0]],
+            self.hidden_RD[rows_BW.flatten()],
+            self.room,
+        )
 
 
 class Toy(Generator):
-    """h_t = tanh(A h_{t-1} + E[y_t] + x), logits = R h_t with random A, E, R; x sums the source by token and place.
+    """h_t = tanh(A h_{t-1} + E[y_t] + x), logits = R h_t with random A, E, R; x sums the source by
+    token and place.
 
-    Everything written and the whole source decide the next token, so a hypothesis continued from another one's state,
-    or from another source's, shows in its score.
+    Everything written and the whole source decide the next token, so a hypothesis continued from
+    another one's state, or from another source's, shows in its score.
     """
 
     alignment = ""
 
-    def __init__(self, vocabulary: int, seed: int = 0, width: int = 6, sharpness: float = 1.0) -> None:
+    def __init__(
+        self, vocabulary: int, seed: int = 0, width: int = 6, sharpness: float = 1.0
+    ) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
         self.A, self.E = draw(width, width), draw(vocabulary, width)
-        self.X, self.places, self.R = draw(vocabulary, width), draw(50, width), sharpness * draw(vocabulary, width)
+        self.X, self.places, self.R = (
+            draw(vocabulary, width),
+            draw(50, width),
+            sharpness * draw(vocabulary, width),
+        )
         self.rows: list[int] = []
         self.selects = 0
         self.eval()
@@ -84,7 +98,8 @@ class Toy(Generator):
 
 
 class TableToy(Toy):
-    """The token before decides alone: P(next | token) stands in a table, the same for every source."""
+    """The token before decides alone: P(next | token) stands in a table, the same for every
+    source."""
 
     def __init__(self, log_p_VV: Tensor) -> None:
         super().__init__(len(log_p_VV), width=1)
@@ -97,13 +112,18 @@ class TableToy(Toy):
         return self.log_p_VV[hidden[..., 0].long()]
 
 
-def table_toy(vocabulary: int, first: dict[int, float], *later: tuple[int, dict[int, float]]) -> TableToy:
-    """A TableToy from hand-written probabilities: after any token `first`, unless `later` says otherwise for it."""
+def table_toy(
+    vocabulary: int, first: dict[int, float], *later: tuple[int, dict[int, float]]
+) -> TableToy:
+    """A TableToy from hand-written probabilities: after any token `first`, unless `later` says
+    otherwise for it."""
     p_VV = torch.zeros(vocabulary, vocabulary, dtype=torch.float64)
     for token, p in first.items():
         p_VV[:, token] = p
     for before, row in later:
-        p_VV[before] = torch.tensor([row.get(token, 0.0) for token in range(vocabulary)], dtype=torch.float64)
+        p_VV[before] = torch.tensor(
+            [row.get(token, 0.0) for token in range(vocabulary)], dtype=torch.float64
+        )
     return TableToy(p_VV.log())
 
 

@@ -1,4 +1,5 @@
-"""Train the recipes of a JSON file in this process, one of several, in float64: `accelerate launch ... THIS FILE`."""
+"""Train the recipes of a JSON file in this process, one of several, in float64: `accelerate launch
+... THIS FILE`."""
 
 import json
 import os
@@ -28,7 +29,9 @@ def main() -> None:
             shutil.copytree(job["copy of"], job["out"])
         torch.distributed.barrier()
         try:
-            if limit := job.get("largest file", {}).get(os.environ["RANK"]):  # stands for a full disk
+            if limit := job.get("largest file", {}).get(
+                os.environ["RANK"]
+            ):  # stands for a full disk
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
             if "command" in job:
                 sys.argv = ["regard", *job["command"]]
@@ -36,7 +39,9 @@ def main() -> None:
                     cli.main()
                 continue
             own = job.get("own", {}).get(os.environ["RANK"], [])
-            out = job["out"] + os.environ["RANK"] if "apart" in job else job["out"]  # machines that share no disk
+            out = (
+                job["out"] + os.environ["RANK"] if "apart" in job else job["out"]
+            )  # machines that share no disk
             train(job["recipe"], own, out=out, resume=job.get("resume", False), quiet=True)
             assert (AcceleratorState().distributed_type == DistributedType.FSDP) == ("fsdp" in job)
         except RegardError as error:

@@ -34,14 +34,21 @@ from task_cases import make_task
 
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    return train_tokenizers(TokenizerConfig(kind="byte"), {"source": ["a"], "target": ["a"]}, Path())
+    return train_tokenizers(
+        TokenizerConfig(kind="byte"), {"source": ["a"], "target": ["a"]}, Path()
+    )
 
 
-def dataset_of(tokenizers: Tokenizers, source: Any, target: Any, weights: tuple[float, ...] = (1.0,)) -> Dataset:
-    """Examples of these lengths, shared out evenly to corpora; token k of example i is 4 + (i + k) % 50."""
+def dataset_of(
+    tokenizers: Tokenizers, source: Any, target: Any, weights: tuple[float, ...] = (1.0,)
+) -> Dataset:
+    """Examples of these lengths, shared out evenly to corpora; token k of example i is 4 + (i + k)
+    % 50."""
 
     def column(lengths: Any) -> TokenColumn:
-        return TokenColumn.of([[4 + (i + k) % 50 for k in range(length)] for i, length in enumerate(lengths)])
+        return TokenColumn.of(
+            [[4 + (i + k) % 50 for k in range(length)] for i, length in enumerate(lengths)]
+        )
 
     columns = {"source": column(source), "target": column(target)}
     texts = {name: TextColumn.of([""] * len(source)) for name in columns}
@@ -53,7 +60,9 @@ def long_tailed(tokenizers: Tokenizers, size: int) -> Dataset:
     """Log-normal lengths up to hundreds of tokens, targets of about the source's length."""
     random = np.random.default_rng(0)
     source = np.maximum(1, random.lognormal(2.8, 0.7, size)).astype(int)
-    return dataset_of(tokenizers, source, np.maximum(1, source * random.lognormal(0, 0.2, size)).astype(int))
+    return dataset_of(
+        tokenizers, source, np.maximum(1, source * random.lognormal(0, 0.2, size)).astype(int)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +80,12 @@ def listed(batches: list[np.ndarray]) -> list[list[int]]:
 
 
 class TestPlan:
-    def test_another_epoch_or_seed_is_another_order_of_other_batches(self, examples: Dataset) -> None:
-        orders = [listed(plan(examples, 2048, seed, epoch)) for seed, epoch in [(1, 0), (1, 1), (2, 0)]]
+    def test_another_epoch_or_seed_is_another_order_of_other_batches(
+        self, examples: Dataset
+    ) -> None:
+        orders = [
+            listed(plan(examples, 2048, seed, epoch)) for seed, epoch in [(1, 0), (1, 1), (2, 0)]
+        ]
         assert orders[0] == listed(plan(examples, 2048, 1, 0))
         sets = [{frozenset(batch) for batch in order} for order in orders]
         for a, b in [(0, 1), (0, 2), (1, 2)]:
@@ -82,12 +95,16 @@ class TestPlan:
         assert 0.4 < rising < 0.6, "batches do not come sorted by length"
 
     @given(st.integers(0, 99), st.integers(0, 5), st.integers(1, 600))
-    def test_every_example_once_within_the_budget(self, few: Dataset, seed: int, epoch: int, budget: int) -> None:
+    def test_every_example_once_within_the_budget(
+        self, few: Dataset, seed: int, epoch: int, budget: int
+    ) -> None:
         batches, filled = (plan(few, budget, seed, epoch, fill=fill) for fill in (False, True))
         for planned in (batches, filled):
             assert sorted(i for batch in planned for i in batch.tolist()) == list(range(60))
         for batch in batches:
-            longest = max(max(len(few.columns[c][i]) for c in ("source", "target")) + 1 for i in batch)
+            longest = max(
+                max(len(few.columns[c][i]) for c in ("source", "target")) + 1 for i in batch
+            )
             assert len(batch) * longest <= budget or len(batch) == 1
         sizes = row_sizes(few, budget)
         for batch in filled:
@@ -101,19 +118,28 @@ class TestPlan:
             filled = sum(column.lengths[batch].sum() + len(batch) for batch in batches)
             space = sum((column.lengths[batch].max() + 1) * len(batch) for batch in batches)
             assert 1 - filled / space <= 0.10
-        assert np.median([len(batch) * examples.lengths[batch].max() for batch in batches]) > 0.9 * budget
+        assert (
+            np.median([len(batch) * examples.lengths[batch].max() for batch in batches])
+            > 0.9 * budget
+        )
 
     def test_filled_batches_are_full_and_of_mixed_lengths(self, examples: Dataset) -> None:
         batches, sizes = plan(examples, 4096, 1, 0, fill=True), row_sizes(examples, 4096)
         assert listed(batches) != listed(plan(examples, 4096, 1, 1, fill=True))
         both = (("source", sizes.first), ("target", sizes.second))
-        used = [[(examples.columns[c].lengths[batch] + 1).sum() / size for c, size in both] for batch in batches[:-1]]
+        used = [
+            [(examples.columns[c].lengths[batch] + 1).sum() / size for c, size in both]
+            for batch in batches[:-1]
+        ]
         assert np.mean(np.max(used, axis=1)) > 0.98
         assert all(np.ptp(examples.lengths[batch]) > 20 for batch in batches[:-1])
 
     def test_weights(self, tokenizers: Tokenizers) -> None:
         dataset = dataset_of(tokenizers, [5] * 100, [5] * 100, (1.0, 2.0, 0.5, 1.25, 0.001))
-        shown = [np.bincount(np.concatenate(plan(dataset, 60, 1, epoch)), minlength=100) for epoch in (0, 1)]
+        shown = [
+            np.bincount(np.concatenate(plan(dataset, 60, 1, epoch)), minlength=100)
+            for epoch in (0, 1)
+        ]
         for counts in shown:
             assert set(counts[:20]) == {1}
             assert set(counts[20:40]) == {2}
@@ -147,7 +173,11 @@ class TestInTiles:
     @given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=1, max_size=60))
     def test_it_is_an_order_whatever_the_lengths(self, lengths: list[tuple[int, int]]) -> None:
         first, second = torch.tensor(lengths).T
-        assert sorted(in_tiles(first).tolist()) == sorted(in_tiles(first, second).tolist()) == [*range(len(first))]
+        assert (
+            sorted(in_tiles(first).tolist())
+            == sorted(in_tiles(first, second).tolist())
+            == [*range(len(first))]
+        )
 
     def test_a_group_by_hand(self) -> None:
         """300 + 84 = 3 tiles, 127 + 1 and 128 are one each; 5 is left."""
@@ -164,13 +194,27 @@ def test_fixed_batches_hold_each_example_once_sorted(few: Dataset) -> None:
 
 @pytest.mark.parametrize(
     ("size", "length", "on_cpu", "expected"),
-    [(100, 9, True, 1024), (20_000, 24, False, 5120), (100_000, 29, False, 16384), (100_000, 29, True, 4096)],
-    ids=["not below 1024", "20,000 * 25 / 100 = 5,000 to a multiple of 256", "not above 16,384", "on a CPU 4,096"],
+    [
+        (100, 9, True, 1024),
+        (20_000, 24, False, 5120),
+        (100_000, 29, False, 16384),
+        (100_000, 29, True, 4096),
+    ],
+    ids=[
+        "not below 1024",
+        "20,000 * 25 / 100 = 5,000 to a multiple of 256",
+        "not above 16,384",
+        "on a CPU 4,096",
+    ],
 )
-def test_auto_batch_tokens(tokenizers: Tokenizers, size: int, length: int, on_cpu: bool, expected: int) -> None:
+def test_auto_batch_tokens(
+    tokenizers: Tokenizers, size: int, length: int, on_cpu: bool, expected: int
+) -> None:
     column = TokenColumn(np.zeros(0, np.int32), np.arange(size + 1) * length)
     columns = {"source": column, "target": column}
-    dataset = Dataset(make_task("translation", tokenizers), columns, {}, np.zeros(size, np.int16), (1.0,), str)
+    dataset = Dataset(
+        make_task("translation", tokenizers), columns, {}, np.zeros(size, np.int16), (1.0,), str
+    )
     assert auto_batch_tokens(dataset, on_cpu=on_cpu) == expected
 
 
@@ -207,10 +251,14 @@ class TestStream:
 
     @pytest.mark.parametrize("world", [2, 3, 50])
     def test_ranks_share_the_order_of_one_process(self, few: Dataset, world: int) -> None:
-        """Groups reach over the ends of epochs, and there may be more processes than batches in one."""
+        """Groups reach over the ends of epochs, and there may be more processes than batches in
+        one."""
         steps = 4 + 80 // world
         alone = [batch.examples for batch, _ in islice(Stream(few, 200, 1), steps * world)]
-        ranks = [list(islice(Stream(few, 200, 1, rank=rank, world=world), steps)) for rank in range(world)]
+        ranks = [
+            list(islice(Stream(few, 200, 1, rank=rank, world=world), steps))
+            for rank in range(world)
+        ]
         assert [ranks[i % world][i // world][0].examples for i in range(steps * world)] == alone
         for rank in ranks:
             assert [after for _, after in rank] == [after for _, after in ranks[0]]

@@ -1,4 +1,5 @@
-"""The equations of the three captioners, over pixels and over features. The contract is in contract/test_models.py."""
+"""The equations of the three captioners, over pixels and over features. The contract is in
+contract/test_models.py."""
 
 import math
 
@@ -21,20 +22,34 @@ def test_every_region_matters(case: str) -> None:
     before = logits_of(model, batch_of([picture], [TARGETS[0]]))[0]
     shown = picture.shown.copy()
     shown.reshape(-1)[: 3 if shown.ndim == 3 else WIDTH] = 0
-    after = logits_of(model, batch_of([Picture(shown, picture.regions, picture.columns)], [TARGETS[0]]))[0]
+    after = logits_of(
+        model, batch_of([Picture(shown, picture.regions, picture.columns)], [TARGETS[0]])
+    )[0]
     assert (after - before).abs().amax(-1).min() > 1e-11
 
 
 def test_against_plain_loops_xu() -> None:
     """Gate, state, deep output and penalty of Xu 2015, in loops over Python numbers."""
-    model, [_, picture, *_] = build(CASES["attention-of-features"]), pictures_of(CASES["attention-of-features"])
+    model, [_, picture, *_] = (
+        build(CASES["attention-of-features"]),
+        pictures_of(CASES["attention-of-features"]),
+    )
     assert isinstance(model, AttentiveCaptioner)
     w, ids = plain.lists_of(model), [BEGIN, 4, 9, END]
-    cell = {name.removeprefix("cell."): value for name, value in w.items() if name.startswith("cell.")}
-    scored = {name.removeprefix("attention."): value for name, value in w.items() if name.startswith("attention.")}
+    cell = {
+        name.removeprefix("cell."): value for name, value in w.items() if name.startswith("cell.")
+    }
+    scored = {
+        name.removeprefix("attention."): value
+        for name, value in w.items()
+        if name.startswith("attention.")
+    }
     a = [annotation(w, x, place, picture.columns) for place, x in enumerate(picture.shown.tolist())]
     mean = [sum(column) / len(a) for column in zip(*a, strict=True)]
-    bridged = [plain.linear(mean, w[f"bridge.W_s.{part}.weight"], w[f"bridge.W_s.{part}.bias"]) for part in (0, 1)]
+    bridged = [
+        plain.linear(mean, w[f"bridge.W_s.{part}.weight"], w[f"bridge.W_s.{part}.bias"])
+        for part in (0, 1)
+    ]
     carry = [[math.tanh(value) for value in part] for part in bridged]
     expected, attended = [], [0.0] * len(a)
     for token in ids[:-1]:
@@ -43,13 +58,19 @@ def test_against_plain_loops_xu() -> None:
         beta = plain.sigmoid(plain.linear(carry[0], w["W_beta.weight"], w["W_beta.bias"])[0])
         z, y = [beta * one for one in c], w["target_embedding.weight"][token]
         carry = plain.lstm_cell(cell, [*y, *z], carry)
-        deep = (plain.linear(x, w[f"{name}.weight"], w[f"{name}.bias"]) for name, x in (("L_h", carry[0]), ("L_z", z)))
+        deep = (
+            plain.linear(x, w[f"{name}.weight"], w[f"{name}.bias"])
+            for name, x in (("L_h", carry[0]), ("L_z", z))
+        )
         hidden = plain.add(y, *deep)
         expected.append(plain.linear(hidden, w["output.linear.weight"], w["output.linear.bias"]))
     batch = batch_of([picture], [ids])
     close(logits_of(model, batch)[0], torch.tensor(expected, dtype=torch.float64), 1e-6)
     penalty = sum((1 - one) ** 2 for one in attended)
-    plain_2, whole_2 = TokenCrossEntropy(model)(batch), TokenCrossEntropy(model, doubly_stochastic=0.5)(batch)
+    plain_2, whole_2 = (
+        TokenCrossEntropy(model)(batch),
+        TokenCrossEntropy(model, doubly_stochastic=0.5)(batch),
+    )
     close(whole_2 - plain_2, torch.tensor([0.5 * penalty, 0.0], dtype=torch.float64), 1e-6)
 
 
@@ -58,25 +79,36 @@ def annotation(w: plain.Weights, x: list[float], place: int, columns: int) -> li
     projected = plain.linear(x, w[f"{name}.W.weight"], w[f"{name}.W.bias"])
     normed = plain.layer_norm(projected, w[f"{name}.norm.weight"], w[f"{name}.norm.bias"])
     half = len(normed) // 2
-    return plain.add(normed, [*plain.position(place // columns, half), *plain.position(place % columns, half)])
+    return plain.add(
+        normed, [*plain.position(place // columns, half), *plain.position(place % columns, half)]
+    )
 
 
 def test_the_penalty_counts_no_padding_and_no_step_behind_the_end() -> None:
     """Two images of different sizes, the second caption two steps shorter."""
-    model, pictures = build(CASES["attention-of-features"]), pictures_of(CASES["attention-of-features"], 2)
+    model, pictures = (
+        build(CASES["attention-of-features"]),
+        pictures_of(CASES["attention-of-features"], 2),
+    )
     long, short = [BEGIN, 4, 5, 6, END], [BEGIN, 4, END]
     together = model(batch_of(pictures, [long, short])).attended_BS
     close(together.sum(1), [4.0, 2.0])
     batch = batch_of(pictures, [long, short])
     regions = [row[: len(picture.shown)] for row, picture in zip(together, pictures, strict=True)]
     assert len(regions[0]) != len(regions[1])
-    penalty = TokenCrossEntropy(model, doubly_stochastic=1.0)(batch)[0] - TokenCrossEntropy(model)(batch)[0]
+    penalty = (
+        TokenCrossEntropy(model, doubly_stochastic=1.0)(batch)[0]
+        - TokenCrossEntropy(model)(batch)[0]
+    )
     close(penalty, sum(((1 - row) ** 2).sum() for row in regions))
 
 
 def test_the_image_is_read_before_the_words() -> None:
     """Vinyals 2015: the same LSTM reads [CNN(I), words] in one go."""
-    model, [picture, *_] = build(CASES["plain-of-features"]), pictures_of(CASES["plain-of-features"])
+    model, [picture, *_] = (
+        build(CASES["plain-of-features"]),
+        pictures_of(CASES["plain-of-features"]),
+    )
     ids = [BEGIN, 4, 9, END]
     batch = batch_of([picture], [ids])
     with torch.no_grad():
@@ -89,7 +121,10 @@ def test_the_image_is_read_before_the_words() -> None:
 
 @pytest.mark.parametrize(("side", "stages"), [(64, 3), (30, 2), (9, 3)])
 def test_regions_are_what_the_convolutions_make(side: int, stages: int) -> None:
-    pixels, network = torch.randint(0, 256, (2, side, side, 3), dtype=torch.uint8), Convolutions([8] * stages)
+    pixels, network = (
+        torch.randint(0, 256, (2, side, side, 3), dtype=torch.uint8),
+        Convolutions([8] * stages),
+    )
     found = network(pixels)
     assert found.shape == (2, (side >> stages) ** 2, 8)
     changed = pixels.clone()

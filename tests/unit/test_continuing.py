@@ -1,4 +1,5 @@
-"""Language models write, score and tell how they searched, through the same verbs as everything that writes."""
+"""Language models write, score and tell how they searched, through the same verbs as everything
+that writes."""
 
 import json
 from pathlib import Path
@@ -40,7 +41,9 @@ def one_by_one(run: Path, prompt: str, tokens: list[str]) -> list[float]:
     for token in tokenizer.token_ids(tokens):
         ids_BL = torch.tensor([[*before, tokenizer.pad]])
         with torch.inference_mode():
-            hidden_D = model(TextBatch(Tokens.of(ids_BL, torch.tensor([len(before) + 1])))).hidden_BTD[0, -1]
+            hidden_D = model(
+                TextBatch(Tokens.of(ids_BL, torch.tensor([len(before) + 1])))
+            ).hidden_BTD[0, -1]
             found.append(float(model.readout(hidden_D).double().log_softmax(-1)[token]))
         before.append(token)
     return found
@@ -54,15 +57,24 @@ def test_score_is_log_p_of_how_a_text_goes_on(runs: dict[str, Path], name: str) 
     tokens = tokenizer.tokens(tokenizer.encode("The child was big."))
     assert found["tokens"] == [*tokens[1 - len(found["tokens"]) :], "</s>"]
     assert (found["source"], found["target"]) == (PROMPT, "big.")
-    assert found["token_scores"] == pytest.approx(one_by_one(run, PROMPT, found["tokens"]), abs=1e-4)
+    assert found["token_scores"] == pytest.approx(
+        one_by_one(run, PROMPT, found["tokens"]), abs=1e-4
+    )
     assert found["score"] == pytest.approx(sum(found["token_scores"]), abs=1e-9)
-    for prompt, target in ((f"{PROMPT} ", "big."), (PROMPT, " big.")):  # the space is there, whoever writes it
+    for prompt, target in (
+        (f"{PROMPT} ", "big."),
+        (PROMPT, " big."),
+    ):  # the space is there, whoever writes it
         assert succeed("score", run, prompt, target, "--json").json["tokens"] == found["tokens"]
-    exact = succeed("score", run, PROMPT, json.dumps(found["tokens"][:-1]), "--tokens", "--json").json
+    exact = succeed(
+        "score", run, PROMPT, json.dumps(found["tokens"][:-1]), "--tokens", "--json"
+    ).json
     assert exact["token_scores"] == pytest.approx(found["token_scores"][:-1], abs=1e-5)
     whole = succeed("score", run, "", "The child was big.", "--json").json
     assert whole["token_scores"] == pytest.approx(one_by_one(run, "", whole["tokens"]), abs=1e-4)
-    assert whole["token_scores"][-len(found["tokens"]) :] == pytest.approx(found["token_scores"], abs=1e-5)
+    assert whole["token_scores"][-len(found["tokens"]) :] == pytest.approx(
+        found["token_scores"], abs=1e-5
+    )
     assert f"{found['score']:10.4f}  log P of all" in succeed("score", run, PROMPT, "big.").out
 
 
@@ -78,10 +90,16 @@ def test_a_search_is_recorded(runs: dict[str, Path], name: str, tmp_path: Path) 
         assert one["source"] == ["</s>", *tokenizer.tokens(tokenizer.encode(prompt))]
         assert one["longest"] == 8
         given = [ranked for ranked in one["ranking"] if ranked["given"]]
-        assert [ranked["tokens"] for ranked in given] == [output["tokens"] for output in found["nbest"]]
-        assert [ranked["score"] for ranked in given] == [output["score"] for output in found["nbest"]]
+        assert [ranked["tokens"] for ranked in given] == [
+            output["tokens"] for output in found["nbest"]
+        ]
+        assert [ranked["score"] for ranked in given] == [
+            output["score"] for output in found["nbest"]
+        ]
         first = one["steps"][0]["candidates"][0]
-        assert first["log_p"] == pytest.approx(one_by_one(runs[name], prompt, [first["token"]])[0], abs=1e-4)
+        assert first["log_p"] == pytest.approx(
+            one_by_one(runs[name], prompt, [first["token"]])[0], abs=1e-4
+        )
 
 
 def test_a_beam_turns_a_run_that_samples_into_a_beam_search(runs: dict[str, Path]) -> None:
@@ -93,7 +111,9 @@ def test_a_beam_turns_a_run_that_samples_into_a_beam_search(runs: dict[str, Path
     for settings in (["search.beam=3"], ["search.sample=false", "search.beam=3"]):
         options = [option for setting in settings for option in ("--set", setting)]
         assert succeed("predict", run, PROMPT, *options, "--json").json == beam
-    other = succeed("predict", run, PROMPT, "--set", "search.sample=false", "--nbest", "3", "--json").json
+    other = succeed(
+        "predict", run, PROMPT, "--set", "search.sample=false", "--nbest", "3", "--json"
+    ).json
     assert other["nbest"][0] == beam["nbest"][0]
     greedy = succeed("predict", run, PROMPT, "--beam", "1", "--json").json
     assert greedy == succeed("predict", run, PROMPT, "--set", "search.sample=false", "--json").json
@@ -102,7 +122,9 @@ def test_a_beam_turns_a_run_that_samples_into_a_beam_search(runs: dict[str, Path
     assert cool["tokens"] == greedy["tokens"]
     [message] = fail("predict", run, PROMPT, "--beam", "3", "--set", "search.top_k=1")
     assert message.startswith("search.beam: sampling has no beam, but beam is 3")
-    [message] = fail("predict", run, PROMPT, "--set", "search.sample=false", "--set", "search.top_k=1")
+    [message] = fail(
+        "predict", run, PROMPT, "--set", "search.sample=false", "--set", "search.top_k=1"
+    )
     assert message.startswith("search.top_k: only sampling uses top_k")
 
 
@@ -111,15 +133,21 @@ def test_what_cannot_be_scored_is_refused(runs: dict[str, Path]) -> None:
     assert fail("score", run, PROMPT, " ")[0].startswith("target: the text is empty")
     [message] = fail("score", run, PROMPT, "big " * 30)
     assert message.endswith("tokens with the special ones (the model reads at most 24)")
-    assert "is not a token of this vocabulary" in refusal("score", run, PROMPT, "nonsense-token", "--tokens")
+    assert "is not a token of this vocabulary" in refusal(
+        "score", run, PROMPT, "nonsense-token", "--tokens"
+    )
 
 
 @every_model
-def test_a_banned_text_is_not_written_even_where_the_prompt_begins_it(runs: dict[str, Path], name: str) -> None:
+def test_a_banned_text_is_not_written_even_where_the_prompt_begins_it(
+    runs: dict[str, Path], name: str
+) -> None:
     free = succeed("predict", runs[name], PROMPT, "--beam", "2", "--json").json["output"]
     assert len(free) > len(PROMPT)
     for text in {free[len(PROMPT) - 2 : len(PROMPT) + 2].strip(), free[len(PROMPT) :].strip()[:2]}:
         banned = ("--set", f"search.banned={json.dumps([text])}")
         for options in (["--beam", "2"], ["--nbest", "5"]):
-            for one in succeed("predict", runs[name], PROMPT, *options, *banned, "--json").json["nbest"]:
+            for one in succeed("predict", runs[name], PROMPT, *options, *banned, "--json").json[
+                "nbest"
+            ]:
                 assert text not in one["output"][len(PROMPT) - len(text) + 1 :], text

@@ -28,7 +28,7 @@ from regard.data.corpora import (
     meanings,
     packaged_rows,
     part_of,
-)  # fmt: skip
+)
 from regard.data.readers import open_corpus
 from regard.errors import DataError
 from regard.tasks.translation import Parallel
@@ -41,7 +41,9 @@ PARTS: tuple[Part, ...] = ("train", "validation", "test")
 def test_no_two_dates_look_the_same() -> None:
     """In any style and any letter case, so that a source has one target."""
     meanings: dict[str, date] = {}
-    days = [date(*day) for day in product((1950, 1999, 2000, 2011, 2049), range(1, 13), range(1, 29))]
+    days = [
+        date(*day) for day in product((1950, 1999, 2000, 2011, 2049), range(1, 13), range(1, 29))
+    ]
     days += [date(2024, month, day) for month in (1, 3, 5, 7, 8, 10, 12) for day in (29, 30, 31)]
     for day, language in product(days, generator_words()["dates"]):
         for text in (style.format_map(date_words(language, day)) for style in language["styles"]):
@@ -49,28 +51,97 @@ def test_no_two_dates_look_the_same() -> None:
                 assert meanings.setdefault(source, day) == day, source
 
 
-@pytest.mark.parametrize(("day", "expected"), [
-    (date(2024, 3, 1), {"1st of March 2024", "vendredi 1er mars 2024", "le premier mars 2024", "der erste März 2024",
-                        "이천이십사년 삼월 일일"}),
-    (date(2024, 3, 5), {"Tue, 5 Mar 2024", "2024년 3월 5일 화요일", "Dienstag, den 5. März 2024", "mar. 5 mars 2024"}),
-    (date(2005, 6, 2), {"Jun 2, '05", "05년 6월 2일", "'05. 6. 2.", "02.06.2005", "이천오년 유월 이일", "2 juin 2005"}),
-    (date(1999, 10, 13), {"October 13th, 1999", "천구백구십구년 시월 십삼일", "Mi., 13. Okt. 1999", "13-Oct-1999"}),
-    (date(2049, 12, 11), {"11th December 2049", "the eleventh of December, 2049", "2049. 12. 11. (토)",
-                         "이천사십구년 십이월 십일일"}),
-    (date(1950, 2, 12), {"12th February 1950", "am Sonntag, dem 12. Februar 1950", "1950/02/12",
-                         "천구백오십년 이월 십이일"}),
-    (date(2031, 8, 23), {"the 23rd of August, 2031", "le vingt-trois août 2031", "23.8.2031", "sam. 23 août 2031",
-                         "이천삼십일년 팔월 이십삼일"}),
-    (date(2031, 8, 31), {"August 31st, 2031", "le trente et un août 2031", "der einunddreißigste August 2031",
-                         "이천삼십일년 팔월 삼십일일"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("day", "expected"),
+    [
+        (
+            date(2024, 3, 1),
+            {
+                "1st of March 2024",
+                "vendredi 1er mars 2024",
+                "le premier mars 2024",
+                "der erste März 2024",
+                "이천이십사년 삼월 일일",
+            },
+        ),
+        (
+            date(2024, 3, 5),
+            {
+                "Tue, 5 Mar 2024",
+                "2024년 3월 5일 화요일",
+                "Dienstag, den 5. März 2024",
+                "mar. 5 mars 2024",
+            },
+        ),
+        (
+            date(2005, 6, 2),
+            {
+                "Jun 2, '05",
+                "05년 6월 2일",
+                "'05. 6. 2.",
+                "02.06.2005",
+                "이천오년 유월 이일",
+                "2 juin 2005",
+            },
+        ),
+        (
+            date(1999, 10, 13),
+            {
+                "October 13th, 1999",
+                "천구백구십구년 시월 십삼일",
+                "Mi., 13. Okt. 1999",
+                "13-Oct-1999",
+            },
+        ),
+        (
+            date(2049, 12, 11),
+            {
+                "11th December 2049",
+                "the eleventh of December, 2049",
+                "2049. 12. 11. (토)",
+                "이천사십구년 십이월 십일일",
+            },
+        ),
+        (
+            date(1950, 2, 12),
+            {
+                "12th February 1950",
+                "am Sonntag, dem 12. Februar 1950",
+                "1950/02/12",
+                "천구백오십년 이월 십이일",
+            },
+        ),
+        (
+            date(2031, 8, 23),
+            {
+                "the 23rd of August, 2031",
+                "le vingt-trois août 2031",
+                "23.8.2031",
+                "sam. 23 août 2031",
+                "이천삼십일년 팔월 이십삼일",
+            },
+        ),
+        (
+            date(2031, 8, 31),
+            {
+                "August 31st, 2031",
+                "le trente et un août 2031",
+                "der einunddreißigste August 2031",
+                "이천삼십일년 팔월 삼십일일",
+            },
+        ),
+    ],
+)
 def test_dates_are_written_as_people_write_them(day: date, expected: set[str]) -> None:
     languages = generator_words()["dates"]
-    assert expected <= {style.format_map(date_words(one, day)) for one in languages for style in one["styles"]}
+    assert expected <= {
+        style.format_map(date_words(one, day)) for one in languages for style in one["styles"]
+    }
 
 
 @pytest.mark.parametrize(
-    ("name", "solution"), [("copy", list), ("reverse", lambda symbols: symbols[::-1]), ("sort", sorted)]
+    ("name", "solution"),
+    [("copy", list), ("reverse", lambda symbols: symbols[::-1]), ("sort", sorted)],
 )
 @pytest.mark.parametrize("part", PARTS)
 def test_sequences(name: str, solution: type[list[str]], part: Part) -> None:
@@ -87,17 +158,33 @@ def test_sequences(name: str, solution: type[list[str]], part: Part) -> None:
 def test_generated_parts_sizes_and_seeds(name: str) -> None:
     """Parts share nothing, whatever the seed; the first rows do not depend on the size."""
     column = 1 if name == "dates" else 0
-    seen = {part: {pair[column] for seed in (1, 7) for pair in generate(name, 120, seed, part)} for part in PARTS}
-    assert not seen["train"] & seen["validation"] | seen["train"] & seen["test"] | seen["validation"] & seen["test"]
+    seen = {
+        part: {pair[column] for seed in (1, 7) for pair in generate(name, 120, seed, part)}
+        for part in PARTS
+    }
+    assert (
+        not seen["train"] & seen["validation"]
+        | seen["train"] & seen["test"]
+        | seen["validation"] & seen["test"]
+    )
     assert list(generate(name, 50, 1, "train")) == list(generate(name, 90, 1, "train"))[:50]
     assert list(generate(name, 50, 1, "train")) != list(generate(name, 50, 2, "train"))
 
 
-@pytest.mark.parametrize(("name", "pairs"), [
-    ("greetings-en-ko", {"How are you?": "잘 지내?", "Is Minsu sick?": "민수는 아파?"}),
-    ("greetings-fr-en", {"je suis étudiant": "I am a student", "elle n'est pas prête": "she is not ready",
-                         "ils ne sont pas avocats": "they are not lawyers"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [
+        ("greetings-en-ko", {"How are you?": "잘 지내?", "Is Minsu sick?": "민수는 아파?"}),
+        (
+            "greetings-fr-en",
+            {
+                "je suis étudiant": "I am a student",
+                "elle n'est pas prête": "she is not ready",
+                "ils ne sont pas avocats": "they are not lawyers",
+            },
+        ),
+    ],
+)
 def test_greetings_hold_each_sentence_once(name: str, pairs: dict[str, str]) -> None:
     parts = [dict(generate(name, None, 1, part)) for part in PARTS]
     assert sum(map(len, parts)) == len(parts[0] | parts[1] | parts[2]) >= 90
@@ -117,23 +204,26 @@ def test_the_sizes_of_parts() -> None:
 
 HASHES = json.loads((GOLDEN / "corpora.json").read_text(encoding="utf-8"))
 GENERATED = HASHES["generated"]
-"""SHA-256 of the first rows. A reader of the four languages found the right day and weekday in each of these dates; it
-is in the history of this file, before November 2026."""
+"""SHA-256 of the first rows. A reader of the four languages found the right day and weekday in each
+of these dates; it is in the history of this file, before November 2026."""
 
 
 @pytest.mark.parametrize("name", GENERATED)
 def test_text_is_the_same_on_every_machine(name: str) -> None:
     """When this changes on purpose, VERSION in corpora.py counts up."""
     rows = [list(generate(name, 300, seed, part)) for seed in (1, 2) for part in PARTS]
-    assert hashlib.sha256(json.dumps(rows, ensure_ascii=False).encode()).hexdigest() == GENERATED[name]
+    assert (
+        hashlib.sha256(json.dumps(rows, ensure_ascii=False).encode()).hexdigest() == GENERATED[name]
+    )
 
 
 # Corpora that come as files
 
 WRITTEN = HASHES["written"]
-"""SHA-256 of all rows that the generators of commit 6733b05 (greetings: 152aba7) wrote with seed 1, by corpus and what
-stories are about. That in these rows Korean particles agree with their nouns, names have a tag a word, answers and
-facts stand in their texts, and pronouns and homonyms are where they are marked was tested before 18 November 2026."""
+"""SHA-256 of all rows that the generators of commit 6733b05 (greetings: 152aba7) wrote with seed 1,
+by corpus and what stories are about. That in these rows Korean particles agree with their nouns,
+names have a tag a word, answers and facts stand in their texts, and pronouns and homonyms are where
+they are marked was tested before 18 November 2026."""
 FILES = sorted({key.split()[0] for key in WRITTEN})
 
 
@@ -145,7 +235,10 @@ def test_files_hold_what_the_generators_wrote(key: str) -> None:
 
 
 def test_files_are_small_and_each_is_known() -> None:
-    found = {path.stem: path.stat().st_size for path in Path(corpora.__file__).parent.glob("packaged/*.bz2")}
+    found = {
+        path.stem: path.stat().st_size
+        for path in Path(corpora.__file__).parent.glob("packaged/*.bz2")
+    }
     assert sorted(found) == FILES
     assert sum(found.values()) < 1_010_000
     assert set(get_args(BuiltIn)) <= {*GENERATORS, *REVERSED, *FILES}
@@ -170,14 +263,22 @@ def test_a_seed_shuffles_a_part_and_a_size_takes_its_first_rows(name: str) -> No
 
 
 def test_more_rows_than_there_are(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="corpus phrases-en-fr: the package has 300 such rows for test, not 301"):
+    with pytest.raises(
+        DataError, match="corpus phrases-en-fr: the package has 300 such rows for test, not 301"
+    ):
         generate("phrases-en-fr", 301, 1, "test")
     [message] = fail("check", "sentiment", "data.train.size=5000", "training.device=cpu")
-    assert message == "corpus reviews-en: the package has 4,000 such rows for train, not 5,000 (size: 4000 is the most)"
+    assert (
+        message
+        == "corpus reviews-en: the package has 4,000 such rows for train, not 5,000 (size: 4000 is "
+        "the most)"
+    )
 
 
 def test_stories_about_everything_take_turns() -> None:
-    kinds = [packaged_rows("stories-en", "train", about=about) for about in ("where", "things", "who")]
+    kinds = [
+        packaged_rows("stories-en", "train", about=about) for about in ("where", "things", "who")
+    ]
     rows = list(generate("stories-en", None, 1, "train"))
     assert rows[:12] == [row for kind in kinds for row in kind[:4]]
     assert len(rows) == 10_000
@@ -188,9 +289,14 @@ def test_stories_about_everything_take_turns() -> None:
 
 
 @pytest.mark.parametrize("name", ["phrases-en-ko", "phrases-en-fr"])
-@pytest.mark.parametrize(("least", "most"), [(3, 3), (7, 7), (5, 9), (3, 12), (25, 35), (60, 60), (3, 60)])
+@pytest.mark.parametrize(
+    ("least", "most"), [(3, 3), (7, 7), (5, 9), (3, 12), (25, 35), (60, 60), (3, 60)]
+)
 def test_lengths_are_kept_and_all_of_them_occur(name: str, least: int, most: int) -> None:
-    for part, size in {"train": 800 if most > 12 else None, "test": 400 if most > 12 else None}.items():
+    for part, size in {
+        "train": 800 if most > 12 else None,
+        "test": 400 if most > 12 else None,
+    }.items():
         rows = list(generate(name, size, 1, part, range(least, most + 1)))
         assert {len(source.split()) for source, _ in rows} == set(range(least, most + 1))
 
@@ -212,18 +318,24 @@ def test_default_lengths_and_the_cache(tmp_path: Path) -> None:
     assert Parallel(corpus="phrases-en-ko").words == range(3, 13)
     assert Parallel(corpus="phrases-en-ko", min_words=20).words == range(20, 21)
     assert Parallel(corpus="phrases-en-ko", max_words=60).words == range(3, 61)
-    long = open_corpus(Parallel(corpus="phrases-en-ko", size=30, min_words=20, max_words=25), tmp_path)
+    long = open_corpus(
+        Parallel(corpus="phrases-en-ko", size=30, min_words=20, max_words=25), tmp_path
+    )
     assert {len(row.values[0].split()) for row in long.rows()} <= set(range(20, 26))
     short = open_corpus(Parallel(corpus="phrases-en-ko", size=30), tmp_path)
     assert long.fingerprint() != short.fingerprint()
 
 
-@pytest.mark.parametrize(("name", "homonyms"), [
-    ("meanings-en", {"bank": 2, "spring": 2, "match": 2}),
-    ("meanings-ko", {"배를": 3, "눈을": 2, "다리를": 2, "사과를": 2}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "homonyms"),
+    [
+        ("meanings-en", {"bank": 2, "spring": 2, "match": 2}),
+        ("meanings-ko", {"배를": 3, "눈을": 2, "다리를": 2, "사과를": 2}),
+    ],
+)
 def test_what_decides_a_meaning_is_marked(name: str, homonyms: dict[str, int]) -> None:
-    """One word tells it, as often before the homonym as after it; without that word the sentence could mean any."""
+    """One word tells it, as often before the homonym as after it; without that word the sentence
+    could mean any."""
     marked = list(islice(meanings(name, Random(1), "train"), 20_000))
     frames: dict[str, set[str]] = {}
     meant: dict[str, set[str]] = {}
@@ -250,7 +362,10 @@ def test_phrases_the_other_way_round_share_no_source_either() -> None:
         sources = {part: [source for source, _ in generate(name, None, 1, part)] for part in PARTS}
         assert not {*sources["train"]} & {*sources["validation"], *sources["test"]}
         assert len(sources["validation"]) >= len(packaged_rows(other, "validation")) - 3
-    assert next(generate("phrases-ko-en", 1, 1, "train")) == packaged_rows("phrases-en-ko", "train")[0][::-1]
+    assert (
+        next(generate("phrases-ko-en", 1, 1, "train"))
+        == packaged_rows("phrases-en-ko", "train")[0][::-1]
+    )
 
 
 def test_who_acts_first_is_the_label() -> None:
@@ -262,12 +377,22 @@ def test_who_acts_first_is_the_label() -> None:
     assert between == {1, 2, 3, 4}
 
 
-@pytest.mark.parametrize(("name", "task"), [
-    ("reviews-en", "classification"), ("names-en", "tagging"), ("portraits-en", "question_answering"),
-    ("errands", "language_modeling"), ("stories-en", "story_answering"), ("chat-ko", "translation"),
-    ("headlines", "summarization"), ("shapes", "captioning"),
-])  # fmt: skip
-def test_a_corpus_as_a_file_is_read(name: str, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("reviews-en", "classification"),
+        ("names-en", "tagging"),
+        ("portraits-en", "question_answering"),
+        ("errands", "language_modeling"),
+        ("stories-en", "story_answering"),
+        ("chat-ko", "translation"),
+        ("headlines", "summarization"),
+        ("shapes", "captioning"),
+    ],
+)
+def test_a_corpus_as_a_file_is_read(
+    name: str, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     succeed("corpora", name, "--size", "60", "--out", "own.jsonl")
     succeed("check", "own.jsonl", "--out", "own.yaml", "--json")

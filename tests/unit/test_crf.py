@@ -35,7 +35,9 @@ def sequences(length: int) -> list[tuple[int, ...]]:
 
 
 def scores(length: int) -> Tensor:
-    return torch.randn(length, TAGS, dtype=torch.double, generator=torch.Generator().manual_seed(length))
+    return torch.randn(
+        length, TAGS, dtype=torch.double, generator=torch.Generator().manual_seed(length)
+    )
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])
@@ -50,10 +52,15 @@ def test_marginals_add_up_the_sequences_with_a_tag(crf: CRF, length: int) -> Non
     P = scores(length)
     weights = {tags: exp(score(crf, P.tolist(), tags)) for tags in sequences(length)}
     expected = [
-        [sum(weight for tags, weight in weights.items() if tags[place] == tag) for tag in range(TAGS)]
+        [
+            sum(weight for tags, weight in weights.items() if tags[place] == tag)
+            for tag in range(TAGS)
+        ]
         for place in range(length)
     ]
-    assert torch.allclose(crf.log_marginals(P).exp(), torch.tensor(expected).double() / sum(weights.values()))
+    assert torch.allclose(
+        crf.log_marginals(P).exp(), torch.tensor(expected).double() / sum(weights.values())
+    )
 
 
 def test_the_likelihood_of_sentences_of_different_lengths(crf: CRF) -> None:
@@ -64,7 +71,9 @@ def test_the_likelihood_of_sentences_of_different_lengths(crf: CRF) -> None:
     for row, (length, own) in enumerate(zip(lengths, tags, strict=True)):
         P_BLY[row, :length] = scores(length)
         tags_BL[row, :length] = torch.tensor(own)
-        log_z = log(sum(exp(score(crf, scores(length).tolist(), every)) for every in sequences(length)))
+        log_z = log(
+            sum(exp(score(crf, scores(length).tolist(), every)) for every in sequences(length))
+        )
         expected.append(score(crf, scores(length).tolist(), own) - log_z)
     found = crf.log_likelihood(P_BLY, tags_BL, torch.tensor(lengths))
     assert found.tolist() == pytest.approx(expected)

@@ -1,4 +1,5 @@
-"""Defaults that depend on the model and the length of the training, former defaults, and another kind of model."""
+"""Defaults that depend on the model and the length of the training, former defaults, and another
+kind of model."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,10 @@ from regard.training.check import check
 from regard.training.optimiser import longer_training_note, schedule_factor, warmup_steps
 from regard.training.train import train
 
-DATA: Tree = {"train": {"corpus": "reverse", "size": 100}, "validation": {"corpus": "reverse", "size": 10}}
+DATA: Tree = {
+    "train": {"corpus": "reverse", "size": 100},
+    "validation": {"corpus": "reverse", "size": 10},
+}
 
 
 def recipe(model: Tree, task: str = "translation", **training: Any) -> Tree:
@@ -38,29 +42,42 @@ def recipe(model: Tree, task: str = "translation", **training: Any) -> Tree:
 # The learning rate
 
 
-@pytest.mark.parametrize(("model", "rate"), [
-    ({"kind": "transformer", "preset": "tiny"}, 3e-3),
-    ({"kind": "transformer"}, 1.6e-3),  # 0.4 / 256
-    ({"kind": "transformer", "norm": "post"}, 5.2e-4),  # a third
-    ({"kind": "transformer", "width": 512, "heads": 8}, 7.8e-4),  # 0.4 / 512
-    ({"kind": "transformer", "preset": "base"}, 2.6e-4),  # the paper's, with its norm
-    ({"kind": "self_attention", "preset": "tiny"}, 3e-3),
-    ({"kind": "bahdanau", "preset": "tiny"}, 5e-3),
-    ({"kind": "rnn"}, 2e-3),  # 1 / 512
-    ({"kind": "luong", "hidden": 1000}, 1e-3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("model", "rate"),
+    [
+        ({"kind": "transformer", "preset": "tiny"}, 3e-3),
+        ({"kind": "transformer"}, 1.6e-3),  # 0.4 / 256
+        ({"kind": "transformer", "norm": "post"}, 5.2e-4),  # a third
+        ({"kind": "transformer", "width": 512, "heads": 8}, 7.8e-4),  # 0.4 / 512
+        ({"kind": "transformer", "preset": "base"}, 2.6e-4),  # the paper's, with its norm
+        ({"kind": "self_attention", "preset": "tiny"}, 3e-3),
+        ({"kind": "bahdanau", "preset": "tiny"}, 5e-3),
+        ({"kind": "rnn"}, 2e-3),  # 1 / 512
+        ({"kind": "luong", "hidden": 1000}, 1e-3),
+    ],
+)
 def test_the_learning_rate_suits_the_model(model: Tree, rate: float) -> None:
     assert recipe_of(recipe(model)).training.learning_rate == pytest.approx(rate)
     assert recipe_of(recipe(model, learning_rate=0.5)).training.learning_rate == 0.5
     assert recipe_of(recipe(model, optimizer="sgd")).training.learning_rate == 0.1
 
 
-def test_a_model_that_goes_on_has_a_tenth_of_the_rate_and_a_head_on_bert_that_of_the_paper() -> None:
-    assert recipe_of(recipe({"kind": "transformer", "preset": "tiny"}, init="x")).training.learning_rate == 3e-4
+def test_a_model_that_goes_on_has_a_tenth_of_the_rate_and_a_head_on_bert_that_of_the_paper() -> (
+    None
+):
+    assert (
+        recipe_of(
+            recipe({"kind": "transformer", "preset": "tiny"}, init="x")
+        ).training.learning_rate
+        == 3e-4
+    )
     bert = {"kind": "bert", "preset": "tiny"}
     assert recipe_of(recipe(bert, "classification")).training.learning_rate == 1e-3
     assert recipe_of(recipe(bert, "classification", init="x")).training.learning_rate == 5e-5
-    assert recipe_of(recipe({"kind": "lstm_lm"}, "classification", init="x")).training.learning_rate == 1e-3
+    assert (
+        recipe_of(recipe({"kind": "lstm_lm"}, "classification", init="x")).training.learning_rate
+        == 1e-3
+    )
 
 
 # Schedule and warm-up
@@ -88,7 +105,9 @@ def test_a_run_has_the_number_of_its_warmup_and_keeps_it_when_resumed(tmp_path: 
     run = train(tree, out=tmp_path / "run", quiet=True)
     steps = [line["step"] for line in run.events()][-1]
     assert read_yaml(run.folder / "recipe.yaml")["training"]["warmup"] == steps // 10 > 0
-    rates = {line["step"]: line["learning_rate"] for line in run.events() if line["event"] == "train"}
+    rates = {
+        line["step"]: line["learning_rate"] for line in run.events() if line["event"] == "train"
+    }
     train(tree, ["training.epochs=40"], out=run.folder, resume=True, quiet=True)
     resumed = Run.open(run.folder)
     assert resumed.recipe.training.warmup == steps // 10
@@ -99,25 +118,46 @@ def test_a_run_has_the_number_of_its_warmup_and_keeps_it_when_resumed(tmp_path: 
 # The hint after a training whose loss was still falling
 
 
-@pytest.mark.parametrize(("factor", "expected"), [
-    (1.0, "the validation loss was still falling: --resume with training.steps=400 trains twice as long"),
-    (0.05, "the validation loss was still falling, but --resume would continue at a learning rate of 5e-05: a new run "
-           "with training.steps=400 learns more"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("factor", "expected"),
+    [
+        (
+            1.0,
+            "the validation loss was still falling: --resume with training.steps=400 trains twice "
+            "as long",
+        ),
+        (
+            0.05,
+            "the validation loss was still falling, but --resume would continue at a learning rate "
+            "of 5e-05: a new run "
+            "with training.steps=400 learns more",
+        ),
+    ],
+)
 def test_the_hint_does_not_resume_a_dead_learning_rate(factor: float, expected: str) -> None:
-    assert longer_training_note(TrainingConfig(steps=200, learning_rate=1e-3), 200, factor) == expected
+    assert (
+        longer_training_note(TrainingConfig(steps=200, learning_rate=1e-3), 200, factor) == expected
+    )
 
 
-def test_a_resumed_default_schedule_is_planned_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The last steps of 20 lead to zero; of 60 they are far from the end, so the rate is the highest again."""
+def test_a_resumed_default_schedule_is_planned_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last steps of 20 lead to zero; of 60 they are far from the end, so the rate is the
+    highest again."""
     tree = recipe(TINY, steps=20, learning_rate=0.01, log_every=1, **QUICK)
     run = train(tree, out=tmp_path / "run")
     assert [line["learning_rate"] for line in run.events() if line["event"] == "train"][-1] < 0.003
     train(tree, ["training.steps=60"], out=run.folder, resume=True)
-    rates = {line["step"]: line["learning_rate"] for line in run.events() if line["event"] == "train"}
+    rates = {
+        line["step"]: line["learning_rate"] for line in run.events() if line["event"] == "train"
+    }
     assert rates[21] == rates[40] == 0.01
     assert rates[60] < 0.001
-    assert "the wsd schedule now covers 60 steps: the learning rate continues at 0.01" in capsys.readouterr().err
+    assert (
+        "the wsd schedule now covers 60 steps: the learning rate continues at 0.01"
+        in capsys.readouterr().err
+    )
 
 
 # Runs of earlier versions
@@ -144,10 +184,13 @@ def test_a_stored_recipe_keeps_what_it_has() -> None:
 
 
 def test_a_run_of_an_earlier_version_is_resumed_with_its_short_recipe() -> None:
-    """Such a recipe does not name what has another default now; what it names is compared as always."""
+    """Such a recipe does not name what has another default now; what it names is compared as
+    always."""
     tree = recipe({"kind": "transformer", "preset": "tiny"})
     former = {"schedule": "inverse_sqrt", "warmup": 0, "learning_rate": 1e-3}
-    run = recipe_of({**tree, "model": {**tree["model"], "norm": "post"}, "training": {"steps": 10, **former}})
+    run = recipe_of(
+        {**tree, "model": {**tree["model"], "norm": "post"}, "training": {"steps": 10, **former}}
+    )
     assert with_defaults_of_run(recipe_of(tree), tree, run) == run
     named = {**tree, "training": {"steps": 10, "learning_rate": 0.5}}
     assert with_defaults_of_run(recipe_of(named), named, run).training.learning_rate == 0.5
@@ -159,7 +202,11 @@ def test_recipes_that_ship_name_what_their_numbers_rest_on() -> None:
         tree = load_tree(name, ["training.init=null"])[0]
         named, resolved = leaves(tree), leaves(recipe_of(tree).model_dump())
         if tree["task"] != "story_answering":
-            assert {"training.learning_rate", "training.schedule", "training.warmup"} <= named.keys(), name
+            assert {
+                "training.learning_rate",
+                "training.schedule",
+                "training.warmup",
+            } <= named.keys(), name
         assert "model.norm" in named or "model.norm" not in resolved, name
         assert "auto" not in shipped_text(name).partition("warmup:")[2][:8]
 
@@ -168,19 +215,29 @@ def test_recipes_that_ship_name_what_their_numbers_rest_on() -> None:
 
 
 SWITCHES = [
-    ("model.kind=bahdanau", {"preset": "tiny", "dropout": 0.3, "tie": "all"}, ("norm: pre", "width: 64", "heads: 2")),
+    (
+        "model.kind=bahdanau",
+        {"preset": "tiny", "dropout": 0.3, "tie": "all"},
+        ("norm: pre", "width: 64", "heads: 2"),
+    ),
     (
         "model={kind: bahdanau}",
         {"preset": "tiny", "dropout": 0.3, "tie": "all"},
         ("norm: pre", "width: 64", "heads: 2"),
     ),
-    ("model={kind: bahdanau, tie: none}", {"preset": "tiny", "dropout": 0.3, "tie": "none"}, ("norm: pre",)),
+    (
+        "model={kind: bahdanau, tie: none}",
+        {"preset": "tiny", "dropout": 0.3, "tie": "none"},
+        ("norm: pre",),
+    ),
     ("model.kind=self_attention", {"preset": "tiny", "width": 64, "heads": 2, "norm": "pre"}, ()),
 ]
 
 
 @pytest.mark.parametrize(("override", "kept", "dropped"), SWITCHES)
-def test_another_kind_keeps_what_it_has_too(override: str, kept: Tree, dropped: tuple[str, ...]) -> None:
+def test_another_kind_keeps_what_it_has_too(
+    override: str, kept: Tree, dropped: tuple[str, ...]
+) -> None:
     model = {
         "kind": "transformer",
         "preset": "tiny",
@@ -212,20 +269,33 @@ def test_the_same_kind_is_replaced_as_before_and_an_unknown_one_is_refused() -> 
     replaced = load_recipe(tree, ["model={kind: transformer}"])[0].model
     assert (replaced.preset, replaced.dropout) == ("small", 0.1)
     assert switched_model(tree, ["model.dropout=0.2"]) is None
-    assert [problem.what for problem in check(tree, ["model.kind=bahdanu"], quiet=True).problems] == [
-        "unknown kind 'bahdanu'"
-    ]
+    assert [
+        problem.what for problem in check(tree, ["model.kind=bahdanu"], quiet=True).problems
+    ] == ["unknown kind 'bahdanu'"]
 
 
 def test_check_shows_both_sizes_and_what_is_left_out() -> None:
-    model = {"kind": "transformer", "preset": "tiny", "encoder_layers": 1, "decoder_layers": 1, "norm": "pre"}
+    model = {
+        "kind": "transformer",
+        "preset": "tiny",
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "norm": "pre",
+    }
     found = check(recipe(model, device="cpu"), ["model.kind=rnn"], quiet=True)
-    [sizes, dropped] = [note for note in found.data["findings"] if note.startswith("model.kind=rnn")]
+    [sizes, dropped] = [
+        note for note in found.data["findings"] if note.startswith("model.kind=rnn")
+    ]
     vocabulary = found.data["vocabulary"]
     with torch.device("meta"):
         built = MODELS["transformer"].build(
             load_recipe(recipe(model))[0].model, vocabulary["source"], vocabulary["target"]
         )
-    expected = f"{found.model['parameters']:,} parameters; the recipe's transformer has {count_parameters(built):,}"
+    expected = (
+        f"{found.model['parameters']:,} parameters; the recipe's transformer has "
+        f"{count_parameters(built):,}"
+    )
     assert sizes == f"model.kind=rnn: {expected}"
-    assert dropped.endswith("left out, since rnn does not have them: encoder_layers: 1, decoder_layers: 1, norm: pre")
+    assert dropped.endswith(
+        "left out, since rnn does not have them: encoder_layers: 1, decoder_layers: 1, norm: pre"
+    )

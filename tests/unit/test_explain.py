@@ -1,4 +1,5 @@
-"""What `explain` finds: weights, masks, probabilities, positions, words, rollouts; against numbers worked by hand."""
+"""What `explain` finds: weights, masks, probabilities, positions, words, rollouts; against numbers
+worked by hand."""
 
 import json
 from pathlib import Path
@@ -27,11 +28,22 @@ MODELS: dict[str, dict[str, Any]] = {
     "rnn": {"kind": "rnn", "embedding": 8, "hidden": 8},
     "bahdanau": {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 8},
     "luong": {"kind": "luong", "embedding": 8, "hidden": 8, "reach": "local_p", "window": 2},
-    "self_attention": {"kind": "self_attention", "width": 8, "heads": 2, "decoder_layers": 1, "encoder": "plain"},
-    "transformer": {
-        "kind": "transformer", "width": 16, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "feed_forward": 16,
+    "self_attention": {
+        "kind": "self_attention",
+        "width": 8,
+        "heads": 2,
+        "decoder_layers": 1,
+        "encoder": "plain",
     },
-}  # fmt: skip
+    "transformer": {
+        "kind": "transformer",
+        "width": 16,
+        "heads": 2,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "feed_forward": 16,
+    },
+}
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +75,8 @@ def test_a_window_is_a_mask() -> None:
 
 
 def test_every_attention_by_layer_and_head_is_kept_once(transformer: Explanation) -> None:
-    """Weights of 512 tokens in 12 layers are 151 MB: neither what a call computed nor the map of a head is a copy."""
+    """Weights of 512 tokens in 12 layers are 151 MB: neither what a call computed nor the map of a
+    head is a copy."""
     with torch.inference_mode(), recording() as recorded:
         transformer.model(transformer.batch)
     by_name = recorded.by_name(transformer.model)
@@ -76,27 +89,47 @@ def test_every_attention_by_layer_and_head_is_kept_once(transformer: Explanation
         assert attention.weights.tolist() == by_name[name][0].tolist()
     kinds = [(one.kind, one.layer, one.weights.shape[0]) for one in transformer.attentions.values()]
     assert kinds == [
-        ("encoder", 1, 2), ("encoder", 2, 2),
-        ("decoder", 1, 2), ("alignment", 1, 2), ("decoder", 2, 2), ("alignment", 2, 2),
-    ]  # fmt: skip
+        ("encoder", 1, 2),
+        ("encoder", 2, 2),
+        ("decoder", 1, 2),
+        ("alignment", 1, 2),
+        ("decoder", 2, 2),
+        ("alignment", 2, 2),
+    ]
     first = transformer.of_kind("decoder")[0]
     assert first.queries.texts == first.keys.texts == ("<s>", "c", "▁", "b")
-    assert transformer.of_kind("alignment")[0].queries.texts == ("c", "▁", "b", "</s>") == transformer.target.texts
+    assert (
+        transformer.of_kind("alignment")[0].queries.texts
+        == ("c", "▁", "b", "</s>")
+        == transformer.target.texts
+    )
 
 
 def test_all_numbers_are_printed_and_written_and_many_come_with_a_note(
     runs: dict[str, Path], transformer: Explanation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, command = tmp_path / "all.json", ("explain", runs["transformer"], "a b c", "--target", "c b", "--json")
+    path, command = (
+        tmp_path / "all.json",
+        ("explain", runs["transformer"], "a b c", "--target", "c b", "--json"),
+    )
     printed = succeed(*command, "--out", path).json
-    assert json.loads(path.read_text(encoding="utf-8")) == printed == json.loads(json.dumps(transformer.to_json()))
-    monkeypatch.setattr("regard.cli.LARGE", 10 * sum(one.weights.size for one in transformer.attentions.values()) - 1)
+    assert (
+        json.loads(path.read_text(encoding="utf-8"))
+        == printed
+        == json.loads(json.dumps(transformer.to_json()))
+    )
+    monkeypatch.setattr(
+        "regard.cli.LARGE",
+        10 * sum(one.weights.size for one in transformer.attentions.values()) - 1,
+    )
     assert "MB of JSON: --layer and --head choose one attention" in succeed(*command).err
     assert not succeed(*command, "--layer", "1", "--head", "1").err
 
 
 @pytest.mark.parametrize("name", list(MODELS))
-def test_the_five_likeliest_tokens_are_those_of_the_softmax(runs: dict[str, Path], name: str) -> None:
+def test_the_five_likeliest_tokens_are_those_of_the_softmax(
+    runs: dict[str, Path], name: str
+) -> None:
     found = api.explain(runs[name], "a b c", target="b a")
     vocabulary = Run.open(runs[name]).tokenizers["target"]
     with torch.inference_mode():
@@ -108,7 +141,10 @@ def test_the_five_likeliest_tokens_are_those_of_the_softmax(runs: dict[str, Path
         tokens, probabilities = zip(*step.candidates, strict=True)
         assert list(tokens) == vocabulary.pieces(ranked[:5])
         assert probabilities == pytest.approx(p_V[ranked[:5]].tolist(), abs=1e-5)
-        assert (step.probability, step.rank) == (pytest.approx(float(p_V[token]), abs=1e-5), ranked.index(token) + 1)
+        assert (step.probability, step.rank) == (
+            pytest.approx(float(p_V[token]), abs=1e-5),
+            ranked.index(token) + 1,
+        )
 
 
 def test_the_target_is_the_one_the_beam_finds(runs: dict[str, Path]) -> None:
@@ -122,7 +158,9 @@ def test_the_target_is_the_one_the_beam_finds(runs: dict[str, Path]) -> None:
 
 def test_padding_changes_nothing_but_the_empty_columns(runs: dict[str, Path]) -> None:
     for name in [*MODELS][1:]:
-        plain, padded = (api.explain(runs[name], "a b", target="b a", padding=padding) for padding in (0, 3))
+        plain, padded = (
+            api.explain(runs[name], "a b", target="b a", padding=padding) for padding in (0, 3)
+        )
         rows, columns = plain.weights.shape
         assert padded.source.texts == (*plain.source.texts, *["<pad>"] * 3)
         assert padded.weights[:rows, :columns] == pytest.approx(plain.weights, abs=1e-6)
@@ -141,7 +179,9 @@ def test_masks_are_drawn_once_for_all_layers(runs: dict[str, Path]) -> None:
     found = api.explain(runs["transformer"], "a b c", target="c b", padding=2)
     encoder, decoder, cross = maps(found, "masks")
     assert encoder.values.tolist() == [[1.0] * 6 + [0.0] * 2] * 8
-    assert decoder.values.tolist() == [[float(k <= q and k < 4) for k in range(6)] for q in range(6)]
+    assert decoder.values.tolist() == [
+        [float(k <= q and k < 4) for k in range(6)] for q in range(6)
+    ]
     assert cross.values.tolist() == [[1.0] * 6 + [0.0] * 2] * 6
 
 
@@ -157,16 +197,24 @@ def layers(kind: Kind, matrices: Any) -> dict[str, Attention]:
 
 def rolled(encoder: Any, own: Any, cross: Any, **options: bool) -> dict[Kind, list[Any]]:
     attentions = layers("encoder", encoder) | layers("decoder", own) | layers("alignment", cross)
-    return {kind: [one.weights[0] for one in found] for kind, found in roll_out(attentions, **options).items()}
+    return {
+        kind: [one.weights[0] for one in found]
+        for kind, found in roll_out(attentions, **options).items()
+    }
 
 
 def test_a_rollout_by_hand() -> None:
-    """Two layers over two words: A_1 = (I + W_1) / 2 = [[.75, .25], [0, 1]], A_2 = [[.5, .5], [.5, .5]]."""
+    """Two layers over two words: A_1 = (I + W_1) / 2 = [[.75, .25], [0, 1]], A_2 = [[.5, .5], [.5,
+    .5]]."""
     found = rolled([[[0.5, 0.5], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]], [[[1.0]]], [[[1.0, 0.0]]])
     assert found["encoder"][0].tolist() == [[0.75, 0.25], [0.0, 1.0]]
     assert found["encoder"][1].tolist() == [[0.375, 0.625], [0.375, 0.625]]
-    assert (found["decoder"][0].tolist(), found["alignment"][0].tolist()) == ([[0.5]], [[0.1875, 0.3125]])
-    # Regions of an image, which no layers mix: half of each state is what it was, half what it looked at.
+    assert (found["decoder"][0].tolist(), found["alignment"][0].tolist()) == (
+        [[0.5]],
+        [[0.1875, 0.3125]],
+    )
+    # Regions of an image, which no layers mix: half of each state is what it was, half what it
+    # looked at.
     cross = np.array([[0.2, 0.3, 0.5], [0.7, 0.2, 0.1]])
     found = rolled([], [[[1.0, 0.0], [0.4, 0.6]]], [cross])
     assert found["alignment"][0] == pytest.approx(0.5 * cross)
@@ -176,7 +224,9 @@ def test_a_rollout_by_hand() -> None:
 
 def test_without_residual_connections_a_rollout_is_the_product_of_the_weights() -> None:
     draw = np.random.default_rng(0)
-    encoder, own, cross = (draw.dirichlet(np.ones(n), size=(2, m)) for m, n in ((4, 4), (3, 3), (3, 4)))
+    encoder, own, cross = (
+        draw.dirichlet(np.ones(n), size=(2, m)) for m, n in ((4, 4), (3, 3), (3, 4))
+    )
     found = rolled(encoder, own, cross, residual=False)
     assert found["encoder"][1] == pytest.approx(encoder[1] @ encoder[0])
     assert found["alignment"][1] == pytest.approx(cross[1] @ encoder[1] @ encoder[0])
@@ -184,11 +234,23 @@ def test_without_residual_connections_a_rollout_is_the_product_of_the_weights() 
 
 
 @settings(max_examples=30)
-@given(seed=st.integers(0, 99), depth=st.integers(1, 4), source=st.integers(1, 6), target=st.integers(1, 6))
-def test_what_is_rolled_out_is_shared_out_whole(seed: int, depth: int, source: int, target: int) -> None:
+@given(
+    seed=st.integers(0, 99),
+    depth=st.integers(1, 4),
+    source=st.integers(1, 6),
+    target=st.integers(1, 6),
+)
+def test_what_is_rolled_out_is_shared_out_whole(
+    seed: int, depth: int, source: int, target: int
+) -> None:
     draw = np.random.default_rng(seed)
     encoder = draw.dirichlet(np.ones(source), size=(depth, source))
-    own = np.stack([np.tril(one) / np.tril(one).sum(1, keepdims=True) for one in draw.random((depth, target, target))])
+    own = np.stack(
+        [
+            np.tril(one) / np.tril(one).sum(1, keepdims=True)
+            for one in draw.random((depth, target, target))
+        ]
+    )
     found = rolled(encoder, own, draw.dirichlet(np.ones(source), size=(depth, target)))
     for of_source, of_target in zip(found["alignment"], found["decoder"], strict=True):
         assert of_source.sum(1) + of_target.sum(1) == pytest.approx(np.ones(target))
@@ -197,15 +259,24 @@ def test_what_is_rolled_out_is_shared_out_whole(seed: int, depth: int, source: i
 
 
 def test_words_by_hand() -> None:
-    """Pieces a|b c|d look at x y|z: sums over x | y z, means over the pieces of each word that looks."""
+    """Pieces a|b c|d look at x y|z: sums over x | y z, means over the pieces of each word that
+    looks."""
     weights = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.0, 1.0, 0.0], [0.5, 0.25, 0.25]])
-    assert merge_pieces(weights, [0, 1, 3], [0, 1]) == pytest.approx(np.array([[0.2, 0.8], [0.3, 0.7], [0.5, 0.5]]))
+    assert merge_pieces(weights, [0, 1, 3], [0, 1]) == pytest.approx(
+        np.array([[0.2, 0.8], [0.3, 0.7], [0.5, 0.5]])
+    )
 
 
 @pytest.mark.parametrize("kind", ["character", "bpe", "wordpiece"])
 def test_words_begin_at_their_mark_and_special_tokens_stand_alone(kind: Any) -> None:
     tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=40), ["나는 학교에 간다 ab"])
-    ids = [tokenizer.begin, *tokenizer.encode("나는 학교에"), tokenizer.unk, *tokenizer.encode("ab"), tokenizer.end]
+    ids = [
+        tokenizer.begin,
+        *tokenizer.encode("나는 학교에"),
+        tokenizer.unk,
+        *tokenizer.encode("ab"),
+        tokenizer.end,
+    ]
     begin, unknown, end = tokenizer.pieces([tokenizer.begin, tokenizer.unk, tokenizer.end])
     pieces = pieces_of(tokenizer, ids)
     assert len(pieces.texts) > 6
@@ -214,28 +285,46 @@ def test_words_begin_at_their_mark_and_special_tokens_stand_alone(kind: Any) -> 
 
 
 def test_an_explanation_in_words_is_merged_from_its_pieces(transformer: Explanation) -> None:
-    """So is its rollout: products of merged weights would be others, since the pieces of a word do not look alike."""
+    """So is its rollout: products of merged weights would be others, since the pieces of a word do
+    not look alike."""
     words = transformer.select(Options(words=True))
     assert (words.source.texts, words.target.texts) == (("a", "b", "c", "</s>"), ("c", "b", "</s>"))
-    assert words.weights == pytest.approx(merge_pieces(transformer.weights, [0, 1, 3], [0, 1, 3, 5]), abs=1e-6)
+    assert words.weights == pytest.approx(
+        merge_pieces(transformer.weights, [0, 1, 3], [0, 1, 3, 5]), abs=1e-6
+    )
     for attention in words.attentions.values():
-        assert attention.weights.sum(-1) == pytest.approx(np.ones(attention.weights.shape[:2]), abs=1e-5)
+        assert attention.weights.sum(-1) == pytest.approx(
+            np.ones(attention.weights.shape[:2]), abs=1e-5
+        )
     for kind, tokens in transformer.rollouts.items():
         for layer, one in enumerate(tokens, 1):
             [picture] = maps(words, kind, layer, rollout=True)
-            assert picture.values == pytest.approx(merge_pieces(one.weights[0], one.queries.starts, one.keys.starts))
+            assert picture.values == pytest.approx(
+                merge_pieces(one.weights[0], one.queries.starts, one.keys.starts)
+            )
             assert picture.values.shape == (len(picture.rows), len(picture.columns))
     products = roll_out(words.attentions)["encoder"][-1].weights
     assert abs(products - words.rollouts["encoder"][-1].weights).max() > 1e-4
 
 
-def test_a_model_without_attention_shows_its_probabilities(runs: dict[str, Path], tmp_path: Path) -> None:
-    note, page = "The model 'rnn' has no attention to draw; these are its probabilities.", tmp_path / "rnn.html"
+def test_a_model_without_attention_shows_its_probabilities(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    note, page = (
+        "The model 'rnn' has no attention to draw; these are its probabilities.",
+        tmp_path / "rnn.html",
+    )
     given = ("explain", runs["rnn"], "a b", "--target", "b a")
     assert succeed(*given, "--out", page).out.splitlines() == [note, f"drawn: {page}"]
     out = succeed(*given).out.splitlines()
     assert out[0] == note
-    assert [line.split()[1] for line in out if line.split()[5:]][-5:] == ["written", "b", "␣", "a", "⏎"]
+    assert [line.split()[1] for line in out if line.split()[5:]][-5:] == [
+        "written",
+        "b",
+        "␣",
+        "a",
+        "⏎",
+    ]
     assert note.partition("has")[2] in page.read_text(encoding="utf-8")
 
 
@@ -243,23 +332,43 @@ HAS = "alignment, encoder, decoder, probabilities, heads, masks, positions"
 MAPS = "alignment, encoder, decoder"
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    (["--view", "mask"], f"--view: the model 'transformer' has no view 'mask' (allowed for it: {HAS})"),
-    (["--question", "1"], "--question: a run of translation reads no story (runs of story_answering do)"),
-    (["--layer", "3"], "--layer: there is no layer 3 (allowed: 1 to 2, mean, all)"),
-    (["--head", "0"], "--head: there is no head 0 (allowed: 1 to 2, mean, all)"),
-    (["--layer", "first"], "--layer: there is no layer first (allowed: 1 to 2, mean, all)"),
-    (["--rollout", "--head", "1"], "--head: a rollout is over the mean of the heads (leave it out)"),
-    (["--padding", "-1"], "--padding: -1 padding tokens are not possible (0 or more)"),
-    (["--numbers", "--head", "3"], "--head: there is no head 3 (allowed: 1 to 2)"),
-    (["--numbers", "--layer", "all"], "--layer: there is no layer all (allowed: 1 to 2)"),
-    (["--numbers", "--step", "0"], "--step: there is no step 0 (allowed: 1 to 2)"),
-    (["--step", "1"], "--step: it does not change alignment (it changes heads, --numbers)"),
-    (["--view", "masks", "--head", "1"], f"--head: it does not change masks (it changes {MAPS}, --numbers)"),
-    (["--view", "positions", "--padding", "2"],
-     f"--padding: it does not change positions (it changes {MAPS}, heads, masks, --numbers)"),
-    (["--numbers", "--rollout"], f"--rollout: it does not change --numbers (it changes {MAPS})"),
-    (["--beam", "2"], "--beam: with --target there is no search (leave it out)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--view", "mask"],
+            f"--view: the model 'transformer' has no view 'mask' (allowed for it: {HAS})",
+        ),
+        (
+            ["--question", "1"],
+            "--question: a run of translation reads no story (runs of story_answering do)",
+        ),
+        (["--layer", "3"], "--layer: there is no layer 3 (allowed: 1 to 2, mean, all)"),
+        (["--head", "0"], "--head: there is no head 0 (allowed: 1 to 2, mean, all)"),
+        (["--layer", "first"], "--layer: there is no layer first (allowed: 1 to 2, mean, all)"),
+        (
+            ["--rollout", "--head", "1"],
+            "--head: a rollout is over the mean of the heads (leave it out)",
+        ),
+        (["--padding", "-1"], "--padding: -1 padding tokens are not possible (0 or more)"),
+        (["--numbers", "--head", "3"], "--head: there is no head 3 (allowed: 1 to 2)"),
+        (["--numbers", "--layer", "all"], "--layer: there is no layer all (allowed: 1 to 2)"),
+        (["--numbers", "--step", "0"], "--step: there is no step 0 (allowed: 1 to 2)"),
+        (["--step", "1"], "--step: it does not change alignment (it changes heads, --numbers)"),
+        (
+            ["--view", "masks", "--head", "1"],
+            f"--head: it does not change masks (it changes {MAPS}, --numbers)",
+        ),
+        (
+            ["--view", "positions", "--padding", "2"],
+            f"--padding: it does not change positions (it changes {MAPS}, heads, masks, --numbers)",
+        ),
+        (
+            ["--numbers", "--rollout"],
+            f"--rollout: it does not change --numbers (it changes {MAPS})",
+        ),
+        (["--beam", "2"], "--beam: with --target there is no search (leave it out)"),
+    ],
+)
 def test_options_that_cannot_be(runs: dict[str, Path], options: list[str], message: str) -> None:
     assert fail("explain", runs["transformer"], "a", "--target", "b", *options) == [message]

@@ -31,7 +31,9 @@ def no_space(*_: object) -> None:
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+def test_a_full_disk_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     write_file(tmp_path / "file", "처음\n")
     monkeypatch.setattr(os, call, no_space)
     with pytest.raises(CheckpointError, match=r"file: cannot be written: No space left on device$"):
@@ -40,7 +42,9 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_file_is_complete_when_it_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_complete_when_it_appears(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     replace, seen = os.replace, []
 
     def watched(partial: Path, path: Path) -> None:
@@ -97,12 +101,16 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     for name in (".folder.partial", ".folder.old", "folder"):
         (tmp_path / name).mkdir()
         write_file(tmp_path / name / "half", "half")
-    write_folder(tmp_path / "folder", lambda partial: write_file(partial / "new", "new"), replace=True)
+    write_folder(
+        tmp_path / "folder", lambda partial: write_file(partial / "new", "new"), replace=True
+    )
     assert (os.listdir(tmp_path), os.listdir(tmp_path / "folder")) == (["folder"], ["new"])
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst"])
-def test_a_line_is_read_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_line_is_read_up_to_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     zstandard = pytest.importorskip("zstandard")
     pack = {".gz": gzip.compress, ".zst": zstandard.compress}.get(Path(name).suffix, bytes)
     monkeypatch.setattr(files, "LINE", 100_000, raising=False)
@@ -121,7 +129,9 @@ def test_xz_is_read_in_little_memory(tmp_path: Path) -> None:
     packed[16] = 36  # the dictionary's size, 1 GiB; then the header's own checksum
     packed[20:24] = zlib.crc32(packed[12:20]).to_bytes(4, "little")
     write_file(tmp_path / "a.txt.xz", bytes(packed))
-    with pytest.raises(DataError, match=r"a\.txt\.xz:1: the \.xz file is broken here: Memory usage limit exceeded"):
+    with pytest.raises(
+        DataError, match=r"a\.txt\.xz:1: the \.xz file is broken here: Memory usage limit exceeded"
+    ):
         next(open_text("a.txt.xz", tmp_path).lines())
 
 
@@ -140,7 +150,10 @@ def test_partial_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("encoding", ["utf-8", "cp949"])
 def test_lines_in_two_encodings_are_named(tmp_path: Path, encoding: str) -> None:
     old = {3, 4, 5, 9}
-    lines = [f"한국어 {number}\n".encode("cp949" if number in old else "utf-8") for number in range(1, 12)]
+    lines = [
+        f"한국어 {number}\n".encode("cp949" if number in old else "utf-8")
+        for number in range(1, 12)
+    ]
     write_file(tmp_path / "a.txt", b"plain\n" + b"".join(lines))
     with pytest.raises(DataError) as raised:
         [*open_text("a.txt", tmp_path, encoding).lines()]
@@ -149,12 +162,20 @@ def test_lines_in_two_encodings_are_named(tmp_path: Path, encoding: str) -> None
     assert (problem.what, "latin1" in problem.hint) == (what, False)
 
 
-@pytest.mark.parametrize(("name", "inside", "kind"), [
-    ("a.xlsx", "xl/workbook.xml", "an Excel workbook (.xlsx)"), ("a.csv", "xl/workbook.xml", "an Excel workbook"),
-    ("a.docx", "word/document.xml", "a Word document (.docx)"), ("a.hwpx", "Contents/a.xml", "a Hangul document"),
-    ("a.zip", "a.txt", "a .zip archive"), ("a.xls", None, "an Excel, Word or Hangul document (.xls, .doc, .hwp)"),
-])  # fmt: skip
-def test_office_documents_are_called_what_they_are(tmp_path: Path, name: str, inside: str | None, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "inside", "kind"),
+    [
+        ("a.xlsx", "xl/workbook.xml", "an Excel workbook (.xlsx)"),
+        ("a.csv", "xl/workbook.xml", "an Excel workbook"),
+        ("a.docx", "word/document.xml", "a Word document (.docx)"),
+        ("a.hwpx", "Contents/a.xml", "a Hangul document"),
+        ("a.zip", "a.txt", "a .zip archive"),
+        ("a.xls", None, "an Excel, Word or Hangul document (.xls, .doc, .hwp)"),
+    ],
+)
+def test_office_documents_are_called_what_they_are(
+    tmp_path: Path, name: str, inside: str | None, kind: str
+) -> None:
     if inside is None:
         write_file(tmp_path / name, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
     else:
@@ -216,14 +237,17 @@ def test_checksums_of_earlier_versions_are_still_compared(tmp_path: Path) -> Non
 
 
 def test_what_is_in_a_folder_of_data_stays_as_it_is(tmp_path: Path) -> None:
-    """A new file may stand there, and a run, whose files are its own; a text is no folder, even if it is called so."""
+    """A new file may stand there, and a run, whose files are its own; a text is no folder, even if
+    it is called so."""
     old = tmp_path / "data" / "below" / "old.json"
     run = tmp_path / "data" / "run"
     for file in (old, run / "environment.json", run / "predictions.jsonl"):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, "mine")
     for inputs in ([tmp_path / "data"], ["a", str(tmp_path / "data" / "below")]):
-        with pytest.raises(DecodeError, match=r"old.json: this file is in a folder of data \(give another --out\)"):
+        with pytest.raises(
+            DecodeError, match=r"old.json: this file is in a folder of data \(give another --out\)"
+        ):
             check_writable(old, "--out", inputs, overwrite=True)
     check_writable(old.with_name("new.json"), "--out", [tmp_path / "data"])
     check_writable(run / "predictions.jsonl", "--out", [tmp_path / "data"], overwrite=True)

@@ -13,7 +13,9 @@ BEGIN, END = TOKENIZER.begin, TOKENIZER.end
 LONG: tuple[Long, ...] = ("head", "tail", "head_tail", "windows")
 
 
-def framing(longest: int = 10, long: Long = "head", stride: int | None = None, segments: bool = True) -> Framing:
+def framing(
+    longest: int = 10, long: Long = "head", stride: int | None = None, segments: bool = True
+) -> Framing:
     return Framing(TOKENIZER, segments, longest, long, stride)
 
 
@@ -25,12 +27,15 @@ def test_rows_by_hand() -> None:
     assert causal.frame([7, 8], [9]) == ([END, 7, 8, BEGIN, 9, END], [0, 0, 0, 1, 1, 1])
 
 
-@pytest.mark.parametrize(("long", "kept"), [
-    ("head", [[0, 1, 2, 3, 4, 5, 6, 7]]),
-    ("tail", [[12, 13, 14, 15, 16, 17, 18, 19]]),
-    ("head_tail", [[0, 1, 14, 15, 16, 17, 18, 19]]),
-    ("windows", [list(range(start, start + 8)) for start in (0, 4, 8, 12)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("long", "kept"),
+    [
+        ("head", [[0, 1, 2, 3, 4, 5, 6, 7]]),
+        ("tail", [[12, 13, 14, 15, 16, 17, 18, 19]]),
+        ("head_tail", [[0, 1, 14, 15, 16, 17, 18, 19]]),
+        ("windows", [list(range(start, start + 8)) for start in (0, 4, 8, 12)]),
+    ],
+)
 def test_a_long_text_by_hand(long: Long, kept: list[list[int]]) -> None:
     """Twenty tokens, room for eight between the special ones."""
     assert [row.ids[1:-1] for row in framing(long=long).rows(range(20))] == kept
@@ -65,7 +70,9 @@ def test_windows_leave_no_token_out(length: int, room: int, stride: int | None) 
     long=st.sampled_from(LONG),
     segments=st.booleans(),
 )
-def test_no_row_too_long(first: list[int], second: list[int] | None, longest: int, long: Long, segments: bool) -> None:
+def test_no_row_too_long(
+    first: list[int], second: list[int] | None, longest: int, long: Long, segments: bool
+) -> None:
     one = framing(longest, long, segments=segments)
     rows = one.rows(first, second)
     whole = one.frame(first, second)

@@ -1,4 +1,5 @@
-"""Images as people have them: every kind of file, several captions each, features instead; and what cannot be read."""
+"""Images as people have them: every kind of file, several captions each, features instead; and what
+cannot be read."""
 
 import json
 import struct
@@ -42,22 +43,35 @@ def pixel(path: Path) -> list[int]:
 # What is converted
 
 
-@pytest.mark.parametrize(("name", "image", "expected"), [
-    ("a.png", filled("RGB", RED), RED),
-    ("a.jpg", filled("RGB", GREEN), GREEN),
-    ("a.bmp", filled("RGB", BLUE), BLUE),
-    ("a.webp", filled("RGB", BLUE), BLUE),
-    ("cmyk.jpg", filled("CMYK", (0, 255, 255, 0)), RED),
-    ("grey.png", filled("L", 100), (100, 100, 100)),
-    ("bits.png", filled("1", 1), (255, 255, 255)),
-    ("palette.gif", filled("RGB", GREEN).convert("P"), GREEN),
-    ("clear.png", filled("RGBA", (255, 0, 0, 0)), (255, 255, 255)),
-    ("half.png", filled("RGBA", (0, 0, 0, 51)), (204, 204, 204)),
-    ("grey-clear.png", filled("LA", (0, 0)), (255, 255, 255)),
-    ("sixteen.png", Image.fromarray(np.full((10, 20), 257 * 100, dtype=np.uint16)), (100, 100, 100)),
-    ("sixteen.tif", Image.fromarray(np.full((10, 20), 257 * 200, dtype=np.uint16)), (200, 200, 200)),
-])  # fmt: skip
-def test_every_kind_becomes_rgb(tmp_path: Path, name: str, image: Image.Image, expected: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    ("name", "image", "expected"),
+    [
+        ("a.png", filled("RGB", RED), RED),
+        ("a.jpg", filled("RGB", GREEN), GREEN),
+        ("a.bmp", filled("RGB", BLUE), BLUE),
+        ("a.webp", filled("RGB", BLUE), BLUE),
+        ("cmyk.jpg", filled("CMYK", (0, 255, 255, 0)), RED),
+        ("grey.png", filled("L", 100), (100, 100, 100)),
+        ("bits.png", filled("1", 1), (255, 255, 255)),
+        ("palette.gif", filled("RGB", GREEN).convert("P"), GREEN),
+        ("clear.png", filled("RGBA", (255, 0, 0, 0)), (255, 255, 255)),
+        ("half.png", filled("RGBA", (0, 0, 0, 51)), (204, 204, 204)),
+        ("grey-clear.png", filled("LA", (0, 0)), (255, 255, 255)),
+        (
+            "sixteen.png",
+            Image.fromarray(np.full((10, 20), 257 * 100, dtype=np.uint16)),
+            (100, 100, 100),
+        ),
+        (
+            "sixteen.tif",
+            Image.fromarray(np.full((10, 20), 257 * 200, dtype=np.uint16)),
+            (200, 200, 200),
+        ),
+    ],
+)
+def test_every_kind_becomes_rgb(
+    tmp_path: Path, name: str, image: Image.Image, expected: tuple[int, int, int]
+) -> None:
     image.save(tmp_path / name)
     assert np.abs(np.subtract(pixel(tmp_path / name), expected)).max() <= 3
 
@@ -83,10 +97,13 @@ def test_a_photograph_is_turned_upright_and_all_of_it_is_seen(tmp_path: Path) ->
 
 
 def png_header(width: int, height: int) -> bytes:
-    """The beginning of a PNG file that claims to be so large; nothing of that size is ever stored."""
+    """The beginning of a PNG file that claims to be so large; nothing of that size is ever
+    stored."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(b"")), (b"IEND", b""))
-    chunks = (struct.pack(">I", len(b)) + k + b + struct.pack(">I", zlib.crc32(k + b)) for k, b in parts)
+    chunks = (
+        struct.pack(">I", len(b)) + k + b + struct.pack(">I", zlib.crc32(k + b)) for k, b in parts
+    )
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
@@ -97,7 +114,9 @@ def icon(embedded: bytes) -> bytes:
 
 def noise(path: Path, size: int) -> None:
     """An image of which only the first bytes are there."""
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(path)
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(
+        path
+    )
     write(path, path.read_bytes()[:size])
 
 
@@ -107,35 +126,63 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "truncated.png": (lambda path: noise(path, 400), "truncated.png cannot be read as an image"),
     "text.png": (lambda path: write(path, "not an image"), "text.png cannot be read as an image"),
     "empty.jpg": (lambda path: write(path, b""), "empty.jpg cannot be read as an image"),
-    "one.png": (lambda path: filled("RGB", RED, (1, 1)).save(path),
-                "one.png has 1 x 1 pixels: there is nothing to see (at least 2 x 2)"),
-    "line.png": (lambda path: filled("RGB", RED, (300, 1)).save(path), "line.png has 300 x 1 pixels"),
-    "huge.png": (lambda path: write(path, png_header(10_000, 10_000)),
-                 "huge.png cannot be read as an image: Image size (100000000 pixels) exceeds limit of 89478485 pixels"),
+    "one.png": (
+        lambda path: filled("RGB", RED, (1, 1)).save(path),
+        "one.png has 1 x 1 pixels: there is nothing to see (at least 2 x 2)",
+    ),
+    "line.png": (
+        lambda path: filled("RGB", RED, (300, 1)).save(path),
+        "line.png has 300 x 1 pixels",
+    ),
+    "huge.png": (
+        lambda path: write(path, png_header(10_000, 10_000)),
+        "huge.png cannot be read as an image: Image size (100000000 pixels) exceeds limit of "
+        "89478485 pixels",
+    ),
     "bomb.ico": (lambda path: write(path, icon(png_header(100_000, 100_000))), ALLOWED),
     "small.ico": (lambda path: filled("RGB", RED, (16, 16)).save(path), ALLOWED),
     "small.eps": (lambda path: filled("RGB", RED).save(path), ALLOWED),
     "eps.png": (lambda path: filled("RGB", RED).save(path, format="EPS"), ALLOWED),
-    "float.tif": (lambda path: Image.fromarray(np.zeros((5, 5), dtype=np.float32)).save(path),
-                  "float.tif has floating-point pixels"),
+    "float.tif": (
+        lambda path: Image.fromarray(np.zeros((5, 5), dtype=np.float32)).save(path),
+        "float.tif has floating-point pixels",
+    ),
     "missing.png": (lambda path: None, "does not exist"),
     "folder.png": (lambda path: path.mkdir(), "is a folder"),
-    "features.npy": (lambda path: np.save(path, np.zeros((4, 3))),
-                     "features.npy is an array of features, and the model reads images"),
-}  # fmt: skip
+    "features.npy": (
+        lambda path: np.save(path, np.zeros((4, 3))),
+        "features.npy is an array of features, and the model reads images",
+    ),
+}
 
 
 def recipe(folder: Path, **model: Any) -> Path:
     tree = {
         "task": "captioning",
-        "data": {"train": {"file": "captions.tsv", "image": 0, "caption": 1}, "validation": {"split": 0.3}},
+        "data": {
+            "train": {"file": "captions.tsv", "image": 0, "caption": 1},
+            "validation": {"split": 0.3},
+        },
         "tokenizer": {"kind": "word"},
         "model": {
-            "kind": "captioner", "preset": "tiny", "channels": [4, 8], "width": 8, "attention": 8,
-            "images": {"size": 8}, "dropout": 0.0, **model,
+            "kind": "captioner",
+            "preset": "tiny",
+            "channels": [4, 8],
+            "width": 8,
+            "attention": 8,
+            "images": {"size": 8},
+            "dropout": 0.0,
+            **model,
         },
-        "training": {"steps": 4, "batch_tokens": 64, "device": "cpu", "decode": 4, "validate_every": 2, "samples": 1},
-    }  # fmt: skip
+        "training": {
+            "steps": 4,
+            "batch_tokens": 64,
+            "device": "cpu",
+            "decode": 4,
+            "validate_every": 2,
+            "samples": 1,
+        },
+    }
     return write(folder / "recipe.yaml", json.dumps(tree))
 
 
@@ -165,15 +212,28 @@ def test_an_image_that_cannot_be_used_is_named(tmp_path: Path, name: str) -> Non
 
 def test_the_verbs_on_a_finished_run(album: Path) -> None:
     succeed("train", album / "recipe.yaml", "--out", album / "run")
-    [message] = fail("predict", album / "run", album / "images" / "1.png", "--set", "model.images.size=16")
+    [message] = fail(
+        "predict", album / "run", album / "images" / "1.png", "--set", "model.images.size=16"
+    )
     assert message.endswith("(allowed: search, evaluation, data.encoding)")
     write(album / "broken.png", "broken")
     broken, missing = fail("predict", album / "run", album / "broken.png", album / "nowhere.png")
     assert broken.startswith("input 1: broken.png cannot be read as an image")
     assert missing.startswith("input 2: the image ")
     found = succeed("evaluate", album / "run", "--split", "validation", "--json").json
-    assert (found["images"], found["sentences"]) == (3, 6), "all captions of an image fall on one side"
-    assert set(found) >= {"bleu1", "bleu2", "bleu3", "bleu", "chrf", "exact_match", "loss", "perplexity"}
+    assert (found["images"], found["sentences"]) == (3, 6), (
+        "all captions of an image fall on one side"
+    )
+    assert set(found) >= {
+        "bleu1",
+        "bleu2",
+        "bleu3",
+        "bleu",
+        "chrf",
+        "exact_match",
+        "loss",
+        "perplexity",
+    }
 
 
 def shown(examples: Any, row: int) -> Any:
@@ -187,9 +247,16 @@ def test_broken_images_are_dropped_and_counted_where_the_recipe_says_so(album: P
     lost = sorted({whole.texts["source"][row] for row in range(len(whole))})[:2]
     write(album / lost[0], "broken")
     (album / lost[1]).unlink()
-    told = succeed("train", album / "recipe.yaml", "data.bad_lines=drop", "--out", album / "run").err
-    assert "dropped 4 of 20 training pairs: 4 with an image that cannot be read (first: captions.tsv:" in told
-    counted = succeed("check", album / "recipe.yaml", "data.bad_lines=drop", "--json").json["data"]["splits"]["train"]
+    told = succeed(
+        "train", album / "recipe.yaml", "data.bad_lines=drop", "--out", album / "run"
+    ).err
+    assert (
+        "dropped 4 of 20 training pairs: 4 with an image that cannot be read (first: captions.tsv:"
+        in told
+    )
+    counted = succeed("check", album / "recipe.yaml", "data.bad_lines=drop", "--json").json["data"][
+        "splits"
+    ]["train"]
     again = Captioning.prepare(loaded, base).train
     lengths = [len(again.task.pieces(again, row)["target"]) for row in range(len(again))]
     assert counted["columns"]["target"]["tokens"] == sum(lengths) == 30
@@ -204,48 +271,71 @@ def test_broken_images_are_dropped_and_counted_where_the_recipe_says_so(album: P
         assert np.array_equal(shown(again, row), shown(whole, before))
     for path in (album / "images").glob("*.png"):
         write(path, "broken")
-    assert len(fail("train", album / "recipe.yaml", "data.bad_lines=drop", "--out", album / "none")) > 1
+    assert (
+        len(fail("train", album / "recipe.yaml", "data.bad_lines=drop", "--out", album / "none"))
+        > 1
+    )
 
 
 def test_all_that_is_wrong_with_images_is_named_once_the_captions_are_right(album: Path) -> None:
-    """A missing, a broken and a huge image, which fall into any part; but first a row without a caption."""
+    """A missing, a broken and a huge image, which fall into any part; but first a row without a
+    caption."""
     lines = (album / "captions.tsv").read_text(encoding="utf-8").splitlines()
     rows = [f"images/{name}.png\tit is {name}" for name in ("nowhere", "broken", "huge")]
     write(album / "images" / "broken.png", "broken")
     write(album / "images" / "huge.png", png_header(10_000, 10_000))
     write(album / "captions.tsv", "\n".join([*lines, *rows, "images/1.png\t"]))
     message, _ = fail("check", album / "recipe.yaml", "data.test={split: 0.2}")
-    assert message.startswith(f"captions.tsv:{len(lines) + 4}: the caption (column 1) is empty (fill it")
+    assert message.startswith(
+        f"captions.tsv:{len(lines) + 4}: the caption (column 1) is empty (fill it"
+    )
     write(album / "captions.tsv", "\n".join([*lines, *rows]))
     messages = fail("check", album / "recipe.yaml", "data.test={split: 0.2}")
-    found = {int(message.split(":")[1]) - len(lines): message.partition(": ")[2] for message in messages}
+    found = {
+        int(message.split(":")[1]) - len(lines): message.partition(": ")[2] for message in messages
+    }
     assert sorted(found) == [1, 2, 3]
     assert "nowhere.png does not exist" in found[1]
     assert found[2].startswith("broken.png cannot be read as an image")
     assert found[3].startswith("huge.png cannot be read as an image: Image size (100000000 pixels)")
 
 
-@pytest.mark.parametrize(("corpus", "words"), [
-    ({"corpus": "dates"}, "has no images: shapes and shapes-ko have"),
-    ({"file": "captions.tsv", "image": 0, "caption": 1, "prefix": "<2en> "}, "images are no texts"),
-    ({"file": "captions.tsv", "image": 0}, "name the caption"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("corpus", "words"),
+    [
+        ({"corpus": "dates"}, "has no images: shapes and shapes-ko have"),
+        (
+            {"file": "captions.tsv", "image": 0, "caption": 1, "prefix": "<2en> "},
+            "images are no texts",
+        ),
+        ({"file": "captions.tsv", "image": 0}, "name the caption"),
+    ],
+)
 def test_a_corpus_that_is_none_of_images(album: Path, corpus: dict[str, Any], words: str) -> None:
-    assert words in refusal("train", album / "recipe.yaml", f"data.train={json.dumps(corpus)}", "--out", album / "run")
+    assert words in refusal(
+        "train", album / "recipe.yaml", f"data.train={json.dumps(corpus)}", "--out", album / "run"
+    )
 
 
 def test_images_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
     for folder in ("a", "b", "v"):
         (tmp_path / folder).mkdir()
-        write(tmp_path / folder / "c.tsv", "".join(f"{number}.png\tthe same words\n" for number in range(20)))
+        write(
+            tmp_path / folder / "c.tsv",
+            "".join(f"{number}.png\tthe same words\n" for number in range(20)),
+        )
     write(tmp_path / "again.tsv", "a/../a/0.png\tthe same words\n")
     files = ("a/c.tsv", "b/c.tsv", "again.tsv")
     train, [validation] = (
-        [Captioned(file=name, image=0, caption=1) for name in names] for names in (files, ["v/c.tsv"])
+        [Captioned(file=name, image=0, caption=1) for name in names]
+        for names in (files, ["v/c.tsv"])
     )
     data = Data[Captioned](train=train, validation=[validation])
     found = prepare_texts(data, base=tmp_path, seed=1, progress=lambda step, done: None).report
-    assert (found["train"].kept, found["train"].dropped["duplicate"].places) == (40, ("again.tsv:1",))
+    assert (found["train"].kept, found["train"].dropped["duplicate"].places) == (
+        40,
+        ("again.tsv:1",),
+    )
     assert found["validation"].leaks.count == 0
 
 
@@ -254,7 +344,10 @@ def test_images_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["caption", "captions"])
 def test_a_list_of_captions_is_as_many_lines(album: Path, key: str) -> None:
-    rows = [tuple(line.split("\t")) for line in (album / "captions.tsv").read_text(encoding="utf-8").splitlines()]
+    rows = [
+        tuple(line.split("\t"))
+        for line in (album / "captions.tsv").read_text(encoding="utf-8").splitlines()
+    ]
     both = zip(rows[::2], rows[1::2], strict=True)
     objects = [{"image": image, key: [first, second]} for (image, first), (_, second) in both]
     objects[0] |= {key: objects[0][key][0]}
@@ -271,7 +364,9 @@ def test_a_list_of_captions_is_as_many_lines(album: Path, key: str) -> None:
 
 def test_lists_without_captions_are_named(album: Path) -> None:
     captions = ["[]", '["one", " "]', '["빨강", 3]', '{"ko": "빨강"}']
-    rows = [f'{{"image": "images/{row}.png", "caption": {one}}}\n' for row, one in enumerate(captions)]
+    rows = [
+        f'{{"image": "images/{row}.png", "caption": {one}}}\n' for row, one in enumerate(captions)
+    ]
     write(album / "captions.jsonl", "".join(rows))
     corpus = json.dumps({"file": "captions.jsonl", "image": "image", "caption": "caption"})
     messages = sorted(fail("check", album / "recipe.yaml", f"data.train={corpus}"))
@@ -287,7 +382,9 @@ def test_lists_without_captions_are_named(album: Path) -> None:
 
 def test_metrics_take_the_best_of_several_references() -> None:
     outputs = ["a red circle", "all is blue"]
-    found = Captioning.metrics(outputs, [["the red circle", "a red circle"], ["all is blue"]], EvaluationConfig())
+    found = Captioning.metrics(
+        outputs, [["the red circle", "a red circle"], ["all is blue"]], EvaluationConfig()
+    )
     assert found["exact_match"] == 1.0
     assert found["bleu1"] == pytest.approx(100)
     single = Captioning.metrics(outputs, [["the red circle"], ["all is green"]], EvaluationConfig())
@@ -296,10 +393,15 @@ def test_metrics_take_the_best_of_several_references() -> None:
     assert single["bleu2"] == pytest.approx(100 * (4 / 6 * 2 / 4) ** 0.5)
 
 
-def test_an_image_is_read_once_and_again_when_it_has_changed(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_is_read_once_and_again_when_it_has_changed(
+    album: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loaded, base = load_recipe(album / "recipe.yaml")
     data = Captioning.prepare(loaded, base)
-    before = {data.train.texts["source"][row]: shown(data.train, row).copy() for row in range(len(data.train))}
+    before = {
+        data.train.texts["source"][row]: shown(data.train, row).copy()
+        for row in range(len(data.train))
+    }
     assert len(data.train.pictures) == len(before) == 7
     assert isinstance(data.train.pictures.shown.values.base, np.memmap)
     changed = next(iter(before))
@@ -330,7 +432,9 @@ def test_features_by_grid_and_by_list(tmp_path: Path) -> None:
     grid = np.arange(18, dtype=np.float64).reshape(2, 3, 3)
     np.save(tmp_path / "grid.npy", grid)
     np.save(tmp_path / "list.npy", grid.reshape(6, 3)[:4].astype(np.float16))
-    first, second = (read_picture(name, tmp_path, reading, "x") for name in ("grid.npy", "list.npy"))
+    first, second = (
+        read_picture(name, tmp_path, reading, "x") for name in ("grid.npy", "list.npy")
+    )
     assert (first.regions, first.columns) == (6, 3)
     assert (second.regions, second.columns) == (4, 1)
     batch = images_of([first, second])
@@ -341,16 +445,19 @@ def test_features_by_grid_and_by_list(tmp_path: Path) -> None:
     assert first.names() == ["1,1", "1,2", "1,3", "2,1", "2,2", "2,3"]
 
 
-@pytest.mark.parametrize(("content", "words"), [
-    (np.zeros((4, 5)), "is 5 wide, model.feature_width says 3"),
-    (np.zeros(3), r"holds \(3,\)"),
-    (np.zeros((0, 3)), r"holds \(0, 3\)"),
-    (np.full((2, 3), np.nan), "not finite"),
-    (np.full((2, 3), 1e300), "not finite as 32-bit numbers"),
-    (np.array([["a", "b", "c"]]), "allowed: numbers"),
-    (np.array([{"a": 1}], dtype=object), "a.npy is no .npy file of numbers"),
-    (b"nothing of the kind", "a.npy is no .npy file of numbers"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (np.zeros((4, 5)), "is 5 wide, model.feature_width says 3"),
+        (np.zeros(3), r"holds \(3,\)"),
+        (np.zeros((0, 3)), r"holds \(0, 3\)"),
+        (np.full((2, 3), np.nan), "not finite"),
+        (np.full((2, 3), 1e300), "not finite as 32-bit numbers"),
+        (np.array([["a", "b", "c"]]), "allowed: numbers"),
+        (np.array([{"a": 1}], dtype=object), "a.npy is no .npy file of numbers"),
+        (b"nothing of the kind", "a.npy is no .npy file of numbers"),
+    ],
+)
 def test_features_that_cannot_be_used(tmp_path: Path, content: Any, words: str) -> None:
     path = tmp_path / "a.npy"
     if isinstance(content, bytes):
@@ -375,15 +482,25 @@ def test_features_train_and_predict_through_the_command_line(tmp_path: Path) -> 
     recipe(tmp_path, encoder="features", feature_width=5)
     corpus = {"file": "captions.jsonl", "image": "image", "caption": "caption"}
     succeed(
-        "train", tmp_path / "recipe.yaml", f"data.train={json.dumps(corpus)}", "training.steps=60",
-        "training.learning_rate=0.02", "training.schedule=constant", "training.batch_tokens=128",
-        "training.validate_every=60", "--out", tmp_path / "run",
-    )  # fmt: skip
+        "train",
+        tmp_path / "recipe.yaml",
+        f"data.train={json.dumps(corpus)}",
+        "training.steps=60",
+        "training.learning_rate=0.02",
+        "training.schedule=constant",
+        "training.batch_tokens=128",
+        "training.validate_every=60",
+        "--out",
+        tmp_path / "run",
+    )
     found = succeed("evaluate", tmp_path / "run", "--split", "validation", "--json").json
     assert found["exact_match"] == 1.0
     [line] = succeed("predict", tmp_path / "run", tmp_path / "1.npy").out.splitlines()
     assert line == "it is green"
-    assert "the model reads images" not in succeed("score", tmp_path / "run", tmp_path / "2.npy", "it is blue").out
+    assert (
+        "the model reads images"
+        not in succeed("score", tmp_path / "run", tmp_path / "2.npy", "it is blue").out
+    )
     filled("RGB", RED).save(tmp_path / "3.png")
     assert fail("predict", tmp_path / "run", tmp_path / "3.png") == [
         "input 1: 3.png is no .npy file of numbers, and the model reads features of images "
@@ -398,6 +515,8 @@ def test_samples_know_images_apart() -> None:
     pixels = np.zeros((8, 8, 3), dtype=np.uint8)
     other = pixels.copy()
     other[7, 7, 2] = 1
-    ids_BL = images_of([Picture(pixels, 4, 2), Picture(other, 4, 2), Picture(pixels.copy(), 4, 2)]).ids_BL
+    ids_BL = images_of(
+        [Picture(pixels, 4, 2), Picture(other, 4, 2), Picture(pixels.copy(), 4, 2)]
+    ).ids_BL
     assert ids_BL.shape == (3, 4)
     assert ids_BL[0].tolist() == ids_BL[2].tolist() != ids_BL[1].tolist()

@@ -1,6 +1,8 @@
-"""Language models: GPT, the LSTM, ELMo and BERT against plain loops; what each sees, carries on, drops and computes.
+"""Language models: GPT, the LSTM, ELMo and BERT against plain loops; what each sees, carries on,
+drops and computes.
 
-The contract is in contract/test_models.py, other implementations are in reference/test_against_transformers.py.
+The contract is in contract/test_models.py, other implementations are in
+reference/test_against_transformers.py.
 """
 
 import itertools
@@ -36,7 +38,12 @@ from regard.layers.recurrence import LSTMLayer
 from regard.models.elmo import CharacterCNN, ELMoConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.headed import HeadConfig, Headed, TokenHead
-from regard.models.lstm_lm import LockedDropout, LSTMLanguageModel, LSTMLanguageModelConfig, without_last
+from regard.models.lstm_lm import (
+    LockedDropout,
+    LSTMLanguageModel,
+    LSTMLanguageModelConfig,
+    without_last,
+)
 from regard.objectives.language_model import (
     BothDirections,
     CarriedNextToken,
@@ -73,7 +80,9 @@ def test_a_text_longer_than_the_positions_is_the_users_mistake() -> None:
         logits_of(model, text_batch([[BEGIN, *[5] * 20, END]]))
     logits_of(model, text_batch([[BEGIN, *[5] * 19, END]]))
     with torch.no_grad():
-        _, state = model.step(torch.tensor([BEGIN]), model.begin(tokens_of([[BEGIN, *[5] * 18]]), 1, 5))
+        _, state = model.step(
+            torch.tensor([BEGIN]), model.begin(tokens_of([[BEGIN, *[5] * 18]]), 1, 5)
+        )
         _, state = model.step(torch.tensor([5]), state)
         with pytest.raises(DecodeError, match="21 tokens, but the model learned 20 positions"):
             model.step(torch.tensor([5]), state)
@@ -82,7 +91,9 @@ def test_a_text_longer_than_the_positions_is_the_users_mistake() -> None:
 def test_a_long_text_that_was_left_behind_limits_no_other() -> None:
     model = build(CASES["gpt"])
     with torch.no_grad():
-        state = model.begin(tokens_of([[BEGIN, *[5] * 18], [BEGIN, 4]]), 1, 5).select(torch.tensor([[1]]))
+        state = model.begin(tokens_of([[BEGIN, *[5] * 18], [BEGIN, 4]]), 1, 5).select(
+            torch.tensor([[1]])
+        )
         _, state = model.step(torch.tensor([BEGIN]), state)
         steps = []
         for token in (7, 8, 9):
@@ -95,7 +106,10 @@ def test_a_long_text_that_was_left_behind_limits_no_other() -> None:
 @pytest.mark.parametrize("case", ["gpt", "gpt-pre"])
 def test_captured_steps_are_the_steps(case: str) -> None:
     model = build(CASES[case].model_copy(update={"max_positions": 80})).cuda()
-    prompts, tokens_TR = [[BEGIN, 4, 5], [BEGIN]], torch.randint(4, SOURCE_SIZE, (50, 4), device="cuda")
+    prompts, tokens_TR = (
+        [[BEGIN, 4, 5], [BEGIN]],
+        torch.randint(4, SOURCE_SIZE, (50, 4), device="cuda"),
+    )
 
     def run() -> torch.Tensor:
         state, logits = model.begin(tokens_of(prompts).to("cuda"), 2, 60), []
@@ -127,10 +141,19 @@ def layer(**options: float) -> LSTMLayer:
 @pytest.mark.parametrize("clip", [None, 0.1])
 def test_the_layer_in_plain_loops(projection: int | None, clip: float | None) -> None:
     lstm = layer(projection=projection, clip=clip)
-    x_BLD, first_h_BD, first_c_BD = 3 * randn(2, 6, 3), randn(2, lstm.width), randn(2, 5).clamp(-0.1, 0.1)
+    x_BLD, first_h_BD, first_c_BD = (
+        3 * randn(2, 6, 3),
+        randn(2, lstm.width),
+        randn(2, 5).clamp(-0.1, 0.1),
+    )
     h_BLD, (h_BD, c_BD) = lstm(x_BLD, (first_h_BD, first_c_BD))
     w = {name: parameter.tolist() for name, parameter in lstm.named_parameters()}
-    cell = {"weight_ih": w["W_ih"], "weight_hh": w["W_hh"], "bias_ih": w["b_ih"], "bias_hh": w["b_hh"]}
+    cell = {
+        "weight_ih": w["W_ih"],
+        "weight_hh": w["W_hh"],
+        "bias_ih": w["b_ih"],
+        "bias_hh": w["b_hh"],
+    }
     clipped = 0
     for b in range(2):
         h, c = first_h_BD[b].tolist(), first_c_BD[b].tolist()
@@ -149,7 +172,9 @@ def test_each_of_unequal_texts_remembers_its_own_end() -> None:
     x_BLD, h_BD, c_BD = randn(4, 10, 3), randn(4, 5), randn(4, 5)
     h_BLD, (last_h_BD, last_c_BD) = lstm.read(x_BLD, text, (h_BD, c_BD))
     for row, one in enumerate(TEXTS):
-        alone, (h_1D, c_1D) = lstm(x_BLD[row : row + 1, : len(one)], (h_BD[row : row + 1], c_BD[row : row + 1]))
+        alone, (h_1D, c_1D) = lstm(
+            x_BLD[row : row + 1, : len(one)], (h_BD[row : row + 1], c_BD[row : row + 1])
+        )
         close(h_BLD[row, : len(one)], alone[0])
         close(last_h_BD[row], h_1D[0])
         close(last_c_BD[row], c_1D[0])
@@ -166,16 +191,23 @@ def test_weights_side_by_side_are_the_weights(projection: int | None) -> None:
     assert len({one.untyped_storage().data_ptr() for one in together}) == 1
     places = sorted((one.storage_offset(), one.dim(), one.numel()) for one in together)
     assert [dim for _, dim, _ in places] == sorted((one.dim() for one in weights), reverse=True)
-    assert all(place + size == after for (place, _, size), (after, _, _) in itertools.pairwise(places))
+    assert all(
+        place + size == after for (place, _, size), (after, _, _) in itertools.pairwise(places)
+    )
     sum(number * one.sum() for number, one in enumerate(together, 1)).backward()  # type: ignore[union-attr]
-    assert [float(one.grad.mean()) for one in weights if one.grad is not None] == list(range(1, len(weights) + 1))
+    assert [float(one.grad.mean()) for one in weights if one.grad is not None] == list(
+        range(1, len(weights) + 1)
+    )
 
 
 @pytest.mark.parametrize("case", LSTM_CASES)
 def test_carried_state_equals_one_long_pass(case: str) -> None:
-    """Blocks of unequal width, each beginning with the last token of the block before, for two streams at once."""
+    """Blocks of unequal width, each beginning with the last token of the block before, for two
+    streams at once."""
     model = build(CASES[case])
-    streams = torch.randint(4, SOURCE_SIZE, (2, 20), generator=torch.Generator().manual_seed(0)).tolist()
+    streams = torch.randint(
+        4, SOURCE_SIZE, (2, 20), generator=torch.Generator().manual_seed(0)
+    ).tolist()
     whole = model(text_batch(streams)).hidden_BTD
     objective, total = CarriedNextToken(model), torch.zeros(2, dtype=torch.float64)
     carry, parts = None, []
@@ -216,7 +248,9 @@ def test_whole_words_are_dropped_wherever_they_stand() -> None:
     model, ids_BL = dropped(word_dropout=0.5), torch.arange(SOURCE_SIZE).repeat(40, 2)
     x_BLD, vectors_VD = model.embed(ids_BL), model.embedding.weight
     kept_BL = x_BLD.abs().amax(-1) > 0
-    assert torch.equal(kept_BL, kept_BL[:1, :SOURCE_SIZE].repeat(40, 2)), "all rows and places of a word alike"
+    assert torch.equal(kept_BL, kept_BL[:1, :SOURCE_SIZE].repeat(40, 2)), (
+        "all rows and places of a word alike"
+    )
     assert 0 < int(kept_BL[0].sum()) < 2 * SOURCE_SIZE
     close(x_BLD[kept_BL], 2 * vectors_VD[ids_BL[kept_BL]])
 
@@ -241,11 +275,16 @@ def test_dropped_weights_are_those_of_the_state_and_the_same_at_all_steps() -> N
             by_hand.W_hh.mul_(torch.tensor(factors, dtype=torch.float64)[:, None])
         return by_hand(x_BLD)[0].detach()
 
-    possible = [with_factors(factors) for factors in torch.cartesian_prod(*[torch.tensor([0.0, 2.0])] * 4).tolist()]
+    possible = [
+        with_factors(factors)
+        for factors in torch.cartesian_prod(*[torch.tensor([0.0, 2.0])] * 4).tolist()
+    ]
     found = set()
     for _ in range(60):
         actual = lstm(x_BLD)[0].detach()
-        [number] = [number for number, one in enumerate(possible) if torch.allclose(one, actual, atol=1e-12)]
+        [number] = [
+            number for number, one in enumerate(possible) if torch.allclose(one, actual, atol=1e-12)
+        ]
         found.add(number)
     assert len(found) > 8
 
@@ -273,7 +312,11 @@ every_elmo = pytest.mark.parametrize("case", ELMO_CASES)
 def test_words_are_spelled_in_bytes_between_two_ends() -> None:
     table = spelled(["a", "나", "abcdef"], 6)
     b, e = WORD_BEGINS, WORD_ENDS
-    assert table.tolist() == [[b, 98, e, 0, 0, 0], [b, 1 + 0xEB, 1 + 0x82, 1 + 0x98, e, 0], [b, 98, 99, 100, 101, e]]
+    assert table.tolist() == [
+        [b, 98, e, 0, 0, 0],
+        [b, 1 + 0xEB, 1 + 0x82, 1 + 0x98, e, 0],
+        [b, 98, 99, 100, 101, e],
+    ]
 
 
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=6, unique=True))
@@ -291,10 +334,16 @@ def plain_highway(w: plain.Weights, y: list[float]) -> list[float]:
 
 
 def test_words_from_characters_in_plain_loops() -> None:
-    """Words shorter than a filter among them: <s> with its ends has 5 characters, "a" has 3, the widest filter 7."""
+    """Words shorter than a filter among them: <s> with its ends has 5 characters, "a" has 3, the
+    widest filter 7."""
     torch.manual_seed(0)
-    cnn = CharacterCNN(ELMoConfig(characters=3, filters=64, highway=2, width=7), spelled(WORDS, 12)).double()
-    highways = [{name: weight.tolist() for name, weight in layer.named_parameters()} for layer in cnn.highway]
+    cnn = CharacterCNN(
+        ELMoConfig(characters=3, filters=64, highway=2, width=7), spelled(WORDS, 12)
+    ).double()
+    highways = [
+        {name: weight.tolist() for name, weight in layer.named_parameters()}
+        for layer in cnn.highway
+    ]
     assert highways[0]["W_T.bias"] == [-2.0] * 64, "at first nearly all passes"
     vectors = cnn.embedding.weight.tolist()
     assert vectors[0] == [0.0] * 3
@@ -308,7 +357,8 @@ def test_words_from_characters_in_plain_loops() -> None:
             filled = letters + [[0.0] * 3] * max(0, width - len(letters))
             for k in range(len(H)):
                 f = [
-                    b[k] + sum(H[k][e][j] * filled[i + j][e] for j in range(width) for e in range(3))
+                    b[k]
+                    + sum(H[k][e][j] * filled[i + j][e] for j in range(width) for e in range(3))
                     for i in range(len(filled) - width + 1)
                 ]
                 y.append(max(0.0, *f))
@@ -321,7 +371,10 @@ def test_words_from_characters_in_plain_loops() -> None:
 def test_the_spelling_travels_with_the_model_but_not_with_its_weights() -> None:
     model = build(CASES["elmo"])
     assert not any("characters_VC" in name for name in model.state_dict())
-    assert dict(model.named_buffers())["embedding.characters_VC"].tolist() == spelled(WORDS, 12).tolist()
+    assert (
+        dict(model.named_buffers())["embedding.characters_VC"].tolist()
+        == spelled(WORDS, 12).tolist()
+    )
 
 
 @every_elmo
@@ -354,11 +407,17 @@ def test_the_joint_loss_in_plain_loops(case: str) -> None:
     forward = backward = 0.0
     for row, text in enumerate(TEXTS):
         last = len(text) - 1
-        forward += plain.smoothed_loss(model.readout(output.hidden_BTD[row, :last]).tolist(), text[1:], 0.0)
-        backward += plain.smoothed_loss(model.readout(output.backward_BLD[row, 1 : last + 1]).tolist(), text[:-1], 0.0)
+        forward += plain.smoothed_loss(
+            model.readout(output.hidden_BTD[row, :last]).tolist(), text[1:], 0.0
+        )
+        backward += plain.smoothed_loss(
+            model.readout(output.backward_BLD[row, 1 : last + 1]).tolist(), text[:-1], 0.0
+        )
     objective = BothDirections(model)
     directions, _ = objective.predicted(batch)
-    assert [objective.total(*predicted)[1].item() for predicted in directions] == pytest.approx([forward, backward])
+    assert [objective.total(*predicted)[1].item() for predicted in directions] == pytest.approx(
+        [forward, backward]
+    )
     assert objective(batch).tolist() == pytest.approx([(forward + backward) / 2] * 2)
 
 
@@ -394,7 +453,8 @@ def test_the_mix_of_a_models_layers_is_the_equation(case: str) -> None:
 
 
 def test_a_frozen_base_has_no_dropout_and_nothing_to_learn() -> None:
-    """That of the base not a bit changes in a training, and the mix does, stands in test_fine_tuning.py."""
+    """That of the base not a bit changes in a training, and the mix does, stands in
+    test_fine_tuning.py."""
     base = build(ELMoConfig(**{**ELMO, "dropout": 0.5}), dtype=torch.float32)
     model = Headed(base, FROZEN_MIX, lambda width: TokenHead(width, 2, dropout=0.0)).train()
     assert not base.training
@@ -420,7 +480,9 @@ def test_a_masked_position_sees_all_of_its_text_and_not_its_answer() -> None:
     assert batch.text.ids_BL[0, place] == MASK
     for other in range(len(PAIRS[0])):
         after = logits_of(model, planted(batch, 0, other, 12))
-        assert (after[0, place] - before[0, place]).abs().max() > 1e-6, f"position {other} is not seen"
+        assert (after[0, place] - before[0, place]).abs().max() > 1e-6, (
+            f"position {other} is not seen"
+        )
         close(after[1:], before[1:], 1e-13)
     answered = replace(batch, labels_P=torch.tensor([9, 9, 9, 9, 9]))
     assert torch.equal(logits_of(model, answered), before), "the model reads no labels"
@@ -429,7 +491,9 @@ def test_a_masked_position_sees_all_of_its_text_and_not_its_answer() -> None:
 def test_logits_are_made_for_masked_positions_only(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = build(CASES["bert"]), []
     readout = model.readout
-    monkeypatch.setattr(model, "readout", lambda hidden: seen.append(hidden.shape) or readout(hidden))
+    monkeypatch.setattr(
+        model, "readout", lambda hidden: seen.append(hidden.shape) or readout(hidden)
+    )
     MaskedTokens(model)(masked_batch())[0].backward()
     assert seen == [(5, 16)]
 
@@ -440,8 +504,13 @@ def test_the_two_losses_weigh_by_their_means(smoothing: float) -> None:
     hidden_BLD = model(batch).hidden_BTD
     next_logits = model.next_sentence(hidden_BLD).tolist()
     next_mean = plain.smoothed_loss(next_logits, [1 - follows for follows in FOLLOWS], 0.0) / 3
-    masked, labels = model.readout(hidden_BLD.flatten(0, 1)[batch.places_P]).tolist(), batch.labels_P.tolist()
-    smoothed, plainly = (plain.smoothed_loss(masked, labels, epsilon) for epsilon in (smoothing, 0.0))
+    masked, labels = (
+        model.readout(hidden_BLD.flatten(0, 1)[batch.places_P]).tolist(),
+        batch.labels_P.tolist(),
+    )
+    smoothed, plainly = (
+        plain.smoothed_loss(masked, labels, epsilon) for epsilon in (smoothing, 0.0)
+    )
     objective = MaskedTokens(model, smoothing).train()
     found = (objective(batch) / batch.tokens).tolist()
     assert found == pytest.approx([smoothed / 5 + next_mean, plainly / 5])
@@ -456,7 +525,10 @@ def test_the_first_token_alone_tells_whether_a_sentence_follows() -> None:
     model = build(CASES["bert"])
     hidden_BLD = randn(2, 5, 16)
     w = {name: parameter.tolist() for name, parameter in model.next_sentence.named_parameters()}
-    pooled = [math.tanh(x) for x in plain.linear(hidden_BLD[0, 0].tolist(), w["pooler.weight"], w["pooler.bias"])]
+    pooled = [
+        math.tanh(x)
+        for x in plain.linear(hidden_BLD[0, 0].tolist(), w["pooler.weight"], w["pooler.bias"])
+    ]
     assert model.next_sentence.pool(hidden_BLD)[0].tolist() == pytest.approx(pooled)
     expected = plain.linear(pooled, w["output.weight"], w["output.bias"])
     assert model.next_sentence(hidden_BLD)[0].tolist() == pytest.approx(expected)
@@ -467,15 +539,24 @@ def test_sums_by_hand(case: str) -> None:
     model, batch = build(CASES[case]), masked_batch()
     sums = masked_sums(model, batch)
     logits_BLV = logits_of(model, batch)
-    asked = [(row, place, label) for row in range(3) for place, label in zip(PLACES[row], LABELS[row], strict=True)]
+    asked = [
+        (row, place, label)
+        for row in range(3)
+        for place, label in zip(PLACES[row], LABELS[row], strict=True)
+    ]
     correct = sum(int(logits_BLV[row, place].argmax()) == label for row, place, label in asked)
     assert (sums["masked"], sums["correct"]) == (5, correct)
     assert sums["loss"] == pytest.approx(MaskedTokens(model)(batch)[1].item())
     if case == "bert":
         logits = model.next_sentence(model(batch).hidden_BTD).tolist()
-        told = sum((scores[0] > scores[1]) == bool(follows) for scores, follows in zip(logits, FOLLOWS, strict=True))
+        told = sum(
+            (scores[0] > scores[1]) == bool(follows)
+            for scores, follows in zip(logits, FOLLOWS, strict=True)
+        )
         assert (sums["pairs"], sums["next_correct"]) == (3, told)
-        assert sums["next_loss"] == pytest.approx(plain.smoothed_loss(logits, [1 - one for one in FOLLOWS], 0.0))
+        assert sums["next_loss"] == pytest.approx(
+            plain.smoothed_loss(logits, [1 - one for one in FOLLOWS], 0.0)
+        )
     else:
         assert (sums["pairs"], sums["next_correct"], sums["next_loss"]) == (0, 0, 0.0)
 
@@ -483,7 +564,11 @@ def test_sums_by_hand(case: str) -> None:
 def test_a_batch_goes_where_it_is_sent() -> None:
     batch = replace(masked_batch(), examples=(4, 5, 6))
     there = batch.to("meta")
-    assert {there.text.ids_BL.device.type, there.segments_BL.device.type, there.places_P.device.type} == {"meta"}
+    assert {
+        there.text.ids_BL.device.type,
+        there.segments_BL.device.type,
+        there.places_P.device.type,
+    } == {"meta"}
     assert there.follows_B is not None
     assert (there.follows_B.device.type, there.text.host_lengths_B.device.type) == ("meta", "cpu")
     assert (there.examples, there.tokens) == ((4, 5, 6), 5)

@@ -14,7 +14,16 @@ from torch import nn
 from torch.nn import functional as F
 
 import plain
-from model_cases import CASES, SOURCES, batch_of, build, close, randn, tokens_of, with_weights_that_matter
+from model_cases import (
+    CASES,
+    SOURCES,
+    batch_of,
+    build,
+    close,
+    randn,
+    tokens_of,
+    with_weights_that_matter,
+)
 from places import ROOT
 from regard.data.dataset import Dataset
 from regard.engine import machine, products
@@ -29,7 +38,12 @@ from regard.layers.linear import ACTIVATIONS, Dropout, Linear
 from regard.layers.recurrence import RecurrentEncoder, fed_step, word_gates
 from regard.models.bahdanau import BahdanauConfig
 from regard.models.luong import LuongConfig
-from regard.models.self_attention import PlainAttention, ProjectedAttention, SelfAttention, SelfAttentionConfig
+from regard.models.self_attention import (
+    PlainAttention,
+    ProjectedAttention,
+    SelfAttention,
+    SelfAttentionConfig,
+)
 from regard.models.transformer import EncoderBlock, TransformerConfig
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from task_cases import make_task
@@ -51,7 +65,9 @@ def _seed() -> None:
     written_out=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_dot_product_attention(lengths: list[int], causal: bool, scaled: bool, written_out: bool, seed: int) -> None:
+def test_dot_product_attention(
+    lengths: list[int], causal: bool, scaled: bool, written_out: bool, seed: int
+) -> None:
     torch.manual_seed(seed)
     longest = max(lengths)
     q_BHQE, k_BHKE, v_BHKE = (randn(len(lengths), 2, longest, 3) for _ in range(3))
@@ -72,7 +88,13 @@ def test_several_causal_queries_stand_last_and_the_kernel_is_not_asked() -> None
     last_two = Visible(causal=True).matrix_BQK(2, 3, torch.device("cpu"))
     assert last_two.tolist() == [[[True, True, False], [True, True, True]]]
     with pytest.raises(AssertionError, match="aligns queries with the first keys"):
-        attend(randn(1, 1, 2, 3), randn(1, 1, 3, 3), randn(1, 1, 3, 3), Visible(causal=True), owner=nn.Identity())
+        attend(
+            randn(1, 1, 2, 3),
+            randn(1, 1, 3, 3),
+            randn(1, 1, 3, 3),
+            Visible(causal=True),
+            owner=nn.Identity(),
+        )
 
 
 @pytest.mark.parametrize("written_out", [False, True])
@@ -128,7 +150,9 @@ def test_sinusoidal_positions(width: int) -> None:
 def test_positions_are_added_to_padded_and_packed_texts(longest: int) -> None:
     packing, x_BLD = Packing.of(tokens_of([[4, 5, 6], [7, 8]])), randn(2, 3, 6)
     expected = torch.tensor([plain.position(pos, 6) for pos in range(3)], dtype=torch.float64)
-    waves, learned, none = (Positions(kind, 6, longest).double() for kind in ("sinusoidal", "learned", "none"))
+    waves, learned, none = (
+        Positions(kind, 6, longest).double() for kind in ("sinusoidal", "learned", "none")
+    )
     close(waves(x_BLD) - x_BLD, expected.expand(2, 3, 6), 1e-6)
     packed = packing.pack(x_BLD)
     close(waves(packed, packing) - packed, expected[[0, 1, 2, 0, 1]][None], 1e-6)
@@ -158,7 +182,10 @@ def test_the_encoder_reads_both_ways_and_stops_where_a_sentence_ends(cell: str) 
         finals = []
         ways = ("", range(length), slice(0, 4)), ("_reverse", reversed(range(length)), slice(4, 8))
         for suffix, order, half in ways:
-            own = {name: weights[f"{name}_l0{suffix}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+            own = {
+                name: weights[f"{name}_l0{suffix}"]
+                for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            }
             carry: plain.Matrix = [[0.0] * 4] * len(last)
             for j in order:
                 carry = plain.CELLS[cell](own, x_BSD[b, j].tolist(), carry)  # type: ignore[operator]
@@ -170,7 +197,14 @@ def test_the_encoder_reads_both_ways_and_stops_where_a_sentence_ends(cell: str) 
 
 
 @pytest.mark.parametrize(
-    "case", ["bahdanau-plain", "bahdanau-gru", "bahdanau-lstm", "bahdanau-gru-concat", "bahdanau-gru-fully-connected"]
+    "case",
+    [
+        "bahdanau-plain",
+        "bahdanau-gru",
+        "bahdanau-lstm",
+        "bahdanau-gru-concat",
+        "bahdanau-gru-fully-connected",
+    ],
 )
 def test_a_step_of_bahdanaus_decoder(case: str) -> None:
     model = build(CASES[case])
@@ -180,15 +214,21 @@ def test_a_step_of_bahdanaus_decoder(case: str) -> None:
     carry = tuple(randn(2, 12) for _ in range(2 if case == "bahdanau-lstm" else 1))
     y_BD = randn(2, 10)
     step = fed_step(config.cell, model.cell, model.encoder.width)
-    new_carry, c_BD = model.recur(word_gates(model.cell, y_BD), carry, 2, model.attention.attend_to(memory), step)
+    new_carry, c_BD = model.recur(
+        word_gates(model.cell, y_BD), carry, 2, model.attention.attend_to(memory), step
+    )
     hidden_BD = model.deep_output(new_carry[0], y_BD, c_BD)
     for b, source in enumerate(SOURCES[:2]):
         y, h = y_BD[b].tolist(), memory.h_BSD[b, : len(source)].tolist()
-        _, c = plain.scored_attention(config.score, plain.lists_of(model.attention), carry[0][b].tolist(), h)
+        _, c = plain.scored_attention(
+            config.score, plain.lists_of(model.attention), carry[0][b].tolist(), h
+        )
         new = cell(plain.lists_of(model.cell), [*y, *c], [part[b].tolist() for part in carry])  # type: ignore[operator]
         for part, expected in zip(new_carry, new, strict=True):
             close(part[b], expected)
-        deep = plain.linear([*new[0], *y, *c], model.UVC_o.weight.tolist(), model.UVC_o.bias.tolist())
+        deep = plain.linear(
+            [*new[0], *y, *c], model.UVC_o.weight.tolist(), model.UVC_o.bias.tolist()
+        )
         close(hidden_BD[b], plain.maxout(deep))
 
 
@@ -200,21 +240,31 @@ def test_a_step_of_bahdanaus_decoder(case: str) -> None:
 def test_self_attention_with_one_head(scaled: bool | None, written_out: bool) -> None:
     """softmax(X X^T) X without parameters, or with three matrices."""
     attention = (
-        PlainAttention() if scaled is None else with_weights_that_matter(ProjectedAttention(4, scaled=scaled).double())
+        PlainAttention()
+        if scaled is None
+        else with_weights_that_matter(ProjectedAttention(4, scaled=scaled).double())
     )
     weights, x_BSD, length = plain.lists_of(attention), randn(1, 5, 4), 3
     assert set(weights) == (set() if scaled is None else {"W_Q.weight", "W_K.weight", "W_V.weight"})
     with recording() if written_out else nullcontext():
         attended = attention(x_BSD, *attention.keys_values(x_BSD), Visible(torch.tensor([length])))
     matrices = [weights.get(f"W_{kind}.weight", torch.eye(4).tolist()) for kind in "QKV"]
-    queries, keys, values = ([plain.linear(x, matrix) for x in x_BSD[0].tolist()] for matrix in matrices)
+    queries, keys, values = (
+        [plain.linear(x, matrix) for x in x_BSD[0].tolist()] for matrix in matrices
+    )
     for query, result in zip(queries, attended[0], strict=True):
         close(result, plain.attention(query, keys, values, lambda j: j < length, bool(scaled)))
 
 
 @pytest.mark.parametrize("encoder", ["plain", "projected", "multi_head"])
 def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(encoder: str) -> None:
-    sizes: dict[str, Any] = {"width": 6, "heads": 2, "encoder_layers": 2, "decoder_layers": 1, "dropout": 0.0}
+    sizes: dict[str, Any] = {
+        "width": 6,
+        "heads": 2,
+        "encoder_layers": 2,
+        "decoder_layers": 1,
+        "dropout": 0.0,
+    }
     config = SelfAttentionConfig(**sizes, encoder=encoder, norm="post")  # type: ignore[arg-type]
     model = with_weights_that_matter(SelfAttention(config, 9, 9).double())
     parameters = {"plain": 0, "projected": 216, "multi_head": 336}[encoder]
@@ -222,8 +272,13 @@ def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(enc
     source = tokens_of([[4, 5, 6], [7, 8]])
     x_BSD, visible = model.embed(model.source_embedding, source.ids_BL), Visible(source.lengths_B)
     for layer in model.encoder:
-        attended_BSD = layer.self_attention(x_BSD, *layer.self_attention.keys_values(x_BSD), visible)
-        rows = [plain.layer_norm(x, [1.0] * 6, [0.0] * 6) for x in (x_BSD + attended_BSD).flatten(0, 1).tolist()]
+        attended_BSD = layer.self_attention(
+            x_BSD, *layer.self_attention.keys_values(x_BSD), visible
+        )
+        rows = [
+            plain.layer_norm(x, [1.0] * 6, [0.0] * 6)
+            for x in (x_BSD + attended_BSD).flatten(0, 1).tolist()
+        ]
         x_BSD = torch.tensor(rows, dtype=torch.float64).view_as(x_BSD)
     close(model.encode(model.embed(model.source_embedding, source.ids_BL), visible), x_BSD)
 
@@ -235,7 +290,9 @@ def test_an_encoder_block(norm: str, residual: bool, scaled: bool) -> None:
     """x + Sublayer(x) with the norm after the sum, before the sub-layer, or nowhere."""
     options: dict[str, Any] = {"norm": norm, "residual": residual, "scaled": scaled}
     block = with_weights_that_matter(
-        EncoderBlock(TransformerConfig(width=6, heads=2, feed_forward=8, dropout=0.0, **options)).double()
+        EncoderBlock(
+            TransformerConfig(width=6, heads=2, feed_forward=8, dropout=0.0, **options)
+        ).double()
     )
     w, x_BSD, length = plain.lists_of(block), randn(1, 4, 6), 3
 
@@ -249,7 +306,11 @@ def test_an_encoder_block(norm: str, residual: bool, scaled: bool) -> None:
         total = plain.add(x, out) if residual else out
         return normed(total, around) if norm == "post" else total
 
-    own, inner, x = plain.lists_of(block.self_attention), plain.lists_of(block.feed_forward), x_BSD[0].tolist()
+    own, inner, x = (
+        plain.lists_of(block.self_attention),
+        plain.lists_of(block.feed_forward),
+        x_BSD[0].tolist(),
+    )
     read = [before(row, "around_attention") for row in x]
     attended = plain.multi_head(own, 2, read, read, lambda i, j: j < length, scaled)
     x = [after(row, out, "around_attention") for row, out in zip(x, attended, strict=True)]
@@ -259,15 +320,22 @@ def test_an_encoder_block(norm: str, residual: bool, scaled: bool) -> None:
 
 
 def test_every_axis_letter_stands_in_the_legend() -> None:
-    """The letters at the end of the names of variables and arguments; parameters keep their paper's names."""
-    legend = set(re.findall(r"^\| `(.)` ", (ROOT / "docs" / "axes.md").read_text(encoding="utf-8"), re.MULTILINE))
+    """The letters at the end of the names of variables and arguments; parameters keep their paper's
+    names."""
+    legend = set(
+        re.findall(
+            r"^\| `(.)` ", (ROOT / "docs" / "axes.md").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
     names = set[str]()
     for folder in ("layers", "models", "objectives", "search"):
         for path in (ROOT / "src" / "regard" / folder).glob("*.py"):
             nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
             names |= {node.id for node in nodes if isinstance(node, ast.Name)}
             names |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    suffixes = {name.rpartition("_")[2] for name in names if re.fullmatch(r"[a-z]\w*_[A-Z0-9]+", name)}
+    suffixes = {
+        name.rpartition("_")[2] for name in names if re.fullmatch(r"[a-z]\w*_[A-Z0-9]+", name)
+    }
     used = {letter for suffix in suffixes if not suffix.isdigit() for letter in suffix}
     assert used
     assert used <= legend
@@ -275,7 +343,9 @@ def test_every_axis_letter_stands_in_the_legend() -> None:
 
 @pytest.mark.engine
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(0, 3))
-def test_every_step_of_every_sentence_is_computed_once_and_in_order(lengths: list[int], extra: int) -> None:
+def test_every_step_of_every_sentence_is_computed_once_and_in_order(
+    lengths: list[int], extra: int
+) -> None:
     width = max(lengths) + extra
     places: list[int] = []
     rows, after = list(range(len(lengths))), 0
@@ -300,7 +370,9 @@ def test_packed_weights_give_what_torch_gives_and_follow_the_weight() -> None:
     layer, x_BLD = Linear(256, 300).eval(), torch.randn(3, 14, 512)[:, ::2, :256]  # not contiguous
     with torch.inference_mode():
         for x in (x_BLD, x_BLD[0, 0], x_BLD[:0], x_BLD[:1, :1]):
-            torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias), rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(
+                layer(x), F.linear(x, layer.weight, layer.bias), rtol=1e-5, atol=1e-5
+            )
         for name, activation in ACTIVATIONS.items():
             expected = activation(F.linear(x_BLD, layer.weight, layer.bias))
             torch.testing.assert_close(layer(x_BLD, name), expected, rtol=1e-4, atol=1e-5)
@@ -308,8 +380,12 @@ def test_packed_weights_give_what_torch_gives_and_follow_the_weight() -> None:
     copied = copy.deepcopy(layer)
     nn.init.ones_(layer.weight)
     with torch.inference_mode():
-        torch.testing.assert_close(layer(x_BLD), x_BLD.sum(-1, keepdim=True) + layer.bias, rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(copied(x_BLD), F.linear(x_BLD, copied.weight, layer.bias), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            layer(x_BLD), x_BLD.sum(-1, keepdim=True) + layer.bias, rtol=1e-4, atol=1e-4
+        )
+        torch.testing.assert_close(
+            copied(x_BLD), F.linear(x_BLD, copied.weight, layer.bias), rtol=1e-5, atol=1e-5
+        )
     layer.train()(x_BLD).sum().backward()
     assert layer.weight.grad is not None
     products.forget_packed_weights()
@@ -354,7 +430,9 @@ def test_training_by_onednn_is_the_equation(
 
 
 @pytest.mark.engine
-def test_few_rows_small_weights_and_other_numbers_are_trained_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_rows_small_weights_and_other_numbers_are_trained_by_torch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(machine, "made_by_intel", lambda: False)
     layer, x_RD = Linear(256, 256), torch.randn(TRAINED_ROWS, 256)
     half = torch.autocast("cpu", torch.bfloat16)
@@ -381,21 +459,29 @@ def test_the_steps_of_a_recurrent_model_are_trained_by_torch(
 ) -> None:
     """oneDNN made them fifty times slower; only what reads all steps at once may use it."""
     monkeypatch.setattr(machine, "made_by_intel", lambda: False)
-    model = build(kind(embedding=256, hidden=256, attention=256, dropout=0.0), dtype=torch.float32).train()
+    model = build(
+        kind(embedding=256, hidden=256, attention=256, dropout=0.0), dtype=torch.float32
+    ).train()
     steps, sentences = 20, TRAINED_ROWS // 20 + 1
-    hidden_BTD = model(batch_of([[5] * steps] * sentences, [[4] * (steps + 1)] * sentences)).hidden_BTD
+    hidden_BTD = model(
+        batch_of([[5] * steps] * sentences, [[4] * (steps + 1)] * sentences)
+    ).hidden_BTD
     assert graph_of(hidden_BTD).count("TrainedProductBackward") < steps / 2
 
 
 @pytest.mark.engine
 @pytest.mark.parametrize("p", [0.1, 0.5])
-def test_dropout_of_many_numbers_has_the_rate_and_is_drawn_anew(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropout_of_many_numbers_has_the_rate_and_is_drawn_anew(
+    p: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(machine, "made_by_intel", lambda: False)
     dropout, x_LD = Dropout(p), torch.ones(MANY_ELEMENTS // 256 + 1, 257, requires_grad=True)
     before = torch.get_rng_state()
     y_LD = dropout(x_LD)
     kept_LD = y_LD != 0
-    torch.testing.assert_close(y_LD[kept_LD], torch.full_like(y_LD[kept_LD], 1 / (1 - p)), rtol=2e-5, atol=0)
+    torch.testing.assert_close(
+        y_LD[kept_LD], torch.full_like(y_LD[kept_LD], 1 / (1 - p)), rtol=2e-5, atol=0
+    )
     deviation = (p * (1 - p) / x_LD.numel()) ** 0.5
     assert abs(kept_LD.float().mean() - (1 - p)) < 5 * deviation
     beside = (kept_LD[:, 1:] & kept_LD[:, :-1]).float().mean()
@@ -409,7 +495,9 @@ def test_dropout_of_many_numbers_has_the_rate_and_is_drawn_anew(p: float, monkey
 
 @pytest.mark.engine
 @pytest.mark.parametrize(("count", "intel"), [(MANY_ELEMENTS - 1, False), (MANY_ELEMENTS, True)])
-def test_dropout_of_fewer_numbers_is_torchs(count: int, intel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropout_of_fewer_numbers_is_torchs(
+    count: int, intel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(machine, "made_by_intel", lambda: intel)
     found = Dropout(0.1)(torch.ones(count))
     torch.manual_seed(0)
@@ -432,11 +520,16 @@ def test_few_queries_on_a_cpu_attend_as_written(queries: int) -> None:
 @pytest.mark.engine
 @pytest.mark.parametrize("intel", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_small_products_are_those_of_torch(intel: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_products_are_those_of_torch(
+    intel: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(machine, "made_by_intel", lambda: intel)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     cache_BHKE = torch.randn(3, 2, 8, 16, dtype=dtype)[:, :, :5]  # the filled part
-    x_BHQE, broken_BHQE = torch.randn(3, 2, 4, 16, dtype=dtype), torch.full((3, 2, 4, 16), torch.nan, dtype=dtype)
+    x_BHQE, broken_BHQE = (
+        torch.randn(3, 2, 4, 16, dtype=dtype),
+        torch.full((3, 2, 4, 16), torch.nan, dtype=dtype),
+    )
     with torch.inference_mode():
         found = multiply_small_matrices(x_BHQE, cache_BHKE.transpose(-2, -1))
         torch.testing.assert_close(found, x_BHQE @ cache_BHKE.transpose(-2, -1))
@@ -451,7 +544,9 @@ def test_few_rows_give_what_torch_gives(rows: int, bias: bool, width: int, out: 
     torch.manual_seed(rows)
     ours, theirs = Linear(width, out, bias=bias).double(), nn.Linear(width, out, bias=bias).double()
     theirs.load_state_dict(ours.state_dict())
-    turned = torch.randn(width, rows).double().t()  # column by column, like the output of such a layer
+    turned = (
+        torch.randn(width, rows).double().t()
+    )  # column by column, like the output of such a layer
     for x in (turned, turned[:, None], turned[None]):
         with torch.inference_mode():
             found = ours(x)
@@ -459,16 +554,23 @@ def test_few_rows_give_what_torch_gives(rows: int, bias: bool, width: int, out: 
         torch.testing.assert_close(found.clone(), theirs(x).detach(), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="the kernel for packed sentences needs a GPU")
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="the kernel for packed sentences needs a GPU"
+)
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_packed_kernel_equals_the_equation_on_a_gpu(causal: bool) -> None:
     queries = Packing.of(tokens_of([[5, 6, 3], [7, 3], [8, 9, 4, 3]]).to("cuda"))
     keys = queries if causal else Packing.of(tokens_of([[5, 3], [7, 6, 5, 3], [8, 3]]).to("cuda"))
-    q, k, v = (torch.randn(1, 2, size, 16, device="cuda") for size in (9, 9 if causal else 8, 9 if causal else 8))
+    q, k, v = (
+        torch.randn(1, 2, size, 16, device="cuda")
+        for size in (9, 9 if causal else 8, 9 if causal else 8)
+    )
     visible = PackedVisible.between(queries, keys, causal=causal)
     expected = attend(q, k, v, visible, owner=nn.Identity())
     halves = (x.bfloat16() for x in (q, k, v))
-    torch.testing.assert_close(attend(*halves, visible, owner=nn.Identity()).float(), expected, atol=0.03, rtol=0.03)
+    torch.testing.assert_close(
+        attend(*halves, visible, owner=nn.Identity()).float(), expected, atol=0.03, rtol=0.03
+    )
 
 
 def test_the_bias_is_the_log_of_the_smoothed_frequencies_of_target_tokens() -> None:
@@ -481,9 +583,16 @@ def test_the_bias_is_the_log_of_the_smoothed_frequencies_of_target_tokens() -> N
     model.output = Readout(2, tokenizer.size, None)
     task.first_weights(model, dataset)
     [a], [b] = tokenizer.encode("a"), tokenizer.encode("b")
-    smoothed = 4 + 2 + 3 + (tokenizer.size - 3)  # three a, one b, two </s>, and one more for each token
+    smoothed = (
+        4 + 2 + 3 + (tokenizer.size - 3)
+    )  # three a, one b, two </s>, and one more for each token
     bias = model.output.linear.bias.exp().tolist()
-    expected = {a: 4 / smoothed, b: 2 / smoothed, tokenizer.end: 3 / smoothed, tokenizer.pad: 1 / smoothed}
+    expected = {
+        a: 4 / smoothed,
+        b: 2 / smoothed,
+        tokenizer.end: 3 / smoothed,
+        tokenizer.pad: 1 / smoothed,
+    }
     assert {token: bias[token] for token in expected} == pytest.approx(expected)
 
 
@@ -493,4 +602,6 @@ def test_gelu_in_compiled_code_is_the_same_function(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     found_L = ACTIVATIONS["gelu_tanh"](x_L)
     torch.testing.assert_close(found_L, expected_L)
-    torch.testing.assert_close(*(torch.autograd.grad(y_L.sum(), x_L)[0] for y_L in (found_L, expected_L)))
+    torch.testing.assert_close(
+        *(torch.autograd.grad(y_L.sum(), x_L)[0] for y_L in (found_L, expected_L))
+    )

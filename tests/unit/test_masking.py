@@ -62,8 +62,11 @@ def test_the_vocabulary_has_berts_special_tokens(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize(("hidden", "replaced"), [(0.8, 0.1), (0.5, 0.5), (0.0, 0.0)])
-def test_what_becomes_of_tokens(text: RawTokens, tokenizer: Tokenizer, hidden: float, replaced: float) -> None:
-    """All tokens but the special ones are counted once, and as many of each kind as the shares say."""
+def test_what_becomes_of_tokens(
+    text: RawTokens, tokenizer: Tokenizer, hidden: float, replaced: float
+) -> None:
+    """All tokens but the special ones are counted once, and as many of each kind as the shares
+    say."""
     examples = SingleSegments(text, Masking(tokenizer, 0.15, "off", hidden, replaced), 64)
     counts = examples.outcomes(1000, 4096)
     total, chosen = sum(counts.values()), sum(counts.values()) - counts["not to predict"]
@@ -87,7 +90,9 @@ def test_shares_of_masking(tokenizer: Tokenizer, rate: float) -> None:
     assert np.array_equal(labels_P, ids.ravel()[places_P])
     shown = masked_BL.ravel()[places_P]
     within(int((shown == tokenizer.mask).sum()), chosen, 0.8)
-    same = 0.1 + 0.1 / (tokenizer.size - len(MASKING))  # a random token may be the one that stood there
+    same = 0.1 + 0.1 / (
+        tokenizer.size - len(MASKING)
+    )  # a random token may be the one that stood there
     within(int((shown == labels_P).sum()), chosen, same)
     others = shown[(shown != tokenizer.mask) & (shown != labels_P)]
     assert not np.isin(others, sorted(tokenizer.special)).any()
@@ -103,10 +108,14 @@ def test_something_is_always_chosen(tokenizer: Tokenizer) -> None:
     assert found == {1, 2}
 
 
-@pytest.mark.parametrize(("whole", "expected"), [("words", ["abcd", ",", "efgh", "."]), ("eojeol", ["abcd,", "efgh."])])
+@pytest.mark.parametrize(
+    ("whole", "expected"), [("words", ["abcd", ",", "efgh", "."]), ("eojeol", ["abcd,", "efgh."])]
+)
 def test_whole_words_are_hidden_together(whole: str, expected: list[str]) -> None:
     """`abcd, efgh.`: two eojeols, or two words and two signs, however they are cut into pieces."""
-    pieces = Tokenizer.train(TokenizerConfig(kind="wordpiece", vocabulary=24), ["abcd, efgh. d c b a h g f e"], MASKING)
+    pieces = Tokenizer.train(
+        TokenizerConfig(kind="wordpiece", vocabulary=24), ["abcd, efgh. d c b a h g f e"], MASKING
+    )
     assert len(pieces.encode("abcd, efgh.")) > 4
     groups = hidden_together(pieces, "abcd, efgh.", whole)
     assert [group.replace("▁", "").replace(" ", "") for group in groups] == expected
@@ -120,21 +129,48 @@ def test_whole_words_of_bytes() -> None:
     assert [word for word in words if word.strip()] == ["돼지는", "café", ",", "3"]
 
 
-HASHES = ["co", "##vid", "##19", "x", "##86", "b", "##2", "##b", "don", "'", "t", "3", ".", "5", "새", "##로", "##운"]
+HASHES = [
+    "co",
+    "##vid",
+    "##19",
+    "x",
+    "##86",
+    "b",
+    "##2",
+    "##b",
+    "don",
+    "'",
+    "t",
+    "3",
+    ".",
+    "5",
+    "새",
+    "##로",
+    "##운",
+]
 
 
 @pytest.mark.parametrize("whole", ["words", "eojeol"])
-@pytest.mark.parametrize(("text", "words"), [
-    ("covid19 b2b", ["co ##vid ##19", "b ##2 ##b"]),
-    ("x86.", ["x ##86", "."]),
-    ("don't 3.5", ["don", "'", "t", "3", ".", "5"]),  # where the spaces were cannot be told
-    ("새로운 새", ["새 ##로 ##운", "새"]),
-])  # fmt: skip
-def test_whole_words_of_a_vocabulary_that_marks_what_continues(whole: str, text: str, words: list[str]) -> None:
-    """All pieces with ## belong to the piece before them, digits after letters too, as in BERT's own code."""
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("covid19 b2b", ["co ##vid ##19", "b ##2 ##b"]),
+        ("x86.", ["x ##86", "."]),
+        ("don't 3.5", ["don", "'", "t", "3", ".", "5"]),  # where the spaces were cannot be told
+        ("새로운 새", ["새 ##로 ##운", "새"]),
+    ],
+)
+def test_whole_words_of_a_vocabulary_that_marks_what_continues(
+    whole: str, text: str, words: list[str]
+) -> None:
+    """All pieces with ## belong to the piece before them, digits after letters too, as in BERT's
+    own code."""
     vocabulary = {token: row for row, token in enumerate([*MASKING, *HASHES])}
     bert = library.Tokenizer(library.models.WordPiece(vocabulary, unk_token="[UNK]"))
-    bert.pre_tokenizer, bert.decoder = library.pre_tokenizers.BertPreTokenizer(), library.decoders.WordPiece()
+    bert.pre_tokenizer, bert.decoder = (
+        library.pre_tokenizers.BertPreTokenizer(),
+        library.decoders.WordPiece(),
+    )
     assert hidden_together(Tokenizer.from_json(bert.to_str()), text, whole) == words
 
 
@@ -152,13 +188,17 @@ def test_what_next_sentences_leave_out_is_noted(tokenizer: Tokenizer, pairs: Sen
     assert [*pairs.notes()] == []
     long = f"The cat was here. The dog{' the dog' * 99}."
     some = SentencePairs(
-        raw_tokens(["The cat was here."] * 8 + [long] * 2, tokenizer, sentences="punctuation"), Masking(tokenizer), 64
+        raw_tokens(["The cat was here."] * 8 + [long] * 2, tokenizer, sentences="punctuation"),
+        Masking(tokenizer),
+        64,
     )
     beyond = sum(len(tokenizer.encode(long)) + 1 - 61 for _ in range(2))
     tokens = len(some.text.values)
     assert [*some.notes()] == [
-        "8 of 10 training documents have one sentence and are left out: model.next_sentence=false reads them",
-        f"{beyond:,} of {tokens:,} training tokens, in sentences too long for a pair, are left out: "
+        "8 of 10 training documents have one sentence and are left out: model.next_sentence=false "
+        "reads them",
+        f"{beyond:,} of {tokens:,} training tokens, in sentences too long for a pair, are left "
+        "out: "
         "model.next_sentence=false reads them",
     ]
     assert some.documents == 2
@@ -170,7 +210,10 @@ def hidden_together(tokenizer: Tokenizer, text: str, whole: str) -> list[str]:
     masking = Masking(tokenizer, 0.5, whole)  # type: ignore[arg-type]
     row = np.array([[tokenizer.begin, *ids, tokenizer.end]])
     drawn = [set((masking(row, Draws(seed))[1] - 1).tolist()) for seed in range(200)]
-    together = [set.intersection(*(chosen for chosen in drawn if place in chosen)) for place in range(len(ids))]
+    together = [
+        set.intersection(*(chosen for chosen in drawn if place in chosen))
+        for place in range(len(ids))
+    ]
     groups = sorted({tuple(sorted(group)) for group in together})
     return [" ".join(tokenizer.tokens([ids[place] for place in group])) for group in groups]
 
@@ -184,11 +227,16 @@ def test_whole_word_masking_keeps_its_share(tokenizer: Tokenizer, text: RawToken
             chosen += batch.tokens
             open_tokens += int(batch.text.lengths_B.sum()) - 2 * len(rows)
     assert open_tokens > 100_000
-    assert 0.14 < chosen / open_tokens < 0.16  # words differ in length, so that the spread is more than binomial
+    assert (
+        0.14 < chosen / open_tokens < 0.16
+    )  # words differ in length, so that the spread is more than binomial
 
 
-def test_the_same_text_is_masked_otherwise_in_another_epoch(text: RawTokens, tokenizer: Tokenizer) -> None:
-    """Of two draws of 15 % about 15 % agree; and all of them within an epoch, also when it is taken up again."""
+def test_the_same_text_is_masked_otherwise_in_another_epoch(
+    text: RawTokens, tokenizer: Tokenizer
+) -> None:
+    """Of two draws of 15 % about 15 % agree; and all of them within an epoch, also when it is taken
+    up again."""
     first, again = (SingleSegments(text, Masking(tokenizer), 64) for _ in range(2))
     rows = np.arange(200)
     masked = [set(first.batch(rows, 1, epoch).places_P.tolist()) for epoch in range(3)]
@@ -196,7 +244,9 @@ def test_the_same_text_is_masked_otherwise_in_another_epoch(text: RawTokens, tok
     assert torch.equal(again.batch(rows, 1, 2).text.ids_BL, first.batch(rows, 1, 2).text.ids_BL)
     assert set(first.batch(rows, 2, 2).places_P.tolist()) != masked[2]
     for one, other in ((0, 1), (1, 2)):
-        assert torch.equal(first.batch(rows, 1, one).text.lengths_B, first.batch(rows, 1, other).text.lengths_B)
+        assert torch.equal(
+            first.batch(rows, 1, one).text.lengths_B, first.batch(rows, 1, other).text.lengths_B
+        )
         within(len(masked[one] & masked[other]), len(masked[one]), 0.15)
 
 
@@ -235,17 +285,24 @@ def segments_of(pairs: SentencePairs, epoch: int) -> Segments:
         ids.view(-1)[batch.places_P] = batch.labels_P
         assert batch.follows_B is not None
         columns = (ids, batch.segments_BL, batch.text.lengths_B, batch.follows_B)
-        for row, segments, length, follows in zip(*(column.tolist() for column in columns), strict=True):
+        for row, segments, length, follows in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
             second = segments.index(1)
             assert segments == [0] * second + [1] * (length - second) + [0] * (len(row) - length)
             special = pairs.text.tokenizer
-            assert (row[0], row[second - 1], row[length - 1]) == (special.begin, special.end, special.end)
+            assert (row[0], row[second - 1], row[length - 1]) == (
+                special.begin,
+                special.end,
+                special.end,
+            )
             found.append((row[1 : second - 1], row[second : length - 1], follows))
     return found
 
 
 def test_half_of_the_second_segments_follow(pairs: SentencePairs, epochs: list[Segments]) -> None:
-    """50 / 50 over several epochs; the true ones go on, and no other one is what would have come next."""
+    """50 / 50 over several epochs; the true ones go on, and no other one is what would have come
+    next."""
     documents = [pairs.text.values[a : b - 1].tolist() for a, b in pairwise(pairs.text.bounds)]
     joined = [",".join(map(str, document)) + "," for document in documents]
     count = true = 0
@@ -265,12 +322,16 @@ def test_half_of_the_second_segments_follow(pairs: SentencePairs, epochs: list[S
     assert np.mean(first.follows != second.follows) > 0.4
 
 
-def test_what_follows_is_made_of_the_same_parts_as_what_does_not(pairs: SentencePairs, epochs: list[Segments]) -> None:
+def test_what_follows_is_made_of_the_same_parts_as_what_does_not(
+    pairs: SentencePairs, epochs: list[Segments]
+) -> None:
     """Neither the length of the second segment nor whether it is cut off tells the answer."""
     stop = pairs.text.tokenizer.encode("x.")[-1]
     facts: dict[int, list[tuple[int, int, bool, bool]]] = {0: [], 1: []}
     for first, second, follows in chain.from_iterable(epochs):
-        facts[follows].append((len(second), len(first) + len(second), second[-1] == stop, first[-1] == stop))
+        facts[follows].append(
+            (len(second), len(first) + len(second), second[-1] == stop, first[-1] == stop)
+        )
     for false, true in zip(zip(*facts[0], strict=True), zip(*facts[1], strict=True), strict=True):
         spread = np.std([*false, *true]) * math.sqrt(1 / len(false) + 1 / len(true))
         assert abs(np.mean(false) - np.mean(true)) <= 4 * spread
@@ -278,30 +339,49 @@ def test_what_follows_is_made_of_the_same_parts_as_what_does_not(pairs: Sentence
 
 
 def test_sentence_spans_by_hand(tokenizer: Tokenizer) -> None:
-    """Sentences of 3, 3, 3, 3 and 3 tokens with room for 6, then a document of one sentence, then of two."""
+    """Sentences of 3, 3, 3, 3 and 3 tokens with room for 6, then a document of one sentence, then
+    of two."""
     text = raw_tokens(["x. " * 5, "x.", "x. x."], tokenizer, sentences="punctuation")
-    text.sentences, text.documents = np.array([0, 3, 6, 9, 12, 15, 18, 21, 24]), np.array([0, 5, 6, 8])
+    text.sentences, text.documents = (
+        np.array([0, 3, 6, 9, 12, 15, 18, 21, 24]),
+        np.array([0, 5, 6, 8]),
+    )
     firsts, lasts, owners = sentence_spans(text, 6)
     assert list(zip(firsts, lasts, owners, strict=True)) == [(0, 2, 0), (2, 5, 0), (6, 8, 2)]
 
 
-@pytest.mark.parametrize("texts", [["One here. Two here. Three."], ["One.", "Two.", "Three."], ["One. Two.", "Three."]])
+@pytest.mark.parametrize(
+    "texts", [["One here. Two here. Three."], ["One.", "Two.", "Three."], ["One. Two.", "Three."]]
+)
 def test_a_negative_needs_another_document(tokenizer: Tokenizer, texts: list[str]) -> None:
     with pytest.raises(DataError, match="two documents of two sentences"):
         SentencePairs(raw_tokens(texts, tokenizer, sentences="punctuation"), Masking(tokenizer), 64)
 
 
-@pytest.mark.parametrize(("wrong", "right", "texts", "said"), [
-    ("punctuation", "lines", ["one here\ntwo here", "three\nfour"],
-     "sentences are found by . ! and ?, data.sentences=lines takes every line for one"),
-    ("lines", "punctuation", ["One. Two.", "Three. Four."],
-     "every line is a sentence, data.sentences=punctuation finds them by . ! and ?"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wrong", "right", "texts", "said"),
+    [
+        (
+            "punctuation",
+            "lines",
+            ["one here\ntwo here", "three\nfour"],
+            "sentences are found by . ! and ?, data.sentences=lines takes every line for one",
+        ),
+        (
+            "lines",
+            "punctuation",
+            ["One. Two.", "Three. Four."],
+            "every line is a sentence, data.sentences=punctuation finds them by . ! and ?",
+        ),
+    ],
+)
 def test_where_no_sentences_are_found_it_is_said_how_they_are(
     tokenizer: Tokenizer, wrong: Any, right: Any, texts: list[str], said: str
 ) -> None:
     with pytest.raises(DataError, match="there are none here, of 2 in all") as raised:
-        SentencePairs(raw_tokens(texts, tokenizer, sentences=wrong), Masking(tokenizer), 64, sentences=wrong)
+        SentencePairs(
+            raw_tokens(texts, tokenizer, sentences=wrong), Masking(tokenizer), 64, sentences=wrong
+        )
     assert said in raised.value.problems[0].hint
     SentencePairs(raw_tokens(texts, tokenizer, sentences=right), Masking(tokenizer), 64)
 
@@ -309,5 +389,7 @@ def test_where_no_sentences_are_found_it_is_said_how_they_are(
 def test_the_same_words_in_another_document_truly_follow(tokenizer: Tokenizer) -> None:
     """Every document goes on with the same sentence, so none is a wrong one."""
     texts = [f"{word} came. The dog was big." for word in ("Anna", "Paul", "Marie")]
-    pairs = SentencePairs(raw_tokens(texts, tokenizer, sentences="punctuation"), Masking(tokenizer), 64)
+    pairs = SentencePairs(
+        raw_tokens(texts, tokenizer, sentences="punctuation"), Masking(tokenizer), 64
+    )
     assert all(pairs.shown(seed, 0).follows.all() for seed in range(10))

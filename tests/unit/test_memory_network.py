@@ -1,4 +1,5 @@
-"""The memory network against the paper's equations in plain loops, and what its restarts promise."""
+"""The memory network against the paper's equations in plain loops, and what its restarts
+promise."""
 
 import math
 from typing import Any
@@ -42,11 +43,16 @@ def model_of(**fields: Any) -> MemoryNetwork:
 def batch_of(linear: bool = False) -> StoryBatch:
     story = [[[4, 5, 6], [7, 5, 8], [4, 9, 0]], [[10, 5, 0], [0, 0, 0], [0, 0, 0]]]
     times, question, answers = [[4, 2, 1], [1, 0, 0]], [[6, 4], [9, 0]], [7, 10]
-    return StoryBatch(*map(torch.tensor, (story, times, question, answers)), linear=linear, tokens=2)
+    return StoryBatch(
+        *map(torch.tensor, (story, times, question, answers)), linear=linear, tokens=2
+    )
 
 
-def plain_answer(model: MemoryNetwork, batch: StoryBatch, b: int, i: int) -> tuple[list[float], list[list[float]]]:
-    """Logits and the weights of each hop, written out as the paper does; tying is spelt out once more here."""
+def plain_answer(
+    model: MemoryNetwork, batch: StoryBatch, b: int, i: int
+) -> tuple[list[float], list[list[float]]]:
+    """Logits and the weights of each hop, written out as the paper does; tying is spelt out once
+    more here."""
     config, d, K = model.config, model.config.width, model.config.hops
     tables = {name: table[:, i].tolist() for name, table in model.tables.items()}
     times = {name: table[:, i].tolist() for name, table in model.times.items()}
@@ -62,7 +68,9 @@ def plain_answer(model: MemoryNetwork, batch: StoryBatch, b: int, i: int) -> tup
         for j, word in enumerate(words, 1):
             for k in range(1, d + 1):
                 weight = 2 * ((1 - j / len(words)) - (k / d) * (1 - 2 * j / len(words)))
-                total[k - 1] += tables[table][word][k - 1] * (1 if config.words == "bag" else weight)
+                total[k - 1] += tables[table][word][k - 1] * (
+                    1 if config.words == "bag" else weight
+                )
         return total
 
     def memory(table: str, words: list[int], time: int) -> list[float]:
@@ -90,15 +98,22 @@ def test_equations_in_plain_loops(fields: dict[str, Any], linear: bool) -> None:
     for b in range(2):
         for i in range(model.config.restarts):
             logits, looks = plain_answer(model, batch, b, i)
-            close(answered.logits_BIV[b, i], logits, 1e-5)  # the position weights are single precision
+            close(
+                answered.logits_BIV[b, i], logits, 1e-5
+            )  # the position weights are single precision
             for hop, p in enumerate(looks):
                 close(answered.p_NBIS[hop, b, i], [*p, *[0.0] * (3 - len(p))], 1e-5)
 
 
 def alone(model: MemoryNetwork, i: int) -> MemoryNetwork:
     """One restart as a model of its own."""
-    single, weights = MemoryNetwork(model.config.model_copy(update={"restarts": 1}), V), model.state_dict()
-    single.load_state_dict({name: one[:, i : i + 1] if one.ndim else one for name, one in weights.items()})
+    single, weights = (
+        MemoryNetwork(model.config.model_copy(update={"restarts": 1}), V),
+        model.state_dict(),
+    )
+    single.load_state_dict(
+        {name: one[:, i : i + 1] if one.ndim else one for name, one in weights.items()}
+    )
     return single
 
 
@@ -137,16 +152,29 @@ def test_clipping_shortens_each_restart_to_the_limit() -> None:
 
 
 def test_the_loss_is_the_mean_over_restarts() -> None:
-    """The gradient of the sum is what test_restarts_side_by_side_are_the_same_trainings_as_alone needs."""
+    """The gradient of the sum is what test_restarts_side_by_side_are_the_same_trainings_as_alone
+    needs."""
     model, batch = model_of(restarts=2), batch_of()
     logits_PV = model(batch).logits_BIV.flatten(0, 1).tolist()
-    expected = [plain.smoothed_loss(logits_PV, [7, 7, 10, 10], epsilon) / 2 for epsilon in (0.2, 0.0)]
-    assert AnswerCrossEntropy(model, smoothing=0.2)(batch).tolist() == pytest.approx(expected, rel=1e-5)
+    expected = [
+        plain.smoothed_loss(logits_PV, [7, 7, 10, 10], epsilon) / 2 for epsilon in (0.2, 0.0)
+    ]
+    assert AnswerCrossEntropy(model, smoothing=0.2)(batch).tolist() == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=5), st.floats(0.05, 1.0), st.integers(0, 2**32))
-def test_empty_memories_keep_the_order_and_their_number(counts: list[int], share: float, seed: int) -> None:
-    times_BS = np.array([[max(count - place, 0) for place in range(max(counts))] for count in counts])
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=5),
+    st.floats(0.05, 1.0),
+    st.integers(0, 2**32),
+)
+def test_empty_memories_keep_the_order_and_their_number(
+    counts: list[int], share: float, seed: int
+) -> None:
+    times_BS = np.array(
+        [[max(count - place, 0) for place in range(max(counts))] for count in counts]
+    )
     found = with_gaps(times_BS, share, np.random.PCG64(seed))
     assert ((found == 0) == (times_BS == 0)).all()
     for row, count in zip(found, counts, strict=True):
@@ -157,7 +185,8 @@ def test_empty_memories_keep_the_order_and_their_number(counts: list[int], share
 
 
 def test_empty_memories_are_put_everywhere() -> None:
-    """One gap among nine sentences: each of the ten places is as likely, within five standard deviations."""
+    """One gap among nine sentences: each of the ten places is as likely, within five standard
+    deviations."""
     times_BS = np.tile(np.arange(9, 0, -1), (10_000, 1))
     found = with_gaps(times_BS, 0.1, np.random.PCG64(1))
     shifted = (found - times_BS).sum(axis=1)

@@ -16,18 +16,24 @@ def bert() -> MaskedTokens:
     return MaskedTokens(build(CASES["bert-masked-only"], dtype=torch.float32)).train()
 
 
-def learned(objective: MaskedTokens, halves: HalfWeights | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+def learned(
+    objective: MaskedTokens, halves: HalfWeights | None = None
+) -> tuple[Tensor, dict[str, Tensor]]:
     with torch.autocast("cpu", torch.bfloat16), halves.in_place() if halves else nullcontext():
         loss = objective(masked_batch())[0]
     loss.backward()
-    return loss.detach(), {name: one.grad for name, one in objective.named_parameters() if one.grad is not None}
+    return loss.detach(), {
+        name: one.grad for name, one in objective.named_parameters() if one.grad is not None
+    }
 
 
 def test_loss_and_gradients_are_those_of_autocast() -> None:
     one, other = bert(), bert()
     halves = HalfWeights(other, torch.bfloat16)
     (loss, slopes), (half_loss, half_slopes) = learned(one), learned(other, halves)
-    assert len(halves.places) == 2 * 10  # five layers a block, weights and biases; the readout's are left alone
+    assert (
+        len(halves.places) == 2 * 10
+    )  # five layers a block, weights and biases; the readout's are left alone
     assert torch.equal(loss, half_loss)
     assert slopes.keys() == half_slopes.keys()
     for name, slope in slopes.items():

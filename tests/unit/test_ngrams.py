@@ -1,4 +1,5 @@
-"""The linear models beside a network: their features by hand, and their weights against scikit-learn's."""
+"""The linear models beside a network: their features by hand, and their weights against
+scikit-learn's."""
 
 from collections import Counter
 from functools import partial
@@ -24,7 +25,9 @@ def batch_of(*texts: list[int]) -> LabelledBatch:
     longest = max(map(len, rows))
     ids_BL = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
     text = Tokens.of(ids_BL, torch.tensor([len(row) for row in rows]))
-    return LabelledBatch(text, ids_BL * 0, torch.arange(len(rows)), torch.zeros(len(rows)), tokens=len(rows))
+    return LabelledBatch(
+        text, ids_BL * 0, torch.arange(len(rows)), torch.zeros(len(rows)), tokens=len(rows)
+    )
 
 
 def grams_within_words(text: list[int]) -> Counter[tuple[int, ...]]:
@@ -37,13 +40,17 @@ def test_the_vector_of_a_text_is_tf_idf_within_words() -> None:
     texts = [[5, 6, 5, SPACE, 7], [5, 5], [7, 6]]
     counts = [*map(grams_within_words, texts)]
     model = NgramModel(ROWS, 2, WORDS, None)
-    model.fit([batch_of(*texts)], torch.tensor([0, 1, 1]), partial(F.cross_entropy, reduction="sum"), 1.0)
+    model.fit(
+        [batch_of(*texts)], torch.tensor([0, 1, 1]), partial(F.cross_entropy, reduction="sum"), 1.0
+    )
     _, values_BK = model.features(batch_of(*texts))
     for own, values_K in zip(counts, values_BK, strict=True):
         idf = {gram: 1 + log(4 / (1 + sum(gram in other for other in counts))) for gram in own}
         weights = [(1 + log(count)) * idf[gram] for gram, count in own.items()]
         norm = sqrt(sum(weight**2 for weight in weights))
-        assert sorted(values_K[values_K > 0].tolist()) == pytest.approx(sorted(weight / norm for weight in weights))
+        assert sorted(values_K[values_K > 0].tolist()) == pytest.approx(
+            sorted(weight / norm for weight in weights)
+        )
 
 
 def test_texts_do_not_depend_on_padding() -> None:
@@ -58,13 +65,17 @@ def test_two_texts_are_compared_by_difference_product_and_cosines() -> None:
     model = NgramModel(ROWS, 1, WORDS, "similarity")
     places_XK, values_XK = model.features(batch_of(first, second))
     dense = values_XK[0][places_XK[0] >= 2 * ROWS].tolist()
-    # without idf, u is 1 where the first has the n-gram: [_ 5 6], [_5 56 6_], [_56 56_], the word 56, no pair
-    # v: [_ 5 6], with _ three times; [_5 5_ _6 6_], [_5_ _6_], the words 5 and 6, the pair 5 6
+    # without idf, u is 1 where the first has the n-gram: [_ 5 6], [_5 56 6_], [_56 56_], the word
+    # 56, no pair v: [_ 5 6], with _ three times; [_5 5_ _6 6_], [_5_ _6_], the words 5 and 6, the
+    # pair 5 6
     space = 1 + log(2), 1 + log(3)
     one = (space[0] * space[1] + 2) / sqrt((space[0] ** 2 + 2) * (space[1] ** 2 + 2))
     cosines = [one, 2 / sqrt(3 * 4), 0, 0, 0]
     assert dense == pytest.approx([*cosines, *(cosine**2 for cosine in cosines)], abs=1e-6)
-    blocks = [values_XK[0][(places_XK[0] // ROWS == block) & (places_XK[0] < 2 * ROWS)] for block in (0, 1)]
+    blocks = [
+        values_XK[0][(places_XK[0] // ROWS == block) & (places_XK[0] < 2 * ROWS)]
+        for block in (0, 1)
+    ]
     u = model.normalised(*model.weighted(batch_of(first).text))
     v = model.normalised(*model.weighted(batch_of(second).text))
     assert 2 * blocks[0].sum().item() + (blocks[1] ** 2).sum().item() == pytest.approx(
@@ -93,7 +104,9 @@ def test_the_fit_is_that_of_scikit_learn() -> None:
     model = Plain(5, 1)
     numbers = torch.tensor(x @ [1.0, 2, 3, 4, 5] + 7 + y).float()
     model.fit([batch], numbers, lambda o_B1, y_B: ((o_B1[:, 0] - y_B) ** 2).sum() / 2, 3.0)
-    assert np.allclose(model(batch)[:, 0].numpy(), Ridge(alpha=3).fit(x, numbers).predict(x), atol=2e-3)
+    assert np.allclose(
+        model(batch)[:, 0].numpy(), Ridge(alpha=3).fit(x, numbers).predict(x), atol=2e-3
+    )
 
 
 def spelt(*words: str) -> torch.Tensor:
@@ -109,7 +122,9 @@ def test_shapes_affixes_and_case() -> None:
     begins, ends = affixes(spelt("walking", "talking", "walks"))[4:6]  # of three bytes
     assert begins[0] == begins[2] != begins[1]
     assert ends[0] == ends[1] != ends[2]
-    assert [part.tolist() for part in affixes(spelt("a"))] == [[0]] * 10  # no more letters than the affix
+    assert [part.tolist() for part in affixes(spelt("a"))] == [
+        [0]
+    ] * 10  # no more letters than the affix
 
 
 def test_words_are_seen_three_places_away_and_no_farther() -> None:
@@ -120,7 +135,18 @@ def test_words_are_seen_three_places_away_and_no_farther() -> None:
     def scores(*ids: int) -> torch.Tensor:
         ids_BL = torch.tensor([ids])
         text = Tokens.of(ids_BL, torch.tensor([len(ids)]))
-        return model(LabelledBatch(text, ids_BL * 0, torch.zeros(1), torch.full_like(ids_BL, NO_TAG), tokens=1))[0]
+        return model(
+            LabelledBatch(
+                text, ids_BL * 0, torch.zeros(1), torch.full_like(ids_BL, NO_TAG), tokens=1
+            )
+        )[0]
 
     one, other = scores(2, 2, 2, 2, 2, 2), scores(2, 2, 2, 2, 2, 3)
-    assert [bool(same) for same in (one == other).all(-1)] == [True, True, False, False, False, False]
+    assert [bool(same) for same in (one == other).all(-1)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]

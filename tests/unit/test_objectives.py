@@ -16,21 +16,39 @@ from regard.engine import losses
 from regard.objectives.cross_entropy import TokenCrossEntropy, scheduled_sample
 from regard.text.vocabularies import BEGIN, END
 
-ONE_OF_EACH = ["rnn-lstm", "bahdanau-gru", "luong-fed-local-p", "self-attention-plain", "transformer"]
+ONE_OF_EACH = [
+    "rnn-lstm",
+    "bahdanau-gru",
+    "luong-fed-local-p",
+    "self-attention-plain",
+    "transformer",
+]
 
 
-def plain_loss(logits: Sequence[Tensor], targets: Sequence[Sequence[int]] = TARGETS, epsilon: float = 0.0) -> float:
+def plain_loss(
+    logits: Sequence[Tensor], targets: Sequence[Sequence[int]] = TARGETS, epsilon: float = 0.0
+) -> float:
     pairs = zip(logits, targets, strict=True)
-    return math.fsum(plain.smoothed_loss(logits_TV.tolist(), target[1:], epsilon) for logits_TV, target in pairs)
+    return math.fsum(
+        plain.smoothed_loss(logits_TV.tolist(), target[1:], epsilon) for logits_TV, target in pairs
+    )
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("name", [*ONE_OF_EACH, *(name for name in WRITERS if name.startswith(("lstm_lm", "gpt")))])
+@pytest.mark.parametrize(
+    "name", [*ONE_OF_EACH, *(name for name in WRITERS if name.startswith(("lstm_lm", "gpt")))]
+)
 def test_the_loss_in_plain_loops(name: str, smoothing: float) -> None:
     case = WRITERS[name]
-    model, batch, targets = case.build(), case.batch(extra=2, filler=7), TARGETS if name in CASES else TEXTS
+    model, batch, targets = (
+        case.build(),
+        case.batch(extra=2, filler=7),
+        TARGETS if name in CASES else TEXTS,
+    )
     logits, objective = case.outputs(model, batch), case.objective(model, smoothing)
-    smoothed, expected = (plain_loss(logits, targets[: len(ROWS)], epsilon) for epsilon in (smoothing, 0.0))
+    smoothed, expected = (
+        plain_loss(logits, targets[: len(ROWS)], epsilon) for epsilon in (smoothing, 0.0)
+    )
     assert objective.train()(batch).tolist() == pytest.approx([smoothed, expected], rel=1e-10)
     assert objective.eval()(batch).tolist() == pytest.approx([expected] * 2, rel=1e-10)
 
@@ -39,14 +57,18 @@ def test_the_loss_of_low_precision_logits_is_summed_in_float32() -> None:
     model = build(CASES["rnn-lstm"], dtype=torch.bfloat16)
     loss = TokenCrossEntropy(model).eval()(batch_of())
     assert loss.dtype == torch.float32
-    assert loss[0].item() == pytest.approx(plain_loss(each_real(logits_of(model, batch_of()))), rel=1e-5)
+    assert loss[0].item() == pytest.approx(
+        plain_loss(each_real(logits_of(model, batch_of()))), rel=1e-5
+    )
 
 
 def test_no_more_logits_than_allowed_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = build(CASES["rnn-lstm"])
     objective, seen = TokenCrossEntropy(model).train(), []
     readout = model.readout
-    monkeypatch.setattr(model, "readout", lambda hidden: seen.append(len(hidden)) or readout(hidden))
+    monkeypatch.setattr(
+        model, "readout", lambda hidden: seen.append(len(hidden)) or readout(hidden)
+    )
     vocabulary = model.output.linear.weight.shape[0]
     monkeypatch.setattr(losses, "MAX_LOGITS_ON_CPU", 2 * vocabulary)
     objective(batch_of(SOURCES, TARGETS))[0].backward()
@@ -65,7 +87,9 @@ def own_words(batch: Batch, case: str) -> Tensor:
 @pytest.mark.parametrize("case", ONE_OF_EACH)
 def test_teacher_forcing_reads_the_reference_and_none_the_models_own_words(case: str) -> None:
     batch = batch_of(extra=2, filler=9)
-    assert torch.equal(scheduled_sample(build(CASES[case]), batch, 1.0).target.ids_BL, batch.target.ids_BL)
+    assert torch.equal(
+        scheduled_sample(build(CASES[case]), batch, 1.0).target.ids_BL, batch.target.ids_BL
+    )
     mixed = scheduled_sample(build(CASES[case]), batch, 0.0)
     own_BT = own_words(batch, case)
     for b, target in enumerate(TARGETS):
@@ -90,7 +114,9 @@ def test_the_share_of_own_words_is_what_was_asked(teacher_forcing: float) -> Non
     assert torch.all(differs_BT | ~replaced_BT)
     chances, share = int(differs_BT.sum()), 1 - teacher_forcing
     assert chances > 1000
-    assert abs(int(replaced_BT.sum()) - share * chances) < 4 * math.sqrt(chances * share * (1 - share))
+    assert abs(int(replaced_BT.sum()) - share * chances) < 4 * math.sqrt(
+        chances * share * (1 - share)
+    )
     by_position_T = replaced_BT.sum(0)
     assert by_position_T.min() > 0, "every position takes part"
 
@@ -102,6 +128,10 @@ def test_the_loss_is_that_of_the_reference_after_mixed_words(case: str) -> None:
     objective = TokenCrossEntropy(model, teacher_forcing=0.0).train()
     read = scheduled_sample(model, batch, 0.0)
     assert not torch.equal(read.target.ids_BL, batch.target.ids_BL)
-    assert objective(batch)[0].item() == pytest.approx(plain_loss(each_real(logits_of(model, read))), rel=1e-10)
+    assert objective(batch)[0].item() == pytest.approx(
+        plain_loss(each_real(logits_of(model, read))), rel=1e-10
+    )
     forced = TokenCrossEntropy(model).eval()(batch)[0].item()
-    assert objective.eval()(batch)[0].item() == pytest.approx(forced), "validation always reads the reference"
+    assert objective.eval()(batch)[0].item() == pytest.approx(forced), (
+        "validation always reads the reference"
+    )

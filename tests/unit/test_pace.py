@@ -24,20 +24,25 @@ from regard.training.progress import Progress, duration_range
 from regard.training.train import train
 
 
-@pytest.mark.parametrize(("seconds", "pace", "every", "expected"), [
-    # 97 s: a tenth for 9 validations of 1 s, 88 s for steps of half a second
-    (100, Pace(0.5, 1.0), None, TimePlan(176, 20)),
-    # validations are fast: 20 of them
-    (100, Pace(0.5, 0.1), None, TimePlan(190, 10)),
-    # they are slow: four of them, although these take more than a tenth
-    (100, Pace(0.5, 10.0), None, TimePlan(114, 29)),
-    # four would take more than half of the time
-    (100, Pace(0.5, 30.0), None, TimePlan(134, 134)),
-    # as often as the recipe says: (97 - 1) / (0.5 + 1 / 10)
-    (100, Pace(0.5, 1.0), 10, TimePlan(160, 10)),
-    (0.1, Pace(0.5, 1.0), None, TimePlan(1, 1)),
-])  # fmt: skip
-def test_steps_and_validations_fill_the_time(seconds: float, pace: Pace, every: int | None, expected: TimePlan) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "pace", "every", "expected"),
+    [
+        # 97 s: a tenth for 9 validations of 1 s, 88 s for steps of half a second
+        (100, Pace(0.5, 1.0), None, TimePlan(176, 20)),
+        # validations are fast: 20 of them
+        (100, Pace(0.5, 0.1), None, TimePlan(190, 10)),
+        # they are slow: four of them, although these take more than a tenth
+        (100, Pace(0.5, 10.0), None, TimePlan(114, 29)),
+        # four would take more than half of the time
+        (100, Pace(0.5, 30.0), None, TimePlan(134, 134)),
+        # as often as the recipe says: (97 - 1) / (0.5 + 1 / 10)
+        (100, Pace(0.5, 1.0), 10, TimePlan(160, 10)),
+        (0.1, Pace(0.5, 1.0), None, TimePlan(1, 1)),
+    ],
+)
+def test_steps_and_validations_fill_the_time(
+    seconds: float, pace: Pace, every: int | None, expected: TimePlan
+) -> None:
     assert plan_for(seconds, pace, every) == expected
 
 
@@ -49,7 +54,9 @@ def test_what_is_left_of_the_time() -> None:
     limit = limit_of(1, Pace(0.5, 2.0), used=50)
     assert limit.left == pytest.approx(10, abs=0.5)
     assert not limit.is_up()
-    assert limit_of(1, Pace(0.5, 2.0), used=58).is_up()  # a step, a validation and its checkpoint need 2.5 s
+    assert limit_of(
+        1, Pace(0.5, 2.0), used=58
+    ).is_up()  # a step, a validation and its checkpoint need 2.5 s
     for seconds in (30.0, 0.1, 0.3):  # the first step is slower
         limit.add_step(seconds)
     assert limit.pace.step == pytest.approx(0.2)
@@ -65,7 +72,9 @@ def test_the_rest_is_planned_anew_only_if_the_pace_is_another() -> None:
         assert plan.steps == pytest.approx(580, abs=4)
     late = limit_of(1, Pace(0.1, 1e-3), used=45).replanned(1_000, 100)
     assert late is not None
-    assert round(late.steps / late.validate_every) == 5  # a quarter of the time has a quarter of the validations
+    assert (
+        round(late.steps / late.validate_every) == 5
+    )  # a quarter of the time has a quarter of the validations
     assert limit_of(1, Pace(0.0, 0.0)).replanned(1, 1) is None  # just resumed
 
 
@@ -78,20 +87,29 @@ def without_an_end(tiny_recipe: dict[str, Any]) -> dict[str, Any]:
     return recipe
 
 
-def test_a_training_ends_in_time_with_a_checkpoint(without_an_end: dict[str, Any], tmp_path: Path) -> None:
+def test_a_training_ends_in_time_with_a_checkpoint(
+    without_an_end: dict[str, Any], tmp_path: Path
+) -> None:
     started = time.monotonic()
     run = train(without_an_end, ["training.minutes=0.05"], out=tmp_path / "run", quiet=True)
     assert time.monotonic() - started < 3.0 + 4.0  # on a machine that is busy
     events = [*run.events()]
     plans = [event for event in events if event["event"] == "plan"]
     last = events[-1]
-    assert (last["event"], run.checkpoint("last").name) == ("validation", f"step-{last['step']:08d}")
+    assert (last["event"], run.checkpoint("last").name) == (
+        "validation",
+        f"step-{last['step']:08d}",
+    )
     assert plans[0]["step"] == 0
     assert last["step"] <= plans[-1]["steps"]
     assert 1 <= len([event for event in events if event["event"] == "validation"]) <= 40
-    again = train(without_an_end, ["training.minutes=0.05"], out=tmp_path / "run", resume=True, quiet=True)
+    again = train(
+        without_an_end, ["training.minutes=0.05"], out=tmp_path / "run", resume=True, quiet=True
+    )
     assert [*again.events()] == events  # nothing is left
-    more = train(without_an_end, ["training.minutes=0.08"], out=tmp_path / "run", resume=True, quiet=True)
+    more = train(
+        without_an_end, ["training.minutes=0.08"], out=tmp_path / "run", resume=True, quiet=True
+    )
     assert [*more.events()][-1]["step"] > last["step"]
 
 
@@ -116,8 +134,11 @@ def interrupted(run: Path, lines: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_plan_is_a_number_of_steps_and_is_kept(without_an_end: dict[str, Any], tmp_path: Path) -> None:
-    """A training with a time limit makes the very steps of one with `training.steps`, also after it was resumed."""
+def test_a_plan_is_a_number_of_steps_and_is_kept(
+    without_an_end: dict[str, Any], tmp_path: Path
+) -> None:
+    """A training with a time limit makes the very steps of one with `training.steps`, also after it
+    was resumed."""
     limited, steps = tmp_path / "limited", tmp_path / "steps"
     given = ["training.minutes=300", "training.validate_every=1000000"]
     with interrupted(limited, 20):
@@ -132,7 +153,11 @@ def test_a_plan_is_a_number_of_steps_and_is_kept(without_an_end: dict[str, Any],
     with interrupted(steps, 40):
         train(without_an_end, [f"training.steps={plan['steps']}", given[1]], out=steps, quiet=True)
     found, expected = (
-        {event["step"]: (event["loss"], event["learning_rate"]) for event in one if event["event"] == "train"}
+        {
+            event["step"]: (event["loss"], event["learning_rate"])
+            for event in one
+            if event["event"] == "train"
+        }
         for one in (events, regard.Run(steps).events())
     )
     common = found.keys() & expected.keys()
@@ -141,14 +166,21 @@ def test_a_plan_is_a_number_of_steps_and_is_kept(without_an_end: dict[str, Any],
 
 
 def test_minutes_stand_alone(without_an_end: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="training: minutes plans the number of steps: set steps and epochs to null"):
+    with pytest.raises(
+        ConfigError,
+        match="training: minutes plans the number of steps: set steps and epochs to null",
+    ):
         train(without_an_end, ["training.minutes=1", "training.epochs=2"], out=tmp_path / "run")
     found = regard.check(without_an_end, minutes=0.5, quiet=True)
-    assert found.training["steps"] * found.training["seconds_per_step"] == pytest.approx(30, rel=0.1)
+    assert found.training["steps"] * found.training["seconds_per_step"] == pytest.approx(
+        30, rel=0.1
+    )
 
 
 def test_the_fastest_number_of_threads() -> None:
-    assert fastest_of({4: [1.0, 9.0, 1.1], 2: [1.0, 1.0, 1.0], 1: [2.0, 2.0, 2.0]}, 4) == 4  # not clearly faster
+    assert (
+        fastest_of({4: [1.0, 9.0, 1.1], 2: [1.0, 1.0, 1.0], 1: [2.0, 2.0, 2.0]}, 4) == 4
+    )  # not clearly faster
     assert fastest_of({2: [1.0, 0.9, 1.2], 1: [0.5, 0.6, 3.0]}, 2) == 1
     assert fastest_of({2: [0.5, 0.6, 0.5], 1: [1.0, 1.0, 1.0]}, 2) == 2
 
@@ -168,7 +200,9 @@ def test_a_run_keeps_its_number_of_threads(
     try:
         run = train(tiny_recipe, ["training.steps=1"], out=tmp_path / "run", quiet=True)
         chosen = run.environment["chosen_threads"]
-        assert (chosen, torch.get_num_threads()) in [(threads, cores) for threads in (1, cores // 2, cores)]
+        assert (chosen, torch.get_num_threads()) in [
+            (threads, cores) for threads in (1, cores // 2, cores)
+        ]
         assert run.environment["threads"] == chosen
         environment = (run.folder / "environment.json").read_text()
         train(tiny_recipe, ["training.steps=2"], out=tmp_path / "run", resume=True, quiet=True)
@@ -177,9 +211,15 @@ def test_a_run_keeps_its_number_of_threads(
         torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize(("low", "high", "text"), [
-    (45, 45.2, "45 s"), (30, 45, "30 to 45 s"), (80, 130, "80 s to 2 min"), (200, 290, "3 to 5 min"),
-    (3600, 9000, "60 min to 2.5 h"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (45, 45.2, "45 s"),
+        (30, 45, "30 to 45 s"),
+        (80, 130, "80 s to 2 min"),
+        (200, 290, "3 to 5 min"),
+        (3600, 9000, "60 min to 2.5 h"),
+    ],
+)
 def test_a_range_of_time(low: float, high: float, text: str) -> None:
     assert duration_range(low, high) == text

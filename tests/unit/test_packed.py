@@ -32,23 +32,32 @@ pytestmark = pytest.mark.engine  # only the engine packs batches
 def tokens(lengths: list[int], vocabulary: int = VOCABULARY) -> Tokens:
     lengths_B = torch.tensor(lengths)
     ids_BL = torch.randint(5, vocabulary, (len(lengths), max(lengths)))
-    return Tokens.of(ids_BL.masked_fill(torch.arange(max(lengths)) >= lengths_B[:, None], 0), lengths_B)
+    return Tokens.of(
+        ids_BL.masked_fill(torch.arange(max(lengths)) >= lengths_B[:, None], 0), lengths_B
+    )
 
 
 def pairs(lengths: list[int], vocabulary: int = VOCABULARY) -> Batch:
-    return Batch(tokens(lengths, vocabulary), tokens([length + 1 for length in reversed(lengths)], vocabulary))
+    return Batch(
+        tokens(lengths, vocabulary),
+        tokens([length + 1 for length in reversed(lengths)], vocabulary),
+    )
 
 
 def masked(lengths: list[int]) -> MaskedBatch:
     text = tokens(lengths)
     places_P = torch.arange(len(lengths)) * max(lengths) + torch.tensor(lengths) - 1
     segments_BL = (torch.arange(max(lengths)) > 2).long().expand_as(text.ids_BL)
-    return MaskedBatch(text, segments_BL, places_P, text.ids_BL.flatten()[places_P], torch.arange(len(lengths)) % 2)
+    return MaskedBatch(
+        text, segments_BL, places_P, text.ids_BL.flatten()[places_P], torch.arange(len(lengths)) % 2
+    )
 
 
 MODELS: dict[str, Any] = {
     "transformer": lambda: TransformerConfig(encoder_layers=1, decoder_layers=1, **SIZES),
-    "look-ahead": lambda: TransformerConfig(encoder_layers=1, decoder_layers=1, look_ahead=True, **SIZES),
+    "look-ahead": lambda: TransformerConfig(
+        encoder_layers=1, decoder_layers=1, look_ahead=True, **SIZES
+    ),
     "self-attention": lambda: SelfAttentionConfig(encoder_layers=1, decoder_layers=1, **SIZES),
     "gpt": lambda: GPTConfig(layers=1, max_positions=140, **SIZES),
     "bert": lambda: BERTConfig(layers=1, max_positions=140, **SIZES),
@@ -63,19 +72,26 @@ def case(kind: str, lengths: list[int]) -> tuple[torch.nn.Module, AnyBatch]:
         )
     if kind == "bert":
         return MaskedTokens(KINDS[config.kind].build(config, VOCABULARY)), masked(lengths)
-    return TokenCrossEntropy(KINDS[config.kind].build(config, VOCABULARY, VOCABULARY), 0.1), pairs(lengths)
+    return TokenCrossEntropy(KINDS[config.kind].build(config, VOCABULARY, VOCABULARY), 0.1), pairs(
+        lengths
+    )
 
 
-def sums_and_gradients(objective: torch.nn.Module, call: Any, batch: AnyBatch) -> tuple[Tensor, list[Tensor]]:
+def sums_and_gradients(
+    objective: torch.nn.Module, call: Any, batch: AnyBatch
+) -> tuple[Tensor, list[Tensor]]:
     objective.zero_grad()
     sums_2 = call(batch.unnamed())
     sums_2[0].backward()
-    return sums_2.detach(), [weight.grad for weight in objective.parameters() if weight.grad is not None]
+    return sums_2.detach(), [
+        weight.grad for weight in objective.parameters() if weight.grad is not None
+    ]
 
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_packed_batch_has_the_loss_and_gradients_of_a_padded_one(kind: str) -> None:
-    """All batches with the same compiled graph, since their shapes do not depend on what they hold."""
+    """All batches with the same compiled graph, since their shapes do not depend on what they
+    hold."""
     torch.manual_seed(3)
     torch.compiler.reset()
     objective = case(kind, ONE)[0].double().train()
@@ -90,18 +106,27 @@ def test_a_packed_batch_has_the_loss_and_gradients_of_a_padded_one(kind: str) ->
             torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
             for one, other in zip(of_packed, gradients, strict=True):
                 torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
-    assert shapes[0] == shapes[1], "else each number of sentences would be captured, or compiled, anew"
+    assert shapes[0] == shapes[1], (
+        "else each number of sentences would be captured, or compiled, anew"
+    )
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_tiles_cover_what_is_visible(causal: bool) -> None:
-    """Those of each query hold all its keys, those of each key all its queries, and the mask is the whole matrix."""
+    """Those of each query hold all its keys, those of each key all its queries, and the mask is the
+    whole matrix."""
     torch.manual_seed(3)
     lengths = torch.randint(1, 60, (40,)).tolist()
     sizes = RowSizes(2048, 1536, 64, 64)
     order = torch.arange(len(lengths))
     own = Packing.of(tokens(lengths).packed(sizes.first, sizes, order))
-    other = own if causal else Packing.of(tokens([max(1, n // 2) for n in lengths]).packed(sizes.second, sizes, order))
+    other = (
+        own
+        if causal
+        else Packing.of(
+            tokens([max(1, n // 2) for n in lengths]).packed(sizes.second, sizes, order)
+        )
+    )
     visible_PP = own.sentences_P[:, None] == other.sentences_P
     visible_PP = visible_PP.tril() if causal else visible_PP
     tiles = visible_tiles(own, other, causal)
@@ -110,7 +135,9 @@ def test_the_tiles_cover_what_is_visible(causal: bool) -> None:
         (seen_TT, tiles.kv_num_blocks, tiles.kv_indices),
         (seen_TT.t(), tiles.q_num_blocks, tiles.q_indices),
     ):
-        for row, count, listed in zip(seen, counts[0, 0].tolist(), indices[0, 0].tolist(), strict=True):
+        for row, count, listed in zip(
+            seen, counts[0, 0].tolist(), indices[0, 0].tolist(), strict=True
+        ):
             assert set(row.nonzero()[:, 0].tolist()) <= set(listed[:count])
             assert len(set(listed[:count])) == count <= row.sum() + 1, "each once, and hardly more"
     q_P, k_P = map(torch.arange, visible_PP.shape)
@@ -149,7 +176,10 @@ def test_the_kernels_of_a_gpu_are_within_bf16_of_the_equation(kind: str) -> None
     for lengths in (FEW, ONE):
         batch = case(kind, lengths)[1]
         expected, gradients = sums_and_gradients(objective, objective, batch.to("cuda"))
-        packed, flat = batch.packed(RowSizes(256, 256, 256, 8)).to("cuda"), torch.cat([g.flatten() for g in gradients])
+        packed, flat = (
+            batch.packed(RowSizes(256, 256, 256, 8)).to("cuda"),
+            torch.cat([g.flatten() for g in gradients]),
+        )
         for call in (objective, fast):
             with torch.autocast("cuda", torch.bfloat16):
                 found, of_packed = sums_and_gradients(objective, call, packed)
@@ -158,13 +188,19 @@ def test_the_kernels_of_a_gpu_are_within_bf16_of_the_equation(kind: str) -> None
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize(("name", "adds"), [("transformer", False), ("transformer", True), ("bahdanau-gru", True)])
+@pytest.mark.parametrize(
+    ("name", "adds"), [("transformer", False), ("transformer", True), ("bahdanau-gru", True)]
+)
 def test_a_captured_step_has_the_gradients_of_a_plain_one(name: str, adds: bool) -> None:
     objective = TokenCrossEntropy(build(CASES[name], dtype=torch.float32), 0.1).cuda().train()
     batches = [
-        pairs(lengths, min(SOURCE_SIZE, TARGET_SIZE)) for lengths in ([5, 1, 12, 7], [3, 12, 2, 9], [12, 4, 1, 1])
+        pairs(lengths, min(SOURCE_SIZE, TARGET_SIZE))
+        for lengths in ([5, 1, 12, 7], [3, 12, 2, 9], [12, 4, 1, 1])
     ]
-    shaped = [b.packed(RowSizes(128, 128, 128, 8)) if name == "transformer" else b.rounded() for b in batches]
+    shaped = [
+        b.packed(RowSizes(128, 128, 128, 8)) if name == "transformer" else b.rounded()
+        for b in batches
+    ]
 
     def loss(batch: AnyBatch, factor: float | Tensor) -> Tensor:
         with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
@@ -176,7 +212,9 @@ def test_a_captured_step_has_the_gradients_of_a_plain_one(name: str, adds: bool)
     for batch in shaped:
         objective.zero_grad(set_to_none=not adds)
         found = captured(batch.to("cuda"), 0.5)
-        gradients = [weight.grad.clone() for weight in objective.parameters() if weight.grad is not None]
+        gradients = [
+            weight.grad.clone() for weight in objective.parameters() if weight.grad is not None
+        ]
         objective.zero_grad(set_to_none=not adds)
         expected = loss(batch.to("cuda"), 0.5)
         torch.testing.assert_close(found, expected)

@@ -1,4 +1,5 @@
-"""What is named before a training: a model that cannot fit, and settings or data that are probably not meant."""
+"""What is named before a training: a model that cannot fit, and settings or data that are probably
+not meant."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from regard.training.size import parameters_of, refuse_too_large
 
 CPU = torch.device("cpu")
 GIANT = ["model.width=16384", "model.encoder_layers=48", "model.decoder_layers=48"]
-KINDS = [(kind, preset) for kind, (config, _) in MODELS.items() for preset in list(config.PRESETS)[:2]]
+KINDS = [
+    (kind, preset) for kind, (config, _) in MODELS.items() for preset in list(config.PRESETS)[:2]
+]
 
 
 @pytest.mark.parametrize(("kind", "preset"), KINDS)
@@ -35,30 +38,44 @@ def test_parameters_are_counted_without_building(kind: str, preset: str) -> None
             layers[name] = 5
     made = config.model_validate({"kind": kind, "preset": preset, **layers})
     sizes = [300] * (2 if config.reads == "source" else 1)
-    options = {} if made.letters is None else {"characters_VC": torch.zeros((300, 3), dtype=torch.long)}
-    assert parameters_of(made, sizes) == count_parameters(MODELS[kind].build(made, *sizes, **options))
+    options = (
+        {} if made.letters is None else {"characters_VC": torch.zeros((300, 3), dtype=torch.long)}
+    )
+    assert parameters_of(made, sizes) == count_parameters(
+        MODELS[kind].build(made, *sizes, **options)
+    )
 
 
 @pytest.mark.parametrize("kind", ["transformer", "rnn", "gpt"])
 def test_millions_of_layers_are_counted_at_once(kind: str) -> None:
     config = MODELS[kind].config
     name = "encoder_layers" if "encoder_layers" in config.model_fields else "layers"
-    few, many = (config.model_validate({"kind": kind, "preset": "tiny", name: count}) for count in (10, 1_000_010))
+    few, many = (
+        config.model_validate({"kind": kind, "preset": "tiny", name: count})
+        for count in (10, 1_000_010)
+    )
     sizes = [50] * (2 if config.reads == "source" else 1)
     of_one = parameters_of(few, sizes) - parameters_of(few.model_copy(update={name: 9}), sizes)
     assert parameters_of(many, sizes) == parameters_of(few, sizes) + 1_000_000 * of_one
 
 
-def test_a_model_that_cannot_fit_is_named_before_anything_is_built(tiny_recipe: dict[str, Any], tmp_path: Path) -> None:
-    recipe = tiny_recipe | {"model": {"kind": "transformer"}, "training": tiny_recipe["training"] | {"device": "cpu"}}
+def test_a_model_that_cannot_fit_is_named_before_anything_is_built(
+    tiny_recipe: dict[str, Any], tmp_path: Path
+) -> None:
+    recipe = tiny_recipe | {
+        "model": {"kind": "transformer"},
+        "training": tiny_recipe["training"] | {"device": "cpu"},
+    }
     given, _ = load_recipe(recipe, GIANT)
     started = time.process_time()
     with pytest.raises(ConfigError) as told:
         refuse_too_large(given, CPU, memory=24 * 2**30)
     assert time.process_time() - started < 2
     assert str(told.value) == (
-        "model: a model of 157.9 billion parameters does not fit: weights, gradients and the state of adam take "
-        "2,352.3 GiB, and the memory (cpu) is 24.0 GiB (what would fit: model.width=1024 (807 million parameters); "
+        "model: a model of 157.9 billion parameters does not fit: weights, gradients and the state "
+        "of adam take "
+        "2,352.3 GiB, and the memory (cpu) is 24.0 GiB (what would fit: model.width=1024 (807 "
+        "million parameters); "
         "model.preset=big alone (176 million parameters))"
     )
     assert "does not fit" in str(regard.check(recipe, GIANT, quiet=True).problems[0])
@@ -77,19 +94,42 @@ def test_no_recipe_that_ships_is_doubted(name: str) -> None:
         return  # they begin with a run that is not here
     recipe, _ = load_recipe(name)
     assert [*recipe_warnings(recipe)] == []
-    refuse_too_large(recipe, CPU, [50_000, 50_000][: 2 if recipe.model.reads == "source" else 1], memory=16 * 2**30)
+    refuse_too_large(
+        recipe,
+        CPU,
+        [50_000, 50_000][: 2 if recipe.model.reads == "source" else 1],
+        memory=16 * 2**30,
+    )
 
 
-@pytest.mark.parametrize(("override", "warning"), [
-    ("training.learning_rate=1000", "training.learning_rate=1000 is far too high for adam, the loss will hardly fall: "
-                                    "0.0001 to 0.01 is usual"),
-    ("model.dropout=0.9", "model.dropout=0.9 leaves out 90 % of the values at every step, the model will hardly learn: "
-                          "0.1 to 0.5 is usual"),
-    ("data.max_length=5", "85 % of the training pairs are longer than data.max_length=5 tokens and are not learned "
-                          "from: raise it"),
-])  # fmt: skip
-def test_a_setting_that_is_hardly_meant(tiny_recipe: dict[str, Any], override: str, warning: str) -> None:
-    assert not any("warning" in finding for finding in regard.check(tiny_recipe, quiet=True).data["findings"])
+@pytest.mark.parametrize(
+    ("override", "warning"),
+    [
+        (
+            "training.learning_rate=1000",
+            "training.learning_rate=1000 is far too high for adam, the loss will hardly fall: "
+            "0.0001 to 0.01 is usual",
+        ),
+        (
+            "model.dropout=0.9",
+            "model.dropout=0.9 leaves out 90 % of the values at every step, the model will hardly "
+            "learn: "
+            "0.1 to 0.5 is usual",
+        ),
+        (
+            "data.max_length=5",
+            "85 % of the training pairs are longer than data.max_length=5 tokens and are not "
+            "learned "
+            "from: raise it",
+        ),
+    ],
+)
+def test_a_setting_that_is_hardly_meant(
+    tiny_recipe: dict[str, Any], override: str, warning: str
+) -> None:
+    assert not any(
+        "warning" in finding for finding in regard.check(tiny_recipe, quiet=True).data["findings"]
+    )
     found = regard.check(tiny_recipe, [override], quiet=True)
     assert found.ok, found
     [told] = [finding for finding in found.data["findings"] if finding.startswith("warning: ")]
@@ -106,12 +146,15 @@ def test_a_training_begins_with_the_warnings(
 
 def pairs_of(lengths: list[int], order: list[int]) -> list[dict[str, str]]:
     sources = [" ".join(["a"] * length) for length in lengths]
-    return [{"source": f"{number} {sources[number]}", "target": f"{sources[other]} b"} for number, other in
-            enumerate(order)]  # fmt: skip
+    return [
+        {"source": f"{number} {sources[number]}", "target": f"{sources[other]} b"}
+        for number, other in enumerate(order)
+    ]
 
 
 def test_lines_that_were_shuffled(tiny_recipe: dict[str, Any]) -> None:
-    """Not where all sentences have about the same length, nor for pairs of which nothing is expected."""
+    """Not where all sentences have about the same length, nor for pairs of which nothing is
+    expected."""
     chance = random.Random(1)
     lengths, order = [chance.randrange(1, 20) for _ in range(300)], [*range(300)]
     recipe, shuffled = copy.deepcopy(tiny_recipe), chance.sample(order, 300)
@@ -125,7 +168,9 @@ def test_lines_that_were_shuffled(tiny_recipe: dict[str, Any]) -> None:
     assert not warned(pairs_of(lengths, order))
     assert not warned(pairs_of([18 + length % 3 for length in lengths], shuffled))
     recipe |= {"task": "summarization", "search": {}}
-    rows = [{"document": row["source"], "summary": row["target"]} for row in pairs_of(lengths, shuffled)]
+    rows = [
+        {"document": row["source"], "summary": row["target"]} for row in pairs_of(lengths, shuffled)
+    ]
     assert not warned(rows)
 
 
@@ -138,10 +183,14 @@ def test_a_vocabulary_that_is_larger_than_the_corpus_supports(tiny_recipe: dict[
     ]
     recipe = tiny_recipe | {"tokenizer": {"kind": "bpe", "vocabulary": 8_000}}
     [warning] = [
-        finding for finding in regard.check(recipe, data=rows, quiet=True).data["findings"] if "subwords" in finding
+        finding
+        for finding in regard.check(recipe, data=rows, quiet=True).data["findings"]
+        if "subwords" in finding
     ]
     assert warning.startswith("warning: ")
-    assert "subwords of the joint vocabulary occur fewer than 5 times in the training data" in warning
+    assert (
+        "subwords of the joint vocabulary occur fewer than 5 times in the training data" in warning
+    )
     small = regard.check(recipe, {"tokenizer.vocabulary": 500}, data=rows, quiet=True)
     assert not any("subwords" in finding for finding in small.data["findings"])
 
@@ -151,4 +200,6 @@ def test_the_name_of_an_image_is_no_sentence(tiny_run: Path) -> None:
     told = "input 2: 'photos/a.JPG' is the name of an image, and this run reads it as a text"
     assert [(note.kind, note.text) for note in notes if note.kind == "image"] == [("image", told)]
     assert told in succeed("predict", tiny_run, "a b", "photos/a.JPG").err.replace("\n", " ")
-    assert fail("check", "dates", "model={kind: transformer}", *GIANT)[0].startswith("model: a model of 155.")
+    assert fail("check", "dates", "model={kind: transformer}", *GIANT)[0].startswith(
+        "model: a model of 155."
+    )

@@ -1,4 +1,5 @@
-"""Bahdanau's and Luong's scores, Luong's windows and his decoder, against the same equations in plain loops."""
+"""Bahdanau's and Luong's scores, Luong's windows and his decoder, against the same equations in
+plain loops."""
 
 import math
 from collections.abc import Iterator
@@ -51,7 +52,9 @@ def test_a_score(score: str) -> None:
     for b, length in enumerate(lengths):
         for i in range(2):
             seen = h_BSD[b, :length].tolist()
-            alpha, c = plain.scored_attention(score, plain.lists_of(attention), s_BQD[b, i].tolist(), seen)
+            alpha, c = plain.scored_attention(
+                score, plain.lists_of(attention), s_BQD[b, i].tolist(), seen
+            )
             close(alpha_BHQS[b, 0, i], [*alpha, *[0.0] * (4 - length)])
             close(c_BQD[b, i], c)
 
@@ -70,17 +73,32 @@ def near(focus: Focus, sentence: int) -> list[list[int]]:
 def test_a_monotonic_window_walks_along_the_source_and_waits_at_its_end() -> None:
     focus = MonotonicWindow(2)(randn(2, 9, 3), torch.arange(9), memory_of(5, 2))
     assert focus.factor_BQS is None
-    inside, waiting = [[0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4], [1, 2, 3, 4], [2, 3, 4], [3, 4], [4]], [[4], [4]]
+    inside, waiting = (
+        [[0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4], [1, 2, 3, 4], [2, 3, 4], [3, 4], [4]],
+        [[4], [4]],
+    )
     assert near(focus, 0) == inside + waiting
-    # The second source has two words; what is near beyond them is padding, which the attention does not see.
-    assert [[s for s in row if s < 2] for row in near(focus, 1)] == [[0, 1], [0, 1], [0, 1], *[[1]] * 6]
+    # The second source has two words; what is near beyond them is padding, which the attention does
+    # not see.
+    assert [[s for s in row if s < 2] for row in near(focus, 1)] == [
+        [0, 1],
+        [0, 1],
+        [0, 1],
+        *[[1]] * 6,
+    ]
 
 
-@pytest.mark.parametrize(("place", "p", "inside"), [
-    (-50.0, 0.0, [0, 1, 2]), (0.0, 2.0, [0, 1, 2, 3]), (50.0, 4.0, [2, 3]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("place", "p", "inside"),
+    [
+        (-50.0, 0.0, [0, 1, 2]),
+        (0.0, 2.0, [0, 1, 2, 3]),
+        (50.0, 4.0, [2, 3]),
+    ],
+)
 def test_a_predictive_window_by_hand(place: float, p: float, inside: list[int]) -> None:
-    """Of a source of 4 words: its beginning, its middle, and just behind its last word. sigma = 2 / 2."""
+    """Of a source of 4 words: its beginning, its middle, and just behind its last word. sigma = 2 /
+    2."""
     window = PredictiveWindow(3, 2).double()
     with torch.no_grad():
         window.W_p.weight.copy_(torch.eye(3))
@@ -107,8 +125,16 @@ def cell_weights(model: Luong, layer: int) -> plain.Weights:
     weights = plain.lists_of(model.decoder)
     of_cell = f"rest.{layer - 1}." if layer else "first."
     if model.config.input_feeding:
-        return {name.removeprefix(of_cell): value for name, value in weights.items() if name.startswith(of_cell)}
-    return {name.removesuffix(f"_l{layer}"): value for name, value in weights.items() if name.endswith(f"_l{layer}")}
+        return {
+            name.removeprefix(of_cell): value
+            for name, value in weights.items()
+            if name.startswith(of_cell)
+        }
+    return {
+        name.removesuffix(f"_l{layer}"): value
+        for name, value in weights.items()
+        if name.endswith(f"_l{layer}")
+    }
 
 
 def plain_weights(model: Luong, t: int, h_t: plain.Vector, h: plain.Matrix) -> list[float]:
@@ -118,13 +144,21 @@ def plain_weights(model: Luong, t: int, h_t: plain.Vector, h: plain.Matrix) -> l
     if config.reach == "global":
         return plain.softmax(energies)
     if config.reach == "local_m":
-        return plain.local_weights(energies, min(t, len(h) - 1 + config.window), config.window, gaussian=False)
+        return plain.local_weights(
+            energies, min(t, len(h) - 1 + config.window), config.window, gaussian=False
+        )
     window = plain.lists_of(model.window)
-    place = plain.dot(window["v_p.weight"][0], [math.tanh(x) for x in plain.linear(h_t, window["W_p.weight"])])
-    return plain.local_weights(energies, len(h) * plain.sigmoid(place), config.window, gaussian=True)
+    place = plain.dot(
+        window["v_p.weight"][0], [math.tanh(x) for x in plain.linear(h_t, window["W_p.weight"])]
+    )
+    return plain.local_weights(
+        energies, len(h) * plain.sigmoid(place), config.window, gaussian=True
+    )
 
 
-def plain_decoder(model: Luong, source: list[int], read: list[int]) -> Iterator[tuple[list[float], list[float]]]:
+def plain_decoder(
+    model: Luong, source: list[int], read: list[int]
+) -> Iterator[tuple[list[float], list[float]]]:
     """a_t and h~_t for each word read, from the encoder's states on."""
     state = model.begin(tokens_of([source]), 1, 0)
     h = state.memory.h_BSD[0].tolist()
@@ -133,7 +167,9 @@ def plain_decoder(model: Luong, source: list[int], read: list[int]) -> Iterator[
     carries = [[part[layer, 0].tolist() for part in state.carry] for layer in layers]
     attentional = [0.0] * model.config.embedding
     for t, word in enumerate(read):
-        x = model.target_embedding.weight[word].tolist() + (attentional if model.config.input_feeding else [])
+        x = model.target_embedding.weight[word].tolist() + (
+            attentional if model.config.input_feeding else []
+        )
         for layer in layers:
             carries[layer] = plain.CELLS[model.config.cell](weights[layer], x, carries[layer])  # type: ignore[operator]
             x = carries[layer][0]
@@ -145,7 +181,8 @@ def plain_decoder(model: Luong, source: list[int], read: list[int]) -> Iterator[
 
 @pytest.mark.parametrize("case", [name for name in CASES if name.startswith("luong")])
 def test_luongs_decoder(case: str) -> None:
-    """Scores, windows at both edges of a sentence and beyond it, h~ and input feeding, in sentences of one batch."""
+    """Scores, windows at both edges of a sentence and beyond it, h~ and input feeding, in sentences
+    of one batch."""
     model = build(CASES[case])
     assert isinstance(model, Luong)
     sources, targets = SOURCES[:2], [[BEGIN, 4, 5, 6, END], [BEGIN, 7, 8, 9, 10, 4, END]]
@@ -165,7 +202,9 @@ def test_without_input_feeding_all_steps_are_one_call() -> None:
     for case in ("luong-dot", "luong-local-p"):
         model = build(CASES[case])
         for part in (model.decoder, model.attention):
-            part.register_forward_hook(lambda module, given, result: calls.append(given[0].shape[:2]))
+            part.register_forward_hook(
+                lambda module, given, result: calls.append(given[0].shape[:2])
+            )
         logits_of(model, batch_of())
     assert calls == [(len(TARGETS), max(map(len, TARGETS)) - 1)] * 4
 
@@ -173,10 +212,14 @@ def test_without_input_feeding_all_steps_are_one_call() -> None:
 @pytest.mark.parametrize("kind", [AdditiveAttention, ConcatAttention, FullyConnectedAttention])
 @pytest.mark.parametrize("queries", [1, 3])
 def test_many_looks_have_the_gradients_of_one_look_after_another(kind: type, queries: int) -> None:
-    """The chain rule by hand, with all slopes added up in place, against autograd through the plain equations."""
+    """The chain rule by hand, with all slopes added up in place, against autograd through the plain
+    equations."""
     torch.manual_seed(0)
     attention = kind(4, 6, 5).double()
-    h_BSD, lengths_B = torch.randn(3, 7, 6, dtype=torch.float64, requires_grad=True), torch.tensor([7, 2, 4])
+    h_BSD, lengths_B = (
+        torch.randn(3, 7, 6, dtype=torch.float64, requires_grad=True),
+        torch.tensor([7, 2, 4]),
+    )
     first_BQD = torch.randn(3, queries, 4, dtype=torch.float64, requires_grad=True)
     narrow = torch.randn(6, 4, dtype=torch.float64)
     wanted = [h_BSD, first_BQD, *attention.parameters()]

@@ -1,4 +1,5 @@
-"""The pictures of shapes show what their captions say, and a captioner learns to say it through the command line."""
+"""The pictures of shapes show what their captions say, and a captioner learns to say it through the
+command line."""
 
 from itertools import permutations
 from pathlib import Path
@@ -11,7 +12,17 @@ from hypothesis import strategies as st
 
 from command_line import fail, succeed
 from regard.data.corpora import CLEAR, generate, part_of, scenes
-from regard.data.shapes import COLOURS, KOREAN, OUTLINES, RADIUS, Scene, Thing, draw, in_order, parse
+from regard.data.shapes import (
+    COLOURS,
+    KOREAN,
+    OUTLINES,
+    RADIUS,
+    Scene,
+    Thing,
+    draw,
+    in_order,
+    parse,
+)
 from regard.errors import DataError
 
 SCENE = Scene(Thing("small", "red", "circle", 20, 32), Thing("large", "blue", "square", 68, 40))
@@ -24,10 +35,19 @@ def test_captions_by_hand() -> None:
     assert parse(CODE, "") == SCENE
     assert SCENE.caption("english") == "a small red circle left of a large blue square"
     assert SCENE.caption("korean") == "큰 파란 사각형 왼쪽에 작은 빨간 원이 있다"
-    below = Scene(Thing("small", "black", "cross", 50, 80), Thing("large", "yellow", "star", 45, 30))
+    below = Scene(
+        Thing("small", "black", "cross", 50, 80), Thing("large", "yellow", "star", 45, 30)
+    )
     assert below.caption("english") == "a small black cross below a large yellow star"
     assert below.caption("korean") == "큰 노란 별 아래에 작은 검은 십자가가 있다"
-    particles = {"circle": "이", "square": "이", "triangle": "이", "star": "이", "cross": "가", "diamond": "가"}
+    particles = {
+        "circle": "이",
+        "square": "이",
+        "triangle": "이",
+        "star": "이",
+        "cross": "가",
+        "diamond": "가",
+    }
     for shape, particle in particles.items():
         scene = SCENE._replace(first=SCENE.first._replace(shape=shape))
         assert f"{KOREAN[shape]}{particle} 있다" in scene.caption("korean")
@@ -38,13 +58,18 @@ def test_captions_by_hand() -> None:
 def test_a_scene_has_one_caption_that_is_true(seed: int) -> None:
     scene = next(scenes(Random(seed)))
     first, second = scene
-    assert in_order(Scene(second, first)) == scene, "the order in which things are drawn says nothing"
+    assert in_order(Scene(second, first)) == scene, (
+        "the order in which things are drawn says nothing"
+    )
     assert parse(scene.code, "") == scene
     left, top, right, bottom = first.box
     other = second.box
     apart = {
-        "left": right < other[0], "right": left > other[2], "above": bottom < other[1], "below": top > other[3],
-    }  # fmt: skip
+        "left": right < other[0],
+        "right": left > other[2],
+        "above": bottom < other[1],
+        "below": top > other[3],
+    }
     assert apart[scene.relation]
     assert first.kind != second.kind
     assert (first.size, second.size) != ("large", "small")
@@ -86,20 +111,35 @@ def test_test_pictures_show_pairs_that_training_never_showed_in_words_that_it_di
     assert not train_kinds & test_kinds
     assert len(test_kinds) >= 20
     assert all(part_of(kinds) == "test" for kinds in test_kinds)
-    train_words, test_words = ({word for _, caption in rows for word in caption.split()} for rows in parts)
+    train_words, test_words = (
+        {word for _, caption in rows for word in caption.split()} for rows in parts
+    )
     assert test_words <= train_words
-    assert train_words == {"a", "of", "left", "right", "above", "below", *RADIUS, *COLOURS, *OUTLINES}
+    assert train_words == {
+        "a",
+        "of",
+        "left",
+        "right",
+        "above",
+        "below",
+        *RADIUS,
+        *COLOURS,
+        *OUTLINES,
+    }
     for code, caption in generate("shapes-ko", 200, 1, "train"):
         assert caption == parse(code, "").caption("korean")
 
 
-@pytest.mark.parametrize(("code", "words"), [
-    ("shapes: small red circle 20 32", "not a picture of two shapes"),
-    ("shapes: small red circle 20 32, blue square 68 40", "not a picture of two shapes"),
-    ("shapes: small red circel 20 32, large blue square 68 40", "did you mean 'circle'"),
-    ("shapes: tiny red circle 20 32, large blue square 68 40", "there is no 'tiny'"),
-    ("shapes: small red circle 20 320, large blue square 68 40", "outside"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("shapes: small red circle 20 32", "not a picture of two shapes"),
+        ("shapes: small red circle 20 32, blue square 68 40", "not a picture of two shapes"),
+        ("shapes: small red circel 20 32, large blue square 68 40", "did you mean 'circle'"),
+        ("shapes: tiny red circle 20 32, large blue square 68 40", "there is no 'tiny'"),
+        ("shapes: small red circle 20 320, large blue square 68 40", "outside"),
+    ],
+)
 def test_a_scene_that_cannot_be_drawn(code: str, words: str) -> None:
     with pytest.raises(DataError, match=words):
         parse(code, "input 1")
@@ -107,13 +147,24 @@ def test_a_scene_that_cannot_be_drawn(code: str, words: str) -> None:
 
 def test_the_recipe_trains_and_a_scene_can_be_typed(tmp_path: Path) -> None:
     """In Korean, a few steps: the wording is learned before the pictures are."""
-    small = ["data.train={corpus: shapes-ko, size: 300}", "data.validation={corpus: shapes-ko, size: 20}",
-             "data.test={corpus: shapes-ko, size: 20}", "model.images.size=16", "model.channels=[4]", "model.width=16",
-             "training.epochs=null", "training.steps=60", "training.learning_rate=0.01", "training.warmup=0",
-             "training.batch_tokens=1024"]  # fmt: skip
+    small = [
+        "data.train={corpus: shapes-ko, size: 300}",
+        "data.validation={corpus: shapes-ko, size: 20}",
+        "data.test={corpus: shapes-ko, size: 20}",
+        "model.images.size=16",
+        "model.channels=[4]",
+        "model.width=16",
+        "training.epochs=null",
+        "training.steps=60",
+        "training.learning_rate=0.01",
+        "training.warmup=0",
+        "training.batch_tokens=1024",
+    ]
     succeed("train", "shapes", *small, "--out", tmp_path / "run")
     [written] = succeed("predict", tmp_path / "run", CODE).out.splitlines()
     assert written.endswith("있다")
     assert set(written.split()[:3]) <= set(KOREAN.values())
-    [message] = fail("predict", tmp_path / "run", "shapes: small red circel 20 32, large blue square 68 40")
+    [message] = fail(
+        "predict", tmp_path / "run", "shapes: small red circel 20 32, large blue square 68 40"
+    )
     assert message == "input 1: there is no 'circel' to draw (did you mean 'circle'?)"

@@ -22,19 +22,28 @@ def test_every_picture_in_every_format(name: str, tmp_path: Path) -> None:
 
 def test_positions_are_the_papers_and_depend_on_the_distance_alone() -> None:
     numbers = show("positions", ["length=6", "width=4"]).to_json()
-    np.testing.assert_allclose(numbers["positions"], [position(place, 4) for place in range(6)], atol=1e-4)
+    np.testing.assert_allclose(
+        numbers["positions"], [position(place, 4) for place in range(6)], atol=1e-4
+    )
     assert numbers["largest difference between equal distances"] < 1e-6
 
 
 def test_masks_hide_padding_and_the_future() -> None:
     numbers = show("masks", ["source=2", "target=3", "padding=1"]).to_json()
     assert numbers["encoder: padding is hidden"] == [[1, 1, 0]] * 3
-    assert numbers["decoder in a batch: both are hidden"] == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 0]]
+    assert numbers["decoder in a batch: both are hidden"] == [
+        [1, 0, 0, 0],
+        [1, 1, 0, 0],
+        [1, 1, 1, 0],
+        [1, 1, 1, 0],
+    ]
 
 
 def test_softmax_at_a_temperature() -> None:
     total = math.exp(4) + math.exp(2)
-    assert show("softmax", ["scores=2,1"]).to_json()["0.5"] == pytest.approx([math.exp(4) / total, math.exp(2) / total])
+    assert show("softmax", ["scores=2,1"]).to_json()["0.5"] == pytest.approx(
+        [math.exp(4) / total, math.exp(2) / total]
+    )
 
 
 def test_the_variance_of_dot_products_is_their_width() -> None:
@@ -45,7 +54,8 @@ def test_the_variance_of_dot_products_is_their_width() -> None:
 
 
 def test_label_smoothing_is_least_at_its_target() -> None:
-    """The smoothed loss is least where p of the right class is 1 - epsilon + epsilon / K, a gap of log(91)."""
+    """The smoothed loss is least where p of the right class is 1 - epsilon + epsilon / K, a gap of
+    log(91)."""
     numbers = show("label-smoothing", ["epsilon=0.1", "classes=10"]).to_json()
     assert numbers["target"] == pytest.approx([0.91] + [0.01] * 9)
     plain, smoothed = numbers["losses"]
@@ -56,7 +66,12 @@ def test_label_smoothing_is_least_at_its_target() -> None:
 def test_schedules_rise_and_fall() -> None:
     numbers = show("schedules", ["steps=100", "warmup=10"]).to_json()
     at = {step: place for place, step in enumerate(numbers["steps"])}
-    assert [numbers[name][at[10]] for name in ("inverse_sqrt", "linear", "cosine", "constant")] == [1, 1, 1, 1]
+    assert [numbers[name][at[10]] for name in ("inverse_sqrt", "linear", "cosine", "constant")] == [
+        1,
+        1,
+        1,
+        1,
+    ]
     assert numbers["inverse_sqrt"][at[40]] == pytest.approx(0.5)
     assert numbers["linear"][at[100]] < 0.02
 
@@ -64,8 +79,13 @@ def test_schedules_rise_and_fall() -> None:
 def test_the_command_lists_shows_and_refuses(tmp_path: Path) -> None:
     assert [line.split()[0] for line in succeed("show").out.splitlines()] == [*PICTURES]
     assert "0.644" in succeed("show", "softmax").out
-    assert succeed("show", "softmax", "--out", tmp_path / "x.svg").out == f"written: {tmp_path / 'x.svg'}\n"
+    assert (
+        succeed("show", "softmax", "--out", tmp_path / "x.svg").out
+        == f"written: {tmp_path / 'x.svg'}\n"
+    )
     assert succeed("show", "masks", "padding=0", "--json").json["title"] == "Masks"
     assert fail("show", "mask") == ["NAME: there is no picture 'mask' (did you mean 'masks'?)"]
     assert "did you mean 'length'" in fail("show", "positions", "lenght=5")[0]
-    assert fail("show", "positions", "length=-1") == ["length=-1: not a number that can be shown (as in length=50)"]
+    assert fail("show", "positions", "length=-1") == [
+        "length=-1: not a number that can be shown (as in length=50)"
+    ]

@@ -38,16 +38,24 @@ def write_twelve(folder: Path) -> None:
 
 
 class TestCacheFolder:
-    @pytest.mark.parametrize(("platform", "variable", "expected"), [
-        ("linux", "REGARD_CACHE", "chosen"),
-        ("linux", None, "home/.cache/regard"),
-        ("linux", "XDG_CACHE_HOME", "chosen/regard"),
-        ("darwin", None, "home/Library/Caches/regard"),
-        ("win32", "LOCALAPPDATA", "chosen/regard"),
-        ("win32", None, "home/AppData/Local/regard"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("platform", "variable", "expected"),
+        [
+            ("linux", "REGARD_CACHE", "chosen"),
+            ("linux", None, "home/.cache/regard"),
+            ("linux", "XDG_CACHE_HOME", "chosen/regard"),
+            ("darwin", None, "home/Library/Caches/regard"),
+            ("win32", "LOCALAPPDATA", "chosen/regard"),
+            ("win32", None, "home/AppData/Local/regard"),
+        ],
+    )
     def test_platforms(
-        self, platform: str, variable: str | None, expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+        self,
+        platform: str,
+        variable: str | None,
+        expected: str,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
     ) -> None:
         for name in ("REGARD_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
             monkeypatch.delenv(name, raising=False)
@@ -59,10 +67,18 @@ class TestCacheFolder:
 
 
 class TestStored:
-    @pytest.mark.parametrize("damage", [
-        {"numbers": bytes(11)}, {"numbers": b"\1" + bytes(11)}, {"numbers": None},
-        {"whole.json": b'{"checksums": {"num'}, {"whole.json": None}, {"numbers": None, "whole.json": None},
-    ], ids=["short", "flipped", "missing", "manifest", "no manifest", "empty folder"])  # fmt: skip
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            {"numbers": bytes(11)},
+            {"numbers": b"\1" + bytes(11)},
+            {"numbers": None},
+            {"whole.json": b'{"checksums": {"num'},
+            {"whole.json": None},
+            {"numbers": None, "whole.json": None},
+        ],
+        ids=["short", "flipped", "missing", "manifest", "no manifest", "empty folder"],
+    )
     def test_rebuilds_what_is_damaged(self, damage: dict[str, bytes | None]) -> None:
         folder = stored(NAME, write_twelve)
         for name, content in damage.items():
@@ -74,7 +90,9 @@ class TestStored:
         assert is_whole(folder)
         assert os.listdir(folder.parent) == [NAME]
 
-    def test_what_was_found_whole_is_remembered_until_it_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_was_found_whole_is_remembered_until_it_changes(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         folder, now = stored(NAME, write_twelve), time.time()
         assert not (folder / "verified.json").exists(), "too new: a change could keep the time"
         monkeypatch.setattr("time.time", lambda: now + 10)
@@ -119,16 +137,21 @@ class TestStored:
         assert (stored(NAME, slower) / "numbers").read_bytes() == b"faster"
         assert os.listdir(cache) == [NAME]
 
-    def test_a_folder_that_cannot_be_written_is_named(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_a_folder_that_cannot_be_written_is_named(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "file" / "cache"))
-        with pytest.raises(DataError, match=r"file/cache: prepared data cannot be stored here.*REGARD_CACHE"):
+        with pytest.raises(
+            DataError, match=r"file/cache: prepared data cannot be stored here.*REGARD_CACHE"
+        ):
             stored(NAME, write_twelve)
 
 
 @contextmanager
 def living_process(work: Callable[[Callable[[], None]], object]) -> Iterator[None]:
-    """A process that does `work` and, where it calls its argument, waits until the `with` block ends."""
+    """A process that does `work` and, where it calls its argument, waits until the `with` block
+    ends."""
     (ready, tell), (wait, end) = os.pipe(), os.pipe()
     process = os.fork()
     if process == 0:
@@ -157,13 +180,22 @@ def release() -> None:
 
 
 class TestLimit:
-    @pytest.mark.parametrize(("now", "second"), [
-        (None, None), (60.0, None), (None, 2.0**33), (None, 2.0**62), (None, 0.0),
-    ], ids=["right", "back in 1970", "ahead", "ahead for ever", "back"])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("now", "second"),
+        [
+            (None, None),
+            (60.0, None),
+            (None, 2.0**33),
+            (None, 2.0**62),
+            (None, 0.0),
+        ],
+        ids=["right", "back in 1970", "ahead", "ahead for ever", "back"],
+    )
     def test_the_oldest_go_first(
         self, now: float | None, second: float | None, cache: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A limit of three and a half folders; the second folder is the last one that is used before the fifth."""
+        """A limit of three and a half folders; the second folder is the last one that is used
+        before the fifth."""
         if now is not None:
             monkeypatch.setattr("time.time", lambda: now)
         for number, name in enumerate(names(4)):
@@ -211,9 +243,13 @@ class TestLimit:
         assert len(os.listdir(cache)) == 4
 
     @pytest.mark.parametrize("given", ["much", "-1", "5 MB", "1e3", "nan"])
-    def test_a_limit_that_is_no_size_is_refused(self, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_limit_that_is_no_size_is_refused(
+        self, given: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("REGARD_CACHE_LIMIT", given)
-        assert fail("cache") == [f"REGARD_CACHE_LIMIT: {given!r} is not a size (a number of GB: 20, or 0.5)"]
+        assert fail("cache") == [
+            f"REGARD_CACHE_LIMIT: {given!r} is not a size (a number of GB: 20, or 0.5)"
+        ]
 
     def test_the_command(self, cache: Path) -> None:
         stored(NAME, write_twelve)
@@ -228,7 +264,10 @@ class TestLimit:
         assert "in use" in kept.err
         release()
         cleared = regard("cache", "--clear")
-        assert (cleared.out, cleared.err) == (f"{cache}: 0.0 MB, at most 20,000 MB (REGARD_CACHE_LIMIT)\n", "")
+        assert (cleared.out, cleared.err) == (
+            f"{cache}: 0.0 MB, at most 20,000 MB (REGARD_CACHE_LIMIT)\n",
+            "",
+        )
 
 
 class TestColumns:
@@ -242,7 +281,9 @@ class TestColumns:
         assert list(column[::-2]) == texts[::-2]
         rows = data.draw(st.lists(st.integers(0, len(texts) - 1))) if texts else []
         chosen = column.select(np.array(rows, dtype=np.int64))
-        assert list(chosen) == [texts[row] for row in rows] == [chosen[i] for i in range(len(chosen))]
+        assert (
+            list(chosen) == [texts[row] for row in rows] == [chosen[i] for i in range(len(chosen))]
+        )
         assert list(chosen[1:3]) == [texts[row] for row in rows][1:3]
 
     @pytest.mark.parametrize("vocabulary", [2**16, 2**16 + 1])

@@ -27,13 +27,30 @@ KOREAN = ["나는 학교에 갔다.", "너는 학교에 갔다.", "나는 집에
 
 
 def train(kind: str, texts: list[str], vocabulary: int = 400, lowercase: bool = False) -> Tokenizer:
-    config = TokenizerConfig.model_validate({"kind": kind, "vocabulary": vocabulary, "lowercase": lowercase})
+    config = TokenizerConfig.model_validate(
+        {"kind": kind, "vocabulary": vocabulary, "lowercase": lowercase}
+    )
     return Tokenizer.train(config, texts)
 
 
 def everything(kind: str) -> Tokenizer:
-    """A tokenizer that knows all characters that texts over LETTERS are composed to, and some words."""
-    words = ["ab", "bad", "pun", "sun", "가각", "한국어", "00", "90", "<s>", "<pad>", "</s>", "नमस्ते", "..."]
+    """A tokenizer that knows all characters that texts over LETTERS are composed to, and some
+    words."""
+    words = [
+        "ab",
+        "bad",
+        "pun",
+        "sun",
+        "가각",
+        "한국어",
+        "00",
+        "90",
+        "<s>",
+        "<pad>",
+        "</s>",
+        "नमस्ते",
+        "...",
+    ]
     composed = [f"{a}{b}" for a in LETTERS for b in LETTERS] + ["u\u0308\u0301"]
     return train(kind, composed + [f"{a} {b}" for a, b in combinations(words, 2)], vocabulary=500)
 
@@ -58,7 +75,11 @@ def test_decode_inverts_encode(kind: str, text: str) -> None:
 @settings(max_examples=150)
 @given(data=st.data())
 def test_decode_inverts_encode_of_known_words(data: st.DataObject) -> None:
-    text = "".join(data.draw(st.lists(st.sampled_from([*"!.,_'\"# \t\n▁😀漢", " ab", " 한국어", " 00", " नमस्ते"]))))
+    text = "".join(
+        data.draw(
+            st.lists(st.sampled_from([*"!.,_'\"# \t\n▁😀漢", " ab", " 한국어", " 00", " नमस्ते"]))
+        )
+    )
     tokenizer = train("word", [f"{text} ▁", "ab 한국어"] * 2)
     assert tokenizer.decode(tokenizer.encode(text)) == unicodedata.normalize("NFC", text)
 
@@ -67,15 +88,22 @@ TOKENISED = ["a@-@b <unk> , don 't", " = <unk> = ", "x<unk>y </s> <unk>"]
 
 
 def spaced(texts: list[str], **fields: object) -> Tokenizer:
-    config = TokenizerConfig.model_validate({"kind": "word", "split": "spaces", "vocabulary": 400, **fields})
+    config = TokenizerConfig.model_validate(
+        {"kind": "word", "split": "spaces", "vocabulary": 400, **fields}
+    )
     return Tokenizer.train(config, texts)
 
 
 def test_words_between_spaces_by_hand() -> None:
-    """Seven words, the mark for a second space, four special tokens; `<unk>` is the one that is there already."""
+    """Seven words, the mark for a second space, four special tokens; `<unk>` is the one that is
+    there already."""
     tokenizer = spaced(TOKENISED)
     words = ["=", "'t", ",", "</s>", "a@-@b", "don", "x<unk>y"]
-    assert tokenizer.tokens(range(tokenizer.size)) == [*SPECIAL, "▁", *(f"▁{word}" for word in words)]
+    assert tokenizer.tokens(range(tokenizer.size)) == [
+        *SPECIAL,
+        "▁",
+        *(f"▁{word}" for word in words),
+    ]
     assert tokenizer.encode("a@-@b <unk> , new") == [9, tokenizer.unk, 7, tokenizer.unk]
     assert tokenizer.encode("</s>") == [8] != [tokenizer.end]
     assert tokenizer.decode([9, tokenizer.unk, 7, tokenizer.end]) == "a@-@b <unk> ,"
@@ -92,7 +120,8 @@ def test_tokenised_text_comes_back_with_its_unknown_words(words: list[str]) -> N
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_text_is_composed_and_lowered(kind: str) -> None:
-    """J with caron has no composed capital, but a composed small letter. NFC, not NFKC: full width stays."""
+    """J with caron has no composed capital, but a composed small letter. NFC, not NFKC: full width
+    stays."""
     tokenizer = train(kind, ["J\u030c Ab É ab", "J\u030c Ab É ab"], lowercase=True)
     assert tokenizer.decode(tokenizer.encode("J\u030c AB E\u0301")) == "\u01f0 ab é"
     tokenizer, decomposed = train(kind, [*KOREAN, "Ａ A"]), unicodedata.normalize("NFD", KOREAN[0])
@@ -113,20 +142,29 @@ def test_special_ids_and_size(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_typed_special_tokens_are_text(kind: str) -> None:
-    """Even in a vocabulary that was trained on text full of them, and after a round through the file and pickle."""
+    """Even in a vocabulary that was trained on text full of them, and after a round through the
+    file and pickle."""
     trained = train(kind, ["<s> a </s> <pad> <unk>", "a<s><pad>"] * 50)
-    for tokenizer in (trained, Tokenizer.from_json(trained.to_json()), pickle.loads(pickle.dumps(trained))):
+    for tokenizer in (
+        trained,
+        Tokenizer.from_json(trained.to_json()),
+        pickle.loads(pickle.dumps(trained)),
+    ):
         ids = tokenizer.encode("<s> a </s><pad> <unk>")
         assert not set(ids) & {0, 1, 2, 3}
         assert tokenizer.decode(ids) == "<s> a </s><pad> <unk>"
-        assert tokenizer.encode_batch(["<s>", "</s>"]) == [tokenizer.encode("<s>"), tokenizer.encode("</s>")]
+        assert tokenizer.encode_batch(["<s>", "</s>"]) == [
+            tokenizer.encode("<s>"),
+            tokenizer.encode("</s>"),
+        ]
 
 
 def test_bpe_merges_by_hand() -> None:
-    """Sennrich et al. 2016, arXiv:1508.07909, figure 1, with the mark at the start of a word instead of its end.
+    """Sennrich et al. 2016, arXiv:1508.07909, figure 1, with the mark at the start of a word
+    instead of its end.
 
-    Counts: low 5, lower 2, newest 6, widest 3. Pairs: es 9, st 9 (after es: est 9), then lo 7, low 7 (or ▁lo, ▁low),
-    so the first four merges build `est` and `▁low`.
+    Counts: low 5, lower 2, newest 6, widest 3. Pairs: es 9, st 9 (after es: est 9), then lo 7, low
+    7 (or ▁lo, ▁low), so the first four merges build `est` and `▁low`.
     """
     texts = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3
     alphabet = len(set("▁lowernwstid"))
@@ -137,7 +175,9 @@ def test_bpe_merges_by_hand() -> None:
     assert merged.pieces(merged.encode("low lowest")) == ["▁low", "▁low", "est"]
     assert merged.pieces(merged.encode("slow"))[0] == "▁"
     wordpiece = train("wordpiece", texts, vocabulary=60)
-    assert wordpiece.pieces(wordpiece.encode("lowest low")) == ["▁low", "est", "▁low"], "the longest piece first"
+    assert wordpiece.pieces(wordpiece.encode("lowest low")) == ["▁low", "est", "▁low"], (
+        "the longest piece first"
+    )
 
 
 def test_unigram_finds_the_likeliest_segmentation() -> None:
@@ -146,14 +186,19 @@ def test_unigram_finds_the_likeliest_segmentation() -> None:
     scores = dict(json.loads(tokenizer.to_json())["model"]["vocab"])
     for word in ("▁abcab", "▁cabab", "▁bbbca"):
         cuts = [c for n in range(len(word)) for c in combinations(range(1, len(word)), n)]
-        ways = [[word[a:b] for a, b in zip((0, *cut), (*cut, len(word)), strict=True)] for cut in cuts]
-        likeliest = max(sum(scores[p] for p in way) for way in ways if all(p in scores for p in way))
+        ways = [
+            [word[a:b] for a, b in zip((0, *cut), (*cut, len(word)), strict=True)] for cut in cuts
+        ]
+        likeliest = max(
+            sum(scores[p] for p in way) for way in ways if all(p in scores for p in way)
+        )
         found = tokenizer.tokens(tokenizer.encode(word[1:]))
         assert sum(scores[piece] for piece in found) == pytest.approx(likeliest)
 
 
 def test_unigram_scores_by_hand() -> None:
-    """`ab` stands four times, `c` once: no room for more than the letters and one piece, and that is `ab`."""
+    """`ab` stands four times, `c` once: no room for more than the letters and one piece, and that
+    is `ab`."""
     scores = train_unigram({"ab": 4, "c": 1}, frozenset("abc"), 4)
     assert list(scores) == ["ab", "c", "a", "b"]
     assert scores["ab"] - scores["c"] == pytest.approx(math.log(4), abs=1e-5)
@@ -175,7 +220,9 @@ def test_training_is_the_same_in_every_process() -> None:
     command = [sys.executable, "-c", SCRIPT, *kinds]
     env = {"PYTHONPATH": ":".join(sys.path), "PYTHONIOENCODING": "utf-8"}
     first, second = (
-        subprocess.run(command, env=env | {"PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
+        subprocess.run(
+            command, env=env | {"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
         for seed in ("1", "2")
     )
     assert len(first.splitlines()) == len(kinds)
@@ -194,18 +241,35 @@ def test_pieces_are_readable() -> None:
     korean = train("bpe", KOREAN * 3)
     assert korean.pieces(korean.encode("나는 학교에")) == ["▁나는", "▁학교에"]
     words = train("word", KOREAN)
-    assert words.pieces([2, *words.encode("학교는  작다."), 3]) == ["<s>", "▁학교는", "▁", "▁작다", ".", "</s>"]
+    assert words.pieces([2, *words.encode("학교는  작다."), 3]) == [
+        "<s>",
+        "▁학교는",
+        "▁",
+        "▁작다",
+        ".",
+        "</s>",
+    ]
     characters = train("character", ["가 나\n"])
     assert characters.pieces(characters.encode("나 가\n")) == ["나", "▁", "가", "\\n"]
     byte = EVERYTHING["byte"]
-    assert byte.pieces([*byte.encode("한 a"), 3, 4 + 0xFF]) == ["한", "‿", "‿", "▁", "a", "</s>", "\ufffd"]
+    assert byte.pieces([*byte.encode("한 a"), 3, 4 + 0xFF]) == [
+        "한",
+        "‿",
+        "‿",
+        "▁",
+        "a",
+        "</s>",
+        "\ufffd",
+    ]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "byte"])
 def test_a_script_never_seen_is_unknown(kind: str) -> None:
     tokenizer = train(kind, KOREAN)
     assert all(tokenizer.all_unknown(tokenizer.encode(text)) for text in ("Привет", "мир мир"))
-    assert not any(tokenizer.all_unknown(tokenizer.encode(text)) for text in ("мир 학교에 мир", "나는"))
+    assert not any(
+        tokenizer.all_unknown(tokenizer.encode(text)) for text in ("мир 학교에 мир", "나는")
+    )
     if kind in ("character", "bpe"):
         assert tokenizer.encode("мир").count(1) == 3
 
@@ -232,14 +296,22 @@ def test_tokens_lead_back_to_their_ids() -> None:
 
 def test_a_foreign_bert_tokenizer() -> None:
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "hello", "wor", "##ld", "[", "]", "cls"]
-    made = library.Tokenizer(models.WordPiece({name: number for number, name in enumerate(names)}, unk_token="[UNK]"))
+    made = library.Tokenizer(
+        models.WordPiece({name: number for number, name in enumerate(names)}, unk_token="[UNK]")
+    )
     made.normalizer = library.normalizers.BertNormalizer(lowercase=True)
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.decoder = library.decoders.WordPiece()
     made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     made.add_special_tokens(names[:4])
     tokenizer = Tokenizer.from_json(made.to_str())
-    assert (tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end, tokenizer.size) == (0, 1, 2, 3, 10)
+    assert (tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end, tokenizer.size) == (
+        0,
+        1,
+        2,
+        3,
+        10,
+    )
     assert tokenizer.encode("Hello world hello") == [4, 5, 6, 4], "no [CLS]"
     assert tokenizer.encode("[CLS]") == [7, 9, 8]
     assert tokenizer.decode([2, 4, 5, 6, 3]) == "hello world"
@@ -251,7 +323,9 @@ def test_a_foreign_byte_level_tokenizer_with_one_special_token() -> None:
     made.decoder = library.decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     options = {"special_tokens": ["<|endoftext|>"], "initial_alphabet": alphabet, "vocab_size": 300}
-    made.train_from_iterator(["the cat, the hat"] * 9, trainers.BpeTrainer(**options, show_progress=False))
+    made.train_from_iterator(
+        ["the cat, the hat"] * 9, trainers.BpeTrainer(**options, show_progress=False)
+    )
     size = made.get_vocab_size()
     made.enable_truncation(2)
     made.enable_padding(length=9)
@@ -270,7 +344,15 @@ def test_a_foreign_byte_level_tokenizer_with_one_special_token() -> None:
 
 def test_a_foreign_unigram_tokenizer_whose_special_tokens_are_plain_pieces() -> None:
     """As T5's: `</s>` has the score 0, better than any piece, and would win the segmentation."""
-    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("[?]", 0.0), ("▁", -2.0), ("a", -3.0), ("<", -5.0), ("/", -5.0)]
+    pieces = [
+        ("<pad>", 0.0),
+        ("</s>", 0.0),
+        ("[?]", 0.0),
+        ("▁", -2.0),
+        ("a", -3.0),
+        ("<", -5.0),
+        ("/", -5.0),
+    ]
     made = library.Tokenizer(models.Unigram(pieces, unk_id=2))
     made.pre_tokenizer = pre_tokenizers.Metaspace()
     made.decoder = library.decoders.Metaspace()
@@ -280,12 +362,20 @@ def test_a_foreign_unigram_tokenizer_whose_special_tokens_are_plain_pieces() -> 
     assert tokenizer.decode(tokenizer.encode("a a")) == "a a"
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    *((text, "cannot be used as a tokenizer") for text in (b"", b"{}", b"[]", b"{broken", b'{"model": {"type": "M"}}')),
-    (b"\xff\xfe\x00", "cannot be read as a tokenizer"),
-    (None, "there is no such tokenizer file"),
-])  # fmt: skip
-def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path, content: bytes | None, message: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        *(
+            (text, "cannot be used as a tokenizer")
+            for text in (b"", b"{}", b"[]", b"{broken", b'{"model": {"type": "M"}}')
+        ),
+        (b"\xff\xfe\x00", "cannot be read as a tokenizer"),
+        (None, "there is no such tokenizer file"),
+    ],
+)
+def test_a_file_that_is_no_tokenizer_is_named(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
     if content is not None:
         (tmp_path / "broken.json").write_bytes(content)
     with pytest.raises(DataError, match=rf"broken\.json: {message}"):
@@ -331,7 +421,9 @@ def test_the_most_frequent_characters_and_words_are_kept() -> None:
 
 def test_a_sample_is_taken_evenly(tmp_path: Path) -> None:
     lines = [chr(0xAC00 + number) for number in range(10)]
-    trained = train_tokenizers(TokenizerConfig(kind="character", sample=4), {"text": lines}, tmp_path)["text"]
+    trained = train_tokenizers(
+        TokenizerConfig(kind="character", sample=4), {"text": lines}, tmp_path
+    )["text"]
     assert trained.tokens(range(4, trained.size)) == [lines[number] for number in (0, 2, 5, 7)]
 
 
@@ -351,7 +443,8 @@ def test_joint_and_separate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("joint", "files"), [(True, ["tokenizer.json"]), (False, ["tokenizer.source.json", "tokenizer.target.json"])]
+    ("joint", "files"),
+    [(True, ["tokenizer.json"]), (False, ["tokenizer.source.json", "tokenizer.target.json"])],
 )
 def test_tokenizers_of_a_run(tmp_path: Path, joint: bool, files: list[str]) -> None:
     trained = train_tokenizers(TokenizerConfig(kind="bpe", joint=joint), SIDES, tmp_path)
@@ -375,13 +468,19 @@ def test_existing_files_are_used(tmp_path: Path) -> None:
         (tmp_path / name).write_text(train("word", SIDES[side]).to_json(), encoding="utf-8")
 
     def read(file: str | dict[str, str]) -> Tokenizers:
-        return train_tokenizers(TokenizerConfig(file=file, joint=isinstance(file, str)), SIDES, tmp_path)
+        return train_tokenizers(
+            TokenizerConfig(file=file, joint=isinstance(file, str)), SIDES, tmp_path
+        )
 
     one, two = read("a.json"), read({"source": "a.json", "target": "b.json"})
     assert (one.joint, two.joint) == (True, False)
     assert one["target"].all_unknown(one["target"].encode("안녕"))
     assert two["target"].pieces(two["target"].encode("안녕")) == ["▁안녕"]
-    with pytest.raises(ConfigError, match=r"tokenizer\.file: unknown column 'sorce' \(did you mean 'source'"):
+    with pytest.raises(
+        ConfigError, match=r"tokenizer\.file: unknown column 'sorce' \(did you mean 'source'"
+    ):
         read({"sorce": "a.json", "target": "b.json"})
-    with pytest.raises(ConfigError, match=r"tokenizer\.file: there is no tokenizer for the column 'target'"):
+    with pytest.raises(
+        ConfigError, match=r"tokenizer\.file: there is no tokenizer for the column 'target'"
+    ):
         read({"source": "a.json"})

@@ -1,4 +1,5 @@
-"""Words outside the vocabulary keep their letters on the way to a model that reads letters: ELMo."""
+"""Words outside the vocabulary keep their letters on the way to a model that reads letters:
+ELMo."""
 
 import json
 from pathlib import Path
@@ -37,7 +38,9 @@ def tokenizer(kind: Any = "word", text: str = KNOWN, **more: Any) -> Tokenizer:
 
 def spelt(ids: list[int], own: Tokenizer) -> list[str]:
     """What a model can know of each token: its spelling, whoever has it."""
-    return [token.word if isinstance(token, UnknownWord) else own.pieces([token])[0] for token in ids]
+    return [
+        token.word if isinstance(token, UnknownWord) else own.pieces([token])[0] for token in ids
+    ]
 
 
 def words_of(text: Tokens, own: Tokenizer) -> list[list[str]]:
@@ -48,7 +51,9 @@ def words_of(text: Tokens, own: Tokenizer) -> list[list[str]]:
 
 
 @given(st.text("ab é가́ㄱ1.,(▁\t<>unkA", max_size=20), st.booleans())
-def test_an_unknown_word_is_spelt_as_a_vocabulary_that_has_it_would(text: str, lowercase: bool) -> None:
+def test_an_unknown_word_is_spelt_as_a_vocabulary_that_has_it_would(
+    text: str, lowercase: bool
+) -> None:
     small, whole = (tokenizer(text=one, lowercase=lowercase) for one in ("a", f"a {text}"))
     [ids] = small.encode_batch([text], 50)
     assert ids == small.encode(text)
@@ -62,10 +67,14 @@ def test_every_vocabulary_says_what_it_does_not_know(kind: str) -> None:
     [ids] = own.encode_batch(["the 여zoo"], 50)
     assert ids == own.encode("the 여zoo")
     unknown = [token.word for token in ids if isinstance(token, UnknownWord)]
-    expected = {"unigram": ["여z"], "bpe": ["여", "z"], "character": ["여", "z"]}.get(kind, ["▁여zoo"])
+    expected = {"unigram": ["여z"], "bpe": ["여", "z"], "character": ["여", "z"]}.get(
+        kind, ["▁여zoo"]
+    )
     assert [word for word in unknown if word != "o"] == expected
     assert own.encode_batch(["the 여zoo"], None) == [ids]
-    assert not any(isinstance(token, UnknownWord) for token in own.encode_batch(["the 여zoo"], None)[0])
+    assert not any(
+        isinstance(token, UnknownWord) for token in own.encode_batch(["the 여zoo"], None)[0]
+    )
 
 
 def test_a_text_that_says_unk_itself_says_no_more() -> None:
@@ -83,7 +92,11 @@ def test_a_batch_carries_the_letters_of_its_unknown_words_once() -> None:
     rows = own.encode_batch(TEXTS, 8)
     text = padded(rows, own.pad)
     assert text.spelling is not None
-    assert text.spelling.numbers_BL.tolist() == [[0, 1, *[0] * 6], [0, 0, 2, 3, 0, 4, 5, 0], [0] * 8]
+    assert text.spelling.numbers_BL.tolist() == [
+        [0, 1, *[0] * 6],
+        [0, 0, 2, 3, 0, 4, 5, 0],
+        [0] * 8,
+    ]
     expected = [letters_of(word, 8) for word in ("▁zebra", "▁saw", "▁여우", "zebra", ")")]
     assert [tuple(filter(None, row)) for row in text.spelling.characters_PC.tolist()] == expected
     assert len(expected[0]) == 8, "a long word ends early"
@@ -96,7 +109,9 @@ def test_a_split_on_disk_and_one_in_memory_carry_the_same(tmp_path: Path) -> Non
     (tmp_path / "t.txt").write_text("\n\n".join(texts), encoding="utf-8")
     data = RawData.model_validate({"train": {"text": "t.txt"}, "validation": {"split": 0.3}})
     config = TokenizerConfig(kind="word", vocabulary=13)
-    found, again, plain = (prepare_raw(data, config, tmp_path, letters=letters) for letters in (50, 50, None))
+    found, again, plain = (
+        prepare_raw(data, config, tmp_path, letters=letters) for letters in (50, 50, None)
+    )
     seen = set()
     for name, split in found.splits.items():
         assert np.array_equal(split.values, plain.splits[name].values)
@@ -149,12 +164,18 @@ def test_tagged_words_and_questions_keep_them_too() -> None:
     rows = [["</s>", *marked[:6], "</s>"], ["</s>", *marked[3:], "</s>"]]
     assert words_of(tagged.batch(np.array([0])).text, own) == rows
     encoded = tagging.words(tagged, 0)
-    unknown_words = [[token.word for token in word if isinstance(token, UnknownWord)] for word in encoded]
+    unknown_words = [
+        [token.word for token in word if isinstance(token, UnknownWord)] for word in encoded
+    ]
     assert unknown_words[:5] == [[], ["▁zebra"], ["▁saw"], ["▁여우"], []]
     answering = task_of("question_answering", 20, max_question=8, head={"no_answer": True})
-    asked = Dataset.of(answering, {"context": [TEXTS[1]], "question": ["who saw a yak ?"], "answers": ["[]"]}, str)
+    asked = Dataset.of(
+        answering, {"context": [TEXTS[1]], "question": ["who saw a yak ?"], "answers": ["[]"]}, str
+    )
     question = ["▁who", "▁saw", "▁a", "▁yak", "▁?"]
-    assert words_of(asked.batch(np.array([0])).text, own) == [["</s>", *question, "<s>", *SECOND, "</s>"]]
+    assert words_of(asked.batch(np.array([0])).text, own) == [
+        ["</s>", *question, "<s>", *SECOND, "</s>"]
+    ]
 
 
 # In the model
@@ -177,25 +198,35 @@ def test_a_word_has_the_same_vector_inside_and_outside_the_vocabulary() -> None:
 
 
 def test_two_unknown_words_differ_and_neighbours_do_not_matter() -> None:
-    model, rows = build(CASES["elmo"]), [[END, 4, unknown("zebra"), 5], [END, 4, unknown("여우"), 5], [END, 4, UNK, 5]]
-    together = model.layers_of(batch_of(*rows, [END, unknown("extraordinarily"), 6, 7, 8, unknown("zebra"), END]))
+    model, rows = (
+        build(CASES["elmo"]),
+        [[END, 4, unknown("zebra"), 5], [END, 4, unknown("여우"), 5], [END, 4, UNK, 5]],
+    )
+    together = model.layers_of(
+        batch_of(*rows, [END, unknown("extraordinarily"), 6, 7, 8, unknown("zebra"), END])
+    )
     for number, row in enumerate(rows):
         for one, other in zip(model.layers_of(batch_of(row)), together, strict=True):
             close(one[0], other[number, : len(row)])
     assert len({round(float(one), 6) for one in together[0][:3, 2].detach().abs().sum(-1)}) == 3
     tokens = build(CASES["elmo-tokens"]).layers_of(batch_of(*rows))
-    assert all(layer[0].equal(layer[1]) and layer[0].equal(layer[2]) for layer in tokens), "a table has no letters"
+    assert all(layer[0].equal(layer[1]) and layer[0].equal(layer[2]) for layer in tokens), (
+        "a table has no letters"
+    )
 
 
 def test_what_is_to_be_predicted_is_still_unk() -> None:
-    """The loss of both directions, each read out and summed by hand; an unknown word counts as <unk>."""
+    """The loss of both directions, each read out and summed by hand; an unknown word counts as
+    <unk>."""
     model, rows = build(CASES["elmo"]), [[END, 4, unknown("zebra"), 5, END], [END, 6, 7, END]]
     batch = batch_of(*rows)
     output, expected = model(batch), 0.0
     for number, row in enumerate(rows):
         for place in range(len(row) - 1):
             forward = model.readout(output.hidden_BTD[number, place]).detach().log_softmax(-1)
-            backward = model.readout(output.backward_BLD[number, place + 1]).detach().log_softmax(-1)
+            backward = (
+                model.readout(output.backward_BLD[number, place + 1]).detach().log_softmax(-1)
+            )
             expected -= float(forward[int(row[place + 1])] + backward[int(row[place])]) / 2
     loss = BothDirections(model, 0.0)(batch)[0]
     plain = BothDirections(model, 0.0)(batch_of([int(token) for token in rows[0]], rows[1]))[0]
@@ -225,17 +256,42 @@ def run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
 
 def test_features_of_words_that_were_never_seen(run: Path, tmp_path: Path) -> None:
     file = tmp_path / "vectors.npz"
-    succeed("predict", run, "The qwertyfox ate.", "The zebra ate.", "여우", "--features", file, "--layer", "0")
+    succeed(
+        "predict",
+        run,
+        "The qwertyfox ate.",
+        "The zebra ate.",
+        "여우",
+        "--features",
+        file,
+        "--layer",
+        "0",
+    )
     found = np.load(file)
-    assert found["tokens"].tolist() == ["▁The", "▁qwertyfox", "▁ate", ".", "▁The", "▁zebra", "▁ate", ".", "▁여우"]
+    assert found["tokens"].tolist() == [
+        "▁The",
+        "▁qwertyfox",
+        "▁ate",
+        ".",
+        "▁The",
+        "▁zebra",
+        "▁ate",
+        ".",
+        "▁여우",
+    ]
     vectors = found["vectors"]
     np.testing.assert_allclose(vectors[[0, 2, 3]], vectors[[4, 6, 7]], atol=1e-6)
     assert np.abs(vectors[1] - vectors[5]).max() > 1e-3
     assert np.abs(vectors[8] - vectors[1]).max() > 1e-3
 
 
-def test_a_classifier_on_frozen_features_tells_unknown_words_apart(run: Path, tmp_path: Path) -> None:
-    corpora = {part: {"corpus": "reviews-en", "size": size} for part, size in (("train", 40), ("validation", 10))}
+def test_a_classifier_on_frozen_features_tells_unknown_words_apart(
+    run: Path, tmp_path: Path
+) -> None:
+    corpora = {
+        part: {"corpus": "reviews-en", "size": size}
+        for part, size in (("train", 40), ("validation", 10))
+    }
     training = RECIPE["training"] | {"init": str(run)}
     tree = {"task": "classification", "data": {**corpora, "max_length": 40}, "training": training}
     train(tree, out=tmp_path / "run", quiet=True)
@@ -247,17 +303,23 @@ def test_a_classifier_on_frozen_features_tells_unknown_words_apart(run: Path, tm
     words = [["</s>", "▁A", "▁qwertyfox", "▁film", ".", "</s>"]]
     assert words_of(read, Run.open(run).tokenizers["text"]) == words
     for text, share in zip(texts, shares, strict=True):
-        alone = succeed("predict", tmp_path / "run", text, "--json").json["probabilities"]["positive"]
+        alone = succeed("predict", tmp_path / "run", text, "--json").json["probabilities"][
+            "positive"
+        ]
         assert alone == pytest.approx(share, abs=1e-6)
 
 
 def test_explain_reads_what_predict_reads(run: Path) -> None:
     found = Run.open(run)
     explained = explain(found, "The 여우 ate.", padding=2)
-    assert words_of(explained.batch.text, found.tokenizers["text"]) == [["</s>", "▁The", "▁여우", "▁ate", "."]]
+    assert words_of(explained.batch.text, found.tokenizers["text"]) == [
+        ["</s>", "▁The", "▁여우", "▁ate", "."]
+    ]
     vectors = features(found, ["The 여우 ate."], layer=0).vectors
     with torch.inference_mode():
-        np.testing.assert_allclose(explained.model.layers_of(explained.batch)[0][0, 1:5], vectors, atol=1e-6)
+        np.testing.assert_allclose(
+            explained.model.layers_of(explained.batch)[0][0, 1:5], vectors, atol=1e-6
+        )
 
 
 def test_a_model_of_tokens_knows_no_other_words(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The base class of every config; YAML and `key=value` overrides -> a typed config. Knows no component.
+"""The base class of every config; YAML and `key=value` overrides -> a typed config. Knows no
+component.
 
 An error lists every problem at once.
 """
@@ -36,20 +37,24 @@ PARSING = Lock()  # two threads that parse at once fail with a SystemError (Pyth
 class Config(BaseModel):
     """A strict, immutable set of fields.
 
-    An unknown key is an error, a string is not a number, and nothing changes after validation. The docstring under a
-    field is its help text in docs/recipes.md and in the studio's form.
+    An unknown key is an error, a string is not a number, and nothing changes after validation. The
+    docstring under a field is its help text in docs/recipes.md and in the studio's form.
     """
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=()
+    )
 
 
 def written(kind: type[BaseModel]) -> type[BaseModel]:
-    """The class as it stands in the code: Data, of which Data[Parallel] is made, has the docstring."""
+    """The class as it stands in the code: Data, of which Data[Parallel] is made, has the
+    docstring."""
     return kind.__pydantic_generic_metadata__["origin"] or kind
 
 
 def help_texts(kind: type[Config]) -> dict[str, str]:
-    """The docstring under each field; pydantic would read them whenever regard is imported, which takes a second."""
+    """The docstring under each field; pydantic would read them whenever regard is imported, which
+    takes a second."""
     texts = {}
     with PARSING:
         for base in reversed(kind.__mro__[: kind.__mro__.index(Config)]):
@@ -62,7 +67,8 @@ def help_texts(kind: type[Config]) -> dict[str, str]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Scalars of YAML 1.2: `1e-4` is a number, `no` and `on` are strings (`no` is a language too). Keys are unique."""
+    """Scalars of YAML 1.2: `1e-4` is a number, `no` and `on` are strings (`no` is a language too).
+    Keys are unique."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -75,7 +81,8 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def fetch_flow_collection_start(self, kind: type[yaml.Token]) -> None:
-        """PyYAML looks at every open bracket for every token: a megabyte of brackets would take hours."""
+        """PyYAML looks at every open bracket for every token: a megabyte of brackets would take
+        hours."""
         if self.flow_level > LEVELS:
             raise yaml.scanner.ScannerError(None, None, TOO_DEEP, self.get_mark())
         super().fetch_flow_collection_start(kind)
@@ -110,20 +117,26 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every string that YAML 1.1 or 1.2 would read as something else: other tools read our files too."""
+    """Quotes every string that YAML 1.1 or 1.2 would read as something else: other tools read our
+    files too."""
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        style = '"' if any(sign in text for sign in "\x85\u2028\u2029") else None  # otherwise these are read as spaces
+        style = (
+            '"' if any(sign in text for sign in "\x85\u2028\u2029") else None
+        )  # otherwise these are read as spaces
         return self.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
 _SCALARS = {
     "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
     "int": (r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
-    "float": (r"[-+]?(?:[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?)",
-              "-+.0123456789"),
-}  # fmt: skip
-"""Scalars that are not strings (YAML 1.2.2, section 10.3.2): pattern, and possible first characters."""
+    "float": (
+        r"[-+]?(?:[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?)",
+        "-+.0123456789",
+    ),
+}
+"""Scalars that are not strings (YAML 1.2.2, section 10.3.2): pattern, and possible first
+characters."""
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in resolvers if tag.endswith((":null", ":merge"))]
@@ -131,7 +144,9 @@ _Loader.yaml_implicit_resolvers = {
 }
 for _name, (_pattern, _first) in _SCALARS.items():
     for _class in (_Loader, _Dumper):
-        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(rf"^(?:{_pattern})$"), list(_first))
+        _class.add_implicit_resolver(
+            f"tag:yaml.org,2002:{_name}", re.compile(rf"^(?:{_pattern})$"), list(_first)
+        )
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_int)
 _Dumper.add_representer(str, _Dumper.represent_text)
 
@@ -166,7 +181,9 @@ def parse_yaml(text: str, where: str) -> Tree:
     return tree
 
 
-@lru_cache(maxsize=32)  # PyYAML takes some 10 ms for a recipe, and a command reads that of its run several times
+@lru_cache(
+    maxsize=32
+)  # PyYAML takes some 10 ms for a recipe, and a command reads that of its run several times
 def _load(text: str) -> object:
     """What a YAML text stands for. Whatever the parser raises becomes a YAMLError."""
     if len(text) > CHARACTERS:
@@ -191,7 +208,9 @@ def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Tree:
     for override in [overrides] if isinstance(overrides, str) else overrides:
         path, equals, text = override.partition("=")
         if not equals or not path:
-            raise ConfigError("an override is key=value", where=override, hint="for example training.steps=500")
+            raise ConfigError(
+                "an override is key=value", where=override, hint="for example training.steps=500"
+            )
         try:
             value = _copy(_load(text))
         except yaml.YAMLError:
@@ -213,7 +232,9 @@ def _put(tree: Tree, keys: list[str], value: Any, path: str) -> None:
     node: Any = tree
     for number, name in enumerate(keys, 1):
         if not isinstance(node, (dict, list)):
-            raise ConfigError(f"{keys[number - 2]!r} is a single value without keys of its own", where=path)
+            raise ConfigError(
+                f"{keys[number - 2]!r} is a single value without keys of its own", where=path
+            )
         key: Any = _index(node, name, path) if isinstance(node, list) else name
         if number == len(keys):
             node[key] = value
@@ -237,7 +258,9 @@ def validate(kind: type[C], tree: Tree) -> C:
     try:
         return kind.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(problems=problems_in(error.errors(include_url=False), kind, tree)) from None
+        raise ConfigError(
+            problems=problems_in(error.errors(include_url=False), kind, tree)
+        ) from None
 
 
 def problems_in(errors: Sequence[ErrorDetails], kind: type[BaseModel], tree: Tree) -> list[Problem]:
@@ -252,7 +275,8 @@ def problems_in(errors: Sequence[ErrorDetails], kind: type[BaseModel], tree: Tre
 
 
 def _keys_in(tree: Any, loc: tuple[int | str, ...], missing: bool) -> list[int | str]:
-    """The location without the union tags that pydantic inserts between keys; the last key may be a missing one."""
+    """The location without the union tags that pydantic inserts between keys; the last key may be a
+    missing one."""
     keys: list[int | str] = []
     node = tree
     for position, part in enumerate(loc):
@@ -266,10 +290,14 @@ def _keys_in(tree: Any, loc: tuple[int | str, ...], missing: bool) -> list[int |
     return keys
 
 
-def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel], tree: Any) -> tuple[str, str]:
+def _message(
+    error: dict[str, Any], keys: list[int | str], kind: type[BaseModel], tree: Any
+) -> tuple[str, str]:
     """One of pydantic's errors in plain words: what is wrong, and what is allowed."""
     context, given, shown = error.get("ctx", {}), error["input"], short(repr(error["input"]))
-    expected = str(context.get("expected", "")).replace("True", "'true'").replace("False", "'false'")
+    expected = (
+        str(context.get("expected", "")).replace("True", "'true'").replace("False", "'false'")
+    )
     literals = re.findall(r"'([^']*)'", expected) or [expected]
     is_literal, is_mapping = error["type"] in ("literal_error", "enum"), error["type"] in MAPPINGS
     if given is None and error["type"] not in ("missing", "value_error", "extra_forbidden"):
@@ -285,28 +313,45 @@ def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel]
         case "extra_forbidden":
             key, configs = str(keys[-1]), _configs_at(kind, keys[:-1], tree)
             allowed = {name for config in configs for name in config.model_fields}
-            below = {name: configs_in(field.annotation) for name, field in kind.model_fields.items()}
-            sections = [name for name, configs in below.items() if any(key in one.model_fields for one in configs)]
+            below = {
+                name: configs_in(field.annotation) for name, field in kind.model_fields.items()
+            }
+            sections = [
+                name
+                for name, configs in below.items()
+                if any(key in one.model_fields for one in configs)
+            ]
             if len(keys) == 1 and sections:
                 return f"unknown key {key!r}", f"did you mean {f'{sections[0]}.{key}'!r}?"
             spaced = given is None and ":" in key
-            return f"unknown key {key!r}", "write a space after the colon" if spaced else did_you_mean(key, allowed)
+            return (
+                f"unknown key {key!r}",
+                "write a space after the colon" if spaced else did_you_mean(key, allowed),
+            )
         case "missing":
             tags = {tag for config in _configs_at(kind, keys, tree) for tag in _tags(config)}
             return "this key is required", f"kind: {', '.join(sorted(tags))}" if tags else ""
         case "union_tag_invalid" if context["tag"] != "None":
             allowed = set(re.findall(r"'([^']*)'", context["expected_tags"]))
             discriminator = context["discriminator"].strip("'")
-            return f"unknown {discriminator} {context['tag']!r}", did_you_mean(str(context["tag"]), allowed)
+            return f"unknown {discriminator} {context['tag']!r}", did_you_mean(
+                str(context["tag"]), allowed
+            )
         case "union_tag_not_found" | "union_tag_invalid":
             tags = {tag for config in _configs_at(kind, keys, tree) for tag in _tags(config)}
             return f"the key {context['discriminator']} is required", did_you_mean("", tags)
         case "value_error":
             return str(context["error"]), ""
         case "json_invalid":
-            return f"not valid JSON: {JSONDecodeError(context['error'], tree['body'], error['loc'][-1])}", ""
+            return (
+                "not valid JSON: "
+                f"{JSONDecodeError(context['error'], tree['body'], error['loc'][-1])}",
+                "",
+            )
         case "too_short" | "too_long":
-            return "should have" + error["msg"].partition("should have")[2].replace(" after validation", ""), ""
+            return "should have" + error["msg"].partition("should have")[2].replace(
+                " after validation", ""
+            ), ""
         case "bool_type":
             return f"should be true or false, not {shown}", ""
         case "int_type" if isinstance(given, float) and given.is_integer():
@@ -316,7 +361,8 @@ def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel]
 
 
 def _configs_at(kind: type[BaseModel], keys: list[Any], tree: Any) -> set[type[BaseModel]]:
-    """The configs that may stand under a config path: those of the tree's `kind`, where it names a valid one."""
+    """The configs that may stand under a config path: those of the tree's `kind`, where it names a
+    valid one."""
     configs = {kind}
     for key in keys:
         if isinstance(key, str):
@@ -326,7 +372,11 @@ def _configs_at(kind: type[BaseModel], keys: list[Any], tree: Any) -> set[type[B
         else:
             tree = tree[key] if isinstance(tree, list) else None
         tag = tree.get("kind") if isinstance(tree, dict) else None
-        of_tag = {config for config in configs if "kind" not in config.model_fields or tag in _tags(config)}
+        of_tag = {
+            config
+            for config in configs
+            if "kind" not in config.model_fields or tag in _tags(config)
+        }
         configs = configs if tag is None else of_tag or configs
     return configs
 

@@ -1,12 +1,13 @@
 """The course: chapters whose claims are experiments that one command repeats.
 
-A chapter NAME is a text in two languages, `NN-NAME.en.md` and `NN-NAME.ko.md`, and `NAME.py` with its experiment,
-`experiment(lab: Lab) -> Found`, over the public API. The text is Markdown that Jinja2 fills with the experiment's
-numbers, and has four conventions:
+A chapter NAME is a text in two languages, `NN-NAME.en.md` and `NN-NAME.ko.md`, and `NAME.py` with
+its experiment, `experiment(lab: Lab) -> Found`, over the public API. The text is Markdown that
+Jinja2 fills with the experiment's numbers, and has four conventions:
 
     paragraphs and bullets before the first `##`    what the chapter is about, and what to look at
     ![caption](name)                                a line of its own: a figure or table of the experiment; one that
-                                                    only `--full` has is in `{% if full %}` and begins with full_
+                                                    only `--full` has is in `{% if full %}` and
+                                                    begins with full_
     ![caption](code:regard.search.decode.search)    a line of its own: the source of a function, folded
     ### A question?                                 what follows, up to the next heading, is folded
 
@@ -41,9 +42,15 @@ def chapters(language: str | None = None) -> list[Chapter]:
     """All chapters in one language, in their order."""
     language = language or default_language()
     if language not in LANGUAGES:
-        raise RegardError(f"there is no {language!r}", where="--lang", hint=did_you_mean(language, LANGUAGES))
+        raise RegardError(
+            f"there is no {language!r}", where="--lang", hint=did_you_mean(language, LANGUAGES)
+        )
     found = sorted(
-        (file for file in files("regard.course").iterdir() if file.name.endswith(f".{language}.md")),
+        (
+            file
+            for file in files("regard.course").iterdir()
+            if file.name.endswith(f".{language}.md")
+        ),
         key=lambda file: file.name,
     )
     return [
@@ -60,4 +67,6 @@ def find_chapter(wanted: str, language: str | None = None) -> Chapter:
         if wanted in (str(chapter.number), chapter.name):
             return chapter
     allowed = ", ".join(f"{chapter.number} ({chapter.name})" for chapter in every)
-    raise RegardError(f"there is no chapter {wanted!r}", where="CHAPTER", hint=f"allowed: {allowed}")
+    raise RegardError(
+        f"there is no chapter {wanted!r}", where="CHAPTER", hint=f"allowed: {allowed}"
+    )

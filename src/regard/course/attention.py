@@ -1,4 +1,5 @@
-"""Chapter 2: the looks of Bahdanau and Luong in numbers, their scores compared, and alignments of word order."""
+"""Chapter 2: the looks of Bahdanau and Luong in numbers, their scores compared, and alignments of
+word order."""
 
 from __future__ import annotations
 
@@ -21,7 +22,14 @@ from regard.recipes.shipped import shipped_text
 from regard.views.explanation import Options
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
-LUONG = {"kind": "luong", "cell": "gru", "embedding": 32, "hidden": 64, "attention": 64, "input_feeding": False}
+LUONG = {
+    "kind": "luong",
+    "cell": "gru",
+    "embedding": 32,
+    "hidden": 64,
+    "attention": 64,
+    "input_feeding": False,
+}
 SCORES: dict[str, dict[str, Any]] = {
     "additive": BAHDANAU,
     "concat": BAHDANAU | {"score": "concat"},
@@ -29,7 +37,8 @@ SCORES: dict[str, dict[str, Any]] = {
     "dot": LUONG | {"score": "dot"},
     "general": LUONG | {"score": "general"},
 }
-"""The model of each score: the first three as Bahdanau's decoder uses them, the others as Luong's."""
+"""The model of each score: the first three as Bahdanau's decoder uses them, the others as
+Luong's."""
 ENCODERS = {"left to right": False, "both ways": True}
 """How the encoder reads, and whether it is bidirectional."""
 LAYERS: dict[str, Callable[[int], scores.ScoredAttention]] = {
@@ -53,7 +62,9 @@ def experiment(lab: Lab) -> Found:
 
 def _greetings(lab: Lab) -> Found:
     """The two recipes that ship, and one step of each kind of attention in numbers."""
-    english, french = (yaml.safe_load(shipped_text(name)) for name in ("how-are-you", "je-suis-etudiant"))
+    english, french = (
+        yaml.safe_load(shipped_text(name)) for name in ("how-are-you", "je-suis-etudiant")
+    )
     runs = lab.train("how-are-you", english), lab.train("je-suis-etudiant", french)
     looked, student = explain(runs[0], "How are you?"), explain(runs[1], "je suis étudiant")
     unseen = [float(evaluate(run)["exact_match"]) for run in runs]
@@ -62,50 +73,76 @@ def _greetings(lab: Lab) -> Found:
     first = looked.worked()
     e_K, alpha_K = first.scores_K.double(), first.weights_K.double()
     return {
-        "how_are_you": HeatMaps(looked.heat_maps()), "je_suis": HeatMaps(student.heat_maps()),
-        "bahdanau_step": flat(first.report()), "luong_step": flat(dotted.worked().report()),
-        "korean": looked.output, "english": student.output, "scores": ", ".join(f"{e:.2f}" for e in e_K.tolist()),
-        "korean_unseen": unseen[0], "english_unseen": unseen[1],
+        "how_are_you": HeatMaps(looked.heat_maps()),
+        "je_suis": HeatMaps(student.heat_maps()),
+        "bahdanau_step": flat(first.report()),
+        "luong_step": flat(dotted.worked().report()),
+        "korean": looked.output,
+        "english": student.output,
+        "scores": ", ".join(f"{e:.2f}" for e in e_K.tolist()),
+        "korean_unseen": unseen[0],
+        "english_unseen": unseen[1],
         "softmax_error": float((e_K.softmax(0) - alpha_K).abs().max()),
-    }  # fmt: skip
+    }
 
 
 def _scores(lab: Lab) -> Found:
-    """Each score learns to reverse, with the same encoders; the right alignment is known, so the share of attention
-    on it can be measured. Dot needs states of equal width, so its encoder reads in one direction."""
+    """Each score learns to reverse, with the same encoders; the right alignment is known, so the
+    share of attention on it can be measured. Dot needs states of equal width, so its encoder reads
+    in one direction."""
     rows, maps, numbers = [], [], Found()
     pairs = list(generate("reverse", lab.few(40), 7, "test"))
     for (encoder, both), (name, model) in product(ENCODERS.items(), SCORES.items()):
         if both and name == "dot":
             continue
         key = f"{name}-{encoder}".replace(" ", "-")
-        run = lab.train(f"reverse-{key}", reverse_recipe(model | {"bidirectional": both}, 300, 8e-3))
+        run = lab.train(
+            f"reverse-{key}", reverse_recipe(model | {"bidirectional": both}, 300, 8e-3)
+        )
         exact = float(evaluate(run)["exact_match"])
         [heat_map] = explain(run, LETTERS, target=LETTERS[::-1]).heat_maps()
-        maps.append(HeatMap(heat_map.rows, heat_map.columns, heat_map.values, name, (encoder, name)))
+        maps.append(
+            HeatMap(heat_map.rows, heat_map.columns, heat_map.values, name, (encoder, name))
+        )
         right, after = np.mean([_on_the_mirror(run, *pair) for pair in pairs], axis=0).tolist()
         decoder = "Bahdanau" if model["kind"] == "bahdanau" else "Luong"
         rows.append([encoder, name, decoder, exact, right, after])
     for encoder in ENCODERS:
         exacts, rights, afters = zip(*(row[3:] for row in rows if row[0] == encoder), strict=True)
-        own = {"exact": min(exacts), "right": min(rights), "most_right": max(rights), "after": min(afters),
-               "most_after": max(afters)}  # fmt: skip
+        own = {
+            "exact": min(exacts),
+            "right": min(rights),
+            "most_right": max(rights),
+            "after": min(afters),
+            "most_after": max(afters),
+        }
         numbers |= {f"{encoder.replace(' ', '_')}_{name}": value for name, value in own.items()}
-    columns = ["encoder", "score", "decoder", "exact match", "attention on the letter", "on the position after it"]
+    columns = [
+        "encoder",
+        "score",
+        "decoder",
+        "exact match",
+        "attention on the letter",
+        "on the position after it",
+    ]
     table = Table(columns, rows, formats=[".2f"])
     return {"scores_table": table, "same_sentence": HeatMaps(maps, ["encoder", "score"]), **numbers}
 
 
 def _on_the_mirror(run: Run, source: str, target: str) -> tuple[float, float]:
-    """How much attention is on the letter to be written, and on the position after it, as the reference is written."""
+    """How much attention is on the letter to be written, and on the position after it, as the
+    reference is written."""
     weights = explain(run, source, target=target).weights
     last = len(source.split()) - 1
-    right, after = ([weights[step, last - step + shift] for step in range(last + 1)] for shift in (0, 1))
+    right, after = (
+        [weights[step, last - step + shift] for step in range(last + 1)] for shift in (0, 1)
+    )
     return float(np.mean(right)), float(np.mean(after))
 
 
 def _speed(lab: Lab) -> Found:
-    """CPU time of one decoder step over 30 source words for 32 sentences, keys prepared once, as ratios to dot."""
+    """CPU time of one decoder step over 30 source words for 32 sentences, keys prepared once, as
+    ratios to dot."""
     batch, words, steps, repeats = 32, 30, 100, 3 if lab.quick else 7
     torch.manual_seed(0)
     ratios: dict[str, list[float]] = {name: [] for name in LAYERS}
@@ -115,22 +152,38 @@ def _speed(lab: Lab) -> Found:
             lengths_B = torch.full((batch,), words)
             seconds = {name: [] for name in LAYERS}  # type: dict[str, list[float]]
             attends = {name: layer(width) for name, layer in LAYERS.items()}
-            looks = {name: layer.attend_to(layer.memory(h_BSD, lengths_B)) for name, layer in attends.items()}
+            looks = {
+                name: layer.attend_to(layer.memory(h_BSD, lengths_B))
+                for name, layer in attends.items()
+            }
             for _ in range(repeats):  # in turn, so that a busy machine disturbs all alike
                 for name, look in looks.items():
                     seconds[name].append(_timed(look, s_B1D, steps))
             for name, taken in seconds.items():
-                ratios[name].append(min(taken) / min(seconds["dot"]))  # the least is what no other program disturbed
+                ratios[name].append(
+                    min(taken) / min(seconds["dot"])
+                )  # the least is what no other program disturbed
     widths = WIDTHS[: len(ratios["dot"])]
-    x, ticks = [math.log2(width) for width in widths], [(math.log2(width), str(width)) for width in widths]
-    curves = Curves([Series(name, x, values) for name, values in ratios.items()], "width", "time, dot = 1",
-                    from_zero=True, x_ticks=ticks)  # fmt: skip
+    x, ticks = (
+        [math.log2(width) for width in widths],
+        [(math.log2(width), str(width)) for width in widths],
+    )
+    curves = Curves(
+        [Series(name, x, values) for name, values in ratios.items()],
+        "width",
+        "time, dot = 1",
+        from_zero=True,
+        x_ticks=ticks,
+    )
     rows = [[name, *values] for name, values in ratios.items()]
     return {
-        "speed": curves, "speed_table": Table(["score / width", *map(str, widths)], rows, formats=[".1f"]),
-        "additive_times": ratios["additive"][-1], "additive_times_narrow": ratios["additive"][0],
-        "general_times": ratios["general"][-1], "widest": widths[-1],
-    }  # fmt: skip
+        "speed": curves,
+        "speed_table": Table(["score / width", *map(str, widths)], rows, formats=[".1f"]),
+        "additive_times": ratios["additive"][-1],
+        "additive_times_narrow": ratios["additive"][0],
+        "general_times": ratios["general"][-1],
+        "widest": widths[-1],
+    }
 
 
 def _timed(look: Callable[[Tensor], Tensor], s_B1D: Tensor, steps: int) -> float:
@@ -154,15 +207,29 @@ def _orders(lab: Lab) -> Found:
         order = float(np.mean([_same_order(run, *pair) for pair in pairs]))
         chrf = evaluate(run)["chrf"]
         rows.append([corpus, order, chrf])
-        noun, verb = (drawn.columns[best] for best in drawn.values.argmax(1)[[-3, -2]])  # before the end
-        own = {"alignment": HeatMaps([drawn]), "order": order, "chrf": chrf, "noun": noun, "verb": verb}
+        noun, verb = (
+            drawn.columns[best] for best in drawn.values.argmax(1)[[-3, -2]]
+        )  # before the end
+        own = {
+            "alignment": HeatMaps([drawn]),
+            "order": order,
+            "chrf": chrf,
+            "noun": noun,
+            "verb": verb,
+        }
         found |= {f"{language}_{name}": value for name, value in own.items()}
-    return {"orders": Table(["corpus", "same order", "chrF"], rows, formats=["", ".2f", ".1f"]), **found}
+    return {
+        "orders": Table(["corpus", "same order", "chrF"], rows, formats=["", ".2f", ".1f"]),
+        **found,
+    }
 
 
 def _same_order(run: Run, source: str, target: str) -> float:
-    """The share of pairs of target words that look at source words in the same order; 0.5 would be chance."""
+    """The share of pairs of target words that look at source words in the same order; 0.5 would be
+    chance."""
     weights = explain(run, source, target=target).select(Options(words=True)).weights[:-1]
     places = weights @ np.arange(weights.shape[1])  # the mean position that each word looks at
-    pairs = [(first, last) for first in range(len(places)) for last in range(first + 1, len(places))]
+    pairs = [
+        (first, last) for first in range(len(places)) for last in range(first + 1, len(places))
+    ]
     return float(np.mean([places[first] < places[last] for first, last in pairs])) if pairs else 1.0

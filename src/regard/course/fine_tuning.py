@@ -1,4 +1,5 @@
-"""Chapter 9: four kinds of task on one pre-trained run, what attention explains, and filters that are too short."""
+"""Chapter 9: four kinds of task on one pre-trained run, what attention explains, and filters that
+are too short."""
 
 from __future__ import annotations
 
@@ -21,31 +22,50 @@ CNN: Tree = {"kind": "cnn", "preset": "tiny"}
 
 
 def experiment(lab: Lab) -> Found:
-    """One BERT of chapter 8, fine-tuned four times; then the words of a sentence weighed in two ways; then order."""
+    """One BERT of chapter 8, fine-tuned four times; then the words of a sentence weighed in two
+    ways; then order."""
     bert = lab.pretrained(["bert"])["bert"]
     tasks, single = _tasks(lab, bert)
     return tasks | _explained(lab, single) | _order(lab)
 
 
 def _tasks(lab: Lab, bert: Run) -> tuple[Found, Run]:
-    """Each task from the pre-trained run and from scratch, with one line of its file; the run of single texts."""
+    """Each task from the pre-trained run and from scratch, with one line of its file; the run of
+    single texts."""
     text, question, answer = next(generate("portraits-en", 1, 1, "train"))
     pair = {"question": question, "text": text, "answered": "yes" if answer else "no"}
     settings: dict[str, tuple[str, Tree, str, object, str]] = {
-        "single text": ("classification", built_in("reviews-en", 4000, test=500), "accuracy",
-                        _line("reviews-en"), "{file: own.jsonl, text: text, label: label}"),
-        "pair of texts": ("classification", _pairs(lab, 3000), "accuracy", pair,
-                          "{file: own.jsonl, first: question, second: text, label: answered}"),
+        "single text": (
+            "classification",
+            built_in("reviews-en", 4000, test=500),
+            "accuracy",
+            _line("reviews-en"),
+            "{file: own.jsonl, text: text, label: label}",
+        ),
+        "pair of texts": (
+            "classification",
+            _pairs(lab, 3000),
+            "accuracy",
+            pair,
+            "{file: own.jsonl, first: question, second: text, label: answered}",
+        ),
         "tags": ("tagging", lab.tagged_names(30), "f1", _line("names-en"), "{file: own.jsonl}"),
-        "questions": ("question_answering", built_in("portraits-en", 1000, test=500), "f1", _line("portraits-en"),
-                      "{file: own.jsonl}"),
-    }  # fmt: skip
+        "questions": (
+            "question_answering",
+            built_in("portraits-en", 1000, test=500),
+            "f1",
+            _line("portraits-en"),
+            "{file: own.jsonl}",
+        ),
+    }
     rows, files, numbers, runs = [], [], Found(), dict[str, Run]()
     for name, (task, data, metric, line, corpus) in settings.items():
         word = name.split()[0]
         steps, rate = (1200, 1e-3) if word == "single" else (300, None)
         runs[name] = lab.fine_tune(word, data, bert, task, steps, rate=rate)
-        scratch = lab.fine_tune(f"{word}-scratch", data, {"model": LANGUAGE_MODELS["bert"]}, task, steps, rate=rate)
+        scratch = lab.fine_tune(
+            f"{word}-scratch", data, {"model": LANGUAGE_MODELS["bert"]}, task, steps, rate=rate
+        )
         scores = [float(evaluate(run, overwrite=True)[metric]) for run in (scratch, runs[name])]
         numbers |= {f"{word}_scratch": scores[0], f"{word}_tuned": scores[1]}
         rows.append([name, task, data["train"].get("size", 3000), title(metric), *scores])
@@ -79,41 +99,65 @@ def _explained(lab: Lab, run: Run) -> Found:
     for text, *_ in generate("reviews-en", lab.few(60), 1, "test"):
         _, attended, falls = _weights(loaded, text)
         agree.append(spearman(attended, falls))
-        top.append(float(falls[attended.argmax()] == falls.max()))  # several words may be needed alike
+        top.append(
+            float(falls[attended.argmax()] == falls.max())
+        )  # several words may be needed alike
     words, attended, falls = _weights(loaded, SENTENCE)
     rows = [*zip(words, attended.tolist(), falls.tolist(), strict=True)]
     return {
-        "explained": Table(["word", "attention of [CLS]", "fall without it"], rows, formats=[".3f"]),
+        "explained": Table(
+            ["word", "attention of [CLS]", "fall without it"], rows, formats=[".3f"]
+        ),
         "attended": Bars(words, {"attention": attended.tolist()}, "attention of [CLS]"),
         "fallen": Bars(words, {"fall": falls.tolist()}, "fall of the probability without the word"),
-        "correlation": float(np.mean(agree)), "same_word": float(np.mean(top)), "sentence": SENTENCE,
+        "correlation": float(np.mean(agree)),
+        "same_word": float(np.mean(top)),
+        "sentence": SENTENCE,
         "most_attended": words[int(attended.argmax())],
         "most_fallen": ", ".join(words[n] for n in np.flatnonzero(falls == falls.max())),
-    }  # fmt: skip
+    }
 
 
 def _weights(run: Run, text: str) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
-    """The words, the attention of [CLS] to them (mean of layers and heads), and the falls; a word is a token here."""
+    """The words, the attention of [CLS] to them (mean of layers and heads), and the falls; a word
+    is a token here."""
     explanation = explain(run, text, view="occlusion")
     assert explanation.occlusion is not None
-    falls = np.asarray(explanation.occlusion.falls_WA, dtype=float)[:, 0].round(3) + 0.0  # no negative zero
+    falls = (
+        np.asarray(explanation.occlusion.falls_WA, dtype=float)[:, 0].round(3) + 0.0
+    )  # no negative zero
     words = list(explanation.occlusion.words)
-    shares = np.mean([attention.weights.mean(0)[0] for attention in explanation.of_kind("encoder")], axis=0)
+    shares = np.mean(
+        [attention.weights.mean(0)[0] for attention in explanation.of_kind("encoder")], axis=0
+    )
     return words, np.asarray(shares[1 : 1 + len(words)], dtype=float), falls
 
 
 def _order(lab: Lab) -> Found:
     """Which of two people acts first, further and further apart, for filters and for attention."""
     data = built_in("order", 6000, test=600)
-    models = {"short": CNN, "long": CNN | {"widths": [3, 4, 5, 20]}, "attention": LANGUAGE_MODELS["bert"]}
-    names = {"short": "CNN, filters of 3 to 5", "long": "CNN, filters of 3 to 20", "attention": "BERT"}
+    models = {
+        "short": CNN,
+        "long": CNN | {"widths": [3, 4, 5, 20]},
+        "attention": LANGUAGE_MODELS["bert"],
+    }
+    names = {
+        "short": "CNN, filters of 3 to 5",
+        "long": "CNN, filters of 3 to 20",
+        "attention": "BERT",
+    }
     rows = list(generate("order", lab.few(600), 1, "test"))
     between = np.array([_between(text) for text, _ in rows])
     series, table, numbers = [], [], Found()
     for word, model in models.items():
         run = lab.fine_tune("order", data, {"model": model}, steps=900)
         predictions = predict(run, [text for text, _ in rows])
-        right = np.array([label == own.to_json()["output"] for (_, label), own in zip(rows, predictions, strict=True)])
+        right = np.array(
+            [
+                label == own.to_json()["output"]
+                for (_, label), own in zip(rows, predictions, strict=True)
+            ]
+        )
         shares = [float(right[between == count].mean()) for count in range(4)]
         series.append(Series(names[word], [0.0, 1.0, 2.0, 3.0], shares))
         table.append([names[word], *shares])

@@ -1,4 +1,5 @@
-"""Runs the experiment of a chapter and sets its text: `run` -> `Lesson`, a result as those of other verbs."""
+"""Runs the experiment of a chapter and sets its text: `run` -> `Lesson`, a result as those of other
+verbs."""
 
 from __future__ import annotations
 
@@ -37,10 +38,13 @@ QUICK = {
     "ko": "빠른 실행입니다. 거의 학습하지 않았으므로 숫자에는 의미가 없습니다.",
 }
 NOTEBOOK = {
-    "en": "Run all cells. The first cell of code is folded: it has the functions that `experiment`, below it, calls. "
-    "Change either and run the cells again; runs that are trained already are not trained again. Numbers in the text "
+    "en": "Run all cells. The first cell of code is folded: it has the functions that "
+    "`experiment`, below it, calls. "
+    "Change either and run the cells again; runs that are trained already are not trained again. "
+    "Numbers in the text "
     "are those that `regard course` found.",
-    "ko": "셀을 모두 실행하십시오. 접혀 있는 첫 코드 셀에는 그 아래의 `experiment`가 부르는 함수들이 있습니다. "
+    "ko": "셀을 모두 실행하십시오. 접혀 있는 첫 코드 셀에는 그 아래의 `experiment`가 부르는 "
+    "함수들이 있습니다. "
     "어느 쪽이든 고쳐서 다시 실행해 볼 수 있고, 이미 학습한 모델은 다시 학습하지 않습니다. "
     "글 속의 숫자는 `regard course`를 실행했을 때의 값입니다.",
 }
@@ -60,35 +64,67 @@ WORDS = re.compile(r"^```words\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # What several chapters train
 
-BAHDANAU: Tree = {"kind": "bahdanau", "bidirectional": True, "embedding": 32, "hidden": 64, "attention": 64}
+BAHDANAU: Tree = {
+    "kind": "bahdanau",
+    "bidirectional": True,
+    "embedding": 32,
+    "hidden": 64,
+    "attention": 64,
+}
 LARGER = {"embedding": 64, "hidden": 128}
 """For sentences."""
-ONE_VECTOR: Tree = {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96, "context": "every_step"}
+ONE_VECTOR: Tree = {
+    "kind": "rnn",
+    "cell": "gru",
+    "embedding": 32,
+    "hidden": 96,
+    "context": "every_step",
+}
 """An RNN without attention."""
 TRANSFORMER: Tree = {
-    "kind": "transformer", "width": 96, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 192,
+    "kind": "transformer",
+    "width": 96,
+    "heads": 4,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "feed_forward": 192,
     "norm": "post",
-}  # fmt: skip
+}
 """With the norm of the paper."""
 TEXTS = {"reviews-en": 4000, "names-en": 3000, "portraits-en": 6000, "errands": 1500}
 """What all models read without labels, and what they are asked about later."""
-BLOCKS = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0, "max_positions": 96}
+BLOCKS = {
+    "layers": 2,
+    "width": 64,
+    "heads": 4,
+    "feed_forward": 128,
+    "dropout": 0.0,
+    "max_positions": 96,
+}
 LANGUAGE_MODELS: dict[str, Tree] = {
     "lstm_lm": {"kind": "lstm_lm", "embedding": 64, "hidden": 96, "layers": 1, "tie": False},
-    "elmo": {"kind": "elmo", "words": "tokens", "width": 32, "hidden": 64, "layers": 2, "dropout": 0.0},
+    "elmo": {
+        "kind": "elmo",
+        "words": "tokens",
+        "width": 32,
+        "hidden": 64,
+        "layers": 2,
+        "dropout": 0.0,
+    },
     "gpt": {"kind": "gpt", **BLOCKS, "norm": "pre"},
     "bert": {"kind": "bert", **BLOCKS, "next_sentence": False},
 }
 UPDATES = {"lstm_lm": 1500, "elmo": 640, "gpt": 1150, "bert": 1250}
-"""As many updates as take about 18 s of one core (17.7 to 18.6 s); the page shows what they took."""
+"""As many updates as take about 18 s of one core (17.7 to 18.6 s); the page shows what they
+took."""
 RATES = {"lstm_lm": 5e-3, "elmo": 5e-3, "gpt": 3e-3, "bert": 2e-3}
 FROZEN: Tree = {"freeze": "all"}
 
 # An experiment
 
 Found = dict[str, Any]
-"""What an experiment or a part of it found, by name: figures and tables, one or a list, and numbers or words that the
-text tells and tests check."""
+"""What an experiment or a part of it found, by name: figures and tables, one or a list, and numbers
+or words that the text tells and tests check."""
 
 
 @dataclass(frozen=True)
@@ -105,14 +141,20 @@ class Lab:
     say: Callable[[str], None] = lambda text: None
 
     def train(self, name: str, recipe: Tree, **training: Any) -> Run:
-        """The run of this recipe, trained where there is none yet; one that was interrupted is resumed."""
+        """The run of this recipe, trained where there is none yet; one that was interrupted is
+        resumed."""
         tree = {**recipe, "training": {**recipe["training"], "seed": self.seed, **training}}
         if self.quick:
             tree["training"] |= {"steps": 3, "warmup": 1, "validate_every": 3, "batch_tokens": 256}
-            tree["data"] = {part: {**corpus, "size": 400 if part == "train" else 20}
-                            if isinstance(corpus, dict) and "size" in corpus else corpus
-                            for part, corpus in tree["data"].items()}  # fmt: skip
-        key = hashlib.blake2b(json.dumps([__version__, tree], sort_keys=True).encode(), digest_size=4)
+            tree["data"] = {
+                part: {**corpus, "size": 400 if part == "train" else 20}
+                if isinstance(corpus, dict) and "size" in corpus
+                else corpus
+                for part, corpus in tree["data"].items()
+            }
+        key = hashlib.blake2b(
+            json.dumps([__version__, tree], sort_keys=True).encode(), digest_size=4
+        )
         folder = self.runs / f"{name}-{self.seed}-{key.hexdigest()}"
         if not folder.exists():
             self.say(f"training the run {folder.name}")
@@ -120,13 +162,22 @@ class Lab:
             train(tree, out=partial, resume=partial.exists(), quiet=True).folder.rename(folder)
         return Run.open(folder)
 
-    def pairs(self, name: str, rows: Iterable[Sequence[str]], columns: Sequence[str] = ("source", "target")) -> Tree:
-        """Sources and targets of the chapter's own, in a file beside the runs: a corpus for a recipe."""
+    def pairs(
+        self,
+        name: str,
+        rows: Iterable[Sequence[str]],
+        columns: Sequence[str] = ("source", "target"),
+    ) -> Tree:
+        """Sources and targets of the chapter's own, in a file beside the runs: a corpus for a
+        recipe."""
         text = "".join("\t".join(row) + "\n" for row in rows)
         file = self.runs / f"{name}-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}.tsv"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-        return {"file": str(file.resolve()), **{column: number for number, column in enumerate(columns)}}
+        return {
+            "file": str(file.resolve()),
+            **{column: number for number, column in enumerate(columns)},
+        }
 
     def few(self, count: int, least: int = 20) -> int:
         """A number of examples, fewer in a quick run."""
@@ -136,30 +187,56 @@ class Lab:
 
     def texts(self, sizes: dict[str, int]) -> Tree:
         """The parts of some raw text."""
-        train = [{"corpus": name, "size": 100 if self.quick else size} for name, size in sizes.items()]
-        return {"train": train, "validation": [{"corpus": name, "size": 60} for name in sizes], "max_length": 64}
+        train = [
+            {"corpus": name, "size": 100 if self.quick else size} for name, size in sizes.items()
+        ]
+        return {
+            "train": train,
+            "validation": [{"corpus": name, "size": 60} for name in sizes],
+            "max_length": 64,
+        }
 
     def pretrain(
-        self, name: str, data: Tree, model: Tree, steps: int | None = None, vocabulary: int = 1000, **training: Any
+        self,
+        name: str,
+        data: Tree,
+        model: Tree,
+        steps: int | None = None,
+        vocabulary: int = 1000,
+        **training: Any,
     ) -> Run:
         """A model that has read raw text, by default for as long as the others."""
         kind = str(model["kind"])
         training = training_of(steps or UPDATES[kind], RATES[kind], **training) | (
             {} if kind == "bert" else {"decode": 0}
         )
-        return self.train(name, text_recipe(model, data, {"kind": "word", "vocabulary": vocabulary}, training))
+        return self.train(
+            name, text_recipe(model, data, {"kind": "word", "vocabulary": vocabulary}, training)
+        )
 
     def pretrained(self, kinds: Iterable[str] = tuple(LANGUAGE_MODELS)) -> dict[str, Run]:
         """Models that have read the built-in texts; chapter 9 uses BERT again."""
         data = self.texts(TEXTS)
-        return {kind: self.pretrain(f"pretrained-{kind}", data, LANGUAGE_MODELS[kind]) for kind in kinds}
+        return {
+            kind: self.pretrain(f"pretrained-{kind}", data, LANGUAGE_MODELS[kind]) for kind in kinds
+        }
 
     def fine_tune(
-        self, name: str, data: Tree, start: Run | Tree, task: str = "classification", steps: int = 100,
-        head: Tree | None = None, rate: float | None = None,
-    ) -> Run:  # fmt: skip
-        """A run of few labels: from a pre-trained run, or from scratch with the model and tokenizer that are given."""
-        best, rate = "accuracy" if task == "classification" else "f1", rate or (1e-2 if head == FROZEN else 2e-3)
+        self,
+        name: str,
+        data: Tree,
+        start: Run | Tree,
+        task: str = "classification",
+        steps: int = 100,
+        head: Tree | None = None,
+        rate: float | None = None,
+    ) -> Run:
+        """A run of few labels: from a pre-trained run, or from scratch with the model and tokenizer
+        that are given."""
+        best, rate = (
+            "accuracy" if task == "classification" else "f1",
+            rate or (1e-2 if head == FROZEN else 2e-3),
+        )
         training = training_of(steps, rate, warmup=20, batch_tokens=512, best=best)
         recipe = {"task": task, "data": data, "head": head or {}, "training": training}
         if isinstance(start, Run):
@@ -174,26 +251,50 @@ class Lab:
         return data | {"train": data["train"] | {"seed": 10 * self.seed + draw + 2}}
 
 
-def built_in(corpus: str, train: int, validation: int = 100, test: int | None = None, **options: int) -> Tree:
+def built_in(
+    corpus: str, train: int, validation: int = 100, test: int | None = None, **options: int
+) -> Tree:
     """So many examples of a built-in corpus for each part."""
     sizes = {"train": train, "validation": validation, "test": test}
-    return {part: {"corpus": corpus, "size": size, **options} for part, size in sizes.items() if size is not None}
+    return {
+        part: {"corpus": corpus, "size": size, **options}
+        for part, size in sizes.items()
+        if size is not None
+    }
 
 
-def training_of(steps: int, rate: float, warmup: int = 50, batch_tokens: int = 1024, **others: float | str) -> Tree:
+def training_of(
+    steps: int, rate: float, warmup: int = 50, batch_tokens: int = 1024, **others: float | str
+) -> Tree:
     """A short training, validated once at its end."""
-    return {"steps": steps, "learning_rate": rate, "warmup": warmup, "schedule": "linear",
-            "batch_tokens": batch_tokens, "validate_every": steps, **others}  # fmt: skip
+    return {
+        "steps": steps,
+        "learning_rate": rate,
+        "warmup": warmup,
+        "schedule": "linear",
+        "batch_tokens": batch_tokens,
+        "validate_every": steps,
+        **others,
+    }
 
 
 def text_recipe(model: Tree, data: Tree, tokenizer: Tree, training: Tree) -> Tree:
     """A model that reads raw text."""
     task = "masked_language_modeling" if model["kind"] == "bert" else "language_modeling"
-    return {"task": task, "data": data, "tokenizer": tokenizer, "model": model, "training": training}
+    return {
+        "task": task,
+        "data": data,
+        "tokenizer": tokenizer,
+        "model": model,
+        "training": training,
+    }
 
 
-def reverse_recipe(model: Tree, steps: int, rate: float, *, warmup: int = 50, corpus: str = "reverse") -> Tree:
-    """Letters to be written backwards, or another built-in corpus: about ten seconds for 300 steps on one core."""
+def reverse_recipe(
+    model: Tree, steps: int, rate: float, *, warmup: int = 50, corpus: str = "reverse"
+) -> Tree:
+    """Letters to be written backwards, or another built-in corpus: about ten seconds for 300 steps
+    on one core."""
     return {
         "task": "translation",
         "data": built_in(corpus, 8000, test=300),
@@ -239,14 +340,18 @@ def shipped_on(name: str, folder: Path) -> Tree:
     tree = yaml.safe_load(shipped_text(name))
     for part, files in tree["data"].items():
         if isinstance(files, dict):
-            tree["data"][part] = {side: str(folder.resolve() / path) for side, path in files.items()}
+            tree["data"][part] = {
+                side: str(folder.resolve() / path) for side, path in files.items()
+            }
     return cast(Tree, tree)
 
 
 def captions_recipe(folder: Path) -> Tree:
     """`multi30k-transformer` with a shorter training: about a minute on a large GPU."""
     recipe = shipped_on("multi30k-transformer", folder)
-    return recipe | {"training": recipe["training"] | {"steps": 1500, "warmup": 400, "validate_every": 1500}}
+    return recipe | {
+        "training": recipe["training"] | {"steps": 1500, "warmup": 400, "validate_every": 1500}
+    }
 
 
 @dataclass(frozen=True, repr=False)
@@ -260,10 +365,18 @@ class Lesson(Result):
 
     @property
     def numbers(self) -> dict[str, float | int | str | bool]:
-        return {name: value for name, value in self.found.items() if isinstance(value, float | int | str)}
+        return {
+            name: value
+            for name, value in self.found.items()
+            if isinstance(value, float | int | str)
+        }
 
     def to_json(self) -> dict[str, Any]:
-        made_with = {"seed": self.lab.seed, "quick": self.lab.quick, "full": str(self.lab.full or "") or None}
+        made_with = {
+            "seed": self.lab.seed,
+            "quick": self.lab.quick,
+            "full": str(self.lab.full or "") or None,
+        }
         chapter = {"chapter": self.chapter.number, "title": self.chapter.title}
         return {**chapter, **made_with, "numbers": self.numbers}
 
@@ -272,19 +385,28 @@ class Lesson(Result):
         """The text with the numbers in their places."""
         template = template_environment().from_string(WORDS.sub("", self.chapter.text))
         numbers = {name: translated(value, self.words) for name, value in self.numbers.items()}
-        return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", template.render(numbers, full=self.lab.full))
+        return re.sub(
+            r"(?<=\d) %", "\N{NO-BREAK SPACE}%", template.render(numbers, full=self.lab.full)
+        )
 
     def report(self) -> Report:
-        """The text with the numbers and figures in their places; the terminal shows only what to look at."""
+        """The text with the numbers and figures in their places; the terminal shows only what to
+        look at."""
         head, *bodies = re.split(r"^## ", self.text.partition("\n")[2], flags=re.MULTILINE)
         opening, *looks = re.split(r"^[-*] ", head, flags=re.MULTILINE)
         sections = [
             Section(heading.strip(), list(self._parts(body)), in_terminal=0)
             for heading, _, body in (body.partition("\n") for body in bodies)
         ]
-        opening, *looks = (re.sub("[ \n]+", " ", text).strip() for text in (opening, *looks))  # not no-break spaces
+        opening, *looks = (
+            re.sub("[ \n]+", " ", text).strip() for text in (opening, *looks)
+        )  # not no-break spaces
         return Report(
-            self.chapter.title, sections, opening, [*[QUICK[self.language]] * self.lab.quick, *looks], self.language
+            self.chapter.title,
+            sections,
+            opening,
+            [*[QUICK[self.language]] * self.lab.quick, *looks],
+            self.language,
         )
 
     def _parts(self, body: str) -> Iterator[Part]:
@@ -301,17 +423,27 @@ class Lesson(Result):
     def figure(self, name: str) -> Report:
         """A figure or table of the chapter with its caption: for notebooks."""
         captions = {name: caption for caption, name in PLACED.findall(self.text)}
-        return Report("", [Section("", [*self._placed(captions[name], name)])], language=self.language)
+        return Report(
+            "", [Section("", [*self._placed(captions[name], name)])], language=self.language
+        )
 
     def notebook(self, folder: Path) -> str:
-        """The chapter as a Jupyter notebook in a folder: text, the experiment's code, and a cell for each figure."""
+        """The chapter as a Jupyter notebook in a folder: text, the experiment's code, and a cell
+        for each figure."""
         module = import_module(f"regard.course.{self.chapter.name}")
         experiment = inspect.getsource(module.experiment)
-        runs, full = os.path.relpath(self.lab.runs, folder), self.lab.full and str(self.lab.full.resolve())
+        runs, full = (
+            os.path.relpath(self.lab.runs, folder),
+            self.lab.full and str(self.lab.full.resolve()),
+        )
         found = LAB.format(runs=Path(runs).as_posix(), full=full and f"Path({full!r})", lesson=self)
         head, *bodies = re.split(r"^(?=## )", self.text, flags=re.MULTILINE)
         cells = [
-            _cell("\n\n".join([head, *[QUICK[self.language]] * self.lab.quick, NOTEBOOK[self.language]])),
+            _cell(
+                "\n\n".join(
+                    [head, *[QUICK[self.language]] * self.lab.quick, NOTEBOOK[self.language]]
+                )
+            ),
             _cell(inspect.getsource(module).replace(experiment, ""), code=True, hidden=True),
             *(_cell(code, code=True) for code in (experiment, found)),
         ]
@@ -319,10 +451,16 @@ class Lesson(Result):
             if not isinstance(piece, Prose):
                 cells.append(_cell(f"lesson.figure({piece[1]!r})", code=True))
             elif piece.title:
-                cells.append(_cell(f"<details><summary>{piece.title}</summary>\n\n{piece.text}\n\n</details>"))
+                cells.append(
+                    _cell(
+                        f"<details><summary>{piece.title}</summary>\n\n{piece.text}\n\n</details>"
+                    )
+                )
             else:
                 cells.append(_cell(piece.text))
-        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+        kernel = {
+            "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
+        }
         numbered = [{"id": f"cell-{number}", **cell} for number, cell in enumerate(cells)]
         whole = {"nbformat": 4, "nbformat_minor": 5, "metadata": kernel, "cells": numbered}
         return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
@@ -344,7 +482,9 @@ def _pieces(body: str) -> Iterator[Prose | tuple[str, str]]:
         elif place % 3 == 2 and text.startswith("code:"):
             name = text.removeprefix("code:")
             function: Any = locate(name)
-            yield Prose(f"```python\n{inspect.getsource(function)}```", title=f"{texts[place - 1]}: {name}")
+            yield Prose(
+                f"```python\n{inspect.getsource(function)}```", title=f"{texts[place - 1]}: {name}"
+            )
         elif place % 3 == 2:
             yield texts[place - 1], text
     for question, _, answer in (question.partition("\n") for question in questions):
@@ -354,28 +494,44 @@ def _pieces(body: str) -> Iterator[Prose | tuple[str, str]]:
 def _cell(source: str, *, code: bool = False, hidden: bool = False) -> dict[str, Any]:
     """A cell of a notebook; JupyterLab shows one that is hidden as a line that opens it."""
     metadata = {"jupyter": {"source_hidden": True}} if hidden else {}
-    cell = {"cell_type": "code" if code else "markdown", "metadata": metadata, "source": source.strip()}
+    cell = {
+        "cell_type": "code" if code else "markdown",
+        "metadata": metadata,
+        "source": source.strip(),
+    }
     return cell | ({"execution_count": None, "outputs": []} if code else {})
 
 
 def template_environment() -> Environment:
-    """Jinja2 as the texts use it: numbers are written as in tables, and `|percent` is for shares."""
-    environment = Environment(undefined=StrictUndefined, finalize=_shown, keep_trailing_newline=True)
-    environment.filters["percent"] = lambda share: percent(float(f"{share:.2f}"))  # rounded as in tables
+    """Jinja2 as the texts use it: numbers are written as in tables, and `|percent` is for
+    shares."""
+    environment = Environment(
+        undefined=StrictUndefined, finalize=_shown, keep_trailing_newline=True
+    )
+    environment.filters["percent"] = lambda share: percent(
+        float(f"{share:.2f}")
+    )  # rounded as in tables
     return environment
 
 
 def _shown(value: object) -> object:
-    return Cell(value).text if isinstance(value, float | int) and not isinstance(value, bool) else value
+    return (
+        Cell(value).text
+        if isinstance(value, float | int) and not isinstance(value, bool)
+        else value
+    )
 
 
 def flat(report: Report) -> list[Part]:
-    """The parts of a report without its sections, whose headings become the titles of their first tables, which are
-    moved before texts: these would stand under the heading before."""
+    """The parts of a report without its sections, whose headings become the titles of their first
+    tables, which are moved before texts: these would stand under the heading before."""
     parts: list[Part] = []
     for section in report.sections:
         first, *others = sorted(section.parts, key=lambda part: not isinstance(part, Table))
-        parts += [with_title(first, section.heading) if isinstance(first, Table) else first, *others]
+        parts += [
+            with_title(first, section.heading) if isinstance(first, Table) else first,
+            *others,
+        ]
     return parts
 
 
@@ -388,11 +544,17 @@ def translated(value: object, words: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return words.get(value, value)
     if is_dataclass(value) and not isinstance(value, type):
-        texts = {field.name: translated(getattr(value, field.name), words) for field in fields(value)}
+        texts = {
+            field.name: translated(getattr(value, field.name), words) for field in fields(value)
+        }
         return replace(value, **texts)
     if isinstance(value, Mapping):
         return {translated(key, words): translated(part, words) for key, part in value.items()}
-    return type(value)(translated(part, words) for part in value) if isinstance(value, list | tuple) else value
+    return (
+        type(value)(translated(part, words) for part in value)
+        if isinstance(value, list | tuple)
+        else value
+    )
 
 
 def run(
@@ -405,13 +567,16 @@ def run(
     full: str | Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Lesson:
-    """Run a chapter's experiment: `.report()` is its page. Trained runs are kept in the folder `runs`.
+    """Run a chapter's experiment: `.report()` is its page. Trained runs are kept in the folder
+    `runs`.
 
     `quick` trains a few steps only, to see that all works. `full` is a folder with real data.
     """
     wanted = find_chapter(str(chapter), language)
     if full is not None and not Path(full).is_dir():
-        raise RegardError("there is no such folder", where=f"--full {full}", hint="a folder that holds multi30k")
+        raise RegardError(
+            "there is no such folder", where=f"--full {full}", hint="a folder that holds multi30k"
+        )
     experiment = import_module(f"regard.course.{wanted.name}").experiment
     lab = Lab(Path(runs), seed, quick, None if full is None else Path(full), say)
     return Lesson(wanted, language or default_language(), lab, experiment(lab))

@@ -23,12 +23,21 @@ STEPS = 800
 
 def _recipe(lab: Lab, hops: int) -> Tree:
     def corpora(size: int) -> list[Tree]:
-        return [{"corpus": "stories-en", "about": kind, "size": 100 if lab.quick else size} for kind in KINDS]
+        return [
+            {"corpus": "stories-en", "about": kind, "size": 100 if lab.quick else size}
+            for kind in KINDS
+        ]
 
     return {
         "task": "story_answering",
         "data": {"train": corpora(1000), "validation": {"split": 0.1}, "test": corpora(200)},
-        "model": {"kind": "memory_network", "width": 32, "hops": hops, "linear_start": 4, "restarts": 4},
+        "model": {
+            "kind": "memory_network",
+            "width": 32,
+            "hops": hops,
+            "linear_start": 4,
+            "restarts": 4,
+        },
         "training": {"epochs": 15, "best": "error"},
     }
 
@@ -41,28 +50,47 @@ def _hops(lab: Lab) -> Found:
     """One hop against three: errors by kind of question, and which sentences each hop reads."""
     runs = {hops: lab.train(f"stories-{hops}-hops", _recipe(lab, hops)) for hops in HOPS}
     rights = {hops: evaluate(run)["tasks"] for hops, run in runs.items()}
-    errors = {hops: {kind: 1 - float(right[f"stories-en:{kind}"]) for kind in KINDS} for hops, right in rights.items()}
+    errors = {
+        hops: {kind: 1 - float(right[f"stories-en:{kind}"]) for kind in KINDS}
+        for hops, right in rights.items()
+    }
     questions = list(generate("stories-en", lab.few(60), 1, "test", about="things"))
-    read = {hops: np.mean([_read(run, row) for row in questions], axis=0) for hops, run in runs.items()}
-    looked = [[f"{hops} hop{'s' * (hops > 1)}", hop, *shares.tolist()]
-              for hops, by_hop in read.items() for hop, shares in enumerate(by_hop, 1)]  # fmt: skip
+    read = {
+        hops: np.mean([_read(run, row) for row in questions], axis=0) for hops, run in runs.items()
+    }
+    looked = [
+        [f"{hops} hop{'s' * (hops > 1)}", hop, *shares.tolist()]
+        for hops, by_hop in read.items()
+        for hop, shares in enumerate(by_hop, 1)
+    ]
     row = _telling(runs, questions)
     one, three = (explain(run, f"{row[1]}\n{row[2]}") for run in runs.values())
     columns = ["model", "hop", "sentence with the place", "sentence with the thing"]
     return {
-        "hops": Table(["hops", *KINDS], [[hops, *own.values()] for hops, own in errors.items()], formats=[".2f"]),
+        "hops": Table(
+            ["hops", *KINDS],
+            [[hops, *own.values()] for hops, own in errors.items()],
+            formats=[".2f"],
+        ),
         "read": Table(columns, looked, formats=[".2f"]),
-        "one_hop": flat(one.report())[0], "three_hops": flat(three.report())[0],
+        "one_hop": flat(one.report())[0],
+        "three_hops": flat(three.report())[0],
         **{f"{kind}_{hops}": errors[hops][kind] for kind in KINDS for hops in HOPS},
-        "question": row[2], "answer": row[3], "said_1": one.output, "said_3": three.output,
-        "first_hop": float(read[3][0][1]), "last_hop": float(read[3][-1][0]),
-    }  # fmt: skip
+        "question": row[2],
+        "answer": row[3],
+        "said_1": one.output,
+        "said_3": three.output,
+        "first_hop": float(read[3][0][1]),
+        "last_hop": float(read[3][-1][0]),
+    }
 
 
 def _read(run: Run, row: Cells) -> list[list[float]]:
-    """For each hop, whether it reads most the sentence that names the place, and the one that names the thing.
+    """For each hop, whether it reads most the sentence that names the place, and the one that names
+    the thing.
 
-    Of a question "Where is the milk?" the two supporting facts are who took it and where that person went.
+    Of a question "Where is the milk?" the two supporting facts are who took it and where that
+    person went.
     """
     thing = row[2].rstrip("?").split()[-1]
     sentences, facts = row[1].split("\n"), [int(number) for number in row[4].split()]
@@ -70,57 +98,104 @@ def _read(run: Run, row: Cells) -> list[list[float]]:
     places = [fact for fact in facts if fact not in named]
     story = explain(run, f"{row[1]}\n{row[2]}").story
     assert story is not None
-    return [[float(most in places), float(most in named)] for most in story.weights_NS.argmax(1).tolist()]
+    return [
+        [float(most in places), float(most in named)]
+        for most in story.weights_NS.argmax(1).tolist()
+    ]
 
 
 def _telling(runs: dict[int, Run], questions: list[Cells]) -> Cells:
     """The first question that three hops answer and one does not, or just the first."""
-    one, three = ([explain(runs[hops], f"{row[1]}\n{row[2]}").output for row in questions] for hops in HOPS)
-    answered = [row for row, said, right in zip(questions, one, three, strict=True) if right == row[3] != said]
+    one, three = (
+        [explain(runs[hops], f"{row[1]}\n{row[2]}").output for row in questions] for hops in HOPS
+    )
+    answered = [
+        row
+        for row, said, right in zip(questions, one, three, strict=True)
+        if right == row[3] != said
+    ]
     return (answered or questions)[0]
 
 
 def _captions(lab: Lab) -> Found:
-    """A captioner that looks at regions against one with a single vector, and what it looks at for each word."""
+    """A captioner that looks at regions against one with a single vector, and what it looks at for
+    each word."""
     runs = {}
     for decoder in ("plain", "attention"):
         recipe: Tree = {
-            "task": "captioning", "data": built_in("shapes", 3000, test=300), "tokenizer": {"kind": "word"},
-            "model": {"kind": "captioner", "preset": "tiny", "images": {"size": 64}, "decoder": decoder,
-                      "dropout": 0.0} | ({"doubly_stochastic": 0.0} if decoder == "attention" else {}),
-            "training": training_of(STEPS, 3e-3, warmup=100, batch_tokens=2048, label_smoothing=0.0, decode=0),
+            "task": "captioning",
+            "data": built_in("shapes", 3000, test=300),
+            "tokenizer": {"kind": "word"},
+            "model": {
+                "kind": "captioner",
+                "preset": "tiny",
+                "images": {"size": 64},
+                "decoder": decoder,
+                "dropout": 0.0,
+            }
+            | ({"doubly_stochastic": 0.0} if decoder == "attention" else {}),
+            "training": training_of(
+                STEPS, 3e-3, warmup=100, batch_tokens=2048, label_smoothing=0.0, decode=0
+            ),
             "search": {"beam": 1},
-        }  # fmt: skip
+        }
         runs[decoder] = lab.train(f"captions-{decoder}", recipe)
     metrics = {decoder: evaluate(run) for decoder, run in runs.items()}
     scenes = list(generate("shapes", lab.few(60), 7, "test"))
-    shares = np.mean([_on_the_things(runs["attention"], parse(code, "")) for code, _ in scenes], axis=0)
-    names = [f"{what} of the {place}" for place in ("first", "second") for what in ("size", "colour", "shape")]
+    shares = np.mean(
+        [_on_the_things(runs["attention"], parse(code, "")) for code, _ in scenes], axis=0
+    )
+    names = [
+        f"{what} of the {place}"
+        for place in ("first", "second")
+        for what in ("size", "colour", "shape")
+    ]
     rows = [[name, *own] for name, own in zip(names, shares.tolist(), strict=True)]
     explained = explain(runs["attention"], scenes[0][0])
-    picture = next(part for section in explained.report().sections for part in section.parts
-                   if isinstance(part, ImageMap))  # fmt: skip
+    picture = next(
+        part
+        for section in explained.report().sections
+        for part in section.parts
+        if isinstance(part, ImageMap)
+    )
     columns = ["word", "attention on the first thing", "on the second", "elsewhere"]
     plain, attention = metrics["plain"], metrics["attention"]
-    compared = [[name, own["exact_match"], own["bleu"]]
-                for name, own in (("one vector", plain), ("attention", attention))]  # fmt: skip
+    compared = [
+        [name, own["exact_match"], own["bleu"]]
+        for name, own in (("one vector", plain), ("attention", attention))
+    ]
     return {
-        "picture": picture, "things": Table(columns, rows, formats=[".2f"]),
-        "captioners": Table(["captioner", "exact match", "BLEU"], compared, formats=["", ".2f", ".1f"]),
-        "caption": explained.output, "caption_right": scenes[0][1], "caption_steps": STEPS,
-        "plain_captions": plain["exact_match"], "attention_captions": attention["exact_match"],
+        "picture": picture,
+        "things": Table(columns, rows, formats=[".2f"]),
+        "captioners": Table(
+            ["captioner", "exact match", "BLEU"], compared, formats=["", ".2f", ".1f"]
+        ),
+        "caption": explained.output,
+        "caption_right": scenes[0][1],
+        "caption_steps": STEPS,
+        "plain_captions": plain["exact_match"],
+        "attention_captions": attention["exact_match"],
         "own_thing": float((shares[:3, 0].mean() + shares[3:, 1].mean()) / 2),
         "other_thing": float((shares[:3, 1].mean() + shares[3:, 0].mean()) / 2),
-    }  # fmt: skip
+    }
 
 
 def _on_the_things(run: Run, scene: Scene) -> list[list[float]]:
-    """For size, colour and shape of each thing: attention on regions of the first, of the second and of neither."""
+    """For size, colour and shape of each thing: attention on regions of the first, of the second
+    and of neither."""
     caption = scene.caption("english")
-    words, weights = caption.split(), explain(run, scene.code, target=caption).select(Options(words=True)).weights
+    words, weights = (
+        caption.split(),
+        explain(run, scene.code, target=caption).select(Options(words=True)).weights,
+    )
     side = math.isqrt(weights.shape[1])
     low, high, covered = np.arange(side) / side, (np.arange(side) + 1) / side, []
     for left, top, right, bottom in (thing.box for thing in scene):
-        covered.append(np.outer((high > top) & (low < bottom), (high > left) & (low < right)).flatten())
+        covered.append(
+            np.outer((high > top) & (low < bottom), (high > left) & (low < right)).flatten()
+        )
     areas = [*covered, ~(covered[0] | covered[1])]
-    return [[float(weights[row % len(words), area].sum()) for area in areas] for row in (1, 2, 3, -3, -2, -1)]
+    return [
+        [float(weights[row % len(words), area].sum()) for area in areas]
+        for row in (1, 2, 3, -3, -2, -1)
+    ]

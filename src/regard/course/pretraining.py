@@ -9,14 +9,24 @@ import torch
 
 from regard.api import Run, evaluate, predict
 from regard.config import Tree
-from regard.course.lab import FROZEN, LANGUAGE_MODELS, TEXTS, Found, Lab, last_loss, text_recipe, training_of
+from regard.course.lab import (
+    FROZEN,
+    LANGUAGE_MODELS,
+    TEXTS,
+    Found,
+    Lab,
+    last_loss,
+    text_recipe,
+    training_of,
+)
 from regard.data.segments import OUTCOMES, Segments
 from regard.runs.examples import examples_of
 from regard.views.compare import trained
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
 PAIRED = {"errands": 3000}
-"""Texts of two sentences, of which the second depends on the first: for next-sentence prediction."""
+"""Texts of two sentences, of which the second depends on the first: for next-sentence
+prediction."""
 NAMES = {"lstm_lm": "LSTM", "elmo": "ELMo", "gpt": "GPT", "bert": "BERT"}
 SCRATCH = "BERT from scratch"
 MANY = 1000
@@ -36,7 +46,13 @@ FULL_RATES = {"lstm_lm": 2e-3, "elmo": 2e-3, "gpt": 7e-4, "bert": 7e-4}
 
 
 def tag(
-    lab: Lab, name: str, size: int, start: Run | Tree, draw: int = 0, head: Tree | None = None, steps: int = 100
+    lab: Lab,
+    name: str,
+    size: int,
+    start: Run | Tree,
+    draw: int = 0,
+    head: Tree | None = None,
+    steps: int = 100,
 ) -> float:
     """F1 of the names, learned from so many sentences."""
     run = lab.fine_tune(name, lab.tagged_names(size, draw), start, "tagging", steps, head)
@@ -59,17 +75,30 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
 
     def learned(start: Run | Tree, size: int, draw: int) -> float:
         if not lab.full:
-            return tag(lab, f"{size}-labels", size, start, draw, steps=300 if isinstance(start, dict) else 100)
+            return tag(
+                lab,
+                f"{size}-labels",
+                size,
+                start,
+                draw,
+                steps=300 if isinstance(start, dict) else 100,
+            )
         steps = 200 if size < 10_000 else 600
-        run = lab.fine_tune(f"{size}-labels", _nsmc(lab, folder, size, draw), start, steps=steps, rate=2e-4)
+        run = lab.fine_tune(
+            f"{size}-labels", _nsmc(lab, folder, size, draw), start, steps=steps, rate=2e-4
+        )
         return float(evaluate(run, overwrite=True)["accuracy"])
 
     starts: dict[str, Run | Tree] = {NAMES[kind]: run for kind, run in runs.items()}
     own = {"tokenizer": {"file": str((runs["bert"].folder / "tokenizer.json").resolve())}}
     starts[SCRATCH] = {"model": models["bert"], **own}
-    scores = {name: [[learned(start, size, draw) for draw in range(draws)] for size in labels]
-              for name, start in starts.items()}  # fmt: skip
-    means = {name: [sum(of_size) / draws for of_size in by_size] for name, by_size in scores.items()}
+    scores = {
+        name: [[learned(start, size, draw) for draw in range(draws)] for size in labels]
+        for name, start in starts.items()
+    }
+    means = {
+        name: [sum(of_size) / draws for of_size in by_size] for name, by_size in scores.items()
+    }
     rows: list[list[Any]] = []
     for kind, run in runs.items():
         steps, spent = trained(run.events())
@@ -77,51 +106,97 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
     rows.append([SCRATCH, None, None, None, *means[SCRATCH]])
     ticks = [(float(place), f"{size:,}") for place, size in enumerate(labels)]
     series = [
-        Series(name, [place for place, _ in ticks], means[name], [*map(min, by_size)], [*map(max, by_size)])
+        Series(
+            name,
+            [place for place, _ in ticks],
+            means[name],
+            [*map(min, by_size)],
+            [*map(max, by_size)],
+        )
         for name, by_size in scores.items()
     ]
     columns = ["model", "updates", "seconds", "own loss", *(f"{size:,} labels" for size in labels)]
     found: Found = {
         "labels": Curves(series, "labels", "accuracy" if lab.full else "F1", x_ticks=ticks),
         "equal_time": Table(columns, rows, formats=["", "", ".0f", ".2f", ".3f"]),
-        "draws": draws, "probed": MANY,
-    }  # fmt: skip
-    named = {"": labels, "scratch_": means[SCRATCH], **{f"{kind}_": means[NAMES[kind]] for kind in runs}}
+        "draws": draws,
+        "probed": MANY,
+    }
+    named = {
+        "": labels,
+        "scratch_": means[SCRATCH],
+        **{f"{kind}_": means[NAMES[kind]] for kind in runs},
+    }
     for start_of_name, values in named.items():
-        found |= {f"{start_of_name}{word}": x for word, x in zip(("few", "middle", "many"), values, strict=True)}
+        found |= {
+            f"{start_of_name}{word}": x
+            for word, x in zip(("few", "middle", "many"), values, strict=True)
+        }
     return found
 
 
 def _full_runs(lab: Lab, folder: Path) -> dict[str, Run]:
     """The four models on 250,000 unlabelled film reviews, with one vocabulary."""
-    text = {"text": str(folder / "unlabelled.txt.xz"), "documents": "lines", **({"size": 300} if lab.quick else {})}
+    text = {
+        "text": str(folder / "unlabelled.txt.xz"),
+        "documents": "lines",
+        **({"size": 300} if lab.quick else {}),
+    }
     data, runs = {"train": text, "validation": {"split": 0.02}, "max_length": 128}, dict[str, Run]()
     for kind in ("bert", "gpt", "elmo", "lstm_lm"):
         vocabulary: Tree = {"kind": "wordpiece", "vocabulary": 16_000}
         if runs:
             vocabulary = {"file": str((runs["bert"].folder / "tokenizer.json").resolve())}
         training = training_of(FULL_STEPS[kind], FULL_RATES[kind], 300, 16_384, optimizer="adamw")
-        runs[kind] = lab.train(f"nsmc-{kind}", text_recipe(FULL_MODELS[kind], data, vocabulary, training))
+        runs[kind] = lab.train(
+            f"nsmc-{kind}", text_recipe(FULL_MODELS[kind], data, vocabulary, training)
+        )
     return {kind: runs[kind] for kind in LANGUAGE_MODELS}
 
 
 def _nsmc(lab: Lab, folder: Path, size: int, draw: int) -> Tree:
     columns = {"text": "document", "label": "label"}
-    train = {"file": str(folder / "ratings_train.tsv.xz"), "size": size, "seed": 10 * lab.seed + draw, **columns}
+    train = {
+        "file": str(folder / "ratings_train.tsv.xz"),
+        "size": size,
+        "seed": 10 * lab.seed + draw,
+        **columns,
+    }
     test = {"file": str(folder / "ratings_test.tsv.xz"), "size": 5000, **columns}
-    return {"train": train, "validation": {"split": 0.1}, "test": test, "max_length": 128, "bad_lines": "drop"}
+    return {
+        "train": train,
+        "validation": {"split": 0.1},
+        "test": test,
+        "max_length": 128,
+        "bad_lines": "drop",
+    }
 
 
 def _directions(lab: Lab, runs: dict[str, Run]) -> Found:
-    """A linear probe on frozen features, and all weights trained: names, by what stands on their left and right."""
-    looks = {"lstm_lm": "one direction", "gpt": "one direction", "elmo": "two, shallow", "bert": "two, deep"}
+    """A linear probe on frozen features, and all weights trained: names, by what stands on their
+    left and right."""
+    looks = {
+        "lstm_lm": "one direction",
+        "gpt": "one direction",
+        "elmo": "two, shallow",
+        "bert": "two, deep",
+    }
     rows, numbers = [], Found()
     for kind, look in looks.items():
-        frozen = tag(lab, "probe", MANY, runs[kind], head=FROZEN | ({"features": "mix"} if kind == "elmo" else {}))
+        frozen = tag(
+            lab,
+            "probe",
+            MANY,
+            runs[kind],
+            head=FROZEN | ({"features": "mix"} if kind == "elmo" else {}),
+        )
         tuned = tag(lab, "tagger", MANY, runs[kind], head={"freeze": 0})
         numbers |= {f"{kind}_frozen": frozen, f"{kind}_tuned": tuned}
         rows.append([NAMES[kind], look, frozen, tuned])
-    return {"directions": Table(["model", "looks in", "frozen", "fine-tuned"], rows, formats=[".3f"]), **numbers}
+    return {
+        "directions": Table(["model", "looks in", "frozen", "fine-tuned"], rows, formats=[".3f"]),
+        **numbers,
+    }
 
 
 def _masking(lab: Lab, runs: dict[str, Run]) -> Found:
@@ -129,23 +204,37 @@ def _masking(lab: Lab, runs: dict[str, Run]) -> Found:
     rows, numbers = [], Found()
     for name, (hidden, replaced) in MASKINGS.items():
         data = lab.texts(TEXTS) | {"mask_share": hidden, "random_share": replaced}
-        run = runs["bert"] if hidden == 0.8 else lab.pretrain("masking", data, LANGUAGE_MODELS["bert"])
-        frozen, tuned = (tag(lab, "after-masking", LABELS[1], run, head=head) for head in (FROZEN, None))
-        loss, word = last_loss(run, "validation"), {0.8: "paper", 1.0: "all_masked", 0.0: "all_kept"}[hidden]
+        run = (
+            runs["bert"]
+            if hidden == 0.8
+            else lab.pretrain("masking", data, LANGUAGE_MODELS["bert"])
+        )
+        frozen, tuned = (
+            tag(lab, "after-masking", LABELS[1], run, head=head) for head in (FROZEN, None)
+        )
+        loss, word = (
+            last_loss(run, "validation"),
+            {0.8: "paper", 1.0: "all_masked", 0.0: "all_kept"}[hidden],
+        )
         rows.append([name, loss, frozen, tuned])
         numbers |= {f"{word}_loss": loss, f"{word}_frozen": frozen, f"{word}_tuned": tuned}
     examples = cast(Segments, examples_of(runs["bert"], "train", []))
     counts = examples.outcomes(1000, 4096)
     every, chosen = sum(counts.values()), sum(counts.values()) - counts[OUTCOMES[0]]
-    shares = [[name, counts[name], counts[name] / every, counts[name] / chosen] for name in OUTCOMES[1:]]
+    shares = [
+        [name, counts[name], counts[name] / every, counts[name] / chosen] for name in OUTCOMES[1:]
+    ]
     read = [[name, " ".join(pieces)] for name, pieces in examples.pieces(1).items()]
     columns = ["[MASK] / another / unchanged, %", "own loss", "frozen", "fine-tuned"]
     return numbers | {
-        "chosen_share": chosen / every, "mask_share": counts["[MASK]"] / chosen,
+        "chosen_share": chosen / every,
+        "mask_share": counts["[MASK]"] / chosen,
         "maskings": Table(columns, rows, formats=[".3f"]),
-        "counts": Table(["token to predict", "tokens", "of all", "of those to predict"], shares, formats=[".1%"]),
+        "counts": Table(
+            ["token to predict", "tokens", "of all", "of those to predict"], shares, formats=[".1%"]
+        ),
         "sample": Table(["", "tokens"], read),
-    }  # fmt: skip
+    }
 
 
 def _objectives(lab: Lab) -> Found:
@@ -153,19 +242,25 @@ def _objectives(lab: Lab) -> Found:
     data, size = lab.texts(PAIRED), dict[str, Any](steps=2000)
     if lab.full:
         size = dict[str, Any](steps=3000, vocabulary=20_000, batch_tokens=8192)
-        file = {"text": str(lab.full.resolve() / "wikitext2" / "wiki.train.tokens.xz"), "documents": "lines"}
+        file = {
+            "text": str(lab.full.resolve() / "wikitext2" / "wiki.train.tokens.xz"),
+            "documents": "lines",
+        }
         data = {"train": [*data["train"], file], "validation": {"split": 0.02}, "max_length": 64}
     both = {**LANGUAGE_MODELS["bert"], "next_sentence": True}
     ways = {
-        "both": (both, data), "masked tokens alone": (LANGUAGE_MODELS["bert"], data),
+        "both": (both, data),
+        "masked tokens alone": (LANGUAGE_MODELS["bert"], data),
         "next sentences alone": (both, data | {"masked_weight": 0.0}),
-    }  # fmt: skip
+    }
     rows, numbers, runs = [], Found(), dict[str, Run]()
     for name, (model, texts) in ways.items():
         best: dict[str, Any] = {"best": "next_sentence_loss"} if "masked_weight" in texts else {}
         run = runs[name] = lab.pretrain("objective", texts, model, **size, **best)
         log = [line for line in run.events() if line["event"] == "validation"][-1]
-        word = {"both": "both", "masked tokens alone": "masked", "next sentences alone": "next"}[name]
+        word = {"both": "both", "masked tokens alone": "masked", "next sentences alone": "next"}[
+            name
+        ]
         follows = log.get("next_sentence_accuracy")
         numbers |= {f"{word}_masked": log["masked_accuracy"], f"{word}_next": follows or 0.0}
         rows.append([name, log["masked_accuracy"], follows])
@@ -174,37 +269,51 @@ def _objectives(lab: Lab) -> Found:
 
 
 def _paper(run: Run) -> Found:
-    """The examples of the paper, asked of a model that knows the words, and the three embeddings of a pair."""
+    """The examples of the paper, asked of a model that knows the words, and the three embeddings of
+    a pair."""
     first = "the man went to the store."
     seconds = ("he bought a gallon of milk.", "he fed the monkeys.", "it barks at the postman.")
     followed = predict(run, [(first, second) for second in seconds])
-    rows = [[first, second, float(prediction.to_json()["next_sentence"])]
-            for second, prediction in zip(seconds, followed, strict=True)]  # fmt: skip
+    rows = [
+        [first, second, float(prediction.to_json()["next_sentence"])]
+        for second, prediction in zip(seconds, followed, strict=True)
+    ]
     gaps = []
-    for texts in (("my dog is [MASK].",), ("my [MASK] is hairy.", "it barks at the postman."),
-                  ("the man went to the [MASK].", "he bought a gallon of milk.")):  # fmt: skip
+    for texts in (
+        ("my dog is [MASK].",),
+        ("my [MASK] is hairy.", "it barks at the postman."),
+        ("the man went to the [MASK].", "he bought a gallon of milk."),
+    ):
         [filled] = predict(run, [texts])
         mask = filled.to_json()["masks"][0]
-        words = [f"{word} {p:.2f}" for word, p in zip(mask["words"][:3], mask["probabilities"][:3], strict=True)]
+        words = [
+            f"{word} {p:.2f}"
+            for word, p in zip(mask["words"][:3], mask["probabilities"][:3], strict=True)
+        ]
         gaps.append([" ".join(texts), "  ".join(words)])
     model, task = run.load_model(), cast(Any, run.task)
     row = task.framed(model, f"{first}\t{seconds[0]}")
     ids, segments, embedding = torch.tensor(row.ids), torch.tensor(row.segments), model.embedding
     with torch.inference_mode():
         tables = {
-            "token": embedding.tokens(ids), "segment": embedding.segments(segments),
+            "token": embedding.tokens(ids),
+            "segment": embedding.segments(segments),
             "position": embedding.positions.learned(torch.arange(len(ids))),
-        }  # fmt: skip
+        }
     tokens = run.tokenizers["text"].pieces(row.ids)
     tables["sum"] = torch.stack([*tables.values()]).sum(0)
     columns = [str(place) for place in range(16)]
     return {
         "next": Table(["first", "second", "P(next)"], rows, formats=[".3f"]),
         "gaps": Table(["text", "most probable"], gaps),
-        "embeddings": [HeatMaps([HeatMap(tokens, columns, table[:, :16].numpy(), name)], title=name)
-                       for name, table in tables.items()],
-        "store_milk": rows[0][2], "store_monkeys": rows[1][2], "dog_is": gaps[0][1].split()[0],
-    }  # fmt: skip
+        "embeddings": [
+            HeatMaps([HeatMap(tokens, columns, table[:, :16].numpy(), name)], title=name)
+            for name, table in tables.items()
+        ],
+        "store_milk": rows[0][2],
+        "store_monkeys": rows[1][2],
+        "dog_is": gaps[0][1].split()[0],
+    }
 
 
 def _look_ahead(lab: Lab, masked: Run) -> Found:

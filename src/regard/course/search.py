@@ -19,7 +19,8 @@ BEAMS = (1, 2, 3, 5, 10, 20)
 
 
 def experiment(lab: Lab) -> Found:
-    """One model stopped early, so that it is unsure, and the same one trained three times as long."""
+    """One model stopped early, so that it is unsure, and the same one trained three times as
+    long."""
     if lab.full:
         recipe = captions_recipe(lab.full)
         early = lab.train("multi30k-early", recipe, steps=250, warmup=100, validate_every=250)
@@ -30,7 +31,11 @@ def experiment(lab: Lab) -> Found:
     lab.say("searching with beams of 1 to 20 and four length penalties")
     limit = lab.few(300)
     greedy = diagnose(early, beam=1, limit=limit, sweep=BEAMS)
-    tried = {(b, a): diagnose(early, beam=b, length_penalty=a, limit=limit, sweep=()) for b in (3, 10) for a in ALPHAS}
+    tried = {
+        (b, a): diagnose(early, beam=b, length_penalty=a, limit=limit, sweep=())
+        for b in (3, 10)
+        for a in ALPHAS
+    }
     example, errors = _tree(early, greedy, tried[3, 1.0]), _errors(greedy, early, late)
     return {"underflow": _underflow()} | example | _lengths(tried) | _beams(greedy) | errors
 
@@ -51,7 +56,8 @@ def _underflow() -> Table:
 
 
 def _tree(run: Run, greedy: Diagnosis, beam: Diagnosis) -> Found:
-    """The shortest sentence that greedy search gets wrong and a beam of 3 right, or just the first."""
+    """The shortest sentence that greedy search gets wrong and a beam of 3 right, or just the
+    first."""
     pairs = list(zip(greedy.judged, beam.judged, strict=True))
     mended = [(wrong, right) for wrong, right in pairs if right.exact and not wrong.exact] or pairs
     wrong, right = min(mended, key=lambda pair: len(pair[0].scored.source.split()))
@@ -60,10 +66,14 @@ def _tree(run: Run, greedy: Diagnosis, beam: Diagnosis) -> Found:
         predict(run, [wrong.scored.source], beam=3, record=record)
         search = json.loads(record.read_text(encoding="utf-8"))["inputs"][0]
     return {
-        "tree": search_tree(search), "ranking": ranking(search),
-        "source": wrong.scored.source, "greedy_output": wrong.output, "beam_output": right.output,
-        "greedy_log_p": wrong.written.score, "beam_log_p": right.written.score,
-    }  # fmt: skip
+        "tree": search_tree(search),
+        "ranking": ranking(search),
+        "source": wrong.scored.source,
+        "greedy_output": wrong.output,
+        "beam_output": right.output,
+        "greedy_log_p": wrong.written.score,
+        "beam_log_p": right.written.score,
+    }
 
 
 def _ratio(diagnosis: Diagnosis) -> float:
@@ -79,14 +89,21 @@ def _lengths(tried: dict[tuple[int, float], Diagnosis]) -> Found:
     columns = ["alpha", *(f"{what}, beam {b}" for b in (3, 10) for what in ("length", "BLEU"))]
 
     def curves(table: dict[tuple[int, float], float], name: str) -> Curves:
-        return Curves([Series(f"beam {b}", ALPHAS, [table[b, a] for a in ALPHAS]) for b in (3, 10)], "alpha", name)
+        return Curves(
+            [Series(f"beam {b}", ALPHAS, [table[b, a] for a in ALPHAS]) for b in (3, 10)],
+            "alpha",
+            name,
+        )
 
     return {
-        "length": curves(ratio, "length of outputs / length of references"), "length_bleu": curves(bleu, "BLEU"),
+        "length": curves(ratio, "length of outputs / length of references"),
+        "length_bleu": curves(bleu, "BLEU"),
         "lengths": Table(columns, rows, formats=["g", ".3f", ".1f", ".3f", ".1f"]),
-        "raw_ratio": ratio[10, 0.0], "mean_ratio": ratio[10, 1.0],
-        "raw_bleu": bleu[10, 0.0], "mean_bleu": bleu[10, 1.0],
-    }  # fmt: skip
+        "raw_ratio": ratio[10, 0.0],
+        "mean_ratio": ratio[10, 1.0],
+        "raw_bleu": bleu[10, 0.0],
+        "mean_bleu": bleu[10, 1.0],
+    }
 
 
 def _beams(greedy: Diagnosis) -> Found:
@@ -95,17 +112,30 @@ def _beams(greedy: Diagnosis) -> Found:
     places = [float(place) for place in range(len(widths))]
     ticks = [(place, str(width.beam)) for place, width in zip(places, widths, strict=True)]
     bleu = [width.metrics["bleu"] for width in widths]
-    rows = [[width.beam, width.metrics["bleu"], width.tally.search_errors, width.tally.model_errors,
-             width.seconds / widths[0].seconds] for width in widths]  # fmt: skip
+    rows = [
+        [
+            width.beam,
+            width.metrics["bleu"],
+            width.tally.search_errors,
+            width.tally.model_errors,
+            width.seconds / widths[0].seconds,
+        ]
+        for width in widths
+    ]
     by_beam = {width.beam: width.metrics["bleu"] for width in widths}
     columns = ["beam", "BLEU", "search errors", "model errors", "time, greedy = 1"]
     return {
         "beams": Curves([Series("BLEU", places, bleu)], "beam", "BLEU", x_ticks=ticks),
         "beam_table": Table(columns, rows, formats=[".1f"]),
-        "greedy_bleu": bleu[0], "beam_3_bleu": by_beam[3], "beam_10_bleu": by_beam[10],
-        "widest_bleu": bleu[-1], "enough": sweep.enough.beam, "sentences": greedy.tally.sentences,
-        "beam_helps": sweep.behind(sweep.now).matters, "widest_search_errors": widths[-1].tally.search_errors,
-    }  # fmt: skip
+        "greedy_bleu": bleu[0],
+        "beam_3_bleu": by_beam[3],
+        "beam_10_bleu": by_beam[10],
+        "widest_bleu": bleu[-1],
+        "enough": sweep.enough.beam,
+        "sentences": greedy.tally.sentences,
+        "beam_helps": sweep.behind(sweep.now).matters,
+        "widest_search_errors": widths[-1].tally.search_errors,
+    }
 
 
 def _errors(greedy: Diagnosis, early: Run, late: Run) -> Found:
@@ -116,17 +146,34 @@ def _errors(greedy: Diagnosis, early: Run, late: Run) -> Found:
     significant = {row["system"]: row for row in both["significance"] if row["metric"] == "bleu"}
     trained = significant[late.folder.name]
     longer = diagnose(late, beam=5, sweep=())
-    tried: dict[str, Diagnosis | Width] = {"early, greedy": greedy, "early, beam 5": wider, "late, beam 5": longer}
-    rows = [[name, own.tally.errors, own.tally.search_errors, own.tally.model_errors, own.metrics["bleu"]]
-            for name, own in tried.items()]  # fmt: skip
+    tried: dict[str, Diagnosis | Width] = {
+        "early, greedy": greedy,
+        "early, beam 5": wider,
+        "late, beam 5": longer,
+    }
+    rows = [
+        [
+            name,
+            own.tally.errors,
+            own.tally.search_errors,
+            own.tally.model_errors,
+            own.metrics["bleu"],
+        ]
+        for name, own in tried.items()
+    ]
     columns = ["run and search", "errors", "search errors", "model errors", "BLEU"]
     shares = greedy.tally.shares
     return {
         "error_table": Table(columns, rows, formats=[".1f"]),
-        "errors": greedy.tally.errors, "search_errors": greedy.tally.search_errors,
-        "model_errors": greedy.tally.model_errors, "search_share": shares["search_errors"].share,
-        "model_share": shares["model_errors"].share, "wider_bleu": wider.metrics["bleu"],
-        "wider_search_errors": wider.tally.search_errors, "wider_model_errors": wider.tally.model_errors,
-        "late_bleu": trained["score"], "late_beam_bleu": longer.metrics["bleu"],
+        "errors": greedy.tally.errors,
+        "search_errors": greedy.tally.search_errors,
+        "model_errors": greedy.tally.model_errors,
+        "search_share": shares["search_errors"].share,
+        "model_share": shares["model_errors"].share,
+        "wider_bleu": wider.metrics["bleu"],
+        "wider_search_errors": wider.tally.search_errors,
+        "wider_model_errors": wider.tally.model_errors,
+        "late_bleu": trained["score"],
+        "late_beam_bleu": longer.metrics["bleu"],
         "late_p": trained["p_randomisation"],
-    }  # fmt: skip
+    }

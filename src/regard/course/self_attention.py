@@ -1,5 +1,5 @@
-"""Chapter 4: from dot products of the words alone to projections, scaling and heads; what heads look at and cost, and
-whether attention finds the word that a pronoun stands for.
+"""Chapter 4: from dot products of the words alone to projections, scaling and heads; what heads
+look at and cost, and whether attention finds the word that a pronoun stands for.
 """
 
 from __future__ import annotations
@@ -12,41 +12,85 @@ import torch
 
 from regard.api import Loaded, Run, evaluate, explain, load, predict
 from regard.config import Tree
-from regard.course.lab import TRANSFORMER, Found, Lab, last_loss, reverse_recipe, reverse_transformer
+from regard.course.lab import (
+    TRANSFORMER,
+    Found,
+    Lab,
+    last_loss,
+    reverse_recipe,
+    reverse_transformer,
+)
 from regard.data.corpora import generate
 from regard.layers.attention import MultiHeadAttention
 from regard.views.attention import module_calls
 from regard.views.report import HeatMap, HeatMaps, Table
 from regard.views.show import dot_products
 
-STEPS: Tree = {"kind": "self_attention", "width": 64, "heads": 2, "decoder_layers": 1, "feed_forward": 128,
-              "norm": "post"}  # fmt: skip
+STEPS: Tree = {
+    "kind": "self_attention",
+    "width": 64,
+    "heads": 2,
+    "decoder_layers": 1,
+    "feed_forward": 128,
+    "norm": "post",
+}
 ONE_HEAD: Tree = TRANSFORMER | {"width": 256, "heads": 1, "feed_forward": 256}
 ATTENTIONS = {
     "encoder": "encoder.0.self_attention",
     "decoder": "decoder.0.self_attention",
     "decoder to encoder": "decoder.0.cross_attention",
 }
-# fmt: off
-ANIMALS = {"animal": "l' animal", "cow": "la vache", "cat": "le chat", "mouse": "la souris", "dog": "le chien",
-           "turtle": "la tortue", "horse": "le cheval", "crow": "la corneille"}
-PLACES = {"street": "la rue", "garden": "le jardin", "river": "la rivière", "bridge": "le pont", "road": "la route",
-          "field": "le champ", "square": "la place", "path": "le chemin"}
-"""The n-th animal and the place -n (mod 8) are never together in training; they differ in gender."""
-TIRED = {"tired": "fatigué", "hungry": "affamé", "hurt": "blessé", "scared": "effrayé", "lost": "égaré",
-         "shy": "réservé"}
-WIDE = {"wide": "étendu", "crowded": "bondé", "closed": "fermé", "flooded": "inondé", "noisy": "animé",
-        "steep": "incliné"}
-# fmt: on
+
+ANIMALS = {
+    "animal": "l' animal",
+    "cow": "la vache",
+    "cat": "le chat",
+    "mouse": "la souris",
+    "dog": "le chien",
+    "turtle": "la tortue",
+    "horse": "le cheval",
+    "crow": "la corneille",
+}
+PLACES = {
+    "street": "la rue",
+    "garden": "le jardin",
+    "river": "la rivière",
+    "bridge": "le pont",
+    "road": "la route",
+    "field": "le champ",
+    "square": "la place",
+    "path": "le chemin",
+}
+"""The n-th animal and the place -n (mod 8) are never together in training; they differ in
+gender."""
+TIRED = {
+    "tired": "fatigué",
+    "hungry": "affamé",
+    "hurt": "blessé",
+    "scared": "effrayé",
+    "lost": "égaré",
+    "shy": "réservé",
+}
+WIDE = {
+    "wide": "étendu",
+    "crowded": "bondé",
+    "closed": "fermé",
+    "flooded": "inondé",
+    "noisy": "animé",
+    "steep": "incliné",
+}
+
 """What only an animal is, and what only a place is: masculine, to which the feminine adds an e."""
 VERBS = {"cross": "traversé", "leave": "quitté", "like": "aimé"}
 ADVERBS = {"too": "trop", "so": "si", "very": "très"}
 ANIMAL, PLACE, IT, ADJECTIVE = 1, 6, 8, 11
 """Positions in the English sentence."""
 GRAMMAR = {
-    "article to noun": [(0, 1), (5, 6)], "verb to subject": [(4, 1)], "verb to object": [(4, 6)],
+    "article to noun": [(0, 1), (5, 6)],
+    "verb to subject": [(4, 1)],
+    "verb to object": [(4, 6)],
     "adjective to pronoun": [(ADJECTIVE, IT)],
-}  # fmt: skip
+}
 """Positions of a word and of one that it belongs to."""
 TRAINED = ["", ".2f", ".3f"]
 """Formats of what was trained, its exact match and its loss."""
@@ -63,10 +107,15 @@ def _steps(lab: Lab) -> Found:
     """Three encoders for one decoder: no parameters, projections, heads."""
     rows, numbers = [], Found()
     for encoder in ("plain", "projected", "multi_head"):
-        run = lab.train(f"reverse-{encoder}", reverse_recipe(STEPS | {"encoder": encoder}, 300, 8e-3, warmup=60))
+        run = lab.train(
+            f"reverse-{encoder}", reverse_recipe(STEPS | {"encoder": encoder}, 300, 8e-3, warmup=60)
+        )
         rows.append([encoder, float(evaluate(run)["exact_match"]), last_loss(run, "validation")])
         numbers |= {f"{encoder}_exact": rows[-1][1], f"{encoder}_loss": rows[-1][2]}
-    return {"steps": Table(["encoder", "exact match", "validation loss"], rows, formats=TRAINED), **numbers}
+    return {
+        "steps": Table(["encoder", "exact match", "validation loss"], rows, formats=TRAINED),
+        **numbers,
+    }
 
 
 def _scaling(lab: Lab) -> Found:
@@ -74,11 +123,19 @@ def _scaling(lab: Lab) -> Found:
     table, entropy, gradient = dot_products().parts
     rows, numbers = [], Found()
     for key, scores in {"scaled": "q . k / sqrt(d_k)", "unscaled": "q . k"}.items():
-        run = lab.train(f"wide-{key}", reverse_recipe(ONE_HEAD | {"scaled": key == "scaled"}, 150, 2e-3))
+        run = lab.train(
+            f"wide-{key}", reverse_recipe(ONE_HEAD | {"scaled": key == "scaled"}, 150, 2e-3)
+        )
         rows.append([scores, float(evaluate(run)["exact_match"]), last_loss(run, "validation")])
         numbers |= {f"{key}_exact": rows[-1][1], f"{key}_loss": rows[-1][2]}
     trained = Table(["scores", "exact match", "validation loss"], rows, formats=TRAINED)
-    return {"variances": table, "entropies": entropy, "gradients": gradient, "trained": trained, **numbers}
+    return {
+        "variances": table,
+        "entropies": entropy,
+        "gradients": gradient,
+        "trained": trained,
+        **numbers,
+    }
 
 
 def _matrices(run: Run) -> Found:
@@ -97,15 +154,26 @@ def _matrices(run: Run) -> Found:
     masked_LL = scaled_LL.masked_fill(hidden_LL, 0.0)  # drawn as 0; the model has -inf there
     weights_LL = scaled_LL.masked_fill(hidden_LL, -torch.inf).softmax(-1)
     labels = list(explanation.inputs.texts)
-    stages = {"1. Q K^T": raw_LL, "2. divided by sqrt(d_k)": scaled_LL, "3. the future hidden": masked_LL,
-              "4. softmax": weights_LL}  # fmt: skip
-    maps = [HeatMaps([HeatMap(labels, labels, x.double().numpy())], title=stage) for stage, x in stages.items()]
+    stages = {
+        "1. Q K^T": raw_LL,
+        "2. divided by sqrt(d_k)": scaled_LL,
+        "3. the future hidden": masked_LL,
+        "4. softmax": weights_LL,
+    }
+    maps = [
+        HeatMaps([HeatMap(labels, labels, x.double().numpy())], title=stage)
+        for stage, x in stages.items()
+    ]
     recorded = explanation.attentions[name].weights[0]
-    return {"matrices": maps, "matrix_error": float(np.abs(weights_LL.double().numpy() - recorded).max())}
+    return {
+        "matrices": maps,
+        "matrix_error": float(np.abs(weights_LL.double().numpy() - recorded).max()),
+    }
 
 
 def _heads(lab: Lab, whole: Run) -> Found:
-    """Where each head of the encoder and of the decoder looks, on the mean of unseen sequences; and how many pay."""
+    """Where each head of the encoder and of the decoder looks, on the mean of unseen sequences; and
+    how many pay."""
     looked: dict[tuple[str, int], list[list[float]]] = {}
     for source, target in generate("reverse", lab.few(60), 7, "test"):
         explanation = explain(whole, source, target=target)
@@ -113,7 +181,10 @@ def _heads(lab: Lab, whole: Run) -> Found:
             for head, weights in enumerate(explanation.attentions[name].weights):
                 looked.setdefault((place, head), []).append(_shares(weights))
     columns = ["attention", "head", "first", "one before", "itself", "one after", "end", "mirror"]
-    rows = [[place, head + 1, *np.mean(shares, axis=0).tolist()] for (place, head), shares in looked.items()]
+    rows = [
+        [place, head + 1, *np.mean(shares, axis=0).tolist()]
+        for (place, head), shares in looked.items()
+    ]
     exact = dict[int, float]()
     for heads in (1, 4, 8):
         same, recipe = heads == TRANSFORMER["heads"], reverse_transformer({"heads": heads})
@@ -128,7 +199,8 @@ def _heads(lab: Lab, whole: Run) -> Found:
 
 
 def _shares(weights: Weights) -> list[float]:
-    """The share of attention at places that have a name; for the mirror, the last row looks at the first column."""
+    """The share of attention at places that have a name; for the mirror, the last row looks at the
+    first column."""
     rows, columns = weights.shape
 
     def mean(shift: int) -> float:
@@ -144,14 +216,22 @@ def _pruned(lab: Lab, whole: Run) -> Found:
     """Exact match after taking out one head at a time, by setting its columns of W^O to 0."""
     run = load(whole)
     before, heads = float(run.evaluate()["exact_match"]), range(TRANSFORMER["heads"])
-    costs = {place: [before - _without_head(run, name, head) for head in heads] for place, name in ATTENTIONS.items()}
+    costs = {
+        place: [before - _without_head(run, name, head) for head in heads]
+        for place, name in ATTENTIONS.items()
+    }
     rows = [[place, *(before - cost for cost in of_place)] for place, of_place in costs.items()]
     every = [cost for of_place in costs.values() for cost in of_place]
     return {
-        "pruned": Table(["without", *(f"head {head + 1}" for head in heads)], rows, formats=[".2f"]),
-        "before": before, "cheap_heads": sum(cost < 0.1 for cost in every), "all_heads": len(every),
-        "dearest": before - max(every), "dearest_place": max(costs, key=lambda place: max(costs[place])),
-    }  # fmt: skip
+        "pruned": Table(
+            ["without", *(f"head {head + 1}" for head in heads)], rows, formats=[".2f"]
+        ),
+        "before": before,
+        "cheap_heads": sum(cost < 0.1 for cost in every),
+        "all_heads": len(every),
+        "dearest": before - max(every),
+        "dearest_place": max(costs, key=lambda place: max(costs[place])),
+    }
 
 
 def _without_head(run: Loaded, name: str, head: int) -> float:
@@ -170,27 +250,48 @@ def _sentence(animal: str, verb: str, place: str, adverb: str, adjective: str) -
     what = {**TIRED, **WIDE}[adjective] + "e" * feminine
     return (
         f"the {animal} did not {verb} the {place} because it was {adverb} {adjective}",
-        f"{ANIMALS[animal]} n' a pas {VERBS[verb]} {PLACES[place]} parce qu' {'elle' if feminine else 'il'} était "
+        f"{ANIMALS[animal]} n' a pas {VERBS[verb]} {PLACES[place]} parce qu' "
+        f"{'elle' if feminine else 'il'} était "
         f"{ADVERBS[adverb]} {what}",
     )
 
 
 def _pronouns(lab: Lab) -> Found:
-    """English to French, where `it` is il or elle. Pairs of unseen sentences differ in the adjective alone."""
+    """English to French, where `it` is il or elle. Pairs of unseen sentences differ in the
+    adjective alone."""
     numbers_of = {word: number for words in (ANIMALS, PLACES) for number, word in enumerate(words)}
-    rows = [_sentence(*words) for words in product(ANIMALS, VERBS, PLACES, ADVERBS, [*TIRED, *WIDE])
-            if (numbers_of[words[0]] + numbers_of[words[2]]) % 8]  # fmt: skip
+    rows = [
+        _sentence(*words)
+        for words in product(ANIMALS, VERBS, PLACES, ADVERBS, [*TIRED, *WIDE])
+        if (numbers_of[words[0]] + numbers_of[words[2]]) % 8
+    ]
     Random(1).shuffle(rows)
     recipe = reverse_recipe(TRANSFORMER | {"encoder_layers": 2}, 300, 3e-3, warmup=60)
-    recipe["data"] = {"train": lab.pairs("pronouns", rows[100:]), "validation": lab.pairs("pronouns-seen", rows[:100])}
+    recipe["data"] = {
+        "train": lab.pairs("pronouns", rows[100:]),
+        "validation": lab.pairs("pronouns-seen", rows[:100]),
+    }
     run = lab.train("pronouns", recipe)
     unseen = [(animal, [*PLACES][-number % 8]) for number, animal in enumerate(ANIMALS)]
-    tests = [_sentence(animal, "cross", place, "too", adjective) for adjectives in zip(TIRED, WIDE, strict=True)
-             for animal, place in unseen for adjective in adjectives][: 2 * lab.few(48)]  # fmt: skip
-    outputs = [prediction.to_json()["output"] for prediction in predict(run, [source for source, _ in tests], beam=1)]
-    right = [("elle" in output.split()) == ("elle" in target.split())
-             for output, (_, target) in zip(outputs, tests, strict=True)]  # fmt: skip
-    heads = [f"layer {layer + 1}, head {head + 1}" for layer in range(2) for head in range(TRANSFORMER["heads"])]
+    tests = [
+        _sentence(animal, "cross", place, "too", adjective)
+        for adjectives in zip(TIRED, WIDE, strict=True)
+        for animal, place in unseen
+        for adjective in adjectives
+    ][: 2 * lab.few(48)]
+    outputs = [
+        prediction.to_json()["output"]
+        for prediction in predict(run, [source for source, _ in tests], beam=1)
+    ]
+    right = [
+        ("elle" in output.split()) == ("elle" in target.split())
+        for output, (_, target) in zip(outputs, tests, strict=True)
+    ]
+    heads = [
+        f"layer {layer + 1}, head {head + 1}"
+        for layer in range(2)
+        for head in range(TRANSFORMER["heads"])
+    ]
     found = [_looks(run, *test) for test in tests]
     weights_NHLL = np.array([look for look, _ in found])
     looks = weights_NHLL[:, :, IT].reshape(-1, 2, len(heads), len(found[0][1]))
@@ -199,29 +300,57 @@ def _pronouns(lab: Lab) -> Found:
     follows = (more[:, 0] & ~more[:, 1]).mean(0)
     best = int(follows.argmax())
     means = looks.mean(0)
-    table = [[name, *(float(means[kind, n, place]) for kind in (0, 1) for place in (ANIMAL, PLACE)), float(follows[n])]
-             for n, name in enumerate(heads)]  # fmt: skip
-    maps = [HeatMaps([HeatMap(heads, [*tests[kind][0].split(), "⏎"], looks[0, kind])], title=tests[kind][0])
-            for kind in (0, 1)]  # fmt: skip
-    columns = ["head", "tired: animal", "tired: place", "wide: animal", "wide: place", "pairs that it follows"]
+    table = [
+        [
+            name,
+            *(float(means[kind, n, place]) for kind in (0, 1) for place in (ANIMAL, PLACE)),
+            float(follows[n]),
+        ]
+        for n, name in enumerate(heads)
+    ]
+    maps = [
+        HeatMaps(
+            [HeatMap(heads, [*tests[kind][0].split(), "⏎"], looks[0, kind])], title=tests[kind][0]
+        )
+        for kind in (0, 1)
+    ]
+    columns = [
+        "head",
+        "tired: animal",
+        "tired: place",
+        "wide: animal",
+        "wide: place",
+        "pairs that it follows",
+    ]
     sources = np.mean([written for _, written in found], axis=0)
     grammar, gain = _grammar(weights_NHLL.mean(0), heads)
     return {
-        "pronouns": Table(columns, table, formats=[".2f"]), "it": maps, "grammar": grammar,
-        "grammar_gain": 100 * gain, "it_tired": outputs[0], "it_wide": outputs[1],
-        "pronoun_right": float(np.mean(right)), "pairs": len(looks),
-        "first_layer_follows": float(follows[: TRANSFORMER["heads"]].max()), "follows": float(follows[best]),
-        "follower": heads[best], "from_it": float(sources[IT]), "from_nouns": float(sources[[ANIMAL, PLACE]].sum()),
+        "pronouns": Table(columns, table, formats=[".2f"]),
+        "it": maps,
+        "grammar": grammar,
+        "grammar_gain": 100 * gain,
+        "it_tired": outputs[0],
+        "it_wide": outputs[1],
+        "pronoun_right": float(np.mean(right)),
+        "pairs": len(looks),
+        "first_layer_follows": float(follows[: TRANSFORMER["heads"]].max()),
+        "follows": float(follows[best]),
+        "follower": heads[best],
+        "from_it": float(sources[IT]),
+        "from_nouns": float(sources[[ANIMAL, PLACE]].sum()),
         "from_adjective": float(sources[ADJECTIVE]),
-    }  # fmt: skip
+    }
 
 
 def _grammar(weights_HLL: Weights, heads: list[str]) -> tuple[Table, float]:
-    """The head that looks most from a word to one that it belongs to, beside two controls: how much it looks as far
-    from other words, and from other words to the same one; and the most by which it exceeds both."""
+    """The head that looks most from a word to one that it belongs to, beside two controls: how much
+    it looks as far from other words, and from other words to the same one; and the most by which it
+    exceeds both."""
     rows, gains = [], []
     for name, pairs in GRAMMAR.items():
-        line_HN = np.diagonal(weights_HLL, pairs[0][1] - pairs[0][0], 1, 2)  # all pairs of words as far apart
+        line_HN = np.diagonal(
+            weights_HLL, pairs[0][1] - pairs[0][0], 1, 2
+        )  # all pairs of words as far apart
         shares_HP = np.array([weights_HLL[:, q, k] for q, k in pairs]).T
         columns_HP = np.array([weights_HLL[:, :, k].sum(1) for _, k in pairs]).T
         shares_H = shares_HP.mean(1)
@@ -236,9 +365,12 @@ def _grammar(weights_HLL: Weights, heads: list[str]) -> tuple[Table, float]:
 
 
 def _looks(run: Run, source: str, target: str) -> tuple[Weights, list[float]]:
-    """Where words look in every head of the encoder, and where the decoder looks when it writes il or elle."""
+    """Where words look in every head of the encoder, and where the decoder looks when it writes il
+    or elle."""
     explanation = explain(run, source, target=target)
-    attentions = [explanation.attentions[f"encoder.{layer}.self_attention"].weights for layer in range(2)]
+    attentions = [
+        explanation.attentions[f"encoder.{layer}.self_attention"].weights for layer in range(2)
+    ]
     tokens = explanation.attentions[ATTENTIONS["decoder to encoder"]].queries.texts
     step = next(n for n, token in enumerate(tokens) if token in ("▁il", "▁elle"))
     return np.concatenate(attentions), explanation.weights[step].tolist()

@@ -1,5 +1,5 @@
-"""Chapter 1: one vector for a sentence: what it holds, length, position, distractors, the order of the source,
-gradients, teacher forcing; and word-by-word translation as a baseline.
+"""Chapter 1: one vector for a sentence: what it holds, length, position, distractors, the order of
+the source, gradients, teacher forcing; and word-by-word translation as a baseline.
 """
 
 from __future__ import annotations
@@ -52,14 +52,22 @@ TRAINED: dict[str, tuple[Tree, int, float]] = {
 
 def experiment(lab: Lab) -> Found:
     names = {"one vector": "reverse-late", "attention": "reverse-additive-both-ways"}
-    runs = {name: lab.train(names[name], reverse_recipe(*recipe)) for name, recipe in TRAINED.items()}
-    found = _lengths(lab, runs) | _vector(lab, runs["one vector"]) | _distractors(lab) | _source_order(lab)
+    runs = {
+        name: lab.train(names[name], reverse_recipe(*recipe)) for name, recipe in TRAINED.items()
+    }
+    found = (
+        _lengths(lab, runs)
+        | _vector(lab, runs["one vector"])
+        | _distractors(lab)
+        | _source_order(lab)
+    )
     found |= _gradients() | _teacher(lab) | _word_by_word(lab)
     return found | (_captions(lab) if lab.full else {})
 
 
 def _lengths(lab: Lab, runs: dict[str, Run]) -> Found:
-    """The same letters with and without attention: right answers by length, and right letters by position."""
+    """The same letters with and without attention: right answers by length, and right letters by
+    position."""
     pairs = list(generate("reverse", lab.few(600), 7, "test"))
     right = {name: _right(run, pairs) for name, run in runs.items()}
     lengths = sorted({len(source.split()) for source, _ in pairs})
@@ -70,19 +78,34 @@ def _lengths(lab: Lab, runs: dict[str, Run]) -> Found:
             shares[len(letters)].append(all(letters))
         by_length[name] = [float(np.mean(shares[length])) for length in lengths]
     long = max(lengths)
-    places = {name: np.mean([row for row in answers if len(row) == long], axis=0) for name, answers in right.items()}
-    lines = [Series(name, [float(length) for length in lengths], y) for name, y in by_length.items()]
+    places = {
+        name: np.mean([row for row in answers if len(row) == long], axis=0)
+        for name, answers in right.items()
+    }
+    lines = [
+        Series(name, [float(length) for length in lengths], y) for name, y in by_length.items()
+    ]
     plain, looked, place = by_length["one vector"], by_length["attention"], places["one vector"]
     return {
         "by_length": Curves(lines, "letters", "exact match", from_zero=True),
-        "by_position": Curves([Series(name, [*range(1, long + 1)], y.tolist()) for name, y in places.items()],
-                              "position in the output", "share of right letters", from_zero=True),
-        "length_table": Table(["letters", *by_length], [*zip(lengths, *by_length.values(), strict=True)],
-                              formats=[".2f"]),
-        "plain_short": plain[0], "plain_long": float(np.mean(plain[-2:])),
+        "by_position": Curves(
+            [Series(name, [*range(1, long + 1)], y.tolist()) for name, y in places.items()],
+            "position in the output",
+            "share of right letters",
+            from_zero=True,
+        ),
+        "length_table": Table(
+            ["letters", *by_length],
+            [*zip(lengths, *by_length.values(), strict=True)],
+            formats=[".2f"],
+        ),
+        "plain_short": plain[0],
+        "plain_long": float(np.mean(plain[-2:])),
         "attention_long": float(np.mean(looked[-2:])),
-        "first_letter": float(place[0]), "last_letter": float(place[-1]), "longest": long,
-    }  # fmt: skip
+        "first_letter": float(place[0]),
+        "last_letter": float(place[-1]),
+        "longest": long,
+    }
 
 
 def _right(run: Run, pairs: Sequence[tuple[str, ...]]) -> list[list[bool]]:
@@ -91,62 +114,96 @@ def _right(run: Run, pairs: Sequence[tuple[str, ...]]) -> list[list[bool]]:
     found = []
     for prediction, (_, target) in zip(outputs, pairs, strict=True):
         written = prediction.to_json()["output"].split()
-        found.append([place < len(written) and written[place] == letter for place, letter in enumerate(target.split())])
+        found.append(
+            [
+                place < len(written) and written[place] == letter
+                for place, letter in enumerate(target.split())
+            ]
+        )
     return found
 
 
 def _vector(lab: Lab, run: Run) -> Found:
-    """The encoder's state while it reads, and the letters that a linear probe still finds in the last one.
+    """The encoder's state while it reads, and the letters that a linear probe still finds in the
+    last one.
 
-    The probe is least squares from c to each letter of the source, tested on sequences that it has not seen.
+    The probe is least squares from c to each letter of the source, tested on sequences that it has
+    not seen.
     """
     random, length = Random(1), 12
     rows = [[random.choice(SYMBOLS) for _ in range(length)] for _ in range(lab.few(4000))]
     model, trained, letters = run.load_model(), len(rows) * 3 // 4, SYMBOLS[:8]
     with torch.inference_mode():
         c_ND = model.encode(source_tokens(run, [" ".join(row) for row in rows]))[1]
-        read = [model.encode(source_tokens(run, [" ".join(letters[:end])]))[1][0] for end in range(1, len(letters) + 1)]
+        read = [
+            model.encode(source_tokens(run, [" ".join(letters[:end])]))[1][0]
+            for end in range(1, len(letters) + 1)
+        ]
     inputs_ND = torch.cat([c_ND, torch.ones(len(rows), 1)], 1).double()
     places_NL = torch.tensor([[SYMBOLS.index(letter) for letter in row] for row in rows])
     wanted_NL = nn.functional.one_hot(places_NL, len(SYMBOLS)).double().flatten(1)
     probe = torch.linalg.lstsq(inputs_ND[:trained], wanted_NL[:trained], driver="gelsd").solution
     guessed_NL = (inputs_ND[trained:] @ probe).view(-1, length, len(SYMBOLS)).argmax(-1)
     found = (guessed_NL == places_NL[trained:]).double().mean(0).tolist()
-    states = HeatMap(letters, [str(n) if n % 16 == 0 else "" for n in range(c_ND.shape[1])], torch.stack(read).numpy())
+    states = HeatMap(
+        letters,
+        [str(n) if n % 16 == 0 else "" for n in range(c_ND.shape[1])],
+        torch.stack(read).numpy(),
+    )
     line = Series("linear probe", [*range(1, length + 1)], found)
     curves = Curves([line], "position in the source", "share of right letters", from_zero=True)
-    return {"states": HeatMaps([states]), "probe": curves, "probe_first": found[0], "probe_last": found[-1]}
+    return {
+        "states": HeatMaps([states]),
+        "probe": curves,
+        "probe_first": found[0],
+        "probe_last": found[-1],
+    }
 
 
 def _distractors(lab: Lab) -> Found:
-    """Five letters to write backwards among letters that mean nothing: how many of those can each model stand?"""
+    """Five letters to write backwards among letters that mean nothing: how many of those can each
+    model stand?"""
     random = Random(1)
 
     def pair(count: int) -> tuple[str, str]:
         read = [random.choice("xyz") for _ in range(count)]
         letters = [random.choice(SYMBOLS) for _ in range(5)]
-        for letter, place in zip(letters, sorted(random.choices(range(count + 1), k=5), reverse=True), strict=True):
+        for letter, place in zip(
+            letters, sorted(random.choices(range(count + 1), k=5), reverse=True), strict=True
+        ):
             read.insert(place, letter)  # from the end, so that the first of `letters` is read last
         return " ".join(read), " ".join(letters)
 
-    data = {part: lab.pairs(f"distractors-{part}", [pair(random.randrange(MOST + 1)) for _ in range(size)])
-            for part, size in (("train", 8000), ("validation", 100))}  # fmt: skip
+    data = {
+        part: lab.pairs(
+            f"distractors-{part}", [pair(random.randrange(MOST + 1)) for _ in range(size)]
+        )
+        for part, size in (("train", 8000), ("validation", 100))
+    }
     tests = {count: [pair(count) for _ in range(lab.few(200))] for count in DISTRACTORS}
     shares: dict[str, list[float]] = {}
     for name, recipe in TRAINED.items():
-        run = lab.train(f"distractors-{name.replace(' ', '-')}", reverse_recipe(*recipe) | {"data": data})
-        shares[name] = [float(np.mean([all(row) for row in _right(run, pairs)])) for pairs in tests.values()]
+        run = lab.train(
+            f"distractors-{name.replace(' ', '-')}", reverse_recipe(*recipe) | {"data": data}
+        )
+        shares[name] = [
+            float(np.mean([all(row) for row in _right(run, pairs)])) for pairs in tests.values()
+        ]
     lines = [Series(name, DISTRACTORS, values) for name, values in shares.items()]
     curves = Curves(lines, "distractors", "exact match", from_zero=True)
     return {
-        "distractors": curves, "most": MOST, "distracted": min(shares["one vector"][:-1]),
-        "beyond": shares["one vector"][-1], "attention_beyond": shares["attention"][-1],
+        "distractors": curves,
+        "most": MOST,
+        "distracted": min(shares["one vector"][:-1]),
+        "beyond": shares["one vector"][-1],
+        "attention_beyond": shares["attention"][-1],
         "beyond_count": DISTRACTORS[-1],
-    }  # fmt: skip
+    }
 
 
 def _source_order(lab: Lab) -> Found:
-    """Sutskever's trick: on the task `copy` a reversed source brings the first letters of both sides together."""
+    """Sutskever's trick: on the task `copy` a reversed source brings the first letters of both
+    sides together."""
     rows, numbers = [], Found()
     for corpus, order in product(("copy", "reverse"), ("forwards", "backwards")):
         model = READER | {"reverse_source": order == "backwards"}
@@ -159,9 +216,11 @@ def _source_order(lab: Lab) -> Found:
 
 
 def _gradients() -> Found:
-    """How much the last state depends on an input k steps before: the norm of d h_T / d x_{T-k}, untrained cells.
+    """How much the last state depends on an input k steps before: the norm of d h_T / d x_{T-k},
+    untrained cells.
 
-    The last state may also look at all states, as Luong's `dot`: then it is the norm of d c / d x_{T-k}.
+    The last state may also look at all states, as Luong's `dot`: then it is the norm of d c / d
+    x_{T-k}.
     """
     torch.manual_seed(1)
     norms: dict[str, list[float]] = {}
@@ -172,43 +231,72 @@ def _gradients() -> Found:
         norms[name] = [float(sizes_T[-1 - distance] / sizes_T[-1]) for distance in DISTANCES]
 
     for name, cell in CELLS.items():
-        network, x_1TD = cell(64, 64, batch_first=True), torch.randn(1, max(DISTANCES) + 1, 64, requires_grad=True)
+        network, x_1TD = (
+            cell(64, 64, batch_first=True),
+            torch.randn(1, max(DISTANCES) + 1, 64, requires_grad=True),
+        )
         [h_TD], _ = network(x_1TD)
         keep(name, h_TD[-1], x_1TD)
         keep(f"{name} + attention", (h_TD @ h_TD[-1]).softmax(0) @ h_TD, x_1TD)
     x = [float(distance) for distance in DISTANCES]
-    lines = [Series(name, x, [math.log10(max(y, 1e-30)) for y in values]) for name, values in norms.items()]
+    lines = [
+        Series(name, x, [math.log10(max(y, 1e-30)) for y in values])
+        for name, values in norms.items()
+    ]
     rows = [*zip(DISTANCES, *norms.values(), strict=True)]
     return {
         "gradients": Curves(lines, "steps before the end", "log10 of the gradient"),
         "gradient_table": Table(["steps before the end", *norms], rows, formats=[".1e"]),
-        "rnn_gradient": norms["rnn"][-1], "lstm_gradient": norms["lstm"][-1], "furthest": DISTANCES[-1],
+        "rnn_gradient": norms["rnn"][-1],
+        "lstm_gradient": norms["lstm"][-1],
+        "furthest": DISTANCES[-1],
         "attention_gradient": norms["rnn + attention"][-1],
-    }  # fmt: skip
+    }
 
 
 def _teacher(lab: Lab) -> Found:
-    """How often the decoder reads the right letter instead of its own, at equal steps: some seeds of each rate."""
-    seeds, pairs = lab.few(3, 1), sorted(generate("reverse", lab.few(600), 7, "test"), key=lambda pair: len(pair[0]))
+    """How often the decoder reads the right letter instead of its own, at equal steps: some seeds
+    of each rate."""
+    seeds, pairs = (
+        lab.few(3, 1),
+        sorted(generate("reverse", lab.few(600), 7, "test"), key=lambda pair: len(pair[0])),
+    )
     rows, exposure, lines = [], [], []
-    found = {rate: [_taught(lab, rate, lab.seed + n, pairs) for n in range(seeds)] for rate in RATES}
+    found = {
+        rate: [_taught(lab, rate, lab.seed + n, pairs) for n in range(seeds)] for rate in RATES
+    }
     numbers: Found = {"seeds": seeds}
     for rate, runs in found.items():
         name, key = f"rate {rate:g}", f"rate_{rate:g}".replace(".", "_")
         steps, losses = runs[0][0], np.array([values for _, values, _ in runs])
-        lines.append(Series(name, steps, *(of(losses, axis=0).tolist() for of in (np.mean, np.min, np.max))))
+        lines.append(
+            Series(name, steps, *(of(losses, axis=0).tolist() for of in (np.mean, np.min, np.max)))
+        )
         measured = {word: [one[word] for *_, one in runs] for word in runs[0][2]}
         means = {word: float(np.mean(values)) for word, values in measured.items()}
         numbers |= {f"{key}_{word}": mean for word, mean in means.items()}
-        spans = {word: f"{means[word]:.2f} ({min(x):.2f}-{max(x):.2f})" for word, x in measured.items()}
+        spans = {
+            word: f"{means[word]:.2f} ({min(x):.2f}-{max(x):.2f})" for word, x in measured.items()
+        }
         rows.append([name, *(spans[word] for word in ("half", "last", "exact")), means["seconds"]])
-        exposure.append([name, *(spans[word] for word in ("right", "own", "after_right", "after_own"))])
+        exposure.append(
+            [name, *(spans[word] for word in ("right", "own", "after_right", "after_own"))]
+        )
     taught, alone = ([one for *_, one in found[rate]] for rate in (RATES[0], RATES[-1]))
-    numbers["faster"] = sum(one["half"] < other["half"] for one, other in zip(taught, alone, strict=True))
-    numbers["exposed"] = sum(one["right"] - one["own"] > other["right"] - other["own"]
-                             for one, other in zip(taught, alone, strict=True))  # fmt: skip
+    numbers["faster"] = sum(
+        one["half"] < other["half"] for one, other in zip(taught, alone, strict=True)
+    )
+    numbers["exposed"] = sum(
+        one["right"] - one["own"] > other["right"] - other["own"]
+        for one, other in zip(taught, alone, strict=True)
+    )
     learned = ["loss after 150 steps", "after 300", "exact match", "seconds"]
-    exposed = ["right letters before", "own letters before", "right, after a mistake", "own, after a mistake"]
+    exposed = [
+        "right letters before",
+        "own letters before",
+        "right, after a mistake",
+        "own, after a mistake",
+    ]
     return numbers | {
         "teacher": Curves(lines, "step", "validation loss", from_zero=True),
         "teacher_table": Table(["teacher forcing", *learned], rows, formats=[".1f"]),
@@ -219,51 +307,79 @@ def _teacher(lab: Lab) -> Found:
 def _taught(
     lab: Lab, rate: float, seed: int, pairs: Sequence[tuple[str, ...]]
 ) -> tuple[list[int], list[float], dict[str, float]]:
-    """The steps and losses of a run, and what it writes: with its own letters before, and with the right ones."""
+    """The steps and losses of a run, and what it writes: with its own letters before, and with the
+    right ones."""
     recipe = reverse_recipe(ONE_VECTOR, 300, 6e-3)
     run = lab.train(f"teacher-{rate:g}", recipe, teacher_forcing=rate, validate_every=50, seed=seed)
     log = [*run.events()]
-    steps, losses = zip(*((line["step"], line["loss"]) for line in log if line["event"] == "validation"), strict=True)
+    steps, losses = zip(
+        *((line["step"], line["loss"]) for line in log if line["event"] == "validation"),
+        strict=True,
+    )
     own, right, model = _right(run, pairs), list[list[bool]](), run.load_model()
     for _, group in groupby(pairs, key=lambda pair: len(pair[0])):
         batch = pair_batch(run, *zip(*group, strict=True))
         with torch.inference_mode():
             best_BT = model.readout(model(batch).hidden_BTD).argmax(-1)
         right += (best_BT == batch.target.ids_BL[:, 1:])[:, :-1].tolist()
-    first = [row.index(False) + 1 if False in row else len(row) for row in own]  # the place after the first mistake
+    first = [
+        row.index(False) + 1 if False in row else len(row) for row in own
+    ]  # the place after the first mistake
     shares = {"right": right, "own": own}
-    later = {name: [row[place:] for row, place in zip(rows, first, strict=True)] for name, rows in shares.items()}
+    later = {
+        name: [row[place:] for row, place in zip(rows, first, strict=True)]
+        for name, rows in shares.items()
+    }
     every = shares | {f"after_{name}": rows for name, rows in later.items()}
-    return [*steps], [*losses], {
-        "half": losses[(len(losses) - 1) // 2], "last": losses[-1], "exact": float(np.mean([all(row) for row in own])),
-        "seconds": trained(log)[1], **{name: float(np.mean([*chain(*rows)] or [True])) for name, rows in every.items()},
-    }  # fmt: skip
+    return (
+        [*steps],
+        [*losses],
+        {
+            "half": losses[(len(losses) - 1) // 2],
+            "last": losses[-1],
+            "exact": float(np.mean([all(row) for row in own])),
+            "seconds": trained(log)[1],
+            **{name: float(np.mean([*chain(*rows)] or [True])) for name, rows in every.items()},
+        },
+    )
 
 
 def _word_by_word(lab: Lab) -> Found:
-    """A dictionary learned from the same pairs, beside the models, for two languages of unlike word order."""
+    """A dictionary learned from the same pairs, beside the models, for two languages of unlike word
+    order."""
     rows, numbers = [], Found()
     for language in ("fr", "ko"):
         corpus = f"phrases-en-{language}"
         runs = {
-            "one vector": lab.train(f"{corpus}-plain", phrases_recipe(language, ONE_VECTOR | LARGER)),
+            "one vector": lab.train(
+                f"{corpus}-plain", phrases_recipe(language, ONE_VECTOR | LARGER)
+            ),
             "attention": lab.train(corpus, phrases_recipe(language, BAHDANAU | LARGER)),
         }
         pairs = list(generate(corpus, lab.few(1500), 1, "train", range(3, 8)))
         tests = list(generate(corpus, lab.few(100), 1, "test", range(3, 8)))
         written = word_by_word(pairs, [source for source, _ in tests])
         task = runs["attention"].task
-        found = {"word by word": task.metrics(written, [[target] for _, target in tests], task.recipe.evaluation)}
+        found = {
+            "word by word": task.metrics(
+                written, [[target] for _, target in tests], task.recipe.evaluation
+            )
+        }
         for name, metrics in (found | {name: evaluate(run) for name, run in runs.items()}).items():
             rows.append([f"en-{language}", name, metrics["bleu"], metrics["chrf"]])
             key = f"{language}_{name.replace(' ', '_')}"
             numbers |= {key: metrics["bleu"], f"{key}_chrf": metrics["chrf"]}
         example = {"source": tests[0][0], "words": written[0], "right": tests[0][1]}
         numbers |= {f"{language}_{name}": text for name, text in example.items()}
-    return {"word_by_word": Table(["languages", "model", "BLEU", "chrF"], rows, formats=[".1f"]), **numbers}
+    return {
+        "word_by_word": Table(["languages", "model", "BLEU", "chrF"], rows, formats=[".1f"]),
+        **numbers,
+    }
 
 
-def word_by_word(pairs: Sequence[tuple[str, ...]], sources: Sequence[str], rounds: int = 8) -> list[str]:
+def word_by_word(
+    pairs: Sequence[tuple[str, ...]], sources: Sequence[str], rounds: int = 8
+) -> list[str]:
     """Each word replaced by its most probable translation, in the order of the source.
 
     IBM model 1, Brown et al. 1993, section 4.1, by expectation maximisation:
@@ -289,7 +405,8 @@ def word_by_word(pairs: Sequence[tuple[str, ...]], sources: Sequence[str], round
 
 
 def _captions(lab: Lab) -> Found:
-    """Multi30k: BLEU by length, word by word, with one vector in both orders of the source, and with attention."""
+    """Multi30k: BLEU by length, word by word, with one vector in both orders of the source, and
+    with attention."""
     assert lab.full is not None
     models: dict[str, Tree] = {
         "one vector": {"bidirectional": False},
@@ -302,8 +419,13 @@ def _captions(lab: Lab) -> Found:
         recipe["model"] |= changes
         folder = f"multi30k-{name.replace(', ', '-').replace(' ', '-')}"
         runs[name] = lab.train(folder, recipe, steps=600, validate_every=600)
-    train, test = ([gzip.decompress(Path(recipe["data"][part][side]).read_bytes()).decode().splitlines()
-                    for side in ("source", "target")] for part in ("train", "test"))  # fmt: skip
+    train, test = (
+        [
+            gzip.decompress(Path(recipe["data"][part][side]).read_bytes()).decode().splitlines()
+            for side in ("source", "target")
+        ]
+        for part in ("train", "test")
+    )
     file = lab.runs / "multi30k-word-by-word.txt"
     written = word_by_word([*zip(*train, strict=True)][: lab.few(8000)], test[0], rounds=5)
     file.write_text("\n".join(written) + "\n", encoding="utf-8")

@@ -1,4 +1,5 @@
-"""Chapter 5: what each part of the Transformer is for, by leaving it out; its masks, its norm, its time."""
+"""Chapter 5: what each part of the Transformer is for, by leaving it out; its masks, its norm, its
+time."""
 
 from __future__ import annotations
 
@@ -55,13 +56,19 @@ SHOWN = 6
 def experiment(lab: Lab) -> Found:
     whole = lab.train("reverse-transformer", reverse_transformer())
     matrix, waves, shifts, _ = positions().parts
-    drawn = {"positions": matrix, "waves": waves, "shifts": shifts} | _masks(whole) | _stages(whole) | _forward(whole)
+    drawn = (
+        {"positions": matrix, "waves": waves, "shifts": shifts}
+        | _masks(whole)
+        | _stages(whole)
+        | _forward(whole)
+    )
     left_out = _order(lab, whole) | _look_ahead(lab, whole) | _depth(lab)
     return drawn | left_out | _normed() | _times(lab)
 
 
 def _masks(run: Run) -> Found:
-    """Who may look at whom in a batch of test sentences of unequal lengths, as the model itself has it."""
+    """Who may look at whom in a batch of test sentences of unequal lengths, as the model itself has
+    it."""
     test, model, parts = examples_of(run, "test"), run.load_model(), Found()
     by_length = np.argsort(test.lengths, kind="stable")
     batch = test.batch(by_length[[0, len(by_length) // 4, len(by_length) // 2]])
@@ -73,23 +80,30 @@ def _masks(run: Run) -> Found:
         for side, ids_BL in (("source", batch.source.ids_BL), ("target", batch.target.inputs_BT))
     )
     for name, attention, looking, seen in (
-        ("encoder", "encoder.0.self_attention", read, read), ("decoder", "decoder.0.self_attention", written, written),
+        ("encoder", "encoder.0.self_attention", read, read),
+        ("decoder", "decoder.0.self_attention", written, written),
         ("cross", "decoder.0.cross_attention", written, read),
-    ):  # fmt: skip
+    ):
         maps_BQK = visible[attention][:, 0].double().numpy()
-        parts[f"masks_{name}"] = [HeatMaps([HeatMap(*mask)]) for mask in zip(looking, seen, maps_BQK, strict=True)]
+        parts[f"masks_{name}"] = [
+            HeatMaps([HeatMap(*mask)]) for mask in zip(looking, seen, maps_BQK, strict=True)
+        ]
     return parts
 
 
 def _stages(run: Run) -> Found:
-    """What every part of the model gives out for "a b c d": shape, mean and deviation; and which part reads which."""
+    """What every part of the model gives out for "a b c d": shape, mean and deviation; and which
+    part reads which."""
     model, rows, made = run.load_model(), list[list[Any]](), dict[Any, str]()
 
     def keep(name: str, module: nn.Module, out: object) -> None:
         if isinstance(out, Tensor):
             shape = " x ".join(map(str, out.shape[1:]))
             rows.append([name, type(module).__name__, shape, out.mean().item(), out.std().item()])
-            if name.count(".") in (0, 2):  # embeddings, positions, output; of blocks, their sub-layers
+            if name.count(".") in (
+                0,
+                2,
+            ):  # embeddings, positions, output; of blocks, their sub-layers
                 made[out.grad_fn] = name
 
     handles = [
@@ -101,14 +115,20 @@ def _stages(run: Run) -> Found:
     for handle in handles:
         handle.remove()
     encoded = next(node for node in reversed(made) if made[node].startswith("encoder"))
-    return {"stages": Table(["part", "class", "shape", "mean", "deviation"], rows, folded=True, formats=[".2f"]),
-            "diagram": [_flow(node, made, encoded) for node in (encoded, [*made][-1])]}  # fmt: skip
+    return {
+        "stages": Table(
+            ["part", "class", "shape", "mean", "deviation"], rows, folded=True, formats=[".2f"]
+        ),
+        "diagram": [_flow(node, made, encoded) for node in (encoded, [*made][-1])],
+    }
 
 
 def _flow(last: Any, made: Mapping[Any, str], encoded: Any) -> Drawn:
-    """What each part reads, from the last one back to the embeddings, by the graph that autograd keeps.
+    """What each part reads, from the last one back to the embeddings, by the graph that autograd
+    keeps.
 
-    What several parts read is followed once, and muted where it is read again; the encoder is a drawing of its own.
+    What several parts read is followed once, and muted where it is read again; the encoder is a
+    drawing of its own.
     """
 
     def read_by(node: Any) -> Iterator[Any]:
@@ -118,7 +138,11 @@ def _flow(last: Any, made: Mapping[Any, str], encoded: Any) -> Drawn:
             elif before is not None:
                 yield from read_by(before)
 
-    branches, waiting, seen = list[Branch](), list[tuple[Any, int | None, int]]([(last, None, 1)]), set[Any]()
+    branches, waiting, seen = (
+        list[Branch](),
+        list[tuple[Any, int | None, int]]([(last, None, 1)]),
+        set[Any](),
+    )
     while waiting:
         node, parent, depth = waiting.pop()
         own = re.sub("^.*[.]|source_|target_", "", made[node])
@@ -126,19 +150,25 @@ def _flow(last: Any, made: Mapping[Any, str], encoded: Any) -> Drawn:
         branches.append(Branch(parent, depth, label, tone="muted" if node in seen else ""))
         if node not in seen and (node is not encoded or parent is None):
             seen.add(node)
-            waiting += [(before, len(branches) - 1, depth + 1) for before in dict.fromkeys(read_by(node))]
+            waiting += [
+                (before, len(branches) - 1, depth + 1) for before in dict.fromkeys(read_by(node))
+            ]
     return Drawn(branches)
 
 
 def _forward(run: Run) -> Found:
-    """The encoder's first block for "a b c d", computed here from its weights, a matrix for each stage."""
+    """The encoder's first block for "a b c d", computed here from its weights, a matrix for each
+    stage."""
     text, model = "a b c d", run.load_model()
     source, block = source_tokens(run, [text]), model.encoder[0]
     attention, width, labels = block.self_attention, TRANSFORMER["width"], [*text.split(), "⏎"]
     vocabulary = run.tokenizers["source"].tokens(range(model.source_embedding.num_embeddings))
     with torch.inference_mode():
         one_hot = nn.functional.one_hot(source.ids_BL[0], len(vocabulary)).float()
-        e, pe = one_hot @ model.source_embedding.weight, model.positions.table_LD(one_hot, len(labels))
+        e, pe = (
+            one_hot @ model.source_embedding.weight,
+            model.positions.table_LD(one_hot, len(labels)),
+        )
         x = e * math.sqrt(width) + pe
         k_1HLE, v_1HLE = attention.keys_values(x[None])
         head = k_1HLE.shape[-1]
@@ -151,24 +181,41 @@ def _forward(run: Run) -> Found:
         inside = block.feed_forward.W_1(normed).relu()
         fed = block.feed_forward.W_2(inside)
         out = block.around_feed_forward.norm(normed + fed)
-        whole_1LD = model.encode(model.embed(model.source_embedding, source.ids_BL), Visible(source.lengths_B))
+        whole_1LD = model.encode(
+            model.embed(model.source_embedding, source.ids_BL), Visible(source.lengths_B)
+        )
     stages: dict[str, Tensor] = {
-        "one-hot": one_hot, "E = one-hot x table": e, "PE": pe, "x = E sqrt(d) + PE": x, "Q, head 1": q_HLE[0],
-        "K, head 1": k_1HLE[0, 0], "V, head 1": v_1HLE[0, 0], "Q K^T / sqrt(d_k), head 1": scores[0],
-        "softmax, head 1": scores[0].softmax(-1), "Concat(heads)": context, "Concat(heads) W^O": attended,
-        "x + attention": summed, "LayerNorm": normed, "max(0, x W_1 + b_1)": inside, "W_2 and b_2": fed,
-        "x + feed-forward": normed + fed, "LayerNorm, the output": out,
-    }  # fmt: skip
+        "one-hot": one_hot,
+        "E = one-hot x table": e,
+        "PE": pe,
+        "x = E sqrt(d) + PE": x,
+        "Q, head 1": q_HLE[0],
+        "K, head 1": k_1HLE[0, 0],
+        "V, head 1": v_1HLE[0, 0],
+        "Q K^T / sqrt(d_k), head 1": scores[0],
+        "softmax, head 1": scores[0].softmax(-1),
+        "Concat(heads)": context,
+        "Concat(heads) W^O": attended,
+        "x + attention": summed,
+        "LayerNorm": normed,
+        "max(0, x W_1 + b_1)": inside,
+        "W_2 and b_2": fed,
+        "x + feed-forward": normed + fed,
+        "LayerNorm, the output": out,
+    }
     across = {len(vocabulary): vocabulary, len(labels): labels}
     maps = []
     for number, (name, matrix) in enumerate(stages.items(), 1):
-        columns = across.get(matrix.shape[1]) or [str(n) if n % 16 == 0 else "" for n in range(matrix.shape[1])]
+        columns = across.get(matrix.shape[1]) or [
+            str(n) if n % 16 == 0 else "" for n in range(matrix.shape[1])
+        ]
         title = f"{number}. {name}: {len(matrix)} x {matrix.shape[1]}"
         maps.append(HeatMap(labels, columns, matrix.double().numpy(), title, (title,)))
     return {
-        "forward": HeatMaps(maps, ["stage"]), "layer_norm": _layer_norm(block.around_attention.norm, summed[0]),
+        "forward": HeatMaps(maps, ["stage"]),
+        "layer_norm": _layer_norm(block.around_attention.norm, summed[0]),
         "forward_error": float((out - whole_1LD[0]).abs().max()),
-    }  # fmt: skip
+    }
 
 
 def _layer_norm(norm: nn.LayerNorm, x_D: Tensor) -> Table:
@@ -179,7 +226,16 @@ def _layer_norm(norm: nn.LayerNorm, x_D: Tensor) -> Table:
         x, gain, bias = x_D[place].item(), norm.weight[place].item(), norm.bias[place].item()
         even = (x - mean) / deviation
         rows.append([place, x, mean, deviation, even, gain, bias, even * gain + bias])
-    columns = ["dimension", "x", "mean", "deviation", "(x - mean) / deviation", "gain", "bias", "LayerNorm(x)"]
+    columns = [
+        "dimension",
+        "x",
+        "mean",
+        "deviation",
+        "(x - mean) / deviation",
+        "gain",
+        "bias",
+        "LayerNorm(x)",
+    ]
     return Table(columns, rows, formats=[".3f"])
 
 
@@ -192,13 +248,22 @@ def _order(lab: Lab, whole: Run) -> Found:
         run = whole if same else lab.train(f"{corpus}-positions-{kind}", recipe)
         numbers[f"{corpus}_{kind}"] = float(evaluate(run)["exact_match"])
     for kind in kinds:
-        name, recipe = f"phrases-positions-{kind}", phrases_recipe("fr", TRANSFORMER | {"positions": kind}, 3e-3)
+        name, recipe = (
+            f"phrases-positions-{kind}",
+            phrases_recipe("fr", TRANSFORMER | {"positions": kind}, 3e-3),
+        )
         if lab.full:
             name, recipe = "multi30k-late", captions_recipe(lab.full)
             if kind == "none":
-                name, recipe["model"] = "multi30k-no-positions", recipe["model"] | {"positions": "none"}
+                name, recipe["model"] = (
+                    "multi30k-no-positions",
+                    recipe["model"] | {"positions": "none"},
+                )
         numbers[f"translation_{kind}"] = float(evaluate(lab.train(name, recipe))["chrf"])
-    rows = {task: [task, *(numbers[f"{task}_{kind}"] for kind in kinds)] for task in (*corpora, "translation")}
+    rows = {
+        task: [task, *(numbers[f"{task}_{kind}"] for kind in kinds)]
+        for task in (*corpora, "translation")
+    }
     columns = ["with positions", "without"]
     return numbers | {
         "order": Table(["task", *columns], [rows[corpus] for corpus in corpora], formats=[".2f"]),
@@ -217,21 +282,30 @@ def _look_ahead(lab: Lab, whole: Run) -> Found:
     rows, numbers = [], Found()
     for name, title, run in (("masked", "with the mask", whole), ("look_ahead", "without", cheat)):
         loss, metrics = last_loss(run, "train"), evaluate(run)
-        numbers |= {f"{name}_loss": loss, f"{name}_exact": metrics["exact_match"], f"{name}_bleu": metrics["bleu"]}
+        numbers |= {
+            f"{name}_loss": loss,
+            f"{name}_exact": metrics["exact_match"],
+            f"{name}_bleu": metrics["bleu"],
+        }
         rows.append([title, loss, metrics["exact_match"], metrics["bleu"]])
     columns = ["look-ahead mask", "training loss", "exact match", "BLEU"]
     return {"look_ahead": Table(columns, rows, formats=["", ".3f", ".2f", ".1f"]), **numbers}
 
 
 def _depth(lab: Lab) -> Found:
-    """The validation loss of encoders of several depths after the same short training; nan where it diverged."""
+    """The validation loss of encoders of several depths after the same short training; nan where it
+    diverged."""
     losses: dict[str, list[float]] = {name: [] for name in VARIANTS}
     depths = DEPTHS[:1] if lab.quick else DEPTHS
     for depth in depths:
         for name, changes in VARIANTS.items():
-            recipe = reverse_recipe(NARROW | {"encoder_layers": depth} | changes, 200, 3e-3, warmup=60)
+            recipe = reverse_recipe(
+                NARROW | {"encoder_layers": depth} | changes, 200, 3e-3, warmup=60
+            )
             try:
-                run = lab.train(f"depth-{depth}-{name.replace(', ', '-').replace(' ', '-')}", recipe)
+                run = lab.train(
+                    f"depth-{depth}-{name.replace(', ', '-').replace(' ', '-')}", recipe
+                )
                 losses[name].append(last_loss(run, "validation"))
             except RegardError as error:
                 if "NaN or infinite" not in str(error):
@@ -239,21 +313,31 @@ def _depth(lab: Lab) -> Found:
                 losses[name].append(math.nan)
     x, ticks = [float(depth) for depth in depths], [(float(depth), str(depth)) for depth in depths]
     lines = [Series(name, x, values) for name, values in losses.items()]
-    curves = Curves(lines, "encoder layers", "validation loss after 200 steps", from_zero=True, x_ticks=ticks)
-    rows = [[name, *("∞" if math.isnan(loss) else loss for loss in values)] for name, values in losses.items()]
+    curves = Curves(
+        lines, "encoder layers", "validation loss after 200 steps", from_zero=True, x_ticks=ticks
+    )
+    rows = [
+        [name, *("∞" if math.isnan(loss) else loss for loss in values)]
+        for name, values in losses.items()
+    ]
     without_norm = losses["without norm"]
     return {
-        "depth": curves, "depth_table": Table(["encoder layers", *map(str, depths)], rows, formats=[".2f"]),
-        "deep_whole": losses["whole, norm first"][-1], "deep_post": losses["whole, norm last"][-1],
-        "deep_without_residual": losses["without residual"][-1], "diverged": math.isnan(without_norm[-1]),
+        "depth": curves,
+        "depth_table": Table(["encoder layers", *map(str, depths)], rows, formats=[".2f"]),
+        "deep_whole": losses["whole, norm first"][-1],
+        "deep_post": losses["whole, norm last"][-1],
+        "deep_without_residual": losses["without residual"][-1],
+        "diverged": math.isnan(without_norm[-1]),
         "deep_without_norm": 0.0 if math.isnan(without_norm[-1]) else without_norm[-1],
-        "shallow_without_norm": without_norm[0], "shallow_whole": losses["whole, norm first"][0],
+        "shallow_without_norm": without_norm[0],
+        "shallow_whole": losses["whole, norm first"][0],
         "chance": math.log(11),
-    }  # fmt: skip
+    }
 
 
 def _normed() -> Found:
-    """How much the normalised states of one sentence change with the sentences beside it: BatchNorm and LayerNorm."""
+    """How much the normalised states of one sentence change with the sentences beside it: BatchNorm
+    and LayerNorm."""
     torch.manual_seed(1)
     width, own = 32, 4
     mine_LD = torch.randn(own, width)
@@ -265,13 +349,17 @@ def _normed() -> Found:
         batch_BLD = torch.zeros(8, length, width)
         batch_BLD[1:] = 2 * torch.randn(7, length, width) + 1
         batch_BLD[0, :own] = mine_LD
-        for name, normed in (("BatchNorm", _batch_norm(batch_BLD)[0, :own]), ("LayerNorm", layer(batch_BLD)[0, :own])):
+        for name, normed in (
+            ("BatchNorm", _batch_norm(batch_BLD)[0, :own]),
+            ("LayerNorm", layer(batch_BLD)[0, :own]),
+        ):
             changed[name].append(float((normed - alone[name]).abs().mean()))
     rows = [*zip([f"{share:.0%}" for share in shares], *changed.values(), strict=True)]
     return {
         "norms": Table(["padding in its row", *changed], rows, formats=[".3f"]),
-        "batch_norm_change": max(changed["BatchNorm"]), "layer_norm_change": max(changed["LayerNorm"]),
-    }  # fmt: skip
+        "batch_norm_change": max(changed["BatchNorm"]),
+        "layer_norm_change": max(changed["LayerNorm"]),
+    }
 
 
 def _batch_norm(x_BLD: Tensor) -> Tensor:
@@ -281,33 +369,54 @@ def _batch_norm(x_BLD: Tensor) -> Tensor:
 
 
 def _times(lab: Lab) -> Found:
-    """Seconds of a training step of an LSTM and of a Transformer of like size, for 16 sentences of each length."""
+    """Seconds of a training step of an LSTM and of a Transformer of like size, for 16 sentences of
+    each length."""
     configs = {
         "LSTM": RNNConfig(cell="lstm", embedding=128, hidden=128, layers=2),
-        "Transformer": TransformerConfig(width=128, heads=4, encoder_layers=2, decoder_layers=2, feed_forward=256),
+        "Transformer": TransformerConfig(
+            width=128, heads=4, encoder_layers=2, decoder_layers=2, feed_forward=256
+        ),
     }
     lengths = LENGTHS[:2] if lab.quick else LENGTHS
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     series, rows, numbers = [], [], Found(cuda="cuda" in devices)
     for device in devices:
         taken = {
-            name: [_step_seconds(MODELS[config.kind].build(config, 100, 100).to(device), length) for length in lengths]
+            name: [
+                _step_seconds(MODELS[config.kind].build(config, 100, 100).to(device), length)
+                for length in lengths
+            ]
             for name, config in configs.items()
         }
         ratios = [taken["LSTM"][n] / taken["Transformer"][n] for n in range(len(lengths))]
         x = [math.log2(length) for length in lengths]
-        series += [Series(f"{name}, {device}", x, [1000 * s for s in values]) for name, values in taken.items()]
-        rows += [[device, length, *(1000 * taken[name][n] for name in configs), ratios[n]]
-                 for n, length in enumerate(lengths)]  # fmt: skip
+        series += [
+            Series(f"{name}, {device}", x, [1000 * s for s in values])
+            for name, values in taken.items()
+        ]
+        rows += [
+            [device, length, *(1000 * taken[name][n] for name in configs), ratios[n]]
+            for n, length in enumerate(lengths)
+        ]
         numbers |= {f"short_ratio_{device}": ratios[0], f"long_ratio_{device}": ratios[-1]}
-    curves = Curves(series, "length in tokens", "milliseconds of a step", from_zero=True,
-                    x_ticks=[(math.log2(length), str(length)) for length in lengths])  # fmt: skip
+    curves = Curves(
+        series,
+        "length in tokens",
+        "milliseconds of a step",
+        from_zero=True,
+        x_ticks=[(math.log2(length), str(length)) for length in lengths],
+    )
     columns = ["device", "length", "LSTM, ms", "Transformer, ms", "LSTM / Transformer"]
-    return {"times": curves, "times_table": Table(columns, rows, formats=["", "", ".1f", ".1f", ".2f"]), **numbers}
+    return {
+        "times": curves,
+        "times_table": Table(columns, rows, formats=["", "", ".1f", ".1f", ".2f"]),
+        **numbers,
+    }
 
 
 def _step_seconds(model: nn.Module, length: int) -> float:
-    """The least of five forward and backward passes: the one that other programs disturbed least."""
+    """The least of five forward and backward passes: the one that other programs disturbed
+    least."""
     device = next(model.parameters()).device
     side = Tokens.of(torch.randint(4, 100, (16, length)), torch.full((16,), length)).to(device)
     objective, batch, seconds = TokenCrossEntropy(model), Batch(side, side), []  # type: ignore[arg-type]

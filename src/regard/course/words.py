@@ -20,14 +20,21 @@ from regard.views.report import Cell, Curves, Numbers, Series, Table
 BLOCKS: Tree = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0}
 MODELS: dict[str, tuple[Tree, int, float]] = {
     "word2vec": ({"kind": "word2vec", "width": 64}, 200, 1e-2),
-    "elmo": ({"kind": "elmo", "words": "tokens", "width": 32, "hidden": 64, "dropout": 0.0}, 300, 5e-3),
+    "elmo": (
+        {"kind": "elmo", "words": "tokens", "width": 32, "hidden": 64, "dropout": 0.0},
+        300,
+        5e-3,
+    ),
     "gpt": ({"kind": "gpt", **BLOCKS, "norm": "post"}, 200, 2e-3),
     "bert": ({"kind": "bert", **BLOCKS, "next_sentence": False}, 800, 2e-3),
 }
 """Model, steps and learning rate."""
 NAMES = {"word2vec": "word2vec", "elmo": "ELMo", "gpt": "GPT", "bert": "BERT"}
 SENTENCES = {
-    "ko": ("배", [f"민수는 어제 배를 {verb}." for verb in ("탔어요", "놓쳤어요", "깎았어요", "주물렀어요")]),
+    "ko": (
+        "배",
+        [f"민수는 어제 배를 {verb}." for verb in ("탔어요", "놓쳤어요", "깎았어요", "주물렀어요")],
+    ),
     "en": ("bank", [f"Anna said the bank {verb} today." for verb in ("paid", "hired", "flooded")]),
 }
 HOMONYMS: dict[Part, int] = {"train": 1500, "test": 500}
@@ -60,7 +67,9 @@ def _at(run: Run, marks: Sequence[AmbiguousSentence], layer: int) -> Numbers:
     found, rows = features(run, [mark.text for mark in marks], layer=layer), []
     for number, mark in enumerate(marks):
         places = range(found.offsets[number], found.offsets[number + 1])
-        rows.append([place for place in places if found.tokens[place].startswith("▁")][mark.position])
+        rows.append(
+            [place for place in places if found.tokens[place].startswith("▁")][mark.position]
+        )
     return found.vectors[rows]
 
 
@@ -74,21 +83,29 @@ def _probe(known: Numbers, labels: Sequence[str], asked: Numbers) -> list[str]:
 
 
 def _probed(run: Run, language: str, layer: int, lab: Lab) -> dict[str, float]:
-    """How often a probe finds the meaning of a homonym, and how often that of the nearest word with one meaning is it.
+    """How often a probe finds the meaning of a homonym, and how often that of the nearest word with
+    one meaning is it.
 
-    Each homonym has a probe of its own. `before` and `after`: where the word stands that tells the meaning.
+    Each homonym has a probe of its own. `before` and `after`: where the word stands that tells the
+    meaning.
     """
-    known, asked = (_marked(language, part, "homonym", lab.few(n, 60)) for part, n in HOMONYMS.items())
+    known, asked = (
+        _marked(language, part, "homonym", lab.few(n, 60)) for part, n in HOMONYMS.items()
+    )
     nouns = _marked(language, "train", "noun", lab.few(500))
     at_known, at_asked, at_nouns = (_at(run, marks, layer) for marks in (known, asked, nouns))
     cosine = _unit(at_asked) @ _unit(at_nouns).T
     right: dict[str, list[bool]] = {"before": [], "after": [], "nearest": []}
     for word in sorted({_word(mark) for mark in asked}):
-        of_known, of_asked = ([n for n, mark in enumerate(part) if _word(mark) == word] for part in (known, asked))
+        of_known, of_asked = (
+            [n for n, mark in enumerate(part) if _word(mark) == word] for part in (known, asked)
+        )
         said = _probe(at_known[of_known], [known[n].meaning for n in of_known], at_asked[of_asked])
         for n, meaning in zip(of_asked, said, strict=True):
             mark = asked[n]
-            right["before" if mark.decided_by < mark.position else "after"].append(meaning == mark.meaning)
+            right["before" if mark.decided_by < mark.position else "after"].append(
+                meaning == mark.meaning
+            )
             right["nearest"].append(nouns[int(cosine[n].argmax())].meaning == mark.meaning)
     return {name: float(np.mean(values)) for name, values in right.items()}
 
@@ -106,24 +123,45 @@ def _meanings(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
         for layer, found in enumerate(by_layer):
             rows.append([NAMES[name], layer, *found.values()])
         for side in ("before", "after") if depth else ():
-            lines.append(Series(f"{NAMES[name]}, {side}", [*range(depth + 1)], [found[side] for found in by_layer]))
+            lines.append(
+                Series(
+                    f"{NAMES[name]}, {side}",
+                    [*range(depth + 1)],
+                    [found[side] for found in by_layer],
+                )
+            )
         numbers |= {f"{language}_{name}_{key}": value for key, value in by_layer[-1].items()}
-    table = Table(["model", "layer", "told before", "told after", "nearest word"], rows, formats=[".2f"])
-    curves = Curves(lines, "layer", "share of right meanings", x_ticks=[(n, str(n)) for n in range(3)])
+    table = Table(
+        ["model", "layer", "told before", "told after", "nearest word"], rows, formats=[".2f"]
+    )
+    curves = Curves(
+        lines, "layer", "share of right meanings", x_ticks=[(n, str(n)) for n in range(3)]
+    )
     return {f"{language}_probes": table, f"{language}_curves": curves, **numbers}
 
 
 def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
-    """One word in a few sentences, as `regard vectors` shows it, with the nearest words that have one meaning; and over
-    many sentences, the cosines of equal and of other meanings."""
+    """One word in a few sentences, as `regard vectors` shows it, with the nearest words that have
+    one meaning; and over many sentences, the cosines of equal and of other meanings."""
     word, texts = SENTENCES[language]
-    shown, nouns = vectors(runs["bert"], texts, word=word), _marked(language, "train", "noun", lab.few(500))
-    places = [next(n for n, own in enumerate(text.split(" ")) if own.startswith(word)) for text in texts]
-    asked = [AmbiguousSentence(text, "homonym", place, 0, "") for text, place in zip(texts, places, strict=True)]
+    shown, nouns = (
+        vectors(runs["bert"], texts, word=word),
+        _marked(language, "train", "noun", lab.few(500)),
+    )
+    places = [
+        next(n for n, own in enumerate(text.split(" ")) if own.startswith(word)) for text in texts
+    ]
+    asked = [
+        AmbiguousSentence(text, "homonym", place, 0, "")
+        for text, place in zip(texts, places, strict=True)
+    ]
     near = {}
     for name in ("word2vec", "bert"):
         cosine = _unit(_at(runs[name], asked, -1)) @ _unit(_at(runs[name], nouns, -1)).T
-        words = ([*dict.fromkeys(_word(nouns[n]) for n in order)][:NEAREST] for order in np.argsort(-cosine))
+        words = (
+            [*dict.fromkeys(_word(nouns[n]) for n in order)][:NEAREST]
+            for order in np.argsort(-cosine)
+        )
         near[name] = [", ".join(row) for row in words]
     rows = [*zip(texts, *near.values(), strict=True)]
     marks = _marked(language, "test", "homonym", lab.few(400, 60))
@@ -133,13 +171,17 @@ def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     cosine, pairs = unit @ unit.T, ~np.eye(len(marks), dtype=bool)
     return {
         f"{language}_cosines": flat(shown.report())[1],
-        f"{language}_neighbours": Table(["sentence", "nearest by word2vec", "nearest by BERT"], rows),
-        f"{language}_same": float(cosine[same & pairs].mean()), f"{language}_other": float(cosine[~same].mean()),
-    }  # fmt: skip
+        f"{language}_neighbours": Table(
+            ["sentence", "nearest by word2vec", "nearest by BERT"], rows
+        ),
+        f"{language}_same": float(cosine[same & pairs].mean()),
+        f"{language}_other": float(cosine[~same].mean()),
+    }
 
 
 def _mix(lab: Lab, elmo: Run) -> Found:
-    """ELMo's weights of its layers, learned by two tasks on the frozen model: what a homonym means, and which it is."""
+    """ELMo's weights of its layers, learned by two tasks on the frozen model: what a homonym means,
+    and which it is."""
     rows, numbers = [], Found()
     for task in ("meaning", "word"):
         file = lab.runs / f"{task}.jsonl"
@@ -152,10 +194,19 @@ def _mix(lab: Lab, elmo: Run) -> Found:
         pretrained = str(elmo.folder.resolve())
         recipe: Tree = {
             "task": "tagging",
-            "data": {"train": {"file": str(file.resolve()), "scheme": "plain"}, "validation": {"split": 0.1}},
+            "data": {
+                "train": {"file": str(file.resolve()), "scheme": "plain"},
+                "validation": {"split": 0.1},
+            },
             "tokenizer": {"file": f"{pretrained}/tokenizer.json"},
             "head": {"features": "mix", "freeze": "all", "bilstm": None},
-            "training": {"init": pretrained, "steps": 300, "learning_rate": 1e-2, "warmup": 0, "validate_every": 300},
+            "training": {
+                "init": pretrained,
+                "steps": 300,
+                "learning_rate": 1e-2,
+                "warmup": 0,
+                "validate_every": 300,
+            },
         }
         model: Any = lab.train(f"elmo-{task}", recipe).load_model()
         weights = model.mix.weights_N.tolist()
@@ -164,20 +215,33 @@ def _mix(lab: Lab, elmo: Run) -> Found:
     marks = _marked("ko", "test", "homonym", 100)
     lengths = [float(np.linalg.norm(_at(elmo, marks, layer), axis=1).mean()) for layer in range(3)]
     rows.append(["mean length of the vectors", *(Cell(length, ".1f") for length in lengths)])
-    return {"mix": Table(["task", "words alone", "layer 1", "layer 2"], rows, formats=[".2f"]), **numbers}
+    return {
+        "mix": Table(["task", "words alone", "layer 1", "layer 2"], rows, formats=[".2f"]),
+        **numbers,
+    }
 
 
 def _pronouns(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
-    """Of the two nouns before a pronoun, which one it stands for: by BERT's attention, and by a probe of its vector."""
+    """Of the two nouns before a pronoun, which one it stands for: by BERT's attention, and by a
+    probe of its vector."""
     bert, loaded = runs["bert"], load(runs["bert"])
-    known, marks = (_marked(language, part, "pronoun", lab.few(n, 40)) for part, n in PRONOUNS.items())
+    known, marks = (
+        _marked(language, part, "pronoun", lab.few(n, 40)) for part, n in PRONOUNS.items()
+    )
     both, followed = sum({mark.decided_by for mark in marks}), list[list[bool]]()
     for mark in marks:
-        read = [attention.between_words().weights for attention in explain(loaded, mark.text).attentions.values()]
+        read = [
+            attention.between_words().weights
+            for attention in explain(loaded, mark.text).attentions.values()
+        ]
         own, other = mark.decided_by + 1, both - mark.decided_by + 1  # after [CLS]
-        followed.append([row[own] > row[other] for heads in read for row in heads[:, mark.position + 1]])
+        followed.append(
+            [row[own] > row[other] for heads in read for row in heads[:, mark.position + 1]]
+        )
     shares, right = np.array(followed), [str(mark.decided_by) for mark in marks]
-    said = _probe(_at(bert, known, -1), [str(mark.decided_by) for mark in known], _at(bert, marks, -1))
+    said = _probe(
+        _at(bert, known, -1), [str(mark.decided_by) for mark in known], _at(bert, marks, -1)
+    )
     best = int(shares[::2].mean(0).argmax())  # chosen on one half, measured on the other
     measured = {
         "always the first noun": right.count(min(right)) / len(right),
@@ -191,8 +255,11 @@ def _pronouns(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
 
 
 def experiment(lab: Lab) -> Found:
-    """Four models a language: what their vectors know of a homonym and of a pronoun, and where they know it from."""
-    runs = {language: {name: _run(lab, language, name) for name in MODELS} for language in SENTENCES}
+    """Four models a language: what their vectors know of a homonym and of a pronoun, and where they
+    know it from."""
+    runs = {
+        language: {name: _run(lab, language, name) for name in MODELS} for language in SENTENCES
+    }
     found = _mix(lab, runs["ko"]["elmo"])
     for part, own in product((_meanings, _sentences, _pronouns), runs.items()):
         found |= part(lab, *own)

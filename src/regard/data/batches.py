@@ -1,4 +1,5 @@
-"""Examples -> batches: what a model reads, and the order of an epoch by token budget, seeded and resumable."""
+"""Examples -> batches: what a model reads, and the order of an epoch by token budget, seeded and
+resumable."""
 
 from __future__ import annotations
 
@@ -23,9 +24,13 @@ from regard.text.tokenizers import Letters, UnknownWord, letters_of, unknown_in
 
 NO_TAG = -100  # stands in the labels of a batch where a token carries no tag
 Rows = NDArray[np.int64]  # numbers of examples
-MASKED_STEP = 1024  # the number of masked tokens of a packed batch is rounded up to a multiple of this
+MASKED_STEP = (
+    1024  # the number of masked tokens of a packed batch is rounded up to a multiple of this
+)
 TRIED = 24  # keys that are tried before a group of sentences takes the largest that fits
-TILE = 128  # the size of a packed row is a multiple of this: an attention kernel works on tiles of so many tokens
+# the size of a packed row is a multiple of this: an attention kernel works on tiles of so many
+# tokens
+TILE = 128
 WIDE = 2 * TILE  # no sum of two numbers of tokens that fit into a tile is larger
 T = TypeVar("T")
 
@@ -38,9 +43,19 @@ class Tensors:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
         """The same with a function applied to every tensor."""
-        values = {name: getattr(self, name) for name in (field.name for field in fields(self)) if name not in self.HOST}
-        changed: dict[str, Any] = {name: function(value) for name, value in values.items() if isinstance(value, Tensor)}
-        changed |= {name: value.map(function) for name, value in values.items() if isinstance(value, Tensors)}
+        values = {
+            name: getattr(self, name)
+            for name in (field.name for field in fields(self))
+            if name not in self.HOST
+        }
+        changed: dict[str, Any] = {
+            name: function(value) for name, value in values.items() if isinstance(value, Tensor)
+        }
+        changed |= {
+            name: value.map(function)
+            for name, value in values.items()
+            if isinstance(value, Tensors)
+        }
         return replace(self, **changed)
 
     def tensors(self) -> list[Tensor]:
@@ -51,9 +66,15 @@ class Tensors:
 
     def signature(self) -> tuple[Any, ...]:
         """Shapes and settings: what a captured computation depends on."""
-        values = (getattr(self, field.name) for field in fields(self) if field.name not in self.HOST)
+        values = (
+            getattr(self, field.name) for field in fields(self) if field.name not in self.HOST
+        )
         return tuple(
-            value.shape if isinstance(value, Tensor) else value.signature() if isinstance(value, Tensors) else value
+            value.shape
+            if isinstance(value, Tensor)
+            else value.signature()
+            if isinstance(value, Tensors)
+            else value
             for value in values
         )
 
@@ -65,11 +86,14 @@ class Tensors:
 class Spelling(Tensors):
     """The characters of the unknown words of a batch."""
 
-    numbers_BL: Tensor  # the number of the unknown word at each position, from 1; 0 for a token of the vocabulary
+    # the number of the unknown word at each position, from 1; 0 for a token of the vocabulary
+    numbers_BL: Tensor
     characters_PC: Tensor  # the characters of word 1, word 2 and so on, without duplicates
 
     @staticmethod
-    def of(places: Sequence[tuple[int, int]], words: Sequence[Letters], shape: tuple[int, int]) -> Spelling | None:
+    def of(
+        places: Sequence[tuple[int, int]], words: Sequence[Letters], shape: tuple[int, int]
+    ) -> Spelling | None:
         """`places` are the row and the column of each word; None if there are no words."""
         if not words:
             return None
@@ -83,8 +107,15 @@ class Spelling(Tensors):
     @staticmethod
     def of_rows(rows: Sequence[Sequence[int]]) -> Spelling | None:
         """For rows of tokens that are padded on the right."""
-        words = [(row, column, token) for row, ids in enumerate(rows) for column, token in unknown_in(ids)]
-        places, letters = [(row, column) for row, column, _ in words], [token.letters for _, _, token in words]
+        words = [
+            (row, column, token)
+            for row, ids in enumerate(rows)
+            for column, token in unknown_in(ids)
+        ]
+        places, letters = (
+            [(row, column) for row, column, _ in words],
+            [token.letters for _, _, token in words],
+        )
         return Spelling.of(places, letters, (len(rows), max(map(len, rows))))
 
     def restore(self, ids: Sequence[int], row: int) -> list[int]:
@@ -92,7 +123,9 @@ class Spelling(Tensors):
         tokens = [*ids]
         for column, number in enumerate(self.numbers_BL[row, : len(tokens)].tolist()):
             if number > 0:
-                letters = tuple(letter for letter in self.characters_PC[number - 1].tolist() if letter > 0)
+                letters = tuple(
+                    letter for letter in self.characters_PC[number - 1].tolist() if letter > 0
+                )
                 word = bytes(letter - 1 for letter in letters[1:-1]).decode(errors="replace")
                 tokens[column] = UnknownWord(tokens[column], word, letters)
         return tokens
@@ -100,18 +133,23 @@ class Spelling(Tensors):
 
 def spelled(words: Sequence[str], longest: int) -> Tensor:
     """The characters of each word of a vocabulary, padded, [V, C]."""
-    return pad_sequence([torch.tensor(letters_of(word, longest)) for word in words], batch_first=True)
+    return pad_sequence(
+        [torch.tensor(letters_of(word, longest)) for word in words], batch_first=True
+    )
 
 
 @dataclass(frozen=True)
 class RowSizes:
-    """The fixed sizes of packed batches, so that compiled code meets one shape. A batch that needs more has more."""
+    """The fixed sizes of packed batches, so that compiled code meets one shape. A batch that needs
+    more has more."""
 
     first: int  # tokens of the first column, and of the second if there are two
     second: int
     longest: int  # tokens of the longest sentence
     sentences: int
-    tiled: bool = False  # whether sentences come in the order of `in_tiles`, which is faster in compiled code
+    tiled: bool = (
+        False  # whether sentences come in the order of `in_tiles`, which is faster in compiled code
+    )
 
     def order(self, first_B: Tensor, second_B: Tensor | None = None) -> Tensor:
         """In which order sentences of these lengths are packed."""
@@ -120,14 +158,17 @@ class RowSizes:
 
 @dataclass(frozen=True)
 class Row(Tensors):
-    """Where the tokens of a packed row are: sentence after sentence, then filler, in sentences of a tile each."""
+    """Where the tokens of a packed row are: sentence after sentence, then filler, in sentences of a
+    tile each."""
 
     sentences_P: Tensor  # the sentence of each token, ascending
     places_P: Tensor  # the position of each token in its sentence
     next_P: Tensor  # the token after each; NO_TAG in the filler
-    bounds: Tensor  # the start of each sentence, then the end of the row, int32 for a kernel: [more than B]
+    # the start of each sentence, then the end of the row, int32 for a kernel: [more than B]
+    bounds: Tensor
     longest: int
-    equal: int = 0  # how many sentences there are, if all have the same length and nothing else is in the row
+    # how many sentences there are, if all have the same length and nothing else is in the row
+    equal: int = 0
 
 
 def real_positions(lengths_B: Tensor, width: int) -> Tensor:
@@ -144,28 +185,38 @@ def _filled(values: Tensor, size: int, filler: int) -> Tensor:
 
 
 def in_tiles(first_B: Tensor, second_B: Tensor | None = None) -> Tensor:
-    """An order of sentences, given their lengths in one or two rows, in which most tiles begin and end with a sentence.
+    """An order of sentences, given their lengths in one or two rows, in which most tiles begin and
+    end with a sentence.
 
-    Attention then reads one tile of keys for a tile of queries instead of three. First come groups of sentences that
-    fill a tile of both rows exactly, then groups that fill one of the first row, then what is left.
+    Attention then reads one tile of keys for a tile of queries instead of three. First come groups
+    of sentences that fill a tile of both rows exactly, then groups that fill one of the first row,
+    then what is left.
     """
     left_B, ordered = torch.arange(len(first_B)), list[Tensor]()
     for both in (False,) if second_B is None else (True, False):
         # the tokens of both rows in one number: the sums of such numbers are those of the rows
         keys_B = first_B % TILE * WIDE + (0 if second_B is None else second_B % TILE * both)
-        full = torch.tensor(_groups(keys_B[left_B].tolist(), TILE * WIDE + TILE * both), dtype=torch.long)
+        full = torch.tensor(
+            _groups(keys_B[left_B].tolist(), TILE * WIDE + TILE * both), dtype=torch.long
+        )
         ordered.append(left_B[full])
         left_B = left_B[torch.ones_like(left_B, dtype=torch.bool).index_fill(0, full, False)]
     return torch.cat([*ordered, left_B])
 
 
 def _groups(keys: Sequence[int], goal: int) -> list[int]:
-    """The numbers of the keys that form groups with the sum `goal`, group after group. A key of 0 is one by itself.
+    """The numbers of the keys that form groups with the sum `goal`, group after group. A key of 0
+    is one by itself.
 
-    The largest key begins a group, and one or two others complete it. Where none do, the largest key joins after which
-    some would, among the `TRIED` largest; else the largest that fits. A key that finds no group stays out.
+    The largest key begins a group, and one or two others complete it. Where none do, the largest
+    key joins after which some would, among the `TRIED` largest; else the largest that fits. A key
+    that finds no group stays out.
     """
-    held, free, mirrored = dict[int, list[int]](), 0, 0  # bits: the keys left, and their differences to the goal
+    held, free, mirrored = (
+        dict[int, list[int]](),
+        0,
+        0,
+    )  # bits: the keys left, and their differences to the goal
     for number, key in enumerate(keys):
         held.setdefault(key, []).append(number)
     full = held.pop(0, [])
@@ -184,7 +235,11 @@ def _groups(keys: Sequence[int], goal: int) -> list[int]:
         if missing in held:
             return (missing,)
         larger = (free & mirrored >> goal - missing).bit_length() - 1  # of all pairs with that sum
-        return (larger, missing - larger) if larger > 0 and (2 * larger != missing or len(held[larger]) > 1) else ()
+        return (
+            (larger, missing - larger)
+            if larger > 0 and (2 * larger != missing or len(held[larger]) > 1)
+            else ()
+        )
 
     def next_key(missing: int) -> int:
         smaller, fitting = free & (1 << missing) - 1, 0
@@ -210,20 +265,24 @@ def _groups(keys: Sequence[int], goal: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Tokens(Tensors):
-    """Sentences of unequal length, padded on the right; or packed into a row of fixed size: then `ids_BL` is [1, P],
-    and only `fixed` knows the lengths."""
+    """Sentences of unequal length, padded on the right; or packed into a row of fixed size: then
+    `ids_BL` is [1, P], and only `fixed` knows the lengths."""
 
     HOST: ClassVar[frozenset[str]] = frozenset({"host_lengths_B"})
 
     ids_BL: Tensor
     lengths_B: Tensor
     host_lengths_B: Tensor
-    """The lengths once more, always in main memory: packing reads them there without waiting for a device."""
+    """The lengths once more, always in main memory: packing reads them there without waiting for a
+    device."""
     spelling: Spelling | None = field(default=None, kw_only=True)
     """The letters of words outside the vocabulary, for a model that reads them."""
-    fixed: Row | None = field(default=None, kw_only=True)  # where the tokens are, if they are packed
+    fixed: Row | None = field(
+        default=None, kw_only=True
+    )  # where the tokens are, if they are packed
     full: bool = field(default=False, kw_only=True)
-    """Whether a model is to compute padding like words, so that its steps depend on the shape alone."""
+    """Whether a model is to compute padding like words, so that its steps depend on the shape
+    alone."""
 
     @staticmethod
     def of(ids_BL: Tensor, lengths_B: Tensor, spelling: Spelling | None = None) -> Tokens:
@@ -241,7 +300,8 @@ class Tokens(Tensors):
 
     @property
     def next_BT(self) -> Tensor:
-        """What it predicts: all tokens but the first; NO_TAG where padding is computed like words."""
+        """What it predicts: all tokens but the first; NO_TAG where padding is computed like
+        words."""
         if self.fixed is not None:
             return self.fixed.next_P[None]
         next_BT = self.ids_BL[:, 1:]
@@ -251,8 +311,12 @@ class Tokens(Tensors):
         return next_BT.masked_fill(place_T >= self.lengths_B[:, None], NO_TAG)
 
     def rounded(self) -> Tokens:
-        """With so much more padding that there are few different shapes; sentences that are added have one token."""
-        rows, width = (rounded_up(size, max(1, 2 ** (size.bit_length() - 1) // 8)) for size in self.ids_BL.shape)
+        """With so much more padding that there are few different shapes; sentences that are added
+        have one token."""
+        rows, width = (
+            rounded_up(size, max(1, 2 ** (size.bit_length() - 1) // 8))
+            for size in self.ids_BL.shape
+        )
         added = rows - len(self)
         return replace(
             self,
@@ -263,7 +327,8 @@ class Tokens(Tensors):
         )
 
     def packed(self, size: int, sizes: RowSizes, order_B: Tensor, without: int = 0) -> Tokens:
-        """Packed in this order into a row of `size`, or of more if they need it, `without` their last tokens."""
+        """Packed in this order into a row of `size`, or of more if they need it, `without` their
+        last tokens."""
         lengths_B, width = self.host_lengths_B[order_B] - without, self.ids_BL.shape[1]
         total, ids = int(lengths_B.sum()), self.ids_BL.flatten()
         size = max(size, rounded_up(total, TILE))
@@ -273,14 +338,26 @@ class Tokens(Tensors):
         sentences_P = torch.repeat_interleave(torch.diff(starts))
         places_P = (torch.arange(size) - starts[sentences_P])[:total]
         from_P = order_B[sentences_P[:total]] * width + places_P
-        slots = max(sizes.sentences, rounded_up(len(self), TILE)) + max(sizes.first, sizes.second) // TILE + 2
+        slots = (
+            max(sizes.sentences, rounded_up(len(self), TILE))
+            + max(sizes.first, sizes.second) // TILE
+            + 2
+        )
         bounds = _filled(starts, slots, size).int()
         longest = max(sizes.longest, TILE, int(lengths_B.max()))
         following_P = _filled(ids[from_P + without], size, NO_TAG)
         equal = len(self) if total == size and int(lengths_B.min()) == int(lengths_B.max()) else 0
         row = Row(sentences_P, _filled(places_P, size, 0), following_P, bounds, longest, equal)
-        none = torch.zeros(0, dtype=torch.long)  # lengths would make a shape of each number of sentences
-        return replace(self, ids_BL=_filled(ids[from_P], size, 0)[None], lengths_B=none, host_lengths_B=none, fixed=row)
+        none = torch.zeros(
+            0, dtype=torch.long
+        )  # lengths would make a shape of each number of sentences
+        return replace(
+            self,
+            ids_BL=_filled(ids[from_P], size, 0)[None],
+            lengths_B=none,
+            host_lengths_B=none,
+            fixed=row,
+        )
 
     def __len__(self) -> int:
         return self.ids_BL.shape[0]
@@ -290,10 +367,12 @@ class Tokens(Tensors):
 class Images(Tokens):
     """Images as a source: its positions are their regions.
 
-    `ids_BL` holds one number for all regions of an image, made from what it shows: it seeds a sample's noise.
+    `ids_BL` holds one number for all regions of an image, made from what it shows: it seeds a
+    sample's noise.
     """
 
-    shown: Tensor  # pixels [B, height, width, 3] as bytes; or what another network made of them, [B, S, D]
+    # pixels [B, height, width, 3] as bytes; or what another network made of them, [B, S, D]
+    shown: Tensor
     columns_B: Tensor  # how many regions stand side by side; the next ones stand below
 
 
@@ -309,7 +388,11 @@ class AnyBatch(Tensors):
     def shapes(self) -> dict[str, list[int]]:
         """The sizes of the padded texts."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: list(value.ids_BL.shape) for name, value in values.items() if isinstance(value, Tokens)}
+        return {
+            name: list(value.ids_BL.shape)
+            for name, value in values.items()
+            if isinstance(value, Tokens)
+        }
 
     def unnamed(self) -> Self:
         """The tensors alone: what a compiled model may depend on."""
@@ -326,8 +409,8 @@ class AnyBatch(Tensors):
 
 @dataclass(frozen=True)
 class Batch(AnyBatch):
-    """Pairs of sentences. A source ends in `</s>`; a target begins with `<s>`, which is not predicted, and ends in
-    `</s>`."""
+    """Pairs of sentences. A source ends in `</s>`; a target begins with `<s>`, which is not
+    predicted, and ends in `</s>`."""
 
     source: Tokens
     target: Tokens
@@ -347,7 +430,8 @@ class TextBatch(AnyBatch):
 
     text: Tokens
     carries: bool = False
-    """Whether each row goes on where the same row of the batch before ended: its first token is the last one there."""
+    """Whether each row goes on where the same row of the batch before ended: its first token is the
+    last one there."""
 
     def packed(self, sizes: RowSizes) -> Self:
         order_B = sizes.order(self.text.host_lengths_B - 1)
@@ -360,16 +444,23 @@ class MaskedBatch(AnyBatch):
 
     text: Tokens  # what is read, after masking
     segments_BL: Tensor  # 0 in the first segment, 1 in the second
-    places_P: Tensor  # where tokens are to be predicted: b * L + l, the padded positions read row by row
+    places_P: (
+        Tensor  # where tokens are to be predicted: b * L + l, the padded positions read row by row
+    )
     labels_P: Tensor  # the tokens that stood there
     follows_B: Tensor | None = None
-    """1 where the second segment truly follows the first, 0 where it does not; None without this objective."""
+    """1 where the second segment truly follows the first, 0 where it does not; None without this
+    objective."""
 
     def packed(self, sizes: RowSizes) -> Self:
         order_B, width = sizes.order(self.text.host_lengths_B), self.segments_BL.shape[1]
         text = self.text.packed(sizes.first, sizes, order_B)
         assert text.fixed is not None
-        row, count, size = text.fixed, rounded_up(len(self.places_P), MASKED_STEP), text.ids_BL.shape[1]
+        row, count, size = (
+            text.fixed,
+            rounded_up(len(self.places_P), MASKED_STEP),
+            text.ids_BL.shape[1],
+        )
         real_P = row.sentences_P < len(self.text)
         from_P = order_B[row.sentences_P[real_P]] * width + row.places_P[real_P]
         starts_B = row.bounds[order_B.argsort()]
@@ -380,7 +471,9 @@ class MaskedBatch(AnyBatch):
             segments_BL=_filled(self.segments_BL.flatten()[from_P], size, 0)[None],
             places_P=_filled(starts_B[self.places_P // width] + self.places_P % width, count, 0),
             labels_P=_filled(self.labels_P, count, NO_TAG),
-            follows_B=None if follows_B is None else _filled(follows_B, len(row.bounds) - 1, NO_TAG),
+            follows_B=None
+            if follows_B is None
+            else _filled(follows_B, len(row.bounds) - 1, NO_TAG),
         )
 
 
@@ -389,11 +482,14 @@ class StoryBatch(AnyBatch):
     """Stories, a question about each, and its answer in one word."""
 
     story_BSL: Tensor
-    """The words of each sentence, the oldest sentence first; padded on the right, sentences and words."""
+    """The words of each sentence, the oldest sentence first; padded on the right, sentences and
+    words."""
     times_BS: Tensor  # how long ago each sentence was: 1 for the newest; 0 where there is none
     question_BL: Tensor
     answers_B: Tensor
-    linear: bool = False  # whether the hops go without their softmax: at the linear start of a training
+    linear: bool = (
+        False  # whether the hops go without their softmax: at the linear start of a training
+    )
 
     def shapes(self) -> dict[str, list[int]]:
         """The sizes of the padded stories, in sentences, and questions, in words."""
@@ -402,13 +498,17 @@ class StoryBatch(AnyBatch):
 
 @dataclass(frozen=True)
 class LabelledBatch(AnyBatch):
-    """Texts with what a head is to predict. An example is one row, or several: windows, choices, both orders."""
+    """Texts with what a head is to predict. An example is one row, or several: windows, choices,
+    both orders."""
 
     text: Tokens
     segments_BL: Tensor  # 0 in the first segment, 1 in the second
     owners_B: Tensor
-    """The number of the example that each row belongs to, from 0; the rows of an example stand side by side."""
-    labels: Tensor  # the class or the number of each example [X], the class of each token [B, L], ...
+    """The number of the example that each row belongs to, from 0; the rows of an example stand side
+    by side."""
+    labels: (
+        Tensor  # the class or the number of each example [X], the class of each token [B, L], ...
+    )
 
 
 class Measured(ABC):
@@ -450,14 +550,18 @@ class Examples(Measured):
         return int(np.argmax(self.lengths))
 
 
-def plan(dataset: Measured, batch_tokens: int, seed: int, epoch: int, *, fill: bool = False) -> list[Rows]:
+def plan(
+    dataset: Measured, batch_tokens: int, seed: int, epoch: int, *, fill: bool = False
+) -> list[Rows]:
     """The batches of an epoch, in order; the same for the same seed and epoch on every machine.
 
-    A batch has rows * longest <= batch_tokens, where longest is the greatest of its `lengths`; an example that
-    is longer than the budget is a batch of its own. Batches are cut from the examples sorted by length, and shuffled.
-    With `fill` a batch has examples of any length, in random order, as many as `row_sizes` hold.
+    A batch has rows * longest <= batch_tokens, where longest is the greatest of its `lengths`; an
+    example that is longer than the budget is a batch of its own. Batches are cut from the examples
+    sorted by length, and shuffled. With `fill` a batch has examples of any length, in random order,
+    as many as `row_sizes` hold.
     """
-    # Raw bits and not `Generator.permutation`: NumPy promises to keep the first the same between its versions
+    # Raw bits and not `Generator.permutation`: NumPy promises to keep the first the same between
+    # its versions
     bits = np.random.PCG64(np.random.SeedSequence([seed, epoch]))
     examples = _drawn(dataset, bits)
     if fill:
@@ -468,7 +572,8 @@ def plan(dataset: Measured, batch_tokens: int, seed: int, epoch: int, *, fill: b
 
 
 def _drawn(dataset: Measured, bits: np.random.PCG64) -> Rows:
-    """The examples of an epoch: weight 2 shows each one twice, 1.5 each one and a half of them again."""
+    """The examples of an epoch: weight 2 shows each one twice, 1.5 each one and a half of them
+    again."""
     if all(weight == 1 for weight in dataset.weights):
         return np.arange(len(dataset))
     drawn = []
@@ -481,13 +586,16 @@ def _drawn(dataset: Measured, bits: np.random.PCG64) -> Rows:
 
 
 def _sorted_by_length(dataset: Measured, examples: Rows, bits: np.random.PCG64) -> Rows:
-    """Shortest first; among equals by how much the first column is longer than the last, give or take a token.
+    """Shortest first; among equals by how much the first column is longer than the last, give or
+    take a token.
 
-    The second key keeps the padding of both columns small, up and down in turn so that it does not jump where the
-    length grows by one. The random token mixes the batches anew in each epoch.
+    The second key keeps the padding of both columns small, up and down in turn so that it does not
+    jump where the length grows by one. The random token mixes the batches anew in each epoch.
     """
     lengths = dataset.lengths[examples].astype(np.int64)
-    noise = (bits.random_raw(len(examples)) >> np.uint64(47)).astype(np.int64)  # 17 bits: two tokens of 2**16
+    noise = (bits.random_raw(len(examples)) >> np.uint64(47)).astype(
+        np.int64
+    )  # 17 bits: two tokens of 2**16
     second = noise
     if dataset.length_differences is not None:
         second = noise + (dataset.length_differences[examples].astype(np.int64) << 16)
@@ -496,21 +604,25 @@ def _sorted_by_length(dataset: Measured, examples: Rows, bits: np.random.PCG64) 
 
 
 def _cut(examples: Rows, lengths: NDArray[np.int32], batch_tokens: int) -> list[Rows]:
-    """As many examples a batch as the budget allows; they come sorted by length, so the last one is the longest."""
+    """As many examples a batch as the budget allows; they come sorted by length, so the last one is
+    the longest."""
     batches = []
     sorted_lengths = lengths[examples].astype(np.int64)
     start = 0
     while start < len(examples):
         most = max(1, batch_tokens // int(sorted_lengths[start]))
         cost = sorted_lengths[start : start + most]
-        rows = max(1, int(np.searchsorted(cost * np.arange(1, len(cost) + 1), batch_tokens, side="right")))
+        rows = max(
+            1, int(np.searchsorted(cost * np.arange(1, len(cost) + 1), batch_tokens, side="right"))
+        )
         batches.append(examples[start : start + rows])
         start += rows
     return batches
 
 
 def _columns(dataset: Measured) -> list[NDArray[np.int64]]:
-    """The positions that each example takes up in each of the two columns; twice the same where there is one."""
+    """The positions that each example takes up in each of the two columns; twice the same where
+    there is one."""
     longer = dataset.lengths.astype(np.int64)
     if dataset.length_differences is None:
         return [longer, longer]
@@ -519,9 +631,13 @@ def _columns(dataset: Measured) -> list[NDArray[np.int64]]:
 
 
 def row_sizes(dataset: Measured, batch_tokens: int) -> RowSizes:
-    """`batch_tokens` for the column with more tokens, and for the other one in proportion; at least the longest."""
+    """`batch_tokens` for the column with more tokens, and for the other one in proportion; at least
+    the longest."""
     columns, longest = _columns(dataset), int(dataset.lengths.max())
-    totals, most = [int(column.sum()) for column in columns], [int(column.max()) for column in columns]
+    totals, most = (
+        [int(column.sum()) for column in columns],
+        [int(column.max()) for column in columns],
+    )
     wanted = [int(batch_tokens * total / max(totals)) for total in totals]
     first, second = (rounded_up(max(pair), TILE) for pair in zip(wanted, most, strict=True))
     sentences = 1.5 * max(first, second) * len(dataset) / max(totals)
@@ -534,7 +650,10 @@ def _cut_full(examples: Rows, columns: Sequence[NDArray[np.int64]], sizes: RowSi
     batches, start, used = list[Rows](), 0, (0, 0)
     while start < len(examples):
         full = used[0] + sizes.first, used[1] + sizes.second
-        stop = min(int(np.searchsorted(end, most, side="right")) for end, most in zip(ends, full, strict=True))
+        stop = min(
+            int(np.searchsorted(end, most, side="right"))
+            for end, most in zip(ends, full, strict=True)
+        )
         stop = max(start + 1, stop)
         batches.append(examples[start:stop])
         start, used = stop, (int(ends[0][stop - 1]), int(ends[1][stop - 1]))
@@ -542,15 +661,18 @@ def _cut_full(examples: Rows, columns: Sequence[NDArray[np.int64]], sizes: RowSi
 
 
 def fixed_batches(dataset: Measured, batch_tokens: int) -> list[Rows]:
-    """Each example once, shortest first: for validation and test, where the order does not matter."""
+    """Each example once, shortest first: for validation and test, where the order does not
+    matter."""
     return _cut(np.argsort(dataset.lengths, kind="stable"), dataset.lengths, batch_tokens)
 
 
 def auto_batch_tokens(dataset: Measured, *, on_cpu: bool) -> int:
-    """The budget that `training.batch_tokens: auto` stands for: a hundredth of an epoch's positions.
+    """The budget that `training.batch_tokens: auto` stands for: a hundredth of an epoch's
+    positions.
 
-    So an epoch has about a hundred steps; not below 1,024, where gradients get noisy, nor above 16,384, which any
-    current GPU holds, or 4,096 on a CPU, which larger batches would only fill with activations; a multiple of 256.
+    So an epoch has about a hundred steps; not below 1,024, where gradients get noisy, nor above
+    16,384, which any current GPU holds, or 4,096 on a CPU, which larger batches would only fill
+    with activations; a multiple of 256.
     """
     weights = np.asarray(dataset.weights)[dataset.corpora]
     positions = float(dataset.lengths @ weights)
@@ -559,7 +681,8 @@ def auto_batch_tokens(dataset: Measured, *, on_cpu: bool) -> int:
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """The next batch of a stream: its epoch, and its number in the order of that epoch, both from 0."""
+    """The next batch of a stream: its epoch, and its number in the order of that epoch, both from
+    0."""
 
     epoch: int
     index: int
@@ -571,9 +694,10 @@ START = Position(0, 0)
 class Stream:
     """Epoch after epoch of batches without end, and with each batch the position to go on from.
 
-    All processes walk through the same order from the same position in groups of `world` batches, and process `rank`
-    takes the batch of that number in each group. A group may begin in one epoch and end in the next, so none is left
-    incomplete. The position that comes with a batch is the end of its group: the same in every process.
+    All processes walk through the same order from the same position in groups of `world` batches,
+    and process `rank` takes the batch of that number in each group. A group may begin in one epoch
+    and end in the next, so none is left incomplete. The position that comes with a batch is the end
+    of its group: the same in every process.
 
     Rows that go on in the next batch are `shared`: every process takes its own rows of each batch.
     """
@@ -595,14 +719,17 @@ class Stream:
         self.dataset, self.seed = dataset, seed
         self.position, self.rank, self.world, self.shared = position, rank, world, shared
         # a group may reach from one epoch into the next
-        self._plan = lru_cache(maxsize=2)(lambda epoch: dataset.plan(batch_tokens, seed, epoch, fill=fill))
+        self._plan = lru_cache(maxsize=2)(
+            lambda epoch: dataset.plan(batch_tokens, seed, epoch, fill=fill)
+        )
 
     def epoch_batches(self, epoch: int) -> int:
         """How many batches the epoch has, over all processes."""
         return len(self._plan(epoch))
 
     def rows(self, epoch: int) -> slice:
-        """The rows of a shared batch that are this process's. Only the last row may end before the others."""
+        """The rows of a shared batch that are this process's. Only the last row may end before the
+        others."""
         shares = np.array_split(np.arange(len(self._plan(epoch)[0])), self.world)
         return slice(int(shares[self.rank][0]), int(shares[self.rank][-1]) + 1)
 
@@ -637,10 +764,12 @@ def ahead(
     change: Callable[[B], B] = lambda batch: batch,
     move: Callable[[B], B] = lambda batch: batch,
 ) -> Generator[tuple[B, T], None, None]:
-    """The same batches, changed, up to `depth` of them prepared in a thread of their own while the consumer works.
+    """The same batches, changed, up to `depth` of them prepared in a thread of their own while the
+    consumer works.
 
-    With CUDA they lie in pinned memory; `move` then takes them to the device, still in that thread, which starts with
-    the first batch asked for. Its errors are raised here. Closing the generator ends it.
+    With CUDA they lie in pinned memory; `move` then takes them to the device, still in that thread,
+    which starts with the first batch asked for. Its errors are raised here. Closing the generator
+    ends it.
     """
     free, stop, ready = Semaphore(depth), Event(), SimpleQueue[tuple[B, T] | BaseException | None]()
     device = torch.cuda.current_device() if torch.cuda.is_available() else None
@@ -651,7 +780,9 @@ def ahead(
             if device is not None:
                 torch.cuda.set_device(device)  # a new thread begins on device 0
             iterator = iter(batches)
-            while free.acquire() and not stop.is_set() and (item := next(iterator, None)) is not None:
+            while (
+                free.acquire() and not stop.is_set() and (item := next(iterator, None)) is not None
+            ):
                 batch = change(item[0])
                 batch = batch if device is None else batch.map(lambda tensor: tensor.pin_memory())
                 ready.put((move(batch), item[1]))

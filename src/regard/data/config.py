@@ -1,4 +1,5 @@
-"""A recipe's sections `data` and `training`: where examples come from, which are kept, how a model learns from them."""
+"""A recipe's sections `data` and `training`: where examples come from, which are kept, how a model
+learns from them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from regard.config import Config
 from regard.data.corpora import Part, generate
@@ -20,14 +29,37 @@ from regard.text.files import COMPRESSIONS, EXCEL_HINT, TextFile, files_below
 from regard.text.tokenizers import TokenizerConfig
 
 BuiltIn = Literal[
-    "dates", "copy", "reverse", "sort", "greetings-en-ko", "greetings-fr-en", "phrases-en-ko", "phrases-en-fr",
-    "phrases-ko-en", "phrases-fr-en", "chat-ko", "headlines", "shapes", "shapes-ko"
-]  # fmt: skip
+    "dates",
+    "copy",
+    "reverse",
+    "sort",
+    "greetings-en-ko",
+    "greetings-fr-en",
+    "phrases-en-ko",
+    "phrases-en-fr",
+    "phrases-ko-en",
+    "phrases-fr-en",
+    "chat-ko",
+    "headlines",
+    "shapes",
+    "shapes-ko",
+]
 """The built-in corpora of pairs (data/corpora.py)."""
 OBJECTS = (".jsonl", ".json")  # suffixes of files of JSON objects: one a line, or an array of them
-ENCODINGS = ("utf-8", "utf-16", "cp949", "euc-kr", "latin1", "cp1252", "shift_jis", "gb18030", "big5")  # and others
+ENCODINGS = (
+    "utf-8",
+    "utf-16",
+    "cp949",
+    "euc-kr",
+    "latin1",
+    "cp1252",
+    "shift_jis",
+    "gb18030",
+    "big5",
+)  # and others
 NOT_OF_FILES = ("idna", "punycode", "unicode-escape", "raw-unicode-escape")
-"""Python's codecs for names of hosts and for source code, in which a file with several lines cannot be written."""
+"""Python's codecs for names of hosts and for source code, in which a file with several lines cannot
+be written."""
 TABLES = (".tsv", ".csv", *OBJECTS, ".parquet")  # suffixes of files that hold all columns
 BadLines = Literal["auto", "error", "drop"]
 TOLERATED = 0.01
@@ -37,63 +69,77 @@ TOLERATED = 0.01
 class Corpus(Config):
     """One source of examples; a task's subclass adds the columns it reads as fields of their own.
 
-    Without `file`, `dataset` and `corpus` each column names a file of its own, parallel line by line, or a folder of
-    such files.
+    Without `file`, `dataset` and `corpus` each column names a file of its own, parallel line by
+    line, or a folder of such files.
     """
 
     READ_AS: ClassVar[Mapping[str, str]] = {}
     """What the model calls a column, where the task has a better word for it."""
     NUMBERS: ClassVar[frozenset[str]] = frozenset()
-    """The columns that may hold numbers where a file tells them from text, as .jsonl and .parquet do."""
+    """The columns that may hold numbers where a file tells them from text, as .jsonl and .parquet
+    do."""
     IN_PIECES: ClassVar[bool] = False
-    """Whether an example may be several rows, as a long document is: the column `part` then says where it ends."""
+    """Whether an example may be several rows, as a long document is: the column `part` then says
+    where it ends."""
     LISTS: ClassVar[frozenset[str]] = frozenset()
     """The columns that may hold a list of texts in .jsonl, which stands for as many rows."""
     ROW: ClassVar[tuple[str, ...]] = ()
     """The columns of a row in their order, where they are not those that the corpus names."""
 
     file: str | None = None
-    """One file that holds all columns: .tsv, .csv, .jsonl or .json (an array of objects), plain or as .gz, .xz or .zst,
-    or .parquet. In all but the first two `translation.en` is the field `en` of the column `translation`."""
+    """One file that holds all columns: .tsv, .csv, .jsonl or .json (an array of objects), plain or
+    as .gz, .xz or .zst, or .parquet. In all but the first two `translation.en` is the field `en` of
+    the column `translation`."""
     header: bool | None = None
-    """Whether the first line of a .tsv or .csv names the columns. Default: yes when a column is asked for by name."""
+    """Whether the first line of a .tsv or .csv names the columns. Default: yes when a column is
+    asked for by name."""
     dataset: str | None = None
-    """A dataset of the Hugging Face library: a folder that `save_to_disk` wrote, a folder of data files, or a name on
-    the Hub. The columns are named; `translation.en` is the field `en` of the column `translation`."""
+    """A dataset of the Hugging Face library: a folder that `save_to_disk` wrote, a folder of data
+    files, or a name on the Hub. The columns are named; `translation.en` is the field `en` of the
+    column `translation`."""
     subset: str | None = None
     """Which of the dataset's subsets (configurations), if it has several."""
     split: str | None = None
     """Which of the dataset's splits. Default: train, validation or test, as the corpus is used."""
     stream: bool = False
-    """Whether a dataset of the Hub is read as it comes, without a copy of it on the disk. The prepared texts are kept
-    as always."""
+    """Whether a dataset of the Hub is read as it comes, without a copy of it on the disk. The
+    prepared texts are kept as always."""
     corpus: BuiltIn | None = None
-    """A built-in corpus: dates as people write them -> ISO; letters to copy, reverse or sort; a hundred sentences,
-    English -> Korean or French -> English; English sentences -> Korean or French, and the other way round; what one
-    says in Korean -> an answer; short reports -> headlines; pictures of two shapes -> captions, English or Korean."""
+    """A built-in corpus: dates as people write them -> ISO; letters to copy, reverse or sort; a
+    hundred sentences, English -> Korean or French -> English; English sentences -> Korean or
+    French, and the other way round; what one says in Korean -> an answer; short reports ->
+    headlines; pictures of two shapes -> captions, English or Korean."""
     min_words: int | None = Field(None, ge=3, le=60)
     """Of the corpora `phrases-...`: the fewest words of an English text. Default: 3."""
     max_words: int | None = Field(None, ge=3, le=60)
-    """Of the corpora `phrases-...`: the most words of an English text. Default: 12, or min_words if that is more.
-    Sentences have up to 12 words; beyond that, a text is several sentences in a row."""
+    """Of the corpora `phrases-...`: the most words of an English text. Default: 12, or min_words if
+    that is more. Sentences have up to 12 words; beyond that, a text is several sentences in a
+    row."""
     size: int | None = Field(None, ge=1)
-    """How many examples to read at the most, drawn from all by `seed`. A built-in corpus must have as many."""
+    """How many examples to read at the most, drawn from all by `seed`. A built-in corpus must have
+    as many."""
     seed: int = Field(1, ge=0)
-    """Another seed draws other rows of files or a dataset, if `size` is given. Of a built-in corpus: it gives other
-    dates, letters and shapes, and shuffles the other corpora."""
+    """Another seed draws other rows of files or a dataset, if `size` is given. Of a built-in
+    corpus: it gives other dates, letters and shapes, and shuffles the other corpora."""
     weight: float = Field(1.0, gt=0)
-    """How often an epoch shows this corpus: 2 shows each example twice, 0.5 every second one, drawn anew each epoch."""
+    """How often an epoch shows this corpus: 2 shows each example twice, 0.5 every second one, drawn
+    anew each epoch."""
 
     prefix: str = ""
-    """A text put before each source: a tag such as `"<2ko> "` tells a model of several languages or tasks what to
-    write. `regard predict` and files given to `regard evaluate` are taken as they are: type the tag there."""
+    """A text put before each source: a tag such as `"<2ko> "` tells a model of several languages or
+    tasks what to write. `regard predict` and files given to `regard evaluate` are taken as they
+    are: type the tag there."""
 
     # What a task's subclass may override
 
     @property
     def columns(self) -> dict[str, str | int | None]:
         """The task's columns: name -> a file (parallel files), or a column's name or number."""
-        return {name: getattr(self, name) for name in type(self).model_fields if name not in Corpus.model_fields}
+        return {
+            name: getattr(self, name)
+            for name in type(self).model_fields
+            if name not in Corpus.model_fields
+        }
 
     def named(self) -> Self:
         """The same with the task's names for the columns of a table."""
@@ -114,8 +160,9 @@ class Corpus(Config):
         return source
 
     def files(self, base: Path, within: Path | None = None) -> tuple[TextFile, ...]:
-        """The file with all columns, or a file for each column, or none; of folders, the first file of each column,
-        then the second of each. Names are relative to `base`; only files in `within` may be read, if that is given."""
+        """The file with all columns, or a file for each column, or none; of folders, the first file
+        of each column, then the second of each. Names are relative to `base`; only files in
+        `within` may be read, if that is given."""
         if self.corpus is not None or self.dataset is not None:
             return ()
         names = self.columns.values() if self.file is None else [self.file]
@@ -124,13 +171,20 @@ class Corpus(Config):
             return files
         folders = [files_below(file, empty=True) for file in files]
         if len(set(map(len, folders))) > 1:
-            counts = (f"{len(below):,} in {file.name}" for file, below in zip(files, folders, strict=True))
+            counts = (
+                f"{len(below):,} in {file.name}" for file, below in zip(files, folders, strict=True)
+            )
             what = f"files: {', '.join(counts)}"
-            raise DataError(what, where=files[0].name, hint="parallel folders need as many, in the same order by name")
+            raise DataError(
+                what,
+                where=files[0].name,
+                hint="parallel folders need as many, in the same order by name",
+            )
         return tuple(chain.from_iterable(zip(*folders, strict=True)))
 
     def format(self, file: TextFile) -> str:
-        """How one file with all columns is read: a key of FORMATS (data/readers.py), or a DataError."""
+        """How one file with all columns is read: a key of FORMATS (data/readers.py), or a
+        DataError."""
         suffix, compression = file.suffixes
         if suffix not in TABLES:
             what = f"one file with all columns cannot be a {suffix or 'file without a suffix'}"
@@ -183,16 +237,23 @@ class Corpus(Config):
         if self.dataset is None and (self.subset is not None or self.split is not None):
             raise ValueError("'subset' and 'split' need 'dataset: ...' beside them")
         if self.dataset is None and self.stream:
-            raise ValueError("'stream' needs 'dataset: ...' beside it; files are always read as they come")
-        if self.header is not None and not re.search(r"\.[tc]sv(\.\w+)?$", self.file or "", re.IGNORECASE):
+            raise ValueError(
+                "'stream' needs 'dataset: ...' beside it; files are always read as they come"
+            )
+        if self.header is not None and not re.search(
+            r"\.[tc]sv(\.\w+)?$", self.file or "", re.IGNORECASE
+        ):
             raise ValueError("'header' needs 'file: ...' beside it, a .tsv or .csv")
         if self.min_words is not None or self.max_words is not None:
             if self.corpus is None or not self.corpus.startswith("phrases-"):
                 raise ValueError(
-                    "'min_words' and 'max_words' need 'corpus: phrases-en-ko' or 'phrases-en-fr' beside them"
+                    "'min_words' and 'max_words' need 'corpus: phrases-en-ko' or 'phrases-en-fr' "
+                    "beside them"
                 )
             if not self.words:
-                raise ValueError(f"min_words {self.words.start} is more than max_words {self.max_words}")
+                raise ValueError(
+                    f"min_words {self.words.start} is more than max_words {self.max_words}"
+                )
         if self.corpus is not None:
             if len(missing) < len(self.columns):
                 raise ValueError("a built-in corpus takes no file and no columns")
@@ -201,7 +262,9 @@ class Corpus(Config):
             raise ValueError("'seed' needs 'size: ...' beside it, or 'corpus: ...', a built-in one")
         if missing:
             names = " and ".join(missing)
-            raise ValueError(f"name the {names}: a file each, or 'file' with the columns in it, or 'corpus'")
+            raise ValueError(
+                f"name the {names}: a file each, or 'file' with the columns in it, or 'corpus'"
+            )
         if self.file is None and any(isinstance(value, int) for value in self.columns.values()):
             raise ValueError("a column number needs 'file: ...' beside it")
         return self
@@ -211,13 +274,24 @@ class Split(Config):
     """A part of the training examples, set aside."""
 
     split: float = Field(gt=0, lt=1)
-    """The share of the training examples; drawn by source text, so that no source stands on both sides."""
+    """The share of the training examples; drawn by source text, so that no source stands on both
+    sides."""
 
     @model_validator(mode="before")
     @classmethod
     def _has_no_files(cls, tree: Any) -> Any:
-        if isinstance(tree, dict) and {"file", "corpus", "dataset", "source", "target", "text"} & set(tree):
-            raise ValueError("a share of the training examples has no files of its own: give split or files, not both")
+        if isinstance(tree, dict) and {
+            "file",
+            "corpus",
+            "dataset",
+            "source",
+            "target",
+            "text",
+        } & set(tree):
+            raise ValueError(
+                "a share of the training examples has no files of its own: give split or files, "
+                "not both"
+            )
         return tree
 
 
@@ -265,20 +339,25 @@ class Splits(Config, Generic[C]):
     test: HeldOut[C] | None = None
     """Examples to measure with at the end."""
     split_seed: int | None = Field(None, ge=0, lt=2**63)
-    """Seed of what `split` sets aside; by default training.seed. Runs to be compared need the same split."""
+    """Seed of what `split` sets aside; by default training.seed. Runs to be compared need the same
+    split."""
     deduplicate: bool = True
-    """Drop training examples that stand twice. Where corpora share some, the one with the highest weight keeps them."""
+    """Drop training examples that stand twice. Where corpora share some, the one with the highest
+    weight keeps them."""
     max_characters: int = Field(20_000, ge=1)
     """A line longer than this is taken for a broken file."""
     bad_lines: BadLines = "auto"
-    """What to do with empty lines, lines over max_characters, rows of a table whose cells are missing, too many or no
-    text, and images that cannot be read. `drop`: drop and count them. `error`: stop and name them. `auto`: drop and
-    count them if they are at most 1 % of a split's examples, else stop and name them."""
+    """What to do with empty lines, lines over max_characters, rows of a table whose cells are
+    missing, too many or no text, and images that cannot be read. `drop`: drop and count them.
+    `error`: stop and name them. `auto`: drop and count them if they are at most 1 % of a split's
+    examples, else stop and name them."""
     encoding: str = "utf-8"
-    """How text files are encoded, by Python's names: `cp949` is what Excel and Notepad save on Korean Windows. It holds
-    for all files above, and for those given to `regard predict` and `regard evaluate`."""
+    """How text files are encoded, by Python's names: `cp949` is what Excel and Notepad save on
+    Korean Windows. It holds for all files above, and for those given to `regard predict` and
+    `regard evaluate`."""
     workers: int | Literal["auto"] = "auto"
-    """Processes that tokenise; auto: one a core, where a split has 100,000 examples or more. The result is the same."""
+    """Processes that tokenise; auto: one a core, where a split has 100,000 examples or more. The
+    result is the same."""
 
     @field_validator("encoding")
     @classmethod
@@ -297,7 +376,8 @@ class Splits(Config, Generic[C]):
 
     @property
     def cleaned(self) -> list[Any] | None:
-        """The settings of `cleaning`, for data whose texts are searched for signs of it; None for other data."""
+        """The settings of `cleaning`, for data whose texts are searched for signs of it; None for
+        other data."""
         return None
 
     @property
@@ -307,11 +387,17 @@ class Splits(Config, Generic[C]):
 
     def drops(self, bad: int, of: int) -> bool:
         """Whether so many examples of all that cannot be used are dropped, rather than an error."""
-        return bad == 0 or self.bad_lines == "drop" or (self.bad_lines == "auto" and bad <= TOLERATED * of)
+        return (
+            bad == 0
+            or self.bad_lines == "drop"
+            or (self.bad_lines == "auto" and bad <= TOLERATED * of)
+        )
 
     @property
     def corpora(self) -> list[C]:
-        parts = (part for part in (self.train, self.validation, self.test) if isinstance(part, list))
+        parts = (
+            part for part in (self.train, self.validation, self.test) if isinstance(part, list)
+        )
         return [corpus for part in parts for corpus in part]
 
     @property
@@ -326,7 +412,8 @@ class Data(Splits[C]):
     max_length: int = Field(200, ge=1)
     """Longest side of a training example, in tokens; longer ones are dropped and counted."""
     max_ratio: float | None = Field(None, gt=1)
-    """Largest ratio of the longer to the shorter side in tokens; pairs beyond it are dropped and counted."""
+    """Largest ratio of the longer to the shorter side in tokens; pairs beyond it are dropped and
+    counted."""
 
     @property
     def limits(self) -> dict[str, int | float]:
@@ -338,12 +425,13 @@ class TextPairs(Data[C]):
     """The examples of a run."""
 
     unescape: bool = False
-    """Read HTML entities as the characters that they stand for: `&apos;` is `'`. For all texts of training, evaluation
-    and prediction."""
+    """Read HTML entities as the characters that they stand for: `&apos;` is `'`. For all texts of
+    training, evaluation and prediction."""
     detokenise: Detokenise | dict[Literal["source", "target"], Detokenise] = False
-    """Put signs and endings back to their words in text that a tokeniser such as Moses' has split: `it 's 5 @-@ 6 .`
-    becomes `it's 5-6.`. `fr` leaves the space before `? ! : ; %` and in « » that French has. One value for both sides,
-    or one each, as {source: true, target: fr}. For all texts of training, evaluation and prediction."""
+    """Put signs and endings back to their words in text that a tokeniser such as Moses' has split:
+    `it 's 5 @-@ 6 .` becomes `it's 5-6.`. `fr` leaves the space before `? ! : ; %` and in « » that
+    French has. One value for both sides, or one each, as {source: true, target: fr}. For all texts
+    of training, evaluation and prediction."""
 
     def cleaning(self, column: str) -> Cleaning:
         chosen: Any = self.detokenise
@@ -362,56 +450,67 @@ class TrainingConfig(Config):
     steps: int | None = Field(None, ge=1)
     """Updates to make."""
     epochs: int | None = Field(None, ge=1)
-    """Passes over the training data; with `steps` given too, the earlier of the two ends the training."""
+    """Passes over the training data; with `steps` given too, the earlier of the two ends the
+    training."""
     minutes: float | None = Field(None, gt=0)
-    """Minutes that the training may take, instead of `steps` and `epochs`: the steps are planned for the pace of this
-    machine, validations included, so that the schedule ends with the time. The run keeps their number."""
+    """Minutes that the training may take, instead of `steps` and `epochs`: the steps are planned
+    for the pace of this machine, validations included, so that the schedule ends with the time. The
+    run keeps their number."""
     batch_tokens: int | Literal["auto"] = "auto"
-    """Largest batch: rows times the longest side, in tokens. `auto`: a hundredth of an epoch, from 1,024 to
-    16,384 (4,096 on a CPU), or less where the memory holds less."""
+    """Largest batch: rows times the longest side, in tokens. `auto`: a hundredth of an epoch, from
+    1,024 to 16,384 (4,096 on a CPU), or less where the memory holds less."""
     accumulate: int = Field(1, ge=1)
     """Batches a step: their gradients are added up as if they were one batch."""
     init: str | None = None
-    """The folder of a run to begin with the best weights of: one of the same model and tokenizer, trained or imported.
-    The sections `model` and `tokenizer` may be left out: they are then that run's, as in the recipes on raw text that
-    ship, if nothing is said of them."""
+    """The folder of a run to begin with the best weights of: one of the same model and tokenizer,
+    trained or imported. The sections `model` and `tokenizer` may be left out: they are then that
+    run's, as in the recipes on raw text that ship, if nothing is said of them."""
     seed: int = Field(1, ge=0, lt=2**63)
-    """Seed of the weights, the order of the data and the dropout, and of the split without data.split_seed."""
+    """Seed of the weights, the order of the data and the dropout, and of the split without
+    data.split_seed."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to train; `auto` takes a GPU if there is one."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Floating-point precision; `auto` is bf16 on a GPU that has it, else fp32."""
     compile: Literal["auto", True, False] = "auto"
-    """Compile the model with torch.compile: a slow start, faster steps. `auto`: on a GPU, if the training is so long
-    that it pays."""
+    """Compile the model with torch.compile: a slow start, faster steps. `auto`: on a GPU, if the
+    training is so long that it pays."""
     fill: Literal["auto", True, False] = "auto"
-    """Fill all batches to the same number of tokens, with sentences of any length, instead of putting sentences of
-    similar length into padded batches. `auto`: on a GPU, if the model computes on packed sentences."""
+    """Fill all batches to the same number of tokens, with sentences of any length, instead of
+    putting sentences of similar length into padded batches. `auto`: on a GPU, if the model computes
+    on packed sentences."""
 
     checkpoint_activations: bool = False
-    """Keep only what enters each block of a Transformer, and compute the rest anew in the backward pass: less memory,
-    about a third more time."""
+    """Keep only what enters each block of a Transformer, and compute the rest anew in the backward
+    pass: less memory, about a third more time."""
 
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     """How gradients become updates."""
     learning_rate: float = Field(1e-3, gt=0)
-    """The highest learning rate of the schedule. Default: what suits the model, see the table of models; with
-    `training.init` a tenth of that, and 5e-5 for a head on GPT or BERT."""
-    betas: list[Annotated[float, Field(ge=0, lt=1)]] = Field([0.9, 0.98], min_length=2, max_length=2)
+    """The highest learning rate of the schedule. Default: what suits the model, see the table of
+    models; with `training.init` a tenth of that, and 5e-5 for a head on GPT or BERT."""
+    betas: list[Annotated[float, Field(ge=0, lt=1)]] = Field(
+        [0.9, 0.98], min_length=2, max_length=2
+    )
     """Adam's decay rates."""
     momentum: float = Field(0.9, ge=0, lt=1)
     """SGD's momentum."""
     weight_decay: float = Field(0.0, ge=0)
     """Pull of the weights towards zero."""
     decay_biases: bool = False
-    """Whether `weight_decay` also pulls biases and the gains of norms; BERT's and GPT's authors leave them out."""
+    """Whether `weight_decay` also pulls biases and the gains of norms; BERT's and GPT's authors
+    leave them out."""
     schedule: Literal["wsd", "linear", "cosine", "inverse_sqrt", "constant", "plateau"] = "wsd"
-    """How the learning rate falls after the warm-up. `wsd` (warm-up, stable, decay): not before the last fifth of the
-    steps, then linearly to zero; `linear` and `cosine`: to zero from the start; `inverse_sqrt`: as 1 / sqrt(step),
-    whatever the number of steps; `plateau`: it is halved when the validation stops improving."""
-    warmup: Literal["auto"] | Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = "auto"
-    """Steps over which the learning rate rises to its highest; below 1, a share of all steps. `auto`: a tenth of all
-    steps, at most 4,000. The run's recipe has their number, which a resumed training with more steps keeps."""
+    """How the learning rate falls after the warm-up. `wsd` (warm-up, stable, decay): not before the
+    last fifth of the steps, then linearly to zero; `linear` and `cosine`: to zero from the start;
+    `inverse_sqrt`: as 1 / sqrt(step), whatever the number of steps; `plateau`: it is halved when
+    the validation stops improving."""
+    warmup: Literal["auto"] | Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = (
+        "auto"
+    )
+    """Steps over which the learning rate rises to its highest; below 1, a share of all steps.
+    `auto`: a tenth of all steps, at most 4,000. The run's recipe has their number, which a resumed
+    training with more steps keeps."""
     plateau_factor: float = Field(0.5, gt=0, lt=1)
     """What `plateau` multiplies the learning rate by."""
     plateau_patience: int = Field(3, ge=0)
@@ -422,11 +521,13 @@ class TrainingConfig(Config):
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     """Share of the probability that the loss spreads over the whole vocabulary."""
     teacher_forcing: float = Field(1.0, ge=0, le=1)
-    """Share of the words the decoder reads that are the reference's; the others are its own (scheduled sampling)."""
+    """Share of the words the decoder reads that are the reference's; the others are its own
+    (scheduled sampling)."""
     ema: float | None = Field(None, gt=0, lt=1)
     """Decay of an exponential average of the weights, which is then what is validated and used."""
     average: int = Field(1, ge=1)
-    """Average the weights of the last so many checkpoints at the end; used if it validates better."""
+    """Average the weights of the last so many checkpoints at the end; used if it validates
+    better."""
 
     log_every: int = Field(50, ge=1)
     """Steps between two lines of the log."""
@@ -437,8 +538,9 @@ class TrainingConfig(Config):
     keep_best: int = Field(1, ge=1)
     """How many of the best checkpoints to keep."""
     best: str = "loss"
-    """The validation metric that decides: loss, perplexity, or one of the task's. Of checkpoints that are equal in it
-    the one with the lower loss is the best. The schedule `plateau` waits for the metric itself."""
+    """The validation metric that decides: loss, perplexity, or one of the task's. Of checkpoints
+    that are equal in it the one with the lower loss is the best. The schedule `plateau` waits for
+    the metric itself."""
     patience: int | None = Field(None, ge=1)
     """Stop after so many validations without a better one."""
     decode: int = Field(200, ge=0)
@@ -456,14 +558,17 @@ class TrainingConfig(Config):
     @model_validator(mode="after")
     def _has_an_end(self) -> TrainingConfig:
         if self.minutes is not None and (self.steps is not None or self.epochs is not None):
-            raise ValueError("minutes plans the number of steps: set steps and epochs to null beside it")
+            raise ValueError(
+                "minutes plans the number of steps: set steps and epochs to null beside it"
+            )
         if self.steps is None and self.epochs is None and self.minutes is None:
             raise ValueError("say when to stop: give steps, epochs, or both; or minutes")
         return self
 
 
 class Recipe(Config):
-    """What data and tasks read of a recipe (recipes/recipe.py has it whole); a task knows its own sections' types."""
+    """What data and tasks read of a recipe (recipes/recipe.py has it whole); a task knows its own
+    sections' types."""
 
     task: str
     """What the run is for: a name in TASKS."""
@@ -476,10 +581,12 @@ class Recipe(Config):
     search: Any
     evaluation: Any
     within: str | None = None
-    """The only folder from which data, tokenizers and word vectors may be read, including files that a table names,
-    such as images. Any other file is refused as if it were missing, and so is every dataset of the Hugging Face
-    library. For recipes written by others: the studio and the server set it to the folder of what was sent."""
+    """The only folder from which data, tokenizers and word vectors may be read, including files
+    that a table names, such as images. Any other file is refused as if it were missing, and so is
+    every dataset of the Hugging Face library. For recipes written by others: the studio and the
+    server set it to the folder of what was sent."""
 
     def readable_folder(self, base: Path) -> Path | None:
-        """`within`, a path relative to `base`, with its links followed; None where every file may be read."""
+        """`within`, a path relative to `base`, with its links followed; None where every file may
+        be read."""
         return None if self.within is None else (base / self.within).resolve()

@@ -1,7 +1,8 @@
-"""Sentences whose words are tagged -> rows of text: CoNLL's columns, JSON Lines, or sentences of the package's own.
+"""Sentences whose words are tagged -> rows of text: CoNLL's columns, JSON Lines, or sentences of
+the package's own.
 
-CoNLL's columns (Tjong Kim Sang & De Meulder 2003, arXiv:cs/0306050): a word a line with its tags, between tabs or
-spaces, an empty line after each sentence, `-DOCSTART-` lines between documents.
+CoNLL's columns (Tjong Kim Sang & De Meulder 2003, arXiv:cs/0306050): a word a line with its tags,
+between tabs or spaces, an empty line after each sentence, `-DOCSTART-` lines between documents.
 
     EU NNP I-NP I-ORG
     rejects VBZ I-VP O
@@ -30,7 +31,8 @@ DOCUMENT = "-DOCSTART-"
 COMMENT = "#"
 Word = tuple[int, str, str]  # the line of a word, the word and its tag
 COLUMNS = (".conll", ".conllu", ".bio", ".iob", ".tsv")
-"""Suffixes by which CoNLL's columns are known where there need be no tags; a .txt then has one text a line."""
+"""Suffixes by which CoNLL's columns are known where there need be no tags; a .txt then has one text
+a line."""
 
 
 class TaggedText(OneFile):
@@ -41,28 +43,34 @@ class TaggedText(OneFile):
     EXAMPLES: ClassVar[str] = "tagged sentences"
     SUFFIXES: ClassVar[Mapping[str, str]] = dict.fromkeys(OBJECTS, "tagged")
     ALLOWED: ClassVar[str] = (
-        "CoNLL's columns, a word and its tags a line; .jsonl (an object a line) or .json (an array): tokens and tags"
+        "CoNLL's columns, a word and its tags a line; .jsonl (an object a line) or .json (an "
+        "array): tokens and tags"
     )
 
     file: str | None = None
-    """A file of CoNLL's columns, whatever its suffix, or .jsonl or .json: objects with a list of words and a list of
-    tags; plain or as .gz, .xz or .zst."""
+    """A file of CoNLL's columns, whatever its suffix, or .jsonl or .json: objects with a list of
+    words and a list of tags; plain or as .gz, .xz or .zst."""
     tokens: str | int | None = None
-    """The column of the words: its number from 0 (default: 0), or its key in .jsonl (default: tokens)."""
+    """The column of the words: its number from 0 (default: 0), or its key in .jsonl (default:
+    tokens)."""
     tags: str | int | None = None
-    """The column of the tags: its number, -1 the last one (default), or its key in .jsonl (default: tags)."""
+    """The column of the tags: its number, -1 the last one (default), or its key in .jsonl (default:
+    tags)."""
     scheme: Literal["auto", "iob1", "iob2", "bioes", "plain"] = "auto"
-    """How entities are written. `auto` reads IOB1, IOB2 and BIOES alike, and faults as conlleval does; a named one is
-    held to its rules. `plain`: a tag a word and no entities, as for parts of speech."""
+    """How entities are written. `auto` reads IOB1, IOB2 and BIOES alike, and faults as conlleval
+    does; a named one is held to its rules. `plain`: a tag a word and no entities, as for parts of
+    speech."""
     corpus: Literal["names-en", "names-ko"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
-    """Sentences of the package with names of people, places and firms: English words, or Korean syllables."""
+    """Sentences of the package with names of people, places and firms: English words, or Korean
+    syllables."""
 
     def format(self, file: TextFile) -> str:
         return super().format(file) if file.suffixes[0] in (*OBJECTS, ".parquet") else "conll"
 
     @classmethod
     def of_files(cls, files: Sequence[str], own: Sequence[Self], hint: str = "give one") -> Self:
-        """Objects have no columns by number, CoNLL's columns no names: there the defaults stand for them."""
+        """Objects have no columns by number, CoNLL's columns no names: there the defaults stand for
+        them."""
         corpus = super().of_files(files, own, hint)
         kind = str if TextFile(files[0], Path(files[0])).suffixes[0] in OBJECTS else int
         other = (name for name in ("tokens", "tags") if not isinstance(getattr(corpus, name), kind))
@@ -80,16 +88,19 @@ class TaggingData(LabelledSplits[TaggedText]):
     max_characters: int = Field(100_000, ge=1)
     """A sentence longer than this, with its tags, is taken for a broken file."""
     deduplicate: bool = False
-    """Drop training sentences that stand twice; scores, names and datelines do, and their number says something."""
+    """Drop training sentences that stand twice; scores, names and datelines do, and their number
+    says something."""
     learned: Literal["iob2", "bioes"] = "iob2"
     """The scheme that the model learns; entities are the same in both."""
     words: Words = "punctuation"
-    """How a text that is typed is split into words: `punctuation`, at white space and around signs, as in CoNLL;
-    `whitespace` alone; `characters`, where the data tags syllables, which is so by itself instead of `punctuation`
-    where every word of the training data is one character; `characters_and_blanks`, where it tags spaces too."""
+    """How a text that is typed is split into words: `punctuation`, at white space and around signs,
+    as in CoNLL; `whitespace` alone; `characters`, where the data tags syllables, which is so by
+    itself instead of `punctuation` where every word of the training data is one character;
+    `characters_and_blanks`, where it tags spaces too."""
 
     max_length: int = Field(128, ge=8)
-    """Most tokens that are read at once, special ones included; a longer sentence is read in windows."""
+    """Most tokens that are read at once, special ones included; a longer sentence is read in
+    windows."""
     stride: int | None = Field(None, ge=1)
     """Tokens from the beginning of one window to that of the next. Default: half a window."""
 
@@ -112,10 +123,15 @@ class TaggingData(LabelledSplits[TaggedText]):
 
 @or_one_error
 def conll_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
-    """CoNLL's columns: a word a line. A sentence that cannot be read has a row for each of its faults."""
+    """CoNLL's columns: a word a line. A sentence that cannot be read has a row for each of its
+    faults."""
     for words, faults in _in_columns(file, corpus):
         lines, tokens, tags = zip(*words, strict=True)
-        fault = None if faults else _tag_fault(tags, [file.where(line) for line in lines], corpus.scheme)
+        fault = (
+            None
+            if faults
+            else _tag_fault(tags, [file.where(line) for line in lines], corpus.scheme)
+        )
         for problem in [fault] if fault else faults:
             yield Row(lines[0], ("", ""), problem)
         for cells in [] if faults or fault else _cells(tokens, tags):
@@ -126,7 +142,10 @@ def conll_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
 @or_one_error
 def tagged_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
     """An object a line with a list of words and a list of tags."""
-    keys = ("tokens" if corpus.tokens is None else corpus.tokens, "tags" if corpus.tags is None else corpus.tags)
+    keys = (
+        "tokens" if corpus.tokens is None else corpus.tokens,
+        "tags" if corpus.tags is None else corpus.tags,
+    )
 
     def cells(example: Object, where: str) -> list[tuple[str, ...]]:
         lists = [value_in(example, key, where) for key in keys]
@@ -148,7 +167,8 @@ def tagged_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
 def _cells(tokens: Sequence[str], tags: Sequence[str]) -> list[tuple[str, ...]]:
     """The words and their tags as two JSON lists; nothing where no word is left.
 
-    White space alone is no word, except where each character is tagged: there it says where words end.
+    White space alone is no word, except where each character is tagged: there it says where words
+    end.
     """
     words = [pair for pair in zip(tokens, tags, strict=True) if pair[0].strip()]
     if words and all(len(word) == 1 for word, _ in words):
@@ -162,7 +182,10 @@ def _tag_fault(tags: Sequence[str], places: Sequence[str], scheme: str) -> Probl
         return None
     for place, tag in zip(places, tags, strict=True):
         if not is_chunk_tag(tag):
-            hint = "expected is O, B-PER, I-PER, E-PER, S-PER; scheme: plain for tags that mark no entities"
+            hint = (
+                "expected is O, B-PER, I-PER, E-PER, S-PER; scheme: plain for tags that "
+                "mark no entities"
+            )
             return Recurring(place, f"the tag {tag!r} is not a BIO or BIOES tag", hint)
     if scheme == "auto" or (word := first_fault(tags, cast("Scheme", scheme))) is None:
         return None
@@ -175,8 +198,11 @@ def _json(values: Sequence[str]) -> str:
     return json.dumps(values, ensure_ascii=False)
 
 
-def _in_columns(file: TextFile, corpus: TaggedText, tagged: bool = True) -> Iterator[tuple[list[Word], list[Problem]]]:
-    """The words of each sentence, and why it cannot be read, if so: a problem for each line that is to blame.
+def _in_columns(
+    file: TextFile, corpus: TaggedText, tagged: bool = True
+) -> Iterator[tuple[list[Word], list[Problem]]]:
+    """The words of each sentence, and why it cannot be read, if so: a problem for each line that is
+    to blame.
 
     A word a line. Without `tagged` the tags are not read.
     """
@@ -197,21 +223,28 @@ def _in_columns(file: TextFile, corpus: TaggedText, tagged: bool = True) -> Iter
         if len(fields) == width:
             words.append((line, fields[places[0]], fields[places[1]]))
         else:
-            hint = "a word a line, its columns between tabs or spaces, an empty line after each sentence"
+            hint = (
+                "a word a line, its columns between tabs or spaces, an empty line after "
+                "each sentence"
+            )
             what = f"{_columns(len(fields))}, where the lines before have {width}"
             faults.append(Problem(file.where(line), what, hint))
             words.append((line, "", ""))
 
 
 def shape_of(lines: Iterable[str]) -> tuple[int, bool]:
-    """The number of columns of the first line that has a word, and whether tabs are between them."""
-    first = next((text for text in lines if text.strip() and not text.startswith((COMMENT, DOCUMENT))), COMMENT)
+    """The number of columns of the first line that has a word, and whether tabs are between
+    them."""
+    first = next(
+        (text for text in lines if text.strip() and not text.startswith((COMMENT, DOCUMENT))),
+        COMMENT,
+    )
     return len(fields_of(first)), "\t" in first
 
 
 def is_comment(text: str, shape: tuple[int, bool]) -> bool:
-    """Whether a line that begins with # is not a word: it has a space in its first column, or other columns than
-    words have."""
+    """Whether a line that begins with # is not a word: it has a space in its first column, or other
+    columns than words have."""
     if not text.startswith(COMMENT):
         return False
     fields = fields_of(text)
@@ -219,7 +252,8 @@ def is_comment(text: str, shape: tuple[int, bool]) -> bool:
 
 
 def fields_of(text: str) -> list[str]:
-    """The columns of a line: between tabs, where there is one, else between blanks; other spaces are part of a word."""
+    """The columns of a line: between tabs, where there is one, else between blanks; other spaces
+    are part of a word."""
     if "\t" in text:
         return [field.strip() or field for field in text.split("\t")]
     return [field for field in text.split(" ") if field]
@@ -230,12 +264,17 @@ def _columns(count: int) -> str:
 
 
 def _places(corpus: TaggedText, width: int, where: str, *, tagged: bool) -> tuple[int, int]:
-    """The numbers of the columns of words and tags among so many; an error where they are not among them."""
+    """The numbers of the columns of words and tags among so many; an error where they are not among
+    them."""
     places = {"tokens": 0, "tags": -1}
     for name, key in (("tokens", corpus.tokens), *([("tags", corpus.tags)] if tagged else [])):
         if isinstance(key, str):
             hint = f"a number from 0 to {width - 1}, or -1 for the last"
-            raise DataError(f"columns have no names here, so there is no {key!r} ({name})", where=where, hint=hint)
+            raise DataError(
+                f"columns have no names here, so there is no {key!r} ({name})",
+                where=where,
+                hint=hint,
+            )
         if key is not None and not -width <= key < width:
             hint = f"they are numbered from 0 to {width - 1}, or from -1 back"
             raise ColumnError(f"there is no column {key} ({name})", where=where, hint=hint)
@@ -243,19 +282,25 @@ def _places(corpus: TaggedText, width: int, where: str, *, tagged: bool) -> tupl
     words, tags = places["tokens"] % width, places["tags"] % width
     if tagged and words == tags:
         hint = "a word and its tag are expected, between tabs or spaces"
-        raise DataError(f"{_columns(width)}: words and tags cannot be the same one", where=where, hint=hint)
+        raise DataError(
+            f"{_columns(width)}: words and tags cannot be the same one", where=where, hint=hint
+        )
     return words, tags
 
 
 def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] | None:
     """The sentences of a file, their words as they stand there; None where a line is a text.
 
-    Columns, and the key of .jsonl, are those of the corpus; there `text` is read if an object does not have the key. A
-    table has a column `text`.
+    Columns, and the key of .jsonl, are those of the corpus; there `text` is read if an object does
+    not have the key. A table has a column `text`.
     """
     if file.suffixes[0] in COLUMNS:
         return (
-            FileInput(Sentence(*(token for _, token, _ in words)), file.where(words[0][0]), next(iter(faults), None))
+            FileInput(
+                Sentence(*(token for _, token, _ in words)),
+                file.where(words[0][0]),
+                next(iter(faults), None),
+            )
             for words, faults in _in_columns(file, corpus, tagged=False)
         )
     if not is_table(file):
@@ -263,7 +308,10 @@ def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] |
     if file.suffixes[0] in OBJECTS:
         key = str(corpus.tokens or "tokens")
         rows = object_rows(
-            file, [key], lambda example, where: [(untagged_text(example, key, where),)], blank_lines=True
+            file,
+            [key],
+            lambda example, where: [(untagged_text(example, key, where),)],
+            blank_lines=True,
         )
     else:
         rows = table_rows(file, {"text": "text"})
@@ -271,7 +319,8 @@ def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] |
 
 
 def untagged_text(example: Object, key: str, where: str) -> str:
-    """The words of an object as they stand in its list; its `text` if it does not have their key."""
+    """The words of an object as they stand in its list; its `text` if it does not have their
+    key."""
     name = "text" if key not in example and "text" in example else key
     words = value_in(example, name, where)
     if not isinstance(words, list):
@@ -297,7 +346,8 @@ def is_chunk_tag(tag: str) -> bool:
 
 
 def entities_in(tags: Sequence[str]) -> list[Entity]:
-    """The entities of a sentence, of whatever scheme the tags are, sound or not, by the rules of conlleval."""
+    """The entities of a sentence, of whatever scheme the tags are, sound or not, by the rules of
+    conlleval."""
     entities: list[Entity] = []
     begun = 0
     for word, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])):
@@ -331,4 +381,7 @@ def labels_of(types: Iterable[str], scheme: Scheme) -> list[str]:
 def first_fault(tags: Sequence[str], scheme: Scheme) -> int | None:
     """The number of the first tag that cannot stand where it does in the scheme."""
     written = tags_of(entities_in(tags), len(tags), scheme)
-    return next((word for word, (tag, sound) in enumerate(zip(tags, written, strict=True)) if tag != sound), None)
+    return next(
+        (word for word, (tag, sound) in enumerate(zip(tags, written, strict=True)) if tag != sound),
+        None,
+    )

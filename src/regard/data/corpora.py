@@ -1,15 +1,17 @@
 """The built-in corpora: the same on every machine, and with nothing in common between their parts.
 
-Dates, sequences, sentences with ambiguous words and pictures of shapes are generated, from the words in
-packaged/words.yaml. A stable hash of what must be unseen (the date, or the source text) decides which part an example
-belongs to, so that a test set holds no date and no source of the training set, whatever the seeds and sizes.
+Dates, sequences, sentences with ambiguous words and pictures of shapes are generated, from the
+words in packaged/words.yaml. A stable hash of what must be unseen (the date, or the source text)
+decides which part an example belongs to, so that a test set holds no date and no source of the
+training set, whatever the seeds and sizes.
 
-All others come as files in packaged/: greetings, phrases, headlines, tales, names, reviews, portraits, stories, and
-chat-ko, which was written by hand. The generators of commit 6733b05 wrote the others with seed 1;
-tests/unit/test_corpora.py holds hashes of what these wrote. NAME.bz2 is a table, stored column by column with a form
-feed between the columns. The first line of a column lists its pieces of text with tabs between them, and each further
-line is a cell, in which character 14 + n stands for piece n. The first column is the part: train, validation or test.
-Several questions about one text share a row, with | between them.
+All others come as files in packaged/: greetings, phrases, headlines, tales, names, reviews,
+portraits, stories, and chat-ko, which was written by hand. The generators of commit 6733b05 wrote
+the others with seed 1; tests/unit/test_corpora.py holds hashes of what these wrote. NAME.bz2 is a
+table, stored column by column with a form feed between the columns. The first line of a column
+lists its pieces of text with tabs between them, and each further line is a cell, in which character
+14 + n stands for piece n. The first column is the part: train, validation or test. Several
+questions about one text share a row, with | between them.
 """
 
 from __future__ import annotations
@@ -28,7 +30,17 @@ from random import Random
 from typing import Literal, NamedTuple, TypeVar, cast
 
 from regard.config import Tree, parse_yaml
-from regard.data.shapes import COLOURS, OUTLINES, RADIUS, Language, Scene, Thing, draw, in_order, parse
+from regard.data.shapes import (
+    COLOURS,
+    OUTLINES,
+    RADIUS,
+    Language,
+    Scene,
+    Thing,
+    draw,
+    in_order,
+    parse,
+)
 from regard.errors import DataError, did_you_mean, import_extra
 from regard.language import particle_after
 from regard.text.files import write_file
@@ -43,21 +55,30 @@ SIZES: dict[Part, int] = {"train": 20_000, "validation": 500, "test": 1_000}
 VERSION = 3  # counts up when a built-in corpus changes, so that no cache goes on with the old text
 WORDS = range(3, 13)  # how many words the English sentences of the phrases have
 REVERSED = {"phrases-ko-en": "phrases-en-ko", "phrases-fr-en": "phrases-en-fr"}
-"""Pairs the other way round. Held-out parts then lack the few sentences that the training part has in other words."""
+"""Pairs the other way round. Held-out parts then lack the few sentences that the training part has
+in other words."""
 FIRST_PIECE = 14  # the character that stands for the first piece of text in a file
 PACKAGED = files("regard.data").joinpath("packaged")
 
 
 def generate(
-    name: str, size: int | None, seed: int, part: Part, words: range = WORDS, about: str | None = None
+    name: str,
+    size: int | None,
+    seed: int,
+    part: Part,
+    words: range = WORDS,
+    about: str | None = None,
 ) -> Iterator[Cells]:
     """The rows of one part of a built-in corpus; a longer part begins with a shorter one.
 
-    Pairs are source and target; `packaged_rows` lists the columns of the other corpora. Without a size, the part has
-    all rows that come as files, or as many as `SIZES` says. `words` is for the phrases, `about` for the stories.
+    Pairs are source and target; `packaged_rows` lists the columns of the other corpora. Without a
+    size, the part has all rows that come as files, or as many as `SIZES` says. `words` is for the
+    phrases, `about` for the stories.
     """
     if name in REVERSED:
-        seen = set() if part == "train" else {row[1] for row in packaged_rows(REVERSED[name], "train")}
+        seen = (
+            set() if part == "train" else {row[1] for row in packaged_rows(REVERSED[name], "train")}
+        )
         pairs = generate(REVERSED[name], size, seed, part, words)
         return (pair[::-1] for pair in pairs if pair[1] not in seen)
     random = Random(f"{name}:{seed}:{part}")
@@ -65,7 +86,9 @@ def generate(
         return islice(GENERATORS[name](random, part), SIZES[part] if size is None else size)
     rows = packaged_rows(name, part, seed, about)
     if name.startswith("phrases-"):
-        by_words = {length: [row for row in rows if len(row[0].split()) == length] for length in WORDS}
+        by_words = {
+            length: [row for row in rows if len(row[0].split()) == length] for length in WORDS
+        }
         if words.stop > WORDS.stop:
             return islice(_longer(random, by_words, words), SIZES[part] if size is None else size)
         rows = [row for row in rows if len(row[0].split()) in words]
@@ -76,7 +99,8 @@ def generate(
 
 
 def pick(random: Random, items: Sequence[T]) -> T:
-    """One of the items. `random()` is the only draw whose sequence Python promises to keep between versions."""
+    """One of the items. `random()` is the only draw whose sequence Python promises to keep between
+    versions."""
     return items[int(random.random() * len(items))]
 
 
@@ -102,7 +126,9 @@ def _table(name: str) -> tuple[Cells, ...]:
     columns = []
     for column in bz2.decompress(compressed).decode().split("\f"):
         pieces, _, coded = column.partition("\n")
-        columns.append(coded.translate(dict(enumerate(pieces.split("\t"), FIRST_PIECE))).split("\n"))
+        columns.append(
+            coded.translate(dict(enumerate(pieces.split("\t"), FIRST_PIECE))).split("\n")
+        )
     return tuple(zip(*columns, strict=True))
 
 
@@ -120,7 +146,9 @@ def packaged_rows(name: str, part: Part, seed: int = 1, about: str | None = None
     rows = [row for own, *row in _table(name) if own == part]
     if name.startswith("stories-"):
         kinds = dict.fromkeys(row[0] for row in rows) if about is None else [about]
-        rows = list(chain(*zip(*([row for row in rows if row[0] == kind] for kind in kinds), strict=True)))
+        rows = list(
+            chain(*zip(*([row for row in rows if row[0] == kind] for kind in kinds), strict=True))
+        )
     if seed != 1 or name.startswith("greetings-"):
         random = Random(f"{name}:{seed}:{part}")
         rows.sort(key=lambda _: random.random())
@@ -145,11 +173,15 @@ def _questions_of_story(cells: Sequence[str]) -> Iterator[Cells]:
 
 
 def _longer(random: Random, by_words: dict[int, list[Cells]], words: range) -> Iterator[Cells]:
-    """Sentences one after the other, of as many English words together; all numbers of words are equally frequent."""
+    """Sentences one after the other, of as many English words together; all numbers of words are
+    equally frequent."""
     while True:
         left, chosen = pick(random, words), list[Cells]()
         while left:
-            length = pick(random, [length for length in WORDS if length == left or length <= left - WORDS.start])
+            length = pick(
+                random,
+                [length for length in WORDS if length == left or length <= left - WORDS.start],
+            )
             chosen.append(pick(random, by_words[length]))
             left -= length
         yield tuple(" ".join(column) for column in zip(*chosen, strict=True))
@@ -161,7 +193,9 @@ SYMBOLS = tuple("abcdefghij")
 LENGTHS = range(3, 13)
 
 
-def _sequences(answer: Callable[[list[str]], list[str]], random: Random, part: Part) -> Iterator[Cells]:
+def _sequences(
+    answer: Callable[[list[str]], list[str]], random: Random, part: Part
+) -> Iterator[Cells]:
     while True:
         symbols = [pick(random, SYMBOLS) for _ in range(pick(random, LENGTHS))]
         if part_of(" ".join(symbols)) == part:
@@ -171,24 +205,36 @@ def _sequences(answer: Callable[[list[str]], list[str]], random: Random, part: P
 # Dates as people write them -> ISO 8601
 
 FIRST_DAY, LAST_DAY = date(1950, 1, 1), date(2049, 12, 31)
-"""One hundred years, so that a year of two digits still means one year: '50 to '99 and '00 to '49."""
+"""One hundred years, so that a year of two digits still means one year: '50 to '99 and '00 to
+'49."""
 
 
 def date_words(language: Tree, day: date) -> dict[str, str]:
     """What the styles of a language may contain, for one day."""
     year, month = f"{day.year}", language["months"].split()[day.month - 1]
-    weekday, short_months = language["weekdays"].split()[day.weekday()], language.get("short", "").split()
+    weekday, short_months = (
+        language["weekdays"].split()[day.weekday()],
+        language.get("short", "").split(),
+    )
     ending = {1: "st", 2: "nd", 3: "rd"}.get(0 if day.day in (11, 12, 13) else day.day % 10, "th")
     return {
-        "year": year, "yy": year[2:], "year_word": korean_number(day.year),
-        "m": f"{day.month}", "mm": f"{day.month:02}", "month": month,
+        "year": year,
+        "yy": year[2:],
+        "year_word": korean_number(day.year),
+        "m": f"{day.month}",
+        "mm": f"{day.month:02}",
+        "month": month,
         "mon": short_months[day.month - 1] if short_months else month[:3],
         # June and October lose a sound: 유월 and 시월, not 육월 and 십월
         "month_word": {6: "유", 10: "시"}.get(day.month, korean_number(day.month)),
-        "day": f"{day.day}", "dd": f"{day.day:02}", "ordinal": f"{day.day}{ending}",
-        "jour": "1er" if day.day == 1 else f"{day.day}", "word": language["days"][day.day - 1],
-        "weekday": weekday, "wd": weekday[: language.get("short_weekday", 3)],
-    }  # fmt: skip
+        "day": f"{day.day}",
+        "dd": f"{day.day:02}",
+        "ordinal": f"{day.day}{ending}",
+        "jour": "1er" if day.day == 1 else f"{day.day}",
+        "word": language["days"][day.day - 1],
+        "weekday": weekday,
+        "wd": weekday[: language.get("short_weekday", 3)],
+    }
 
 
 def korean_number(number: int) -> str:
@@ -208,7 +254,10 @@ def _dates(random: Random, part: Part) -> Iterator[Cells]:
         day, language = pick(random, days), pick(random, generator_words()["dates"])
         text = pick(random, language["styles"]).format_map(date_words(language, day))
         share = random.random()
-        yield text.lower() if share < 0.08 else text.upper() if share < 0.12 else text, day.isoformat()
+        yield (
+            text.lower() if share < 0.08 else text.upper() if share < 0.12 else text,
+            day.isoformat(),
+        )
 
 
 # Raw text with words whose meaning another word of the sentence decides
@@ -230,20 +279,32 @@ def meanings(name: str, random: Random, part: Part) -> Iterator[AmbiguousSentenc
     while True:
         words = {slot: pick(random, choices) for slot, choices in grammar["others"].items()}
         if random.random() < 1 / 3:
-            kind, frame, words["act"] = "pronoun", grammar["pronoun"], pick(random, [*grammar["things"]])
+            kind, frame, words["act"] = (
+                "pronoun",
+                grammar["pronoun"],
+                pick(random, [*grammar["things"]]),
+            )
             nouns = {"animal": grammar["animals"], "thing": grammar["things"][words["act"]]}
             words |= {slot: pick(random, own.split()) for slot, (own, _) in nouns.items()}
             meant = pick(random, [*nouns])
             meaning, words["state"] = words[meant], pick(random, nouns[meant][1].split())
             words[meant] = f"+{meaning}"
         else:
-            meaning, (frame, tells) = pick(random, [*grammar["nouns"]]), pick(random, [("before", 1), ("after", 2)])
+            meaning, (frame, tells) = (
+                pick(random, [*grammar["nouns"]]),
+                pick(random, [("before", 1), ("after", 2)]),
+            )
             frame, own = grammar[frame], grammar["nouns"][meaning]
-            words["noun"], words["tells"] = pick(random, own[0].split()), pick(random, own[tells].split())
+            words["noun"], words["tells"] = (
+                pick(random, own[0].split()),
+                pick(random, own[tells].split()),
+            )
             alike = sum(words["noun"] in row[0].split() for row in grammar["nouns"].values())
             kind = "homonym" if alike > 1 else "noun"
         # 배을/를 -> 배를
-        text = re.sub(r"(.)(.)/.", lambda at: at[1] + particle_after(at[1], at[2]), frame.format_map(words))
+        text = re.sub(
+            r"(.)(.)/.", lambda at: at[1] + particle_after(at[1], at[2]), frame.format_map(words)
+        )
         marked = text.split(" ")
         position, decided_by = ([word[0] for word in marked].index(mark) for mark in "*+")
         text = " ".join(word.lstrip("*+") for word in marked)
@@ -259,9 +320,11 @@ def _meanings(name: str, random: Random, part: Part) -> Iterator[Cells]:
 
 
 def _order(random: Random, part: Part) -> Iterator[Cells]:
-    """ "First the rain fell, then Ben left, then a dog barked, then Anna sang, then the sun rose.": Ben was first.
+    """ "First the rain fell, then Ben left, then a dog barked, then Anna sang, then the sun rose.":
+    Ben was first.
 
-    None to three events stand between the two, one or two before and one or two after. So nothing near a name tells.
+    None to three events stand between the two, one or two before and one or two after. So nothing
+    near a name tells.
     """
     words = generator_words()["order"]
     while True:
@@ -280,15 +343,24 @@ def _order(random: Random, part: Part) -> Iterator[Cells]:
 
 
 def _errands(random: Random, part: Part) -> Iterator[Cells]:
-    """ "the man went to the store. he bought a gallon of milk." and "my dog is hairy. it barks at the postman."."""
+    """ "the man went to the store. he bought a gallon of milk." and "my dog is hairy. it barks at
+    the postman."."""
     words = generator_words()["errands"]
     while True:
         if random.random() < 0.7:
-            (person, pronoun), (place, acts) = (pick(random, [*words[what].items()]) for what in ("people", "places"))
-            text = f"the {person} went to the {place}. {pronoun} {pick(random, acts)}{pick(random, words['times'])}."
+            (person, pronoun), (place, acts) = (
+                pick(random, [*words[what].items()]) for what in ("people", "places")
+            )
+            text = (
+                f"the {person} went to the {place}. {pronoun} "
+                f"{pick(random, acts)}{pick(random, words['times'])}."
+            )
         else:
             pet, (like, does) = pick(random, [*words["pets"].items()])
-            text = f"{pick(random, words['owners'])} {pet} is {like}. {does}{pick(random, words['habits'])}."
+            text = (
+                f"{pick(random, words['owners'])} {pet} is {like}. "
+                f"{does}{pick(random, words['habits'])}."
+            )
         if part_of(text) == part:
             yield (text,)
 
@@ -296,29 +368,40 @@ def _errands(random: Random, part: Part) -> Iterator[Cells]:
 # Pictures of shapes, as text that is drawn when it is looked at
 
 GAP, EDGE, CLEAR = 4, 2, 1.5
-"""The least distance between two boxes and to the edge, in hundredths of the side. A relation as `left of` has a name
-only where one of the distances, across or down, is CLEAR times the other."""
+"""The least distance between two boxes and to the edge, in hundredths of the side. A relation as
+`left of` has a name only where one of the distances, across or down, is CLEAR times the other."""
 
 
 def scenes(random: Random) -> Iterator[Scene]:
-    """Endless scenes of two different things that do not touch, one clearly beside or above the other."""
+    """Endless scenes of two different things that do not touch, one clearly beside or above the
+    other."""
     while True:
-        first, second = ([pick(random, tuple(words)) for words in (RADIUS, COLOURS, OUTLINES)] for _ in range(2))
+        first, second = (
+            [pick(random, tuple(words)) for words in (RADIUS, COLOURS, OUTLINES)] for _ in range(2)
+        )
         placed = False
         while first[1:] != second[1:] and not placed:
             things = []
             for size, colour, outline in (first, second):
                 places = range(RADIUS[size] + EDGE, 101 - RADIUS[size] - EDGE)
-                things.append(Thing(size, colour, outline, pick(random, places), pick(random, places)))
+                things.append(
+                    Thing(size, colour, outline, pick(random, places), pick(random, places))
+                )
             scene = Scene(*things)
-            apart = sorted((abs(scene.first.x - scene.second.x), abs(scene.first.y - scene.second.y)))
+            apart = sorted(
+                (abs(scene.first.x - scene.second.x), abs(scene.first.y - scene.second.y))
+            )
             placed = apart[1] >= max(RADIUS[first[0]] + RADIUS[second[0]] + GAP, CLEAR * apart[0])
         if placed:
             yield in_order(scene)
 
 
 def _shapes(language: Language, random: Random, part: Part) -> Iterator[Cells]:
-    return ((scene.code, scene.caption(language)) for scene in scenes(random) if part_of(scene.kinds) == part)
+    return (
+        (scene.code, scene.caption(language))
+        for scene in scenes(random)
+        if part_of(scene.kinds) == part
+    )
 
 
 GENERATORS: dict[str, Generator] = {
@@ -339,7 +422,9 @@ GENERATORS: dict[str, Generator] = {
 
 
 def names() -> list[str]:
-    packaged = (file.name.removesuffix(".bz2") for file in PACKAGED.iterdir() if file.name.endswith(".bz2"))
+    packaged = (
+        file.name.removesuffix(".bz2") for file in PACKAGED.iterdir() if file.name.endswith(".bz2")
+    )
     return sorted({*GENERATORS, *REVERSED, *packaged})
 
 
@@ -363,7 +448,12 @@ def as_object(name: str, row: Cells) -> dict[str, object]:
             return {"context": row[0], "question": row[1], "answers": [row[2]] if row[2] else []}
         case "stories":
             facts = [int(number) + 1 for number in row[4].split()]
-            return {"story": row[1].split("\n"), "question": row[2], "answer": row[3], "facts": facts}
+            return {
+                "story": row[1].split("\n"),
+                "question": row[2],
+                "answer": row[3],
+                "facts": facts,
+            }
     cells = zip(COLUMNS.get(kind, ("source", "target")), row, strict=False)
     return {column: int(cell) if column in POSITIONS else cell for column, cell in cells}
 
@@ -372,12 +462,15 @@ def objects(name: str, size: int | None, part: str) -> list[dict[str, object]]:
     """The rows of a part, each as a line of a .jsonl file."""
     for what, given, allowed in (("corpus", name, names()), ("part", part, [*SIZES])):
         if given not in allowed:
-            raise DataError(f"there is no {what} {given!r}", where="corpora", hint=did_you_mean(given, allowed))
+            raise DataError(
+                f"there is no {what} {given!r}", where="corpora", hint=did_you_mean(given, allowed)
+            )
     return [as_object(name, row) for row in generate(name, size, 1, cast(Part, part))]
 
 
 def write_corpus(name: str, out: Path, size: int | None = None, part: str = "train") -> int:
-    """Write a part of a built-in corpus as .jsonl, and images in a folder beside it; how many rows it has."""
+    """Write a part of a built-in corpus as .jsonl, and images in a folder beside it; how many rows
+    it has."""
     rows = objects(name, size, part)
     if name.startswith("shapes"):
         pillow = import_extra("PIL.Image", extra="images", where=name, doing="writing")

@@ -1,4 +1,5 @@
-"""Examples that are ready for batches: encoded columns, the texts they came from, and a report of both."""
+"""Examples that are ready for batches: encoded columns, the texts they came from, and a report of
+both."""
 
 from __future__ import annotations
 
@@ -29,14 +30,17 @@ SPLITS: dict[Part, str] = {"train": "training", "validation": "validation", "tes
 
 @dataclass(eq=False, repr=False)
 class Encoder:
-    """What the data pipeline (data/prepare.py) calls of a task, which is a subclass (tasks/task.py)."""
+    """What the data pipeline (data/prepare.py) calls of a task, which is a subclass
+    (tasks/task.py)."""
 
     columns: ClassVar[tuple[str, ...]]  # those that have a tokenizer
     recipe: Any  # with the sections of the task
     tokenizers: Tokenizers
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+    def learn_tokenizers(
+        cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
+    ) -> Tokenizers:
         """The tokenizers of the columns, trained on the training texts or read from files."""
         return train_tokenizers(recipe.tokenizer, {name: train[name] for name in cls.columns}, base)
 
@@ -50,7 +54,9 @@ class Encoder:
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         """Rows of texts by column -> rows of numbers by column; `where` names a row in messages."""
-        return {name: tokenizer.encode_batch(texts[name]) for name, tokenizer in self.tokenizers.items()}
+        return {
+            name: tokenizer.encode_batch(texts[name]) for name, tokenizer in self.tokenizers.items()
+        }
 
     def tokenizer_of(self, column: str) -> Tokenizer | None:
         """The tokenizer of an encoded column; None where the column does not hold tokens."""
@@ -105,7 +111,9 @@ class Encoder:
         checksum = zlib.crc32(examples.corpora.tobytes())
         for column in examples.columns.values():
             checksum = zlib.crc32(column.offsets.data, zlib.crc32(column.values.data, checksum))
-        for texts in (texts for name, texts in examples.texts.items() if name not in examples.columns):
+        for texts in (
+            texts for name, texts in examples.texts.items() if name not in examples.columns
+        ):
             checksum = zlib.crc32(texts.sizes.data, checksum)
             for chunk in in_chunks(texts, len):
                 checksum = zlib.crc32("".join(chunk).encode(), checksum)
@@ -118,7 +126,8 @@ class Encoder:
 
 @dataclass(frozen=True, eq=False)
 class Dataset(Examples):
-    """Rows of encoded columns; row i of every column is example i. The task makes batches of them."""
+    """Rows of encoded columns; row i of every column is example i. The task makes batches of
+    them."""
 
     task: Encoder
     columns: Mapping[str, TokenColumn]
@@ -138,16 +147,24 @@ class Dataset(Examples):
 
     def select(self, rows: Integers) -> Dataset:
         columns = {
-            name: TokenColumn.of([column[int(row)].tolist() for row in rows]) for name, column in self.columns.items()
+            name: TokenColumn.of([column[int(row)].tolist() for row in rows])
+            for name, column in self.columns.items()
         }
         texts = {name: column.select(rows) for name, column in self.texts.items()}
         return replace(
-            self, columns=columns, texts=texts, corpora=self.corpora[rows], where=lambda row: self.where(int(rows[row]))
+            self,
+            columns=columns,
+            texts=texts,
+            corpora=self.corpora[rows],
+            where=lambda row: self.where(int(rows[row])),
         )
 
     def apart(self, rows: range) -> Dataset:
         """These examples in memory, so that another process can be given them alone."""
-        texts = {name: TextColumn.of([column[row] for row in rows]) for name, column in self.texts.items()}
+        texts = {
+            name: TextColumn.of([column[row] for row in rows])
+            for name, column in self.texts.items()
+        }
         places = [self.where(row) for row in rows]
         return replace(self.select(np.array(rows)), texts=texts, where=places.__getitem__)
 
@@ -180,7 +197,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many rows have a length; bin k holds lengths from k * width up to, but without, (k + 1) * width."""
+    """How many rows have a length; bin k holds lengths from k * width up to, but without, (k + 1) *
+    width."""
 
     width: int
     counts: tuple[int, ...]
@@ -191,7 +209,12 @@ class Histogram:
     def of(cls, lengths: NDArray[np.int32]) -> Histogram:
         """At most 20 bins of a round width."""
         longest = int(lengths.max(initial=0))
-        width = next(step * 10**power for power in range(10) for step in (1, 2, 5) if longest < 20 * step * 10**power)
+        width = next(
+            step * 10**power
+            for power in range(10)
+            for step in (1, 2, 5)
+            if longest < 20 * step * 10**power
+        )
         counts = np.bincount(lengths // width).tolist() if len(lengths) else []
         return cls(width, tuple(counts), float(lengths.mean()) if len(lengths) else 0.0, longest)
 
@@ -218,13 +241,15 @@ class SplitReport:
     dropped: dict[str, Finding] = field(default_factory=dict)
     """By reason: empty, over_long_line, cells, duplicate, max_length, max_ratio, image."""
     leaks: Finding = Finding()
-    """Held-out examples whose source also stands in the training data, or those of the test in the validation data."""
+    """Held-out examples whose source also stands in the training data, or those of the test in the
+    validation data."""
     columns: dict[str, ColumnReport] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was kept of the data, what was dropped and why, and what the tokens look like, split by split."""
+    """What was kept of the data, what was dropped and why, and what the tokens look like, split by
+    split."""
 
     splits: dict[Part, SplitReport]
     limits: dict[str, int | float]  # the limits that examples were dropped by, by the reason's name
@@ -236,32 +261,53 @@ class Report:
 
     def sentences(self) -> list[str]:
         """What was read, what was dropped and what leaks, for people."""
-        return [*self.notes, *(sentence for name in self.splits for sentence in self._sentences_of(name))]
+        return [
+            *self.notes,
+            *(sentence for name in self.splits for sentence in self._sentences_of(name)),
+        ]
 
     def refuse_empty(self, hint: str = "") -> None:
         """An error for the first split of which nothing is left."""
         one = self.unit.removesuffix("s")
         for name, split in self.splits.items():
             if split.kept == 0:
-                read = f"1 {one} was read" if split.read == 1 else f"{split.read:,} {self.unit} were read"
-                reasons = [*self._sentences_of(name if split.read else "train")] or [read]  # none: a share of nothing
+                read = (
+                    f"1 {one} was read"
+                    if split.read == 1
+                    else f"{split.read:,} {self.unit} were read"
+                )
+                reasons = [*self._sentences_of(name if split.read else "train")] or [
+                    read
+                ]  # none: a share of nothing
                 if split.set_aside:
                     were = "was" if split.set_aside == 1 else "were"
                     reasons.append(f"{split.set_aside:,} {were} set aside for validation and test")
-                    hint = hint or "those that are alike are set aside together, and there are too few different ones"
+                    hint = (
+                        hint
+                        or "those that are alike are set aside together, and there are too few "
+                        "different ones"
+                    )
                 what = f"no {SPLITS[name]} {one} is left: {'; '.join(reasons)}"
                 raise DataError(what, where=f"data.{name}", hint=hint)
 
     def _sentences_of(self, name: Part) -> Iterator[str]:
         split = self.splits[name]
         if count := sum(finding.count for finding in split.dropped.values()):
-            reasons = [self._reason(reason, finding) for reason, finding in split.dropped.items() if finding.count]
-            yield f"dropped {count:,} of {split.read:,} {SPLITS[name]} {self.unit}: {', '.join(reasons)}"
+            reasons = [
+                self._reason(reason, finding)
+                for reason, finding in split.dropped.items()
+                if finding.count
+            ]
+            yield (
+                f"dropped {count:,} of {split.read:,} {SPLITS[name]} {self.unit}: "
+                f"{', '.join(reasons)}"
+            )
         if split.leaks.count:
             sources = {"pairs": "the sources of ", "questions": "the texts of "}.get(self.unit, "")
             others = "training or validation" if name == "test" else "training"
             yield (
-                f"{sources}{split.leaks.count:,} of {split.kept:,} {SPLITS[name]} {self.unit} also occur in the "
+                f"{sources}{split.leaks.count:,} of {split.kept:,} {SPLITS[name]} {self.unit} also "
+                "occur in the "
                 f"{others} data (first: {split.leaks.places[0]})"
             )
 
@@ -270,7 +316,9 @@ class Report:
         words = {
             "empty": "with an empty side" if self.unit == "pairs" else "empty",
             "over_long_line": f"over data.max_characters={limit}",
-            "cells": "that cannot be read" if self.unit == "questions" else "with cells missing, too many or no text",
+            "cells": "that cannot be read"
+            if self.unit == "questions"
+            else "with cells missing, too many or no text",
             "duplicate": "seen before",
             "max_length": f"longer than data.max_length={limit} tokens",
             "max_ratio": f"more unequal than data.max_ratio={limit}",

@@ -40,10 +40,13 @@ class HeldFile(TextFile):
         return DataError(problem.what, where=problem.where, hint=hint)
 
 
-def lines_as_they_come(stream: io.BufferedIOBase, *, skip_bad: bool = False) -> Iterator[list[FileInput]]:
+def lines_as_they_come(
+    stream: io.BufferedIOBase, *, skip_bad: bool = False
+) -> Iterator[list[FileInput]]:
     """The lines of standard input as they come: all that are there, then those that come next.
 
-    A regular file is there as a whole. With `skip_bad`, lines that are not valid UTF-8 are returned as well.
+    A regular file is there as a whole. With `skip_bad`, lines that are not valid UTF-8 are returned
+    as well.
     """
     before, whole, held, errors = 0, True, bytearray(), "surrogateescape" if skip_bad else "strict"
     with suppress(OSError):
@@ -82,25 +85,33 @@ def is_table(file: TextFile) -> bool:
 
 
 def table_rows(
-    file: TextFile, columns: Mapping[str, Key], header: bool | None = None, listed: str | None = None
+    file: TextFile,
+    columns: Mapping[str, Key],
+    header: bool | None = None,
+    listed: str | None = None,
 ) -> Iterator[Row]:
     """The texts of some columns of a table, row by row; a row that cannot be read has a fault.
 
-    `columns` has them by the task's names. `header` is that of a corpus: None where their names decide. `listed` is for
-    objects: see `object_texts`.
+    `columns` has them by the task's names. `header` is that of a corpus: None where their names
+    decide. `listed` is for objects: see `object_texts`.
     """
     keys = [*columns.values()]
     if file.suffixes[0] in OBJECTS:
         return formats.object_rows(
-            file, keys, lambda example, where: [object_texts(example, keys, where, listed)], blank_lines=True
+            file,
+            keys,
+            lambda example, where: [object_texts(example, keys, where, listed)],
+            blank_lines=True,
         )
     wanted = _Wanted.model_construct(header=header, keys=dict(columns))
     return formats.TABLE_ROWS[wanted.format(file)](file, wanted)
 
 
-def object_texts(example: Object, keys: Sequence[Key], where: str, listed: str | None = None) -> tuple[str, ...]:
-    """The texts under some keys of an object, all but the first perhaps items of the list `listed`: then as many as it
-    has."""
+def object_texts(
+    example: Object, keys: Sequence[Key], where: str, listed: str | None = None
+) -> tuple[str, ...]:
+    """The texts under some keys of an object, all but the first perhaps items of the list `listed`:
+    then as many as it has."""
     items = formats.value_in(example, listed, where) if listed else None
     if isinstance(items, list) and len(items) > 1:
         keys = [keys[0], *(f"{listed}.{number}" for number in range(len(items)))]
@@ -112,7 +123,11 @@ def has_column(table: Table, name: str) -> bool:
     try:
         if not isinstance(table, TextFile):
             return bool(object_texts(table, [name], ""))
-        rows = (row for row in table_rows(table, {name: name}) if row.fault is not None or any(row.values))
+        rows = (
+            row
+            for row in table_rows(table, {name: name})
+            if row.fault is not None or any(row.values)
+        )
         return next((row.fault is None for row in rows), False)
     except DataError:
         return False
@@ -129,7 +144,8 @@ def only_file(files: Sequence[str], hint: str = "give one") -> str:
 
 
 def corpus_of(table: Table, own: Sequence[Corpus]) -> Corpus:
-    """A table of the user's as a corpus with the keys of the recipe's first table, or without one the task's names.
+    """A table of the user's as a corpus with the keys of the recipe's first table, or without one
+    the task's names.
 
     Objects and Parquet have no columns by number: there the task's names stand for them, too.
     """

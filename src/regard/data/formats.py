@@ -20,14 +20,17 @@ SEPARATORS = (",", ";", "\t", "|")  # what may separate the cells of a .csv
 LABELS = 100_000  # labels of a .csv that are remembered to tell whether lines were joined
 _ONE_VALUE = "only one of its values could be read: rename one, or take it out"
 EXPECTED = (
-    "expected is an array of objects, [{...}, {...}], or an object a line; or SQuAD's JSON: data, in it paragraphs, in "
+    "expected is an array of objects, [{...}, {...}], or an object a line; or SQuAD's JSON: data, "
+    "in it paragraphs, in "
     "them a context and qas"
 )
 """What a .json may hold."""
 Records = Iterator[tuple[int, list[str]]]  # the cells of each record, and the line where it begins
 Key = str | int  # a column of a file: its name, or its number from 0
 Object = Mapping[str, Any]  # of JSON: its values by their keys
-Read = Callable[[Object, str], Iterable[tuple[str, ...]]]  # an object and its place -> the cells of its rows
+Read = Callable[
+    [Object, str], Iterable[tuple[str, ...]]
+]  # an object and its place -> the cells of its rows
 
 
 class Row(NamedTuple):
@@ -37,7 +40,8 @@ class Row(NamedTuple):
     values: tuple[str, ...]
     fault: Problem | None = None  # why the columns cannot be read, if so; the values are then empty
     continues: bool = False
-    """Whether it goes on with the document of the row before, which is too long to be held at once."""
+    """Whether it goes on with the document of the row before, which is too long to be held at
+    once."""
 
 
 def keys_of(corpus: Corpus) -> dict[str, Key]:
@@ -51,7 +55,8 @@ def names_asked(corpus: Corpus) -> set[str]:
 
 
 def has_header(corpus: Corpus) -> bool:
-    """Whether the first row of a table has names: as the recipe says, or where columns are asked for by name."""
+    """Whether the first row of a table has names: as the recipe says, or where columns are asked
+    for by name."""
     return bool(names_asked(corpus)) if corpus.header is None else corpus.header
 
 
@@ -59,16 +64,23 @@ def numeric_keys(corpus: Corpus) -> frozenset[Key]:
     return frozenset(key for name, key in keys_of(corpus).items() if name in corpus.NUMBERS)
 
 
-def or_one_error(read: Callable[[TextFile, C], Iterator[Row]]) -> Callable[[TextFile, C], Iterator[Row]]:
+def or_one_error(
+    read: Callable[[TextFile, C], Iterator[Row]],
+) -> Callable[[TextFile, C], Iterator[Row]]:
     """Reads rows, also those with a fault; but raises one error where all rows of a file have one.
 
-    The recipe then asks for what is not in the file: that is one mistake, and nothing is left if they are dropped.
+    The recipe then asks for what is not in the file: that is one mistake, and nothing is left if
+    they are dropped.
     """
 
     def rows(file: TextFile, corpus: C) -> Iterator[Row]:
         filled = (row for row in read(file, corpus) if row.fault is not None or any(row.values))
         first = next(filled, None)
-        if first is not None and first.fault is not None and all(row.fault is not None for row in filled):
+        if (
+            first is not None
+            and first.fault is not None
+            and all(row.fault is not None for row in filled)
+        ):
             raise ColumnError(problems=[first.fault])
         yield from read(file, corpus)
 
@@ -93,7 +105,8 @@ CELL_LINES = 1_000  # lines that a cell in quotes may have
 
 
 def _tsv_records(file: TextFile, corpus: Corpus) -> Records:
-    """Fields between tabs; with quotes as in a .csv if the whole file is written so, as pandas and Excel do."""
+    """Fields between tabs; with quotes as in a .csv if the whole file is written so, as pandas and
+    Excel do."""
     if is_quoted(file):
         return _quoted_records(file, corpus)
     return ((line, text.split("\t")) for line, text in enumerate(file.lines(), 1))
@@ -101,14 +114,18 @@ def _tsv_records(file: TextFile, corpus: Corpus) -> Records:
 
 def _quoted_records(file: TextFile, corpus: Corpus) -> Records:
     yield from _noted_records(file, corpus, "\t")
-    file.notes.append(f"{file.name}: cells in double quotes are read as in a .csv, as pandas and Excel write them")
+    file.notes.append(
+        f"{file.name}: cells in double quotes are read as in a .csv, as pandas and Excel write them"
+    )
 
 
 def is_quoted(file: TextFile) -> bool:
-    """Whether the cells of a .tsv are in quotes as in a .csv; otherwise quotes are part of its texts.
+    """Whether the cells of a .tsv are in quotes as in a .csv; otherwise quotes are part of its
+    texts.
 
-    No file says so itself. Its cells are in quotes if every record can be read so and has as many cells, and if a cell
-    contains a tab, a line break or a doubled quote, or all cells of a column are in quotes.
+    No file says so itself. Its cells are in quotes if every record can be read so and has as many
+    cells, and if a cell contains a tab, a line break or a doubled quote, or all cells of a column
+    are in quotes.
     """
     try:
         status = file.path.stat()
@@ -126,7 +143,9 @@ def _is_quoted(file: TextFile, version: tuple[int, int]) -> bool:
             width = width or len(cells)
             if cells == [""] and width > 1:
                 continue  # an empty line
-            if len(cells) != width or (len(lines) > 1 and all(line.count("\t") == width - 1 for line in lines)):
+            if len(cells) != width or (
+                len(lines) > 1 and all(line.count("\t") == width - 1 for line in lines)
+            ):
                 return False  # in the second case each line is a row, and the quotes are stray
             quoted = {place for place, cell in enumerate(cells) if cell.startswith('"')}
             columns, records = (columns & quoted if records else quoted), records + 1
@@ -137,7 +156,8 @@ def _is_quoted(file: TextFile, version: tuple[int, int]) -> bool:
 
 
 def _maybe_quoted(file: TextFile) -> Iterator[tuple[list[str], list[str]]]:
-    """The lines and the cells of each record, with their quotes; a ValueError where a quote is within a cell."""
+    """The lines and the cells of each record, with their quotes; a ValueError where a quote is
+    within a cell."""
     following = file.lines()
     for first in following:
         if '"' not in first:
@@ -161,10 +181,12 @@ def _maybe_quoted(file: TextFile) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def separator_of(file: TextFile, names: Set[str] = frozenset()) -> str:
-    """What separates the cells of a .csv: spreadsheets write semicolons or tabs for commas in many countries.
+    """What separates the cells of a .csv: spreadsheets write semicolons or tabs for commas in many
+    countries.
 
-    It is the separator with which the header has the names; where there are none, or it has not, the one with which
-    the most of the first records have as many cells as the first, and more than one.
+    It is the separator with which the header has the names; where there are none, or it has not,
+    the one with which the most of the first records have as many cells as the first, and more than
+    one.
     """
 
     def fitness(separator: str) -> tuple[bool, int]:
@@ -181,7 +203,9 @@ def separator_of(file: TextFile, names: Set[str] = frozenset()) -> str:
 
 def csv_records(file: TextFile, separator: str = ",") -> Records:
     """RFC 4180: a field in double quotes may hold separators, line breaks and doubled quotes."""
-    csv.field_size_limit(LINE)  # the library refuses fields over 131,072 characters, which data.max_characters judges
+    csv.field_size_limit(
+        LINE
+    )  # the library refuses fields over 131,072 characters, which data.max_characters judges
     records = csv.reader(file.lines(keep_ends=True), strict=True, delimiter=separator)
     line = 1
     while True:
@@ -193,9 +217,16 @@ def csv_records(file: TextFile, separator: str = ",") -> Records:
             what = f"not valid CSV: {str(error).partition(' - ')[0]}"
             hint = "is a quote not closed? Quotes within a quoted field are doubled"
             if str(error).startswith("new-line character"):
-                what = "not valid CSV: lines end in CR alone, as on old Macs, or a line contains a CR"
-                hint = r"convert it: tr '\r' '\n' < OLD > NEW; a cell with a line break needs double quotes"
-            if "expected after" not in str(error):  # such a line is bad alone; else all that follows is
+                what = (
+                    "not valid CSV: lines end in CR alone, as on old Macs, or a line contains a CR"
+                )
+                hint = (
+                    r"convert it: tr '\r' '\n' < OLD > NEW; a cell with a line break needs "
+                    r"double quotes"
+                )
+            if "expected after" not in str(
+                error
+            ):  # such a line is bad alone; else all that follows is
                 raise DataError(what, where=file.where(line), hint=hint) from None
             yield line, _BadRecord(Problem(file.where(line), what, hint))
         line = records.line_num + 1
@@ -214,11 +245,15 @@ def _csv_records(file: TextFile, corpus: Corpus) -> Records:
 
 
 def _noted_records(file: TextFile, corpus: Corpus, separator: str) -> Records:
-    """The records of a .csv. The file gets a note on those that a stray quote may have joined from several lines: each
-    line has a label that records of one line have; without labels, all records of several lines are so."""
+    """The records of a .csv. The file gets a note on those that a stray quote may have joined from
+    several lines: each line has a label that records of one line have; without labels, all records
+    of several lines are so."""
     key = keys_of(corpus).get("label")
     width, several, label = 0, 0, key if isinstance(key, int) else 0
-    joined, labels = dict[int, set[str]](), set[str]()  # the labels in the lines of a record, and in those of one line
+    joined, labels = (
+        dict[int, set[str]](),
+        set[str](),
+    )  # the labels in the lines of a record, and in those of one line
     for line, fields in csv_records(file, separator):
         yield line, fields
         if not width:
@@ -237,12 +272,16 @@ def _noted_records(file: TextFile, corpus: Corpus, separator: str) -> Records:
     found = [line for line, own in joined.items() if key is None or own <= labels]
     if found and (key is not None or len(found) == several):
         file.notes.append(
-            f"{file.where(found[0])}: this record spans several lines, each of which could be a record "
+            f"{file.where(found[0])}: this record spans several lines, each of which could be a "
+            "record "
             f"({len(found):,} such): is there a stray double quote?"
         )
 
 
-RECORDS: dict[str, Callable[[TextFile, Corpus], Records]] = {".tsv": _tsv_records, ".csv": _csv_records}
+RECORDS: dict[str, Callable[[TextFile, Corpus], Records]] = {
+    ".tsv": _tsv_records,
+    ".csv": _csv_records,
+}
 """Tables whose lines are split into cells, by suffix."""
 
 
@@ -251,23 +290,35 @@ def _table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     columns, header = keys_of(corpus), has_header(corpus)
     records = _without_end(RECORDS[file.suffixes[0]](file, corpus))
     first_line, names = next(records, (1, list[str]()))
-    indexes = [_index(key, names if header else None, file.where(first_line)) for key in columns.values()]
+    indexes = [
+        _index(key, names if header else None, file.where(first_line)) for key in columns.values()
+    ]
     nothing, line, width = ("",) * len(indexes), 0, len(names) if header else 0
     for line, fields in records if header else chain([(first_line, names)], records):
-        filled = len(fields) > 1 or "".join(fields).strip()  # an empty line is one for data.bad_lines, too
+        filled = (
+            len(fields) > 1 or "".join(fields).strip()
+        )  # an empty line is one for data.bad_lines, too
         width = width or (len(fields) if filled else 0)
         if isinstance(fields, _BadRecord):
             yield Row(line, nothing, fields.fault)
         elif max(indexes) >= len(fields):
             numbered = zip(columns.items(), indexes, strict=True)
-            missing = [f"no column {key!r} ({name})" for (name, key), index in numbered if index >= len(fields)]
+            missing = [
+                f"no column {key!r} ({name})"
+                for (name, key), index in numbered
+                if index >= len(fields)
+            ]
             what = f"there is {' and '.join(missing)} in this row"
             hint = f"it has {len(fields)}, numbered from 0: {' | '.join(fields)[:200]}"
             yield Row(line, nothing, Problem(file.where(line), what, hint) if filled else None)
         elif filled and (len(fields) < width or any(fields[width:])):
-            what = f"this row has {len(fields)} cells, the first line {width}: {' | '.join(fields)[:200]}"
+            what = (
+                f"this row has {len(fields)} cells, the first line {width}: "
+                f"{' | '.join(fields)[:200]}"
+            )
             hint = (
-                "in a .csv a text with a comma needs double quotes, in a .tsv one with a tab; quotes in it are doubled"
+                "in a .csv a text with a comma needs double quotes, in a .tsv one with a "
+                "tab; quotes in it are doubled"
             )
             yield Row(line, nothing, Problem(file.where(line), what, hint))
         else:
@@ -290,10 +341,16 @@ def _index(key: Key, names: list[str] | None, where: str) -> int:
     """The number of a column; `names` is the header, if there is one."""
     if isinstance(key, int):
         if key < 0:
-            raise ColumnError(f"there is no column {key}", where=where, hint="columns are numbered from 0")
+            raise ColumnError(
+                f"there is no column {key}", where=where, hint="columns are numbered from 0"
+            )
         return key
     if names is None:
-        raise DataError(f"a column named {key!r} needs a header", where=where, hint="header: true, or a column number")
+        raise DataError(
+            f"a column named {key!r} needs a header",
+            where=where,
+            hint="header: true, or a column number",
+        )
     if key not in names:
         raise _no_column(key, names, where)
     if names.count(key) > 1:
@@ -302,18 +359,27 @@ def _index(key: Key, names: list[str] | None, where: str) -> int:
 
 
 def _same_name(key: Key, names: Iterable[str], where: str) -> DataError:
-    return DataError(f"two columns are named {key!r}", where=where, hint=f"the columns are {', '.join(names)}")
+    return DataError(
+        f"two columns are named {key!r}", where=where, hint=f"the columns are {', '.join(names)}"
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- .jsonl, .json
 
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. A key that stands twice is refused, since one of its values would not be read."""
+    """An object of JSON. A key that stands twice is refused, since one of its values would not be
+    read."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        key = next(key for place, (key, _) in enumerate(pairs) if key in (name for name, _ in pairs[:place]))
-        values = " and ".join(json.dumps(value, ensure_ascii=False)[:80] for name, value in pairs if name == key)
+        key = next(
+            key
+            for place, (key, _) in enumerate(pairs)
+            if key in (name for name, _ in pairs[:place])
+        )
+        values = " and ".join(
+            json.dumps(value, ensure_ascii=False)[:80] for name, value in pairs if name == key
+        )
         raise _RepeatedKeyError(f"the key {key!r} stands twice in an object: {values}")
     return found
 
@@ -329,7 +395,9 @@ def objects_of(file: TextFile) -> Iterator[tuple[int, str | Object]]:
     """The lines of a .jsonl, or the objects of a .json, with their numbers."""
     if file.suffixes[0] != ".json":
         return enumerate(file.lines(), 1)
-    return enumerate((value if isinstance(value, dict) else json.dumps(value) for value in json_values(file)), 1)
+    return enumerate(
+        (value if isinstance(value, dict) else json.dumps(value) for value in json_values(file)), 1
+    )
 
 
 def is_array(file: TextFile) -> bool:
@@ -369,29 +437,39 @@ def _object_table(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     lists = {key for name, key in columns.items() if name in corpus.LISTS}
 
     def cells(example: Object, where: str) -> Iterable[tuple[str, ...]]:
-        texts = [texts_in(example, key, where, number=key in numeric, several=key in lists) for key in columns.values()]
+        texts = [
+            texts_in(example, key, where, number=key in numeric, several=key in lists)
+            for key in columns.values()
+        ]
         items = None if corpus.listed is None else value_in(example, corpus.listed, where)
         read = sum(str(key).startswith(f"{corpus.listed}.") for key in columns.values())
         if isinstance(items, list) and len(items) > read:
-            what = f"there are {len(items)} items in {corpus.listed!r}, of which {read} would be read"
+            what = (
+                f"there are {len(items)} items in {corpus.listed!r}, of which {read} would be read"
+            )
             raise DataError(what, where=where, hint="all rows have as many")
         return product(*texts)
 
     return object_rows(file, columns.values(), cells, blank_lines=True)
 
 
-def object_rows(file: TextFile, keys: Collection[Key], cells: Read, *, blank_lines: bool = False) -> Iterator[Row]:
-    """The rows that `cells` makes of each object of a file and its place; `keys` are those that it asks for.
+def object_rows(
+    file: TextFile, keys: Collection[Key], cells: Read, *, blank_lines: bool = False
+) -> Iterator[Row]:
+    """The rows that `cells` makes of each object of a file and its place; `keys` are those that it
+    asks for.
 
-    A line of which it raises a DataError is a row with that fault, and an empty text for each key. With `blank_lines`
-    an empty line is a row of empty texts, else it is none.
+    A line of which it raises a DataError is a row with that fault, and an empty text for each key.
+    With `blank_lines` an empty line is a row of empty texts, else it is none.
     """
     nothing = ("",) * len(keys)
     for line, text in objects_of(file):
         where = file.row(line)
         try:
             if not isinstance(text, str) or text.strip():
-                yield from (Row(line, values) for values in cells(object_in(text, where, keys), where))
+                yield from (
+                    Row(line, values) for values in cells(object_in(text, where, keys), where)
+                )
             elif blank_lines:
                 yield Row(line, nothing)
         except DataError as error:
@@ -407,25 +485,40 @@ def object_in(text: str | Object, where: str, keys: Iterable[Key] = ()) -> Objec
     except _RepeatedKeyError as error:
         raise DataError(str(error), where=where, hint=_ONE_VALUE) from None
     except (ValueError, RecursionError) as error:
-        reason = f"{error.msg} at position {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-        raise DataError(f"not valid JSON: {reason}", where=where, hint="one object a line is expected") from None
+        reason = (
+            f"{error.msg} at position {error.colno}"
+            if isinstance(error, json.JSONDecodeError)
+            else str(error)
+        )
+        raise DataError(
+            f"not valid JSON: {reason}", where=where, hint="one object a line is expected"
+        ) from None
     if not isinstance(example, dict):
         names = dict.fromkeys(str(key).partition(".")[0] for key in keys)
-        hint = "one object a line is expected" + (f", with {', '.join(map(repr, names))}" if names else "")
+        hint = "one object a line is expected" + (
+            f", with {', '.join(map(repr, names))}" if names else ""
+        )
         raise DataError(f"{text[:80]} is not an object", where=where, hint=hint)
     return example
 
 
-def texts_in(example: Object, key: Key, where: str, *, number: bool = False, several: bool = False) -> list[str]:
-    """The text under a key, or all of a list of them where it may be one; a null or an empty list is an empty text."""
+def texts_in(
+    example: Object, key: Key, where: str, *, number: bool = False, several: bool = False
+) -> list[str]:
+    """The text under a key, or all of a list of them where it may be one; a null or an empty list
+    is an empty text."""
     value = value_in(example, key, where)
     values = (value or [""]) if several and isinstance(value, list) else [value]
     hint = "expected is a text, or a list of texts" if several else ""
-    return ["" if item is None else text_of(item, key, where, number=number, hint=hint) for item in values]
+    return [
+        "" if item is None else text_of(item, key, where, number=number, hint=hint)
+        for item in values
+    ]
 
 
 def value_in(example: Object, key: Key, where: str) -> Any:
-    """The value under a key; `translation.en` is `en` in `translation`, unless a column has that very name.
+    """The value under a key; `translation.en` is `en` in `translation`, unless a column has that
+    very name.
 
     In a list `choices.0` is the first. Below a null all is null.
     """
@@ -444,17 +537,24 @@ def value_in(example: Object, key: Key, where: str) -> Any:
 
 
 def text_of(value: Any, key: Key, where: str, *, number: bool = False, hint: str = "") -> str:
-    """A value that is a text, or if so allowed a number as JSON spells it; or the error that it is none."""
+    """A value that is a text, or if so allowed a number as JSON spells it; or the error that it is
+    none."""
     if number and isinstance(value, int | float):
         return json.dumps(value)
     if not isinstance(value, str):
-        shown = json.dumps(value, default=str, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()[:80]
+        shown = (
+            json.dumps(value, default=str, ensure_ascii=False)
+            .encode("utf-8", "backslashreplace")
+            .decode()[:80]
+        )
         raise DataError(f"the column {key!r} holds {shown}, not a string", where=where, hint=hint)
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise DataError(f"the column {key!r} holds half of a surrogate pair", where=where) from None
+            raise DataError(
+                f"the column {key!r} holds half of a surrogate pair", where=where
+            ) from None
     return value
 
 
@@ -470,7 +570,9 @@ def leaves_in(example: Object) -> Iterator[tuple[str, Any]]:
 def _no_column(key: Key, there: Iterable[str], where: str) -> ColumnError:
     names = [*there]
     # in quotes where its ends would not be seen
-    quoted = [name if name and name == name.strip() and "," not in name else repr(name) for name in names]
+    quoted = [
+        name if name and name == name.strip() and "," not in name else repr(name) for name in names
+    ]
     meant = [f"; did you mean {name!r}?" for name in names if same_name(name, key)]
     hint = f"the columns are {', '.join(quoted) or 'none'}" + "".join(meant[:1])
     return ColumnError(f"there is no column {key!r}", where=where, hint=hint)
@@ -479,12 +581,16 @@ def _no_column(key: Key, there: Iterable[str], where: str) -> ColumnError:
 # --------------------------------------------------------------------------------------------------------- .parquet
 
 
-def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = frozenset()) -> Iterator[Row]:
+def read_parquet(
+    file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = frozenset()
+) -> Iterator[Row]:
     """The texts of some columns; those of the `numeric` ones may be numbers.
 
     `translation.en` is the field `en` of the column `translation`; a null is an empty text.
     """
-    compute = import_extra("pyarrow.compute", extra="formats", where=file.name)  # which `import pyarrow` leaves out
+    compute = import_extra(
+        "pyarrow.compute", extra="formats", where=file.name
+    )  # which `import pyarrow` leaves out
     read = 0
     with _opened(file) as table:
         names, kinds, paths = table.schema_arrow.names, dict(_leaves(table.schema_arrow)), []
@@ -495,13 +601,21 @@ def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = 
             if names.count(str(name).partition(".")[0]) > 1 or names.count(name) > 1:
                 raise _same_name(name, names, file.name)
             if not (_is_text(kinds[name]) or (key in numeric and _is_number(kinds[name]))):
-                raise DataError(f"the column {name!r} holds {kinds[name]}, not text", where=file.name)
+                raise DataError(
+                    f"the column {name!r} holds {kinds[name]}, not text", where=file.name
+                )
             paths.append([name] if name in names else name.split("."))
         for batch in table.iter_batches(4096, columns=[".".join(path) for path in paths]):
             cells = [(batch.column(name), below) for name, *below in paths]
-            columns = [(compute.struct_field(cell, below) if below else cell).to_pylist() for cell, below in cells]
+            columns = [
+                (compute.struct_field(cell, below) if below else cell).to_pylist()
+                for cell, below in cells
+            ]
             for row, values in enumerate(zip(*columns, strict=True), read + 1):
-                texts = ["" if cell is None else cell if isinstance(cell, str) else json.dumps(cell) for cell in values]
+                texts = [
+                    "" if cell is None else cell if isinstance(cell, str) else json.dumps(cell)
+                    for cell in values
+                ]
                 yield Row(row, tuple(texts))
             read += batch.num_rows
     if read == 0:
@@ -511,7 +625,9 @@ def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = 
 def plain_columns(file: TextFile) -> list[str]:
     """The names of the columns that hold text or numbers."""
     with _opened(file) as table:
-        names = [name for name, kind in _leaves(table.schema_arrow) if _is_text(kind) or _is_number(kind)]
+        names = [
+            name for name, kind in _leaves(table.schema_arrow) if _is_text(kind) or _is_number(kind)
+        ]
         for name in names:
             if names.count(name) > 1:
                 raise _same_name(name, table.schema_arrow.names, file.name)
@@ -530,7 +646,9 @@ def _opened(file: TextFile) -> Iterator[Any]:
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         hint = "is it cut off, or another format? Copy or download it again"
-        raise DataError(f"cannot be read as a Parquet file: {reason}", where=file.name, hint=hint) from None
+        raise DataError(
+            f"cannot be read as a Parquet file: {reason}", where=file.name, hint=hint
+        ) from None
 
 
 def _leaves(fields: Any) -> Iterator[tuple[str, Any]]:
@@ -554,6 +672,8 @@ def _is_number(kind: Any) -> bool:
 TABLE_ROWS: dict[str, Callable[[TextFile, Corpus], Iterator[Row]]] = {
     **dict.fromkeys(RECORDS, _table_rows),
     **dict.fromkeys(OBJECTS, _object_table),
-    ".parquet": lambda file, corpus: read_parquet(file, [*keys_of(corpus).values()], numeric_keys(corpus)),
+    ".parquet": lambda file, corpus: read_parquet(
+        file, [*keys_of(corpus).values()], numeric_keys(corpus)
+    ),
 }
 """Tables by their suffix, which also stands in TABLES of data/config.py."""

@@ -1,4 +1,5 @@
-"""One or two texts -> the row of tokens that a model reads: special tokens around them, what is too long cut."""
+"""One or two texts -> the row of tokens that a model reads: special tokens around them, what is too
+long cut."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from regard.text.tokenizers import Slot, Templates, Tokenizer
 
 Long = Literal["head", "tail", "head_tail", "windows"]  # what is read of a text that is too long
 Arrangement = Literal["single", "pair", "both_orders", "apart", "choices"]
-"""What makes a row: a text; two of them; two of them, and once more the other way round; each of two by itself; a text
-and one of its choices."""
+"""What makes a row: a text; two of them; two of them, and once more the other way round; each of
+two by itself; a text and one of its choices."""
 Ids = Sequence[int]
 
 
@@ -34,24 +35,30 @@ class Framing:
     Without, as language models do:         </s> first </s>             </s> first <s> second </s>
     A source, as a Transformer's encoder:   first </s>
 
-    The first is only for vocabularies without a template of their own; XLM-R's is <s> first </s> </s> second </s>.
+    The first is only for vocabularies without a template of their own; XLM-R's is <s> first </s>
+    </s> second </s>.
 
-    The second is GPT's way (Radford et al. 2018, figure 1) with the tokens that a vocabulary of ours has: `</s>` is
-    what every text began and ended with in pre-training, and stands for the paper's start and extract tokens; `<s>` was
-    never read in pre-training, and stands for the delimiter, which is new in the paper, too.
+    The second is GPT's way (Radford et al. 2018, figure 1) with the tokens that a vocabulary of
+    ours has: `</s>` is what every text began and ended with in pre-training, and stands for the
+    paper's start and extract tokens; `<s>` was never read in pre-training, and stands for the
+    delimiter, which is new in the paper, too.
     """
 
     tokenizer: Tokenizer
     segments: bool
     longest: int  # most tokens of a row, special ones included
     long: Long = "head"
-    stride: int | None = None  # from the beginning of one window to that of the next; None is half a window
+    stride: int | None = (
+        None  # from the beginning of one window to that of the next; None is half a window
+    )
     letters: int | None = None
-    """Characters of a word outside the vocabulary that the model reads; None where it reads `<unk>`."""
+    """Characters of a word outside the vocabulary that the model reads; None where it reads
+    `<unk>`."""
     source: bool = False
 
     def spelled(self, ids: list[int], texts: Sequence[str], number: int) -> list[int]:
-        """The tokens of a text, with the unknown words that they stand for where the model reads these.
+        """The tokens of a text, with the unknown words that they stand for where the model reads
+        these.
 
         Only then is the text itself fetched from among the others.
         """
@@ -95,7 +102,8 @@ class Framing:
     def rows(self, first: Ids, second: Ids | None = None) -> list[Framed]:
         """One row; or several, where the texts are too long and read through windows.
 
-        Of two texts the second has the windows, and the first is read whole in each, up to half of the room.
+        Of two texts the second has the windows, and the first is read whole in each, up to half of
+        the room.
         """
         room = self.longest - self.special(1 if second is None else 2)
         if len(first) + len(second or ()) <= room:
@@ -111,12 +119,14 @@ class Framing:
         return [self.frame(first, self._parts(second, room - len(first))[0])]
 
     def positions(self, length: int, others: int) -> int:
-        """Tokens of all rows that read a text of this length in windows, each with so many `others`."""
+        """Tokens of all rows that read a text of this length in windows, each with so many
+        `others`."""
         parts = windows(length, self.longest - others, self.stride)
         return sum(stop - start + others for start, stop in parts)
 
     def _parts(self, ids: Ids, room: int) -> list[Ids]:
-        """Head and tail are a quarter and three quarters, as in Sun et al. 2019, arXiv:1905.05583, section 5.3.1."""
+        """Head and tail are a quarter and three quarters, as in Sun et al. 2019, arXiv:1905.05583,
+        section 5.3.1."""
         if len(ids) <= room:
             return [ids]
         match self.long:
@@ -131,13 +141,16 @@ class Framing:
 
 
 def windows(length: int, room: int, stride: int | None = None) -> list[tuple[int, int]]:
-    """Where windows of `room` tokens begin and end, the last one at the end: each token is in one, most are in two."""
+    """Where windows of `room` tokens begin and end, the last one at the end: each token is in one,
+    most are in two."""
     step = min(stride or max(1, room // 2), room)
     starts = range(0, max(1, length - room + step), step)
     return [(start, min(start + room, length)) for start in starts]
 
 
-def arranged(texts: Sequence[Sequence[int]], framing: Framing, arrangement: Arrangement) -> list[Framed]:
+def arranged(
+    texts: Sequence[Sequence[int]], framing: Framing, arrangement: Arrangement
+) -> list[Framed]:
     """The rows of an example, from the tokens of its texts in the order of the columns."""
     first, *others = texts
     match arrangement:

@@ -1,8 +1,10 @@
-"""Images -> arrays: read with Pillow and resized, or as the features that another network made of them; cached.
+"""Images -> arrays: read with Pillow and resized, or as the features that another network made of
+them; cached.
 
-What becomes of unusual files: transparency is laid on white, CMYK and palettes become RGB, 16 bits become 8, a
-photograph is turned upright, an animation is its first frame. Refused are files that are broken or cut off,
-floating-point pixels, images of one pixel's width or height, and images of more pixels than a limit that can be raised.
+What becomes of unusual files: transparency is laid on white, CMYK and palettes become RGB, 16 bits
+become 8, a photograph is turned upright, an animation is its first frame. Refused are files that
+are broken or cut off, floating-point pixels, images of one pixel's width or height, and images of
+more pixels than a limit that can be raised.
 """
 
 from __future__ import annotations
@@ -30,15 +32,20 @@ from regard.data.store import Array, ColumnWriter, Integers, TokenColumn, rebuil
 from regard.errors import DataError, Problem, first_of, import_extra
 from regard.text.files import is_inside, key_of, word_sums
 
-FORMAT = 6  # counts up when stored images change their form, so that no old cache is read as a new one
+FORMAT = (
+    6  # counts up when stored images change their form, so that no old cache is read as a new one
+)
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
-"""What is read, whatever a file is called. Others run programs (EPS) or unpack images within them on opening (ICO)."""
+"""What is read, whatever a file is called. Others run programs (EPS) or unpack images within them
+on opening (ICO)."""
 HELD = "data:image/"
-"""What the name of an image begins with that is held in the name itself: data:image/png;base64,iVBOR..."""
+"""What the name of an image begins with that is held in the name itself:
+data:image/png;base64,iVBOR..."""
 
 
 MAX_PIXELS = 200_000_000
-"""Most pixels of all images that are sent in one request, or that one split of a sent recipe names."""
+"""Most pixels of all images that are sent in one request, or that one split of a sent recipe
+names."""
 MAX_SHOWN_PIXELS = 20_000_000
 """Most pixels of an image of a sent recipe that is shown as an example."""
 
@@ -47,8 +54,8 @@ class ImagesConfig(Config):
     """How images are read."""
 
     size: int = Field(64, ge=8, le=1024)
-    """Pixels on each side of what the model sees. All of an image is squeezed into that square, since a caption may be
-    about any part of it."""
+    """Pixels on each side of what the model sees. All of an image is squeezed into that square,
+    since a caption may be about any part of it."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,9 @@ class Reading:
     """What a model reads of an image: pixels, or features of a width."""
 
     images: ImagesConfig
-    rows: int  # regions that the model makes of the pixels, from top to bottom and from left to right
+    rows: (
+        int  # regions that the model makes of the pixels, from top to bottom and from left to right
+    )
     columns: int
     feature_width: int | None = None  # of the features that are read instead, from .npy files
 
@@ -82,7 +91,10 @@ class Picture:
 
     def names(self) -> list[str]:
         """Of its regions, "row,column", both from 1."""
-        return [f"{place // self.columns + 1},{place % self.columns + 1}" for place in range(self.regions)]
+        return [
+            f"{place // self.columns + 1},{place % self.columns + 1}"
+            for place in range(self.regions)
+        ]
 
 
 def images_of(pictures: Sequence[Picture]) -> Images:
@@ -101,8 +113,11 @@ def images_of(pictures: Sequence[Picture]) -> Images:
     return Images(ids_BL, lengths_B, lengths_B, torch.from_numpy(shown), columns_B)
 
 
-def read_picture(name: str, folder: Path, reading: Reading, where: str, within: Path | None = None) -> Picture:
-    """What a file's name, relative to `folder`, or a scene of shapes stands for; `where` names it in messages.
+def read_picture(
+    name: str, folder: Path, reading: Reading, where: str, within: Path | None = None
+) -> Picture:
+    """What a file's name, relative to `folder`, or a scene of shapes stands for; `where` names it
+    in messages.
 
     Only files in `within` may be read, if that is given.
     """
@@ -110,7 +125,9 @@ def read_picture(name: str, folder: Path, reading: Reading, where: str, within: 
         return reading.picture(shapes.draw(shapes.parse(name, where), reading.images.size))
     if reading.feature_width is None and name.lower().endswith(".npy"):
         hint = "model.encoder=features and model.feature_width=... read those"
-        raise DataError(f"{name} is an array of features, and the model reads images", where=where, hint=hint)
+        raise DataError(
+            f"{name} is an array of features, and the model reads images", where=where, hint=hint
+        )
     if reading.feature_width is None and name.startswith(HELD):
         return reading.picture(read_image(HeldImage.of(name, where), reading.images, where))
     DataError.raise_if([missing_image(name, folder, where, within)])
@@ -121,11 +138,14 @@ def read_picture(name: str, folder: Path, reading: Reading, where: str, within: 
 
 
 def pixel_count(name: str, folder: Path, within: Path | None = None) -> int:
-    """The pixels of an image by its header alone; 0 where it cannot be read, or is a scene or an array of features.
+    """The pixels of an image by its header alone; 0 where it cannot be read, or is a scene or an
+    array of features.
 
     Of files in `within` alone, if that is given.
     """
-    if name.startswith(shapes.PREFIX) or not (name.startswith(HELD) or is_inside(folder / name, within)):
+    if name.startswith(shapes.PREFIX) or not (
+        name.startswith(HELD) or is_inside(folder / name, within)
+    ):
         return 0
     pillow = import_extra("PIL.Image", extra="images", where="images")
     try:
@@ -139,7 +159,9 @@ def pixel_count(name: str, folder: Path, within: Path | None = None) -> int:
 
 def too_many_pixels(where: str) -> Problem:
     return Problem(
-        where, "the images have too many pixels in all", f"at most {MAX_PIXELS:,}: send smaller ones, or fewer"
+        where,
+        "the images have too many pixels in all",
+        f"at most {MAX_PIXELS:,}: send smaller ones, or fewer",
     )
 
 
@@ -150,18 +172,26 @@ def as_url(picture: Picture) -> str:
     return f"{HELD}png;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
-def missing_image(name: str, folder: Path, where: str, within: Path | None = None) -> Problem | None:
+def missing_image(
+    name: str, folder: Path, where: str, within: Path | None = None
+) -> Problem | None:
     """Why there is no file of this name in the folder; None if there is one."""
     if not name.strip():
         return Problem(where, "the name of the image is empty", "the name of a file is expected")
     path = folder / name
     if within is not None and not (is_inside(path, within) and os.path.isfile(path)):
         what = f"there is no image {name!r} among the files that may be read"
-        return Problem(where, what, f"allowed: {HELD}..., {shapes.PREFIX}... and files that are sent along")
-    if os.path.isfile(path):  # not Path.is_file, which raises an error where a name is too long for a file's
+        return Problem(
+            where, what, f"allowed: {HELD}..., {shapes.PREFIX}... and files that are sent along"
+        )
+    if os.path.isfile(
+        path
+    ):  # not Path.is_file, which raises an error where a name is too long for a file's
         return None
     what = "is a folder" if os.path.isdir(path) else "does not exist"
-    relative_to = "the folder that the command runs in" if folder == Path() else "the file that names them"
+    relative_to = (
+        "the folder that the command runs in" if folder == Path() else "the file that names them"
+    )
     return Problem(where, f"the image {path} {what}", f"paths are relative to {relative_to}")
 
 
@@ -169,18 +199,33 @@ def _features(path: Path, width: int, where: str) -> NDArray[np.float32]:
     """An array [regions, width] or [rows, columns, width] of any network's."""
     try:
         array: Array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):  # numpy's message would advise to load pickles, which is never safe
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+    ):  # numpy's message would advise to load pickles, which is never safe
         what = f"{path.name} is no .npy file of numbers, and the model reads features of images"
-        raise DataError(what, where=where, hint="one array an image, as numpy.save writes it") from None
+        raise DataError(
+            what, where=where, hint="one array an image, as numpy.save writes it"
+        ) from None
     is_array = isinstance(array, np.ndarray)  # a .npz file has several
-    if not is_array or array.ndim not in (2, 3) or 0 in array.shape or array.dtype.kind not in "fiu":
+    if (
+        not is_array
+        or array.ndim not in (2, 3)
+        or 0 in array.shape
+        or array.dtype.kind not in "fiu"
+    ):
         content = f"{array.shape} of {array.dtype}" if is_array else "several arrays"
         hint = "allowed: numbers as [regions, width] or [rows, columns, width]"
         raise DataError(f"{path.name} holds {content}", where=where, hint=hint)
     if array.shape[-1] != width:
         what = f"{path.name} is {array.shape[-1]:,} wide, model.feature_width says {width:,}"
-        raise DataError(what, where=where, hint="all arrays must come from the same layer of the same network")
-    with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinite, and is refused
+        raise DataError(
+            what, where=where, hint="all arrays must come from the same layer of the same network"
+        )
+    with np.errstate(
+        over="ignore"
+    ):  # what is too large for 32 bits becomes infinite, and is refused
         features: NDArray[np.float32] = array.astype(np.float32)
     if not np.isfinite(features).all():
         what = f"{path.name} holds values that are not finite as 32-bit numbers"
@@ -205,20 +250,29 @@ class HeldImage(io.BytesIO):
                 raise ValueError
             return cls(base64.b64decode(content, validate=True))
         except ValueError:
-            raise DataError("the image is no valid base64", where=where, hint="data:image/png;base64,...") from None
+            raise DataError(
+                "the image is no valid base64", where=where, hint="data:image/png;base64,..."
+            ) from None
 
 
 def read_image(path: Path | HeldImage, config: ImagesConfig, where: str) -> NDArray[np.uint8]:
     """The pixels of an image file, [size, size, 3]."""
-    pillow, operations = (import_extra(f"PIL.{part}", extra="images", where=where) for part in ("Image", "ImageOps"))
+    pillow, operations = (
+        import_extra(f"PIL.{part}", extra="images", where=where) for part in ("Image", "ImageOps")
+    )
     try:
         with (
             warnings.catch_warnings(action="ignore"),
-            warnings.catch_warnings(action="error", category=pillow.DecompressionBombWarning),  # of very many pixels
+            warnings.catch_warnings(
+                action="error", category=pillow.DecompressionBombWarning
+            ),  # of very many pixels
             pillow.open(path, formats=FORMATS) as image,
         ):
             if min(image.size) < 2:
-                what = f"{path.name} has {image.width} x {image.height} pixels: there is nothing to see"
+                what = (
+                    f"{path.name} has {image.width} x {image.height} pixels: there is "
+                    "nothing to see"
+                )
                 raise DataError(what, where=where, hint="at least 2 x 2")
             image.draft("RGB", (config.size, config.size))
             image.load()
@@ -227,13 +281,17 @@ def read_image(path: Path | HeldImage, config: ImagesConfig, where: str) -> NDAr
                 what = f"{path.name} has {'32-bit' if wide else 'floating-point'} pixels"
                 raise DataError(what, where=where, hint="save it with 8 or 16 bits a channel")
             if image.mode.startswith("I"):  # Pillow itself would cut off 16 bits at 255
-                image = pillow.fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
+                image = pillow.fromarray(
+                    (np.asarray(image).astype(np.uint32) // 257).astype(np.uint8)
+                )
             upright = operations.exif_transpose(image)
             if upright.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in upright.info:
                 upright = upright.convert("RGBA")
                 white = pillow.new("RGBA", upright.size, (255, 255, 255, 255))
                 upright = pillow.alpha_composite(white, upright)
-            square = upright.convert("RGB").resize((config.size, config.size), pillow.Resampling.BILINEAR)
+            square = upright.convert("RGB").resize(
+                (config.size, config.size), pillow.Resampling.BILINEAR
+            )
             return np.array(square, dtype=np.uint8)
     except (DataError, MemoryError):
         raise
@@ -241,7 +299,9 @@ def read_image(path: Path | HeldImage, config: ImagesConfig, where: str) -> NDAr
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         formats = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
         hint = f"open it in a viewer and save it as {formats}, or take it out of the list"
-        raise DataError(f"{path.name} cannot be read as an image: {reason}", where=where, hint=hint) from None
+        raise DataError(
+            f"{path.name} cannot be read as an image: {reason}", where=where, hint=hint
+        ) from None
 
 
 # The cache
@@ -253,9 +313,12 @@ class Pictures:
 
     shown: TokenColumn  # the numbers of each
     columns: Integers  # regions that stand side by side in the features of each
-    kept: Integers  # which of the pictures that were asked for these are: all, or those that could be read
+    # which of the pictures that were asked for these are: all, or those that could be read
+    kept: Integers
     reading: Reading
-    checksum: str  # of `shown`, by `word_sums`: a resumed run compares it with the one that it began with
+    checksum: (
+        str  # of `shown`, by `word_sums`: a resumed run compares it with the one that it began with
+    )
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -279,11 +342,12 @@ def prepare_pictures(
     drops: Callable[[int, int], bool],
     within: Path | None = None,
 ) -> Pictures:
-    """The pictures of (folder, name) in their order, from the cache where no file has changed since.
+    """The pictures of (folder, name) in their order, from the cache where no file has changed
+    since.
 
-    `named` says where each is asked for, which messages name. A file has changed if its size or time has.
-    Those that cannot be read are left out if others are left and `drops` allows to drop so many of all; else they are
-    refused.
+    `named` says where each is asked for, which messages name. A file has changed if its size or
+    time has. Those that cannot be read are left out if others are left and `drops` allows to drop
+    so many of all; else they are refused.
     """
     dtype = np.dtype(np.uint8 if reading.feature_width is None else np.float32)
 

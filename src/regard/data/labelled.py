@@ -1,4 +1,5 @@
-"""Data that people have labelled: what its corpora and splits share, and tables of texts with labels or choices."""
+"""Data that people have labelled: what its corpora and splits share, and tables of texts with
+labels or choices."""
 
 from __future__ import annotations
 
@@ -88,8 +89,8 @@ class Labelled(LabelledTable):
     label: str | int | None = None
     """The column of the label: a class as it is written there, or a number."""
     corpus: Literal["reviews-en", "reviews-ko", "order"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
-    """A corpus of the package: short reviews in English or Korean, positive or negative; or sentences in which two
-    people act, and who does so first."""
+    """A corpus of the package: short reviews in English or Korean, positive or negative; or
+    sentences in which two people act, and who does so first."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:
@@ -112,10 +113,11 @@ class Choices(LabelledTable):
     text: str | int | None = None
     """The column of what the choices go on with or answer, by name or number."""
     choices: list[str | int] | None = Field(None, min_length=2)
-    """The columns of the choices in their order, by name or number. Of objects `endings.0` is the first of the list
-    `endings`."""
+    """The columns of the choices in their order, by name or number. Of objects `endings.0` is the
+    first of the list `endings`."""
     label: str | int | None = None
-    """The column that says which choice is right: its number from 0, or one of the names in head.labels."""
+    """The column that says which choice is right: its number from 0, or one of the names in
+    head.labels."""
     corpus: None = None  # there is none of choices
     """There is no built-in corpus of choices."""
 
@@ -125,7 +127,9 @@ class Choices(LabelledTable):
 
     @property
     def columns(self) -> dict[str, str | int | None]:
-        return dict(zip((*self.texts, "label"), (self.text, *(self.choices or ()), self.label), strict=True))
+        return dict(
+            zip((*self.texts, "label"), (self.text, *(self.choices or ()), self.label), strict=True)
+        )
 
     def named(self) -> Self:
         choices = [f"choices.{number}" for number in range(len(self.choices or ()))]
@@ -154,16 +158,18 @@ class LabelledData(LabelledSplits[T]):
     """The labelled texts of a run."""
 
     max_length: int = Field(128, ge=8)
-    """Most tokens that are read at once, special ones included; of a text with choices, with one of them."""
+    """Most tokens that are read at once, special ones included; of a text with choices, with one of
+    them."""
     long: Long = "head"
-    """What is read of a longer text: its head, its tail, a quarter of head with three quarters of tail, or windows one
-    after the other, whose logits are averaged. Of two texts the longer is cut; windows go over the second. A text with
-    choices has no windows."""
+    """What is read of a longer text: its head, its tail, a quarter of head with three quarters of
+    tail, or windows one after the other, whose logits are averaged. Of two texts the longer is cut;
+    windows go over the second. A text with choices has no windows."""
     stride: int | None = Field(None, ge=1)
-    """For `windows`: tokens from the beginning of one to that of the next. Default: half a window."""
+    """For `windows`: tokens from the beginning of one to that of the next. Default: half a
+    window."""
     stratify: bool = True
-    """Set a share aside label by label: each part has every label in its proportion, and every label stays in the
-    training data. Default: true; false for regression."""
+    """Set a share aside label by label: each part has every label in its proportion, and every
+    label stays in the training data. Default: true; false for regression."""
 
     @property
     def by_label(self) -> bool:
@@ -172,5 +178,7 @@ class LabelledData(LabelledSplits[T]):
     @model_validator(mode="after")
     def _as_many_texts(self) -> Self:
         if len({corpus.texts for corpus in self.corpora}) > 1:
-            raise ValueError("all corpora have one text, or all have 'first' and 'second', or as many choices")
+            raise ValueError(
+                "all corpora have one text, or all have 'first' and 'second', or as many choices"
+            )
         return self

@@ -1,4 +1,5 @@
-"""Work on very many pieces, their order kept: in this process, in several (one a core or GPU), or on a Ray cluster."""
+"""Work on very many pieces, their order kept: in this process, in several (one a core or GPU), or
+on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -29,10 +30,11 @@ R = TypeVar("R", covariant=True)
 Engine = Literal["local", "ray"]
 ENGINES = ("local", "ray")
 REACHED = 5.0  # seconds in which a cluster must answer
-LOADED = 120.0  # seconds in which each node of it must have loaded the work; a busy one needs 45 to import torch
+# seconds in which each node of it must have loaded the work; a busy one needs 45 to import torch
+LOADED = 120.0
 WINDOW = 250
-"""Pieces that a Ray data set has, so that a file of any length needs little memory. The models of the next are loaded
-anew."""
+"""Pieces that a Ray data set has, so that a file of any length needs little memory. The models of
+the next are loaded anew."""
 
 
 class Work(Protocol[P, R]):
@@ -50,7 +52,8 @@ def processors() -> int:
 
 
 def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]:
-    """What `work` makes of each piece, by so many processes of this machine; by this one if a single piece is all."""
+    """What `work` makes of each piece, by so many processes of this machine; by this one if a
+    single piece is all."""
     pieces = iter(pieces)
     first = list(islice(pieces, 2))
     if workers == 1 or len(first) < 2:
@@ -62,7 +65,8 @@ def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]
     for number in range(workers):
         numbers.put(number)
     with TemporaryDirectory() as folder:
-        # In a file: multiprocessing's pipe waits for ever if a process dies before it has read a large work
+        # In a file: multiprocessing's pipe waits for ever if a process dies before it has read a
+        # large work
         (file := Path(folder, "work")).write_bytes(pickle.dumps(work))
         with ProcessPoolExecutor(workers, context, _start, (file, numbers, workers)) as pool:
             try:
@@ -75,7 +79,9 @@ def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]
                     yield waiting.popleft().result()
             except BrokenProcessPool:
                 hint = "the system may have ended it for its memory: fewer --workers need less"
-                raise RegardError("a worker process has died", where="--workers", hint=hint) from None
+                raise RegardError(
+                    "a worker process has died", where="--workers", hint=hint
+                ) from None
             finally:
                 for process in set(multiprocessing.active_children()) - before:
                     process.terminate()  # nobody waits for what is left
@@ -83,8 +89,9 @@ def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]
 
 @contextmanager
 def starting_processes() -> Iterator[None]:
-    """Processes that are started here do not import the user's script, which might run again, and do not get Ctrl-C,
-    which reaches all processes of a terminal, not even while they import: the first process ends them."""
+    """Processes that are started here do not import the user's script, which might run again, and
+    do not get Ctrl-C, which reaches all processes of a terminal, not even while they import: the
+    first process ends them."""
     main, blocks = sys.modules["__main__"], hasattr(signal, "pthread_sigmask")  # not on Windows
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if blocks else ()
     sys.modules["__main__"] = ModuleType("__main__")
@@ -108,7 +115,8 @@ def _start(file: Path, numbers: Any, workers: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """A first process that is killed cannot end the others; they would wait for pieces, and keep their memory."""
+    """A first process that is killed cannot end the others; they would wait for pieces, and keep
+    their memory."""
     if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)
@@ -139,8 +147,11 @@ class _Actor:
         return {"result": result}
 
 
-def over_cluster(work: Work[P, R], pieces: Iterable[P], address: str | None, workers: int | None) -> Iterator[R]:
-    """The same by Ray Data, on every CPU or GPU of the cluster. What a lost node has not delivered, others compute."""
+def over_cluster(
+    work: Work[P, R], pieces: Iterable[P], address: str | None, workers: int | None
+) -> Iterator[R]:
+    """The same by Ray Data, on every CPU or GPU of the cluster. What a lost node has not delivered,
+    others compute."""
     with connected(address, "--engine ray") as ray:
         data = import_extra("ray.data", extra="ray", where="--engine ray", doing="to use")
         logging.getLogger("ray.data").setLevel("ERROR")
@@ -154,7 +165,12 @@ def over_cluster(work: Work[P, R], pieces: Iterable[P], address: str | None, wor
         while window := [{"piece": pickle.dumps(piece)} for piece in islice(pieces, WINDOW)]:
             pool = data.ActorPoolStrategy(min_size=1, max_size=min(most, len(window)))
             answers = data.from_items(window, override_num_blocks=len(window)).map_batches(
-                _Actor, fn_constructor_args=(reference,), batch_size=1, batch_format="pyarrow", compute=pool, **needed
+                _Actor,
+                fn_constructor_args=(reference,),
+                batch_size=1,
+                batch_format="pyarrow",
+                compute=pool,
+                **needed,
             )
             try:
                 for row in answers.iter_rows():
@@ -166,16 +182,25 @@ def over_cluster(work: Work[P, R], pieces: Iterable[P], address: str | None, wor
 
 
 def _refuse_broken(ray: Any, reference: object) -> None:
-    """Refuse a cluster with a node that cannot load the work: Ray Data would start its actors there anew for ever."""
-    strategies = import_extra("ray.util.scheduling_strategies", extra="ray", where="--engine ray", doing="to use")
+    """Refuse a cluster with a node that cannot load the work: Ray Data would start its actors there
+    anew for ever."""
+    strategies = import_extra(
+        "ray.util.scheduling_strategies", extra="ray", where="--engine ray", doing="to use"
+    )
 
-    def load(work: object) -> None:  # in here, it is pickled as code: also a node without regard can run it
+    def load(
+        work: object,
+    ) -> None:  # in here, it is pickled as code: also a node without regard can run it
         pass
 
     tasks = {}
     for node in (node for node in ray.nodes() if node["Alive"]):
         there = strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        task = ray.remote(load).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote(reference)
+        task = (
+            ray.remote(load)
+            .options(num_cpus=0, max_retries=0, scheduling_strategy=there)
+            .remote(reference)
+        )
         tasks[task] = f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
     ray.wait(list(tasks), num_returns=len(tasks), timeout=LOADED)
     for task, node in tasks.items():
@@ -183,16 +208,20 @@ def _refuse_broken(ray: Any, reference: object) -> None:
             ray.get(task, timeout=0)
         except ray.exceptions.GetTimeoutError:
             what = f"has not loaded the model in {LOADED:.0f} seconds"
-            raise RegardError(what, where=node, hint="does Python start there? 'ray status' says more") from None
+            raise RegardError(
+                what, where=node, hint="does Python start there? 'ray status' says more"
+            ) from None
         except ray.exceptions.RayError as error:
             what = f"cannot load the model: {str(error).strip().splitlines()[-1]}"
-            raise RegardError(what, where=node, hint="install the same regard on every node") from None
+            raise RegardError(
+                what, where=node, hint="install the same regard on every node"
+            ) from None
 
 
 @contextmanager
 def connected(address: str | None, where: str) -> Iterator[Any]:
-    """Ray, connected to the cluster at an address; to a new one on this machine, which ends afterwards, where there is
-    none. A connection that is there already is used."""
+    """Ray, connected to the cluster at an address; to a new one on this machine, which ends
+    afterwards, where there is none. A connection that is there already is used."""
     ray = import_extra("ray", extra="ray", where=where, doing="to use")
     if ray.is_initialized():
         yield ray
@@ -202,10 +231,18 @@ def connected(address: str | None, where: str) -> Iterator[Any]:
         if address is not None and address not in ("auto", "local"):  # Ray would try for ever
             there = urlsplit(address if "://" in address else f"//{address}")
             socket.create_connection((there.hostname, there.port or 6379), timeout=REACHED).close()
-        ray.init(address, log_to_driver=False, logging_level="error", include_dashboard=None if address else False)
+        ray.init(
+            address,
+            log_to_driver=False,
+            logging_level="error",
+            include_dashboard=None if address else False,
+        )
     except (OSError, RuntimeError, ValueError) as error:  # a ConnectionError is an OSError
         what = f"no Ray cluster can be reached: {str(error).splitlines()[0]}"
-        hint = "'ray start --head' on one machine prints the address; --address auto finds a cluster on this one"
+        hint = (
+            "'ray start --head' on one machine prints the address; --address auto finds a "
+            "cluster on this one"
+        )
         raise RegardError(what, where=f"--address {address}", hint=hint) from None
     try:
         yield ray
@@ -214,11 +251,18 @@ def connected(address: str | None, where: str) -> Iterator[Any]:
 
 
 def chosen_workers(workers: int | str, engine: str, address: str | None) -> int | None:
-    """`--workers` as a number, None for auto. What does not go together with the engine is refused."""
+    """`--workers` as a number, None for auto. What does not go together with the engine is
+    refused."""
     if engine not in ENGINES:
-        raise ConfigError(f"there is no engine {engine!r}", where="--engine", hint=did_you_mean(engine, ENGINES))
+        raise ConfigError(
+            f"there is no engine {engine!r}", where="--engine", hint=did_you_mean(engine, ENGINES)
+        )
     if address is not None and engine != "ray":
         raise ConfigError("needs --engine ray", where="--address")
     if workers != "auto" and not (str(workers).isdecimal() and int(workers) > 0):
-        raise ConfigError(f"{workers!r} is not a number of processes", where="--workers", hint="auto, or 1 and more")
+        raise ConfigError(
+            f"{workers!r} is not a number of processes",
+            where="--workers",
+            hint="auto, or 1 and more",
+        )
     return None if workers == "auto" else int(workers)

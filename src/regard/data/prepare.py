@@ -1,4 +1,5 @@
-"""The data pipeline: files -> texts -> tokenizers -> encoded columns, each step cached under a key of its content."""
+"""The data pipeline: files -> texts -> tokenizers -> encoded columns, each step cached under a key
+of its content."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ from regard.text.files import is_inside, key_of, outside
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
-FORMAT = 8  # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
+# counts up when stored texts or tokens change their form, so that no old cache is read as a new one
+FORMAT = 8
 SHOWN, SHOWN_PLACES = 10, 3  # labels that a note names, and places of each
 NANS = ("nan", "NaN", "NAN")  # what programs write for a number that is missing
 PARALLEL = 100_000  # rows from which `data.workers: auto` starts processes, which takes seconds
@@ -56,7 +58,9 @@ Place = tuple[int, int, int]  # of a row: the numbers of its corpus, its line an
 Hashes = NDArray[np.uint64]
 Booleans = NDArray[np.bool_]
 _Encoded = tuple[Booleans, Mapping[str, Booleans], dict[str, tuple[NDArray[Any], list[int]]]]
-Progress = Callable[[str, int], None]  # called with what is being done and the number of examples so far
+Progress = Callable[
+    [str, int], None
+]  # called with what is being done and the number of examples so far
 E = TypeVar("E", bound=Examples)
 
 
@@ -84,12 +88,17 @@ class Prepared(Generic[E]):
 
 @rebuilding
 def prepare(
-    kind: type[Encoder], recipe: Recipe, base: Path, tokenizers: Tokenizers | None, progress: Progress | None
+    kind: type[Encoder],
+    recipe: Recipe,
+    base: Path,
+    tokenizers: Tokenizers | None,
+    progress: Progress | None,
 ) -> Prepared[Dataset]:
-    """Read, check, split and encode the data, or open what an earlier call prepared from the same content.
+    """Read, check, split and encode the data, or open what an earlier call prepared from the same
+    content.
 
-    File names are relative to `base`. `tokenizers` are used as they are; without them they are trained on the training
-    texts.
+    File names are relative to `base`. `tokenizers` are used as they are; without them they are
+    trained on the training texts.
     """
     progress = progress or (lambda step, examples: None)
     seed = recipe.training.seed if recipe.data.split_seed is None else recipe.data.split_seed
@@ -99,33 +108,51 @@ def prepare(
     tokenizers = tokenizers or _trained_tokenizers(kind, recipe, texts, base, progress)
     task = kind(recipe, tokenizers).settled(train.columns, train.where)
     key = key_of([FORMAT, texts.key, kind.__name__, task.tokenizers.fingerprint, task.encoding()])
-    folder = stored(f"encoded-{key}", lambda folder: _encode(folder, task, recipe.data, texts, progress))
+    folder = stored(
+        f"encoded-{key}", lambda folder: _encode(folder, task, recipe.data, texts, progress)
+    )
     report = TypeAdapter(Report).validate_json((folder / "report.json").read_bytes())
-    splits = {split: _open_encoded(folder, split, texts.splits[split], task) for split in texts.splits}
+    splits = {
+        split: _open_encoded(folder, split, texts.splits[split], task) for split in texts.splits
+    }
     notes = [*texts.notes]
     for reader in chain.from_iterable(split.readers for split in texts.splits.values()):
         notes += reader.corpus.findings(reader.files)  # they name files: not cached
     notes += _uneven(report, _shares(recipe.data))
-    notes += _rare(task, splits["train"], [splits[split] for split in _shares(recipe.data) if recipe.data.by_label])
+    notes += _rare(
+        task,
+        splits["train"],
+        [splits[split] for split in _shares(recipe.data) if recipe.data.by_label],
+    )
     examples = {part: task.examples(rows, part) for part, rows in splits.items()}
-    prepared = Prepared(task, examples["train"], examples["validation"], examples.get("test"), report)
+    prepared = Prepared(
+        task, examples["train"], examples["validation"], examples.get("test"), report
+    )
     return prepared.with_notes([*dict.fromkeys(notes)])
 
 
 def _uneven(report: Report, shares: Mapping[Part, float]) -> Iterator[str]:
-    """Notes on shares of the examples that have far more than that share of the text, as one of a few books may."""
-    tokens = {name: sum(column.tokens for column in split.columns.values()) for name, split in report.splits.items()}
+    """Notes on shares of the examples that have far more than that share of the text, as one of a
+    few books may."""
+    tokens = {
+        name: sum(column.tokens for column in split.columns.values())
+        for name, split in report.splits.items()
+    }
     for split, share in shares.items():
         part = tokens[split] / max(1, sum(tokens[name] for name in ("train", *shares)))
         if part > max(2 * share, 0.2):
-            count = f"{split} is {report.splits[split].kept:,} of {report.splits['train'].read:,} {report.unit}"
+            count = (
+                f"{split} is {report.splits[split].kept:,} of "
+                f"{report.splits['train'].read:,} {report.unit}"
+            )
             remedy = "name files in data.validation and data.test, or give more and shorter ones"
             yield f"{count}, but {100 * part:.0f} % of the tokens: {remedy}"
 
 
 def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> Iterator[str]:
-    """Notes on labels missing from a share that is held out by label, since they can hardly be learned or measured; and
-    on rare labels that look like a frequent one, since they may be mistakes."""
+    """Notes on labels missing from a share that is held out by label, since they can hardly be
+    learned or measured; and on rare labels that look like a frequent one, since they may be
+    mistakes."""
     if "label" not in train.texts:
         return
     counts = task.label_counts(train)
@@ -135,7 +162,9 @@ def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> Iterato
     places = _places(train, [*dict.fromkeys([*sorted(rare), *alike])][: 2 * SHOWN])
     if rare:
         named = [
-            f"{label!r} ({counts[label]}: {', '.join(places[label])})" if label in places else repr(label)
+            f"{label!r} ({counts[label]}: {', '.join(places[label])})"
+            if label in places
+            else repr(label)
             for label in counts
             if label in rare
         ]
@@ -143,14 +172,22 @@ def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> Iterato
         yield f"too rare to be in every part: the label {', '.join([*named[:SHOWN], *more])}"
     for label, frequent in [*alike.items()][:SHOWN]:
         where = ", ".join(places.get(label, ()))
-        yield f"the label {label!r} may be a mistake for {frequent!r}: it stands at {where} ({counts[label]:,} in all)"
+        yield (
+            f"the label {label!r} may be a mistake for {frequent!r}: it stands at {where} "
+            f"({counts[label]:,} in all)"
+        )
 
 
 def _alike(counts: Mapping[str, int]) -> dict[str, str]:
-    """Labels that stand once or twice, each with a label 20 times as frequent that it resembles or has in it."""
+    """Labels that stand once or twice, each with a label 20 times as frequent that it resembles or
+    has in it."""
     found: dict[str, str] = {}
-    for label in (label for label, count in counts.items() if 0 < count <= 2 and not label.isdecimal()):
-        frequent = [other for other in counts if counts[other] >= 20 * counts[label] and len(other) > 1]
+    for label in (
+        label for label, count in counts.items() if 0 < count <= 2 and not label.isdecimal()
+    ):
+        frequent = [
+            other for other in counts if counts[other] >= 20 * counts[label] and len(other) > 1
+        ]
         has_in_it = [other for other in frequent if other in re.split(r"[\s,;/|+]+", label)]
         if near := [*has_in_it, *get_close_matches(label, frequent, n=1, cutoff=0.8)]:
             found[label] = near[0]
@@ -167,8 +204,11 @@ def _places(train: Dataset, labels: Sequence[str]) -> dict[str, list[str]]:
     return {label: found for label, found in places.items() if found}
 
 
-def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
-    """Corpora as they are, encoded in memory, to measure a run on; bad lines are dropped where the recipe says so."""
+def read(
+    task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path
+) -> Dataset:
+    """Corpora as they are, encoded in memory, to measure a run on; bad lines are dropped where the
+    recipe says so."""
     encoding, within = recipe.data.encoding, recipe.readable_folder(base)
     readers = [open_corpus(corpus, base, part, encoding, within) for corpus in corpora]
     checks = _Checks(recipe.data, "drop the row")
@@ -178,7 +218,8 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
     if checks.faults.count and (checks.too_many or not rows):
         raise DataError(problems=checks.problems)
     texts: dict[str, Sequence[str]] = {
-        name: [values[column] for _, values in rows] for column, name in enumerate(readers[0].columns)
+        name: [values[column] for _, values in rows]
+        for column, name in enumerate(readers[0].columns)
     }
     if readers[0].corpus.IN_PIECES:
         texts["part"] = parts(np.array([example for (_, _, example), _ in rows], dtype=np.int64))
@@ -188,11 +229,15 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
         return readers[corpus].where(line)
 
     numbers = np.array([corpus for (corpus, _, _), _ in rows], dtype=np.int16)
-    dataset = replace(Dataset.of(task, texts, where), corpora=numbers, weights=(1.0,) * len(readers))
+    dataset = replace(
+        Dataset.of(task, texts, where), corpora=numbers, weights=(1.0,) * len(readers)
+    )
     if not (count := sum(finding.count for finding in checks.dropped.values())):
         return dataset
     were, place = "was" if count == 1 else "were", checks.faults.problems[0].where
-    return replace(dataset, left_out=f"{count:,} of {checks.read:,} rows {were} left out, the first at {place}")
+    return replace(
+        dataset, left_out=f"{count:,} of {checks.read:,} rows {were} left out, the first at {place}"
+    )
 
 
 # ----------------------------------------------------------------------------------------------- files -> texts
@@ -200,20 +245,26 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """The texts of one split: some rows of all that was read from its files. Everything is mapped, nothing is held."""
+    """The texts of one split: some rows of all that was read from its files. Everything is mapped,
+    nothing is held."""
 
     read: dict[str, TextColumn]
     corpora: Integers
     lines: Integers
     readers: list[Reader]
-    owners: Integers  # the number of the example that each row read belongs to: a long document is several rows
+    # the number of the example that each row read belongs to: a long document is several rows
+    owners: Integers
     rows: Integers
 
     @classmethod
-    def open(cls, folder: Path, split: Part, readers: Readers, rows: Integers | None = None) -> Texts:
+    def open(
+        cls, folder: Path, split: Part, readers: Readers, rows: Integers | None = None
+    ) -> Texts:
         """A split of its own files, or of the training files where it is a share of them."""
         origin: Part = split if split in readers else "train"
-        read = {name: TextColumn.open(folder, f"{origin}.{name}") for name in readers[origin][0].columns}
+        read = {
+            name: TextColumn.open(folder, f"{origin}.{name}") for name in readers[origin][0].columns
+        }
         corpora, lines, owners = np.load(folder / f"{origin}.places.npy", mmap_mode="r")
         rows = np.load(folder / f"{split}.rows.npy", mmap_mode="r") if rows is None else rows
         return cls(read, corpora, lines, readers[origin], owners, rows)
@@ -221,7 +272,11 @@ class Texts:
     @property
     def columns(self) -> dict[str, TextColumn]:
         columns = {name: column.select(self.rows) for name, column in self.read.items()}
-        return {**columns, "part": parts(self.owners[self.rows])} if self.readers[0].corpus.IN_PIECES else columns
+        return (
+            {**columns, "part": parts(self.owners[self.rows])}
+            if self.readers[0].corpus.IN_PIECES
+            else columns
+        )
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -233,7 +288,8 @@ class Texts:
 
 @dataclass(frozen=True)
 class PreparedTexts:
-    """The checked texts of every split, what was found in them, and the key that they are stored under."""
+    """The checked texts of every split, what was found in them, and the key that they are stored
+    under."""
 
     key: str
     splits: dict[Part, Texts]
@@ -244,11 +300,16 @@ class PreparedTexts:
 def prepare_texts(
     data: Splits[Any], *, base: Path, seed: int, progress: Progress, within: Path | None = None
 ) -> PreparedTexts:
-    """The texts of every split: bad lines found, duplicates dropped, validation and test set apart."""
-    named = {split: corpora for split in SPLITS if isinstance(corpora := getattr(data, split), list)}
+    """The texts of every split: bad lines found, duplicates dropped, validation and test set
+    apart."""
+    named = {
+        split: corpora for split in SPLITS if isinstance(corpora := getattr(data, split), list)
+    }
     readers: Readers = {split: [] for split in named}
     problems: list[Problem] = []
-    for split, corpus in ((split, corpus) for split, corpora in named.items() for corpus in corpora):
+    for split, corpus in (
+        (split, corpus) for split, corpora in named.items() for corpus in corpora
+    ):
         try:
             readers[split].append(open_corpus(corpus, base, split, data.encoding, within))
         except DataError as error:
@@ -256,7 +317,10 @@ def prepare_texts(
     if problems:
         raise DataError(problems=problems)
     files = {  # names of files belong to the key because the report names places
-        split: [[reader.fingerprint(), *(reader.where(0, column) for column in reader.columns)] for reader in opened]
+        split: [
+            [reader.fingerprint(), *(reader.where(0, column) for column in reader.columns)]
+            for reader in opened
+        ]
         for split, opened in readers.items()
     }
     kept = data.deduplicate and _ranks(readers["train"]).tolist()
@@ -265,26 +329,41 @@ def prepare_texts(
         checks.append(data.cleaned)
     drawn = ([seed, "label"] if data.by_label else [seed]) if shares else [None]
     key = key_of([FORMAT, files, shares, *drawn, checks])
-    folder = stored(f"texts-{key}", lambda folder: _write_texts(folder, data, readers, seed, progress))
-    report = TypeAdapter(dict[Part, SplitReport]).validate_json((folder / "report.json").read_bytes())
+    folder = stored(
+        f"texts-{key}", lambda folder: _write_texts(folder, data, readers, seed, progress)
+    )
+    report = TypeAdapter(dict[Part, SplitReport]).validate_json(
+        (folder / "report.json").read_bytes()
+    )
     notes = json.loads((folder / "notes.json").read_bytes())
-    return PreparedTexts(key, {split: Texts.open(folder, split, readers) for split in report}, report, notes)
+    return PreparedTexts(
+        key, {split: Texts.open(folder, split, readers) for split in report}, report, notes
+    )
 
 
 def _shares(data: Splits[Any]) -> dict[Part, float]:
     """The splits that are drawn from the training examples."""
-    return {split: part.split for split in SPLITS if isinstance(part := getattr(data, split), Split)}
+    return {
+        split: part.split for split in SPLITS if isinstance(part := getattr(data, split), Split)
+    }
 
 
-def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, progress: Progress) -> None:
+def _write_texts(
+    folder: Path, data: Splits[Any], readers: Readers, seed: int, progress: Progress
+) -> None:
     checks = _Checks(data, f"data.bad_lines=drop drops such {data.UNIT}")
-    indexes = {split: _write_columns(folder, split, opened, checks, progress) for split, opened in readers.items()}
+    indexes = {
+        split: _write_columns(folder, split, opened, checks, progress)
+        for split, opened in readers.items()
+    }
     if checks.too_many:
         raise DataError(problems=[*checks.problems, *checks.limits])
     if checks.errors:
         raise DataError(problems=checks.errors)
     chosen = _split(indexes["train"], data, seed)
-    chosen |= {split: np.arange(len(indexes[split].examples)) for split in readers if split != "train"}
+    chosen |= {
+        split: np.arange(len(indexes[split].examples)) for split in readers if split != "train"
+    }
     report, notes = dict[Part, SplitReport](), list[str]()
     for split in (split for split in SPLITS if split in chosen):
         index = indexes.get(split, indexes["train"])
@@ -294,7 +373,9 @@ def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, p
     try:
         Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty(data.MORE)
     except DataError as error:  # that rows cannot be read does not tell why
-        unread = any(split.dropped["cells"].count for split in report.values() if "cells" in split.dropped)
+        unread = any(
+            split.dropped["cells"].count for split in report.values() if "cells" in split.dropped
+        )
         raise DataError(problems=[*error.problems, *checks.faults.problems[:unread]]) from None
     files = [file for opened in readers.values() for reader in opened for file in reader.files]
     notes += [note for file in files for note in file.notes]
@@ -319,7 +400,8 @@ class _Checks:
     dropped: dict[str, Finding] = field(default_factory=dict)
     too_many: bool = False  # whether a split has more bad examples than are dropped
     signs: dict[str, Signs] = field(default_factory=dict)
-    """What the texts of each column show of the program that prepared them, after `Splits.cleaning`."""
+    """What the texts of each column show of the program that prepared them, after
+    `Splits.cleaning`."""
 
     @property
     def problems(self) -> list[Problem]:
@@ -327,18 +409,28 @@ class _Checks:
 
     def good_rows(self, readers: Sequence[Reader]) -> Iterator[tuple[Place, tuple[str, ...]]]:
         """The places and texts of the rows that can be kept, as far as the corpora can be read."""
-        self.read, self.dropped = 0, {"empty": Finding(), "over_long_line": Finding(), "cells": Finding()}
+        self.read, self.dropped = (
+            0,
+            {"empty": Finding(), "over_long_line": Finding(), "cells": Finding()},
+        )
         for number, reader in enumerate(readers):
             try:
                 for row in self._cleaned(reader):
                     self.read += not row.continues
                     if problems := self._problems_in(reader, row):
                         self.faults.add(*(problem for _, problem in problems))
-                        reason, first = min(problems, key=itemgetter(0))  # `empty` comes before `over_long_line`
+                        reason, first = min(
+                            problems, key=itemgetter(0)
+                        )  # `empty` comes before `over_long_line`
                         finding = self.dropped[reason]
-                        self.dropped[reason] = Finding(finding.count + 1, (*finding.places, first.where)[:NAMED])
+                        self.dropped[reason] = Finding(
+                            finding.count + 1, (*finding.places, first.where)[:NAMED]
+                        )
                     else:
-                        yield (number, row.line, self.read), row.values  # the garbage collector skips plain tuples
+                        yield (
+                            (number, row.line, self.read),
+                            row.values,
+                        )  # the garbage collector skips plain tuples
             except DataError as error:
                 self.errors += error.problems
         bad = sum(finding.count for finding in self.dropped.values())
@@ -359,7 +451,9 @@ class _Checks:
         signs = [self.signs.setdefault(column, Signs()) for column in reader.columns]
         for row in reader.rows():
             if row.fault is None:
-                values = tuple(clean(text) for clean, text in zip(cleanings, row.values, strict=True))
+                values = tuple(
+                    clean(text) for clean, text in zip(cleanings, row.values, strict=True)
+                )
                 for found, text in zip(signs, values, strict=True):
                     found.add(text)
                 row = row._replace(values=values)
@@ -374,17 +468,27 @@ class _Checks:
             if "\0" in text:
                 where = reader.where(row.line, reader.columns[column])
                 what = f"the {reader.columns[column]} contains a zero byte (NUL)"
-                hint = "take it out; if every second byte is zero, the file is UTF-16: data.encoding=utf-16-le"
+                hint = (
+                    "take it out; if every second byte is zero, the file is UTF-16: "
+                    "data.encoding=utf-16-le"
+                )
                 problems.append(("cells", Problem(where, what, hint)))
                 continue
             missing = text in NANS and reader.columns[column] in reader.corpus.NUMBERS
             if (missing or not text.strip()) and not reader.corpus.may_be_empty:
                 where = reader.where(row.line, reader.columns[column])
-                what = f"the {reader.columns[column]} is missing: {text}" if missing else reader.empty(row, column)
+                what = (
+                    f"the {reader.columns[column]} is missing: {text}"
+                    if missing
+                    else reader.empty(row, column)
+                )
                 problems.append(("empty", Problem(where, what, f"fill it, or {self.remedy}")))
             elif len(text) > self.data.max_characters < (size := len(text.rstrip("\n"))):
                 where = reader.where(row.line, reader.columns[column])
-                what = f"the line has {size:,} characters, data.max_characters allows {self.data.max_characters:,}"
+                what = (
+                    f"the line has {size:,} characters, data.max_characters allows "
+                    f"{self.data.max_characters:,}"
+                )
                 hint = f"split it, raise the limit, or {self.remedy}"
                 problems.append(("over_long_line", Problem(where, what, hint)))
         return problems
@@ -392,15 +496,19 @@ class _Checks:
 
 @dataclass(frozen=True, eq=False)
 class _SplitIndex:
-    """An index of the examples in the files of a split: a few numbers an example, and what was dropped."""
+    """An index of the examples in the files of a split: a few numbers an example, and what was
+    dropped."""
 
     texts: Texts
     read: int
     dropped: dict[str, Finding]
     firsts: Integers  # the first row of each example, and the number of rows
-    sources: Hashes  # a hash of the first column, which a split goes by: as the first of those alike is written
+    # a hash of the first column, which a split goes by: as the first of those alike is written
+    sources: Hashes
     inputs: Hashes  # a hash of all columns that a model reads, which leaks are found by
-    examples: Hashes  # a hash of all columns but the ids of questions, which duplicates are found by
+    examples: (
+        Hashes  # a hash of all columns but the ids of questions, which duplicates are found by
+    )
     labels: Hashes | None  # a hash of the label, if there is one
 
     def rows_of(self, examples: Integers) -> Integers:
@@ -417,9 +525,15 @@ def _write_columns(
 ) -> _SplitIndex:
     """Stream the files of a split into columns, and index the examples."""
     columns = readers[0].columns
-    places, hashes = [np.empty((3, 0), np.int64)], [[np.empty(0, np.uint64)] for _ in ("source", *columns)]
+    places, hashes = (
+        [np.empty((3, 0), np.int64)],
+        [[np.empty(0, np.uint64)] for _ in ("source", *columns)],
+    )
     with ExitStack() as stack:
-        writers = [stack.enter_context(closing(ColumnWriter(folder, f"{split}.{name}", np.uint8))) for name in columns]
+        writers = [
+            stack.enter_context(closing(ColumnWriter(folder, f"{split}.{name}", np.uint8)))
+            for name in columns
+        ]
         for chunk in in_chunks(checks.good_rows(readers), lambda row: sum(map(len, row[1]))):
             chunk_places, rows = zip(*chunk, strict=True)
             places.append(np.array(chunk_places).T)
@@ -427,20 +541,36 @@ def _write_columns(
             for writer, column in zip(writers, texts, strict=True):
                 writer.extend_texts(column)
             owners = (readers[number] for number, _, _ in chunk_places)
-            sources = [reader.corpus.identity(row[0], reader.base) for reader, row in zip(owners, rows, strict=True)]
-            chunk_hashes = [_hashes_of(texts[0], as_written=True), *map(_hashes_of, (sources, *texts[1:]))]
+            sources = [
+                reader.corpus.identity(row[0], reader.base)
+                for reader, row in zip(owners, rows, strict=True)
+            ]
+            chunk_hashes = [
+                _hashes_of(texts[0], as_written=True),
+                *map(_hashes_of, (sources, *texts[1:])),
+            ]
             for all_hashes, some in zip(hashes, chunk_hashes, strict=True):
                 all_hashes.append(some)
             progress(f"reading {split}", checks.read)
     np.save(folder / f"{split}.places.npy", np.concatenate(places, axis=1))
-    copied = Texts.open(folder, split, {split: readers}, np.arange(sum(chunk.shape[1] for chunk in places)))
-    firsts = np.flatnonzero(np.diff(copied.owners, prepend=-1, append=-1)) if len(copied) else np.zeros(1, np.int64)
+    copied = Texts.open(
+        folder, split, {split: readers}, np.arange(sum(chunk.shape[1] for chunk in places))
+    )
+    firsts = (
+        np.flatnonzero(np.diff(copied.owners, prepend=-1, append=-1))
+        if len(copied)
+        else np.zeros(1, np.int64)
+    )
     written, *by_column = (_of_examples(np.concatenate(chunks), firsts) for chunks in hashes)
     _, first, same = np.unique(by_column[0], return_index=True, return_inverse=True)
     by_inputs = _combined(by_column[: readers[0].corpus.inputs])
-    by_all = _combined([hashed for name, hashed in zip(columns, by_column, strict=True) if name != "id"])
+    by_all = _combined(
+        [hashed for name, hashed in zip(columns, by_column, strict=True) if name != "id"]
+    )
     labels = by_column[columns.index("label")] if "label" in columns else None
-    return _SplitIndex(copied, checks.read, checks.dropped, firsts, written[first][same], by_inputs, by_all, labels)
+    return _SplitIndex(
+        copied, checks.read, checks.dropped, firsts, written[first][same], by_inputs, by_all, labels
+    )
 
 
 def _ranks(readers: Sequence[Reader]) -> Integers:
@@ -449,14 +579,17 @@ def _ranks(readers: Sequence[Reader]) -> Integers:
 
 
 def _split(train: _SplitIndex, data: Splits[Any], seed: int) -> dict[Part, Integers]:
-    """The training examples, without duplicates, and the shares of them that are held out, drawn by source.
+    """The training examples, without duplicates, and the shares of them that are held out, drawn by
+    source.
 
-    Of equal examples the first one of the corpus with the highest weight is kept.
-    Where examples have labels, every label has its share in each part, and one source of it stays in training.
+    Of equal examples the first one of the corpus with the highest weight is kept. Where examples
+    have labels, every label has its share in each part, and one source of it stays in training.
     """
     examples = np.arange(len(train.examples))
     if data.deduplicate:
-        preferred = np.argsort(_ranks(train.texts.readers)[train.texts.corpora[train.firsts[:-1]]], kind="stable")
+        preferred = np.argsort(
+            _ranks(train.texts.readers)[train.texts.corpora[train.firsts[:-1]]], kind="stable"
+        )
         examples = np.sort(preferred[np.unique(train.examples[preferred], return_index=True)[1]])
     shuffled = _mixed(train.sources[examples] ^ _mixed(np.array([seed % 2**64], dtype=np.uint64)))
     distinct, source = np.unique(shuffled, return_inverse=True)
@@ -470,13 +603,17 @@ def _split(train: _SplitIndex, data: Splits[Any], seed: int) -> dict[Part, Integ
         drawn = order[taken : min(last, taken + ceil(round(share * len(distinct), 6)))]
         taken += len(drawn)
         part[drawn] = number
-    return {split: examples[part[source] == number] for number, split in enumerate(["train", *shares])}
+    return {
+        split: examples[part[source] == number] for number, split in enumerate(["train", *shares])
+    }
 
 
 def _stratified_order(source: Integers, labels: Hashes) -> tuple[Integers, int]:
-    """The sources in an order in which any segment has all labels in their proportion; and how many may be held out.
+    """The sources in an order in which any segment has all labels in their proportion; and how many
+    may be held out.
 
-    The others, the last ones, are one source of every label. A source with several labels counts for the rarest.
+    The others, the last ones, are one source of every label. A source with several labels counts
+    for the rarest.
     """
     names, label = np.unique(labels, return_inverse=True)
     size = int(source.max()) + 1
@@ -490,7 +627,9 @@ def _stratified_order(source: Integers, labels: Hashes) -> tuple[Integers, int]:
     return np.lexsort((place, kept)), size - int(kept.sum())
 
 
-def _report(split: Part, indexes: Mapping[Part, _SplitIndex], chosen: Mapping[Part, Integers]) -> SplitReport:
+def _report(
+    split: Part, indexes: Mapping[Part, _SplitIndex], chosen: Mapping[Part, Integers]
+) -> SplitReport:
     kept = len(chosen[split])
     if split not in indexes:
         return SplitReport(read=kept, kept=kept)
@@ -499,7 +638,9 @@ def _report(split: Part, indexes: Mapping[Part, _SplitIndex], chosen: Mapping[Pa
         others: list[Part] = ["train", "validation"] if split == "test" else ["train"]
         seen = np.concatenate([indexes.get(other, train).inputs[chosen[other]] for other in others])
         leaks = np.isin(index.inputs, seen) & (index.sources != _hashes_of([""])[0])
-        return SplitReport(index.read, kept, dropped=index.dropped, leaks=index.finding(np.flatnonzero(leaks)))
+        return SplitReport(
+            index.read, kept, dropped=index.dropped, leaks=index.finding(np.flatnonzero(leaks))
+        )
     duplicate = np.ones(len(train.examples), dtype=bool)
     for name in chosen.keys() - (indexes.keys() - {"train"}):
         duplicate[chosen[name]] = False
@@ -524,14 +665,16 @@ def _contradictions(split: Part, index: _SplitIndex, examples: Integers) -> Iter
 
 
 def _hashes_of(texts: Sequence[str], *, as_written: bool = False) -> Hashes:
-    """The same for texts that models read as one: whose letters are composed or not (NFC), or white space differs."""
+    """The same for texts that models read as one: whose letters are composed or not (NFC), or white
+    space differs."""
     folded = (nfc(text if as_written else " ".join(text.split())) for text in texts)
     digests = [hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest() for text in folded]
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
 def _mixed(values: Hashes) -> Hashes:
-    """A bijection of the 64-bit numbers that spreads them evenly: the finisher of SplitMix64 (Steele et al. 2014)."""
+    """A bijection of the 64-bit numbers that spreads them evenly: the finisher of SplitMix64
+    (Steele et al. 2014)."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -575,7 +718,8 @@ def _trained_tokenizers(
 
 
 def _expect_readable_tokenizers(recipe: Recipe, base: Path) -> None:
-    """Refuse files outside the folder that may be read, except those of the run that the training begins with."""
+    """Refuse files outside the folder that may be read, except those of the run that the training
+    begins with."""
     within, file = recipe.readable_folder(base), recipe.tokenizer.file
     if within is None:
         return
@@ -586,13 +730,20 @@ def _expect_readable_tokenizers(recipe: Recipe, base: Path) -> None:
             raise DataError(problems=[outside(name)])
 
 
-def _encode(folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts, progress: Progress) -> None:
+def _encode(
+    folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts, progress: Progress
+) -> None:
     splits: dict[Part, SplitReport] = {}
     for split, split_texts in texts.splits.items():
         dropped = _encode_split(folder, split, split_texts, task, progress)
-        report, columns = texts.report[split], task.column_reports(_open_encoded(folder, split, split_texts, task))
+        report, columns = (
+            texts.report[split],
+            task.column_reports(_open_encoded(folder, split, split_texts, task)),
+        )
         kept = report.kept - sum(finding.count for finding in dropped.values())
-        splits[split] = replace(report, kept=kept, dropped=report.dropped | dropped, columns=columns)
+        splits[split] = replace(
+            report, kept=kept, dropped=report.dropped | dropped, columns=columns
+        )
     whole = Report(splits, data.limits, data.UNIT)
     whole.refuse_empty()
     (folder / "report.json").write_text(json.dumps(whole.to_json()), encoding="utf-8")
@@ -610,14 +761,17 @@ class _Encoding:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"  # every core has a process
 
     def __call__(self, piece: dict[str, list[str]]) -> _Encoded | None:
-        """Which rows of a chunk are kept, which are not and why, and the values and lengths of those kept, column by
-        column. None where there is an error; only the first process can say where."""
+        """Which rows of a chunk are kept, which are not and why, and the values and lengths of
+        those kept, column by column. None where there is an error; only the first process can say
+        where."""
         try:
             columns = self.task.encode(piece, str)
         except DataError:
             return None
         broken = self.task.dropped(columns) if self.training else {}
-        kept = ~np.logical_or.reduce([*broken.values(), np.zeros(len(next(iter(piece.values()))), dtype=bool)])
+        kept = ~np.logical_or.reduce(
+            [*broken.values(), np.zeros(len(next(iter(piece.values()))), dtype=bool)]
+        )
         encoded = {}
         for name, rows in columns.items():
             left = [rows[row] for row in np.flatnonzero(kept).tolist()]
@@ -626,8 +780,11 @@ class _Encoding:
         return kept, broken, encoded
 
 
-def _encode_split(folder: Path, split: Part, texts: Texts, task: Encoder, progress: Progress) -> dict[str, Finding]:
-    """Encode a split into columns, without the training examples that the task leaves out: what these are."""
+def _encode_split(
+    folder: Path, split: Part, texts: Texts, task: Encoder, progress: Progress
+) -> dict[str, Finding]:
+    """Encode a split into columns, without the training examples that the task leaves out: what
+    these are."""
     dropped, kept_rows = dict[str, Finding](), list[Integers]()
     writers: dict[str, ColumnWriter] = {}
     read, waiting = texts.columns, deque[tuple[int, dict[str, list[str]]]]()
@@ -635,7 +792,12 @@ def _encode_split(folder: Path, split: Part, texts: Texts, task: Encoder, progre
 
     def chunks() -> Iterator[dict[str, list[str]]]:
         for chunk in in_chunks(range(len(texts)), sizes.__getitem__):
-            waiting.append((chunk[0], {name: list(column[chunk[0] : chunk[-1] + 1]) for name, column in read.items()}))
+            waiting.append(
+                (
+                    chunk[0],
+                    {name: list(column[chunk[0] : chunk[-1] + 1]) for name, column in read.items()},
+                )
+            )
             yield waiting[-1][1]
 
     workers = task.recipe.data.workers
@@ -643,17 +805,23 @@ def _encode_split(folder: Path, split: Part, texts: Texts, task: Encoder, progre
         workers = processors() if len(texts) >= PARALLEL else 1
     work = _Encoding(task, split == "train")
     with ExitStack() as stack:
-        for encoded in map(work, chunks()) if workers == 1 else in_order(work, chunks(), int(workers)):
+        for encoded in (
+            map(work, chunks()) if workers == 1 else in_order(work, chunks(), int(workers))
+        ):
             start, rows = waiting.popleft()
             if encoded is None:
                 task.encode(rows, lambda row, start=start: texts.where(start + row))  # type: ignore[misc]
             assert encoded is not None
             kept, broken, columns = encoded
             for reason, left_out in broken.items():
-                dropped[reason] = dropped.get(reason, Finding()).more(start + np.flatnonzero(left_out), texts.where)
+                dropped[reason] = dropped.get(reason, Finding()).more(
+                    start + np.flatnonzero(left_out), texts.where
+                )
             for name, (values, lengths) in columns.items():
                 if name not in writers:
-                    column_writer = ColumnWriter(folder, f"{split}.{name}", _column_type(task, name))
+                    column_writer = ColumnWriter(
+                        folder, f"{split}.{name}", _column_type(task, name)
+                    )
                     writers[name] = stack.enter_context(closing(column_writer))
                 writers[name].extend(values, lengths)
             kept_rows.append(texts.rows[start + np.flatnonzero(kept)])
@@ -670,7 +838,10 @@ def _column_type(task: Encoder, name: str) -> DTypeLike:
 
 def _open_encoded(folder: Path, split: Part, texts: Texts, task: Encoder) -> Dataset:
     names = json.loads((folder / f"{split}.columns.json").read_text(encoding="utf-8"))
-    columns = {name: TokenColumn.open(folder, f"{split}.{name}", _column_type(task, name)) for name in names}
+    columns = {
+        name: TokenColumn.open(folder, f"{split}.{name}", _column_type(task, name))
+        for name in names
+    }
     texts = replace(texts, rows=np.load(folder / f"{split}.rows.npy", mmap_mode="r"))
     weights = tuple(reader.corpus.weight for reader in texts.readers)
     return Dataset(task, columns, texts.columns, texts.corpora[texts.rows], weights, texts.where)

@@ -1,4 +1,5 @@
-"""Raw text: files and folders -> documents, streamed; as tokens, the documents of a split end to end."""
+"""Raw text: files and folders -> documents, streamed; as tokens, the documents of a split end to
+end."""
 
 from __future__ import annotations
 
@@ -29,12 +30,21 @@ from regard.text.normalise import Sentences, fold_white_space, split_sentences
 from regard.text.tokenizers import Letters, Tokenizer, letters_of, unknown_in
 
 Texts = Literal[
-    "tales-en", "tales-ko", "errands", "meanings-en", "meanings-ko", "reviews-en", "reviews-ko", "names-en",
-    "portraits-en", "portraits-ko",
-]  # fmt: skip
+    "tales-en",
+    "tales-ko",
+    "errands",
+    "meanings-en",
+    "meanings-ko",
+    "reviews-en",
+    "reviews-ko",
+    "names-en",
+    "portraits-en",
+    "portraits-ko",
+]
 """The built-in corpora of raw text."""
 PIECE = 1 << 16
-"""Characters after which the rest of a document comes in a row of its own, so that an endless one need not be held."""
+"""Characters after which the rest of a document comes in a row of its own, so that an endless one
+need not be held."""
 
 
 class RawText(Corpus):
@@ -43,17 +53,18 @@ class RawText(Corpus):
     IN_PIECES: ClassVar[bool] = True
 
     text: str | int | None = None
-    """A text file; a folder: all files below it by their names; or a pattern: folder/**/*.txt. Beside `file` or
-    `dataset` the column that holds a document in each row; default there, and in .jsonl, .json, .parquet, .tsv and .csv
-    files of a folder: text."""
+    """A text file; a folder: all files below it by their names; or a pattern: folder/**/*.txt.
+    Beside `file` or `dataset` the column that holds a document in each row; default there, and in
+    .jsonl, .json, .parquet, .tsv and .csv files of a folder: text."""
     documents: Literal["blank_lines", "lines", "all_lines"] = "blank_lines"
-    """What ends a document in a text file. `blank_lines`: a blank line; `lines`: every line, empty ones do not count;
-    `all_lines`: every line, and an empty one is a document of nothing but its end, as published counts of tokens and
-    perplexities of tokenised corpora have it (set `deduplicate: false`, too)."""
+    """What ends a document in a text file. `blank_lines`: a blank line; `lines`: every line, empty
+    ones do not count; `all_lines`: every line, and an empty one is a document of nothing but its
+    end, as published counts of tokens and perplexities of tokenised corpora have it (set
+    `deduplicate: false`, too)."""
     corpus: Texts | None = None  # type: ignore[assignment]  # other corpora than those of pairs
-    """A corpus of the package: short tales in English or Korean; two sentences of which the second depends on the
-    first; sentences with homonyms and pronouns; or the texts alone of the reviews, names and portraits, without labels,
-    tags and questions."""
+    """A corpus of the package: short tales in English or Korean; two sentences of which the second
+    depends on the first; sentences with homonyms and pronouns; or the texts alone of the reviews,
+    names and portraits, without labels, tags and questions."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:
@@ -74,7 +85,9 @@ class RawText(Corpus):
             and not (is_inside(root.path, within) and os.path.exists(root.path))
         ):
             found = matching(name, base, within)
-            files = tuple(file for file in found if file.path.is_file() and file.path.stat().st_size)
+            files = tuple(
+                file for file in found if file.path.is_file() and file.path.stat().st_size
+            )
             if not files:
                 what = "no file has such a name" + (", or only empty ones" if found else "")
                 raise DataError(what, where=name, hint="* stands for any name, ** for any folders")
@@ -90,24 +103,33 @@ class RawText(Corpus):
         return "table of texts" if file.suffixes[0] in TABLES else "text"
 
     def findings(self, files: Sequence[TextFile]) -> list[str]:
-        """Which files of a folder are read: one that was not meant would go into the training unnoticed."""
+        """Which files of a folder are read: one that was not meant would go into the training
+        unnoticed."""
         if len(files) < 2:
             return []
         kinds: dict[str, list[str]] = {}
         for file in files:
             kinds.setdefault("".join(file.suffixes), []).append(Path(file.name).name)
-        first, *others = sorted(kinds, key=lambda kind: (-len(kinds[kind]), not kind.startswith(".txt")))
+        first, *others = sorted(
+            kinds, key=lambda kind: (-len(kinds[kind]), not kind.startswith(".txt"))
+        )
         counts = [f"{len(kinds[first]):,} {first or 'without a suffix'}"]
         for kind in others:
             names = [*kinds[kind][:NAMED], *["..."] * (len(kinds[kind]) > NAMED)]
             counts.append(f"{len(kinds[kind]):,} {kind or 'without a suffix'} ({', '.join(names)})")
-        choose = f"; {self.text}/**/*{first} names the {first} files alone" if first and others else ""
+        choose = (
+            f"; {self.text}/**/*{first} names the {first} files alone" if first and others else ""
+        )
         return [f"{self.text}: {len(files):,} files are read: {', '.join(counts)}{choose}"]
 
     @model_validator(mode="before")
     @classmethod
     def _column_of_a_table(cls, tree: Any) -> Any:
-        if isinstance(tree, dict) and (tree.get("file") or tree.get("dataset")) and tree.get("text") is None:
+        if (
+            isinstance(tree, dict)
+            and (tree.get("file") or tree.get("dataset"))
+            and tree.get("text") is None
+        ):
             return {**tree, "text": "text"}
         return tree
 
@@ -117,7 +139,8 @@ class RawData(Splits[RawText]):
 
     UNIT: ClassVar[str] = "documents"
     MORE: ClassVar[str] = (
-        "documents end with a blank line, or with documents: lines at every line; give more of them, or files of their "
+        "documents end with a blank line, or with documents: lines at every line; give more of "
+        "them, or files of their "
         "own to data.validation and data.test"
     )
 
@@ -138,7 +161,8 @@ def text_table_rows(file: TextFile, corpus: RawText) -> Iterator[Row]:
 
 
 def document_rows(file: TextFile, corpus: RawText) -> Iterator[Row]:
-    """The documents of a text file, each with its first line; a long one in pieces, which end with a line."""
+    """The documents of a text file, each with its first line; a long one in pieces, which end with
+    a line."""
     separated = corpus.documents
     lines: list[str] = []
     first = size = filled = documents = 0
@@ -162,10 +186,13 @@ def document_rows(file: TextFile, corpus: RawText) -> Iterator[Row]:
             documents += len(lines) == 1 and not continues
     if lines:
         yield Row(first, ("\n".join(lines),), continues=continues)
-    is_alone = corpus.file is None and file.name == str(corpus.text)  # files of a folder may be a document each
+    is_alone = corpus.file is None and file.name == str(
+        corpus.text
+    )  # files of a folder may be a document each
     if separated == "blank_lines" and is_alone and documents < 5 and filled >= 20:
         file.notes.append(
-            f"{file.name}: only a blank line ends a document, so {filled:,} lines are {documents:,} of them; "
+            f"{file.name}: only a blank line ends a document, so {filled:,} lines are "
+            f"{documents:,} of them; "
             "if each line is a text of its own, write documents: lines beside the file"
         )
 
@@ -174,13 +201,19 @@ def document_rows(file: TextFile, corpus: RawText) -> Iterator[Row]:
 
 
 def encode_documents(
-    texts: Sequence[str], parts: Sequence[str], tokenizer: Tokenizer, sentences: Sentences | None, letters: int | None
+    texts: Sequence[str],
+    parts: Sequence[str],
+    tokenizer: Tokenizer,
+    sentences: Sentences | None,
+    letters: int | None,
 ) -> Columns:
-    """Pieces of documents as tokens; `parts` says which of them end their document and so get `</s>`.
+    """Pieces of documents as tokens; `parts` says which of them end their document and so get
+    `</s>`.
 
-    `sentences` says how these are found; None: a piece is one sentence. The columns: `text` has the tokens of a piece,
-    `sentences` the number of tokens of each sentence; with `letters`, `unknown` has the positions of unknown tokens in
-    the piece and `words` the bytes of their words, one a line.
+    `sentences` says how these are found; None: a piece is one sentence. The columns: `text` has the
+    tokens of a piece, `sentences` the number of tokens of each sentence; with `letters`, `unknown`
+    has the positions of unknown tokens in the piece and `words` the bytes of their words, one a
+    line.
     """
 
     def split(text: str, part: str) -> list[str]:
@@ -192,7 +225,9 @@ def encode_documents(
         return split_sentences(fold_white_space(text)) or [""]
 
     pieces = [split(*piece) for piece in zip(texts, parts, strict=True)]
-    encoded = iter(tokenizer.encode_batch([sentence for piece in pieces for sentence in piece], letters))
+    encoded = iter(
+        tokenizer.encode_batch([sentence for piece in pieces for sentence in piece], letters)
+    )
     rows = [[next(encoded) for _ in piece] for piece in pieces]
     for piece, part in zip(rows, parts, strict=True):
         if part == END:
@@ -204,21 +239,26 @@ def encode_documents(
     if letters is not None:
         unknown = [list(unknown_in(tokens)) for tokens in columns["text"]]
         columns["unknown"] = [[place for place, _ in words] for words in unknown]
-        columns["words"] = [list("\n".join(token.word for _, token in words).encode()) for words in unknown]
+        columns["words"] = [
+            list("\n".join(token.word for _, token in words).encode()) for words in unknown
+        ]
         columns["text"] = [[int(token) for token in tokens] for tokens in columns["text"]]
     return columns
 
 
 class RawTokens:
-    """The documents of a split end to end: the tokens of each, then `</s>`; a view of a dataset of their pieces."""
+    """The documents of a split end to end: the tokens of each, then `</s>`; a view of a dataset of
+    their pieces."""
 
     def __init__(self, pieces: Dataset, tokenizer: Tokenizer, letters: int | None = None) -> None:
         self.pieces, self.tokenizer, self.letters = pieces, tokenizer, letters
         self.values: Array = pieces.columns["text"].values
         self.sentences: Integers = offsets_of(pieces.columns["sentences"].values)
-        """Where each sentence begins in `values`, and where the last one ends; `</s>` belongs to the sentence before
-        it."""
-        ends = np.fromiter((part == END for part in pieces.texts["part"]), dtype=bool, count=len(pieces))
+        """Where each sentence begins in `values`, and where the last one ends; `</s>` belongs to
+        the sentence before it."""
+        ends = np.fromiter(
+            (part == END for part in pieces.texts["part"]), dtype=bool, count=len(pieces)
+        )
         self.firsts: Integers = np.concatenate([[0], np.flatnonzero(ends) + 1])
         """The number of each document's first piece, and the number of pieces."""
         counts = offsets_of(pieces.columns["sentences"].lengths)
@@ -255,16 +295,19 @@ class RawTokens:
 
     @cached_property
     def spelt_out(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The number of unknown tokens of each document, and what it costs to spell them out, in nats.
+        """The number of unknown tokens of each document, and what it costs to spell them out, in
+        nats.
 
-        A model pays for predicting `<unk>`, but not for the word behind it, so a tiny vocabulary would have the best
-        score. To compare vocabularies, each unknown token is also charged under a uniform model over the 256 bytes and
-        an end symbol; a word of n bytes of UTF-8 costs
+        A model pays for predicting `<unk>`, but not for the word behind it, so a tiny vocabulary
+        would have the best score. To compare vocabularies, each unknown token is also charged under
+        a uniform model over the 256 bytes and an end symbol; a word of n bytes of UTF-8 costs
             (n + 1) log 257
         """
         if not self.frequencies()[self.tokenizer.unk]:
             return np.zeros(len(self), dtype=np.int64), np.zeros(len(self))
-        chunks = ([self.tokenizer.fold(text) for text in texts] for texts in in_chunks(self.texts(), len))
+        chunks = (
+            [self.tokenizer.fold(text) for text in texts] for texts in in_chunks(self.texts(), len)
+        )
         documents = [words for texts in chunks for words in self.tokenizer.unknown_words(texts)]
         symbols = [sum(len(word.strip().encode()) + 1 for _, word in words) for words in documents]
         return np.array([*map(len, documents)], dtype=np.int64), np.array(symbols) * math.log(257)
@@ -279,7 +322,8 @@ class RawTokens:
         return np.searchsorted(self.bounds, places, side="right") - 1
 
     def spelling(self, places_BL: Array, unknown_BL: Array) -> Spelling | None:
-        """The letters of the unknown words at the places where `unknown_BL` is true, for a model that reads them."""
+        """The letters of the unknown words at the places where `unknown_BL` is true, for a model
+        that reads them."""
         if self.letters is None:
             return None
         columns, starts = self.pieces.columns, self.pieces.columns["text"].offsets
@@ -295,17 +339,22 @@ class RawTokens:
         return Spelling.of(places, words, places_BL.shape)
 
 
-EVALUATED_STREAMS = 10  # streams that a text is measured in; each begins without memory, so more would cost quality
+EVALUATED_STREAMS = (
+    10  # streams that a text is measured in; each begins without memory, so more would cost quality
+)
 
 
 class Pieces(Examples):
     """Pieces of the text, each of which is predicted token by token from the token before it on.
 
-    A document begins where the one before ended: the first piece is predicted from its `</s>`, so that one and the same
-    token ends a text and begins the next. A piece within a document is predicted from the last token before it.
+    A document begins where the one before ended: the first piece is predicted from its `</s>`, so
+    that one and the same token ends a text and begins the next. A piece within a document is
+    predicted from the last token before it.
     """
 
-    def __init__(self, text: RawTokens, starts: Integers, stops: Integers, corpora: Integers) -> None:
+    def __init__(
+        self, text: RawTokens, starts: Integers, stops: Integers, corpora: Integers
+    ) -> None:
         self.text, self.starts, self.stops = text, starts, stops
         self.corpora, self.weights, self.left_out = corpora, text.weights, text.pieces.left_out
 
@@ -320,11 +369,15 @@ class Pieces(Examples):
         starts, lengths = self.starts[examples] - 1, self.lengths[examples].astype(np.int64) + 1
         places_BL = starts[:, None] + np.arange(int(lengths.max()))
         real_BL = places_BL < (starts + lengths)[:, None]
-        ids_BL = self.text.values[np.where(real_BL, places_BL, 0)].astype(np.int64)  # place -1: the last </s>
+        ids_BL = self.text.values[np.where(real_BL, places_BL, 0)].astype(
+            np.int64
+        )  # place -1: the last </s>
         ids_BL[~real_BL] = self.text.tokenizer.pad
         spelling = self.text.spelling(places_BL, ids_BL == self.text.tokenizer.unk)
         tokens = Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths), spelling)
-        return TextBatch(tokens, examples=tuple(examples.tolist()), tokens=int(lengths.sum()) - len(examples))
+        return TextBatch(
+            tokens, examples=tuple(examples.tolist()), tokens=int(lengths.sum()) - len(examples)
+        )
 
     def frequencies(self) -> NDArray[np.int64]:
         return self.text.frequencies()
@@ -345,13 +398,15 @@ def document_pieces(text: RawTokens, max_length: int) -> Pieces:
 
 
 def contiguous_pieces(text: RawTokens, max_length: int) -> Pieces:
-    """The whole text, document after document, cut at every `max_length` tokens, whichever document they belong to."""
+    """The whole text, document after document, cut at every `max_length` tokens, whichever document
+    they belong to."""
     starts, stops, _ = cut(np.array([0]), np.array([len(text.values)]), max_length - 1)
     return Pieces(text, starts, stops, text.corpora[text.document_at(starts)])
 
 
 def cut(begins: Integers, ends: Integers, room: int) -> tuple[Integers, Integers, Integers]:
-    """Spans of tokens cut into pieces of at most `room`: where each begins and ends, and the number of its span."""
+    """Spans of tokens cut into pieces of at most `room`: where each begins and ends, and the number
+    of its span."""
     counts = -(-(ends - begins) // room)
     spans = np.repeat(np.arange(len(counts)), counts)
     number = np.arange(len(spans)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -360,12 +415,14 @@ def cut(begins: Integers, ends: Integers, room: int) -> tuple[Integers, Integers
 
 
 class Streams(Pieces):
-    """The whole text, document after document, read by a batch's rows side by side as so many streams.
+    """The whole text, document after document, read by a batch's rows side by side as so many
+    streams.
 
-    The streams have about the same size, and each batch continues all of them where the batch before ended,
-    so that a recurrent state can be carried over: truncated back-propagation through time. The last stream may be the
-    first to end; from then on a batch has a row less. The plan is the same in every epoch, so a position says which
-    batch comes next, and a checkpoint only has to hold the carried state beside it.
+    The streams have about the same size, and each batch continues all of them where the batch
+    before ended, so that a recurrent state can be carried over: truncated back-propagation through
+    time. The last stream may be the first to end; from then on a batch has a row less. The plan is
+    the same in every epoch, so a position says which batch comes next, and a checkpoint only has to
+    hold the carried state beside it.
     """
 
     def __init__(self, text: RawTokens, max_length: int) -> None:

@@ -35,22 +35,33 @@ FORMATS: dict[str, Callable[[TextFile, Any], Iterator[Row]]] = {
     "babi": babi_rows,
     "stories": story_rows,
 }
-"""How a file becomes rows with the columns of its corpus; tables are in TABLE_ROWS of data/formats.py. `Corpus.format`
-chooses one of these by the file's suffix."""
-FILES = 1 << 40  # times the number of a file, plus the line: the place of a row of several files, in one number
+"""How a file becomes rows with the columns of its corpus; tables are in TABLE_ROWS of
+data/formats.py. `Corpus.format` chooses one of these by the file's suffix."""
+FILES = (
+    1 << 40
+)  # times the number of a file, plus the line: the place of a row of several files, in one number
 
 
 def open_corpus(
-    corpus: Corpus, base: Path, part: Part = "train", encoding: str = "utf-8", within: Path | None = None
+    corpus: Corpus,
+    base: Path,
+    part: Part = "train",
+    encoding: str = "utf-8",
+    within: Path | None = None,
 ) -> Reader:
     """A reader of the corpus; names of files are relative to `base`.
 
-    `part` is the part of a built-in corpus, and the split of a dataset unless the corpus names one. `encoding` is
-    that of the recipe's section `data`, `within` the only folder whose files may be read.
+    `part` is the part of a built-in corpus, and the split of a dataset unless the corpus names one.
+    `encoding` is that of the recipe's section `data`, `within` the only folder whose files may be
+    read.
     """
-    if corpus.dataset is not None and within is not None:  # its files may name others, and a name leads to the Hub
+    if (
+        corpus.dataset is not None and within is not None
+    ):  # its files may name others, and a name leads to the Hub
         raise DataError(problems=[outside(corpus.dataset)])
-    reader = (Reader if corpus.dataset is None else DatasetReader)(corpus, base, part, encoding, within)
+    reader = (Reader if corpus.dataset is None else DatasetReader)(
+        corpus, base, part, encoding, within
+    )
     problems = [problem for file in reader.files if (problem := problem_with(file))]
     if problems:
         raise DataError(problems=problems)
@@ -59,7 +70,9 @@ def open_corpus(
             corpus.format(file)
         elif file.suffixes[0] == ".parquet":
             what = "a Parquet file holds all columns, it is not one of parallel files"
-            raise DataError(what, where=file.name, hint=f"file: {file.name}, and the columns by their names")
+            raise DataError(
+                what, where=file.name, hint=f"file: {file.name}, and the columns by their names"
+            )
     if isinstance(reader, DatasetReader):
         _ = reader.folder  # a name that cannot be one
         import_extra("datasets", extra="hf", where=reader.name)
@@ -68,7 +81,8 @@ def open_corpus(
 
 @dataclass(frozen=True)
 class Reader:
-    """The rows of a corpus: each iteration streams them anew, and none holds more than a line a file."""
+    """The rows of a corpus: each iteration streams them anew, and none holds more than a line a
+    file."""
 
     corpus: Corpus
     base: Path
@@ -78,11 +92,16 @@ class Reader:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        return self.corpus.ROW or tuple(self.corpus.READ_AS.get(name, name) for name in self.corpus.columns)
+        return self.corpus.ROW or tuple(
+            self.corpus.READ_AS.get(name, name) for name in self.corpus.columns
+        )
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
-        return tuple(replace(file, encoding=self.encoding) for file in self.corpus.files(self.base, self.within))
+        return tuple(
+            replace(file, encoding=self.encoding)
+            for file in self.corpus.files(self.base, self.within)
+        )
 
     @cached_property
     def parallel(self) -> bool:
@@ -97,7 +116,9 @@ class Reader:
             begun += not row.continues
             if drawn is not None and not drawn[begun - 1]:
                 continue
-            if prefix and not row.continues and row.values[0].strip():  # an empty text is still found to be empty
+            if (
+                prefix and not row.continues and row.values[0].strip()
+            ):  # an empty text is still found to be empty
                 row = Row(row.line, (prefix + row.values[0], *row.values[1:]))
             yield row
 
@@ -114,11 +135,15 @@ class Reader:
 
     def _all_rows(self) -> Iterator[Row]:
         if self.corpus.corpus is not None:
-            return (Row(line, cells) for line, cells in enumerate(self.corpus.built_in(self.part), 1))
+            return (
+                Row(line, cells) for line, cells in enumerate(self.corpus.built_in(self.part), 1)
+            )
         if not self.parallel:
             return self._rows_of_files()
         shards = zip(*[iter(self.files)] * len(self.corpus.columns), strict=True)
-        return chain.from_iterable(_parallel_rows(files, number * FILES) for number, files in enumerate(shards))
+        return chain.from_iterable(
+            _parallel_rows(files, number * FILES) for number, files in enumerate(shards)
+        )
 
     def _rows_of_files(self) -> Iterator[Row]:
         """The rows of one file after the other; all files that cannot be read are named at once."""
@@ -139,13 +164,19 @@ class Reader:
             return f"corpus {self.corpus.corpus}:{line}"
         if self.parallel:
             first = line // FILES * len(self.corpus.columns)
-            return self.files[first + (self.columns.index(column) if column else 0)].where(line % FILES)
+            return self.files[first + (self.columns.index(column) if column else 0)].where(
+                line % FILES
+            )
         return self.corpus.place(self.files[line // FILES], line % FILES)
 
     def empty(self, row: Row, column: int) -> str:
         """What to call an empty text: a line, or a cell of a table."""
         names = list(self.corpus.columns.items())
-        is_table = bool(self.files) and not self.parallel and self.files[row.line // FILES].suffixes[0] in TABLES
+        is_table = (
+            bool(self.files)
+            and not self.parallel
+            and self.files[row.line // FILES].suffixes[0] in TABLES
+        )
         if not is_table or len(names) != len(row.values):
             return "the line is empty"
         name, key = names[column]
@@ -175,7 +206,10 @@ def _parallel_rows(files: Sequence[TextFile], first: int) -> Iterator[Row]:
         counts = {file: sum(1 for _ in file.lines()) for file in files}
         shorter, longer = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
         what = f"{longer.name} has {counts[longer]:,} lines, {shorter.name} has {counts[shorter]:,}"
-        hint = "parallel files need the same number of lines; this line has no counterpart in the other file"
+        hint = (
+            "parallel files need the same number of lines; this line has no counterpart in "
+            "the other file"
+        )
         raise DataError(what, where=longer.where(counts[shorter] + 1), hint=hint) from None
 
 
@@ -186,7 +220,8 @@ def is_saved(folder: Path) -> bool:
 
 
 def named(value: Any, kind: Any) -> Any:
-    """A value of a dataset, where numbers of a `ClassLabel` are its names; -1 is for a label that is missing."""
+    """A value of a dataset, where numbers of a `ClassLabel` are its names; -1 is for a label that
+    is missing."""
     if isinstance(value, int) and hasattr(kind, "names"):
         return kind.names[value] if value >= 0 else None
     if isinstance(value, Mapping) and isinstance(kind, Mapping):
@@ -196,7 +231,8 @@ def named(value: Any, kind: Any) -> Any:
 
 @dataclass(frozen=True)
 class DatasetReader(Reader):
-    """The rows of a dataset: of a folder that `save_to_disk` wrote, a folder of data files, or a name on the Hub.
+    """The rows of a dataset: of a folder that `save_to_disk` wrote, a folder of data files, or a
+    name on the Hub.
 
     The split is the one that the corpus names; else the part, if there are several.
     """
@@ -212,9 +248,13 @@ class DatasetReader(Reader):
         if path.is_dir():
             return path
         if path.exists():
-            raise DataError("is a file, not a dataset", where=self.name, hint="name it as 'file: ...'")
+            raise DataError(
+                "is a file, not a dataset", where=self.name, hint="name it as 'file: ...'"
+            )
         if self.name.startswith((".", "/", "~")) or self.name.count("/") > 1 or "\\" in self.name:
-            raise DataError("there is no such folder", where=self.name, hint=f"looked in {self.base.absolute()}")
+            raise DataError(
+                "there is no such folder", where=self.name, hint=f"looked in {self.base.absolute()}"
+            )
         return None
 
     def where(self, line: int, column: str | None = None) -> str:
@@ -224,7 +264,9 @@ class DatasetReader(Reader):
         """A null is an empty text."""
         keys, numeric, row = keys_of(self.corpus).values(), numeric_keys(self.corpus), 0
         for row, example in enumerate(self.examples(), 1):
-            texts = [texts_in(example, key, self.where(row), number=key in numeric)[0] for key in keys]
+            texts = [
+                texts_in(example, key, self.where(row), number=key in numeric)[0] for key in keys
+            ]
             yield Row(row, tuple(texts))
         if row == 0:
             raise DataError("the split has no rows", where=self.name)
@@ -238,7 +280,13 @@ class DatasetReader(Reader):
         else:
             files = sorted(path for path in folder.rglob("*") if path.is_file())
         names = [str(path.relative_to(folder) if folder else path.name) for path in files]
-        return [self.part, [[name, TextFile(name, path).digest()] for name, path in zip(names, files, strict=True)]]
+        return [
+            self.part,
+            [
+                [name, TextFile(name, path).digest()]
+                for name, path in zip(names, files, strict=True)
+            ],
+        ]
 
     def examples(self) -> Iterator[Mapping[str, Any]]:
         """The rows as they are, with all columns."""
@@ -247,7 +295,10 @@ class DatasetReader(Reader):
         with self._loading():
             for batch in dataset.iter(1000):
                 for values in zip(*batch.values(), strict=True):
-                    yield {name: named(value, kinds.get(name)) for name, value in zip(batch, values, strict=True)}
+                    yield {
+                        name: named(value, kinds.get(name))
+                        for name, value in zip(batch, values, strict=True)
+                    }
 
     def _load(self) -> Any:
         """The split, not read yet."""
@@ -259,7 +310,9 @@ class DatasetReader(Reader):
             if folder is not None and is_saved(folder):
                 loaded = datasets.load_from_disk(str(folder))
             else:
-                loaded = datasets.load_dataset(str(folder or self.name), subset, streaming=True)  # no copy in its cache
+                loaded = datasets.load_dataset(
+                    str(folder or self.name), subset, streaming=True
+                )  # no copy in its cache
         splits = loaded if isinstance(loaded, Mapping) else {}
         if not splits and split is None:
             return loaded
@@ -270,17 +323,27 @@ class DatasetReader(Reader):
         return splits[wanted]
 
     def _revisions(self) -> list[object]:
-        """What tells one version of a dataset on the Hub from another: the revision of each of its files."""
+        """What tells one version of a dataset on the Hub from another: the revision of each of its
+        files."""
         datasets = import_extra("datasets", extra="hf", where=self.name)
         with self._loading():
             files = datasets.load_dataset_builder(self.name, self.corpus.subset).config.data_files
-        return [[str(split), list(listed), listed.origin_metadata] for split, listed in files.items()]
+        return [
+            [str(split), list(listed), listed.origin_metadata] for split, listed in files.items()
+        ]
 
     @contextmanager
     def _loading(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # no connection, no such name, no such subset, a broken file: one class each
+        except (
+            Exception
+        ) as error:  # no connection, no such name, no such subset, a broken file: one class each
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            hint = "a folder, or a name on the Hugging Face Hub, which needs a connection the first time"
-            raise DataError(f"cannot be loaded as a dataset: {reason}", where=self.name, hint=hint) from None
+            hint = (
+                "a folder, or a name on the Hugging Face Hub, which needs a connection the "
+                "first time"
+            )
+            raise DataError(
+                f"cannot be loaded as a dataset: {reason}", where=self.name, hint=hint
+            ) from None

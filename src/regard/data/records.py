@@ -1,4 +1,5 @@
-"""Rows in memory (a pandas table, a dataset, a list of dicts) -> a .jsonl file in the cache that a recipe can name.
+"""Rows in memory (a pandas table, a dataset, a list of dicts) -> a .jsonl file in the cache that a
+recipe can name.
 
 Libraries are recognised by their methods, so none of them is imported here.
 """
@@ -25,7 +26,18 @@ from regard.errors import DataError, short
 
 MISSING = ("NAType", "NaTType")
 """The types of pandas.NA and pandas.NaT."""
-OF_A_SOURCE = ("file", "dataset", "subset", "split", "stream", "corpus", "header", "min_words", "max_words", "about")
+OF_A_SOURCE = (
+    "file",
+    "dataset",
+    "subset",
+    "split",
+    "stream",
+    "corpus",
+    "header",
+    "min_words",
+    "max_words",
+    "about",
+)
 """Fields of a corpus that say where its rows come from."""
 SETTINGS = ("scheme", "documents")
 """Fields of a task's corpus that are not columns."""
@@ -43,7 +55,11 @@ def is_rows(value: object) -> bool:
 
 def splits_in(data: object) -> dict[str, object] | None:
     """The splits of a datasets.DatasetDict; None if the data is one table."""
-    if isinstance(data, Mapping) and data and all(hasattr(part, "features") for part in data.values()):
+    if (
+        isinstance(data, Mapping)
+        and data
+        and all(hasattr(part, "features") for part in data.values())
+    ):
         return {str(name): part for name, part in data.items()}
     return None
 
@@ -60,7 +76,9 @@ def rows_of(data: object, name: str) -> Iterator[Mapping[str, Any]]:
         records = table.to_dicts()
     elif hasattr(data, "to_dict") and hasattr(data, "columns"):  # a table of pandas
         records = table.to_dict("records")
-    elif isinstance(data, Mapping) and all(isinstance(column, list | tuple) for column in data.values()):
+    elif isinstance(data, Mapping) and all(
+        isinstance(column, list | tuple) for column in data.values()
+    ):
         records = (dict(zip(data, row, strict=True)) for row in _transposed(data, name))
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
         records = data
@@ -73,7 +91,9 @@ def rows_of(data: object, name: str) -> Iterator[Mapping[str, Any]]:
             yield row
         else:
             hint = "a row is a dict of its columns, or a text if there is only one"
-            raise DataError(f"{short(repr(row))} is not a row", where=f"{name}, row {number}", hint=hint)
+            raise DataError(
+                f"{short(repr(row))} is not a row", where=f"{name}, row {number}", hint=hint
+            )
 
 
 def _transposed(columns: Mapping[str, Sequence[Any]], name: str) -> Iterator[tuple[Any, ...]]:
@@ -84,21 +104,30 @@ def _transposed(columns: Mapping[str, Sequence[Any]], name: str) -> Iterator[tup
     return zip(*columns.values(), strict=True)
 
 
-def corpus_for(data: object, name: str, kind: type[Corpus], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Rows in memory as a corpus of a recipe: stored in the cache, with the columns that the task reads.
+def corpus_for(
+    data: object, name: str, kind: type[Corpus], own: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Rows in memory as a corpus of a recipe: stored in the cache, with the columns that the task
+    reads.
 
-    `own` is the corpus that the recipe has so far. A column that it names is read if the rows have it; otherwise the
-    column that has the task's own name.
+    `own` is the corpus that the recipe has so far. A column that it names is read if the rows have
+    it; otherwise the column that has the task's own name.
     """
     rows = rows_of(data, name)
     first = next(rows, None)
     if first is None:
         raise DataError("there are no rows", where=name, hint=HINT)
     columns = _columns_for(kind, own, first, name)
-    keys = [key for value in columns.values() for key in (value if isinstance(value, list) else [value])]
+    keys = [
+        key for value in columns.values() for key in (value if isinstance(value, list) else [value])
+    ]
     images = {str(columns["image"])} if "image" in columns else set[str]()
     path = store_rows(chain([first], rows), name, _first_parts(keys, first), images)
-    replaced = {*OF_A_SOURCE, *_column_fields(kind), *(("size", "seed") if own.get("corpus") else ())}
+    replaced = {
+        *OF_A_SOURCE,
+        *_column_fields(kind),
+        *(("size", "seed") if own.get("corpus") else ()),
+    }
     kept = {key: value for key, value in own.items() if key not in replaced}
     return {**kept, "file": str(path), **columns}
 
@@ -111,10 +140,16 @@ def corpus_kind(data: type[Splits[Any]]) -> type[Corpus]:
 
 def _column_fields(kind: type[Corpus]) -> list[str]:
     """The fields of a task's corpus that name columns."""
-    return [name for name in kind.model_fields if name not in (*Corpus.model_fields, *SETTINGS, *OF_A_SOURCE)]
+    return [
+        name
+        for name in kind.model_fields
+        if name not in (*Corpus.model_fields, *SETTINGS, *OF_A_SOURCE)
+    ]
 
 
-def _columns_for(kind: type[Corpus], own: Mapping[str, Any], row: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _columns_for(
+    kind: type[Corpus], own: Mapping[str, Any], row: Mapping[str, Any], name: str
+) -> dict[str, Any]:
     """Which column of the rows stands for each column of the task."""
 
     def there(key: object) -> bool:
@@ -125,7 +160,11 @@ def _columns_for(kind: type[Corpus], own: Mapping[str, Any], row: Mapping[str, A
         wanted = own.get(field)
         if all(map(there, wanted if isinstance(wanted, list) and wanted else [wanted])):
             columns[field] = wanted
-        elif field == "choices" and isinstance(row.get(field), Sequence) and not isinstance(row[field], str):
+        elif (
+            field == "choices"
+            and isinstance(row.get(field), Sequence)
+            and not isinstance(row[field], str)
+        ):
             columns[field] = [f"choices.{number}" for number in range(len(row[field]))]
         elif there(field):
             columns[field] = field
@@ -140,7 +179,10 @@ def _columns_for(kind: type[Corpus], own: Mapping[str, Any], row: Mapping[str, A
     if missing or (kind.ROW and not columns):
         wanted_names = missing or _column_fields(kind)
         what = f"there is no column {wanted_names[0]!r}"
-        hint = f"the columns are {', '.join(map(str, row))}; {{'data.train.{wanted_names[0]}': COLUMN}} names it"
+        hint = (
+            f"the columns are {', '.join(map(str, row))}; {{'data.train.{wanted_names[0]}': "
+            "COLUMN} names it"
+        )
         raise DataError(what, where=name, hint=hint)
     return columns
 
@@ -156,11 +198,15 @@ def _first_parts(keys: Collection[object], row: Mapping[str, Any]) -> set[str]:
 
 
 def store_rows(
-    rows: Iterable[Mapping[str, Any]], name: str, columns: Collection[str] | None = None, images: Collection[str] = ()
+    rows: Iterable[Mapping[str, Any]],
+    name: str,
+    columns: Collection[str] | None = None,
+    images: Collection[str] = (),
 ) -> Path:
     """Write rows as JSON Lines into the cache, under a hash of their content; the path of the file.
 
-    Default: all columns, and what is not JSON in them as text. In the columns `images`, paths become absolute.
+    Default: all columns, and what is not JSON in them as text. In the columns `images`, paths
+    become absolute.
     """
     cache = cache_folder()
     try:
@@ -186,13 +232,17 @@ def store_rows(
         raise DataError(what, where=str(cache), hint=hint) from None
 
 
-def _line(row: Mapping[str, Any], where: str, columns: Collection[str] | None, images: Collection[str]) -> bytes:
+def _line(
+    row: Mapping[str, Any], where: str, columns: Collection[str] | None, images: Collection[str]
+) -> bytes:
     cells = {}
     for key, value in row.items():
         if columns is not None and key not in columns:
             continue
         cell = _plain(value, str(key), where, strict=columns is not None)
-        is_file = key in images and isinstance(cell, str) and not cell.startswith((shapes.PREFIX, HELD))
+        is_file = (
+            key in images and isinstance(cell, str) and not cell.startswith((shapes.PREFIX, HELD))
+        )
         cells[str(key)] = os.path.abspath(cell) if is_file and cell.strip() else cell
     try:
         return json.dumps(cells, ensure_ascii=False).encode() + b"\n"
@@ -211,7 +261,9 @@ def _plain(value: Any, column: str, where: str, *, strict: bool) -> Any:
     if hasattr(value, "tolist"):  # an array or a number of numpy
         return _plain(value.tolist(), column, where, strict=strict)
     if isinstance(value, Mapping):
-        return {str(key): _plain(below, column, where, strict=strict) for key, below in value.items()}
+        return {
+            str(key): _plain(below, column, where, strict=strict) for key, below in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_plain(item, column, where, strict=strict) for item in value]
     if strict:

@@ -1,8 +1,8 @@
-"""Raw tokens -> what BERT reads: [CLS] A [SEP], or [CLS] A [SEP] B [SEP] with the question whether B follows A (or what
-the vocabulary's own template has in place of these special tokens).
+"""Raw tokens -> what BERT reads: [CLS] A [SEP], or [CLS] A [SEP] B [SEP] with the question whether
+B follows A (or what the vocabulary's own template has in place of these special tokens).
 
-Devlin et al. 2019, arXiv:1810.04805, section 3.1, task 2: in half of the examples B truly comes after A, in the other
-half it is taken from another document.
+Devlin et al. 2019, arXiv:1810.04805, section 3.1, task 2: in half of the examples B truly comes
+after A, in the other half it is taken from another document.
 """
 
 from __future__ import annotations
@@ -27,11 +27,15 @@ from regard.text.tokenizers import Slot, Tokenizer
 from regard.text.vocabularies import MARK
 
 PAIRS, MASKS = 1, 2  # what numbers are drawn for, so that the one leaves the other as it is
-NEAR, TRIES = 32, 64  # how far a negative may stand in the order of lengths, and how many there are tried
+NEAR, TRIES = (
+    32,
+    64,
+)  # how far a negative may stand in the order of lengths, and how many there are tried
 NOTED = 0.05  # the share of a text from which a note says that it is left out
 MORE_DOCUMENTS = "end documents with blank lines, or say documents: lines"
 MORE_SENTENCES: dict[Sentences, str] = {
-    "punctuation": "sentences are found by . ! and ?, data.sentences=lines takes every line for one",
+    "punctuation": "sentences are found by . ! and ?, data.sentences=lines takes every line "
+    "for one",
     "lines": "every line is a sentence, data.sentences=punctuation finds them by . ! and ?",
 }
 
@@ -96,16 +100,27 @@ class Segments(Examples):
         rows_BL, segments_BL, lengths = self._rows(examples, seed, epoch)
         masked = self.masking(rows_BL, Draws(seed, epoch, MASKS, int(examples[0]), len(examples)))
         ids_BL, places_P, labels_P = map(torch.from_numpy, masked)
-        text, follows = Tokens.of(ids_BL, torch.from_numpy(lengths)), self.shown(seed, epoch).follows
-        follows_B = None if follows is None else torch.from_numpy(follows[examples].astype(np.int64))
+        text, follows = (
+            Tokens.of(ids_BL, torch.from_numpy(lengths)),
+            self.shown(seed, epoch).follows,
+        )
+        follows_B = (
+            None if follows is None else torch.from_numpy(follows[examples].astype(np.int64))
+        )
         segments, numbers = torch.from_numpy(segments_BL), tuple(examples.tolist())
-        return MaskedBatch(text, segments, places_P, labels_P, follows_B, examples=numbers, tokens=len(places_P))
+        return MaskedBatch(
+            text, segments, places_P, labels_P, follows_B, examples=numbers, tokens=len(places_P)
+        )
 
     def _rows(self, examples: Integers, seed: int, epoch: int) -> tuple[Ids, Ids, Integers]:
-        """A, and B where there is a second segment, among the special tokens; which segment; the lengths of both."""
+        """A, and B where there is a second segment, among the special tokens; which segment; the
+        lengths of both."""
         shown = self.shown(seed, epoch)
         bounds = [(shown.a_starts, shown.a_stops), (shown.b_starts, shown.b_stops)]
-        texts = [(starts[examples, None], (stops[examples] - starts[examples])[:, None]) for starts, stops in bounds]
+        texts = [
+            (starts[examples, None], (stops[examples] - starts[examples])[:, None])
+            for starts, stops in bounds
+        ]
         lengths = (texts[0][1] + texts[1][1])[:, 0] + shown.special
         place_L, following = np.arange(int(lengths.max())), iter(texts)
         ids_BL = np.full((len(examples), len(place_L)), self.text.tokenizer.pad, dtype=np.int64)
@@ -135,14 +150,22 @@ class Segments(Examples):
 
     def outcomes(self, batches: int, batch_tokens: int) -> dict[str, int]:
         """What becomes of the tokens of the first batches, special ones aside."""
-        counts, special = dict.fromkeys(OUTCOMES, 0), torch.tensor(sorted(self.text.tokenizer.special))
+        counts, special = (
+            dict.fromkeys(OUTCOMES, 0),
+            torch.tensor(sorted(self.text.tokenizer.special)),
+        )
         for rows in islice(fixed_batches(self, batch_tokens), batches):
             batch = self.batch(rows)
             shown_P = batch.text.ids_BL.flatten()[batch.places_P]
-            hidden, same = int(shown_P.eq(self.masking.mask).sum()), int(shown_P.eq(batch.labels_P).sum())
+            hidden, same = (
+                int(shown_P.eq(self.masking.mask).sum()),
+                int(shown_P.eq(batch.labels_P).sum()),
+            )
             read = int((~torch.isin(batch.text.ids_BL, special)).sum()) + hidden
             by_outcome = read - len(shown_P), hidden, len(shown_P) - hidden - same, same
-            counts = {name: counts[name] + count for name, count in zip(OUTCOMES, by_outcome, strict=True)}
+            counts = {
+                name: counts[name] + count for name, count in zip(OUTCOMES, by_outcome, strict=True)
+            }
         return counts
 
 
@@ -157,15 +180,18 @@ class SingleSegments(Segments):
     def draw(self, seed: int, epoch: int) -> Shown:
         nothing = np.zeros_like(self._starts)
         template = self.text.tokenizer.templates[0]
-        return Shown(self._starts, self._stops, nothing, nothing, None, self.corpora, self.weights, template)
+        return Shown(
+            self._starts, self._stops, nothing, nothing, None, self.corpora, self.weights, template
+        )
 
 
 class SentencePairs(Segments):
     """Pairs of segments, each of whole sentences.
 
-    Documents are cut once into spans of sentences that fit. Each epoch then cuts every span in two after another
-    sentence, and half of them get the second part of a span of another document instead, one of about the same length.
-    So what follows and what does not are the same parts: neither lengths nor breaks give the answer away.
+    Documents are cut once into spans of sentences that fit. Each epoch then cuts every span in two
+    after another sentence, and half of them get the second part of a span of another document
+    instead, one of about the same length. So what follows and what does not are the same parts:
+    neither lengths nor breaks give the answer away.
     """
 
     def __init__(
@@ -177,16 +203,24 @@ class SentencePairs(Segments):
         hint: str = MORE_DOCUMENTS,
         sentences: Sentences = "punctuation",
     ) -> None:
-        """For messages: `where` names the text, `hint` is how it gets more documents, `sentences` how to find them."""
+        """For messages: `where` names the text, `hint` is how it gets more documents, `sentences`
+        how to find them."""
         self._room = max_length - (len(text.tokenizer.templates[1]) - 2)
         self._firsts, self._lasts, self._owners = sentence_spans(text, self._room)
         if len(np.unique(self._owners)) < 2:
             long = int((np.diff(text.documents) >= 2).sum())
             what = (
-                "next-sentence prediction needs two documents of two sentences or more: a negative comes from another"
+                "next-sentence prediction needs two documents of two sentences or more: a "
+                "negative comes from another"
             )
-            what += f"; {'there is 1' if long == 1 else 'there are none'} here, of {len(text):,} in all"
-            hints = [hint, *[MORE_SENTENCES[sentences]] * (long < len(text)), "or set model.next_sentence=false"]
+            what += (
+                f"; {'there is 1' if long == 1 else 'there are none'} here, of {len(text):,} in all"
+            )
+            hints = [
+                hint,
+                *[MORE_SENTENCES[sentences]] * (long < len(text)),
+                "or set model.next_sentence=false",
+            ]
             raise DataError(what, where=where, hint="; ".join(hints))
         super().__init__(text, masking, text.corpora[self._owners])
 
@@ -195,10 +229,15 @@ class SentencePairs(Segments):
         alone = documents - len(np.unique(self._owners))
         beyond = int(np.maximum(0, limits[self._lasts] - limits[self._firsts] - self._room).sum())
         if alone > NOTED * documents:
-            what = f"{alone:,} of {documents:,} training documents have one sentence and are left out"
+            what = (
+                f"{alone:,} of {documents:,} training documents have one sentence and are left out"
+            )
             yield f"{what}: model.next_sentence=false reads them"
         if beyond > NOTED * tokens:
-            what = f"{beyond:,} of {tokens:,} training tokens, in sentences too long for a pair, are left out"
+            what = (
+                f"{beyond:,} of {tokens:,} training tokens, in sentences too long for a "
+                "pair, are left out"
+            )
             yield f"{what}: model.next_sentence=false reads them"
 
     def draw(self, seed: int, epoch: int) -> Shown:
@@ -206,7 +245,9 @@ class SentencePairs(Segments):
         cuts = self._firsts + 1 + (draws(count) * (self._lasts - self._firsts - 1)).astype(np.int64)
         middles = limits[cuts]
         a_starts = np.maximum(limits[self._firsts], middles - (self._room - self._room // 4))
-        ends = limits[self._lasts] - (self._lasts == self.text.documents[self._owners + 1])  # without </s>
+        ends = limits[self._lasts] - (
+            self._lasts == self.text.documents[self._owners + 1]
+        )  # without </s>
         rooms = self._room - (middles - a_starts)
         follows = draws(count) < 0.5
         true_stops = np.minimum(ends, middles + rooms)
@@ -216,12 +257,18 @@ class SentencePairs(Segments):
         for row in np.flatnonzero(true_stops - middles == b_stops - b_starts):
             true, other = slice(middles[row], true_stops[row]), slice(b_starts[row], b_stops[row])
             follows[row] |= np.array_equal(self.text.values[true], self.text.values[other])
-        b_starts, b_stops = np.where(follows, middles, b_starts), np.where(follows, true_stops, b_stops)
+        b_starts, b_stops = (
+            np.where(follows, middles, b_starts),
+            np.where(follows, true_stops, b_stops),
+        )
         template = self.text.tokenizer.templates[1]
-        return Shown(a_starts, middles, b_starts, b_stops, follows, self.corpora, self.weights, template)
+        return Shown(
+            a_starts, middles, b_starts, b_stops, follows, self.corpora, self.weights, template
+        )
 
     def _negatives(self, sizes: Integers, rooms: Integers, draws: Draws) -> Integers:
-        """For each span one of another document, near it in the order of the second parts' lengths, that has room."""
+        """For each span one of another document, near it in the order of the second parts' lengths,
+        that has room."""
         count, owners = len(sizes), self._owners
         order = np.argsort(sizes + draws(count), kind="stable")
         ranks = np.empty(count, dtype=np.int64)
@@ -242,10 +289,11 @@ class SentencePairs(Segments):
 
 
 def sentence_spans(text: RawTokens, room: int) -> tuple[Integers, Integers, Integers]:
-    """Spans of two sentences or more, of `room` tokens if they can: first sentence, the one after, and document.
+    """Spans of two sentences or more, of `room` tokens if they can: first sentence, the one after,
+    and document.
 
-    A sentence that would be left alone at the end of its document is merged into the previous span, or gets the last
-    sentence of it.
+    A sentence that would be left alone at the end of its document is merged into the previous span,
+    or gets the last sentence of it.
     """
     limits, documents = text.sentences, text.documents
     spans = array("q")  # three numbers a span, as they lie in memory
@@ -257,14 +305,20 @@ def sentence_spans(text: RawTokens, room: int) -> tuple[Integers, Integers, Inte
                 stop = stop - 1 if stop - first > 2 else last
             spans.extend((first, stop, document))
             first = stop
-    firsts, lasts, owners = np.frombuffer(spans, dtype=np.int64).reshape(-1, 3).T if spans else np.empty((3, 0), int)
+    firsts, lasts, owners = (
+        np.frombuffer(spans, dtype=np.int64).reshape(-1, 3).T if spans else np.empty((3, 0), int)
+    )
     return firsts, lasts, owners
 
 
 CONTINUES = "##"
 """What a piece begins with that continues a word, in the vocabularies of other tools."""
 PART = "\ufffd"  # what stands for a part of a character's bytes
-SPACES = (MARK, "Ġ", " ")  # what a piece begins with that has a space before it, in the vocabularies that say so
+SPACES = (
+    MARK,
+    "Ġ",
+    " ",
+)  # what a piece begins with that has a space before it, in the vocabularies that say so
 
 Whole = Literal["off", "words", "eojeol"]
 Ids = NDArray[np.int64]
@@ -279,7 +333,9 @@ class Draws:
 
     def __call__(self, *shape: int) -> NDArray[np.float64]:
         raw = self._bits.random_raw(int(np.prod(shape)))
-        drawn: NDArray[np.float64] = np.multiply(raw >> np.uint64(11), 2.0**-53, dtype=np.float64).reshape(shape)
+        drawn: NDArray[np.float64] = np.multiply(
+            raw >> np.uint64(11), 2.0**-53, dtype=np.float64
+        ).reshape(shape)
         return drawn
 
 
@@ -294,12 +350,14 @@ class Masking:
     replaced: float = 0.1
 
     def __call__(self, ids_BL: Ids, draws: Draws) -> tuple[Ids, Ids, Ids]:
-        """Texts after masking [B, L], the places where a token is to be predicted [P], and what stood there [P].
+        """Texts after masking [B, L], the places where a token is to be predicted [P], and what
+        stood there [P].
 
         Each token, or each whole word, is chosen by itself with the probability `rate`.
 
-        Where that chooses nothing in the whole batch, one is taken, so that there is something to learn from. What is
-        chosen becomes [MASK], a random token that is not special, or stays as it is.
+        Where that chooses nothing in the whole batch, one is taken, so that there is something to
+        learn from. What is chosen becomes [MASK], a random token that is not special, or stays as
+        it is.
         """
         ranks_BL = draws(*ids_BL.shape)
         if self.whole != "off":
@@ -329,9 +387,12 @@ class Masking:
 
     @cached_property
     def _marks_continuing(self) -> bool:
-        """Whether the vocabulary marks the pieces that continue a word, and not the spaces before words."""
+        """Whether the vocabulary marks the pieces that continue a word, and not the spaces before
+        words."""
         spelt = self.tokenizer.tokens(range(self.tokenizer.size))
-        if any(token.startswith(SPACES) for token in spelt):  # ### is then a heading, not the rest of a word
+        if any(
+            token.startswith(SPACES) for token in spelt
+        ):  # ### is then a heading, not the rest of a word
             return False
         return any(token.startswith(CONTINUES) and len(token) > len(CONTINUES) for token in spelt)
 
@@ -339,7 +400,10 @@ class Masking:
     def _kinds_V(self) -> NDArray[np.int8]:
         """Of each token: letters 0, digits 1, other signs 2, what begins a word plus 4."""
         kinds, continuing = list[int](), self._marks_continuing
-        spelt, written = self.tokenizer.tokens(range(self.tokenizer.size)), self.tokenizer.token_bytes()
+        spelt, written = (
+            self.tokenizer.tokens(range(self.tokenizer.size)),
+            self.tokenizer.token_bytes(),
+        )
         for token, added in zip(spelt, written, strict=True):
             begins = not token.startswith(CONTINUES) if continuing else token.startswith(SPACES)
             sign = added.decode(errors="replace").lstrip()[:1]
@@ -350,9 +414,10 @@ class Masking:
     def _first_of_word(self, ids_BL: Ids) -> Ids:
         """For each position, where its word begins.
 
-        An eojeol is all that stands between two spaces. A word is less: letters, digits and other signs are apart.
-        Pieces that are marked as continuing belong to the piece before them, whatever is asked for: where words began
-        was decided when the vocabulary was made, and spaces are lost.
+        An eojeol is all that stands between two spaces. A word is less: letters, digits and other
+        signs are apart. Pieces that are marked as continuing belong to the piece before them,
+        whatever is asked for: where words began was decided when the vocabulary was made, and
+        spaces are lost.
         """
         kinds_BL = self._kinds_V[ids_BL]
         begins_BL = (kinds_BL >= 4) | self.is_special_V[ids_BL]

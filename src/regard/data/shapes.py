@@ -1,12 +1,13 @@
-"""Pictures of two shapes and what one says of them, in English and Korean: drawn and written by the package.
+"""Pictures of two shapes and what one says of them, in English and Korean: drawn and written by the
+package.
 
 A picture is a line of text that says what stands where, in hundredths of its side:
 
     shapes: small red circle 20 32, large blue square 68 40
 
-so that it is stored, split and passed around like any other source, and drawn when it is looked at. Two kinds of things
-(a colour and a shape each) that stand together in a test picture never do so in a training picture; each word is in all
-parts.
+so that it is stored, split and passed around like any other source, and drawn when it is looked at.
+Two kinds of things (a colour and a shape each) that stand together in a test picture never do so in
+a training picture; each word is in all parts.
 """
 
 from __future__ import annotations
@@ -26,25 +27,47 @@ Language = Literal["english", "korean"]
 Relation = Literal["left", "right", "above", "below"]
 
 PREFIX = "shapes:"
-RADIUS = {"small": 11, "large": 20}  # half the side of the box around a thing, in hundredths of the picture's
+RADIUS = {
+    "small": 11,
+    "large": 20,
+}  # half the side of the box around a thing, in hundredths of the picture's
 COLOURS = {
-    "red": (214, 40, 40), "green": (34, 150, 70), "blue": (45, 90, 215),
-    "yellow": (240, 205, 45), "black": (30, 30, 30), "purple": (140, 60, 170),
-}  # fmt: skip
+    "red": (214, 40, 40),
+    "green": (34, 150, 70),
+    "blue": (45, 90, 215),
+    "yellow": (240, 205, 45),
+    "black": (30, 30, 30),
+    "purple": (140, 60, 170),
+}
 INK = 2  # each pixel is drawn as so many by so many points, for smooth edges
 
 KOREAN = {
-    "small": "작은", "large": "큰",
-    "red": "빨간", "green": "초록색", "blue": "파란", "yellow": "노란", "black": "검은", "purple": "보라색",
-    "circle": "원", "square": "사각형", "triangle": "삼각형", "star": "별", "cross": "십자가", "diamond": "마름모",
-    "left": "왼쪽에", "right": "오른쪽에", "above": "위에", "below": "아래에",
-}  # fmt: skip
+    "small": "작은",
+    "large": "큰",
+    "red": "빨간",
+    "green": "초록색",
+    "blue": "파란",
+    "yellow": "노란",
+    "black": "검은",
+    "purple": "보라색",
+    "circle": "원",
+    "square": "사각형",
+    "triangle": "삼각형",
+    "star": "별",
+    "cross": "십자가",
+    "diamond": "마름모",
+    "left": "왼쪽에",
+    "right": "오른쪽에",
+    "above": "위에",
+    "below": "아래에",
+}
 
 Points = NDArray[np.float64]
 
 
 def _in_star(x: Points, y: Points) -> NDArray[np.bool_]:
-    """Five rays: of each half of a ray, turned to the right, all that lies on this side of its straight edge."""
+    """Five rays: of each half of a ray, turned to the right, all that lies on this side of its
+    straight edge."""
     turned = np.abs((np.arctan2(x, -y) / (2 * np.pi) * 5 + 0.5) % 1 - 0.5) * (2 * np.pi / 5)
     along, across = np.hypot(x, y) * np.cos(turned), np.hypot(x, y) * np.sin(turned)
     inner_along, inner_across = 0.42 * np.cos(np.pi / 5), 0.42 * np.sin(np.pi / 5)
@@ -80,7 +103,12 @@ class Thing(NamedTuple):
     def box(self) -> tuple[float, float, float, float]:
         """Left, top, right and bottom edge, as shares of the picture's side."""
         radius = RADIUS[self.size]
-        left, top, right, bottom = self.x - radius, self.y - radius, self.x + radius, self.y + radius
+        left, top, right, bottom = (
+            self.x - radius,
+            self.y - radius,
+            self.x + radius,
+            self.y + radius,
+        )
         return left / 100, top / 100, right / 100, bottom / 100
 
 
@@ -110,13 +138,17 @@ class Scene(NamedTuple):
         """ "a small red circle left of a large blue square", "큰 파란 사각형 왼쪽에 작은 빨간 원이 있다"."""
         if language == "english":
             first, second = (" ".join(thing[:3]) for thing in self)
-            return f"a {first} {self.relation}{' of' * (self.relation in ('left', 'right'))} a {second}"
+            return (
+                f"a {first} {self.relation}{' of' * (self.relation in ('left', 'right'))} a "
+                f"{second}"
+            )
         first, second = (" ".join(KOREAN[word] for word in thing[:3]) for thing in self)
         return f"{second} {KOREAN[self.relation]} {first}{particle_after(first, '이')} 있다"
 
 
 def in_order(scene: Scene) -> Scene:
-    """The small thing first, since one says where it is by the large one; of equals the left or the upper one.
+    """The small thing first, since one says where it is by the large one; of equals the left or the
+    upper one.
 
     So that a picture has one caption.
     """
@@ -134,14 +166,24 @@ def parse(code: str, where: str) -> Scene:
     if len(things) != 2 or not all(things):
         hint = "for example: shapes: small red circle 20 32, large blue square 68 40"
         raise DataError(f"not a picture of two shapes: {code[:60]!r}", where=where, hint=hint)
-    scene = [Thing(match[1], match[2], match[3], int(match[4]), int(match[5])) for match in things if match]
+    scene = [
+        Thing(match[1], match[2], match[3], int(match[4]), int(match[5]))
+        for match in things
+        if match
+    ]
     for thing in scene:
         if max(thing.x, thing.y) > 100:
             what = f"{' '.join(thing[:3])} stands at {thing.x} {thing.y}, outside"
             raise DataError(what, where=where, hint="hundredths of the side: 0 to 100")
-        for word, known in ((thing.size, [*RADIUS]), (thing.colour, [*COLOURS]), (thing.shape, [*OUTLINES])):
+        for word, known in (
+            (thing.size, [*RADIUS]),
+            (thing.colour, [*COLOURS]),
+            (thing.shape, [*OUTLINES]),
+        ):
             if word not in known:
-                raise DataError(f"there is no {word!r} to draw", where=where, hint=did_you_mean(word, known))
+                raise DataError(
+                    f"there is no {word!r} to draw", where=where, hint=did_you_mean(word, known)
+                )
     return Scene(*scene)
 
 
@@ -159,6 +201,8 @@ def draw(scene: Scene, side: int) -> NDArray[np.uint8]:
         inked = OUTLINES[thing.shape](x[columns][None], y[rows][:, None])
         box = canvas[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
         box[inked] = np.array(COLOURS[thing.colour]) + random.uniform(-12, 12, 3)
-    pixels = canvas.reshape(side, INK, side, INK, 3).mean((1, 3)) + random.normal(0, 4, (side, side, 3))
+    pixels = canvas.reshape(side, INK, side, INK, 3).mean((1, 3)) + random.normal(
+        0, 4, (side, side, 3)
+    )
     drawn: NDArray[np.uint8] = np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
     return drawn

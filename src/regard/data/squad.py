@@ -1,10 +1,12 @@
-"""Questions about texts, answered by a span of the text -> rows of text: SQuAD's JSON, JSON Lines, or our own texts.
+"""Questions about texts, answered by a span of the text -> rows of text: SQuAD's JSON, JSON Lines,
+or our own texts.
 
-Rajpurkar et al. 2016, arXiv:1606.05250 (SQuAD 1.1); Rajpurkar et al. 2018, arXiv:1806.03822 (2.0: some questions have
-no answer); Lim et al. 2019, arXiv:1909.07005 (KorQuAD, the same format):
+Rajpurkar et al. 2016, arXiv:1606.05250 (SQuAD 1.1); Rajpurkar et al. 2018, arXiv:1806.03822 (2.0:
+some questions have no answer); Lim et al. 2019, arXiv:1909.07005 (KorQuAD, the same format):
 
     {"data": [{"paragraphs": [{"context": "...", "qas": [
-        {"id": "1", "question": "...", "answers": [{"text": "...", "answer_start": 17}], "is_impossible": false}]}]}]}
+        {"id": "1", "question": "...", "answers": [{"text": "...", "answer_start": 17}],
+        "is_impossible": false}]}]}]}
 """
 
 from __future__ import annotations
@@ -17,7 +19,16 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from regard.data.corpora import Part
-from regard.data.formats import EXPECTED, Object, Row, is_array, json_values, object_rows, text_of, value_in
+from regard.data.formats import (
+    EXPECTED,
+    Object,
+    Row,
+    is_array,
+    json_values,
+    object_rows,
+    text_of,
+    value_in,
+)
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import DataError
 from regard.text.files import TextFile
@@ -32,25 +43,29 @@ class QuestionedText(OneFile):
     EXAMPLES: ClassVar[str] = "questions"
     SUFFIXES: ClassVar[Mapping[str, str]] = {".json": "squad", ".jsonl": "questions"}
     ALLOWED: ClassVar[str] = (
-        ".json in the format of SQuAD; .jsonl (an object a line) or .json (an array): context, question and answers"
+        ".json in the format of SQuAD; .jsonl (an object a line) or .json (an array): context, "
+        "question and answers"
     )
 
     file: str | None = None
-    """A .json file in the format of SQuAD 1.1 or 2.0 (KorQuAD has it too), or .jsonl or a .json array: objects with a
-    context, a question and its answers; plain or as .gz, .xz or .zst."""
+    """A .json file in the format of SQuAD 1.1 or 2.0 (KorQuAD has it too), or .jsonl or a .json
+    array: objects with a context, a question and its answers; plain or as .gz, .xz or .zst."""
     context: str = "context"
     """The key of the text in .jsonl."""
     question: str = "question"
     """The key of the question there."""
     answers: str = "answers"
-    """The key of the answers there: a list of objects with `text` and `answer_start`, or of texts, or an object with a
-    list of each, as the Hugging Face datasets have it. An empty list: the text does not answer the question. Without a
-    start the first place where the text stands is taken."""
+    """The key of the answers there: a list of objects with `text` and `answer_start`, or of texts,
+    or an object with a list of each, as the Hugging Face datasets have it. An empty list: the text
+    does not answer the question. Without a start the first place where the text stands is taken."""
     corpus: Literal["portraits-en", "portraits-ko"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
-    """Texts of the package about people, in English or Korean; a quarter of the questions has no answer."""
+    """Texts of the package about people, in English or Korean; a quarter of the questions has no
+    answer."""
 
     def format(self, file: TextFile) -> str:
-        return "questions" if file.suffixes[0] == ".json" and is_array(file) else super().format(file)
+        return (
+            "questions" if file.suffixes[0] == ".json" and is_array(file) else super().format(file)
+        )
 
     def place(self, file: TextFile, line: int) -> str:
         """Rows of a .json are numbered by question."""
@@ -70,11 +85,13 @@ class QuestionData(LabelledSplits[QuestionedText]):
     max_characters: int = Field(1 << 20, ge=1)
     """A text longer than this is taken for a broken file."""
     max_length: int = Field(384, ge=16)
-    """Most tokens that are read at once, question, text and special ones; a longer text is read in windows."""
+    """Most tokens that are read at once, question, text and special ones; a longer text is read in
+    windows."""
     stride: int | None = Field(None, ge=1)
     """Tokens from the beginning of one window to that of the next. Default: half a window."""
     max_question: int = Field(64, ge=1)
-    """Tokens of a question that are read, and no more than half of max_length; the rest is left out."""
+    """Tokens of a question that are read, and no more than half of max_length; the rest is left
+    out."""
 
 
 def answers_in(text: str) -> tuple[tuple[int, str], ...]:
@@ -82,7 +99,8 @@ def answers_in(text: str) -> tuple[tuple[int, str], ...]:
 
 
 def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True) -> Iterator[Row]:
-    """The questions of SQuAD's JSON; a row's line is the number of its question. Inputs need not be `answered`.
+    """The questions of SQuAD's JSON; a row's line is the number of its question. Inputs need not be
+    `answered`.
 
     The file gets a note on ids that several questions have.
     """
@@ -106,7 +124,9 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
                     raise fault
                 text, answers = _text(question, "question", ""), "[]"
                 if answered and question.get("is_impossible") is not True:
-                    answers = _placed_answers(value_in(question, "answers", ""), context, clusters, "")
+                    answers = _placed_answers(
+                        value_in(question, "answers", ""), context, clusters, ""
+                    )
                 yield Row(number, (context, text, answers, id))
             except DataError as error:
                 where = corpus.place(file, number) + (f" ({id!r})" if "id" in question else "")
@@ -116,15 +136,20 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
     if repeated:
         (number, id), *_ = repeated
         file.notes.append(
-            f"{corpus.place(file, number)} has the id {id!r} of question {numbers[id]:,} ({len(repeated):,} such): "
+            f"{corpus.place(file, number)} has the id {id!r} of question {numbers[id]:,} "
+            f"({len(repeated):,} such): "
             "predictions by id, as SQuAD's, would have only one of them"
         )
 
 
 def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
     def cells(example: Object, where: str) -> list[tuple[str, ...]]:
-        context, question = (_text(example, key, where) for key in (corpus.context, corpus.question))
-        answers = _placed_answers(value_in(example, corpus.answers, where), context, Clusters(context), where)
+        context, question = (
+            _text(example, key, where) for key in (corpus.context, corpus.question)
+        )
+        answers = _placed_answers(
+            value_in(example, corpus.answers, where), context, Clusters(context), where
+        )
         line = where.rpartition(":")[2].split()[-1]
         return [(context, question, answers, str(example.get("id", line)))]
 
@@ -135,7 +160,9 @@ def _paragraphs(file: TextFile) -> Iterator[tuple[Object, str]]:
     """The paragraphs of SQuAD's JSON, and what messages call them."""
     for tree in json_values(file):
         if not isinstance(tree, dict):
-            raise DataError("there is no object with the key 'data'", where=file.name, hint=EXPECTED)
+            raise DataError(
+                "there is no object with the key 'data'", where=file.name, hint=EXPECTED
+            )
         for article, title in _items(tree, "data", file.name):
             yield from _items(article, "paragraphs", title)
 
@@ -161,22 +188,36 @@ def _placed_answers(answers: Any, context: str, clusters: Clusters, where: str) 
         if not isinstance(starts, list) or len(starts) != len(texts):
             what = f"there are {len(texts)} answers, and the starts are {json.dumps(starts)[:40]}"
             raise DataError(what, where=where, hint="a start for each")
-        answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
-    bad = [item for item in answers if not isinstance(item, dict | str)] if isinstance(answers, list) else [answers]
+        answers = [
+            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
+        ]
+    bad = (
+        [item for item in answers if not isinstance(item, dict | str)]
+        if isinstance(answers, list)
+        else [answers]
+    )
     if bad:
         hint = 'expected is a list such as [{"text": "1853", "answer_start": 154}]'
-        raise DataError(f"the answers are {json.dumps(bad[0], default=str)[:80]}", where=where, hint=hint)
+        raise DataError(
+            f"the answers are {json.dumps(bad[0], default=str)[:80]}", where=where, hint=hint
+        )
     objects = ({"text": answer} if isinstance(answer, str) else answer for answer in answers)
     placed = [_placed(answer, context, clusters, where) for answer in objects]
     return json.dumps(placed, ensure_ascii=False)
 
 
-def _placed(answer: dict[str, Any], context: str, clusters: Clusters, where: str) -> tuple[int, str]:
+def _placed(
+    answer: dict[str, Any], context: str, clusters: Clusters, where: str
+) -> tuple[int, str]:
     """Where an answer begins in the context, and its text."""
     text, start = _text(answer, "text", where), answer.get("answer_start")
     first, shown = context.find(text), f"the answer {text[:80]!r}"
     if start is not None and type(start) is not int:
-        raise DataError(f"the start of the answer is {json.dumps(start)[:40]}", where=where, hint="a whole number")
+        raise DataError(
+            f"the start of the answer is {json.dumps(start)[:40]}",
+            where=where,
+            hint="a whole number",
+        )
     if not text.strip():
         hint = "leave it out: an empty list of answers says that there is none"
         raise DataError("an answer is empty", where=where, hint=hint)
@@ -185,8 +226,13 @@ def _placed(answer: dict[str, Any], context: str, clusters: Clusters, where: str
     start = first if start is None else start
     if start < 0 or not context.startswith(text, start):
         hint = f"it is at {first}: {context[max(0, first - 10) : first + len(text) + 10]!r}"
-        if start >= 0 and context.encode("utf-16-le")[2 * start :].startswith(text.encode("utf-16-le")):
-            hint = "the offset counts UTF-16 units, as Java and JavaScript do; characters (code points) are expected"
+        if start >= 0 and context.encode("utf-16-le")[2 * start :].startswith(
+            text.encode("utf-16-le")
+        ):
+            hint = (
+                "the offset counts UTF-16 units, as Java and JavaScript do; characters "
+                "(code points) are expected"
+            )
         raise DataError(f"{shown} is not at {start} of its context", where=where, hint=hint)
     if not (clusters.cut_at(start) and clusters.cut_at(start + len(text))):
         whole = context[slice(*clusters.whole(start, start + len(text)))]

@@ -1,4 +1,5 @@
-"""Prepared data on disk: memory-mapped columns, in cache folders that appear whole or not at all."""
+"""Prepared data on disk: memory-mapped columns, in cache folders that appear whole or not at
+all."""
 
 from __future__ import annotations
 
@@ -34,18 +35,21 @@ MANIFEST, VERIFIED = "whole.json", "verified.json"
 ENTRY = re.compile(r"[a-z]+-[0-9a-f]{32}")
 """Names of the folders in the cache. Nothing else there is ever removed, except leftovers."""
 LEFTOVER = re.compile(rf"{ENTRY.pattern}\.[0-9a-f]{{32}}\.(partial|old)")
-"""Names of folders that are being written, replaced or removed; and of those whose process was killed meanwhile."""
+"""Names of folders that are being written, replaced or removed; and of those whose process was
+killed meanwhile."""
 END, GOES_ON = ".", "+"
-"""The column `part` of rows that may be pieces of an example: whether it ends with this row or goes on in the next."""
+"""The column `part` of rows that may be pieces of an example: whether it ends with this row or goes
+on in the next."""
 CHUNK = 4096  # rows that are read at once,
 CHARACTERS = 1 << 22  # and characters, about: documents may be long
 T = TypeVar("T")
 P = ParamSpec("P")
 _trusting = ContextVar("_trusting", default=True)
-"""Whether a folder that was verified, and whose files have the same sizes and times, is taken for whole."""
+"""Whether a folder that was verified, and whose files have the same sizes and times, is taken for
+whole."""
 _held: dict[Path, BinaryIO] = {}
-"""Manifests that this process keeps open and locked until its end, when no column is mapped any more: no other process
-removes their folders. At most 64, those used last."""
+"""Manifests that this process keeps open and locked until its end, when no column is mapped any
+more: no other process removes their folders. At most 64, those used last."""
 
 
 def cache_folder() -> Path:
@@ -64,20 +68,27 @@ def cache_limit() -> float:
     given = os.environ.get("REGARD_CACHE_LIMIT") or "20"
     number = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:GB)?\s*", given, re.IGNORECASE)
     if number is None:
-        raise DataError(f"{given!r} is not a size", where="REGARD_CACHE_LIMIT", hint="a number of GB: 20, or 0.5")
+        raise DataError(
+            f"{given!r} is not a size",
+            where="REGARD_CACHE_LIMIT",
+            hint="a number of GB: 20, or 0.5",
+        )
     return float(number[1]) * 1e9
 
 
 def stored(name: str, build: Callable[[Path], None]) -> Path:
-    """The folder of this name in the cache; `build` fills it first where it is missing, or damaged, which is logged.
+    """The folder of this name in the cache; `build` fills it first where it is missing, or damaged,
+    which is logged.
 
-    It appears whole or not at all, and stays while this process lives. Two processes that build it at once both get the
-    folder of the faster one.
+    It appears whole or not at all, and stays while this process lives. Two processes that build it
+    at once both get the folder of the faster one.
     """
     folder, limit = cache_folder() / name, cache_limit()
     if not _hold(folder):
         if folder.exists():
-            logging.getLogger(__name__).warning("%s: damaged, or of an older version: it is made anew", folder)
+            logging.getLogger(__name__).warning(
+                "%s: damaged, or of an older version: it is made anew", folder
+            )
         trim_cache(limit)
         while not _hold(folder):
             _fill(folder, build)
@@ -90,7 +101,9 @@ def _fill(folder: Path, build: Callable[[Path], None]) -> None:
     try:
         with _begin(partial) as manifest:
             build(partial)
-            written = {name: value for name, value in checksums(partial).items() if name != MANIFEST}
+            written = {
+                name: value for name, value in checksums(partial).items() if name != MANIFEST
+            }
             (partial / MANIFEST).write_text(json.dumps({"checksums": written}), encoding="utf-8")
             if sys.platform == "win32":
                 manifest.close()  # no folder with an open file can be renamed there
@@ -107,8 +120,9 @@ def _fill(folder: Path, build: Callable[[Path], None]) -> None:
 
 @contextmanager
 def verifying() -> Iterator[None]:
-    """Read every file of the folders that are opened meanwhile, also of those that were found whole before: a disk may
-    change bytes without changing a time. A training, which lasts long, begins so."""
+    """Read every file of the folders that are opened meanwhile, also of those that were found whole
+    before: a disk may change bytes without changing a time. A training, which lasts long, begins
+    so."""
     token = _trusting.set(False)
     try:
         yield
@@ -117,14 +131,18 @@ def verifying() -> Iterator[None]:
 
 
 def rebuilding(read: Callable[P, T]) -> Callable[P, T]:
-    """A function that reads folders of the cache: where one cannot be read, it is called once more, `verifying`, which
-    makes damaged folders anew."""
+    """A function that reads folders of the cache: where one cannot be read, it is called once more,
+    `verifying`, which makes damaged folders anew."""
 
     @wraps(read)
     def read_or_rebuild(*args: P.args, **options: P.kwargs) -> T:
         try:
             return read(*args, **options)
-        except (OSError, ValueError, EOFError):  # as numpy, json and the system raise; a user's mistake is none of them
+        except (
+            OSError,
+            ValueError,
+            EOFError,
+        ):  # as numpy, json and the system raise; a user's mistake is none of them
             with verifying():
                 return read(*args, **options)
 
@@ -134,13 +152,15 @@ def rebuilding(read: Callable[P, T]) -> Callable[P, T]:
 def is_whole(folder: Path) -> bool:
     """Whether every file that was written into the folder is there as it was written.
 
-    A file is read whole for that once, and again when its size or times have changed: a large cache opens at once.
-    While `verifying` it is read in any case.
+    A file is read whole for that once, and again when its size or times have changed: a large cache
+    opens at once. While `verifying` it is read in any case.
     """
     try:
         written = json.loads((folder / MANIFEST).read_bytes())["checksums"]
         stats = {name: (folder / name).stat() for name in written}
-        stamps = {name: [file.st_size, file.st_mtime_ns, file.st_ctime_ns] for name, file in stats.items()}
+        stamps = {
+            name: [file.st_size, file.st_mtime_ns, file.st_ctime_ns] for name, file in stats.items()
+        }
         with suppress(OSError, ValueError):
             if _trusting.get() and json.loads((folder / VERIFIED).read_bytes()) == stamps:
                 return True
@@ -159,7 +179,8 @@ def is_whole(folder: Path) -> bool:
 
 
 def _begin(partial: Path) -> BinaryIO:
-    """Make a folder with an empty manifest, which is locked while it is filled: it is no leftover."""
+    """Make a folder with an empty manifest, which is locked while it is filled: it is no
+    leftover."""
     while True:  # another process may remove it before it is locked
         partial.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
@@ -170,7 +191,8 @@ def _begin(partial: Path) -> BinaryIO:
 
 
 def _hold(folder: Path) -> bool:
-    """Lock a folder until this process ends, and note that it was used; False where it is missing or damaged."""
+    """Lock a folder until this process ends, and note that it was used; False where it is missing
+    or damaged."""
     if folder in _held:
         _held.pop(folder).close()
     try:
@@ -186,7 +208,9 @@ def _hold(folder: Path) -> bool:
         _held.pop(next(iter(_held))).close()
     with suppress(OSError, OverflowError):
         # later than every other, also where the clock went back
-        used = max([time.time(), *(0.01 + manifest.st_mtime for _, manifest in _manifests(folder.parent))])
+        used = max(
+            [time.time(), *(0.01 + manifest.st_mtime for _, manifest in _manifests(folder.parent))]
+        )
         os.utime(folder / MANIFEST, (used, used))
     return True
 
@@ -212,7 +236,8 @@ def cache_entries() -> list[Entry]:
 
 
 def _manifests(cache: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
-    """The folders with a manifest. By `os`: a cache of thousands of folders is looked through for every new one."""
+    """The folders with a manifest. By `os`: a cache of thousands of folders is looked through for
+    every new one."""
     with suppress(OSError), os.scandir(cache) as found:
         for folder in found:
             with suppress(OSError):
@@ -221,12 +246,18 @@ def _manifests(cache: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]
 
 @lru_cache(maxsize=1 << 14)
 def _size(folder: str, changed: int) -> int:
-    """Bytes of the files of an entry. Files are added (`changed` is later then), but hardly written to once there."""
-    return sum(os.stat(os.path.join(path, name)).st_size for path, _, names in os.walk(folder) for name in names)
+    """Bytes of the files of an entry. Files are added (`changed` is later then), but hardly written
+    to once there."""
+    return sum(
+        os.stat(os.path.join(path, name)).st_size
+        for path, _, names in os.walk(folder)
+        for name in names
+    )
 
 
 def trim_cache(limit: float) -> None:
-    """Remove leftovers, and then the oldest entries until the others fit the limit; nothing that a process uses."""
+    """Remove leftovers, and then the oldest entries until the others fit the limit; nothing that a
+    process uses."""
     for folder in cache_folder().glob("*.*"):
         if LEFTOVER.fullmatch(folder.name):
             _remove(folder)
@@ -271,7 +302,8 @@ def in_chunks(items: Iterable[T], characters: Callable[[T], int]) -> Iterator[li
 
 
 class ColumnWriter:
-    """Appends rows of unequal length: their values to one file; where each row ends is written in the end."""
+    """Appends rows of unequal length: their values to one file; where each row ends is written in
+    the end."""
 
     def __init__(self, folder: Path, name: str, dtype: DTypeLike) -> None:
         self._file, self._dtype = (folder / f"{name}.values").open("wb"), np.dtype(dtype)
@@ -284,7 +316,9 @@ class ColumnWriter:
 
     def extend_texts(self, texts: Sequence[str]) -> None:
         encoded = [text.encode("utf-8") for text in texts]
-        self.extend(np.frombuffer(b"".join(encoded), dtype=np.uint8), [len(text) for text in encoded])
+        self.extend(
+            np.frombuffer(b"".join(encoded), dtype=np.uint8), [len(text) for text in encoded]
+        )
 
     def close(self) -> None:
         self._file.close()
@@ -320,7 +354,9 @@ class TextColumn(Sequence[str]):
         return cls(values, offsets_of(np.array([len(text) for text in encoded])))
 
     def select(self, rows: Integers) -> TextColumn:
-        return TextColumn(self._values, self._offsets, rows if self._rows is None else self._rows[rows])
+        return TextColumn(
+            self._values, self._offsets, rows if self._rows is None else self._rows[rows]
+        )
 
     def __len__(self) -> int:
         return len(self._offsets) - 1 if self._rows is None else len(self._rows)
@@ -340,21 +376,29 @@ class TextColumn(Sequence[str]):
             return self.select(np.arange(*row.indices(len(self))))
         number = range(len(self))[row]
         number = number if self._rows is None else int(self._rows[number])
-        return self._values[self._offsets[number] : self._offsets[number + 1]].tobytes().decode("utf-8")
+        return (
+            self._values[self._offsets[number] : self._offsets[number + 1]]
+            .tobytes()
+            .decode("utf-8")
+        )
 
     def __iter__(self) -> Iterator[str]:
         view = self._values.data
         for first in range(0, len(self), 4096):
             numbers = np.arange(first, min(first + 4096, len(self)))
             rows = numbers if self._rows is None else self._rows[numbers]
-            for start, end in zip(self._offsets[rows].tolist(), self._offsets[rows + 1].tolist(), strict=True):
+            for start, end in zip(
+                self._offsets[rows].tolist(), self._offsets[rows + 1].tolist(), strict=True
+            ):
                 yield str(view[start:end], "utf-8")
 
 
 def parts(owners: Integers) -> TextColumn:
     """For each row END, or GOES_ON where the next row belongs to the same example."""
     ends = np.diff(owners, append=-1) != 0
-    return TextColumn(np.where(ends, ord(END), ord(GOES_ON)).astype(np.uint8), np.arange(len(owners) + 1))
+    return TextColumn(
+        np.where(ends, ord(END), ord(GOES_ON)).astype(np.uint8), np.arange(len(owners) + 1)
+    )
 
 
 class TokenColumn:
@@ -395,8 +439,11 @@ class TokenColumn:
             total += np.bincount(self.values[start : start + 2**20], minlength=vocabulary)
         return total
 
-    def padded(self, rows: Integers, *, begin: int | None, end: int | None, pad: int) -> tuple[NDArray[np.int64], ...]:
-        """ids [B, L] of these rows between `begin` and `end` (where given), padded on the right; and lengths [B]."""
+    def padded(
+        self, rows: Integers, *, begin: int | None, end: int | None, pad: int
+    ) -> tuple[NDArray[np.int64], ...]:
+        """ids [B, L] of these rows between `begin` and `end` (where given), padded on the right;
+        and lengths [B]."""
         lengths = self.lengths[rows].astype(np.int64)
         before = int(begin is not None)
         whole = lengths + before + int(end is not None)

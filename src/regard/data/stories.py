@@ -1,7 +1,8 @@
-"""Stories with questions -> rows of text: the format of the bAbI tasks, JSON Lines, or stories of the package.
+"""Stories with questions -> rows of text: the format of the bAbI tasks, JSON Lines, or stories of
+the package.
 
-The format of bAbI (Weston et al. 2015, arXiv:1502.05698): numbered lines, 1 begins a new story; a question is followed
-by a tab, its answer, a tab and the numbers of the lines that it rests on.
+The format of bAbI (Weston et al. 2015, arXiv:1502.05698): numbered lines, 1 begins a new story; a
+question is followed by a tab, its answer, a tab and the numbers of the lines that it rests on.
 
     1 Mary moved to the bathroom.
     2 Where is Mary?	bathroom	1
@@ -27,7 +28,9 @@ from regard.errors import DataError, DecodeError, Problem
 from regard.text.files import FileInput, Parts, TextFile, matching
 from regard.text.normalise import fold_white_space, natural, split_sentences
 
-KEPT = 1000  # sentences of a story that are kept for a question: the last ones, as many as the largest memory holds
+# sentences of a story that are kept for a question: the last ones, as many as the largest memory
+# holds
+KEPT = 1000
 OPENING = 20  # sentences of a story that tell it from others
 UNKNOWN = "-"  # stands for supporting facts that are not given
 NUMBERED = re.compile(r"\s*(\d{1,9})\s+(\S.*)")  # a line of bAbI's: its number, and what it says
@@ -37,20 +40,31 @@ _ONE_WORD = "an answer is one word; several go with commas and no spaces: apple,
 
 
 class Stories(OneFile):
-    """Stories with questions about them; each file is a task of its own, whose error is measured apart."""
+    """Stories with questions about them; each file is a task of its own, whose error is measured
+    apart."""
 
-    ROW: ClassVar[tuple[str, ...]] = ("opening", "story", "question", "answer", "facts", "sentences", "task")
-    """How the story begins, its sentences one a line, how many these were before only the last were kept, and the name
-    of the task (each file is one)."""
+    ROW: ClassVar[tuple[str, ...]] = (
+        "opening",
+        "story",
+        "question",
+        "answer",
+        "facts",
+        "sentences",
+        "task",
+    )
+    """How the story begins, its sentences one a line, how many these were before only the last were
+    kept, and the name of the task (each file is one)."""
     EXAMPLES: ClassVar[str] = "stories"
     SUFFIXES: ClassVar[Mapping[str, str]] = {".txt": "babi", **dict.fromkeys(OBJECTS, "stories")}
     ALLOWED: ClassVar[str] = (
-        ".txt: bAbI's numbered lines; .jsonl (an object a line) or .json (an array): story, question and answer"
+        ".txt: bAbI's numbered lines; .jsonl (an object a line) or .json (an array): story, "
+        "question and answer"
     )
 
     file: str | None = None
-    """A file of bAbI's numbered lines (.txt), or .jsonl or .json: objects with a story, a question and an answer; plain
-    or as .gz, .xz or .zst. A pattern such as `babi/*_train.txt` names several files: a task each."""
+    """A file of bAbI's numbered lines (.txt), or .jsonl or .json: objects with a story, a question
+    and an answer; plain or as .gz, .xz or .zst. A pattern such as `babi/*_train.txt` names several
+    files: a task each."""
     story: str = "story"
     """The key of the story in .jsonl: a text, or a list of sentences."""
     question: str = "question"
@@ -58,20 +72,27 @@ class Stories(OneFile):
     answer: str = "answer"
     """The key of the answer there: one word, or several with commas and no spaces between them."""
     facts: str = "facts"
-    """The key of the supporting facts there, which need not be: the numbers, from 1, of the sentences."""
+    """The key of the supporting facts there, which need not be: the numbers, from 1, of the
+    sentences."""
     corpus: Literal["stories-en", "stories-ko"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
     """Stories of the package, in English or Korean: who is where, who has what."""
     about: Literal["where", "things", "who", "count", "yes_no"] | None = None
-    """What the questions of these are about: where someone is, where a thing is, who has it, how many things someone
-    has, or whether someone is somewhere. Default: all five."""
+    """What the questions of these are about: where someone is, where a thing is, who has it, how
+    many things someone has, or whether someone is somewhere. Default: all five."""
 
     def files(self, base: Path, within: Path | None = None) -> tuple[TextFile, ...]:
         name = self.file
         if name is None or not has_magic(name):
             return super().files(base, within)
-        files = sorted(matching(name, base, within), key=lambda file: natural(PurePath(file.name).name))
+        files = sorted(
+            matching(name, base, within), key=lambda file: natural(PurePath(file.name).name)
+        )
         if not files:
-            raise DataError("no file has a name of this pattern", where=name, hint="for example babi/*_train.txt")
+            raise DataError(
+                "no file has a name of this pattern",
+                where=name,
+                hint="for example babi/*_train.txt",
+            )
         return tuple(files)
 
     def settings(self) -> dict[str, Any]:
@@ -100,9 +121,10 @@ class StoryData(LabelledSplits[Stories]):
     max_characters: int = Field(1 << 20, ge=1)
     """A story longer than this is taken for a broken file."""
     bad_lines: BadLines = "auto"
-    """What to do with questions that cannot be read or have no answer, and with stories that have no question. `drop`:
-    drop and count them. `error`: stop and name them. `auto`: drop and count them if they are at most 1 % of a split's
-    questions, else stop and name them. After a line that cannot be read, no question about its story can."""
+    """What to do with questions that cannot be read or have no answer, and with stories that have
+    no question. `drop`: drop and count them. `error`: stop and name them. `auto`: drop and count
+    them if they are at most 1 % of a split's questions, else stop and name them. After a line that
+    cannot be read, no question about its story can."""
 
 
 @dataclass(frozen=True)
@@ -113,18 +135,29 @@ class Question:
     question: str
     answer: str | None
     facts: tuple[int, ...] | None
-    """The numbers, from 0, of the sentences that the answer rests on; None where that is not given."""
+    """The numbers, from 0, of the sentences that the answer rests on; None where that is not
+    given."""
     place: str
-    numbers: tuple[int, ...] = ()  # what the user calls each sentence: the number of its line, or its own, both from 1
+    numbers: tuple[
+        int, ...
+    ] = ()  # what the user calls each sentence: the number of its line, or its own, both from 1
     is_object: bool = False  # whether it was given as a JSON object
 
     @property
     def text(self) -> str:
-        """One text, which `typed_questions` reads again: an object, or a sentence a line, the question last."""
+        """One text, which `typed_questions` reads again: an object, or a sentence a line, the
+        question last."""
         facts = [fact + 1 for fact in self.facts or ()]
         if self.is_object:
-            tree = {"story": self.story, "question": self.question, "answer": self.answer, "facts": facts}
-            return json.dumps({key: value for key, value in tree.items() if value}, ensure_ascii=False)
+            tree = {
+                "story": self.story,
+                "question": self.question,
+                "answer": self.answer,
+                "facts": facts,
+            }
+            return json.dumps(
+                {key: value for key, value in tree.items() if value}, ensure_ascii=False
+            )
         answer = "" if self.answer is None else f"\t{self.answer}\t{' '.join(map(str, facts))}"
         return "\n".join([*self.story, self.question + answer])
 
@@ -148,7 +181,9 @@ class _Story:
     last: int = 0  # the number of the line before, where lines are numbered
     has_question: bool = False
     opening: str = ""
-    fault: Problem | None = None  # of a line in a file: what is asked after it is not about the story that was meant
+    fault: Problem | None = (
+        None  # of a line in a file: what is asked after it is not about the story that was meant
+    )
     typed: list[str] = field(default_factory=list)  # the lines as they were typed
 
     def add(self, sentence: str, number: int | None = None) -> None:
@@ -156,19 +191,28 @@ class _Story:
         self.numbers.append(number or len(self.sentences))
 
     def question(self, text: str, answer: str, facts: str, where: str) -> Question:
-        """A question about the story so far; `facts` has the sentences that the answer rests on, as they are called."""
+        """A question about the story so far; `facts` has the sentences that the answer rests on, as
+        they are called."""
         places = {number: place for place, number in enumerate(self.numbers)}
         for name in facts.split():
             if not name.isdecimal() or int(name) not in places:
-                hint = f"the sentences before the question are numbered {', '.join(map(str, [*places][-10:]))}"
+                hint = (
+                    "the sentences before the question are numbered "
+                    f"{', '.join(map(str, [*places][-10:]))}"
+                )
                 what = f"the supporting fact {name!r} is not the number of an earlier sentence"
                 raise DataError(what, where=where, hint=hint)
         known = tuple(places[int(name)] for name in facts.split()) or None
-        return Question(tuple(self.sentences), text, answer.strip() or None, known, where, tuple(self.numbers))
+        return Question(
+            tuple(self.sentences), text, answer.strip() or None, known, where, tuple(self.numbers)
+        )
 
     def unasked(self) -> Iterator[FileInput]:
         if self.sentences and not self.has_question:
-            hint = "it goes up to an empty line, and needs a question, which ends in '?': Mary left. Where is Mary?"
+            hint = (
+                "it goes up to an empty line, and needs a question, which ends in '?': Mary "
+                "left. Where is Mary?"
+            )
             yield self.refused("the story has no question", hint)
 
     def refused(self, what: str, hint: str = "") -> FileInput:
@@ -196,7 +240,9 @@ def babi_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
                 story.fault = Problem(where, f"line number {number} follows {story.last}", hint)
             else:
                 hint = "expected is bAbI's format: 1 Mary moved to the bathroom."
-                story.fault = Problem(where, "the line does not begin with a number and a text", hint)
+                story.fault = Problem(
+                    where, "the line does not begin with a number and a text", hint
+                )
         story.last = number
         if not ("\t" in content or content.rstrip().endswith(QUESTION_MARKS)):
             story.add(fold_white_space(content), number)
@@ -205,7 +251,9 @@ def babi_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
         story.opening = story.opening or "\n".join(story.sentences[:OPENING])
         try:
             DataError.raise_if([story.fault])
-            yield Row(line, _babi_question(content, story, where).cells(story.opening, _task_of(file)))
+            yield Row(
+                line, _babi_question(content, story, where).cells(story.opening, _task_of(file))
+            )
         except DataError as error:
             yield Row(line, (), error.problems[0])
     yield from _unasked_row(story)
@@ -218,15 +266,21 @@ def _unasked_row(story: _Story) -> Iterator[Row]:
 
 
 def _babi_question(content: str, story: _Story, where: str) -> Question:
-    """A question line after its number: question, answer, and the lines that it rests on, tabs between."""
+    """A question line after its number: question, answer, and the lines that it rests on, tabs
+    between."""
     fields = [part.strip() for part in content.split("\t")]
     if len(fields) == 1:
         hint = f"a tab and the answer follow a question: {_EXAMPLE}"
         raise DataError("the question has no answer", where=where, hint=hint)
     if not story.sentences:
-        raise DataError("there is no sentence before the question", where=where, hint="tell the story first")
+        raise DataError(
+            "there is no sentence before the question", where=where, hint="tell the story first"
+        )
     if len(fields) > 3 or not fields[0]:
-        hint = "expected are a question, its answer and the numbers of its facts, with a tab between each two"
+        hint = (
+            "expected are a question, its answer and the numbers of its facts, with a tab "
+            "between each two"
+        )
         raise DataError(f"the question line has {len(fields)} fields", where=where, hint=hint)
     _check_one_word(fields[1], where)
     return story.question(fold_white_space(fields[0]), fields[1], "".join(fields[2:]), where)
@@ -234,9 +288,13 @@ def _babi_question(content: str, story: _Story, where: str) -> Question:
 
 def _check_one_word(answer: str, where: str) -> None:
     if not answer:
-        raise DataError("the question has no answer", where=where, hint="a word is expected after the question")
+        raise DataError(
+            "the question has no answer", where=where, hint="a word is expected after the question"
+        )
     if len(answer.split()) > 1:
-        raise DataError(f"the answer {answer!r} has {len(answer.split())} words", where=where, hint=_ONE_WORD)
+        raise DataError(
+            f"the answer {answer!r} has {len(answer.split())} words", where=where, hint=_ONE_WORD
+        )
 
 
 def _task_of(file: TextFile) -> str:
@@ -264,10 +322,15 @@ def object_inputs(file: TextFile, corpus: Stories) -> Iterator[FileInput]:
     return (FileInput(row.values[0] or "{}", file.row(row.line), row.fault) for row in rows)
 
 
-def object_question(example: Object, where: str, keys: Stories, *, answered: bool = False) -> Question:
-    """The question that an object is, by the keys of a corpus; unless it must be `answered`, it need have no answer."""
+def object_question(
+    example: Object, where: str, keys: Stories, *, answered: bool = False
+) -> Question:
+    """The question that an object is, by the keys of a corpus; unless it must be `answered`, it
+    need have no answer."""
     story = _sentences(value_in(example, keys.story, where), keys.story, where)
-    question = fold_white_space(text_of(value_in(example, keys.question, where), keys.question, where))
+    question = fold_white_space(
+        text_of(value_in(example, keys.question, where), keys.question, where)
+    )
     if not story or not question:
         what = f"the {'question' if story else 'story'} is empty"
         raise DataError(what, where=where, hint="fill it, or drop the line")
@@ -276,13 +339,17 @@ def object_question(example: Object, where: str, keys: Stories, *, answered: boo
         value = value_in(example, keys.answer, where)
         answer = text_of(value, keys.answer, where, number=True, hint=_ONE_WORD).strip()
     facts = [] if example.get(keys.facts) is None else example[keys.facts]
-    if not isinstance(facts, list) or not all(type(fact) is int and 1 <= fact <= len(story) for fact in facts):
+    if not isinstance(facts, list) or not all(
+        type(fact) is int and 1 <= fact <= len(story) for fact in facts
+    ):
         hint = f"a list of numbers of sentences, from 1 to {len(story)}"
         raise DataError(f"the facts are {json.dumps(facts)[:80]}", where=where, hint=hint)
     if answered:
         _check_one_word(answer, where)
     places, numbers = tuple(fact - 1 for fact in facts), tuple(range(1, len(story) + 1))
-    return Question(tuple(story), question, answer or None, places or None, where, numbers, is_object=True)
+    return Question(
+        tuple(story), question, answer or None, places or None, where, numbers, is_object=True
+    )
 
 
 def _sentences(value: Any, key: str, where: str) -> list[str]:
@@ -291,7 +358,9 @@ def _sentences(value: Any, key: str, where: str) -> list[str]:
     sentences = [fold_white_space(text_of(sentence, key, where)) for sentence in value]
     if "" in sentences:
         hint = "leave it out; the numbers of the facts count the sentences that are left"
-        raise DataError(f"sentence {sentences.index('') + 1} of the story is empty", where=where, hint=hint)
+        raise DataError(
+            f"sentence {sentences.index('') + 1} of the story is empty", where=where, hint=hint
+        )
     return sentences
 
 
@@ -299,27 +368,40 @@ def _sentences(value: Any, key: str, where: str) -> list[str]:
 
 
 def typed_questions(lines: Iterable[tuple[str, str]]) -> Iterator[Question | FileInput]:
-    """The questions among lines, each given with its place; and the stories and questions that cannot be answered.
+    """The questions among lines, each given with its place; and the stories and questions that
+    cannot be answered.
 
-    Sentences are remembered; what ends in `?` is asked about all that was told so far. An empty line, or one that is
-    numbered 1 as in the files of bAbI, begins a new story, as does a text of several lines. A question may be followed
-    by a tab and its answer, and by another tab and the numbers of its supporting facts. A line may also be a JSON
-    object with story and question.
+    Sentences are remembered; what ends in `?` is asked about all that was told so far. An empty
+    line, or one that is numbered 1 as in the files of bAbI, begins a new story, as does a text of
+    several lines. A question may be followed by a tab and its answer, and by another tab and the
+    numbers of its supporting facts. A line may also be a JSON object with story and question.
     """
     story, keys = _Story(), Stories.model_construct()
     for text, place in lines:
         numbered, is_object = NUMBERED.fullmatch(text), text.lstrip().startswith("{")
         number, content = None, text
-        if numbered and int(numbered[1]) in (1, story.last + 1 if story.last else 1):  # else it is part of the text
+        if numbered and int(numbered[1]) in (
+            1,
+            story.last + 1 if story.last else 1,
+        ):  # else it is part of the text
             number, content = int(numbered[1]), numbered[2]
         if number == 1 or not text.strip() or "\n" in text.strip() or is_object:
             yield from story.unasked()
             story = _Story()
         if is_object:
             try:
-                yield (question := object_question(object_in(text, place, ["story", "question"]), place, keys))
+                yield (
+                    question := object_question(
+                        object_in(text, place, ["story", "question"]), place, keys
+                    )
+                )
                 sentences = [*question.story]
-                story = _Story(sentences=sentences, numbers=[*question.numbers], has_question=True, typed=[*sentences])
+                story = _Story(
+                    sentences=sentences,
+                    numbers=[*question.numbers],
+                    has_question=True,
+                    typed=[*sentences],
+                )
             except DataError as error:
                 yield FileInput(text, place, error.problems[0])
             continue
@@ -335,7 +417,9 @@ def typed_questions(lines: Iterable[tuple[str, str]]) -> Iterator[Question | Fil
     yield from story.unasked()
 
 
-def _typed_question(story: _Story, question: str, given: Sequence[str], place: str) -> Question | FileInput:
+def _typed_question(
+    story: _Story, question: str, given: Sequence[str], place: str
+) -> Question | FileInput:
     story.has_question = True
     if not story.sentences:
         hint = "tell the story first: Mary went to the garden. Where is Mary?"
@@ -348,12 +432,17 @@ def _typed_question(story: _Story, question: str, given: Sequence[str], place: s
 
 
 def questions_in(lines: Sequence[tuple[str, str]]) -> list[Question]:
-    """The questions among lines, each given with its place; an error where one cannot be answered, or there is none."""
+    """The questions among lines, each given with its place; an error where one cannot be answered,
+    or there is none."""
     questions = list[Question]()
     for question in typed_questions(lines):
         if isinstance(question, FileInput):
             raise DecodeError(problems=[question.fault] if question.fault else [])
         questions.append(question)
     if not questions:
-        raise DecodeError("there is no question", where=lines[-1][1], hint="tell a story, then end a question in '?'")
+        raise DecodeError(
+            "there is no question",
+            where=lines[-1][1],
+            hint="tell a story, then end a question in '?'",
+        )
     return questions

@@ -1,7 +1,8 @@
 """Faster ways to compute what `layers`, `models`, `objectives` and `search` define.
 
-Nothing here changes a result beyond rounding. Each operation has one literal table of (applies, kernel) pairs; the
-first kernel that applies is used, and if none applies, the equation runs as it is written:
+Nothing here changes a result beyond rounding. Each operation has one literal table of (applies,
+kernel) pairs; the first kernel that applies is used, and if none applies, the equation runs as it
+is written:
 
     operation                      table                              the equation
     attention                      attention.py ATTENTION             layers/attention.py `attend`
@@ -11,12 +12,12 @@ first kernel that applies is used, and if none applies, the equation runs as it 
     cross-entropy                  losses.py LOSSES                   objectives/cross_entropy.py `smoothed_loss`
     recurrent encoders and loops   recurrence.py ENCODERS, LOOPS      layers/recurrence.py
 
-The other files hold what is not one operation: packed sentences (packing.py), caches of keys and values (caches.py),
-recurrent layers without padding (recurrence.py), CUDA graphs (graphs.py), half-precision weights (half_weights.py)
-and kernels for a GPU (triton_kernels.py).
+The other files hold what is not one operation: packed sentences (packing.py), caches of keys and
+values (caches.py), recurrent layers without padding (recurrence.py), CUDA graphs (graphs.py),
+half-precision weights (half_weights.py) and kernels for a GPU (triton_kernels.py).
 
-REGARD_ENGINE=plain, or `training.engine: plain`, switches all of it off: every equation runs as written, only slower.
-It is the first thing to try if a result looks wrong.
+REGARD_ENGINE=plain, or `training.engine: plain`, switches all of it off: every equation runs as
+written, only slower. It is the first thing to try if a result looks wrong.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ _plain: ContextVar[bool | None] = ContextVar("plain", default=None)
 
 def is_plain() -> bool:
     """Whether every equation is to be computed as written."""
-    if torch.compiler.is_compiling():  # compiled code cannot read context variables; a plain run is never compiled
+    if (
+        torch.compiler.is_compiling()
+    ):  # compiled code cannot read context variables; a plain run is never compiled
         return False
     chosen = _plain.get()
     return os.environ.get(ENVIRONMENT_VARIABLE) == "plain" if chosen is None else chosen
@@ -47,7 +50,8 @@ def is_plain() -> bool:
 
 @contextmanager
 def plain(is_off: bool = True) -> Iterator[None]:
-    """Inside this context the engine is off, or on if `is_off` is False, whatever the environment says."""
+    """Inside this context the engine is off, or on if `is_off` is False, whatever the environment
+    says."""
     token = _plain.set(is_off)
     try:
         yield
@@ -55,8 +59,11 @@ def plain(is_off: bool = True) -> Iterator[None]:
         _plain.reset(token)
 
 
-def first_that_applies(table: Sequence[tuple[Callable[..., bool], Kernel]], *arguments: Any) -> Kernel | None:
-    """The first kernel of a table whose condition holds for these arguments; None if the engine is off."""
+def first_that_applies(
+    table: Sequence[tuple[Callable[..., bool], Kernel]], *arguments: Any
+) -> Kernel | None:
+    """The first kernel of a table whose condition holds for these arguments; None if the engine is
+    off."""
     if is_plain():
         return None
     for applies, kernel in table:

@@ -1,8 +1,9 @@
 """Additive scores in a decoder that loops over time, for `SummedAttention` in layers/scores.py.
 
-A decoder attends to the same keys in every step. With plain autograd each step creates its own gradient of the whole
-memory and adds it to the others, in three times as many kernels as the equations need. Here the chain rule of a step
-is written out, and all steps add to one gradient in place.
+A decoder attends to the same keys in every step. With plain autograd each step creates its own
+gradient of the whole memory and adds it to the others, in three times as many kernels as the
+equations need. Here the chain rule of a step is written out, and all steps add to one gradient in
+place.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from torch import Tensor
 
 
 class MemoryGradients:
-    """d loss / d keys, h and v, summed over the steps so far. The graph refers to it, not the other way round."""
+    """d loss / d keys, h and v, summed over the steps so far. The graph refers to it, not the other
+    way round."""
 
     def __init__(self) -> None:
         self.parts: list[Tensor] = []
 
-    def add(self, dkeys_BSA: Tensor, alpha_BQS: Tensor, dc_BQD: Tensor, f_BQSA: Tensor, de_BQS: Tensor) -> None:
+    def add(
+        self, dkeys_BSA: Tensor, alpha_BQS: Tensor, dc_BQD: Tensor, f_BQSA: Tensor, de_BQS: Tensor
+    ) -> None:
         alpha_BSQ = alpha_BQS.transpose(1, 2)
         f_AP = f_BQSA.flatten(0, 2).t()
         de_P = de_BQS.flatten()
@@ -35,7 +39,8 @@ class MemoryGradients:
 
 
 class SharedMemory(torch.autograd.Function):
-    """keys, h and v unchanged; the backward pass returns the gradients that all steps have added up."""
+    """keys, h and v unchanged; the backward pass returns the gradients that all steps have added
+    up."""
 
     @staticmethod
     def forward(ctx: Any, gradients: MemoryGradients, *memory: Tensor) -> tuple[Tensor, ...]:
@@ -50,17 +55,25 @@ class SharedMemory(torch.autograd.Function):
 
 
 class AttentionStep(torch.autograd.Function):
-    """alpha = softmax(v . f(q + keys)), c = alpha h for one query, with its chain rule written out."""
+    """alpha = softmax(v . f(q + keys)), c = alpha h for one query, with its chain rule written
+    out."""
 
     @staticmethod
     def forward(
-        ctx: Any, gradients: MemoryGradients, rectified: bool, bias_B1S: Tensor, q_BQA: Tensor, *memory: Tensor
+        ctx: Any,
+        gradients: MemoryGradients,
+        rectified: bool,
+        bias_B1S: Tensor,
+        q_BQA: Tensor,
+        *memory: Tensor,
     ) -> Tensor:
         keys_BSA, h_BSD, v_A = memory
         sum_BQSA = q_BQA[:, :, None] + keys_BSA[:, None]
         f_BQSA = sum_BQSA.relu_() if rectified else sum_BQSA.tanh_()
         e_BQS = (f_BQSA @ v_A).add_(bias_B1S)
-        alpha_BQS = e_BQS.softmax(-1, dtype=torch.promote_types(e_BQS.dtype, torch.float32)).to(e_BQS.dtype)
+        alpha_BQS = e_BQS.softmax(-1, dtype=torch.promote_types(e_BQS.dtype, torch.float32)).to(
+            e_BQS.dtype
+        )
         ctx.save_for_backward(alpha_BQS, f_BQSA, h_BSD, v_A)
         ctx.rectified = rectified
         ctx.gradients = gradients
@@ -72,7 +85,9 @@ class AttentionStep(torch.autograd.Function):
         aten = torch.ops.aten
         dalpha_BQS = dc_BQD @ h_BSD.transpose(1, 2)
         de_BQS = aten._softmax_backward_data(dalpha_BQS, alpha_BQS, -1, alpha_BQS.dtype)
-        through = partial(aten.threshold_backward, threshold=0) if ctx.rectified else aten.tanh_backward
+        through = (
+            partial(aten.threshold_backward, threshold=0) if ctx.rectified else aten.tanh_backward
+        )
         dsum_BQSA = through(de_BQS[..., None] * v_A, f_BQSA)
         dkeys_BSA = dsum_BQSA[:, 0] if dsum_BQSA.shape[1] == 1 else dsum_BQSA.sum(1)
         ctx.gradients.add(dkeys_BSA, alpha_BQS, dc_BQD, f_BQSA, de_BQS)
@@ -84,7 +99,12 @@ class GPUAttentionStep(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, gradients: MemoryGradients, rectified: bool, bias_B1S: Tensor, q_B1A: Tensor, *memory: Tensor
+        ctx: Any,
+        gradients: MemoryGradients,
+        rectified: bool,
+        bias_B1S: Tensor,
+        q_B1A: Tensor,
+        *memory: Tensor,
     ) -> Tensor:
         from regard.engine import triton_kernels
 
@@ -110,7 +130,9 @@ class GPUAttentionStep(torch.autograd.Function):
         de_B1S = torch.ops.aten._softmax_backward_data(dalpha_B1S, alpha_B1S, -1, alpha_B1S.dtype)
         dh_BSD.baddbmm_(alpha_B1S.transpose(1, 2), dc_B1D)
         q_BA = q_B1A[:, 0].contiguous()
-        dq_BA = triton_kernels.scores_gradient(de_B1S[:, 0], q_BA, keys_BSA, v_A, dkeys_BSA, dv_BA, ctx.rectified)
+        dq_BA = triton_kernels.scores_gradient(
+            de_B1S[:, 0], q_BA, keys_BSA, v_A, dkeys_BSA, dv_BA, ctx.rectified
+        )
         return None, None, None, dq_BA[:, None], None, None, None
 
 
@@ -128,7 +150,9 @@ def steps_with_one_gradient(
     """The attention of one decoder step after another to the same memory."""
     gradients = MemoryGradients()
     inputs = keys_BSA, h_BSD.to(keys_BSA.dtype), v_A.to(keys_BSA.dtype)
-    bias_BS = torch.zeros_like(visible_BS, dtype=keys_BSA.dtype).masked_fill_(~visible_BS, -torch.inf)
+    bias_BS = torch.zeros_like(visible_BS, dtype=keys_BSA.dtype).masked_fill_(
+        ~visible_BS, -torch.inf
+    )
     memory: tuple[Tensor, ...] = SharedMemory.apply(gradients, *inputs)  # type: ignore[no-untyped-call]
     on_gpu = keys_BSA.device.type == "cuda" and keys_BSA.dtype != torch.float64
     step = GPUAttentionStep if on_gpu else AttentionStep

@@ -1,7 +1,8 @@
 """Kernels for scaled dot-product attention, for `attend` in layers/attention.py.
 
-Each takes queries, keys and values as [B, H, Q or K, E], a value that says who may look at whom, the scale and the
-dropout, and returns softmax(Q K^T scale) V. The last one applies to everything that is padded.
+Each takes queries, keys and values as [B, H, Q or K, E], a value that says who may look at whom,
+the scale and the dropout, and returns softmax(Q K^T scale) V. The last one applies to everything
+that is padded.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from regard.engine.packing import PackedVisible, has_packed_kernel
 from regard.engine.products import multiply_small_matrices
 
 FEW_QUERIES, MANY_SENTENCES = 4, 16
-"""With at most so many queries for each of at least so many sentences, two products are faster on a CPU than torch's
-kernel for attention."""
+"""With at most so many queries for each of at least so many sentences, two products are faster on a
+CPU than torch's kernel for attention."""
 EQUAL_LENGTH_KERNELS = [
     SDPBackend.CUDNN_ATTENTION,
     SDPBackend.FLASH_ATTENTION,
     SDPBackend.EFFICIENT_ATTENTION,
     SDPBackend.MATH,
 ]
-"""Torch's choice for texts of one length. For others cuDNN is off, since it makes a plan for each new shape."""
+"""Torch's choice for texts of one length. For others cuDNN is off, since it makes a plan for each
+new shape."""
 
 
 class Visibility(Protocol):
@@ -49,24 +51,27 @@ class PaddedVisible(Visibility, Protocol):
 
 @dataclass(frozen=True)
 class CachedRowsVisible:
-    """One step of a search on a GPU: key k of row r is in row rows_KR[k, r] of the cache (`RowCache` in caches.py)."""
+    """One step of a search on a GPU: key k of row r is in row rows_KR[k, r] of the cache
+    (`RowCache` in caches.py)."""
 
     length_1: Tensor
     """The number of filled positions."""
     rows_KR: Tensor
 
     def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
-        """For the written-out equation, to which the cache gives the filled part in rows of their own."""
+        """For the written-out equation, to which the cache gives the filled part in rows of their
+        own."""
         return torch.ones(1, queries, keys, dtype=torch.bool, device=device)
 
 
 @dataclass(frozen=True)
 class SlotsVisible:
-    """One step of a search on a CPU: all hypotheses of a source attend to all slots (`SlotCache` in caches.py)."""
+    """One step of a search on a CPU: all hypotheses of a source attend to all slots (`SlotCache` in
+    caches.py)."""
 
     bias_B1QK: Tensor | None
-    """What is added to the scores: 0 for what a query sees, -inf for what other hypotheses have written; None if each
-    source has only one hypothesis."""
+    """What is added to the scores: 0 for what a query sees, -inf for what other hypotheses have
+    written; None if each source has only one hypothesis."""
 
     def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
         if self.bias_B1QK is None:
@@ -81,7 +86,8 @@ _biases: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
 def bias_of(visible: PaddedVisible | SlotsVisible, keys: int, dtype: torch.dtype) -> Tensor | None:
-    """0 for what a query sees, -inf for the rest, [B, 1, 1 or Q, K]; None if there is nothing to hide.
+    """0 for what a query sees, -inf for the rest, [B, 1, 1 or Q, K]; None if there is nothing to
+    hide.
 
     Padding is on the right, so no real query of a causal attention sees it.
     """
@@ -115,41 +121,70 @@ def padding_bias(key_lengths_B: Tensor, keys: int, dtype: torch.dtype) -> Tensor
 
 
 def attend_to_cached_rows(
-    q_RH1E: Tensor, k_RHKE: Tensor, v_RHKE: Tensor, visible: CachedRowsVisible, scale: float, dropout: float
+    q_RH1E: Tensor,
+    k_RHKE: Tensor,
+    v_RHKE: Tensor,
+    visible: CachedRowsVisible,
+    scale: float,
+    dropout: float,
 ) -> Tensor:
     from regard.engine import triton_kernels
 
-    return triton_kernels.attend_to_cache(q_RH1E, k_RHKE, v_RHKE, visible.rows_KR, visible.length_1, scale)
+    return triton_kernels.attend_to_cache(
+        q_RH1E, k_RHKE, v_RHKE, visible.rows_KR, visible.length_1, scale
+    )
 
 
 def attend_by_tiles(
-    q_1HPE: Tensor, k_1HPE: Tensor, v_1HPE: Tensor, visible: PackedVisible, scale: float, dropout: float
+    q_1HPE: Tensor,
+    k_1HPE: Tensor,
+    v_1HPE: Tensor,
+    visible: PackedVisible,
+    scale: float,
+    dropout: float,
 ) -> Tensor:
     """Compiled code, rows of fixed size: only the tiles that share a sentence are computed."""
     from torch.nn.attention.flex_attention import flex_attention  # takes a second to import
 
-    context_1HPE: Tensor = flex_attention(q_1HPE, k_1HPE, v_1HPE, block_mask=visible.tiles, scale=scale)
+    context_1HPE: Tensor = flex_attention(
+        q_1HPE, k_1HPE, v_1HPE, block_mask=visible.tiles, scale=scale
+    )
     return context_1HPE
 
 
 def attend_in_equal_lengths(
-    q_1HPE: Tensor, k_1HPE: Tensor, v_1HPE: Tensor, visible: PackedVisible, scale: float, dropout: float
+    q_1HPE: Tensor,
+    k_1HPE: Tensor,
+    v_1HPE: Tensor,
+    visible: PackedVisible,
+    scale: float,
+    dropout: float,
 ) -> Tensor:
     """A packed row of sentences of one length is a batch without padding."""
     heads, width = q_1HPE.shape[1], q_1HPE.shape[-1]
     q_BHQE, k_BHKE, v_BHKE = (
-        x_1HPE.view(heads, visible.equal, -1, width).transpose(0, 1) for x_1HPE in (q_1HPE, k_1HPE, v_1HPE)
+        x_1HPE.view(heads, visible.equal, -1, width).transpose(0, 1)
+        for x_1HPE in (q_1HPE, k_1HPE, v_1HPE)
     )
     with sdpa_kernel(EQUAL_LENGTH_KERNELS):
-        context_BHQE = attend_to_whole_sentences(q_BHQE, k_BHKE, v_BHKE, None, visible.causal, scale, dropout)
+        context_BHQE = attend_to_whole_sentences(
+            q_BHQE, k_BHKE, v_BHKE, None, visible.causal, scale, dropout
+        )
     return context_BHQE.transpose(0, 1).flatten(1, 2)[None]
 
 
 def attend_by_bounds(
-    q_1HPE: Tensor, k_1HPE: Tensor, v_1HPE: Tensor, visible: PackedVisible, scale: float, dropout: float
+    q_1HPE: Tensor,
+    k_1HPE: Tensor,
+    v_1HPE: Tensor,
+    visible: PackedVisible,
+    scale: float,
+    dropout: float,
 ) -> Tensor:
     """All sentences of a batch in one row, by a kernel that takes the bounds of the sentences."""
-    from torch.nn.attention.varlen import varlen_attn  # takes a second to import, and only a GPU needs it
+    from torch.nn.attention.varlen import (
+        varlen_attn,
+    )  # takes a second to import, and only a GPU needs it
 
     # squeeze, not [0]: the gradient of an index is a copy
     q_PHE, k_PHE, v_PHE = (x_1HPE.squeeze(0).transpose(0, 1) for x_1HPE in (q_1HPE, k_1HPE, v_1HPE))
@@ -169,26 +204,53 @@ def attend_by_bounds(
 
 
 def attend_with_matrix(
-    q_1HPE: Tensor, k_1HPE: Tensor, v_1HPE: Tensor, visible: PackedVisible, scale: float, dropout: float
+    q_1HPE: Tensor,
+    k_1HPE: Tensor,
+    v_1HPE: Tensor,
+    visible: PackedVisible,
+    scale: float,
+    dropout: float,
 ) -> Tensor:
     """Rows of fixed size where no better kernel applies: P x P scores, most of which are hidden."""
     mask_1PP = visible.matrix_BQK(q_1HPE.shape[2], k_1HPE.shape[2], q_1HPE.device)
-    return F.scaled_dot_product_attention(q_1HPE, k_1HPE, v_1HPE, attn_mask=mask_1PP, scale=scale, dropout_p=dropout)
+    return F.scaled_dot_product_attention(
+        q_1HPE, k_1HPE, v_1HPE, attn_mask=mask_1PP, scale=scale, dropout_p=dropout
+    )
 
 
 def attend_after_unpacking(
-    q_1HPE: Tensor, k_1HPE: Tensor, v_1HPE: Tensor, visible: PackedVisible, scale: float, dropout: float
+    q_1HPE: Tensor,
+    k_1HPE: Tensor,
+    v_1HPE: Tensor,
+    visible: PackedVisible,
+    scale: float,
+    dropout: float,
 ) -> Tensor:
     """Pad for the attention only; the layers around it stay packed."""
     queries, keys = visible.queries, visible.keys
-    q_BHQE, k_BHKE, v_BHKE = queries.unpack_heads(q_1HPE), keys.unpack_heads(k_1HPE), keys.unpack_heads(v_1HPE)
-    bias = None if visible.causal else shared_padding_bias(keys.lengths_B, k_BHKE.shape[2], q_BHQE.dtype)
-    context_BHQE = attend_to_whole_sentences(q_BHQE, k_BHKE, v_BHKE, bias, visible.causal, scale, dropout)
+    q_BHQE, k_BHKE, v_BHKE = (
+        queries.unpack_heads(q_1HPE),
+        keys.unpack_heads(k_1HPE),
+        keys.unpack_heads(v_1HPE),
+    )
+    bias = (
+        None
+        if visible.causal
+        else shared_padding_bias(keys.lengths_B, k_BHKE.shape[2], q_BHQE.dtype)
+    )
+    context_BHQE = attend_to_whole_sentences(
+        q_BHQE, k_BHKE, v_BHKE, bias, visible.causal, scale, dropout
+    )
     return queries.pack(context_BHQE.transpose(1, 2)).transpose(1, 2)
 
 
 def attend_with_two_products(
-    q_BHQE: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: PaddedVisible | SlotsVisible, scale: float, dropout: float
+    q_BHQE: Tensor,
+    k_BHKE: Tensor,
+    v_BHKE: Tensor,
+    visible: PaddedVisible | SlotsVisible,
+    scale: float,
+    dropout: float,
 ) -> Tensor:
     """Few queries for each of many sentences on a CPU."""
     bias = bias_of(visible, k_BHKE.shape[2], q_BHQE.dtype)
@@ -198,19 +260,34 @@ def attend_with_two_products(
 
 
 def attend_by_torch(
-    q_BHQE: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: PaddedVisible | SlotsVisible, scale: float, dropout: float
+    q_BHQE: Tensor,
+    k_BHKE: Tensor,
+    v_BHKE: Tensor,
+    visible: PaddedVisible | SlotsVisible,
+    scale: float,
+    dropout: float,
 ) -> Tensor:
     """torch's kernel for padded sentences."""
     bias = bias_of(visible, k_BHKE.shape[2], q_BHQE.dtype)
-    return attend_to_whole_sentences(q_BHQE, k_BHKE, v_BHKE, bias, is_causal(visible), scale, dropout)
+    return attend_to_whole_sentences(
+        q_BHQE, k_BHKE, v_BHKE, bias, is_causal(visible), scale, dropout
+    )
 
 
 def attend_to_whole_sentences(
-    q_BHQE: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, bias: Tensor | None, causal: bool, scale: float, dropout: float
+    q_BHQE: Tensor,
+    k_BHKE: Tensor,
+    v_BHKE: Tensor,
+    bias: Tensor | None,
+    causal: bool,
+    scale: float,
+    dropout: float,
 ) -> Tensor:
     queries = q_BHQE.shape[2]
     causal = causal and queries > 1
-    assert not causal or queries == k_BHKE.shape[2], "the kernel aligns queries with the first keys, not with the last"
+    assert not causal or queries == k_BHKE.shape[2], (
+        "the kernel aligns queries with the first keys, not with the last"
+    )
     return F.scaled_dot_product_attention(
         q_BHQE, k_BHKE, v_BHKE, attn_mask=bias, is_causal=causal, scale=scale, dropout_p=dropout
     )
@@ -236,7 +313,9 @@ def has_equal_lengths(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bo
 
 
 def has_bounds_kernel(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bool:
-    return isinstance(visible, PackedVisible) and has_packed_kernel(q_1HPE, q_1HPE.shape[-1], dropout)
+    return isinstance(visible, PackedVisible) and has_packed_kernel(
+        q_1HPE, q_1HPE.shape[-1], dropout
+    )
 
 
 def has_fixed_rows(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bool:
@@ -249,9 +328,16 @@ def is_packed(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bool:
 
 def has_few_queries_on_cpu(q_BHQE: Tensor, visible: Visibility, dropout: float) -> bool:
     queries, sentences = q_BHQE.shape[2], len(q_BHQE)
-    if q_BHQE.device.type != "cpu" or queries > FEW_QUERIES or sentences < MANY_SENTENCES or dropout:
+    if (
+        q_BHQE.device.type != "cpu"
+        or queries > FEW_QUERIES
+        or sentences < MANY_SENTENCES
+        or dropout
+    ):
         return False
-    return isinstance(visible, SlotsVisible) or not (getattr(visible, "causal", False) and queries > 1)
+    return isinstance(visible, SlotsVisible) or not (
+        getattr(visible, "causal", False) and queries > 1
+    )
 
 
 def is_padded(q_BHQE: Tensor, visible: Visibility, dropout: float) -> bool:

@@ -1,7 +1,9 @@
-"""Dropout with several random numbers from each call of the generator, for `Dropout` in layers/linear.py.
+"""Dropout with several random numbers from each call of the generator, for `Dropout` in
+layers/linear.py.
 
-torch calls its generator once for each element. On a GPU that takes longer than everything else around a norm, on a
-CPU it is about 5 % of a step. Here p is rounded to 16 bits, and one call gives several numbers of 16 bits.
+torch calls its generator once for each element. On a GPU that takes longer than everything else
+around a norm, on a CPU it is about 5 % of a step. Here p is rounded to 16 bits, and one call gives
+several numbers of 16 bits.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def is_large_on_cpu(x: Tensor, p: float) -> bool:
 
 def dropout_on_cpu(x: Tensor, p: float) -> Tensor:
     limit = dropout_limit(p)
-    drawn = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    drawn = (
+        torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    )
     kept = drawn[: x.numel()].view(x.shape) >= limit - 2**15
     return x * kept.float().mul_(2**16 / (2**16 - limit))
 

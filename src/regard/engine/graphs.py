@@ -21,7 +21,8 @@ Step = Callable[[Tensor, int], Tensor]
 
 @dataclass(frozen=True)
 class StepGraph:
-    """A captured step. It reads `tokens_R`, updates the tensors it was captured with, and writes `logits_RV`."""
+    """A captured step. It reads `tokens_R`, updates the tensors it was captured with, and writes
+    `logits_RV`."""
 
     graph: torch.cuda.CUDAGraph
     tokens_R: Tensor
@@ -31,13 +32,15 @@ class StepGraph:
 
     @staticmethod
     def capture(tokens_R: Tensor, capacity: int, step: Step) -> StepGraph:
-        """Capture `step(tokens, capacity)` without running it. A step must have run before, so kernels are loaded."""
+        """Capture `step(tokens, capacity)` without running it. A step must have run before, so
+        kernels are loaded."""
         tokens_R = tokens_R.clone()
         graph = torch.cuda.CUDAGraph()
         main, side = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(main)
         with torch.cuda.stream(side):
-            # thread_local: other threads, such as the one that prepares batches, may use the GPU meanwhile
+            # thread_local: other threads, such as the one that prepares batches, may use the GPU
+            # meanwhile
             graph.capture_begin(capture_error_mode="thread_local")
             try:
                 logits_RV = step(tokens_R, capacity)
@@ -56,12 +59,18 @@ class StepGraph:
 def step_with_cache(
     step: Step, tokens_R: Tensor, cached: int, limit: int, graph: StepGraph | None, *, warm: bool
 ) -> tuple[Tensor, StepGraph | None]:
-    """The logits of `step(tokens, capacity)` with `cached` tokens in a cache of size `limit`, and the graph to reuse.
+    """The logits of `step(tokens, capacity)` with `cached` tokens in a cache of size `limit`, and
+    the graph to reuse.
 
-    A step is captured on a GPU, without gradients, and if it is `warm`: one has run before. Its capacity is a power of
-    two, so that a long text needs only a few captures.
+    A step is captured on a GPU, without gradients, and if it is `warm`: one has run before. Its
+    capacity is a power of two, so that a long text needs only a few captures.
     """
-    if not (warm and tokens_R.device.type == "cuda" and torch.is_inference_mode_enabled() and not is_plain()):
+    if not (
+        warm
+        and tokens_R.device.type == "cuda"
+        and torch.is_inference_mode_enabled()
+        and not is_plain()
+    ):
         return step(tokens_R, cached + 1), graph
     if graph is None or graph.capacity <= cached:
         graph = StepGraph.capture(tokens_R, min(max(64, 1 << cached.bit_length()), limit), step)
@@ -75,14 +84,17 @@ Captured = tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor, list[Tensor | None]
 
 
 class CapturedLoss:
-    """Forward and backward pass as a CUDA graph, one for each shape of batch: a launch instead of hundreds.
+    """Forward and backward pass as a CUDA graph, one for each shape of batch: a launch instead of
+    hundreds.
 
-    The first batch of a shape is computed without a graph, so that its kernels are loaded. A graph adds to the
-    gradients that it finds when it is captured, and makes them where there are none. It has memory of its own, which it
-    keeps: see `Trainer.in_memory` in training/loop.py.
+    The first batch of a shape is computed without a graph, so that its kernels are loaded. A graph
+    adds to the gradients that it finds when it is captured, and makes them where there are none. It
+    has memory of its own, which it keeps: see `Trainer.in_memory` in training/loop.py.
     """
 
-    def __init__(self, loss: Callable[[AnyBatch, float | Tensor], Tensor], weights: Iterable[nn.Parameter]) -> None:
+    def __init__(
+        self, loss: Callable[[AnyBatch, float | Tensor], Tensor], weights: Iterable[nn.Parameter]
+    ) -> None:
         self.loss, self.weights, self.pool = loss, list(weights), torch.cuda.graph_pool_handle()
         self.graphs: dict[tuple[Any, ...], Captured | None] = {}
         self.full = False  # whether there is no memory for graphs

@@ -1,4 +1,5 @@
-"""Half-precision copies of the weights of linear layers, made by a few kernels instead of one cast per layer."""
+"""Half-precision copies of the weights of linear layers, made by a few kernels instead of one cast
+per layer."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from regard.engine import is_plain
 
 
 class CastTogether(torch.autograd.Function):
-    """Cast many tensors to another precision, and their gradients back, with a few kernels for all of them."""
+    """Cast many tensors to another precision, and their gradients back, with a few kernels for all
+    of them."""
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
@@ -31,34 +33,45 @@ class CastTogether(torch.autograd.Function):
 
 
 def _cast(tensors: Sequence[Tensor], dtypes: Sequence[torch.dtype]) -> list[Tensor]:
-    cast = [torch.empty_like(tensor, dtype=dtype) for tensor, dtype in zip(tensors, dtypes, strict=True)]
+    cast = [
+        torch.empty_like(tensor, dtype=dtype) for tensor, dtype in zip(tensors, dtypes, strict=True)
+    ]
     if cast:  # an LSTM has no linear layers
         torch._foreach_copy_(cast, list(tensors))
     return cast
 
 
 class HalfWeights:
-    """Half-precision weights for a module that is called under autocast: its results stay the same, bit for bit."""
+    """Half-precision weights for a module that is called under autocast: its results stay the same,
+    bit for bit."""
 
     def __init__(self, module: nn.Module, dtype: torch.dtype) -> None:
         self.dtype = dtype
         parts = list(module.modules())
         owners = Counter(id(weight) for part in parts for weight in part._parameters.values())
-        # The gradients of a readout are summed part by part (`LossInParts`), which needs full precision,
-        # as does a weight that two modules share.
+        # The gradients of a readout are summed part by part (`LossInParts`), which needs full
+        # precision, as does a weight that two modules share.
         output = getattr(getattr(module, "model", None), "output", None)
-        excluded = {id(weight) for weight in output.parameters()} if isinstance(output, nn.Module) else set()
+        excluded = (
+            {id(weight) for weight in output.parameters()}
+            if isinstance(output, nn.Module)
+            else set()
+        )
         self.places = [
             (part._parameters, name)
             for part in parts
             if isinstance(part, nn.Linear)
             for name, weight in part._parameters.items()
-            if weight is not None and weight.requires_grad and owners[id(weight)] == 1 and id(weight) not in excluded
+            if weight is not None
+            and weight.requires_grad
+            and owners[id(weight)] == 1
+            and id(weight) not in excluded
         ]
 
     @classmethod
     def if_faster(cls, module: nn.Module, accelerator: Accelerator) -> HalfWeights | None:
-        """On one GPU in half precision. Several processes exchange gradients while others are still computed."""
+        """On one GPU in half precision. Several processes exchange gradients while others are still
+        computed."""
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(accelerator.mixed_precision)
         alone = accelerator.num_processes == 1 and not accelerator.is_fsdp2
         if dtype is None or accelerator.device.type != "cuda" or not alone or is_plain():
@@ -67,7 +80,8 @@ class HalfWeights:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Inside, the linear layers have half-precision weights; gradients go to the original ones."""
+        """Inside, the linear layers have half-precision weights; gradients go to the original
+        ones."""
         weights = [parameters[name] for parameters, name in self.places]
         halves = CastTogether.apply(self.dtype, *weights)  # type: ignore[no-untyped-call]
         try:

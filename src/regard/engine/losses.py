@@ -1,4 +1,5 @@
-"""Cross-entropy over a vocabulary, for `VocabularyLoss` in objectives/cross_entropy.py, where the equation stands."""
+"""Cross-entropy over a vocabulary, for `VocabularyLoss` in objectives/cross_entropy.py, where the
+equation stands."""
 
 from __future__ import annotations
 
@@ -16,15 +17,22 @@ Equation = Callable[[Tensor, Tensor, float], Tensor]
 
 
 class SmoothedLoss(torch.autograd.Function):
-    """The smoothed loss of logits with its gradient in closed form: autograd needs twice the passes.
+    """The smoothed loss of logits with its gradient in closed form: autograd needs twice the
+    passes.
 
     d loss / d logit_k = p_k - (1 - epsilon) [k = y] - epsilon u_k
     """
 
     @staticmethod
-    def forward(ctx: Any, logits_PV: Tensor, labels_P: Tensor, epsilon: float, equation: Equation) -> Tensor:
-        with torch.autocast(logits_PV.device.type, enabled=False):  # which would first copy the logits as float32
-            log_p_PV = logits_PV.log_softmax(-1, dtype=torch.promote_types(logits_PV.dtype, torch.float32))
+    def forward(
+        ctx: Any, logits_PV: Tensor, labels_P: Tensor, epsilon: float, equation: Equation
+    ) -> Tensor:
+        with torch.autocast(
+            logits_PV.device.type, enabled=False
+        ):  # which would first copy the logits as float32
+            log_p_PV = logits_PV.log_softmax(
+                -1, dtype=torch.promote_types(logits_PV.dtype, torch.float32)
+            )
         if ctx.needs_input_grad[0]:
             ctx.log_p_PV = log_p_PV
             ctx.labels_P = labels_P
@@ -49,13 +57,19 @@ class SmoothedLoss(torch.autograd.Function):
 class GPULoss(torch.autograd.Function):
     """The loss on a GPU, from the input and the weights of the last layer on.
 
-    One kernel computes both sums and turns the logits into the gradient of the smoothed loss; the plain loss, which is
-    only reported, has none.
+    One kernel computes both sums and turns the logits into the gradient of the smoothed loss; the
+    plain loss, which is only reported, has none.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, x_PD: Tensor, W_VD: Tensor, b_V: Tensor | None, labels_P: Tensor, epsilon: float, learns: bool
+        ctx: Any,
+        x_PD: Tensor,
+        W_VD: Tensor,
+        b_V: Tensor | None,
+        labels_P: Tensor,
+        epsilon: float,
+        learns: bool,
     ) -> Tensor:
         from regard.engine import triton_kernels
 
@@ -87,7 +101,9 @@ def loss_of_last_layer(x_PD: Tensor, last: nn.Linear, labels_P: Tensor, smoothin
     return loss_2
 
 
-LAST_LAYER_LOSSES: list[tuple[Callable[[Tensor], bool], Callable[[Tensor, nn.Linear, Tensor, float], Tensor]]] = [
+LAST_LAYER_LOSSES: list[
+    tuple[Callable[[Tensor], bool], Callable[[Tensor, nn.Linear, Tensor, float], Tensor]]
+] = [
     (is_on_gpu, loss_of_last_layer),
 ]
 """The loss from the input of the last layer on."""
@@ -97,12 +113,16 @@ def is_eager(logits_PV: Tensor) -> bool:
     return not torch.compiler.is_compiling()
 
 
-def loss_with_closed_gradient(logits_PV: Tensor, labels_P: Tensor, smoothing: float, equation: Equation) -> Tensor:
+def loss_with_closed_gradient(
+    logits_PV: Tensor, labels_P: Tensor, smoothing: float, equation: Equation
+) -> Tensor:
     loss_2: Tensor = SmoothedLoss.apply(logits_PV, labels_P, smoothing, equation)  # type: ignore[no-untyped-call]
     return loss_2
 
 
-LOSSES: list[tuple[Callable[[Tensor], bool], Callable[[Tensor, Tensor, float, Equation], Tensor]]] = [
+LOSSES: list[
+    tuple[Callable[[Tensor], bool], Callable[[Tensor, Tensor, float, Equation], Tensor]]
+] = [
     (is_eager, loss_with_closed_gradient),
 ]
 """The loss from the logits on."""
@@ -143,16 +163,23 @@ def loss_in_parts(
 class LossInParts(torch.autograd.Function):
     """A loss over many positions, some at a time, so that not all logits are in memory together.
 
-    The gradient of each part is computed in the forward pass; the backward pass only scales it. So nothing is computed
-    twice, and a large vocabulary needs no more memory than a small one.
+    The gradient of each part is computed in the forward pass; the backward pass only scales it. So
+    nothing is computed twice, and a large vocabulary needs no more memory than a small one.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, loss: Callable[..., Tensor], rows: int, labels_P: Tensor, hidden_PD: Tensor, *weights: Tensor
+        ctx: Any,
+        loss: Callable[..., Tensor],
+        rows: int,
+        labels_P: Tensor,
+        hidden_PD: Tensor,
+        *weights: Tensor,
     ) -> Tensor:
         totals, of_hidden, of_weights = [], [], [torch.zeros_like(weight) for weight in weights]
-        for hidden, labels in zip(torch.split(hidden_PD.detach(), rows), torch.split(labels_P, rows), strict=True):
+        for hidden, labels in zip(
+            torch.split(hidden_PD.detach(), rows), torch.split(labels_P, rows), strict=True
+        ):
             with torch.enable_grad():
                 hidden.requires_grad_()
                 part_2 = loss(hidden, labels)

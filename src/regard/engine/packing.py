@@ -1,4 +1,5 @@
-"""Packed sentences: all tokens of a batch in one row, without padding, and attention between them."""
+"""Packed sentences: all tokens of a batch in one row, without padding, and attention between
+them."""
 
 from __future__ import annotations
 
@@ -38,9 +39,19 @@ class Packing:
 
     @staticmethod
     def of(tokens: Tokens, without: int = 0) -> Packing:
-        """The packing of sentences `without` their last tokens. Lengths are read on the host, to avoid a GPU sync."""
+        """The packing of sentences `without` their last tokens. Lengths are read on the host, to
+        avoid a GPU sync."""
         if (row := tokens.fixed) is not None:
-            return Packing(row.sentences_P, row.places_P, row.bounds, row.bounds, 0, row.longest, True, row.equal)
+            return Packing(
+                row.sentences_P,
+                row.places_P,
+                row.bounds,
+                row.bounds,
+                0,
+                row.longest,
+                True,
+                row.equal,
+            )
         host_lengths_B = tokens.host_lengths_B - without
         lengths_B = tokens.lengths_B - without
         total = int(host_lengths_B.sum())
@@ -48,7 +59,9 @@ class Packing:
         sentences_P = torch.repeat_interleave(lengths_B, output_size=total)
         places_P = torch.arange(total, device=lengths_B.device) - bounds[sentences_P]
         width = tokens.ids_BL.shape[1] - without
-        return Packing(sentences_P, places_P, lengths_B, bounds.int(), width, int(host_lengths_B.max()))
+        return Packing(
+            sentences_P, places_P, lengths_B, bounds.int(), width, int(host_lengths_B.max())
+        )
 
     @cached_property
     def rows_P(self) -> Tensor:
@@ -71,7 +84,8 @@ class Packing:
 
 
 def unpack_rows(x_P: Tensor, rows_P: Tensor, sentences: int, width: int) -> Tensor:
-    """[P, ...] -> [B, L, ...]: token p goes to index rows_P[p] of the flattened [B, L]; the rest is zero."""
+    """[P, ...] -> [B, L, ...]: token p goes to index rows_P[p] of the flattened [B, L]; the rest is
+    zero."""
     padded = x_P.new_zeros(sentences * width, *x_P.shape[1:])
     return padded.index_copy_(0, rows_P, x_P).view(sentences, width, *x_P.shape[1:])
 
@@ -89,7 +103,9 @@ def has_packed_kernel(like: Tensor, head_width: int, dropout: float) -> bool:
     if like.device.type != "cuda" or is_plain() or dropout or head_width % 8 or head_width > 256:
         return False
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else like.dtype
-    return dtype in (torch.float16, torch.bfloat16) and torch.cuda.get_device_capability(like.device) >= (8, 0)
+    return dtype in (torch.float16, torch.bfloat16) and torch.cuda.get_device_capability(
+        like.device
+    ) >= (8, 0)
 
 
 def should_pack(text: Tokens, like: Tensor, head_width: int, dropout: float) -> bool:
@@ -98,7 +114,8 @@ def should_pack(text: Tokens, like: Tensor, head_width: int, dropout: float) -> 
 
 
 def computes_first_only(text: Tokens) -> bool:
-    """Whether the last block of an encoder computes only the first token of each text, if no other is read.
+    """Whether the last block of an encoder computes only the first token of each text, if no other
+    is read.
 
     On a GPU the other tokens cost little, and packed texts stay packed.
     """
@@ -116,14 +133,19 @@ class PackedVisible:
     keys: Packing
     causal: bool = False
     tiles: BlockMask | None = None
-    """In compiled code, for rows of fixed size: the tiles of keys that each tile of queries looks at."""
+    """In compiled code, for rows of fixed size: the tiles of keys that each tile of queries looks
+    at."""
     equal: int = 0
     """The number of sentences, if all their queries and all their keys have one length."""
 
     @staticmethod
     def between(queries: Packing, keys: Packing, *, causal: bool = False) -> PackedVisible:
         equal = queries.equal if queries.equal == keys.equal else 0
-        tiled = queries.fixed and torch.compiler.is_compiling() and queries.sentences_P.device.type == "cuda"
+        tiled = (
+            queries.fixed
+            and torch.compiler.is_compiling()
+            and queries.sentences_P.device.type == "cuda"
+        )
         tiles = visible_tiles(queries, keys, causal) if tiled and not equal else None
         return PackedVisible(queries, keys, causal, tiles, equal)
 
@@ -138,12 +160,14 @@ class PackedVisible:
 def visible_tiles(queries: Packing, keys: Packing, causal: bool) -> BlockMask:
     """Which tiles of keys each tile of queries looks at.
 
-    The sentences lie in the same order in both rows, so a tile looks at some tiles that lie side by side.
+    The sentences lie in the same order in both rows, so a tile looks at some tiles that lie side by
+    side.
     """
     from torch.nn.attention.flex_attention import BlockMask
 
     def tiles_of(own_P: Tensor, other_P: Tensor, place: int) -> tuple[Tensor, Tensor]:
-        """How many tiles of the other row each own tile sees, and which; `place` is what limits them if causal."""
+        """How many tiles of the other row each own tile sees, and which; `place` is what limits
+        them if causal."""
         own_T2 = own_P.view(-1, TILE)[:, [0, -1]].contiguous()
         first_T = torch.searchsorted(other_P, own_T2[:, 0].contiguous()) // TILE
         last_T = (torch.searchsorted(other_P, own_T2[:, 1].contiguous(), right=True) - 1) // TILE
@@ -166,4 +190,14 @@ def visible_tiles(queries: Packing, keys: Packing, causal: bool) -> BlockMask:
 
     keys_seen = tiles_of(q_P, k_P, -1)
     queries_seeing = tiles_of(k_P, q_P, 1)
-    return BlockMask((len(q_P), len(k_P)), *keys_seen, None, None, *queries_seeing, None, None, (TILE, TILE), visible)
+    return BlockMask(
+        (len(q_P), len(k_P)),
+        *keys_seen,
+        None,
+        None,
+        *queries_seeing,
+        None,
+        None,
+        (TILE, TILE),
+        visible,
+    )

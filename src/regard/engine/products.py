@@ -1,6 +1,7 @@
 """Products of matrices on a CPU, for `linear` in layers/linear.py.
 
-A kernel of PRODUCTS computes x W^T + b, a kernel of FUSED also its activation. All of them compute in float32.
+A kernel of PRODUCTS computes x W^T + b, a kernel of FUSED also its activation. All of them compute
+in float32.
 """
 
 from __future__ import annotations
@@ -39,14 +40,19 @@ ONEDNN_ACTIVATIONS: dict[str, tuple[str, list[float], str]] = {
 
 def is_eager_on_cpu(x: Tensor) -> bool:
     """Whether x is on a CPU, outside compiled code and autocast."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu")
+    return (
+        x.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and not torch.is_autocast_enabled("cpu")
+    )
 
 
 # Training: oneDNN multiplies by W as it is
 
 
 class TrainedProduct(torch.autograd.Function):
-    """x W^T + b, where oneDNN multiplies by W. MKL computes the gradient of W: it needs no transposed copies."""
+    """x W^T + b, where oneDNN multiplies by W. MKL computes the gradient of W: it needs no
+    transposed copies."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
@@ -60,7 +66,11 @@ class TrainedProduct(torch.autograd.Function):
         x, W = ctx.saved_tensors
         dy_RE = dy.reshape(-1, dy.shape[-1])
         needs_x, needs_W, needs_b = ctx.needs_input_grad
-        dx = torch.ops.mkldnn._linear_pointwise(dy, W.t(), None, *ONEDNN_ACTIVATIONS["none"]) if needs_x else None
+        dx = (
+            torch.ops.mkldnn._linear_pointwise(dy, W.t(), None, *ONEDNN_ACTIVATIONS["none"])
+            if needs_x
+            else None
+        )
         dW = dy_RE.t() @ x.reshape(-1, x.shape[-1]) if needs_W else None
         db = dy_RE.sum(0) if needs_b else None
         return dx, dW, db
@@ -72,7 +82,9 @@ def trains_many_rows(x: Tensor, W: Tensor) -> bool:
         return False
     if x.numel() < TRAINED_ROWS * x.shape[-1] or W.numel() < PACKED_WEIGHT or not W.is_contiguous():
         return False
-    return x.dtype == W.dtype == torch.float32 and torch._C._has_mkldnn and not machine.made_by_intel()
+    return (
+        x.dtype == W.dtype == torch.float32 and torch._C._has_mkldnn and not machine.made_by_intel()
+    )
 
 
 def trained_product(x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
@@ -84,14 +96,22 @@ def trained_product(x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
 
 
 def has_few_rows(x: Tensor, W: Tensor) -> bool:
-    if x.device.type != "cpu" or x.dtype != W.dtype or torch.is_grad_enabled() or torch.compiler.is_compiling():
+    if (
+        x.device.type != "cpu"
+        or x.dtype != W.dtype
+        or torch.is_grad_enabled()
+        or torch.compiler.is_compiling()
+    ):
         return False
     rows = x.numel() // x.shape[-1]
-    return rows in FEW_ROWS and (rows > 1 or W.numel() >= LARGE_WEIGHT) and not machine.made_by_intel()
+    return (
+        rows in FEW_ROWS and (rows > 1 or W.numel() >= LARGE_WEIGHT) and not machine.made_by_intel()
+    )
 
 
 def product_of_few_rows(x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
-    """(W x^T)^T + b: torch's library reads W two to eight times as fast as in x W^T, except on Intel CPUs."""
+    """(W x^T)^T + b: torch's library reads W two to eight times as fast as in x W^T, except on
+    Intel CPUs."""
     rows = x.numel() // x.shape[-1]
     x_RD = x.reshape(rows, -1).expand(max(rows, 2), -1)  # a single column would use a slow kernel
     y_RE = (W @ x_RD.contiguous().t()).t()[:rows]
@@ -110,16 +130,29 @@ def forget_packed_weights() -> None:
 
 
 def reads_packed_weight(x: Tensor, W: Tensor) -> bool:
-    if torch.is_grad_enabled() or not is_eager_on_cpu(x) or W.is_inference() or not torch._C._has_mkldnn:
+    if (
+        torch.is_grad_enabled()
+        or not is_eager_on_cpu(x)
+        or W.is_inference()
+        or not torch._C._has_mkldnn
+    ):
         return False
-    return x.numel() > x.shape[-1] and W.numel() >= PACKED_WEIGHT and x.dtype == W.dtype == torch.float32
+    return (
+        x.numel() > x.shape[-1]
+        and W.numel() >= PACKED_WEIGHT
+        and x.dtype == W.dtype == torch.float32
+    )
 
 
 def product_with_packed_weight(x: Tensor, W: Tensor, b: Tensor | None, activation: str) -> Tensor:
-    """f(x W^T + b). Products of a few rows take half the time, those of many rows about 10 % less."""
+    """f(x W^T + b). Products of a few rows take half the time, those of many rows about 10 %
+    less."""
     known = _packed_weights.get(W)  # type: ignore[no-untyped-call]
     if known is None or known[0] != (W.data_ptr(), W._version):
-        known = (W.data_ptr(), W._version), torch.ops.mkldnn._reorder_linear_weight(W.detach(), None)
+        known = (
+            (W.data_ptr(), W._version),
+            torch.ops.mkldnn._reorder_linear_weight(W.detach(), None),
+        )
         _packed_weights[W] = known
     y: Tensor = torch.ops.mkldnn._linear_pointwise(x, known[1], b, *ONEDNN_ACTIVATIONS[activation])
     return y
@@ -133,17 +166,25 @@ def compiles_gelu_tanh(x: Tensor, W: Tensor, activation: str) -> bool:
 
 
 def product_with_sigmoid_gelu(x: Tensor, W: Tensor, b: Tensor | None, activation: str) -> Tensor:
-    """GELU by 1 + tanh(y) = 2 sigmoid(2 y): a GPU needs longer to compute tanh than to read and write x."""
+    """GELU by 1 + tanh(y) = 2 sigmoid(2 y): a GPU needs longer to compute tanh than to read and
+    write x."""
     y = F.linear(x, W, b)
     return y * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))
 
 
-PRODUCTS: list[tuple[Callable[[Tensor, Tensor], bool], Callable[[Tensor, Tensor, Tensor | None], Tensor]]] = [
+PRODUCTS: list[
+    tuple[Callable[[Tensor, Tensor], bool], Callable[[Tensor, Tensor, Tensor | None], Tensor]]
+] = [
     (trains_many_rows, trained_product),
     (has_few_rows, product_of_few_rows),
 ]
 """x W^T + b."""
-FUSED: list[tuple[Callable[[Tensor, Tensor, str], bool], Callable[[Tensor, Tensor, Tensor | None, str], Tensor]]] = [
+FUSED: list[
+    tuple[
+        Callable[[Tensor, Tensor, str], bool],
+        Callable[[Tensor, Tensor, Tensor | None, str], Tensor],
+    ]
+] = [
     (lambda x, W, activation: reads_packed_weight(x, W), product_with_packed_weight),
     (compiles_gelu_tanh, product_with_sigmoid_gelu),
 ]
@@ -156,8 +197,8 @@ FUSED: list[tuple[Callable[[Tensor, Tensor, str], bool], Callable[[Tensor, Tenso
 def multiply_small_matrices(x: Tensor, y: Tensor) -> Tensor:
     """x @ y for many small matrices.
 
-    On one thread torch's library first copies them, which takes longer than the products; numpy's does not, but it
-    does not use a second thread here. On Intel CPUs torch is as fast.
+    On one thread torch's library first copies them, which takes longer than the products; numpy's
+    does not, but it does not use a second thread here. On Intel CPUs torch is as fast.
     """
     if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.get_num_threads() > 1:
         return x @ y

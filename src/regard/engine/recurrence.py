@@ -1,4 +1,5 @@
-"""Recurrent layers without padding, and loops over time that drop the sentences which have ended."""
+"""Recurrent layers without padding, and loops over time that drop the sentences which have
+ended."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from regard.data.batches import Tokens, real_positions
 from regard.engine.packing import Packing, unpack_rows
 
 Carry = tuple[Tensor, ...]
-"""The recurrent state of all layers, each [N, B, D]: (h,) of a plain RNN or GRU, (h, c) of an LSTM."""
+"""The recurrent state of all layers, each [N, B, D]: (h,) of a plain RNN or GRU, (h, c) of an
+LSTM."""
 LayerCarry = tuple[Tensor, Tensor]
 """The state of one LSTM layer: its output h [B, D] and its memory c [B, hidden]."""
 CellStep = Callable[[Tensor, Tensor, Carry], Carry]
@@ -24,24 +26,31 @@ Layers = nn.RNN | nn.GRU | nn.LSTM
 
 
 def join_directions(last: Carry, directions: int) -> Carry:
-    """The directions of each layer side by side: [N * directions, B, D] -> [N, B, directions * D]."""
-    return tuple(torch.cat([state[direction::directions] for direction in range(directions)], dim=-1) for state in last)
+    """The directions of each layer side by side: [N * directions, B, D] -> [N, B, directions *
+    D]."""
+    return tuple(
+        torch.cat([state[direction::directions] for direction in range(directions)], dim=-1)
+        for state in last
+    )
 
 
 def in_step_precision(weight: Tensor) -> Tensor:
     """A weight in autocast's precision: cast once for all steps of a loop over time."""
     device = weight.device.type
-    return weight.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else weight
+    return (
+        weight.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else weight
+    )
 
 
 # Encoders: torch's layers, or a loop over cells
 
 
 def pack_by_time(x_BSD: Tensor, source: Tokens) -> tuple[PackedSequence, Tensor]:
-    """All first tokens, all second tokens, ..., longest sentences first, as torch's recurrent layers expect them.
+    """All first tokens, all second tokens, ..., longest sentences first, as torch's recurrent
+    layers expect them.
 
-    Also the index of each packed token in the flattened [B, S], for `unpack_rows`. This is one gather; torch's own
-    packing copies time step by time step.
+    Also the index of each packed token in the flattened [B, S], for `unpack_rows`. This is one
+    gather; torch's own packing copies time step by time step.
     """
     packing = Packing.of(source)
     sorted_B = source.lengths_B.argsort(descending=True, stable=True)
@@ -57,15 +66,19 @@ def read_packed(rnn: Layers, x_BSD: Tensor, source: Tokens, step: CellStep) -> t
     """torch's layers on packed sentences."""
     packed, rows_P = pack_by_time(x_BSD, source)
     outputs, last = rnn(packed)
-    # Under bf16 autocast torch runs recurrent layers in fp16. Convert once here, not in every attention step.
+    # Under bf16 autocast torch runs recurrent layers in fp16. Convert once here, not in every
+    # attention step.
     states_PD = in_step_precision(outputs.data)
     h_BSD = unpack_rows(states_PD, rows_P, *x_BSD.shape[:2])
     carry = (last,) if isinstance(last, Tensor) else last
     return h_BSD, join_directions(carry, 2 if rnn.bidirectional else 1)
 
 
-def read_by_cells(rnn: Layers, x_BSD: Tensor, source: Tokens, step: CellStep) -> tuple[Tensor, Carry]:
-    """Cell by cell: the kernels depend on the shape alone, unlike those for packed sentences, so a CUDA graph fits."""
+def read_by_cells(
+    rnn: Layers, x_BSD: Tensor, source: Tokens, step: CellStep
+) -> tuple[Tensor, Carry]:
+    """Cell by cell: the kernels depend on the shape alone, unlike those for packed sentences, so a
+    CUDA graph fits."""
     real_BS1 = real_positions(source.lengths_B, x_BSD.shape[1])[..., None]
     end_B11 = (source.lengths_B - 1)[:, None, None]
     last: list[Carry] = []
@@ -75,16 +88,23 @@ def read_by_cells(rnn: Layers, x_BSD: Tensor, source: Tokens, step: CellStep) ->
         carries: list[Carry] = []
         for direction in range(2 if rnn.bidirectional else 1):
             names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
-            W, b, U, c = (getattr(rnn, f"{name}_l{layer}{'_reverse' * direction}") for name in names)
+            W, b, U, c = (
+                getattr(rnn, f"{name}_l{layer}{'_reverse' * direction}") for name in names
+            )
             inputs = F.linear(read_BSD, W, b).unbind(1)
             steps: list[Carry] = []
-            carry: Carry = (torch.zeros_like(inputs[0][:, : U.shape[1]]),) * (2 if isinstance(rnn, nn.LSTM) else 1)
+            carry: Carry = (torch.zeros_like(inputs[0][:, : U.shape[1]]),) * (
+                2 if isinstance(rnn, nn.LSTM) else 1
+            )
             for place in range(len(inputs))[:: -1 if direction else 1]:
                 carry = step(inputs[place], F.linear(carry[0], U, c), carry)
                 if direction:  # zero before the sentence begins, at its end
                     carry = tuple(part * real_BS1[:, place] for part in carry)
                 steps.append(carry)
-            parts_BSD = [torch.stack(parts[:: -1 if direction else 1], 1) for parts in zip(*steps, strict=True)]
+            parts_BSD = [
+                torch.stack(parts[:: -1 if direction else 1], 1)
+                for parts in zip(*steps, strict=True)
+            ]
             if not direction:
                 carry = tuple(part_BSD.take_along_dim(end_B11, 1)[:, 0] for part_BSD in parts_BSD)
             states.append(parts_BSD[0] if direction else parts_BSD[0] * real_BS1)
@@ -119,7 +139,9 @@ def has_lstm_kernel(x_BLD: Tensor, clip: float | None, W_hr: Tensor | None) -> b
     return clip is None and (W_hr is None or x_BLD.device.type != "cpu")
 
 
-def read_lstm(x_BLD: Tensor, carry: LayerCarry, weights: list[Tensor], training: bool) -> tuple[Tensor, LayerCarry]:
+def read_lstm(
+    x_BLD: Tensor, carry: LayerCarry, weights: list[Tensor], training: bool
+) -> tuple[Tensor, LayerCarry]:
     """torch's LSTM over texts of one length."""
     before = carry[0][None], carry[1][None]
     weights = as_one_block(weights)
@@ -142,7 +164,9 @@ def read_texts(
     assert rank_B is not None
     before = carry[0][order_B][None], carry[1][order_B][None]
     weights = as_one_block(weights)
-    h_PD, h_1BD, c_1BD = torch.lstm(packed.data, packed.batch_sizes, before, weights, True, 1, 0.0, training, False)
+    h_PD, h_1BD, c_1BD = torch.lstm(
+        packed.data, packed.batch_sizes, before, weights, True, 1, 0.0, training, False
+    )
     return unpack_rows(h_PD, rows_P, *x_BLD.shape[:2]), (h_1BD[0][rank_B], c_1BD[0][rank_B])
 
 
@@ -152,10 +176,13 @@ def as_one_block(weights: list[Tensor]) -> list[Tensor]:
 
 
 def contiguous_weights(weights: list[Tensor]) -> list[Tensor]:
-    """The same weights in one block of memory, matrices first, as cuDNN needs them: else it warns and copies them."""
+    """The same weights in one block of memory, matrices first, as cuDNN needs them: else it warns
+    and copies them."""
     order = sorted(range(len(weights)), key=lambda number: -weights[number].dim())
     flat = torch.cat([weights[number].flatten() for number in order])
-    parts = dict(zip(order, torch.split(flat, [weights[number].numel() for number in order]), strict=True))
+    parts = dict(
+        zip(order, torch.split(flat, [weights[number].numel() for number in order]), strict=True)
+    )
     return [parts[number].view_as(weight) for number, weight in enumerate(weights)]
 
 
@@ -175,13 +202,15 @@ class TimeSegment:
 def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterator[TimeSegment]:
     """The loop over sentences of these lengths, padded to `width`, without computing much padding.
 
-    A new segment begins whenever a quarter of the rows has ended; those rows are dropped. The lengths are on the host,
-    to avoid a GPU sync.
+    A new segment begins whenever a quarter of the rows has ended; those rows are dropped. The
+    lengths are on the host, to avoid a GPU sync.
     """
     longest, first = int(lengths_B.max()), 0
     if int(lengths_B.min()) == longest == width:
         all_R = torch.arange(len(lengths_B), device=device)
-        yield TimeSegment(slice(0, longest), all_R, all_R, torch.arange(len(lengths_B) * width, device=device))
+        yield TimeSegment(
+            slice(0, longest), all_R, all_R, torch.arange(len(lengths_B) * width, device=device)
+        )
         return
     rows_R = kept_R = torch.arange(len(lengths_B))
     while first < longest:
@@ -191,7 +220,9 @@ def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterat
         indices = rows_R, kept_R, places_P
         if device.type == "cuda":
             indices = rows_R.pin_memory(), kept_R.pin_memory(), places_P.pin_memory()
-        yield TimeSegment(slice(first, last), *(index.to(device, non_blocking=True) for index in indices))
+        yield TimeSegment(
+            slice(first, last), *(index.to(device, non_blocking=True) for index in indices)
+        )
         kept_R = (ends_R > last).nonzero()[:, 0]
         rows_R, first = rows_R[kept_R], last
 

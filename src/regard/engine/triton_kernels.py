@@ -1,8 +1,10 @@
-"""Kernels for a GPU, in Triton, which torch has where there is a GPU. Each reads its largest input once.
+"""Kernels for a GPU, in Triton, which torch has where there is a GPU. Each reads its largest input
+once.
 
-They serve the cross-entropy over a vocabulary (losses.py), the scores of an additive attention (additive.py), the
-attention of a search step to the tokens before it (attention.py) and dropout (dropout.py). The equations stand in
-objectives/cross_entropy.py, layers/scores.py and layers/attention.py.
+They serve the cross-entropy over a vocabulary (losses.py), the scores of an additive attention
+(additive.py), the attention of a search step to the tokens before it (attention.py) and dropout
+(dropout.py). The equations stand in objectives/cross_entropy.py, layers/scores.py and
+layers/attention.py.
 """
 
 # mypy: disable-error-code="import-not-found, no-untyped-def, untyped-decorator"
@@ -15,7 +17,8 @@ import triton.language as tl
 from torch import Tensor
 
 LOGITS, POSITIONS, CACHED, DRAWN = 8192, 16, 32, 1024
-"""Logits of a row, positions of a source, cached positions, calls of a random generator that are computed at once."""
+"""Logits of a row, positions of a source, cached positions, calls of a random generator that are
+computed at once."""
 
 
 # Cross-entropy
@@ -23,9 +26,15 @@ LOGITS, POSITIONS, CACHED, DRAWN = 8192, 16, 32, 1024
 
 @triton.jit
 def _loss(
-    logits, labels, plain, uniform, epsilon,
-    vocabulary: tl.constexpr, gradient: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+    logits,
+    labels,
+    plain,
+    uniform,
+    epsilon,
+    vocabulary: tl.constexpr,
+    gradient: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     row = tl.program_id(0).to(tl.int64)
     logits += row * vocabulary
     largest, total, summed = -float("inf"), 0.0, 0.0
@@ -52,7 +61,8 @@ def _loss(
 
 
 def loss(logits_PV: Tensor, labels_P: Tensor, epsilon: float, *, gradient: bool) -> Tensor:
-    """The smoothed and the plain loss, summed, [2]. With `gradient`, the logits become that of the smoothed loss."""
+    """The smoothed and the plain loss, summed, [2]. With `gradient`, the logits become that of the
+    smoothed loss."""
     positions, vocabulary = logits_PV.shape
     # Apart: Triton compiles anew for tensors whose addresses are not multiples of 16
     plain_P, uniform_P = (torch.empty(positions, device=logits_PV.device) for _ in range(2))
@@ -79,8 +89,16 @@ def _activated(q, keys, v, s, a, length, width: tl.constexpr, rectified: tl.cons
 
 @triton.jit(do_not_specialize=["length"])
 def _scores(
-    q, keys, v, e, length, width: tl.constexpr, rectified: tl.constexpr, A: tl.constexpr, S: tl.constexpr
-):  # fmt: skip
+    q,
+    keys,
+    v,
+    e,
+    length,
+    width: tl.constexpr,
+    rectified: tl.constexpr,
+    A: tl.constexpr,
+    S: tl.constexpr,
+):
     row, a = tl.program_id(0).to(tl.int64), tl.arange(0, A)
     q_A = tl.load(q + row * width + a, mask=a < width, other=0.0).to(tl.float32)
     v_A = tl.load(v + a, mask=a < width, other=0.0).to(tl.float32)
@@ -92,19 +110,35 @@ def _scores(
 
 @triton.jit(do_not_specialize=["length"])
 def _scores_gradient(
-    q, keys, v, de, dq, dkeys, dv, length,
-    width: tl.constexpr, rectified: tl.constexpr, A: tl.constexpr, S: tl.constexpr,
-):  # fmt: skip
+    q,
+    keys,
+    v,
+    de,
+    dq,
+    dkeys,
+    dv,
+    length,
+    width: tl.constexpr,
+    rectified: tl.constexpr,
+    A: tl.constexpr,
+    S: tl.constexpr,
+):
     row, a = tl.program_id(0).to(tl.int64), tl.arange(0, A)
     q_A = tl.load(q + row * width + a, mask=a < width, other=0.0).to(tl.float32)
     v_A = tl.load(v + a, mask=a < width, other=0.0).to(tl.float32)
     dq_A, dv_A = tl.zeros([A], tl.float32), tl.load(dv + row * width + a, mask=a < width, other=0.0)
     for start in range(0, length, S):
         s = start + tl.arange(0, S)
-        f, slope, there = _activated(q_A, keys + row * length * width, v_A, s, a, length, width, rectified)
+        f, slope, there = _activated(
+            q_A, keys + row * length * width, v_A, s, a, length, width, rectified
+        )
         de_S1 = tl.load(de + row * length + s, mask=s < length, other=0.0).to(tl.float32)[:, None]
         place = dkeys + row * length * width + s[:, None] * width + a[None]
-        tl.store(place, (tl.load(place, mask=there, other=0.0) + de_S1 * slope).to(dkeys.dtype.element_ty), mask=there)
+        tl.store(
+            place,
+            (tl.load(place, mask=there, other=0.0) + de_S1 * slope).to(dkeys.dtype.element_ty),
+            mask=there,
+        )
         dq_A += tl.sum(de_S1 * slope, 0)
         dv_A += tl.sum(de_S1 * f, 0)
     tl.store(dq + row * width + a, dq_A.to(dq.dtype.element_ty), mask=a < width)
@@ -120,9 +154,16 @@ def scores(q_BA: Tensor, keys_BSA: Tensor, v_A: Tensor, rectified: bool) -> Tens
 
 
 def scores_gradient(
-    de_BS: Tensor, q_BA: Tensor, keys_BSA: Tensor, v_A: Tensor, dkeys_BSA: Tensor, dv_BA: Tensor, rectified: bool
+    de_BS: Tensor,
+    q_BA: Tensor,
+    keys_BSA: Tensor,
+    v_A: Tensor,
+    dkeys_BSA: Tensor,
+    dv_BA: Tensor,
+    rectified: bool,
 ) -> Tensor:
-    """d loss / d q; that of the keys and of v, for each row, is added to `dkeys_BSA` and `dv_BA`."""
+    """d loss / d q; that of the keys and of v, for each row, is added to `dkeys_BSA` and
+    `dv_BA`."""
     rows, length, width = keys_BSA.shape
     dq_BA, block = torch.empty_like(q_BA), triton.next_power_of_2(width)
     tensors = q_BA, keys_BSA, v_A, de_BS, dq_BA, dkeys_BSA, dv_BA
@@ -130,14 +171,29 @@ def scores_gradient(
     return dq_BA
 
 
-# Attention to cached keys and values, of which position m of row r is in row rows[m, r] of the cache
+# Attention to cached keys and values, of which position m of row r is in row rows[m, r] of the
+# cache
 
 
 @triton.jit
 def _cached(
-    q, k, v, rows, lengths, out, heads, count, by_position, by_row, by_head,
-    scale: tl.constexpr, width: tl.constexpr, E: tl.constexpr, K: tl.constexpr, exact: tl.constexpr,
-):  # fmt: skip
+    q,
+    k,
+    v,
+    rows,
+    lengths,
+    out,
+    heads,
+    count,
+    by_position,
+    by_row,
+    by_head,
+    scale: tl.constexpr,
+    width: tl.constexpr,
+    E: tl.constexpr,
+    K: tl.constexpr,
+    exact: tl.constexpr,
+):
     own, e = tl.program_id(0), tl.arange(0, E)
     row, head, own = own // heads, own % heads, own.to(tl.int64) * width + e
     q_E = tl.load(q + own, mask=e < width, other=0.0).to(exact) * scale
@@ -153,7 +209,9 @@ def _cached(
         larger = tl.maximum(largest, tl.max(scores_K, 0))
         p_K, before = tl.exp(scores_K - larger), tl.exp(largest - larger)
         total = total * before + tl.sum(p_K, 0)
-        sum_E = sum_E * before + tl.sum(tl.load(v + place, mask=there, other=0.0).to(exact) * p_K[:, None], 0)
+        sum_E = sum_E * before + tl.sum(
+            tl.load(v + place, mask=there, other=0.0).to(exact) * p_K[:, None], 0
+        )
         largest = larger
     tl.store(out + own, (sum_E / total).to(out.dtype.element_ty), mask=e < width)
 
@@ -166,9 +224,24 @@ def attend_to_cache(
     q_RH1E, exact = q_RH1E.contiguous(), tl.float64 if q_RH1E.dtype == torch.float64 else tl.float32
     out_RH1E, (by_row, by_head, by_position, _) = torch.empty_like(q_RH1E), k_RHKE.stride()
     _cached[(rows * heads,)](
-        q_RH1E, k_RHKE, v_RHKE, rows_KR, length_1, out_RH1E, heads, rows, by_position, by_row, by_head,
-        scale, width, triton.next_power_of_2(width), CACHED, exact, num_warps=2,
-    )  # fmt: skip
+        q_RH1E,
+        k_RHKE,
+        v_RHKE,
+        rows_KR,
+        length_1,
+        out_RH1E,
+        heads,
+        rows,
+        by_position,
+        by_row,
+        by_head,
+        scale,
+        width,
+        triton.next_power_of_2(width),
+        CACHED,
+        exact,
+        num_warps=2,
+    )
     return out_RH1E
 
 
@@ -177,7 +250,8 @@ def attend_to_cache(
 
 @triton.jit
 def _kept(seed, out, calls, limit: tl.constexpr, BLOCK: tl.constexpr):
-    """Each call of the generator gives eight numbers of 16 bits; what is below the limit is dropped."""
+    """Each call of the generator gives eight numbers of 16 bits; what is below the limit is
+    dropped."""
     call, eight = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.zeros([BLOCK], tl.int64)
     words = tl.randint4x(tl.load(seed), call, n_rounds=7)
     for number in tl.static_range(4):
@@ -190,9 +264,13 @@ def _kept(seed, out, calls, limit: tl.constexpr, BLOCK: tl.constexpr):
 def kept(like: Tensor, limit: int) -> Tensor:
     """1 with probability 1 - limit / 65536, else 0; [..., D], uint8.
 
-    Philox with 7 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", table 2).
+    Philox with 7 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", table
+    2).
     """
     calls = -(-like.numel() // 8)
-    out, seed_1 = like.new_empty(8 * calls, dtype=torch.uint8), torch.randint(2**31, (1,), device=like.device)
+    out, seed_1 = (
+        like.new_empty(8 * calls, dtype=torch.uint8),
+        torch.randint(2**31, (1,), device=like.device),
+    )
     _kept[(triton.cdiv(calls, DRAWN),)](seed_1, out, calls, limit, DRAWN)
     return out[: like.numel()].view(like.shape)

@@ -1,4 +1,5 @@
-"""BERT under the names of `transformers`: alone, with the heads of its pre-training, or under the head of a task."""
+"""BERT under the names of `transformers`: alone, with the heads of its pre-training, or under the
+head of a task."""
 
 from __future__ import annotations
 
@@ -11,7 +12,14 @@ from torch import Tensor
 
 from regard.config import parse_yaml
 from regard.errors import ConfigError, DataError
-from regard.exchange.folder import Exported, Fields, Imported, ModelFolder, config_fields, require_settings
+from regard.exchange.folder import (
+    Exported,
+    Fields,
+    Imported,
+    ModelFolder,
+    config_fields,
+    require_settings,
+)
 from regard.exchange.renaming import prefixed, to_ours, to_theirs, without_copies
 from regard.exchange.tokenizers import read_tokenizer
 from regard.runs.run import Run, stored_weights
@@ -28,7 +36,11 @@ HEADED = {
     "question_answering": "BertForQuestionAnswering",
 }
 """Task -> the architecture with its head."""
-POOLED = ("classification", "regression", "multiple_choice")  # the tasks whose head reads one vector for a text
+POOLED = (
+    "classification",
+    "regression",
+    "multiple_choice",
+)  # the tasks whose head reads one vector for a text
 POOLINGS = {"first": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "last": "lasttoken"}
 """`head.pooling` -> its name in sentence-transformers."""
 NAMED = ("classification", "tagging")  # the tasks whose classes have names
@@ -42,7 +54,12 @@ FIELDS: Fields = {
     "attention_dropout": ("attention_probs_dropout_prob", 0.1),
     "epsilon": ("layer_norm_eps", 1e-12),
 }
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
 """`hidden_act` -> `model.activation`."""
 SUPPORTED: dict[str, tuple[Any, ...]] = {
     "type_vocab_size": (2,),
@@ -54,9 +71,16 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
     "problem_type": (None, "single_label_classification", "regression"),
 }
 WORDS = "embeddings.word_embeddings.weight"
-TIED = {"cls.predictions.decoder.weight": WORDS, "cls.predictions.decoder.bias": "cls.predictions.bias"}
+TIED = {
+    "cls.predictions.decoder.weight": WORDS,
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
 """Second names of one tensor."""
-HEADS = ("cls.", "classifier.", "qa_outputs.")  # their names of weights that are not below the heads
+HEADS = (
+    "cls.",
+    "classifier.",
+    "qa_outputs.",
+)  # their names of weights that are not below the heads
 MODEL = {
     "embedding.tokens.weight": WORDS,
     "embedding.segments.weight": "embeddings.token_type_embeddings.weight",
@@ -72,19 +96,24 @@ LAYER = {
     "feed_forward.W_2": "output.dense",
     "feed_forward_norm": "output.LayerNorm",
 }
-NEXT_SENTENCE = {"next_sentence.pooler": "pooler.dense", "next_sentence.output": "cls.seq_relationship"}
+NEXT_SENTENCE = {
+    "next_sentence.pooler": "pooler.dense",
+    "next_sentence.output": "cls.seq_relationship",
+}
 MASKED_HEAD = {
     "output.W": "cls.predictions.transform.dense",
     "output.norm": "cls.predictions.transform.LayerNorm",
     "output.output.linear.bias": "cls.predictions.bias",
 }
 """Our names of the weights -> theirs, of the model, of a layer and of the heads of pre-training."""
-OWN = "regard"  # the key in config.json of the sections of a recipe that `transformers` does not have
+OWN = (
+    "regard"  # the key in config.json of the sections of a recipe that `transformers` does not have
+)
 
 
 def read(folder: ModelFolder) -> Imported:
-    """Any of the architectures. The weights show which heads of its pre-training a BERT has; the classes of a
-    fine-tuned one keep their names and their order."""
+    """Any of the architectures. The weights show which heads of its pre-training a BERT has; the
+    classes of a fine-tuned one keep their names and their order."""
     folder.expect(SUPPORTED)
     activation = ACTIVATIONS[folder.config.get("hidden_act", "gelu")]
     config = {"kind": "bert", **folder.fields(FIELDS), "activation": activation}
@@ -106,22 +135,35 @@ def read(folder: ModelFolder) -> Imported:
 
 
 def each_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-    """Each tensor once, without the prefix of a model under a head and with today's names for a norm's weights."""
+    """Each tensor once, without the prefix of a model under a head and with today's names for a
+    norm's weights."""
     named = {
         name.removeprefix("bert.").replace(".gamma", ".weight").replace(".beta", ".bias"): tensor
         for name, tensor in theirs.items()
     }
-    for table in ("embeddings.position_ids", "embeddings.token_type_ids"):  # constants in older files
+    for table in (
+        "embeddings.position_ids",
+        "embeddings.token_type_ids",
+    ):  # constants in older files
         named.pop(table, None)
     return without_copies(named, TIED, where)
 
 
-def _read_head(folder: ModelFolder, config: dict[str, Any]) -> tuple[str, dict[str, dict[str, Any]]]:
+def _read_head(
+    folder: ModelFolder, config: dict[str, Any]
+) -> tuple[str, dict[str, dict[str, Any]]]:
     """The task of a fine-tuned BERT, and the sections of its recipe."""
     names = folder.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
-    named = [names.get(str(number)) for number in range(len(names))] if isinstance(names, dict) else [None]
+    named = (
+        [names.get(str(number)) for number in range(len(names))]
+        if isinstance(names, dict)
+        else [None]
+    )
     if not all(isinstance(name, str | int | float) for name in named):
-        what, where = "is not an object with the number and name of each class", f"{folder.config_path}: id2label"
+        what, where = (
+            "is not an object with the number and name of each class",
+            f"{folder.config_path}: id2label",
+        )
         raise DataError(what, where=where, hint='for example {"0": "negative", "1": "positive"}')
     labels = [*map(str, named)]
     tasks = [task for task, architecture in HEADED.items() if architecture == folder.architecture]
@@ -139,23 +181,31 @@ def _read_head(folder: ModelFolder, config: dict[str, Any]) -> tuple[str, dict[s
     sections, own = {"data": data, "head": head, "evaluation": {}}, folder.config.get(OWN, {})
     if not isinstance(own, dict) or not all(isinstance(section, dict) for section in own.values()):
         where = f"{folder.config_path}: {OWN}"
-        raise DataError("is not what 'regard export' writes there", where=where, hint="leave it out")
+        raise DataError(
+            "is not what 'regard export' writes there", where=where, hint="leave it out"
+        )
     return task, {name: section | own.get(name, {}) for name, section in sections.items()}
 
 
 def _may_have_no_answer(folder: ModelFolder) -> bool | None:
-    """Whether some questions of the datasets that the model card lists have no answer; None where it lists none."""
+    """Whether some questions of the datasets that the model card lists have no answer; None where
+    it lists none."""
     try:
         _, front, _ = (folder.path / "README.md").read_text(encoding="utf-8").split("---\n", 2)
         datasets = parse_yaml(front, where="README.md").get("datasets")
     except (OSError, ValueError, ConfigError):  # a card may hold any text
         return None
     names = datasets if isinstance(datasets, list) else [datasets] if datasets else []
-    return any(str(name).rpartition("/")[2] in ("squad_v2", "klue") for name in names) if names else None
+    return (
+        any(str(name).rpartition("/")[2] in ("squad_v2", "klue") for name in names)
+        if names
+        else None
+    )
 
 
 def write(run: Run, checkpoint: str) -> Exported:
-    """A BERT with the heads of its pre-training that it has, or under the head of the run's task."""
+    """A BERT with the heads of its pre-training that it has, or under the head of the run's
+    task."""
     task, config, tokenizer = run.recipe.task, run.recipe.model, run.tokenizers["text"]
     apart = task in HEADED and getattr(run.recipe.head, "apart", False)  # type: ignore[attr-defined]
     if task in HEADED:
@@ -187,7 +237,10 @@ def write(run: Run, checkpoint: str) -> Exported:
     return Exported(
         architecture,
         settings | (_head_config(run) if task in HEADED and not apart else {}),
-        {name if name.startswith(HEADS) else prefix + name: tensor for name, tensor in theirs.items()},
+        {
+            name if name.startswith(HEADS) else prefix + name: tensor
+            for name, tensor in theirs.items()
+        },
         None,
         files=_sentence_transformer(run) if apart else {},
         raw_text=task == PRETRAINING and bool(run.recipe.data.train),
@@ -196,19 +249,31 @@ def write(run: Run, checkpoint: str) -> Exported:
 
 
 def _sentence_transformer(run: Run) -> dict[str, str]:
-    """What sentence-transformers needs besides the model, to give the vector of a text that is read apart."""
+    """What sentence-transformers needs besides the model, to give the vector of a text that is read
+    apart."""
     recipe: Any = run.recipe
     modules = [("", "Transformer"), ("1_Pooling", "Pooling")]
     files: dict[str, Any] = {
         "modules.json": [
-            {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{name}"}
+            {
+                "idx": number,
+                "name": str(number),
+                "path": path,
+                "type": f"sentence_transformers.models.{name}",
+            }
             for number, (path, name) in enumerate(modules)
         ],
         "1_Pooling/config.json": {
             "word_embedding_dimension": recipe.model.width,
-            **{f"pooling_mode_{name}": ours == recipe.head.pooling for ours, name in POOLINGS.items()},
+            **{
+                f"pooling_mode_{name}": ours == recipe.head.pooling
+                for ours, name in POOLINGS.items()
+            },
         },
-        "sentence_bert_config.json": {"max_seq_length": recipe.data.max_length, "do_lower_case": False},
+        "sentence_bert_config.json": {
+            "max_seq_length": recipe.data.max_length,
+            "do_lower_case": False,
+        },
         "config_sentence_transformers.json": {"similarity_fn_name": "cosine"},
     }
     return {name: json.dumps(content, indent=1) for name, content in files.items()}
@@ -218,22 +283,34 @@ def _head_config(run: Run) -> dict[str, Any]:
     """What config.json says of the head and its classes, and the settings that only we have."""
     task, tree = run.recipe.task, run.recipe.model_dump()
     own = {
-        "data": {key: value for key, value in tree["data"].items() if key not in ("train", "validation", "test")},
-        "head": {key: value for key, value in tree["head"].items() if key != "labels" or task not in NAMED},
+        "data": {
+            key: value
+            for key, value in tree["data"].items()
+            if key not in ("train", "validation", "test")
+        },
+        "head": {
+            key: value
+            for key, value in tree["head"].items()
+            if key != "labels" or task not in NAMED
+        },
         "evaluation": tree["evaluation"],
     }
-    labels = tree["head"]["labels"] if task in NAMED else ["LABEL_0"] if task == "regression" else []
+    labels = (
+        tree["head"]["labels"] if task in NAMED else ["LABEL_0"] if task == "regression" else []
+    )
     config = {"classifier_dropout": tree["head"]["dropout"], OWN: own}
     if labels:
         config["id2label"] = {str(number): label for number, label in enumerate(labels)}
         config["label2id"] = {label: number for number, label in enumerate(labels)}
-    problem = {"regression": "regression", "classification": "single_label_classification"}.get(task)
+    problem = {"regression": "regression", "classification": "single_label_classification"}.get(
+        task
+    )
     return config | ({"problem_type": problem} if problem else {})
 
 
 def weight_names(task: str, config: dict[str, Any], *, apart: bool = False) -> dict[str, str]:
-    """Our names of all weights -> theirs, with the heads of pre-training or that of the task, unless it compares texts
-    that it reads `apart`."""
+    """Our names of all weights -> theirs, with the heads of pre-training or that of the task,
+    unless it compares texts that it reads `apart`."""
     table = dict(MODEL)
     for number in range(config["layers"]):
         table |= prefixed(f"blocks.{number}.", f"encoder.layer.{number}.", LAYER)

@@ -1,8 +1,8 @@
 """A Transformer for CTranslate2: the same outputs, faster, and smaller with quantized weights.
 
-The weights are put into the library's own description of a Transformer. Positions are written as a table, so that the
-order of sines and cosines, which is another one there, does not matter. `write` makes a folder of it for `export`;
-`int8_model` runs one from the cache, for `--precision int8`.
+The weights are put into the library's own description of a Transformer. Positions are written as a
+table, so that the order of sines and cosines, which is another one there, does not matter. `write`
+makes a folder of it for `export`; `int8_model` runs one from the cache, for `--precision int8`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 }
 """The settings of a Transformer that it can run."""
 SUBLAYERS = {
-    "self_attention.W_Q self_attention.W_KV self_attention.W_KV": " ".join(3 * ["self_attention.linear.0"]),
+    "self_attention.W_Q self_attention.W_KV self_attention.W_KV": " ".join(
+        3 * ["self_attention.linear.0"]
+    ),
     "self_attention.W_O": "self_attention.linear.1",
     "feed_forward.W_1": "ffn.linear_0",
     "feed_forward.W_2": "ffn.linear_1",
@@ -67,10 +69,14 @@ MODEL = {
 def write(run: Run, quantize: str | None, checkpoint: str) -> Callable[[Path], None]:
     """What fills a folder with model.bin, the vocabularies and the tokenizers."""
     require_settings(run, "model", SUPPORTED, tool="CTranslate2")
-    specs = import_extra("ctranslate2", extra="ctranslate2", where=str(run.folder), doing="exporting").specs
+    specs = import_extra(
+        "ctranslate2", extra="ctranslate2", where=str(run.folder), doing="exporting"
+    ).specs
     types = specs.model_spec.ACCEPTED_MODEL_TYPES
     if quantize is not None and quantize not in types:
-        raise RegardError(f"unknown type {quantize!r}", where="--quantize", hint=did_you_mean(quantize, types))
+        raise RegardError(
+            f"unknown type {quantize!r}", where="--quantize", hint=did_you_mean(quantize, types)
+        )
     spec = _fill_spec(specs, run, checkpoint)
     spec.validate()
     spec.optimize(quantization=quantize)
@@ -108,31 +114,47 @@ def _fill_spec(specs: Any, run: Run, checkpoint: str) -> Any:
             table[f"{side}_norm"] = f"{side}.layer_norm"
     for path, tensor in to_theirs(table, model.state_dict()).items():
         *parts, kind = path.split(".")
-        layer_spec = reduce(lambda spec, part: spec[int(part)] if part.isdigit() else getattr(spec, part), parts, spec)
+        layer_spec = reduce(
+            lambda spec, part: spec[int(part)] if part.isdigit() else getattr(spec, part),
+            parts,
+            spec,
+        )
         kind = {"weight": "gamma", "bias": "beta"}[kind] if hasattr(layer_spec, "gamma") else kind
         setattr(layer_spec, kind, tensor.numpy())
     length = _positions(config)
     table_LD = model.positions.table(model.source_embedding.weight, length)
     positions_LD = torch.zeros(length, config.width) if table_LD is None else table_LD.detach()
-    spec.encoder.position_encodings.encodings = spec.decoder.position_encodings.encodings = positions_LD.numpy()
+    spec.encoder.position_encodings.encodings = spec.decoder.position_encodings.encodings = (
+        positions_LD.numpy()
+    )
     target = run.tokenizers["target"]
     spec.register_source_vocabulary(_tokens(run.tokenizers["source"]))
     spec.register_target_vocabulary(_tokens(target))
-    begin, spec.config.eos_token, spec.config.unk_token = target.tokens([target.begin, target.end, target.unk])
+    begin, spec.config.eos_token, spec.config.unk_token = target.tokens(
+        [target.begin, target.end, target.unk]
+    )
     spec.config.bos_token = spec.config.decoder_start_token = begin
     spec.config.add_source_eos = True
     return spec
 
 
 def _positions(config: Any) -> int:
-    """The positions of the exported model: sinusoidal ones up to the longest input that is accepted here."""
-    return int(config.max_positions if config.positions == "learned" else max(config.max_positions, LONGEST + 1))
+    """The positions of the exported model: sinusoidal ones up to the longest input that is accepted
+    here."""
+    return int(
+        config.max_positions
+        if config.positions == "learned"
+        else max(config.max_positions, LONGEST + 1)
+    )
 
 
 def _tokens(tokenizer: Tokenizer) -> list[str]:
-    """The vocabulary by id. The library allows no token twice, so an unused id, which reads as unknown, is named."""
+    """The vocabulary by id. The library allows no token twice, so an unused id, which reads as
+    unknown, is named."""
     names = tokenizer.tokens(range(tokenizer.size))
-    unknown = {number for number, name in enumerate(names) if name == names[tokenizer.unk]} - {tokenizer.unk}
+    unknown = {number for number, name in enumerate(names) if name == names[tokenizer.unk]} - {
+        tokenizer.unk
+    }
     return [f"<hole {number}>" if number in unknown else name for number, name in enumerate(names)]
 
 
@@ -148,13 +170,15 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
     "banned": ([],),
     "prefix": (None,),
 }
-"""The values of search settings with which its search means the same as ours; all others may have any value."""
+"""The values of search settings with which its search means the same as ours; all others may have
+any value."""
 ROWS, SOURCE_TOKENS = 32, 1024
 """The most sentences, and padded source tokens, that are decoded together."""
 LENGTHS_TOGETHER = 16
-"""Sentences are decoded together if their lengths, divided by this, have the same whole part. Its products of attention
-round differently below and above a multiple of the width of a vector register, and in 8 bits a difference in rounding
-grows: outputs would then depend on the other sentences of a batch."""
+"""Sentences are decoded together if their lengths, divided by this, have the same whole part. Its
+products of attention round differently below and above a multiple of the width of a vector
+register, and in 8 bits a difference in rounding grows: outputs would then depend on the other
+sentences of a batch."""
 
 
 def int8_model(run: Run, checkpoint: str) -> CTranslate2Model:
@@ -165,11 +189,15 @@ def int8_model(run: Run, checkpoint: str) -> CTranslate2Model:
         names = " and ".join(f"{other} for {task}" for task, other in MODELS)
         raise DecodeError(what, where="precision", hint=f"it can run {names}; give fp32, or bf16")
     require_settings(run, "model", SUPPORTED, tool="CTranslate2")
-    library = import_extra("ctranslate2", extra="ctranslate2", where="precision", doing="to compute int8")
+    library = import_extra(
+        "ctranslate2", extra="ctranslate2", where="precision", doing="to compute int8"
+    )
     folder = run.checkpoint(checkpoint)
     run.check_unchanged(folder)
     facts = load_facts(folder)
-    weights = facts.get("files") or checksum(folder / "model.safetensors")  # old checkpoints have no checksums
+    weights = facts.get("files") or checksum(
+        folder / "model.safetensors"
+    )  # old checkpoints have no checksums
     key = key_of([INT8_FORMAT, library.__version__, facts, weights])
     files = stored(f"ctranslate-{key}", write(run, "int8", checkpoint))
     return CTranslate2Model(files, run.tokenizers, _positions(run.recipe.model))
@@ -185,10 +213,12 @@ class Batch:
 
 
 class CTranslate2Model(ExternalModel):
-    """A Transformer in 8 bits on the CPU, with one scale for each row of a weight and for each token's activations.
+    """A Transformer in 8 bits on the CPU, with one scale for each row of a weight and for each
+    token's activations.
 
-    Its search differs from ours in one point: an output that ends does not take a place of the beam. It starts when it
-    is first used, with as many workers as torch has threads then, so that each process of several starts its own.
+    Its search differs from ours in one point: an output that ends does not take a place of the
+    beam. It starts when it is first used, with as many workers as torch has threads then, so that
+    each process of several starts its own.
     """
 
     def __init__(self, folder: Path, tokenizers: Tokenizers, longest: int) -> None:
@@ -198,7 +228,9 @@ class CTranslate2Model(ExternalModel):
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, with the files: it may run on a machine without them."""
-        contents = self._contents or {path.name: path.read_bytes() for path in self._folder.iterdir()}
+        contents = self._contents or {
+            path.name: path.read_bytes() for path in self._folder.iterdir()
+        }
         state = {
             "longest": self.longest,
             "_positions": self._positions,
@@ -217,13 +249,21 @@ class CTranslate2Model(ExternalModel):
 
     @cached_property
     def _translator(self) -> Any:
-        library = import_extra("ctranslate2", extra="ctranslate2", where="precision", doing="to compute int8")
+        library = import_extra(
+            "ctranslate2", extra="ctranslate2", where="precision", doing="to compute int8"
+        )
         threads = self._workers
         translator = library.Translator(
-            str(self._folder), device="cpu", compute_type="int8", inter_threads=threads, intra_threads=1,
+            str(self._folder),
+            device="cpu",
+            compute_type="int8",
+            inter_threads=threads,
+            intra_threads=1,
             files=self._contents,
-        )  # fmt: skip
-        torch.set_num_threads(threads)  # the library sets the number of this process to its intra_threads
+        )
+        torch.set_num_threads(
+            threads
+        )  # the library sets the number of this process to its intra_threads
         return translator
 
     @cached_property
@@ -251,20 +291,30 @@ class CTranslate2Model(ExternalModel):
                 problems.append(Problem(name, what, "leave it out, or use --precision fp32"))
         DecodeError.raise_if(problems)
 
-    def search(self, sources: Sequence[Sequence[int]], config: SearchConfig) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def search(
+        self, sources: Sequence[Sequence[int]], config: SearchConfig
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The hypotheses of each source. An output that reaches its length limit has no `</s>`.
 
-        The library has one limit for a whole batch. So sources with similar limits are decoded together under one
-        that none exceeds, and those whose output is longer than their own limit allows are decoded again under it.
+        The library has one limit for a whole batch. So sources with similar limits are decoded
+        together under one that none exceeds, and those whose output is longer than their own limit
+        allows are decoded again under it.
         """
         self.refuse(config)
         most = min(config.max_length or self._positions, self._positions)
-        limits = Limits.of([len(source) for source in sources], config.model_copy(update={"max_length": most}))
-        batches, started = deque(self._batches(sources, limits, most)), deque[tuple[Batch, list[Any]]]()
+        limits = Limits.of(
+            [len(source) for source in sources], config.model_copy(update={"max_length": most})
+        )
+        batches, started = (
+            deque(self._batches(sources, limits, most)),
+            deque[tuple[Batch, list[Any]]](),
+        )
         while batches or started:
             while batches and len(started) <= 2 * self._workers:
                 batch = batches.popleft()
-                started.append((batch, self._start(batch, [sources[row] for row in batch.rows], config)))
+                started.append(
+                    (batch, self._start(batch, [sources[row] for row in batch.rows], config))
+                )
             batch, results = started.popleft()
             for row, result in zip(batch.rows, results, strict=True):
                 hypotheses = self._hypotheses(result.result(), config)
@@ -277,16 +327,23 @@ class CTranslate2Model(ExternalModel):
         """The sources in batches for all workers, the longest first."""
         alike = defaultdict[tuple[int, int, int], list[int]](list)
         for row in sorted(range(len(sources)), key=lambda row: -len(sources[row])):
-            longest = min(1 << (limits.longest[row] - 1).bit_length(), max(most, limits.longest[row]))
+            longest = min(
+                1 << (limits.longest[row] - 1).bit_length(), max(most, limits.longest[row])
+            )
             alike[len(sources[row]) // LENGTHS_TOGETHER, limits.shortest[row], longest].append(row)
         share = -(-len(sources) // self._workers)
         batches = []
         for (_, shortest, longest), rows in alike.items():
             size = max(1, min(ROWS, share, SOURCE_TOKENS // len(sources[rows[0]])))
-            batches += [Batch(rows[first : first + size], shortest, longest) for first in range(0, len(rows), size)]
+            batches += [
+                Batch(rows[first : first + size], shortest, longest)
+                for first in range(0, len(rows), size)
+            ]
         return batches
 
-    def _start(self, batch: Batch, sources: Sequence[Sequence[int]], config: SearchConfig) -> list[Any]:
+    def _start(
+        self, batch: Batch, sources: Sequence[Sequence[int]], config: SearchConfig
+    ) -> list[Any]:
         """Begin to decode a batch in another thread; a result for each source will come."""
         target = self._tokenizers["target"]
         never = dict.fromkeys([target.pad, target.begin])
@@ -325,7 +382,9 @@ class CTranslate2Model(ExternalModel):
         tokens = hypothesis.tokens
         return len(tokens) + (tokens[-1:] != (self._tokenizers["target"].end,))
 
-    def token_scores(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Iterator[list[float]]:
+    def token_scores(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> Iterator[list[float]]:
         names = self._target_names
         scored = self._translator.score_batch(
             [self._spelt(source) for source in sources],

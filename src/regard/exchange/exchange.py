@@ -1,4 +1,5 @@
-"""`import_run` and `export_run`: a model of another tool -> a run, and a run -> a model of another tool."""
+"""`import_run` and `export_run`: a model of another tool -> a run, and a run -> a model of another
+tool."""
 
 from __future__ import annotations
 
@@ -41,23 +42,28 @@ TOOLS: dict[str, Sequence[tuple[str, str]]] = {
     "ctranslate2": ctranslate2.MODELS,
     "word2vec": [],
 }
-"""Tool -> the tasks and kinds of model that can be exported to it; every model with word embeddings can to word2vec."""
+"""Tool -> the tasks and kinds of model that can be exported to it; every model with word embeddings
+can to word2vec."""
 KINDS = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "word"}
 """A model of the `tokenizers` library -> `tokenizer.kind`."""
 CHANGEABLE = ("data", "head", "search", "evaluation")
-"""The sections of a recipe that a model folder may leave open, except for the splits of the data."""
+"""The sections of a recipe that a model folder may leave open, except for the splits of the
+data."""
 SPLITS = ("data.train", "data.validation", "data.test")
 
 
 def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] = ()) -> Run:
-    """The model of a `transformers` folder, or of a name on the Hugging Face Hub, as a run like any other.
+    """The model of a `transformers` folder, or of a name on the Hugging Face Hub, as a run like any
+    other.
 
     `transformers` itself is not needed for it. `overrides` set what the folder leaves open, such as
     head.no_answer=true.
     """
     target = Path(out)
     if target.exists():
-        raise CheckpointError("the run folder exists already", where=str(target), hint="give another --out")
+        raise CheckpointError(
+            "the run folder exists already", where=str(target), hint="give another --out"
+        )
     for override in overrides:
         section, _, key = override.partition("=")[0].partition(".")
         if section not in CHANGEABLE or not key or f"{section}.{key}".startswith(SPLITS):
@@ -79,7 +85,9 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
     return Run.open(target)
 
 
-def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides: Sequence[str]) -> None:
+def _write_run(
+    partial: Path, imported: Imported, folder: ModelFolder, overrides: Sequence[str]
+) -> None:
     """A run without any training: its only checkpoint is that of step 0."""
     tokenizer = next(iter(imported.tokenizers.values()))
     joint = imported.tokenizers.joint or imported.model.get("tie") == "all"
@@ -109,10 +117,14 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
     for name, expected in model.state_dict().items():
         tensor = imported.weights.get(name, expected)
         if tensor.shape != expected.shape:  # name the weight as in its file, where it is stored so
-            stored = next((key for key, other in folder.weights().items() if torch.equal(tensor, other)), name)
+            stored = next(
+                (key for key, other in folder.weights().items() if torch.equal(tensor, other)), name
+            )
             there, here = (" x ".join(map(str, weight.shape)) for weight in (tensor, expected))
             what = f"{stored} is {there} in the weights, but {here} by this file"
-            raise DataError(what, where=folder.config_path, hint="is one of the two that of another model?")
+            raise DataError(
+                what, where=folder.config_path, hint="is one of the two that of another model?"
+            )
     run_folder.check_weights(model, imported.weights, Path(folder.name))
     first = run_folder.step_name(0)
     run_folder.save_checkpoint(run.checkpoints / first, imported.weights, run.facts(0, []))
@@ -126,11 +138,13 @@ def import_note(run: Run) -> str | None:
     if recipe.task == "masked_language_modeling" and not recipe.model.masked_head:
         return (
             "no masked-LM head: it cannot predict [MASK]; use it for features "
-            f"(regard predict {run.folder} --features) and for fine-tuning (training.init={run.folder})"
+            f"(regard predict {run.folder} --features) and for fine-tuning "
+            f"(training.init={run.folder})"
         )
     if recipe.task == "question_answering" and recipe.head.no_answer is None:
         return (
-            "it answers every question: its folder does not say whether it was trained on questions without an answer, "
+            "it answers every question: its folder does not say whether it was trained on "
+            "questions without an answer, "
             "as in SQuAD 2.0; if so, import it with --set head.no_answer=true"
         )
     return None
@@ -145,8 +159,8 @@ def export_run(
     checkpoint: str = "best",
     accept_recipe: bool = False,
 ) -> Path:
-    """Write a run as another tool reads it, into a new folder: `to` is huggingface, ctranslate2, or word2vec for the
-    word vectors alone.
+    """Write a run as another tool reads it, into a new folder: `to` is huggingface, ctranslate2, or
+    word2vec for the word vectors alone.
 
     `quantize` is for ctranslate2: the type that the weights are rounded to, such as int8.
     """
@@ -154,9 +168,13 @@ def export_run(
     if to not in TOOLS:
         raise RegardError(f"unknown tool {to!r}", where="--to", hint=did_you_mean(to, TOOLS))
     if to != "ctranslate2" and quantize is not None:
-        raise RegardError("only ctranslate2 quantizes weights", where="--quantize", hint="leave it out")
+        raise RegardError(
+            "only ctranslate2 quantizes weights", where="--quantize", hint="leave it out"
+        )
     if target.exists():
-        raise CheckpointError("the folder exists already", where=str(target), hint="give another --out")
+        raise CheckpointError(
+            "the folder exists already", where=str(target), hint="give another --out"
+        )
     task, kind = run.recipe.task, run.recipe.model.kind
     if to == "word2vec":
         embeddings = getattr(run.load_model(checkpoint, "cpu"), "embeddings", {})
@@ -185,13 +203,16 @@ def _write_vectors(folder: Path, run: Run, embeddings: Mapping[str, Embedding]) 
 
 
 def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) -> None:
-    """Fill a folder for `transformers`. A second tokenizer gets a subfolder, which AutoTokenizer reads by its name.
+    """Fill a folder for `transformers`. A second tokenizer gets a subfolder, which AutoTokenizer
+    reads by its name.
 
     The code of the model card runs as it is printed; its recipe names files without their folders.
     """
     step = run_folder.load_facts(run.checkpoint(checkpoint)).get("step", 0)
     events = run_folder.read_metrics(run.folder / "metrics.jsonl")
-    validations = [event for event in events if event["event"] == "validation" and event["step"] <= step]
+    validations = [
+        event for event in events if event["event"] == "validation" and event["step"] <= step
+    ]
     card = render(
         "model_card.md",
         name=run.folder.resolve().name,
@@ -203,7 +224,11 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
         not_exported=exported.not_exported,
         sentences=bool(exported.files),
         step=step,
-        metrics={name: value for name, value in (validations or [{}])[-1].items() if isinstance(value, float)},
+        metrics={
+            name: value
+            for name, value in (validations or [{}])[-1].items()
+            if isinstance(value, float)
+        },
     )
     config = {"architectures": [exported.architecture], "dtype": "float32", **exported.config}
     texts = {"README.md": card, "config.json": json.dumps(config, indent=1), **exported.files}
@@ -214,7 +239,10 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
         longest = min(longest, run.recipe.data.max_length)
     for number, tokenizer in enumerate(run.tokenizers.files.values()):
         place = "target/" if number else ""
-        texts |= {place + name: text for name, text in tokenizer_files(tokenizer, exported, longest).items()}
+        texts |= {
+            place + name: text
+            for name, text in tokenizer_files(tokenizer, exported, longest).items()
+        }
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
@@ -222,15 +250,19 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
 
 
 def export_note(out: Path) -> str | None:
-    """What a user of an exported folder could miss: AutoTokenizer alone reads only the source's vocabulary, and vectors
-    are all that a model of texts read apart gives there."""
+    """What a user of an exported folder could miss: AutoTokenizer alone reads only the source's
+    vocabulary, and vectors are all that a model of texts read apart gives there."""
     if (out / "modules.json").exists():
-        return "it gives the vectors of texts, for sentence-transformers; the head that compares them stays in the run"
+        return (
+            "it gives the vectors of texts, for sentence-transformers; the head that "
+            "compares them stays in the run"
+        )
     if not (out / "target").is_dir():
         return None
     return (
         "source and target have a vocabulary each: decode outputs with "
-        f"AutoTokenizer.from_pretrained({str(out)!r}, subfolder='target'), as {out / 'README.md'} shows"
+        f"AutoTokenizer.from_pretrained({str(out)!r}, subfolder='target'), as {out / 'README.md'} "
+        "shows"
     )
 
 

@@ -1,7 +1,8 @@
-"""A model folder of `transformers`: config.json, weights, tokenizer; or its name on the Hugging Face Hub.
+"""A model folder of `transformers`: config.json, weights, tokenizer; or its name on the Hugging
+Face Hub.
 
-Only JSON, safetensors and, restricted to plain tensors, pytorch_model.bin are read: no file can run code. torch is
-imported where weights are read, so that a wrong folder is reported at once.
+Only JSON, safetensors and, restricted to plain tensors, pytorch_model.bin are read: no file can run
+code. torch is imported where weights are read, so that a wrong folder is reported at once.
 """
 
 from __future__ import annotations
@@ -40,8 +41,12 @@ DEFAULTS = {
 }
 """`model_type` -> the architecture, where config.json names none."""
 Fields = Mapping[str, tuple[str, float | None]]
-"""Field of a model's config -> its name in config.json, and its default there; None for a required whole number."""
-MOST_LAYERS, MOST = 1_000, 2**20  # largest number of layers, and of anything else that config.json may say
+"""Field of a model's config -> its name in config.json, and its default there; None for a required
+whole number."""
+MOST_LAYERS, MOST = (
+    1_000,
+    2**20,
+)  # largest number of layers, and of anything else that config.json may say
 SAVE_AGAIN = "save the model with transformers as model.safetensors"
 
 
@@ -53,7 +58,9 @@ class Imported:
     model: dict[str, Any]  # the section `model` of a recipe
     weights: dict[str, Tensor]
     tokenizers: Tokenizers
-    sections: dict[str, Any] = field(default_factory=dict)  # other sections of a recipe, as far as the folder has them
+    sections: dict[str, Any] = field(
+        default_factory=dict
+    )  # other sections of a recipe, as far as the folder has them
 
 
 @dataclass(frozen=True)
@@ -64,13 +71,20 @@ class Exported:
     config: dict[str, Any]  # config.json
     weights: dict[str, Tensor]
     template: str | None
-    """The special tokens around a text `$A`, where the tokenizer has no template of its own; None: as a BERT reads one
-    text and two."""
-    generation: dict[str, Any] = field(default_factory=dict)  # generation_config.json, of a model that generates
+    """The special tokens around a text `$A`, where the tokenizer has no template of its own; None:
+    as a BERT reads one text and two."""
+    generation: dict[str, Any] = field(
+        default_factory=dict
+    )  # generation_config.json, of a model that generates
     not_exported: tuple[str, ...] = ()  # options of the run's search that `generate` does not have
-    files: dict[str, str] = field(default_factory=dict)  # other files, by their names: those of sentence-transformers
-    raw_text: bool = False  # whether it was trained here on raw text, in which a run of white space is one space
-    reads_masks: bool = False  # whether [MASK] in a text is the token: transformers then reads all special tokens so
+    files: dict[str, str] = field(
+        default_factory=dict
+    )  # other files, by their names: those of sentence-transformers
+    raw_text: bool = (
+        False  # whether it was trained here on raw text, in which a run of white space is one space
+    )
+    # whether [MASK] in a text is the token: transformers then reads all special tokens so
+    reads_masks: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +102,9 @@ class ModelFolder:
         except FileNotFoundError:
             return {}
         except RecursionError:
-            raise DataError("cannot be read as JSON: it is nested too deeply", where=str(path)) from None
+            raise DataError(
+                "cannot be read as JSON: it is nested too deeply", where=str(path)
+            ) from None
         except (OSError, ValueError) as error:
             raise DataError(f"cannot be read as JSON: {error}", where=str(path)) from None
         if not isinstance(tree, dict):
@@ -109,7 +125,8 @@ class ModelFolder:
         return str(names[0]) if isinstance(names, list) and names else DEFAULTS.get(kind, kind)
 
     def expect(self, supported: Mapping[str, tuple[Any, ...]]) -> None:
-        """Refuse values in config.json that our models cannot have; the first one listed is the default."""
+        """Refuse values in config.json that our models cannot have; the first one listed is the
+        default."""
         for name, allowed in supported.items():
             value = self.config.get(name, allowed[0])
             if value not in allowed:
@@ -123,7 +140,9 @@ class ModelFolder:
             raise DataError(f"{name} is missing or no whole number", where=self.config_path)
         most = MOST_LAYERS if name.endswith(("layer", "layers")) else MOST
         if not 0 <= value <= most:
-            raise DataError(f"{name} is {value:,}", where=self.config_path, hint=f"allowed: 0 to {most:,}")
+            raise DataError(
+                f"{name} is {value:,}", where=self.config_path, hint=f"allowed: 0 to {most:,}"
+            )
         return value
 
     def real(self, name: str, value: object) -> float:
@@ -134,7 +153,9 @@ class ModelFolder:
     def fields(self, fields: Fields) -> dict[str, Any]:
         """These fields of our config, from their names in config.json."""
         return {
-            ours: self.number(theirs) if default is None else self.real(theirs, self.config.get(theirs, default))
+            ours: self.number(theirs)
+            if default is None
+            else self.real(theirs, self.config.get(theirs, default))
             for ours, (theirs, default) in fields.items()
         }
 
@@ -143,14 +164,30 @@ class ModelFolder:
         for name in WEIGHTS:
             index = f"{name}.index.json"
             shards = self.json(index).get("weight_map", {})
-            if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
+            if not isinstance(shards, dict) or not all(
+                isinstance(shard, str) for shard in shards.values()
+            ):
                 where = f"{self.path / index}: weight_map"
-                raise DataError("is not an object with the file of each weight", where=where, hint=SAVE_AGAIN)
-            files = {name} if os.path.lexists(self.path / name) else {Path(shard).name for shard in shards.values()}
+                raise DataError(
+                    "is not an object with the file of each weight", where=where, hint=SAVE_AGAIN
+                )
+            files = (
+                {name}
+                if os.path.lexists(self.path / name)
+                else {Path(shard).name for shard in shards.values()}
+            )
             if files:
-                tensors = [item for file in files for item in _read_tensors(self.path / file).items()]
-                return {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in tensors}
-        what = f"there is neither {' nor '.join(WEIGHTS)}; other files may run code when they are loaded"
+                tensors = [
+                    item for file in files for item in _read_tensors(self.path / file).items()
+                ]
+                return {
+                    key: tensor.float() if tensor.is_floating_point() else tensor
+                    for key, tensor in tensors
+                }
+        what = (
+            f"there is neither {' nor '.join(WEIGHTS)}; other files may run code when they "
+            "are loaded"
+        )
         raise DataError(what, where=self.name, hint=SAVE_AGAIN)
 
 
@@ -164,7 +201,9 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return load_file(path)
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-        if isinstance(tensors, dict) and all(isinstance(tensor, torch.Tensor) for tensor in tensors.values()):
+        if isinstance(tensors, dict) and all(
+            isinstance(tensor, torch.Tensor) for tensor in tensors.values()
+        ):
             return tensors
         raise UnpicklingError
     except UnpicklingError:  # torch's own message says how to load the file nevertheless
@@ -176,27 +215,45 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def open_folder(source: str | Path) -> ModelFolder:
-    """A folder with a config.json, fetched from the Hub where no such path exists and the name may be one there."""
+    """A folder with a config.json, fetched from the Hub where no such path exists and the name may
+    be one there."""
     path = Path(source)
     if not path.exists() and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(source)):
         hub = import_extra("huggingface_hub", extra="hf", where=str(source), doing="fetching")
         try:
-            path = Path(hub.snapshot_download(str(source), allow_patterns=[*TEXTS, "*.safetensors"]))
-            if not any(path.glob("*.safetensors")):  # pickled weights only where there are no others
-                path = Path(hub.snapshot_download(str(source), allow_patterns=[*TEXTS, "pytorch_model*.bin"]))
-        except Exception as error:  # no network, no such name, no permission: each has a class of its own
+            path = Path(
+                hub.snapshot_download(str(source), allow_patterns=[*TEXTS, "*.safetensors"])
+            )
+            if not any(
+                path.glob("*.safetensors")
+            ):  # pickled weights only where there are no others
+                path = Path(
+                    hub.snapshot_download(
+                        str(source), allow_patterns=[*TEXTS, "pytorch_model*.bin"]
+                    )
+                )
+        except (
+            Exception
+        ) as error:  # no network, no such name, no permission: each has a class of its own
             first = (str(error) or type(error).__name__).splitlines()[0]
             what = f"is no folder here, and cannot be fetched from the Hugging Face Hub: {first}"
             hint = "give the folder of a model that was downloaded before"
             raise DataError(what, where=str(source), hint=hint) from None
     if not path.is_dir():
         what = "is a file, not a folder" if path.exists() else "there is no such folder"
-        raise DataError(what, where=str(source), hint="expected is a folder with config.json, or a name on the Hub")
+        raise DataError(
+            what,
+            where=str(source),
+            hint="expected is a folder with config.json, or a name on the Hub",
+        )
     if not (path / "config.json").exists():
         below = sorted(path.glob("*/config.json"))
         hint = "expected is a folder as save_pretrained of transformers writes it"
         if below:
-            hint = f"there is one below: give {' or '.join(str(config.parent) for config in below[:3])}"
+            hint = (
+                "there is one below: give "
+                f"{' or '.join(str(config.parent) for config in below[:3])}"
+            )
         raise DataError("there is no config.json in the folder", where=str(source), hint=hint)
     return ModelFolder(path, str(source))
 
@@ -206,11 +263,16 @@ def config_fields(fields: Fields, config: Config) -> dict[str, Any]:
     return {theirs: getattr(config, ours) for ours, (theirs, _) in fields.items()}
 
 
-def require_settings(run: Run, section: str, allowed: Mapping[str, tuple[Any, ...]], *, tool: str) -> None:
-    """Refuse to export a run with settings in this section of its recipe that the other tool does not have."""
+def require_settings(
+    run: Run, section: str, allowed: Mapping[str, tuple[Any, ...]], *, tool: str
+) -> None:
+    """Refuse to export a run with settings in this section of its recipe that the other tool does
+    not have."""
     config = getattr(run.recipe, section)
     for name, values in allowed.items():
-        value, *others = (json.dumps(value).strip('"') for value in (getattr(config, name, values[0]), *values))
+        value, *others = (
+            json.dumps(value).strip('"') for value in (getattr(config, name, values[0]), *values)
+        )
         if value not in others:
             what = f"{tool} has no counterpart of {section}.{name}: {value}"
             hint = f"{section}.{name}: {' or '.join(others)} can be exported"
@@ -218,9 +280,14 @@ def require_settings(run: Run, section: str, allowed: Mapping[str, tuple[Any, ..
 
 
 def render(template: str, **values: Any) -> str:
-    """A file of templates/ with these values. In it `plain` is a text in which Markdown and HTML find nothing."""
+    """A file of templates/ with these values. In it `plain` is a text in which Markdown and HTML
+    find nothing."""
     loader = PackageLoader("regard.exchange")
-    environment = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    environment = Environment(
+        loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
     signs = re.compile(r"([!-*<-@\[-`{-~])")
-    environment.filters["plain"] = lambda text: signs.sub(r"\\\1", printable(text).replace("\n", " "))
+    environment.filters["plain"] = lambda text: signs.sub(
+        r"\\\1", printable(text).replace("\n", " ")
+    )
     return environment.get_template(template).render(values)

@@ -1,4 +1,5 @@
-"""GPT-2, which is GPT with its LayerNorms before the sub-layers, under the names of `transformers`."""
+"""GPT-2, which is GPT with its LayerNorms before the sub-layers, under the names of
+`transformers`."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.exchange.folder import Exported, Fields, Imported, ModelFolder, config_fields, require_settings
+from regard.exchange.folder import (
+    Exported,
+    Fields,
+    Imported,
+    ModelFolder,
+    config_fields,
+    require_settings,
+)
 from regard.exchange.renaming import prefixed, to_ours, to_theirs, without_copies
 from regard.exchange.tokenizers import read_tokenizer
 from regard.runs.run import Run, stored_weights
@@ -32,13 +40,16 @@ FIXED: dict[str, tuple[Any, ...]] = {
     "tie_word_embeddings": (True,),
 }
 """What our GPT has in one form only; a value that is written comes first."""
-MASKS = re.compile(r"h\.\d+\.attn\.(masked_)?bias")  # constant tables that older files have beside the weights
+MASKS = re.compile(
+    r"h\.\d+\.attn\.(masked_)?bias"
+)  # constant tables that older files have beside the weights
 TRANSPOSED = re.compile(r"h\.\d+\.(attn|mlp)\.c_\w+\.weight")
 """Matrices of linear layers, which are stored transposed there."""
 MODEL = {"embedding.weight": "wte.weight", "positions.learned.weight": "wpe.weight", "norm": "ln_f"}
 LAYER = {
     "attention_norm": "ln_1",
-    "self_attention.W_Q self_attention.W_KV self_attention.W_KV": "attn.c_attn attn.c_attn attn.c_attn",
+    "self_attention.W_Q self_attention.W_KV "
+    "self_attention.W_KV": "attn.c_attn attn.c_attn attn.c_attn",
     "self_attention.W_O": "attn.c_proj",
     "feed_forward_norm": "ln_2",
     "feed_forward.W_1": "mlp.c_fc",
@@ -52,10 +63,14 @@ def read(folder: ModelFolder) -> Imported:
     folder.expect(FIXED)
     config = {"kind": "gpt", "norm": "pre", **folder.fields(FIELDS)}
     config["feed_forward"] = folder.number("n_inner", 4 * config["width"])
-    weights = to_ours(weight_names(config["layers"]), each_once(folder.weights(), folder.name), folder.name)
+    weights = to_ours(
+        weight_names(config["layers"]), each_once(folder.weights(), folder.name), folder.name
+    )
     tokenizer = read_tokenizer(folder, len(weights["embedding.weight"]), begin="bos", end="eos")
     data = {"max_length": config["max_positions"]}
-    return Imported("language_modeling", config, weights, Tokenizers({"text": tokenizer}), {"data": data})
+    return Imported(
+        "language_modeling", config, weights, Tokenizers({"text": tokenizer}), {"data": data}
+    )
 
 
 def each_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
@@ -70,7 +85,11 @@ def write(run: Run, checkpoint: str) -> Exported:
     config, tokenizer = run.recipe.model, run.tokenizers["text"]
     require_settings(run, "model", {"norm": ("pre",), "look_ahead": (False,)}, tool="transformers")
     theirs = to_theirs(weight_names(config.layers), stored_weights(run.load_model(checkpoint)))
-    ids = {"bos_token_id": tokenizer.end, "eos_token_id": tokenizer.end, "pad_token_id": tokenizer.pad}
+    ids = {
+        "bos_token_id": tokenizer.end,
+        "eos_token_id": tokenizer.end,
+        "pad_token_id": tokenizer.pad,
+    }
     [end] = tokenizer.tokens([tokenizer.end])
     return Exported(
         "GPT2LMHeadModel",
@@ -99,4 +118,6 @@ def weight_names(layers: int) -> dict[str, str]:
 
 
 def _transposed(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.T if TRANSPOSED.fullmatch(name) else tensor for name, tensor in theirs.items()}
+    return {
+        name: tensor.T if TRANSPOSED.fullmatch(name) else tensor for name, tensor in theirs.items()
+    }

@@ -1,9 +1,9 @@
-"""The Transformer under the names of `transformers`: post-norm as Marian, which the OPUS-MT models are, and pre-norm as
-Pegasus (Zhang et al. 2020, arXiv:1912.08777).
+"""The Transformer under the names of `transformers`: post-norm as Marian, which the OPUS-MT models
+are, and pre-norm as Pegasus (Zhang et al. 2020, arXiv:1912.08777).
 
-Both are the Transformer of the paper, except for the order of the width: in their positions all sines come before all
-cosines, while ours are interleaved as in the paper. So every weight that reads or writes the width is put into our
-order, which changes no value.
+Both are the Transformer of the paper, except for the order of the width: in their positions all
+sines come before all cosines, while ours are interleaved as in the paper. So every weight that
+reads or writes the width is put into our order, which changes no value.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ from regard.text.tokenizers import Tokenizer, Tokenizers
 from regard.text.vocabularies import convert_sentencepiece
 
 TYPES = {"post": "marian", "pre": "pegasus"}  # `model.norm` -> `model_type`
-TASKS = {"post": "translation", "pre": "summarization"}  # `model.norm` -> the task, where config.json does not name it
+TASKS = {
+    "post": "translation",
+    "pre": "summarization",
+}  # `model.norm` -> the task, where config.json does not name it
 FIELDS: Fields = {
     "encoder_layers": ("encoder_layers", None),
     "decoder_layers": ("decoder_layers", None),
@@ -58,7 +61,11 @@ SHARED, READOUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_b
 ENCODER, DECODER = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 """Sinusoidal positions, which some files have beside the weights; they are never trained."""
-TABLES = {"all": (SHARED, ENCODER, DECODER, READOUT), "target": (DECODER, READOUT), "none": (READOUT,)}
+TABLES = {
+    "all": (SHARED, ENCODER, DECODER, READOUT),
+    "target": (DECODER, READOUT),
+    "none": (READOUT,),
+}
 """`model.tie` -> the names of the table of the readout, of which any may be in the file."""
 SUBLAYERS = {
     "self_attention.W_Q": "self_attn.q_proj",
@@ -97,16 +104,25 @@ def read(folder: ModelFolder) -> Imported:
     trees = _read_trees(folder, shared=config["tie"] == "all")
     if norm == "pre" and len(trees) == 2:  # without the rows of _pad_tables
         source, target = (1 + max(ids_of(tree).values()) for tree in trees)
-        tables = ("source_embedding.weight", "target_embedding.weight", "output.linear.weight", "output.linear.bias")
+        tables = (
+            "source_embedding.weight",
+            "target_embedding.weight",
+            "output.linear.weight",
+            "output.linear.bias",
+        )
         for name in weights.keys() & set(tables):
             weights[name] = weights[name][: source if name == tables[0] else target]
     begin = folder.number("decoder_start_token_id", folder.number("pad_token_id", 0))
     token = next((token for token, number in ids_of(trees[-1]).items() if number == begin), PAD)
     trees[-1] = with_template(trees[-1], roles={"<s>": token})
-    if len(trees) == 2 and "<s>" not in ids_of(trees[0]):  # no source begins with it, but each tokenizer needs one
+    if len(trees) == 2 and "<s>" not in ids_of(
+        trees[0]
+    ):  # no source begins with it, but each tokenizer needs one
         trees[0] = with_template(trees[0], roles={"<s>": PAD})
     sizes = len(weights["source_embedding.weight"]), len(weights["output.linear.bias"])
-    tokenizers = [fit_rows(tree, size, folder) for tree, size in zip(trees, sizes[-len(trees) :], strict=True)]
+    tokenizers = [
+        fit_rows(tree, size, folder) for tree, size in zip(trees, sizes[-len(trees) :], strict=True)
+    ]
     named = folder.config.get("task_specific_params") or {}
     if not isinstance(named, dict):
         raise DataError("is not an object", where=f"{folder.config_path}: task_specific_params")
@@ -120,7 +136,8 @@ def read(folder: ModelFolder) -> Imported:
 
 
 def _read_config(folder: ModelFolder, norm: str, theirs: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The section `model`. The weights show which embeddings are shared, where config.json does not."""
+    """The section `model`. The weights show which embeddings are shared, where config.json does
+    not."""
     folder.expect(
         {
             "activation_function": tuple(ACTIVATIONS),
@@ -135,18 +152,34 @@ def _read_config(folder: ModelFolder, norm: str, theirs: Mapping[str, Tensor]) -
     )
     readout = DECODER if norm == "post" and READOUT not in theirs else READOUT
     same = {readout, DECODER} <= theirs.keys() and torch.equal(theirs[readout], theirs[DECODER])
-    shared = folder.config.get("tie_word_embeddings" if norm == "pre" else "share_encoder_decoder_embeddings", True)
+    shared = folder.config.get(
+        "tie_word_embeddings" if norm == "pre" else "share_encoder_decoder_embeddings", True
+    )
     tie = "all" if shared else "target" if same else "none"
     activation = ACTIVATIONS[folder.config.get("activation_function", "swish")]
-    return {"kind": "transformer", "norm": norm, **folder.fields(FIELDS), "tie": tie, "activation": activation}
+    return {
+        "kind": "transformer",
+        "norm": norm,
+        **folder.fields(FIELDS),
+        "tie": tie,
+        "activation": activation,
+    }
 
 
 def _read_search(folder: ModelFolder) -> dict[str, Any]:
     """The section `search`, from generation_config.json or the older keys of config.json."""
     newer = folder.json("generation_config.json")
     options = folder.config | {name: value for name, value in newer.items() if value is not None}
-    names = ("num_beams", "length_penalty", "no_repeat_ngram_size", "repetition_penalty", "min_new_tokens")
-    numbers = {name: folder.real(name, options[name]) for name in names if options.get(name) is not None}
+    names = (
+        "num_beams",
+        "length_penalty",
+        "no_repeat_ngram_size",
+        "repetition_penalty",
+        "min_new_tokens",
+    )
+    numbers = {
+        name: folder.real(name, options[name]) for name in names if options.get(name) is not None
+    }
     shortest = int(numbers.get("min_new_tokens", 0))
     return {
         "beam": int(numbers.get("num_beams", 1)) or 1,
@@ -161,16 +194,21 @@ def write(run: Run, checkpoint: str) -> Exported:
     """A MarianMTModel or, pre-norm, a PegasusForConditionalGeneration."""
     config, source, target = run.recipe.model, run.tokenizers["source"], run.tokenizers["target"]
     allowed = {"norm": tuple(TYPES), "positions": ("sinusoidal",), "scaled": (True,)}
-    require_settings(run, "model", {**allowed, "look_ahead": (False,), "residual": (True,)}, tool="transformers")
+    require_settings(
+        run, "model", {**allowed, "look_ahead": (False,), "residual": (True,)}, tool="transformers"
+    )
     order_D = _order(config.width)
     theirs = to_theirs(
-        weight_names(config.model_dump()), _reordered(stored_weights(run.load_model(checkpoint)), order_D)
+        weight_names(config.model_dump()),
+        _reordered(stored_weights(run.load_model(checkpoint)), order_D),
     )
     theirs[BIAS] = theirs[BIAS][None]
     if config.norm == "pre":  # Pegasus computes its positions, but reports them as missing
         positions_LD = sinusoidal_positions(config.max_positions, config.width)[:, order_D]
         theirs |= {name: positions_LD.clone() for name in POSITIONS}
-        theirs = theirs if config.tie == "all" else _pad_tables(theirs, max(source.size, target.size))
+        theirs = (
+            theirs if config.tie == "all" else _pad_tables(theirs, max(source.size, target.size))
+        )
     ids = {
         "pad_token_id": target.pad,
         "eos_token_id": target.end,
@@ -186,22 +224,32 @@ def write(run: Run, checkpoint: str) -> Exported:
         "no_repeat_ngram_size": search.no_repeat_ngram or 0,
         "min_new_tokens": max(0, search.min_length - 1),  # without the end
         "repetition_penalty": search.repetition_penalty,
-        "bad_words_ids": [[token] for token in sorted({target.pad, target.begin, target.unk} - {target.end})],
+        "bad_words_ids": [
+            [token] for token in sorted({target.pad, target.begin, target.unk} - {target.end})
+        ],
     }
-    named = [*NOT_EXPORTED, *(["normalisation"] if search.normalisation in ("wu", "reward") else [])]
-    named += ["repetition_penalty"] if search.beam == 1 else []  # theirs changes logits there, ours log P
+    named = [
+        *NOT_EXPORTED,
+        *(["normalisation"] if search.normalisation in ("wu", "reward") else []),
+    ]
+    named += (
+        ["repetition_penalty"] if search.beam == 1 else []
+    )  # theirs changes logits there, ours log P
     return Exported(
         DEFAULTS[TYPES[config.norm]],
         _write_config(run) | ids,
         theirs,
         f"$A {end}",
         ids | generation,
-        tuple(f"search.{name}" for name in named if getattr(search, name) != getattr(default, name)),
+        tuple(
+            f"search.{name}" for name in named if getattr(search, name) != getattr(default, name)
+        ),
     )
 
 
 def _write_config(run: Run) -> dict[str, Any]:
-    """config.json, except for the ids of special tokens; the task is named where it is not the usual one."""
+    """config.json, except for the ids of special tokens; the task is named where it is not the
+    usual one."""
     config, task = run.recipe.model, run.recipe.task
     source, target = run.tokenizers["source"], run.tokenizers["target"]
     settings = {
@@ -216,7 +264,10 @@ def _write_config(run: Run) -> dict[str, Any]:
         **({} if task == TASKS[config.norm] else {"task_specific_params": {task: {}}}),
     }
     if config.norm == "pre":
-        return settings | {"vocab_size": max(source.size, target.size), "tie_word_embeddings": config.tie == "all"}
+        return settings | {
+            "vocab_size": max(source.size, target.size),
+            "tie_word_embeddings": config.tie == "all",
+        }
     return settings | {
         "vocab_size": source.size,
         "decoder_vocab_size": target.size,
@@ -231,7 +282,10 @@ def _write_config(run: Run) -> dict[str, Any]:
 
 def weight_names(config: dict[str, Any]) -> dict[str, str]:
     """Our names of all weights -> theirs."""
-    table = {"output.linear.bias": BIAS, "source_embedding.weight": SHARED if config["tie"] == "all" else ENCODER}
+    table = {
+        "output.linear.bias": BIAS,
+        "source_embedding.weight": SHARED if config["tie"] == "all" else ENCODER,
+    }
     if config["tie"] != "all":
         table["target_embedding.weight"] = DECODER
     if config["tie"] == "none":
@@ -244,25 +298,36 @@ def weight_names(config: dict[str, Any]) -> dict[str, str]:
     return table
 
 
-def read_weights(theirs: Mapping[str, Tensor], config: dict[str, Any], where: str) -> dict[str, Tensor]:
-    """The weights under our names, with the width in our order. Which names of a shared table are in the file differs,
-    and some files have no bias of the readout."""
+def read_weights(
+    theirs: Mapping[str, Tensor], config: dict[str, Any], where: str
+) -> dict[str, Tensor]:
+    """The weights under our names, with the width in our order. Which names of a shared table are
+    in the file differs, and some files have no bias of the readout."""
     first, *copies = TABLES[config["tie"]]
     unused = POSITIONS if config["tie"] == "all" else (*POSITIONS, SHARED)
     weights = {name: tensor for name, tensor in theirs.items() if name not in unused}
     weights = without_copies(weights, dict.fromkeys(copies, first), where)
     if first in weights:
         weights[BIAS] = weights.get(BIAS, torch.zeros(len(weights[first]))).flatten()
-    return _reordered(to_ours(weight_names(config), weights, where), _order(config["width"]).argsort())
+    return _reordered(
+        to_ours(weight_names(config), weights, where), _order(config["width"]).argsort()
+    )
 
 
 def _pad_tables(theirs: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
-    """Tables that are not shared, padded to the one size that Pegasus has. Rows that are added are never read, and
-    never written: their bias is minus infinity."""
+    """Tables that are not shared, padded to the one size that Pegasus has. Rows that are added are
+    never read, and never written: their bias is minus infinity."""
     tables = {ENCODER: theirs[ENCODER], DECODER: theirs[DECODER], SHARED: theirs[DECODER]}
     tables[READOUT] = theirs.get(READOUT, theirs[DECODER])
-    padded = {name: F.pad(table_VD, (0, 0, 0, rows - len(table_VD))).clone() for name, table_VD in tables.items()}
-    return theirs | padded | {BIAS: F.pad(theirs[BIAS], (0, rows - theirs[BIAS].shape[1]), value=float("-inf"))}
+    padded = {
+        name: F.pad(table_VD, (0, 0, 0, rows - len(table_VD))).clone()
+        for name, table_VD in tables.items()
+    }
+    return (
+        theirs
+        | padded
+        | {BIAS: F.pad(theirs[BIAS], (0, rows - theirs[BIAS].shape[1]), value=float("-inf"))}
+    )
 
 
 def _order(width: int) -> Tensor:
@@ -271,7 +336,8 @@ def _order(width: int) -> Tensor:
 
 
 def _reordered(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, Tensor]:
-    """The same weights with the width in another order; those of another size, refused later, stay as they are."""
+    """The same weights with the width in another order; those of another size, refused later, stay
+    as they are."""
     reordered = dict(weights)
     for axis, names in WIDTH_AXES.items():
         for name in filter(names.fullmatch, weights):
@@ -284,18 +350,34 @@ def _reordered(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, Tens
 
 
 def _read_trees(folder: ModelFolder, *, shared: bool) -> list[Tree]:
-    """A tokenizer.json for both sides, or one each. Marian has a SentencePiece model for each side and one vocabulary
-    for both or one each; Pegasus has one SentencePiece model, whose pieces come after tokens of its pre-training."""
+    """A tokenizer.json for both sides, or one each. Marian has a SentencePiece model for each side
+    and one vocabulary for both or one each; Pegasus has one SentencePiece model, whose pieces come
+    after tokens of its pre-training."""
     if (folder.path / "source.spm").exists():
         trees = []
-        for side, name in (("source", "vocab.json"), ("target", "vocab.json" if shared else "target_vocab.json")):
+        for side, name in (
+            ("source", "vocab.json"),
+            ("target", "vocab.json" if shared else "target_vocab.json"),
+        ):
             ids = folder.json(name)
-            if sorted(ids.values()) != list(range(len(ids))) or not {END, UNKNOWN, PAD} <= ids.keys():
-                hint = f"expected are pieces with the ids from 0 on, {END}, {UNKNOWN} and {PAD} among them"
-                raise DataError("is no vocabulary of a Marian model", where=str(folder.path / name), hint=hint)
+            if (
+                sorted(ids.values()) != list(range(len(ids)))
+                or not {END, UNKNOWN, PAD} <= ids.keys()
+            ):
+                hint = (
+                    f"expected are pieces with the ids from 0 on, {END}, {UNKNOWN} and "
+                    f"{PAD} among them"
+                )
+                raise DataError(
+                    "is no vocabulary of a Marian model", where=str(folder.path / name), hint=hint
+                )
             trees.append(_tree(folder, f"{side}.spm", ids))
         return trees
-    files = [file for file in ("tokenizer.json", "target/tokenizer.json") if (folder.path / file).exists()]
+    files = [
+        file
+        for file in ("tokenizer.json", "target/tokenizer.json")
+        if (folder.path / file).exists()
+    ]
     if files:
         for file in files:  # raises an error that names the damaged file
             Tokenizer.load(folder.path / file)
@@ -309,17 +391,29 @@ def _read_trees(folder: ModelFolder, *, shared: bool) -> list[Tree]:
         raise DataError(f"offset: {offset!r} is no number of tokens", where=str(settings))
     pieces = convert_sentencepiece(path.read_bytes(), str(path)).get_vocab(with_added_tokens=False)
     masks = ["<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
-    names = [PAD, END, *masks, *(piece for piece in sorted(pieces, key=pieces.__getitem__) if piece not in (PAD, END))]
+    names = [
+        PAD,
+        END,
+        *masks,
+        *(piece for piece in sorted(pieces, key=pieces.__getitem__) if piece not in (PAD, END)),
+    ]
     return [_tree(folder, path.name, {piece: number for number, piece in enumerate(names)})]
 
 
 def _tree(folder: ModelFolder, name: str, ids: Mapping[str, int]) -> Tree:
-    """The tokenizer.json of a SentencePiece model. Language codes such as `>>fra<<` are tokens as they are typed."""
+    """The tokenizer.json of a SentencePiece model. Language codes such as `>>fra<<` are tokens as
+    they are typed."""
     path = folder.path / name
     if not path.exists():
-        raise DataError("there is no such file", where=str(path), hint="a Marian model has source.spm and target.spm")
+        raise DataError(
+            "there is no such file",
+            where=str(path),
+            hint="a Marian model has source.spm and target.spm",
+        )
     tokenizer = convert_sentencepiece(path.read_bytes(), str(path), ids)
-    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in (END, UNKNOWN, PAD)])
+    tokenizer.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in (END, UNKNOWN, PAD)]
+    )
     codes = [token for token in ids if token.startswith(">>") and token.endswith("<<")]
     tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in codes])
     tree: Tree = json.loads(tokenizer.to_str())

@@ -1,4 +1,5 @@
-"""The same weights under other names. One table of names leads both ways, so a round trip loses no weight."""
+"""The same weights under other names. One table of names leads both ways, so a round trip loses no
+weight."""
 
 from __future__ import annotations
 
@@ -13,15 +14,17 @@ from regard.errors import DataError
 Table = Mapping[str, str]
 """Our name of a layer, or of a single weight or bias -> their name of it.
 
-Where one side has a single tensor and the other several, the tensors have parts of equal size. A name is then listed
-once for each of its parts, as in "W_KV W_KV": "key value".
+Where one side has a single tensor and the other several, the tensors have parts of equal size. A
+name is then listed once for each of its parts, as in "W_KV W_KV": "key value".
 """
 
 
 def prefixed(ours: str, theirs: str, table: Table) -> dict[str, str]:
     """The same table with a prefix before every name."""
     return {
-        " ".join(ours + name for name in key.split()): " ".join(theirs + name for name in value.split())
+        " ".join(ours + name for name in key.split()): " ".join(
+            theirs + name for name in value.split()
+        )
         for key, value in table.items()
     }
 
@@ -33,10 +36,19 @@ def _tensors(table: Table) -> Iterator[tuple[list[str], list[str]]]:
             yield [name + kind for name in ours.split()], [name + kind for name in theirs.split()]
 
 
-def _convert(weights: Mapping[str, Tensor], before: list[str], after: list[str]) -> dict[str, Tensor]:
+def _convert(
+    weights: Mapping[str, Tensor], before: list[str], after: list[str]
+) -> dict[str, Tensor]:
     """Cut tensors into their parts and put these together under the other names."""
-    parts = (part for name, count in Counter(before).items() for part in weights[name].detach().chunk(count))
-    return {name: torch.cat([next(parts) for _ in range(count)]) for name, count in Counter(after).items()}
+    parts = (
+        part
+        for name, count in Counter(before).items()
+        for part in weights[name].detach().chunk(count)
+    )
+    return {
+        name: torch.cat([next(parts) for _ in range(count)])
+        for name, count in Counter(after).items()
+    }
 
 
 def to_ours(table: Table, theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
@@ -44,20 +56,38 @@ def to_ours(table: Table, theirs: Mapping[str, Tensor], where: str) -> dict[str,
     names = {name for _, tensors in _tensors(table) for name in tensors}
     missing, unexpected = names - set(theirs), set(theirs) - names
     if missing or unexpected:
-        what = f"there is no {min(missing)}" if missing else f"there is no place for {min(unexpected)}"
+        what = (
+            f"there is no {min(missing)}" if missing else f"there is no place for {min(unexpected)}"
+        )
         hint = "the weights are not those of the architecture that config.json names"
         raise DataError(f"of its weights {what}", where=where, hint=hint)
-    return {name: w for ours, before in _tensors(table) for name, w in _convert(theirs, before, ours).items()}
+    return {
+        name: w
+        for ours, before in _tensors(table)
+        for name, w in _convert(theirs, before, ours).items()
+    }
 
 
 def to_theirs(table: Table, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: w for before, theirs in _tensors(table) for name, w in _convert(ours, before, theirs).items()}
+    return {
+        name: w
+        for before, theirs in _tensors(table)
+        for name, w in _convert(ours, before, theirs).items()
+    }
 
 
-def without_copies(theirs: Mapping[str, Tensor], copies: Mapping[str, str], where: str) -> dict[str, Tensor]:
-    """Each shared tensor once: `copies` is second name -> first name. Copies with other values are refused."""
+def without_copies(
+    theirs: Mapping[str, Tensor], copies: Mapping[str, str], where: str
+) -> dict[str, Tensor]:
+    """Each shared tensor once: `copies` is second name -> first name. Copies with other values are
+    refused."""
     weights = dict(theirs)
     for copy, first in copies.items():
-        if copy in weights and not torch.equal(tensor := weights.pop(copy), weights.setdefault(first, tensor)):
-            raise DataError(f"has other values than {first}, but both are one table here", where=f"{where}: {copy}")
+        if copy in weights and not torch.equal(
+            tensor := weights.pop(copy), weights.setdefault(first, tensor)
+        ):
+            raise DataError(
+                f"has other values than {first}, but both are one table here",
+                where=f"{where}: {copy}",
+            )
     return weights

@@ -15,28 +15,48 @@ from regard.text.tokenizers import Tokenizer as OurTokenizer
 from regard.text.vocabularies import MARK, SPECIAL
 
 Tree = dict[str, Any]  # a tokenizer.json file
-TRIED = [sign * 50 + end for sign in "a1 .가" for end in ("", "!", "b")]  # texts that a tokenizer must be able to read
+TRIED = [
+    sign * 50 + end for sign in "a1 .가" for end in ("", "!", "b")
+]  # texts that a tokenizer must be able to read
 UNTYPED = ("Roberta", "XLMRoberta", "DistilBert", "MPNet")
-"""Tokenizers of `transformers` that give no segments, unless tokenizer_config.json says otherwise."""
-SPARE = 1024  # the embedding may have up to this many rows more than the vocabulary: sizes are rounded up for speed
+"""Tokenizers of `transformers` that give no segments, unless tokenizer_config.json says
+otherwise."""
+# the embedding may have up to this many rows more than the vocabulary: sizes are rounded up for
+# speed
+SPARE = 1024
 
 
 def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> OurTokenizer:
-    """The tokenizer of a model whose embedding has `rows` rows. `begin` and `end` are what `transformers` calls the
-    tokens that begin and end a text: `cls` and `sep`, or `bos` and `eos`.
+    """The tokenizer of a model whose embedding has `rows` rows. `begin` and `end` are what
+    `transformers` calls the tokens that begin and end a text: `cls` and `sep`, or `bos` and `eos`.
 
-    The folder's settings say which tokens are special; otherwise their names do. In a vocabulary that has only an end
-    token, as GPT-2's, it stands for all: no text is unknown, and padding is never attended to.
+    The folder's settings say which tokens are special; otherwise their names do. In a vocabulary
+    that has only an end token, as GPT-2's, it stands for all: no text is unknown, and padding is
+    never attended to.
     """
     settings = folder.json("tokenizer_config.json") | folder.json("special_tokens_map.json")
     tree = folder.json("tokenizer.json") or _read_vocabulary(folder, settings)
     lowercase, normalizer = settings.get("do_lower_case"), tree.get("normalizer")
-    if isinstance(lowercase, bool) and isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
+    if (
+        isinstance(lowercase, bool)
+        and isinstance(normalizer, dict)
+        and normalizer.get("type") == "BertNormalizer"
+    ):
         # as transformers does
         tree = tree | {"normalizer": normalizer | {"lowercase": lowercase}}
     decoder = tree.get("decoder")
-    if begin == "bos" and decoder and '"Prepend"' in json.dumps(normalizer) and '"Strip"' not in json.dumps(decoder):
-        strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}  # which `_decoding_apart` took out
+    if (
+        begin == "bos"
+        and decoder
+        and '"Prepend"' in json.dumps(normalizer)
+        and '"Strip"' not in json.dumps(decoder)
+    ):
+        strip = {
+            "type": "Strip",
+            "content": " ",
+            "start": 1,
+            "stop": 0,
+        }  # which `_decoding_apart` took out
         tree = tree | {"decoder": {"type": "Sequence", "decoders": [decoder, strip]}}
     plain, ids = OurTokenizer.from_json(json.dumps(tree), where=folder.name), ids_of(tree)
     by_name = plain.tokens([plain.pad, plain.unk, plain.begin, plain.end])
@@ -47,7 +67,11 @@ def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> O
             raise DataError("is not the text of a token", where=where)
     tokens = [str(name) if name in ids else own for own, name in zip(by_name, stated, strict=True)]
     tokens = [name if name in ids else tokens[-1] for name in tokens]
-    roles = {own: name for own, name, before in zip(SPECIAL, tokens, by_name, strict=True) if name != before}
+    roles = {
+        own: name
+        for own, name, before in zip(SPECIAL, tokens, by_name, strict=True)
+        if name != before
+    }
     templates = written = templates_in(tree)
     if begin == "cls" and tokens[-1] in ids:
         roberta = "Roberta" in str(settings.get("tokenizer_class"))
@@ -56,7 +80,11 @@ def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> O
     if not settings.get("split_special_tokens"):
         around = {slot.token for template in templates or () for slot in template}
         tree = _read_in_texts(tree, {plain.mask, *map(ids.get, tokens), *around})
-    return fit_rows(with_template(tree, templates, roles) if roles or templates != written else tree, rows, folder)
+    return fit_rows(
+        with_template(tree, templates, roles) if roles or templates != written else tree,
+        rows,
+        folder,
+    )
 
 
 def _content(token: Any) -> Any:
@@ -65,8 +93,8 @@ def _content(token: Any) -> Any:
 
 
 def _read_in_texts(tree: Tree, special: Set[int | None]) -> Tree:
-    """A tokenizer in which no others are special: `Tokenizer` reads a special token in a text as plain text, but [E1]
-    before an entity as a token."""
+    """A tokenizer in which no others are special: `Tokenizer` reads a special token in a text as
+    plain text, but [E1] before an entity as a token."""
     added = tree.get("added_tokens", ())
     tokens = [token | {"special": token["special"] and token["id"] in special} for token in added]
     return tree | {"added_tokens": tokens}
@@ -76,13 +104,17 @@ def _with_their_segments(templates: Templates, settings: Mapping[str, Any]) -> T
     """Templates without segments, where `transformers` gives a model none."""
     kind, inputs = str(settings.get("tokenizer_class")), settings.get("model_input_names")
     typed = "token_type_ids" in inputs if isinstance(inputs, list) else not kind.startswith(UNTYPED)
-    single, pair = (tuple(Slot(token, segment * typed) for token, segment in template) for template in templates)
+    single, pair = (
+        tuple(Slot(token, segment * typed) for token, segment in template) for template in templates
+    )
     return single, pair
 
 
 def _read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> Tree:
     """BERT's tokenizer from vocab.txt, or GPT-2's from vocab.json and merges.txt."""
-    pieces, vocabulary, merges = (folder.path / name for name in ("vocab.txt", "vocab.json", "merges.txt"))
+    pieces, vocabulary, merges = (
+        folder.path / name for name in ("vocab.txt", "vocab.json", "merges.txt")
+    )
     if not pieces.exists() and not merges.exists():
         hint = "expected: tokenizer.json, vocab.txt, or vocab.json with merges.txt"
         raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
@@ -98,39 +130,67 @@ def _read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> Tree:
         else:
             tokenizer = ByteLevelBPETokenizer.from_file(str(vocabulary), str(merges))
             names = ("<|endoftext|>", "<mask>")
-            tokenizer.add_special_tokens([name for name in names if tokenizer.token_to_id(name) is not None])
+            tokenizer.add_special_tokens(
+                [name for name in names if tokenizer.token_to_id(name) is not None]
+            )
         tokenizer.add_special_tokens([*sorted(added, key=added.__getitem__)])
         listed = [_content(token) for token in settings.get("additional_special_tokens") or ()]
-        tokenizer.add_special_tokens([name for name in listed if tokenizer.token_to_id(name) is not None])
-    except Exception as error:  # the library raises bare Exception for everything that can be wrong with a file
-        raise DataError(f"cannot be read as a vocabulary: {error}", where=str(folder.path)) from None
+        tokenizer.add_special_tokens(
+            [name for name in listed if tokenizer.token_to_id(name) is not None]
+        )
+    except (
+        Exception
+    ) as error:  # the library raises bare Exception for everything that can be wrong with a file
+        raise DataError(
+            f"cannot be read as a vocabulary: {error}", where=str(folder.path)
+        ) from None
     tree: Tree = json.loads(tokenizer.to_str())
     return tree
 
 
-def with_template(tree: Tree, templates: Templates | str | None = None, roles: Mapping[str, str] = {}) -> Tree:
-    """The same tokenizer with one template, which also says which token stands for each of our special tokens.
+def with_template(
+    tree: Tree, templates: Templates | str | None = None, roles: Mapping[str, str] = {}
+) -> Tree:
+    """The same tokenizer with one template, which also says which token stands for each of our
+    special tokens.
 
-    It is what stood there before, unless `templates` are given: as in "$A </s>", after which a second text comes last.
+    It is what stood there before, unless `templates` are given: as in "$A </s>", after which a
+    second text comes last.
     """
-    ids, steps = ids_of(tree), [step for step in steps_of(tree.get("post_processor")) if step["type"] != "Sequence"]
+    ids, steps = (
+        ids_of(tree),
+        [step for step in steps_of(tree.get("post_processor")) if step["type"] != "Sequence"],
+    )
     if isinstance(templates, str):
-        single = tuple(Slot(None if piece == "$A" else ids[piece], 0) for piece in templates.split())
+        single = tuple(
+            Slot(None if piece == "$A" else ids[piece], 0) for piece in templates.split()
+        )
         templates = single, (*single, Slot(None, 1))
-    single, pair = templates or templates_in(tree) or ((Slot(None, 0),), (Slot(None, 0), Slot(None, 1)))
+    single, pair = (
+        templates or templates_in(tree) or ((Slot(None, 0),), (Slot(None, 0), Slot(None, 1)))
+    )
     names = {number: name for name, number in ids.items()}
     used = {names[token]: token for token, _ in (*single, *pair) if token is not None}
     used |= {own: ids[name] for own, name in roles.items()}
-    special = {own: {"id": own, "ids": [token], "tokens": [names[token]]} for own, token in sorted(used.items())}
+    special = {
+        own: {"id": own, "ids": [token], "tokens": [names[token]]}
+        for own, token in sorted(used.items())
+    }
     kept = [step for step in steps if step["type"] == "ByteLevel"]
     template: Tree = {
         "type": "TemplateProcessing",
         "single": _pieces(single, names),
         "pair": _pieces(pair, names),
-        "special_tokens": {name: token for step in steps for name, token in step.get("special_tokens", {}).items()}
+        "special_tokens": {
+            name: token for step in steps for name, token in step.get("special_tokens", {}).items()
+        }
         | special,
     }
-    return tree | {"post_processor": {"type": "Sequence", "processors": [*kept, template]} if kept else template}
+    return tree | {
+        "post_processor": {"type": "Sequence", "processors": [*kept, template]}
+        if kept
+        else template
+    }
 
 
 def _pieces(template: Sequence[Slot], names: Mapping[int, str]) -> list[Tree]:
@@ -146,12 +206,17 @@ def _pieces(template: Sequence[Slot], names: Mapping[int, str]) -> list[Tree]:
 def ids_of(tree: Tree) -> dict[str, int]:
     """The whole vocabulary."""
     pieces = tree["model"]["vocab"]
-    own = pieces if isinstance(pieces, dict) else {piece: number for number, (piece, _) in enumerate(pieces)}
+    own = (
+        pieces
+        if isinstance(pieces, dict)
+        else {piece: number for number, (piece, _) in enumerate(pieces)}
+    )
     return {token["content"]: token["id"] for token in tree.get("added_tokens", ())} | own
 
 
 def fit_rows(tree: Tree, rows: int, folder: ModelFolder) -> OurTokenizer:
-    """The tokenizer with a token for every row of the embedding; one of another model is refused."""
+    """The tokenizer with a token for every row of the embedding; one of another model is
+    refused."""
     tokenizer = OurTokenizer.from_json(json.dumps(tree, ensure_ascii=False), where=folder.name)
     if not tokenizer.size <= rows <= tokenizer.size + SPARE:
         what = f"the tokenizer has {tokenizer.size:,} tokens, but the embedding {rows:,} rows"
@@ -159,7 +224,9 @@ def fit_rows(tree: Tree, rows: int, folder: ModelFolder) -> OurTokenizer:
     try:
         for text in TRIED:
             tokenizer.encode(text)
-    except BaseException as error:  # a panic in Rust, as of a regular expression that backtracks, is no Exception
+    except (
+        BaseException
+    ) as error:  # a panic in Rust, as of a regular expression that backtracks, is no Exception
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         raise DataError(f"the tokenizer fails on some texts: {error}", where=folder.name) from None
@@ -172,7 +239,8 @@ def fit_rows(tree: Tree, rows: int, folder: ModelFolder) -> OurTokenizer:
 
 
 def tokenizer_files(tokenizer: OurTokenizer, exported: Exported, longest: int) -> dict[str, str]:
-    """What AutoTokenizer reads, by name of the file; it gives the same ids, and cuts texts at `longest` if asked to."""
+    """What AutoTokenizer reads, by name of the file; it gives the same ids, and cuts texts at
+    `longest` if asked to."""
     tree = _with_masks(json.loads(tokenizer.to_json()), tokenizer)
     if exported.raw_text:
         tree = _with_single_spaces(tree, tokenizer)
@@ -191,11 +259,15 @@ def tokenizer_files(tokenizer: OurTokenizer, exported: Exported, longest: int) -
         **{f"{name}_token": token for name, token in zip(names, tokens, strict=True)},
         "model_input_names": ["input_ids", "attention_mask", *(["token_type_ids"] if pair else [])],
         "clean_up_tokenization_spaces": False,
-        "split_special_tokens": not exported.reads_masks,  # else </s> in a text is plain text, as here
+        # else </s> in a text is plain text, as here
+        "split_special_tokens": not exported.reads_masks,
     }
     if tokenizer.mask is not None:
         mask = next(token for token in tree["added_tokens"] if token["id"] == tokenizer.mask)
-        settings["mask_token"] = {"__type": "AddedToken", **{key: mask[key] for key in mask if key != "id"}}
+        settings["mask_token"] = {
+            "__type": "AddedToken",
+            **{key: mask[key] for key in mask if key != "id"},
+        }
     return {
         "tokenizer.json": json.dumps(tree, ensure_ascii=False),
         "tokenizer_config.json": json.dumps(settings, ensure_ascii=False, indent=1),
@@ -203,17 +275,28 @@ def tokenizer_files(tokenizer: OurTokenizer, exported: Exported, longest: int) -
 
 
 def _with_masks(tree: Tree, tokenizer: OurTokenizer) -> Tree:
-    """A tokenizer that reads [MASK] in a text as `predict` does: no space mark is put before or after it.
+    """A tokenizer that reads [MASK] in a text as `predict` does: no space mark is put before or
+    after it.
 
-    The library splits a text at such a token and treats each part as a text of its own. So [MASK] takes the space
-    before it, and two Metaspace steps, which know whether a part is the first one, put the mark before a text: one
-    prepends a space (all others are marks by then), the next turns it into a mark. A `▁` in the text itself becomes
-    unknown, as it does here; a vocabulary that has a space in a token is left as it is.
+    The library splits a text at such a token and treats each part as a text of its own. So [MASK]
+    takes the space before it, and two Metaspace steps, which know whether a part is the first one,
+    put the mark before a text: one prepends a space (all others are marks by then), the next turns
+    it into a mark. A `▁` in the text itself becomes unknown, as it does here; a vocabulary that has
+    a space in a token is left as it is.
     """
-    if tokenizer.mask is None or (tree.get("pre_tokenizer") or {}).get("type") == "BertPreTokenizer":
+    if (
+        tokenizer.mask is None
+        or (tree.get("pre_tokenizer") or {}).get("type") == "BertPreTokenizer"
+    ):
         return tree
-    tokens = [token | {"lstrip": token["lstrip"] or token["id"] == tokenizer.mask} for token in tree["added_tokens"]]
-    tree, steps = tree | {"added_tokens": tokens}, (tree.get("normalizer") or {}).get("normalizers", [])
+    tokens = [
+        token | {"lstrip": token["lstrip"] or token["id"] == tokenizer.mask}
+        for token in tree["added_tokens"]
+    ]
+    tree, steps = (
+        tree | {"added_tokens": tokens},
+        (tree.get("normalizer") or {}).get("normalizers", []),
+    )
     ours = [step["type"] for step in steps[-2:]] == ["Replace", "Prepend"]
     if not ours or any(" " in token for token in ids_of(tree)):
         return tree
@@ -228,8 +311,11 @@ def _with_masks(tree: Tree, tokenizer: OurTokenizer) -> Tree:
 
 
 def _decoding_apart(decoder: Tree) -> Tree:
-    """A decoder that keeps the space before the first word: `pipeline` decodes apart what comes after a prompt."""
-    steps = [_decoding_apart(step) for step in decoder.get("decoders", ()) if step["type"] != "Strip"]
+    """A decoder that keeps the space before the first word: `pipeline` decodes apart what comes
+    after a prompt."""
+    steps = [
+        _decoding_apart(step) for step in decoder.get("decoders", ()) if step["type"] != "Strip"
+    ]
     return decoder | {"decoders": steps} if steps else decoder
 
 
@@ -241,8 +327,13 @@ def _with_single_spaces(tree: Tree, tokenizer: OurTokenizer) -> Tree:
     if tokenizer.keeps_white_space or tokenizer.encode(" a \n a\t") == tokenizer.encode("a a"):
         return tree
     white = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
-    patterns = {f"[{white}]+": " "} if tokenizer.mask is not None else {f"[{white}]+": " ", "^ | $": ""}
-    folding = [{"type": "Replace", "pattern": {"Regex": wide}, "content": to} for wide, to in patterns.items()]
+    patterns = (
+        {f"[{white}]+": " "} if tokenizer.mask is not None else {f"[{white}]+": " ", "^ | $": ""}
+    )
+    folding = [
+        {"type": "Replace", "pattern": {"Regex": wide}, "content": to}
+        for wide, to in patterns.items()
+    ]
     before = tree.get("normalizer") or {"type": "Sequence", "normalizers": []}
     steps = before["normalizers"] if before["type"] == "Sequence" else [before]
     return tree | {"normalizer": {"type": "Sequence", "normalizers": [*folding, *steps]}}

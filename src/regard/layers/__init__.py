@@ -1,1 +1,2 @@
-"""Equations that several models share: attention, its scores, visibility, positions, recurrence, embeddings."""
+"""Equations that several models share: attention, its scores, visibility, positions, recurrence,
+embeddings."""

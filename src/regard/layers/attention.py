@@ -1,11 +1,11 @@
 """Scaled dot-product attention, multi-head attention and the feed-forward layer of the Transformer.
 
-Read this file beside Vaswani et al. 2017, "Attention is all you need", arXiv:1706.03762, sections 3.2 and 3.3.
-Nothing here knows about devices. `regard/engine` has faster ways to compute the same numbers; with
-REGARD_ENGINE=plain the code below is what runs.
+Read this file beside Vaswani et al. 2017, "Attention is all you need", arXiv:1706.03762, sections
+3.2 and 3.3. Nothing here knows about devices. `regard/engine` has faster ways to compute the same
+numbers; with REGARD_ENGINE=plain the code below is what runs.
 
-Axis letters: B sentences, H heads, Q queries, K keys, E width of a head, D width of the model, L positions of a text
-(docs/axes.md has all of them).
+Axis letters: B sentences, H heads, Q queries, K keys, E width of a head, D width of the model, L
+positions of a text (docs/axes.md has all of them).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from regard.layers.linear import Dropout, Linear
 
 @dataclass(frozen=True)
 class Visible:
-    """Which keys each query may look at: those before the padding and, if causal, none after the query itself."""
+    """Which keys each query may look at: those before the padding and, if causal, none after the
+    query itself."""
 
     key_lengths_B: Tensor | None = None
     """Number of real keys per sentence; None if there is no padding."""
@@ -43,7 +44,8 @@ class Visible:
         return Visible(tokens.lengths_B if has_padding else None)
 
     def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
-        """True where a query may look. With a cache, the queries are the last of the keys' positions."""
+        """True where a query may look. With a cache, the queries are the last of the keys'
+        positions."""
         visible_BQK = torch.ones(1, queries, keys, dtype=torch.bool, device=device)
         if self.causal:
             visible_BQK = visible_BQK.tril(diagonal=keys - queries)
@@ -73,8 +75,9 @@ def attend(
 ) -> Tensor:
     """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V          Vaswani et al. 2017, equation 1
 
-    Dividing by sqrt(d_k) keeps the variance of a score at 1, whatever the width of a head (section 3.2.1); `scaled`
-    off is an ablation. `visible` is a `Visible`, or says the same of packed sentences or cached keys.
+    Dividing by sqrt(d_k) keeps the variance of a score at 1, whatever the width of a head (section
+    3.2.1); `scaled` off is an ablation. `visible` is a `Visible`, or says the same of packed
+    sentences or cached keys.
     """
     scale = q_BHQE.shape[-1] ** -0.5 if scaled else 1.0
     if kernel := engine.first_that_applies(ATTENTION, q_BHQE, visible, dropout):
@@ -89,11 +92,13 @@ def attend(
 
 
 Change = Callable[[nn.Module, Tensor, int], Tensor]
-"""The weights [B, H, Q, K] that a module shall use, from those that it computed and how many queries it had before."""
+"""The weights [B, H, Q, K] that a module shall use, from those that it computed and how many
+queries it had before."""
 
 
 class Recording:
-    """The attention weights of every call and where each query may look, in the order of the calls."""
+    """The attention weights of every call and where each query may look, in the order of the
+    calls."""
 
     def __init__(self, change: Change | None = None) -> None:
         self.calls: list[tuple[nn.Module, Tensor, Tensor]] = []
@@ -108,10 +113,12 @@ class Recording:
         return weights_BHQK
 
     def by_name(self, model: nn.Module, *, visible: bool = False) -> dict[str, Tensor]:
-        """Weights [B, H, Q, K] by the name of the attention module in `model`; calls of a module are joined over Q.
+        """Weights [B, H, Q, K] by the name of the attention module in `model`; calls of a module
+        are joined over Q.
 
-        Step by step decoding has fewer keys in early calls; the missing keys get weight 0. With `visible`, where each
-        query may look, [B, 1, Q, K]: padding, look-ahead and windows are False.
+        Step by step decoding has fewer keys in early calls; the missing keys get weight 0. With
+        `visible`, where each query may look, [B, 1, Q, K]: padding, look-ahead and windows are
+        False.
         """
         names = {id(module): name for name, module in model.named_modules()}
         calls_by_name: dict[str, list[Tensor]] = {}
@@ -126,7 +133,9 @@ def join_over_queries(parts: list[Tensor]) -> Tensor:
     if len(parts) == 1:
         return parts[0]  # not copied: a long text has hundreds of megabytes
     keys = max(part_BHQK.shape[-1] for part_BHQK in parts)
-    return torch.cat([F.pad(part_BHQK, (0, keys - part_BHQK.shape[-1])) for part_BHQK in parts], dim=2)
+    return torch.cat(
+        [F.pad(part_BHQK, (0, keys - part_BHQK.shape[-1])) for part_BHQK in parts], dim=2
+    )
 
 
 _active: ContextVar[Recording | None] = ContextVar("recording", default=None)
@@ -134,7 +143,8 @@ _active: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 @contextmanager
 def recording(change: Change | None = None) -> Iterator[Recording]:
-    """Compute everything as written inside this context, and keep the weights of every attention, or change them."""
+    """Compute everything as written inside this context, and keep the weights of every attention,
+    or change them."""
     recorded = Recording(change)
     token = _active.set(recorded)
     try:
@@ -145,7 +155,8 @@ def recording(change: Change | None = None) -> Iterator[Recording]:
 
 
 def record(owner: nn.Module, weights_BHQK: Tensor, visible_BQK: Tensor) -> Tensor:
-    """The weights that the module `owner` computed; an active recording keeps them, and may change them."""
+    """The weights that the module `owner` computed; an active recording keeps them, and may change
+    them."""
     recorded = _active.get()
     return weights_BHQK if recorded is None else recorded.add(owner, weights_BHQK, visible_BQK)
 
@@ -169,11 +180,14 @@ class MultiHeadAttention(nn.Module):
         head_i             = Attention(Q W_i^Q, K W_i^K, V W_i^V)
         MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O
 
-    The matrices of all heads are one matrix here: `W_Q` holds W_1^Q to W_h^Q side by side, and `W_KV` those of the
-    keys, then those of the values, since both are always computed from the same text.
+    The matrices of all heads are one matrix here: `W_Q` holds W_1^Q to W_h^Q side by side, and
+    `W_KV` those of the keys, then those of the values, since both are always computed from the same
+    text.
     """
 
-    def __init__(self, width: int, heads: int, *, scaled: bool = True, dropout: float = 0.0) -> None:
+    def __init__(
+        self, width: int, heads: int, *, scaled: bool = True, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.scaled = scaled
@@ -187,7 +201,8 @@ class MultiHeadAttention(nn.Module):
             nn.init.zeros_(bias)
 
     def forward(self, x_BQD: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: Visibility) -> Tensor:
-        """Attention of a text to keys and values, which may be its own, those of another text, or cached."""
+        """Attention of a text to keys and values, which may be its own, those of another text, or
+        cached."""
         return self.attend(split_heads(self.W_Q(x_BQD), self.heads), k_BHKE, v_BHKE, visible)
 
     def keys_values(self, x_BKD: Tensor) -> tuple[Tensor, Tensor]:
@@ -198,13 +213,17 @@ class MultiHeadAttention(nn.Module):
     def attend_to_self(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
         """Self-attention: queries, keys and values all come from the same text."""
         if project := engine.first_that_applies(SELF_PROJECTIONS, visible):
-            q_BHLE, k_BHLE, v_BHLE = (split_heads(y, self.heads) for y in project(x_BLD, self.W_Q, self.W_KV))
+            q_BHLE, k_BHLE, v_BHLE = (
+                split_heads(y, self.heads) for y in project(x_BLD, self.W_Q, self.W_KV)
+            )
             return self.attend(q_BHLE, k_BHLE, v_BHLE, visible)
         return self(x_BLD, *self.keys_values(x_BLD), visible)
 
     def attend(self, q_BHQE: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: Visibility) -> Tensor:
         dropout = self.dropout if self.training else 0.0
-        context_BHQE = attend(q_BHQE, k_BHKE, v_BHKE, visible, owner=self, scaled=self.scaled, dropout=dropout)
+        context_BHQE = attend(
+            q_BHQE, k_BHKE, v_BHKE, visible, owner=self, scaled=self.scaled, dropout=dropout
+        )
         return self.W_O(context_BHQE.transpose(1, 2).flatten(2))
 
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 class CRF(nn.Module):
     """Scores for each pair of neighbouring tags, beside those of each tag by itself.
 
-    Lafferty et al. 2001; Lample et al. 2016, arXiv:1603.01360, section 2.2, with P the scores of a network, b and e
-    those of the first and the last tag:
+    Lafferty et al. 2001; Lample et al. 2016, arXiv:1603.01360, section 2.2, with P the scores of a
+    network, b and e those of the first and the last tag:
         s(X, y)      = b_{y_1} + sum_i P_{i, y_i} + sum_i A_{y_i, y_{i+1}} + e_{y_n}
         log p(y | X) = s(X, y) - log sum_y' exp s(X, y')
         y*           = argmax_y' s(X, y')
@@ -41,7 +41,8 @@ class CRF(nn.Module):
         return (alpha_BY + self.e_Y).logsumexp(1)
 
     def log_marginals(self, P_LY: Tensor) -> Tensor:
-        """log p(y_i = y | X) of each tag of one sentence, [L, Y], by the forward-backward algorithm."""
+        """log p(y_i = y | X) of each tag of one sentence, [L, Y], by the forward-backward
+        algorithm."""
         alphas: list[Tensor] = [self.b_Y + P_LY[0]]
         betas: list[Tensor] = [self.e_Y]
         for P_Y in P_LY[1:]:

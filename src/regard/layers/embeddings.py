@@ -1,4 +1,5 @@
-"""Token embeddings, position vectors, the readout to the vocabulary, and how embeddings share weights."""
+"""Token embeddings, position vectors, the readout to the vocabulary, and how embeddings share
+weights."""
 
 from __future__ import annotations
 
@@ -24,13 +25,18 @@ class Embedding(nn.Embedding):
         nn.init.normal_(self.weight, std=width**-0.5)
 
 
-def tied_embeddings(source_size: int, target_size: int, width: int, tie: Tie) -> tuple[Embedding, Embedding]:
+def tied_embeddings(
+    source_size: int, target_size: int, width: int, tie: Tie
+) -> tuple[Embedding, Embedding]:
     """The source and the target embedding; the same module if `tie` is "all"."""
     source = Embedding(source_size, width)
     if tie != "all":
         return source, Embedding(target_size, width)
     if source_size != target_size:
-        what = f"'all' needs one vocabulary for both sides, but they have {source_size} and {target_size} tokens"
+        what = (
+            f"'all' needs one vocabulary for both sides, but they have {source_size} and "
+            f"{target_size} tokens"
+        )
         raise ConfigError(what, where="model.tie", hint="tokenizer.joint=true, or model.tie=target")
     return source, source
 
@@ -62,7 +68,8 @@ class Positions(nn.Module):
             self.register_buffer("waves_LD", sinusoidal_positions(longest, width), persistent=False)
 
     def forward(self, x_BLD: Tensor, packing: Packing | None = None) -> Tensor:
-        """Texts from their first token on. With a packing, x is [1, P, D] and each token has its place in its text."""
+        """Texts from their first token on. With a packing, x is [1, P, D] and each token has its
+        place in its text."""
         if self.kind == "none":
             return x_BLD
         if packing is None:
@@ -73,7 +80,8 @@ class Positions(nn.Module):
         return x_BLD + self.table_LD(x_BLD, longest).index_select(0, packing.places_P)
 
     def table(self, like: Tensor, length: int) -> Tensor | None:
-        """The vectors of the first `length` positions, or of all learned ones if those are fewer; None for `none`."""
+        """The vectors of the first `length` positions, or of all learned ones if those are fewer;
+        None for `none`."""
         if self.kind == "none":
             return None
         return self.table_LD(like, min(length, self.longest) if self.kind == "learned" else length)
@@ -91,7 +99,8 @@ class Positions(nn.Module):
             return self.learned.weight[:length]
         if length <= self.longest:
             return self.waves_LD[:length].to(like)
-        # Beyond the table the waves are computed each time: a buffer that grew would differ between processes.
+        # Beyond the table the waves are computed each time: a buffer that grew would differ between
+        # processes.
         return sinusoidal_positions(length, self.width, like.device).to(like)
 
 
@@ -101,7 +110,9 @@ class Readout(nn.Module):
     Press & Wolf 2017, arXiv:1608.05859: the output layer may be the transposed input embedding.
     """
 
-    def __init__(self, width: int, vocabulary: int, tied: Embedding | None, *, bias: bool = True) -> None:
+    def __init__(
+        self, width: int, vocabulary: int, tied: Embedding | None, *, bias: bool = True
+    ) -> None:
         super().__init__()
         self.linear = Linear(width, vocabulary, bias=bias)
         if bias:
@@ -113,10 +124,12 @@ class Readout(nn.Module):
 
     @torch.no_grad()
     def initialise_bias(self, counts_V: Tensor) -> None:
-        """Set the bias to the tokens' log frequencies, add-one smoothed: bias_k = log((n_k + 1) / sum_j (n_j + 1)).
+        """Set the bias to the tokens' log frequencies, add-one smoothed: bias_k = log((n_k + 1) /
+        sum_j (n_j + 1)).
 
-        Otherwise the hidden states learn the frequencies first, which drives a tanh before the readout into saturation:
-        Luong's h~ then stays the same for every word. A readout without a bias stays as it is.
+        Otherwise the hidden states learn the frequencies first, which drives a tanh before the
+        readout into saturation: Luong's h~ then stays the same for every word. A readout without a
+        bias stays as it is.
         """
         if self.linear.bias is not None:
             smoothed_V = counts_V.double() + 1

@@ -1,6 +1,7 @@
 """Linear layers, activations and dropout: what every model is made of.
 
-`regard/engine` has faster ways to compute the same numbers; with REGARD_ENGINE=plain the code below is what runs.
+`regard/engine` has faster ways to compute the same numbers; with REGARD_ENGINE=plain the code below
+is what runs.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
 }
-"""`model.activation` -> function. Hendrycks & Gimpel 2016, arXiv:1606.08415, with X standard normal:
-GELU(x) = x P(X <= x) ~ 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
+"""`model.activation` -> function. Hendrycks & Gimpel 2016, arXiv:1606.08415, with X standard
+normal: GELU(x) = x P(X <= x) ~ 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
 
 
 def linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:

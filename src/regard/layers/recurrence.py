@@ -1,4 +1,5 @@
-"""Recurrent layers over padded sentences: torch's layers, single cells for loops over time, and an LSTM with extras."""
+"""Recurrent layers over padded sentences: torch's layers, single cells for loops over time, and an
+LSTM with extras."""
 
 from __future__ import annotations
 
@@ -27,9 +28,14 @@ from regard.layers.scores import Memory
 
 Cell = Literal["rnn", "gru", "lstm"]
 Carry = tuple[Tensor, ...]
-"""The recurrent state of all layers, each [N, B, D]: (h,) of a plain RNN or GRU, (h, c) of an LSTM."""
+"""The recurrent state of all layers, each [N, B, D]: (h,) of a plain RNN or GRU, (h, c) of an
+LSTM."""
 
-LAYERS: dict[Cell, type[nn.RNN | nn.GRU | nn.LSTM]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+LAYERS: dict[Cell, type[nn.RNN | nn.GRU | nn.LSTM]] = {
+    "rnn": nn.RNN,
+    "gru": nn.GRU,
+    "lstm": nn.LSTM,
+}
 CELLS: dict[Cell, type[nn.RNNCell | nn.GRUCell | nn.LSTMCell]]
 CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 
@@ -45,51 +51,73 @@ def as_torch(carry: Carry) -> Tensor | Carry:
 
 
 def recurrent_layers(
-    cell: Cell, input_width: int, hidden: int, layers: int, dropout: float = 0.0, *, bidirectional: bool = False
+    cell: Cell,
+    input_width: int,
+    hidden: int,
+    layers: int,
+    dropout: float = 0.0,
+    *,
+    bidirectional: bool = False,
 ) -> nn.RNN | nn.GRU | nn.LSTM:
     """torch's recurrent layers, with dropout between them."""
     between = dropout if layers > 1 else 0.0  # torch warns about dropout that has no effect
-    return LAYERS[cell](input_width, hidden, layers, batch_first=True, bidirectional=bidirectional, dropout=between)
+    return LAYERS[cell](
+        input_width, hidden, layers, batch_first=True, bidirectional=bidirectional, dropout=between
+    )
 
 
 class RecurrentEncoder(nn.Module):
     """Read a sentence left to right, and optionally right to left too.
 
-    Cho et al. 2014, arXiv:1406.1078; Sutskever et al. 2014, arXiv:1409.3215; both directions as in Bahdanau et al.
-    2015, arXiv:1409.0473, section 3.2:
+    Cho et al. 2014, arXiv:1406.1078; Sutskever et al. 2014, arXiv:1409.3215; both directions as in
+    Bahdanau et al. 2015, arXiv:1409.0473, section 3.2:
         h_j = [forward h_j ; backward h_j]
     """
 
     def __init__(
-        self, cell: Cell, input_width: int, hidden: int, layers: int = 1, bidirectional: bool = True, dropout: float = 0
+        self,
+        cell: Cell,
+        input_width: int,
+        hidden: int,
+        layers: int = 1,
+        bidirectional: bool = True,
+        dropout: float = 0,
     ) -> None:
         super().__init__()
         self.cell = cell
         self.directions = 2 if bidirectional else 1
         self.width = hidden * self.directions
-        self.rnn = recurrent_layers(cell, input_width, hidden, layers, dropout, bidirectional=bidirectional)
+        self.rnn = recurrent_layers(
+            cell, input_width, hidden, layers, dropout, bidirectional=bidirectional
+        )
 
     def forward(self, x_BSD: Tensor, source: Tokens) -> tuple[Tensor, Carry]:
-        """All states h_BSD (zero on padding), and the last state of each layer, both directions concatenated."""
+        """All states h_BSD (zero on padding), and the last state of each layer, both directions
+        concatenated."""
         if read := first_that_applies(ENCODERS, source):
             return read(self.rnn, x_BSD, source, partial(cell_step, self.cell))
-        packed = pack_padded_sequence(x_BSD, source.host_lengths_B, batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(
+            x_BSD, source.host_lengths_B, batch_first=True, enforce_sorted=False
+        )
         states, last = self.rnn(packed)
         h_BSD, _ = pad_packed_sequence(states, batch_first=True, total_length=x_BSD.shape[1])
         return h_BSD, join_directions(as_carry(last), self.directions)
 
 
 def reversal(text: Tokens) -> Tensor:
-    """The position of each token of the reversed text in the original; padding stays where it is."""
+    """The position of each token of the reversed text in the original; padding stays where it
+    is."""
     place_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
     backwards_BL = text.lengths_B[:, None] - 1 - place_L
     return torch.where(backwards_BL >= 0, backwards_BL, place_L)
 
 
 class Bridge(nn.Module):
-    """From the last encoder state to the first decoder state: s_0 = tanh(W_s h_last), one W_s per part of the state.
+    """From the last encoder state to the first decoder state: s_0 = tanh(W_s h_last), one W_s per
+    part of the state.
 
-    Bahdanau et al. 2015, arXiv:1409.0473, section A.2.2, where h_last is the backward state alone; here both.
+    Bahdanau et al. 2015, arXiv:1409.0473, section A.2.2, where h_last is the backward state alone;
+    here both.
     """
 
     def __init__(self, cell: Cell, encoder_width: int, decoder_width: int) -> None:
@@ -109,7 +137,8 @@ def word_gates(cell: nn.RNNCellBase, y_BTD: Tensor) -> Tensor:
 
         W_ih [y ; fed] = W_y y + W_fed fed
 
-    All words are known beforehand, so W_y y + b of all steps is one product; only W_fed fed needs a loop over time.
+    All words are known beforehand, so W_y y + b of all steps is one product; only W_fed fed needs a
+    loop over time.
     """
     return F.linear(y_BTD, cell.weight_ih[:, : y_BTD.shape[-1]], cell.bias_ih)
 
@@ -119,27 +148,35 @@ FedStep = Callable[[Tensor, Tensor, Carry], Carry]
 
 
 def fed_step(kind: Cell, cell: nn.RNNCellBase, fed_width: int) -> FedStep:
-    """The steps of a cell whose input is a word and a fed vector. Its weights are cut out once for all steps."""
+    """The steps of a cell whose input is a word and a fed vector. Its weights are cut out once for
+    all steps."""
     W_fed = in_step_precision(cell.weight_ih[:, -fed_width:])
     U = in_step_precision(cell.weight_hh)
 
     def step(words_RG: Tensor, fed_RD: Tensor, carry: Carry) -> Carry:
-        return cell_step(kind, words_RG + linear(fed_RD, W_fed), linear(carry[0], U, cell.bias_hh), carry)
+        return cell_step(
+            kind, words_RG + linear(fed_RD, W_fed), linear(carry[0], U, cell.bias_hh), carry
+        )
 
     return step
 
 
 Step = Callable[[Tensor, Carry], tuple[Carry, Tensor]]
-"""Gate inputs of the words [B, G] and the state -> the next state, and the context that it was computed from."""
+"""Gate inputs of the words [B, G] and the state -> the next state, and the context that it was
+computed from."""
 
 
 def unroll(
-    steps: Callable[[Memory], Step], words_BTG: Tensor, carry: Carry, memory: Memory, lengths_B: Tensor
+    steps: Callable[[Memory], Step],
+    words_BTG: Tensor,
+    carry: Carry,
+    memory: Memory,
+    lengths_B: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """The states and the contexts of all steps of a decoder with attention, [B, T, D] each.
 
-    `steps` gives the function of one step, for the memory that it attends to. `lengths_B` are those of the targets, on
-    the host. Values on padding are arbitrary.
+    `steps` gives the function of one step, for the memory that it attends to. `lengths_B` are those
+    of the targets, on the host. Values on padding are arbitrary.
     """
     if loop := first_that_applies(LOOPS, lengths_B):
         return loop(steps, words_BTG, carry, memory, lengths_B)
@@ -181,7 +218,8 @@ def lstm_gates(total_RG: Tensor, c: Tensor, clip: float | None = None) -> tuple[
 
 
 class FedCells(nn.Module):
-    """Recurrent layers whose first layer reads a word and the output of the step before (input feeding)."""
+    """Recurrent layers whose first layer reads a word and the output of the step before (input
+    feeding)."""
 
     def __init__(self, cell: Cell, width: int, hidden: int, layers: int, dropout: float) -> None:
         """`width` is that of a word and of the output."""
@@ -218,9 +256,9 @@ class LSTMLayer(nn.Module):
         h_t = o tanh(c_t)
 
     With a projection, Sak et al. 2014, arXiv:1402.1128: h_t = W_hr (o tanh(c_t)), a smaller state.
-    With a clip, c_t stays within [-clip, clip].
-    With weight dropout, Merity et al. 2017, arXiv:1708.02182, section 2: elements of W_hh are dropped, the same ones at
-    all steps of a batch.
+    With a clip, c_t stays within [-clip, clip]. With weight dropout, Merity et al. 2017,
+    arXiv:1708.02182, section 2: elements of W_hh are dropped, the same ones at all steps of a
+    batch.
     """
 
     def __init__(
@@ -257,14 +295,23 @@ class LSTMLayer(nn.Module):
             outputs.append(h_BD)
         return torch.stack(outputs, dim=1), (h_BD, c_BD)
 
-    def read(self, x_BLD: Tensor, text: Tokens, carry: LayerCarry | None = None) -> tuple[Tensor, LayerCarry]:
-        """`forward` for texts of different lengths: zero on padding, and each row's state after its own last token."""
+    def read(
+        self, x_BLD: Tensor, text: Tokens, carry: LayerCarry | None = None
+    ) -> tuple[Tensor, LayerCarry]:
+        """`forward` for texts of different lengths: zero on padding, and each row's state after its
+        own last token."""
         assert self.clip is None
-        return read_texts(x_BLD, text, carry or self._zero_carry(x_BLD), self._weights(), self.training)
+        return read_texts(
+            x_BLD, text, carry or self._zero_carry(x_BLD), self._weights(), self.training
+        )
 
     def _zero_carry(self, x_BLD: Tensor) -> LayerCarry:
         return x_BLD.new_zeros(len(x_BLD), self.width), x_BLD.new_zeros(len(x_BLD), self.hidden)
 
     def _weights(self) -> list[Tensor]:
-        W_hh = F.dropout(self.W_hh, self.weight_dropout, self.training) if self.weight_dropout else self.W_hh
+        W_hh = (
+            F.dropout(self.W_hh, self.weight_dropout, self.training)
+            if self.weight_dropout
+            else self.W_hh
+        )
         return [self.W_ih, W_hh, self.b_ih, self.b_hh, *([] if self.W_hr is None else [self.W_hr])]

@@ -1,6 +1,7 @@
 """Attention of recurrent decoders: the papers' scores for a decoder state and an encoder state.
 
-Each class is one score. The softmax over the visible positions and the average are in the base class.
+Each class is one score. The softmax over the visible positions and the average are in the base
+class.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from regard.layers.linear import Linear, linear
 
 @dataclass(frozen=True)
 class Memory:
-    """What the decoder attends to, once per source: encoder states, and the part of the score that needs only them."""
+    """What the decoder attends to, once per source: encoder states, and the part of the score that
+    needs only them."""
 
     h_BSD: Tensor
     keys_BSA: Tensor
@@ -38,7 +40,8 @@ class Memory:
 
 @dataclass(frozen=True)
 class Focus:
-    """A window on the source for each query: which positions it covers, and a factor for their weights."""
+    """A window on the source for each query: which positions it covers, and a factor for their
+    weights."""
 
     near_BQS: Tensor
     factor_BQS: Tensor | None = None
@@ -47,7 +50,8 @@ class Focus:
 class ScoredAttention(nn.Module):
     """Score every source position against a decoder state, then average the source.
 
-    Bahdanau et al. 2015, arXiv:1409.0473, section 3.1, and Luong et al. 2015, arXiv:1508.04025, section 3.1:
+    Bahdanau et al. 2015, arXiv:1409.0473, section 3.1, and Luong et al. 2015, arXiv:1508.04025,
+    section 3.1:
         alpha_ij = softmax_j(score(s_i, h_j))
         c_i      = sum_j alpha_ij h_j
     """
@@ -57,7 +61,8 @@ class ScoredAttention(nn.Module):
         raise NotImplementedError
 
     def scores(self, s_BQD: Tensor, keys_BSA: Tensor) -> Tensor:
-        """score(s_i, h_j) as e_BQS, for every i and j: dot products, unless a class says otherwise."""
+        """score(s_i, h_j) as e_BQS, for every i and j: dot products, unless a class says
+        otherwise."""
         return s_BQD @ keys_BSA.transpose(1, 2)
 
     def memory(self, h_BSD: Tensor, lengths_B: Tensor) -> Memory:
@@ -65,7 +70,11 @@ class ScoredAttention(nn.Module):
 
     def weights(self, s_BQD: Tensor, memory: Memory, focus: Focus | None = None) -> Tensor:
         """alpha_BQS."""
-        visible_BQS = memory.visible_BS[:, None] if focus is None else memory.visible_BS[:, None] & focus.near_BQS
+        visible_BQS = (
+            memory.visible_BS[:, None]
+            if focus is None
+            else memory.visible_BS[:, None] & focus.near_BQS
+        )
         e_BQS = self.scores(s_BQD, memory.keys_BSA).masked_fill(~visible_BQS, -torch.inf)
         alpha_BQS = e_BQS.softmax(dim=-1)
         if focus is not None and focus.factor_BQS is not None:
@@ -100,7 +109,9 @@ class SummedAttention(ScoredAttention):
 
     def attend_to(self, memory: Memory) -> Callable[[Tensor], Tensor]:
         if steps := first_that_applies(STEPS, memory.keys_BSA):
-            attend = steps(memory.keys_BSA, memory.h_BSD, self.v.weight[0], memory.visible_BS, self.rectified)
+            attend = steps(
+                memory.keys_BSA, memory.h_BSD, self.v.weight[0], memory.visible_BS, self.rectified
+            )
             return lambda s_BQD: attend(self.query(s_BQD))
         return super().attend_to(memory)
 
@@ -133,8 +144,9 @@ class ConcatAttention(SummedAttention):
 
         e_ij = w . tanh(W_b [s_i ; h_j])
 
-    The same function as the additive score: with W_b = [W_a U_a], W_b [s ; h] = W_a s + U_a h. It is computed in these
-    two halves, so that W_b is applied to each h_j once and not once for every i.
+    The same function as the additive score: with W_b = [W_a U_a], W_b [s ; h] = W_a s + U_a h. It
+    is computed in these two halves, so that W_b is applied to each h_j once and not once for every
+    i.
     """
 
     def __init__(self, query_width: int, memory_width: int, width: int) -> None:
@@ -159,15 +171,17 @@ class FullyConnectedAttention(ConcatAttention):
 
         e_ij = w . max(0, W_b [s_i ; h_j] + b)
 
-    One layer is not enough: in w_s . s_i + w_h . h_j the first term is the same for every j, and the softmax over j
-    cancels it, so all queries would get the same weights. The second layer has no bias for the same reason.
+    One layer is not enough: in w_s . s_i + w_h . h_j the first term is the same for every j, and
+    the softmax over j cancels it, so all queries would get the same weights. The second layer has
+    no bias for the same reason.
     """
 
     rectified = True
 
 
 class DotAttention(ScoredAttention):
-    """Luong et al. 2015, section 3.1, "dot"; scaled as in Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1:
+    """Luong et al. 2015, section 3.1, "dot"; scaled as in Vaswani et al. 2017, arXiv:1706.03762,
+    section 3.2.1:
 
         e_ij = s_i . h_j          e_ij = s_i . h_j / sqrt(width)
 

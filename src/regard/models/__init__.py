@@ -40,7 +40,8 @@ MODELS: dict[str, Kind] = {
     "bilstm": Kind(BiLSTMConfig, BiLSTM),
     "cnn": Kind(CNNConfig, CNN),
 }
-"""`model.kind` -> config and model, in the order of the papers; `MODELS[config.kind].build(config, ...)` makes one."""
+"""`model.kind` -> config and model, in the order of the papers; `MODELS[config.kind].build(config,
+...)` makes one."""
 
 
 def config_of(kind: object) -> type[ModelConfig]:
@@ -49,7 +50,8 @@ def config_of(kind: object) -> type[ModelConfig]:
 
 
 def any_config(serves: Callable[[type[ModelConfig]], bool]) -> Any:
-    """The configs that `serves` accepts, as a type for a recipe: a union that pydantic distinguishes by `kind`."""
+    """The configs that `serves` accepts, as a type for a recipe: a union that pydantic
+    distinguishes by `kind`."""
     configs = [kind.config for kind in MODELS.values() if serves(kind.config)]
     if len(configs) == 1:
         return configs[0]

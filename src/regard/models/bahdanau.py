@@ -1,4 +1,5 @@
-"""Bahdanau et al. 2015, "Neural machine translation by jointly learning to align and translate", arXiv:1409.0473."""
+"""Bahdanau et al. 2015, "Neural machine translation by jointly learning to align and translate",
+arXiv:1409.0473."""
 
 from __future__ import annotations
 
@@ -14,9 +15,20 @@ from regard.layers.embeddings import Readout, Tie
 from regard.layers.linear import Linear
 from regard.layers.recurrence import CELLS, Carry, Cell, FedStep, Step, fed_step, unroll, word_gates
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
-from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState, group_rows
+from regard.models.base import (
+    Output,
+    Presets,
+    RecurrentConfig,
+    RecurrentGenerator,
+    RecurrentState,
+    group_rows,
+)
 
-SCORES = {"additive": AdditiveAttention, "concat": ConcatAttention, "fully_connected": FullyConnectedAttention}
+SCORES = {
+    "additive": AdditiveAttention,
+    "concat": ConcatAttention,
+    "fully_connected": FullyConnectedAttention,
+}
 
 
 class BahdanauConfig(RecurrentConfig):
@@ -35,8 +47,9 @@ class BahdanauConfig(RecurrentConfig):
     cell: Cell = "gru"
     """The recurrent cell: plain RNN, GRU (the paper's, in torch's variant) or LSTM."""
     score: Literal["additive", "concat", "fully_connected"] = "additive"
-    """How a decoder state s is scored against an encoder state h: the paper's v_a . tanh(W_a s + U_a h), the same
-    function as w . tanh(W_b [s ; h]), or two fully connected layers over [s ; h]."""
+    """How a decoder state s is scored against an encoder state h: the paper's v_a . tanh(W_a s +
+    U_a h), the same function as w . tanh(W_b [s ; h]), or two fully connected layers over [s ;
+    h]."""
     attention: int = Field(512, ge=1)
     """Width of the attention's hidden layer."""
     layers: int = Field(1, ge=1)
@@ -46,7 +59,8 @@ class BahdanauConfig(RecurrentConfig):
     dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout on embeddings, between encoder layers and before the readout."""
     tie: Tie = "none"
-    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
+    """Shared embeddings: of target and readout, or of both sides and the readout (one
+    vocabulary)."""
 
     @property
     def loops(self) -> bool:
@@ -61,9 +75,10 @@ class Bahdanau(RecurrentGenerator):
         t_i = maxout(U_o s_i + V_o E y_{i-1} + C_o c_i)
         p(y_i | y_<i, x) = softmax(W_o t_i)
 
-    Two things differ from the paper. Its first state is s_0 = tanh(W_s h_1) with the backward encoder state h_1 alone;
-    here W_s reads the last states of both directions. Its GRU resets the state before the matrix, U (r s); here it is
-    torch's variant, which resets after it, r (U s + b), and exchanges z and 1 - z.
+    Two things differ from the paper. Its first state is s_0 = tanh(W_s h_1) with the backward
+    encoder state h_1 alone; here W_s reads the last states of both directions. Its GRU resets the
+    state before the matrix, U (r s); here it is torch's variant, which resets after it, r (U s +
+    b), and exchanges z and 1 - z.
     """
 
     config: BahdanauConfig
@@ -74,15 +89,24 @@ class Bahdanau(RecurrentGenerator):
         self.attention = SCORES[config.score](config.hidden, memory_width, config.attention)
         self.cell = CELLS[config.cell](config.embedding + memory_width, config.hidden)
         self.UVC_o = Linear(config.hidden + config.embedding + memory_width, 2 * config.embedding)
-        self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
+        self.output = Readout(
+            config.embedding, target_size, None if config.tie == "none" else self.target_embedding
+        )
 
     def encode(self, source: Tokens) -> tuple[Carry, Memory]:
         """The first decoder state, and what the decoder attends to."""
         h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)
-        return self.bridge(tuple(part[-1] for part in last)), self.attention.memory(h_BSD, source.lengths_B)
+        return self.bridge(tuple(part[-1] for part in last)), self.attention.memory(
+            h_BSD, source.lengths_B
+        )
 
     def recur(
-        self, words_RG: Tensor, carry: Carry, sources: int, attend: Callable[[Tensor], Tensor], cell: FedStep
+        self,
+        words_RG: Tensor,
+        carry: Carry,
+        sources: int,
+        attend: Callable[[Tensor], Tensor],
+        cell: FedStep,
     ) -> tuple[Carry, Tensor]:
         """One step: c_i from s_{i-1}, then s_i. Only this needs a loop over time."""
         c_RD = attend(group_rows(carry[0], sources)).flatten(0, 1)
@@ -109,8 +133,17 @@ class Bahdanau(RecurrentGenerator):
         carry, memory = self.encode(source)
         return RecurrentState(tuple(part.repeat_interleave(rows, dim=0) for part in carry), memory)
 
-    def step(self, tokens_R: Tensor, state: RecurrentState[Memory]) -> tuple[Tensor, RecurrentState[Memory]]:
+    def step(
+        self, tokens_R: Tensor, state: RecurrentState[Memory]
+    ) -> tuple[Tensor, RecurrentState[Memory]]:
         y_RD = self.target_embedding(tokens_R)
-        attend, cell = self.attention.attend_to(state.memory), fed_step(self.config.cell, self.cell, self.encoder.width)
-        carry, c_RD = self.recur(word_gates(self.cell, y_RD), state.carry, len(state.memory), attend, cell)
-        return self.readout(self.deep_output(carry[0], y_RD, c_RD)), RecurrentState(carry, state.memory)
+        attend, cell = (
+            self.attention.attend_to(state.memory),
+            fed_step(self.config.cell, self.cell, self.encoder.width),
+        )
+        carry, c_RD = self.recur(
+            word_gates(self.cell, y_RD), state.carry, len(state.memory), attend, cell
+        )
+        return self.readout(self.deep_output(carry[0], y_RD, c_RD)), RecurrentState(
+            carry, state.memory
+        )

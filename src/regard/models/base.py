@@ -1,4 +1,5 @@
-"""The interfaces of all models: configs, batch -> output, begin / step / select, and vectors of single texts."""
+"""The interfaces of all models: configs, batch -> output, begin / step / select, and vectors of
+single texts."""
 
 from __future__ import annotations
 
@@ -28,25 +29,43 @@ HeadPooling = Literal["first", "last", "mean", "max"]
 class ModelConfig(Config):
     """The base of every model's config: its presets, and what the model can do.
 
-    The class variables say what a kind of model can do, so that other code does not have to ask for its class.
+    The class variables say what a kind of model can do, so that other code does not have to ask for
+    its class.
     """
 
     PRESETS: ClassVar[Presets] = {}
 
     reads: ClassVar[Literal["source", "image", "story", "text"]]
-    """What a batch holds: a source and a target, an image and a caption, a story and a question, or single texts."""
-    generates: ClassVar[bool] = False  # whether it writes text token by token, with `begin` and `step`
-    pretraining: ClassVar[Literal["next_token", "both_directions", "masked", "surrounding"] | None] = None
+    """What a batch holds: a source and a target, an image and a caption, a story and a question, or
+    single texts."""
+    generates: ClassVar[bool] = (
+        False  # whether it writes text token by token, with `begin` and `step`
+    )
+    pretraining: ClassVar[
+        Literal["next_token", "both_directions", "masked", "surrounding"] | None
+    ] = None
     """What it learns from raw text; None: it is not pre-trained."""
-    causal: ClassVar[bool] = False  # whether the state of a token depends only on this token and those before it
-    local: ClassVar[bool] = False  # whether the state of a token depends only on a few tokens around it
-    segments: ClassVar[bool] = False  # whether it reads two texts as two segments: [CLS] first [SEP] second [SEP]
+    causal: ClassVar[bool] = (
+        False  # whether the state of a token depends only on this token and those before it
+    )
+    local: ClassVar[bool] = (
+        False  # whether the state of a token depends only on a few tokens around it
+    )
+    segments: ClassVar[bool] = (
+        False  # whether it reads two texts as two segments: [CLS] first [SEP] second [SEP]
+    )
     equal_layers: ClassVar[bool] = False
     """Whether the embeddings and all layers have one width, so that a head can mix them."""
-    head_pooling: ClassVar[HeadPooling] = "max"  # how a head makes one vector of a text, unless the recipe says so
-    head_defaults: ClassVar[Mapping[str, Any]] = {}  # defaults of the recipe's section `head` for this model
+    head_pooling: ClassVar[HeadPooling] = (
+        "max"  # how a head makes one vector of a text, unless the recipe says so
+    )
+    head_defaults: ClassVar[
+        Mapping[str, Any]
+    ] = {}  # defaults of the recipe's section `head` for this model
     attends: ClassVar[bool] = False  # whether it has attention, besides what `alignment` names
-    alignment: ClassVar[str] = ""  # a pattern for the names of its attentions over the source; empty if it has none
+    alignment: ClassVar[str] = (
+        ""  # a pattern for the names of its attentions over the source; empty if it has none
+    )
 
     vectors: VectorsConfig | None = None
     """Word vectors from files that the embeddings begin with."""
@@ -63,30 +82,36 @@ class ModelConfig(Config):
 
     @property
     def learning_rate(self) -> float:
-        """The highest learning rate of Adam for such a model from scratch, unless the recipe gives one."""
+        """The highest learning rate of Adam for such a model from scratch, unless the recipe gives
+        one."""
         return 1e-3
 
     @property
     def letters(self) -> int | None:
-        """How many characters it reads of a word outside the vocabulary, with two for its ends; None: it is `<unk>`."""
+        """How many characters it reads of a word outside the vocabulary, with two for its ends;
+        None: it is `<unk>`."""
         return None
 
     @property
     def loops(self) -> bool:
-        """Whether it is trained by a loop over time: a GPU captures its steps, padding included (`Tokens.full`)."""
+        """Whether it is trained by a loop over time: a GPU captures its steps, padding included
+        (`Tokens.full`)."""
         return False
 
     @property
     def packs(self) -> bool:
-        """Whether the model computes on packed sentences, in rows of fixed size, when it is trained."""
+        """Whether the model computes on packed sentences, in rows of fixed size, when it is
+        trained."""
         return False
 
     def check_data(self, longest_source: int, longest_target: int = 0) -> None:
-        """Raise a ConfigError if the model cannot be trained on texts of at most so many tokens, `</s>` included."""
+        """Raise a ConfigError if the model cannot be trained on texts of at most so many tokens,
+        `</s>` included."""
 
 
 class Kind(NamedTuple):
-    """A kind of model: its config, which declares what it can do, and the model's class or what calls it."""
+    """A kind of model: its config, which declares what it can do, and the model's class or what
+    calls it."""
 
     config: type[ModelConfig]
     model: Callable[..., Any]
@@ -94,8 +119,8 @@ class Kind(NamedTuple):
     def build(self, config: ModelConfig, *sizes: int, **options: Any) -> Any:
         """The model that a config describes, with new weights from torch's random generator.
 
-        `sizes` are those of its vocabularies: source and target, or the only one. ELMo takes `characters_VC`, the
-        spelling of its vocabulary.
+        `sizes` are those of its vocabularies: source and target, or the only one. ELMo takes
+        `characters_VC`, the spelling of its vocabulary.
         """
         model = self.model(config, *sizes, **options)
         if config.vectors is not None and config.vectors.freeze:
@@ -106,16 +131,18 @@ class Kind(NamedTuple):
 
 
 def rate_of_recurrence(hidden: int) -> float:
-    """The highest learning rate of Adam for recurrent states of this width: 5e-3 up to 200, 2e-3 for 512.
+    """The highest learning rate of Adam for recurrent states of this width: 5e-3 up to 200, 2e-3
+    for 512.
 
-    The best rate of Adam falls in inverse proportion to the width (Yang et al. 2022, arXiv:2203.03466, table 3); what
-    it is for one width was measured: docs/defaults.md.
+    The best rate of Adam falls in inverse proportion to the width (Yang et al. 2022,
+    arXiv:2203.03466, table 3); what it is for one width was measured: docs/defaults.md.
     """
     return min(5e-3, 1.0 / hidden)
 
 
 def rate_of_blocks(width: int, *, pre_norm: bool) -> float:
-    """The highest learning rate of Adam for Transformer blocks of this width: 3e-3 up to 133, 7.8e-4 for 512.
+    """The highest learning rate of Adam for Transformer blocks of this width: 3e-3 up to 133,
+    7.8e-4 for 512.
 
     With LayerNorm after the sub-layers a third of 0.4 / width, since a higher one diverges.
     """
@@ -125,7 +152,9 @@ def rate_of_blocks(width: int, *, pre_norm: bool) -> float:
 def check_heads(heads: int, width: int) -> None:
     if width % heads:
         fitting = [str(number) for number in range(1, min(width, 64) + 1) if width % number == 0]
-        raise ValueError(f"{heads} heads do not divide the width {width} (heads that do: {', '.join(fitting)})")
+        raise ValueError(
+            f"{heads} heads do not divide the width {width} (heads that do: {', '.join(fitting)})"
+        )
 
 
 class HeadsConfig(ModelConfig):
@@ -178,7 +207,8 @@ class RecurrentConfig(ModelConfig):
 
 
 class BlocksConfig(HeadsConfig):
-    """What GPT and BERT have in common: the sizes of a stack of Transformer blocks over one text."""
+    """What GPT and BERT have in common: the sizes of a stack of Transformer blocks over one
+    text."""
 
     reads = "text"
     equal_layers = True
@@ -196,16 +226,19 @@ class BlocksConfig(HeadsConfig):
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout on the embeddings and on the output of every sub-layer."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout on the attention weights. The paper's is 0.1; without it a GPU is faster if lengths differ."""
+    """Dropout on the attention weights. The paper's is 0.1; without it a GPU is faster if lengths
+    differ."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """The result of a forward pass; `readout(hidden)` computes logits where the objective needs them."""
+    """The result of a forward pass; `readout(hidden)` computes logits where the objective needs
+    them."""
 
     hidden_BTD: Tensor
     attended_BS: Tensor | None = field(default=None, kw_only=True)
-    """The summed attention to each source position, if the model was trained with a penalty on it."""
+    """The summed attention to each source position, if the model was trained with a penalty on
+    it."""
 
 
 # Models that write text
@@ -216,7 +249,8 @@ M = TypeVar("M", Memory, Tensor, None)
 
 @dataclass(frozen=True)
 class RecurrentState(Generic[M]):
-    """The state of a recurrent decoder: per row its carry, per source what it reads of the source in each step."""
+    """The state of a recurrent decoder: per row its carry, per source what it reads of the source
+    in each step."""
 
     carry: Carry  # each part [..., R, D]
     memory: M
@@ -224,28 +258,32 @@ class RecurrentState(Generic[M]):
     def select(self, rows_BW: Tensor) -> Self:
         """The state of these rows, in this order, as every state of a `Generator` gives it.
 
-        `rows_BW[b, w]` is the old row that the new row b * W + w continues. All rows of a group come from one source.
-        Groups keep their order: those that are not named are dropped with their source, so as many groups as before
-        are the same ones. W may change.
+        `rows_BW[b, w]` is the old row that the new row b * W + w continues. All rows of a group
+        come from one source. Groups keep their order: those that are not named are dropped with
+        their source, so as many groups as before are the same ones. W may change.
         """
         memory, rows_R = self.memory, rows_BW.flatten()
         if memory is not None and len(memory) != len(rows_BW):
             memory = memory[rows_BW[:, 0] // (self.carry[0].shape[-2] // len(memory))]
-        return replace(self, carry=tuple(part.index_select(-2, rows_R) for part in self.carry), memory=memory)
+        return replace(
+            self, carry=tuple(part.index_select(-2, rows_R) for part in self.carry), memory=memory
+        )
 
 
 class Generator(nn.Module):
     """A model that writes text: the interface for training, search and scoring.
 
-    The whole state of decoding is a value with `select`. Its rows come in groups of W, one group per source: row r
-    belongs to source r // W.
+    The whole state of decoding is a value with `select`. Its rows come in groups of W, one group
+    per source: row r belongs to source r // W.
     """
 
     config: ModelConfig
     source_embedding: Embedding
     target_embedding: Embedding
     output: Any  # the module that `readout` runs
-    longest: int | None = None  # the most tokens that it can read or write; None if there is no limit
+    longest: int | None = (
+        None  # the most tokens that it can read or write; None if there is no limit
+    )
 
     @property
     def alignment(self) -> str:
@@ -258,7 +296,8 @@ class Generator(nn.Module):
         return {"source": self.source_embedding, "target": self.target_embedding}
 
     def forward(self, batch: Batch) -> Output:
-        """Teacher forcing: hidden states that predict `target[:, 1:]` from `source` and `target[:, :-1]`."""
+        """Teacher forcing: hidden states that predict `target[:, 1:]` from `source` and `target[:,
+        :-1]`."""
         raise NotImplementedError
 
     def readout(self, hidden: Tensor) -> Tensor:
@@ -266,16 +305,19 @@ class Generator(nn.Module):
         return self.output(hidden)
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> Any:
-        """Read the sources; a state with `rows` hypotheses of at most `max_length` tokens for each source."""
+        """Read the sources; a state with `rows` hypotheses of at most `max_length` tokens for each
+        source."""
         raise NotImplementedError
 
     def step(self, tokens_R: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Read one token per row (`<s>` first); logits_RV of the next one. The old state must not be used again."""
+        """Read one token per row (`<s>` first); logits_RV of the next one. The old state must not
+        be used again."""
         raise NotImplementedError
 
 
 class RecurrentGenerator(Generator):
-    """What recurrent encoder-decoders begin with: embeddings, an encoder, and a bridge from its last state."""
+    """What recurrent encoder-decoders begin with: embeddings, an encoder, and a bridge from its
+    last state."""
 
     def __init__(self, config: RecurrentConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -284,7 +326,12 @@ class RecurrentGenerator(Generator):
             source_size, target_size, config.embedding, config.tie
         )
         self.encoder = RecurrentEncoder(
-            config.cell, config.embedding, config.hidden, config.layers, config.bidirectional, config.dropout
+            config.cell,
+            config.embedding,
+            config.hidden,
+            config.layers,
+            config.bidirectional,
+            config.dropout,
         )
         self.bridge = Bridge(config.cell, self.encoder.width, config.hidden)
         self.dropout = nn.Dropout(config.dropout)
@@ -309,7 +356,8 @@ class Contextual(nn.Module):
     by_token: bool = False  # whether the head above it has an answer for each token
 
     def depth_of(self, name: str) -> int:
-        """The layer of a weight: 0 for the embeddings, 1 for the first layer; the last for weights after all layers."""
+        """The layer of a weight: 0 for the embeddings, 1 for the first layer; the last for weights
+        after all layers."""
         if match := re.match(r"(?:blocks|layers|forward_layers|backward_layers)\.(\d+)\.", name):
             return int(match[1]) + 1
         return 0 if name.startswith(("embedding", "positions")) else self.depth
@@ -333,13 +381,15 @@ class Contextual(nn.Module):
         return {"text": embedding} if isinstance(embedding, Embedding) else {}
 
     def layers_of(self, batch: Any) -> list[Tensor]:
-        """The vectors of all layers, embeddings first, each [B, L, D]. Values on padding are arbitrary."""
+        """The vectors of all layers, embeddings first, each [B, L, D]. Values on padding are
+        arbitrary."""
         raise NotImplementedError
 
 
 class LanguageModel(Contextual, Generator):
-    """A model that continues a text. The source of a search is the beginning of the text, `<s>` included: `begin`
-    reads it, and the first `step` returns the logits after it, whatever token it is given."""
+    """A model that continues a text. The source of a search is the beginning of the text, `<s>`
+    included: `begin` reads it, and the first `step` returns the logits after it, whatever token it
+    is given."""
 
     def forward(self, batch: TextBatch) -> Output:  # type: ignore[override]  # it reads one text, not a pair
         """Hidden states that predict `text[:, 1:]`, each from the tokens before."""
@@ -359,11 +409,15 @@ def pool(x_BLD: Tensor, text: Tokens, pooling: HeadPooling) -> Tensor:
 
 
 def refused_pooling(config: ModelConfig, pooling: HeadPooling | None) -> str:
-    """Why the vector of a text's first or last token, a special one, says nothing about the text; empty if it does."""
+    """Why the vector of a text's first or last token, a special one, says nothing about the text;
+    empty if it does."""
     if config.causal and pooling == "first":
         return "a model that reads from left to right has the same first vector for every text"
     if config.local and pooling in ("first", "last"):
-        return f"{config.kind} reads only a few tokens around each, so its {pooling} vector does not stand for a text"
+        return (
+            f"{config.kind} reads only a few tokens around each, so its {pooling} vector "
+            "does not stand for a text"
+        )
     return ""
 
 

@@ -1,4 +1,5 @@
-"""Devlin et al. 2019, "BERT: Pre-training of deep bidirectional Transformers", arXiv:1810.04805: an encoder only."""
+"""Devlin et al. 2019, "BERT: Pre-training of deep bidirectional Transformers", arXiv:1810.04805: an
+encoder only."""
 
 from __future__ import annotations
 
@@ -37,16 +38,19 @@ class BERTConfig(BlocksConfig):
 
     kind: Literal["bert"] = "bert"
     preset: Literal["tiny", "mini", "small", "medium", "base", "large"] = "small"
-    """A named set of sizes; any field given in the recipe overrides it. `base` and `large` are the paper's, the others
-    those of Turc et al. 2019, arXiv:1908.08962."""
+    """A named set of sizes; any field given in the recipe overrides it. `base` and `large` are the
+    paper's, the others those of Turc et al. 2019, arXiv:1908.08962."""
     layers: int = Field(4, ge=1)
     """Blocks."""
     next_sentence: bool = True
-    """Whether the model also learns next-sentence prediction: does the second segment follow the first?"""
+    """Whether the model also learns next-sentence prediction: does the second segment follow the
+    first?"""
     masked_head: bool = True
-    """Whether the model has the masked-LM head, which predicts masked tokens; an imported model may lack it."""
+    """Whether the model has the masked-LM head, which predicts masked tokens; an imported model may
+    lack it."""
     activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu"
-    """Activation of the feed-forward layers: the paper's exact GELU, its approximation by a tanh, or ReLU."""
+    """Activation of the feed-forward layers: the paper's exact GELU, its approximation by a tanh,
+    or ReLU."""
     epsilon: float = Field(1e-12, gt=0)
     """Added to the variance in every LayerNorm; the default is that of the paper's code."""
 
@@ -62,7 +66,9 @@ class BERTEmbedding(nn.Module):
         self.norm = nn.LayerNorm(config.width, eps=config.epsilon)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, ids_BL: Tensor, segments_BL: Tensor, packing: Packing | None = None) -> Tensor:
+    def forward(
+        self, ids_BL: Tensor, segments_BL: Tensor, packing: Packing | None = None
+    ) -> Tensor:
         """Embeddings of padded texts, or of packed ones."""
         x_BLD = self.tokens(ids_BL) + self.segments(segments_BL)
         return self.dropout(self.norm(self.positions(x_BLD, packing)))
@@ -73,7 +79,9 @@ class Block(nn.Module):
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(config.width, config.heads, dropout=config.attention_dropout)
+        self.self_attention = MultiHeadAttention(
+            config.width, config.heads, dropout=config.attention_dropout
+        )
         self.feed_forward = FeedForward(config.width, config.feed_forward, config.activation)
         self.attention_norm = nn.LayerNorm(config.width, eps=config.epsilon)
         self.feed_forward_norm = nn.LayerNorm(config.width, eps=config.epsilon)
@@ -91,7 +99,8 @@ class Block(nn.Module):
 
 
 class MaskedHead(nn.Module):
-    """Predicts the token at a masked position (section 3.1, task 1; the dense layer as in the paper's code):
+    """Predicts the token at a masked position (section 3.1, task 1; the dense layer as in the
+    paper's code):
 
     logits = LayerNorm(GELU(W h + c)) E^T + b, E the embeddings
     """
@@ -116,7 +125,8 @@ class MaskedHead(nn.Module):
 
 
 class NextSentenceHead(nn.Module):
-    """Predicts whether the second segment follows the first (section 3.1, task 2), from the first token, [CLS]:
+    """Predicts whether the second segment follows the first (section 3.1, task 2), from the first
+    token, [CLS]:
 
     C = tanh(W_p h_[CLS] + b_p)                 the pooler, which fine-tuning uses too
     logits = W_n C + b_n                        class 0: it follows; class 1: it does not, as in the published weights
@@ -136,7 +146,8 @@ class NextSentenceHead(nn.Module):
 
 
 class BERT(Contextual):
-    """Every token attends to the whole text; masked tokens are predicted from the context on both sides."""
+    """Every token attends to the whole text; masked tokens are predicted from the context on both
+    sides."""
 
     config: BERTConfig
 
@@ -146,7 +157,11 @@ class BERT(Contextual):
         self.width, self.depth = config.width, config.layers
         self.embedding = BERTEmbedding(config, vocabulary_size)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.output = MaskedHead(config, vocabulary_size, self.embedding.tokens) if config.masked_head else None
+        self.output = (
+            MaskedHead(config, vocabulary_size, self.embedding.tokens)
+            if config.masked_head
+            else None
+        )
         self.next_sentence = NextSentenceHead(config.width) if config.next_sentence else None
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
@@ -159,21 +174,29 @@ class BERT(Contextual):
         return {"text": self.embedding.tokens}
 
     def forward(self, batch: Segmented, *, packed: bool = False) -> Output:
-        """The hidden states of the last layer, [B, L, D]; on packed texts also if that is faster."""
+        """The hidden states of the last layer, [B, L, D]; on packed texts also if that is
+        faster."""
         x_BLD, visible, packing = self.before_last(batch, packed=packed)
         x_BLD = self.blocks[-1](x_BLD, visible)
         return Output(x_BLD if packing is None else packing.unpack(x_BLD))
 
-    def before_last(self, batch: Segmented, *, packed: bool = False) -> tuple[Tensor, Visibility, Packing | None]:
-        """What the last block reads: states, who may look at whom, and where the tokens are if they are packed."""
+    def before_last(
+        self, batch: Segmented, *, packed: bool = False
+    ) -> tuple[Tensor, Visibility, Packing | None]:
+        """What the last block reads: states, who may look at whom, and where the tokens are if they
+        are packed."""
         config, text = self.config, batch.text
         dropout = config.attention_dropout if self.training else 0.0
         packed = packed or text.fixed is not None
         visible: Visibility
-        if packed or should_pack(text, self.embedding.tokens.weight, config.width // config.heads, dropout):
+        if packed or should_pack(
+            text, self.embedding.tokens.weight, config.width // config.heads, dropout
+        ):
             packing = Packing.of(text)
             visible = PackedVisible.between(packing, packing)
-            x_BLD = self.embedding(packing.pack(text.ids_BL), packing.pack(batch.segments_BL), packing)
+            x_BLD = self.embedding(
+                packing.pack(text.ids_BL), packing.pack(batch.segments_BL), packing
+            )
         else:
             packing = None
             visible = Visible(text.lengths_B)
@@ -193,10 +216,13 @@ class BERT(Contextual):
         return first_B1D
 
     def readout(self, hidden: Tensor) -> Tensor:
-        """Logits of the tokens, [..., D] -> [..., V]. It is expensive: call it for masked positions only."""
+        """Logits of the tokens, [..., D] -> [..., V]. It is expensive: call it for masked positions
+        only."""
         if self.output is None:
             what = "the model was imported without a masked-LM head: it cannot predict [MASK]"
-            raise DecodeError(what, where="model.masked_head", hint="predict --features gives its vectors")
+            raise DecodeError(
+                what, where="model.masked_head", hint="predict --features gives its vectors"
+            )
         return self.output(hidden)
 
     def layers_of(self, batch: Segmented) -> list[Tensor]:

@@ -1,7 +1,7 @@
 """The image captioner: translation decoders with the regions of an image as the source.
 
-Vinyals et al. 2015, "Show and tell", arXiv:1411.4555: an LSTM that reads the image once.
-Xu et al. 2015, "Show, attend and tell", arXiv:1502.03044: an LSTM that attends to the regions for every word.
+Vinyals et al. 2015, "Show and tell", arXiv:1411.4555: an LSTM that reads the image once. Xu et al.
+2015, "Show, attend and tell", arXiv:1502.03044: an LSTM that attends to the regions for every word.
 Vaswani et al. 2017, arXiv:1706.03762: the Transformer decoder over the same regions.
 """
 
@@ -33,7 +33,12 @@ from regard.models.base import (
     rate_of_blocks,
     real_BL,
 )
-from regard.models.transformer import DecoderBlock, TransformerConfig, TransformerDecoder, TransformerState
+from regard.models.transformer import (
+    DecoderBlock,
+    TransformerConfig,
+    TransformerDecoder,
+    TransformerState,
+)
 
 
 class CaptionerConfig(ModelConfig):
@@ -51,26 +56,29 @@ class CaptionerConfig(ModelConfig):
     preset: Literal["tiny", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it."""
     encoder: Literal["convolution", "features"] = "convolution"
-    """Where the regions come from: a convolutional network that is trained with the decoder, or .npy files with the
-    features of any other network, named instead of the images."""
+    """Where the regions come from: a convolutional network that is trained with the decoder, or
+    .npy files with the features of any other network, named instead of the images."""
     images: ImagesConfig = ImagesConfig()
     """How images are read, with `encoder: convolution`."""
     channels: list[int] = Field([32, 64, 128], min_length=1, max_length=6)
-    """Channels of the convolutions. Each halves both sides of the image: three make 8 x 8 regions of 64 x 64 pixels."""
+    """Channels of the convolutions. Each halves both sides of the image: three make 8 x 8 regions
+    of 64 x 64 pixels."""
     feature_width: int | None = Field(None, ge=1)
     """With `encoder: features`, the numbers per region in the files."""
     decoder: Literal["plain", "attention", "transformer"] = "attention"
-    """An LSTM that reads the image once (Vinyals), an LSTM that attends to the regions for every word (Xu), or a
-    Transformer decoder."""
+    """An LSTM that reads the image once (Vinyals), an LSTM that attends to the regions for every
+    word (Xu), or a Transformer decoder."""
     width: int = Field(256, ge=2)
     """Width of the regions, the word embeddings and the decoder states."""
     attention: int = Field(256, ge=1)
     """Width of the attention's hidden layer, with `decoder: attention`."""
     gated: bool = True
-    """With `decoder: attention`, whether a gate scales the context vector for each word (Xu, section 4.2.1)."""
+    """With `decoder: attention`, whether a gate scales the context vector for each word (Xu,
+    section 4.2.1)."""
     doubly_stochastic: float = Field(1.0, ge=0)
-    """With `decoder: attention`, the weight lambda of the penalty for regions that get too little or too much attention
-    (Xu, equation 14). It spreads the attention; a smaller value lets each word concentrate. 0 is off."""
+    """With `decoder: attention`, the weight lambda of the penalty for regions that get too little
+    or too much attention (Xu, equation 14). It spreads the attention; a smaller value lets each
+    word concentrate. 0 is off."""
     layers: int = Field(2, ge=1)
     """Blocks, with `decoder: transformer`."""
     heads: int = Field(4, ge=1)
@@ -89,7 +97,9 @@ class CaptionerConfig(ModelConfig):
         if (self.encoder == "features") != (self.feature_width is not None):
             raise ValueError("'encoder: features' and 'feature_width: ...' must be given together")
         if self.encoder == "convolution" and not self.reading.columns:
-            raise ValueError(f"{len(self.channels)} channels leave no region of {self.images.size} pixels")
+            raise ValueError(
+                f"{len(self.channels)} channels leave no region of {self.images.size} pixels"
+            )
         if self.decoder == "transformer":
             check_heads(self.heads, self.width)
         return self
@@ -102,14 +112,17 @@ class CaptionerConfig(ModelConfig):
 
     @property
     def alignment(self) -> str:  # type: ignore[override]  # it depends on the decoder
-        return {"plain": "", "attention": "attention", "transformer": "decoder.*.cross_attention"}[self.decoder]
+        return {"plain": "", "attention": "attention", "transformer": "decoder.*.cross_attention"}[
+            self.decoder
+        ]
 
 
 class Convolution(nn.Module):
     """A convolution (LeCun et al. 1989), LayerNorm over the channels of each position, and ReLU.
 
-    Ba et al. 2016, arXiv:1607.06450. GroupNorm, over the whole image, or BatchNorm, over the images of a batch, would
-    leak information between regions: no word would need to attend to the right one.
+    Ba et al. 2016, arXiv:1607.06450. GroupNorm, over the whole image, or BatchNorm, over the images
+    of a batch, would leak information between regions: no word would need to attend to the right
+    one.
     """
 
     def __init__(self, before: int, after: int, kernel: int, stride: int) -> None:
@@ -124,10 +137,11 @@ class Convolution(nn.Module):
 
 
 class Convolutions(nn.Module):
-    """Pixels -> a grid of regions; each region sees its own part of the image and a little around it.
+    """Pixels -> a grid of regions; each region sees its own part of the image and a little around
+    it.
 
-    A stage halves both sides by a 4 x 4 kernel with stride 2, which unlike a 3 x 3 kernel is centred on the 2 x 2
-    pixels that it merges. A last 3 x 3 kernel reads the neighbours.
+    A stage halves both sides by a 4 x 4 kernel with stride 2, which unlike a 3 x 3 kernel is
+    centred on the 2 x 2 pixels that it merges. A last 3 x 3 kernel reads the neighbours.
     """
 
     def __init__(self, channels: Sequence[int]) -> None:
@@ -142,10 +156,11 @@ class Convolutions(nn.Module):
 
 
 def add_grid_positions(x_BSD: Tensor, columns_B: Tensor) -> Tensor:
-    """Add a position encoding to each region of grids with `columns_B` columns: half of the width encodes its row, half
-    its column.
+    """Add a position encoding to each region of grids with `columns_B` columns: half of the width
+    encodes its row, half its column.
 
-    Parmar et al. 2018, arXiv:1802.05751, section 3.1, with sinusoidal encodings. No parameters, and any grid.
+    Parmar et al. 2018, arXiv:1802.05751, section 3.1, with sinusoidal encodings. No parameters, and
+    any grid.
     """
     places, width = x_BSD.shape[1:]
     place_S = torch.arange(places, device=x_BSD.device)
@@ -165,7 +180,9 @@ class ImageEncoder(nn.Module):
 
     def __init__(self, config: CaptionerConfig) -> None:
         super().__init__()
-        self.convolutions = Convolutions(config.channels) if config.encoder == "convolution" else nn.Identity()
+        self.convolutions = (
+            Convolutions(config.channels) if config.encoder == "convolution" else nn.Identity()
+        )
         self.W = Linear(config.feature_width or config.channels[-1], config.width)
         self.norm = nn.LayerNorm(config.width)
         self.dropout = nn.Dropout(config.dropout)
@@ -223,9 +240,13 @@ class PlainCaptioner(Captioner):
         return Output(self.decode(batch.target.ids_BL[:, :-1], self.encode(batch.source))[0])
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[None]:
-        return RecurrentState(tuple(part.repeat_interleave(rows, dim=1) for part in self.encode(source)), None)
+        return RecurrentState(
+            tuple(part.repeat_interleave(rows, dim=1) for part in self.encode(source)), None
+        )
 
-    def step(self, tokens_R: Tensor, state: RecurrentState[None]) -> tuple[Tensor, RecurrentState[None]]:
+    def step(
+        self, tokens_R: Tensor, state: RecurrentState[None]
+    ) -> tuple[Tensor, RecurrentState[None]]:
         hidden_R1D, carry = self.decode(tokens_R[:, None], state.carry)
         return self.readout(hidden_R1D[:, 0]), RecurrentState(carry, None)
 
@@ -255,7 +276,9 @@ class AttentiveCaptioner(Captioner):
         mean_BD = total_BD / memory.lengths_B[:, None]
         return self.bridge((mean_BD, mean_BD)), memory
 
-    def recur(self, words_RG: Tensor, carry: Carry, memory: Memory) -> tuple[Carry, Tensor, Tensor | None]:
+    def recur(
+        self, words_RG: Tensor, carry: Carry, memory: Memory
+    ) -> tuple[Carry, Tensor, Tensor | None]:
         """One step: alpha_t and z_t from h_{t-1}, then h_t."""
         h_BQD = group_rows(carry[0], len(memory))
         # The penalty of training needs the weights; `explain` hooks into the call of the module.
@@ -287,10 +310,14 @@ class AttentiveCaptioner(Captioner):
         carry, memory = self.encode(source)
         return RecurrentState(tuple(part.repeat_interleave(rows, dim=0) for part in carry), memory)
 
-    def step(self, tokens_R: Tensor, state: RecurrentState[Memory]) -> tuple[Tensor, RecurrentState[Memory]]:
+    def step(
+        self, tokens_R: Tensor, state: RecurrentState[Memory]
+    ) -> tuple[Tensor, RecurrentState[Memory]]:
         y_RD = self.target_embedding(tokens_R)
         carry, z_RD, _ = self.recur(word_gates(self.cell, y_RD), state.carry, state.memory)
-        return self.readout(self.deep_output(y_RD, carry[0], z_RD)), RecurrentState(carry, state.memory)
+        return self.readout(self.deep_output(y_RD, carry[0], z_RD)), RecurrentState(
+            carry, state.memory
+        )
 
 
 class TransformerCaptioner(Captioner, TransformerDecoder):
@@ -307,13 +334,22 @@ class TransformerCaptioner(Captioner, TransformerDecoder):
     def forward(self, batch: Batch) -> Output:
         memory_BSD = self.image_encoder(batch.source)
         x_BTD = self.embed(self.target_embedding, batch.target.ids_BL[:, :-1])
-        own, source = Visible(batch.target.lengths_B - 1, causal=True), Visible(batch.source.lengths_B)
+        own, source = (
+            Visible(batch.target.lengths_B - 1, causal=True),
+            Visible(batch.source.lengths_B),
+        )
         return Output(self.decode(x_BTD, memory_BSD, own, source))
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
-        return self.begin_with(self.image_encoder(source), Visible(source.lengths_B), rows, max_length)
+        return self.begin_with(
+            self.image_encoder(source), Visible(source.lengths_B), rows, max_length
+        )
 
 
 def build_captioner(config: CaptionerConfig, target_size: int) -> Captioner:
-    decoders = {"plain": PlainCaptioner, "attention": AttentiveCaptioner, "transformer": TransformerCaptioner}
+    decoders = {
+        "plain": PlainCaptioner,
+        "attention": AttentiveCaptioner,
+        "transformer": TransformerCaptioner,
+    }
     return decoders[config.decoder](config, target_size)

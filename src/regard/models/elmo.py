@@ -38,12 +38,14 @@ class ELMoConfig(ModelConfig):
     preset: Literal["tiny", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     words: Literal["characters", "tokens"] = "characters"
-    """Where word vectors come from: a convolution over the characters, so that words outside the vocabulary have their
-    own vectors too (the paper); or an embedding for each word of the vocabulary."""
+    """Where word vectors come from: a convolution over the characters, so that words outside the
+    vocabulary have their own vectors too (the paper); or an embedding for each word of the
+    vocabulary."""
     characters: int = Field(16, ge=1)
     """Width of the character embeddings."""
     filters: int = Field(256, ge=64)
-    """Filters of the convolution over characters, of widths 1 to 7, in the proportions of the published model."""
+    """Filters of the convolution over characters, of widths 1 to 7, in the proportions of the
+    published model."""
     longest_word: int = Field(50, ge=3)
     """The most characters of a word that are read: bytes of UTF-8, and two markers for its ends."""
     highway: int = Field(1, ge=0)
@@ -68,12 +70,17 @@ class ELMoConfig(ModelConfig):
         return self.longest_word if self.words == "characters" else None
 
 
-def distinct_words(characters_VC: Tensor, ids_BL: Tensor, spelling: Spelling | None) -> tuple[Tensor, Tensor]:
-    """The characters of the distinct words of a batch, and which of them stands at each position."""
+def distinct_words(
+    characters_VC: Tensor, ids_BL: Tensor, spelling: Spelling | None
+) -> tuple[Tensor, Tensor]:
+    """The characters of the distinct words of a batch, and which of them stands at each
+    position."""
     known = len(characters_VC)
     if spelling is not None:
         ids_BL = torch.where(spelling.numbers_BL > 0, known - 1 + spelling.numbers_BL, ids_BL)
-    words_P, index_BL = torch.unique(ids_BL, return_inverse=True)  # sorted: words of the batch come last
+    words_P, index_BL = torch.unique(
+        ids_BL, return_inverse=True
+    )  # sorted: words of the batch come last
     parts = [characters_VC[words_P[words_P < known]]]
     if spelling is not None:
         parts.append(spelling.characters_PC[words_P[words_P >= known] - known])
@@ -84,7 +91,8 @@ def distinct_words(characters_VC: Tensor, ids_BL: Tensor, spelling: Spelling | N
 class Highway(nn.Module):
     """A layer with a gate that lets part of its input through unchanged.
 
-    Srivastava et al. 2015, arXiv:1505.00387, equation 3; Kim et al. 2016, arXiv:1508.06615, equation 8:
+    Srivastava et al. 2015, arXiv:1505.00387, equation 3; Kim et al. 2016, arXiv:1508.06615,
+    equation 8:
         t = sigmoid(W_T y + b_T)
         z = t * relu(W_H y + b_H) + (1 - t) * y
     b_T begins at -2, so that at first nearly everything passes.
@@ -101,13 +109,14 @@ class Highway(nn.Module):
 
 
 class CharacterCNN(nn.Module):
-    """Word vectors from characters. Kim et al. 2016, arXiv:1508.06615, section 2.2, with ReLU as in Peters et al. 2018:
+    """Word vectors from characters. Kim et al. 2016, arXiv:1508.06615, section 2.2, with ReLU as in
+    Peters et al. 2018:
 
         f^k[i] = relu(<C^k[*, i : i + w - 1], H> + b)          the filter H of width w at character i of word k
         y^k    = max_i f^k[i]                                  one number per filter, concatenated
 
-    then highway layers and a projection. A word shorter than a filter is padded with zeros; otherwise no filter
-    extends beyond the end of a word.
+    then highway layers and a projection. A word shorter than a filter is padded with zeros;
+    otherwise no filter extends beyond the end of a word.
 
     The spelling of vocabulary words is in a buffer of this layer, that of other words in the batch.
     """
@@ -119,7 +128,9 @@ class CharacterCNN(nn.Module):
         self.register_buffer("characters_VC", characters_VC, persistent=False)
         self.embedding = nn.Embedding(CHARACTERS, config.characters, padding_idx=0)
         filters = [(size, max(1, count * config.filters // 2048)) for size, count in FILTERS]
-        self.convolutions = nn.ModuleList(nn.Conv1d(config.characters, count, size) for size, count in filters)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(config.characters, count, size) for size, count in filters
+        )
         total = sum(count for _, count in filters)
         self.highway = nn.ModuleList(Highway(total) for _ in range(config.highway))
         self.projection = nn.Linear(total, config.width)
@@ -138,7 +149,9 @@ class CharacterCNN(nn.Module):
         C_PEC, maxima = self.embedding(characters_PC).transpose(1, 2), []
         for convolution in filters:
             f_PDC = convolution(C_PEC)
-            last_P1 = (lengths_P1 - convolution.kernel_size[0]).clamp(min=0)  # the last position within the word
+            last_P1 = (lengths_P1 - convolution.kernel_size[0]).clamp(
+                min=0
+            )  # the last position within the word
             beyond_PC = torch.arange(f_PDC.shape[2], device=f_PDC.device) > last_P1
             maxima.append(f_PDC.masked_fill(beyond_PC[:, None], -torch.inf).amax(2).relu())
         y_PD = torch.cat(maxima, dim=1)
@@ -149,8 +162,8 @@ class CharacterCNN(nn.Module):
 
 @dataclass(frozen=True)
 class BothOutput(Output):
-    """Hidden states of the forward direction, which predict the next token, as `hidden_BTD`, and of the backward
-    direction, which predict the token before."""
+    """Hidden states of the forward direction, which predict the next token, as `hidden_BTD`, and of
+    the backward direction, which predict the token before."""
 
     backward_BLD: Tensor
 
@@ -165,8 +178,11 @@ class ELMo(Contextual):
 
     config: ELMoConfig
 
-    def __init__(self, config: ELMoConfig, vocabulary_size: int, characters_VC: Tensor | None = None) -> None:
-        """`characters_VC` spells every token of the vocabulary (text/tokenizers.py), for `words: characters`."""
+    def __init__(
+        self, config: ELMoConfig, vocabulary_size: int, characters_VC: Tensor | None = None
+    ) -> None:
+        """`characters_VC` spells every token of the vocabulary (text/tokenizers.py), for `words:
+        characters`."""
         super().__init__()
         self.config, self.width, self.depth = config, 2 * config.width, config.layers
         if config.words == "tokens":
@@ -177,7 +193,9 @@ class ELMo(Contextual):
             self.embedding = CharacterCNN(config, characters_VC)
         self.forward_layers, self.backward_layers = (
             nn.ModuleList(
-                LSTMLayer(config.width, config.hidden, projection=config.width, clip=config.cell_clip)
+                LSTMLayer(
+                    config.width, config.hidden, projection=config.width, clip=config.cell_clip
+                )
                 for _ in range(config.layers)
             )
             for _ in range(2)
@@ -190,7 +208,8 @@ class ELMo(Contextual):
         return BothOutput(self.dropout(forward[-1]), self.dropout(backward[-1]))
 
     def _read(self, text: Tokens) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """The word vectors, and the states of each layer in each direction, in the order of the text."""
+        """The word vectors, and the states of each layer in each direction, in the order of the
+        text."""
         spelling = (text.spelling,) if isinstance(self.embedding, CharacterCNN) else ()
         x_BLD = self.embedding(text.ids_BL, *spelling)
         order_BLD = reversal(text)[..., None].expand_as(x_BLD)  # it is its own inverse
@@ -199,7 +218,8 @@ class ELMo(Contextual):
         return x_BLD, forward, [h_BLD.gather(1, order_BLD) for h_BLD in backward]
 
     def _through(self, layers: nn.ModuleList, x_BLD: Tensor) -> list[Tensor]:
-        """The outputs of all layers. Padding is on the right, so it does not reach the state of any word."""
+        """The outputs of all layers. Padding is on the right, so it does not reach the state of any
+        word."""
         outputs: list[Tensor] = []
         for layer in layers:
             h_BLD, _ = layer(self.dropout(x_BLD))
@@ -209,4 +229,7 @@ class ELMo(Contextual):
 
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
         x_BLD, forward, backward = self._read(batch.text)
-        return [torch.cat(pair, dim=-1) for pair in zip([x_BLD, *forward], [x_BLD, *backward], strict=True)]
+        return [
+            torch.cat(pair, dim=-1)
+            for pair in zip([x_BLD, *forward], [x_BLD, *backward], strict=True)
+        ]

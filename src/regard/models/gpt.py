@@ -1,4 +1,5 @@
-"""Radford et al. 2018, "Improving language understanding by generative pre-training": the Transformer decoder alone."""
+"""Radford et al. 2018, "Improving language understanding by generative pre-training": the
+Transformer decoder alone."""
 
 from __future__ import annotations
 
@@ -38,13 +39,15 @@ class GPTConfig(BlocksConfig):
     preset: Literal["tiny", "mini", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     norm: Literal["post", "pre"] = "pre"
-    """LayerNorm before each sub-layer and once at the end (GPT-2), or after each sub-layer (the paper)."""
+    """LayerNorm before each sub-layer and once at the end (GPT-2), or after each sub-layer (the
+    paper)."""
     look_ahead: bool = False
     """Let each token attend to those after it, which are what it has to predict: an ablation."""
 
 
 class Block(nn.Module):
-    """Masked self-attention, then feed-forward, with the tanh approximation of GELU in the paper's code.
+    """Masked self-attention, then feed-forward, with the tanh approximation of GELU in the paper's
+    code.
 
     post    x = LayerNorm(x + Dropout(Sublayer(x)))       the paper, after Vaswani et al. 2017
     pre     x = x + Dropout(Sublayer(LayerNorm(x)))       GPT-2
@@ -53,21 +56,30 @@ class Block(nn.Module):
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         self.pre = config.norm == "pre"
-        self.self_attention = MultiHeadAttention(config.width, config.heads, dropout=config.attention_dropout)
+        self.self_attention = MultiHeadAttention(
+            config.width, config.heads, dropout=config.attention_dropout
+        )
         self.feed_forward = FeedForward(config.width, config.feed_forward, "gelu_tanh")
-        self.attention_norm, self.feed_forward_norm = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.attention_norm, self.feed_forward_norm = (
+            nn.LayerNorm(config.width),
+            nn.LayerNorm(config.width),
+        )
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x_BLD: Tensor, visible: Visibility, cache: Cache | None = None) -> Tensor:
         def attend(read_BLD: Tensor) -> Tensor:
             if cache is None:
                 return self.self_attention.attend_to_self(read_BLD, visible)
-            return self.self_attention(read_BLD, *cache(*self.self_attention.keys_values(read_BLD)), visible)
+            return self.self_attention(
+                read_BLD, *cache(*self.self_attention.keys_values(read_BLD)), visible
+            )
 
         x_BLD = self._around(attend, self.attention_norm, x_BLD)
         return self._around(self.feed_forward, self.feed_forward_norm, x_BLD)
 
-    def _around(self, sublayer: Callable[[Tensor], Tensor], norm: nn.LayerNorm, x: Tensor) -> Tensor:
+    def _around(
+        self, sublayer: Callable[[Tensor], Tensor], norm: nn.LayerNorm, x: Tensor
+    ) -> Tensor:
         if self.pre:
             return x + self.dropout(sublayer(norm(x)))
         return norm(x + self.dropout(sublayer(x)))
@@ -75,12 +87,14 @@ class Block(nn.Module):
 
 @dataclass(frozen=True)
 class GPTState:
-    """The keys and values of every block per row, with space for more. A row's tokens fill the cache from its start
-    without gaps, also after prompts of different lengths."""
+    """The keys and values of every block per row, with space for more. A row's tokens fill the
+    cache from its start without gaps, also after prompts of different lengths."""
 
     own_N2RHME: Tensor
     lengths_R: Tensor  # cached tokens of each row
-    longest: int  # at least the largest of `lengths_R`, known on the host; a longer row may have been dropped since
+    # at least the largest of `lengths_R`, known on the host; a longer row may have been dropped
+    # since
+    longest: int
     sources: int
     last_BD: Tensor | None  # before the first step: the hidden state after each prompt
     graph: StepGraph | None = None
@@ -97,7 +111,9 @@ class GPTState:
         kept_B = rows_BW[:, 0] // (rows // self.sources)
         last_BD = None if self.last_BD is None else self.last_BD.index_select(0, kept_B)
         lengths_R = self.lengths_R.index_select(0, rows_R)
-        return GPTState(own_N2RHME, lengths_R, self.longest, len(rows_BW), last_BD, stepped=self.stepped)
+        return GPTState(
+            own_N2RHME, lengths_R, self.longest, len(rows_BW), last_BD, stepped=self.stepped
+        )
 
 
 class GPT(LanguageModel):
@@ -137,10 +153,13 @@ class GPT(LanguageModel):
         return self.read(batch.text, without=0)
 
     def read(self, text: Tokens, *, without: int, packed: bool = False) -> Tensor:
-        """Hidden states of the texts `without` their last tokens; on packed texts also if that is faster."""
+        """Hidden states of the texts `without` their last tokens; on packed texts also if that is
+        faster."""
         config, dropout = self.config, self.config.attention_dropout if self.training else 0.0
         packed = packed or text.fixed is not None
-        packed = packed or should_pack(text, self.embedding.weight, config.width // config.heads, dropout)
+        packed = packed or should_pack(
+            text, self.embedding.weight, config.width // config.heads, dropout
+        )
         packing = Packing.of(text, without) if packed else None
         x_BLD = self.embed(text.inputs_BT if without else text.ids_BL, packing)
         visible: Visibility
@@ -160,34 +179,56 @@ class GPT(LanguageModel):
 
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
         causal = not self.config.look_ahead
-        layers, visible = [self.embed(batch.text.ids_BL)], Visible(batch.text.lengths_B, causal=causal)
+        layers, visible = (
+            [self.embed(batch.text.ids_BL)],
+            Visible(batch.text.lengths_B, causal=causal),
+        )
         for block in self.blocks:
             layers.append(block(layers[-1], visible))
         return [*layers[:-1], self.norm(layers[-1])]
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> GPTState:
-        """Read the prompts. Each row caches the keys and values of its prompt before those of the tokens written."""
+        """Read the prompts. Each row caches the keys and values of its prompt before those of the
+        tokens written."""
         length, visible = source.ids_BL.shape[1], Visible(source.lengths_B, causal=True)
         x_BLD, heads, width = self.embed(source.ids_BL), self.config.heads, self.config.width
-        shape = (len(self.blocks), 2, len(source) * rows, heads, length + max_length, width // heads)
-        own_N2RHME = x_BLD.new_zeros(shape)  # zeros: a step attends to the unfilled part too, with weight 0
+        shape = (
+            len(self.blocks),
+            2,
+            len(source) * rows,
+            heads,
+            length + max_length,
+            width // heads,
+        )
+        own_N2RHME = x_BLD.new_zeros(
+            shape
+        )  # zeros: a step attends to the unfilled part too, with weight 0
         for number, block in enumerate(self.blocks):
             x_BLD = block(x_BLD, visible, partial(_cache_prompts, own_N2RHME[number]))
         last_BD = last_of(self.norm(x_BLD), source)
-        return GPTState(own_N2RHME, source.lengths_B.repeat_interleave(rows), length, len(source), last_BD)
+        return GPTState(
+            own_N2RHME, source.lengths_B.repeat_interleave(rows), length, len(source), last_BD
+        )
 
     def step(self, tokens_R: Tensor, state: GPTState) -> tuple[Tensor, GPTState]:
         if state.last_BD is not None:
-            logits_RV = self.readout(state.last_BD).repeat_interleave(len(tokens_R) // state.sources, 0)
+            logits_RV = self.readout(state.last_BD).repeat_interleave(
+                len(tokens_R) // state.sources, 0
+            )
             return logits_RV, replace(state, last_BD=None)
-        if state.longest >= self.config.max_positions:  # the longest row may have been dropped since
+        if (
+            state.longest >= self.config.max_positions
+        ):  # the longest row may have been dropped since
             self.positions.check_length(int(state.lengths_R.max()) + 1)
         limit, advance = state.own_N2RHME.shape[4], partial(self.advance, state)
-        logits_RV, graph = step_with_cache(advance, tokens_R, state.longest, limit, state.graph, warm=state.stepped)
+        logits_RV, graph = step_with_cache(
+            advance, tokens_R, state.longest, limit, state.graph, warm=state.stepped
+        )
         return logits_RV, replace(state, longest=state.longest + 1, graph=graph, stepped=True)
 
     def advance(self, state: GPTState, tokens_R: Tensor, capacity: int) -> Tensor:
-        """One step in place. It attends to the first `capacity` positions of the cache; a row may fill fewer."""
+        """One step in place. It attends to the first `capacity` positions of the cache; a row may
+        fill fewer."""
         places_R, visible = state.lengths_R, Visible(state.lengths_R + 1)
         x_R1D = self.dropout(self.embedding(tokens_R) + self.positions.learned(places_R))[:, None]
         own_N2RHKE = state.own_N2RHME[..., :capacity, :]
@@ -200,13 +241,21 @@ class GPT(LanguageModel):
 def _cache_prompts(own_2RHME: Tensor, k_BHLE: Tensor, v_BHLE: Tensor) -> tuple[Tensor, Tensor]:
     """Store the keys and values of each prompt in all of its rows. A prompt attends to itself."""
     prompt_2BHLE = torch.stack([k_BHLE, v_BHLE])
-    own_2RHME[..., : k_BHLE.shape[2], :] = prompt_2BHLE.repeat_interleave(own_2RHME.shape[1] // len(k_BHLE), 1)
+    own_2RHME[..., : k_BHLE.shape[2], :] = prompt_2BHLE.repeat_interleave(
+        own_2RHME.shape[1] // len(k_BHLE), 1
+    )
     return k_BHLE, v_BHLE
 
 
-def _cache_token(own_2RHKE: Tensor, places_R: Tensor, k_RH1E: Tensor, v_RH1E: Tensor) -> tuple[Tensor, Tensor]:
+def _cache_token(
+    own_2RHKE: Tensor, places_R: Tensor, k_RH1E: Tensor, v_RH1E: Tensor
+) -> tuple[Tensor, Tensor]:
     """Store those of one more token at the end of each row. It attends to its whole row."""
-    rows_R, k_RHKE, v_RHKE = torch.arange(len(places_R), device=places_R.device), own_2RHKE[0], own_2RHKE[1]
+    rows_R, k_RHKE, v_RHKE = (
+        torch.arange(len(places_R), device=places_R.device),
+        own_2RHKE[0],
+        own_2RHKE[1],
+    )
     k_RHKE[rows_R, :, places_R] = k_RH1E[:, :, 0]
     v_RHKE[rows_R, :, places_R] = v_RH1E[:, :, 0]
     return k_RHKE, v_RHKE

@@ -28,19 +28,20 @@ class HeadConfig(Config):
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout before the head's last layer."""
     freeze: Literal["all"] | Annotated[int, Field(ge=0)] = 0
-    """What is not trained: 0 nothing, k the embeddings and the first k layers, all the whole model (frozen features).
-    Default: 0; all for elmo."""
+    """What is not trained: 0 nothing, k the embeddings and the first k layers, all the whole model
+    (frozen features). Default: 0; all for elmo."""
     features: Literal["last", "mix"] = "last"
-    """What the head reads: the last layer, or a mix of all layers with learned weights (as in ELMo). Default: last; mix
-    for elmo."""
+    """What the head reads: the last layer, or a mix of all layers with learned weights (as in
+    ELMo). Default: last; mix for elmo."""
     bilstm: int | None = Field(None, ge=1)
-    """Width of each direction of an LSTM between the model and the head; null has none. Default: null; 128 for elmo,
-    whose frozen features need layers that are trained."""
+    """Width of each direction of an LSTM between the model and the head; null has none. Default:
+    null; 128 for elmo, whose frozen features need layers that are trained."""
     layer_decay: float = Field(1.0, gt=0, le=1)
-    """Factor of the learning rate from one layer to the layer below: 1 is the same rate for all; with 0.9 lower,
-    pre-trained layers change less than the new head."""
+    """Factor of the learning rate from one layer to the layer below: 1 is the same rate for all;
+    with 0.9 lower, pre-trained layers change less than the new head."""
     auxiliary: float = Field(0.0, ge=0)
-    """Weight of the language-model loss beside the task's loss; 0.5 in GPT's paper. Only for lstm_lm and gpt."""
+    """Weight of the language-model loss beside the task's loss; 0.5 in GPT's paper. Only for
+    lstm_lm and gpt."""
 
 
 class LayerMix(nn.Module):
@@ -64,19 +65,25 @@ class LayerMix(nn.Module):
 
 
 class Headed(nn.Module):
-    """A base model and a head. Weights are named `base.*`, `mix.*`, `bilstm.*`, `head.*` and `linear.*`.
+    """A base model and a head. Weights are named `base.*`, `mix.*`, `bilstm.*`, `head.*` and
+    `linear.*`.
 
-    With `linear`, a linear model that was fitted before training, both learn separately, as in an ensemble. In training
-    the output is the head's alone, afterwards
+    With `linear`, a linear model that was fitted before training, both learn separately, as in an
+    ensemble. In training the output is the head's alone, afterwards
         scale (share head(h) + (1 - share) linear(x))
-    with the share and the scale that validate best (Guo et al. 2017, arXiv:1706.04599, section 4.2: 1 / temperature).
+    with the share and the scale that validate best (Guo et al. 2017, arXiv:1706.04599, section 4.2:
+    1 / temperature).
     """
 
     share: Tensor
     scale: Tensor
 
     def __init__(
-        self, base: Contextual, config: HeadConfig, head: Callable[[int], nn.Module], linear: LinearModel | None = None
+        self,
+        base: Contextual,
+        config: HeadConfig,
+        head: Callable[[int], nn.Module],
+        linear: LinearModel | None = None,
     ) -> None:
         """`head` builds the head for the width of its input."""
         super().__init__()
@@ -86,9 +93,13 @@ class Headed(nn.Module):
             self.register_buffer("scale", torch.tensor(1.0))
         if config.features == "mix" and not base.config.equal_layers:
             what = "the layers of this model have different widths and cannot be mixed"
-            raise ConfigError(what, where="head.features", hint="set it to last, or use elmo, gpt or bert")
+            raise ConfigError(
+                what, where="head.features", hint="set it to last, or use elmo, gpt or bert"
+            )
         self.mix = LayerMix(base.depth + 1) if config.features == "mix" else None
-        self.bilstm = None if config.bilstm is None else RecurrentEncoder("lstm", base.width, config.bilstm)
+        self.bilstm = (
+            None if config.bilstm is None else RecurrentEncoder("lstm", base.width, config.bilstm)
+        )
         self.head = head(base.width if self.bilstm is None else self.bilstm.width)
         reads_last_layer = self.mix is None and self.bilstm is None
         self.reads_first_token = reads_last_layer and getattr(self.head, "pooling", None) == "first"
@@ -134,16 +145,23 @@ class Headed(nn.Module):
         return self.scale * (self.share * output + (1 - self.share) * own)
 
     def rate_of(self, name: str) -> float:
-        """The factor of the learning rate for a weight: layer_decay to the power of the number of layers above it."""
+        """The factor of the learning rate for a weight: layer_decay to the power of the number of
+        layers above it."""
         top = self.base.depth + 1
         depth = self.base.depth_of(name.removeprefix("base.")) if name.startswith("base.") else top
         return self.config.layer_decay ** (top - depth)
 
 
 def build_base(
-    config: ModelConfig, vocabulary_size: int, *, keep_readout: bool, by_token: bool = False, **options: Any
+    config: ModelConfig,
+    vocabulary_size: int,
+    *,
+    keep_readout: bool,
+    by_token: bool = False,
+    **options: Any,
 ) -> Contextual:
-    """The model below a head, with new weights and without the modules that only pre-training needs.
+    """The model below a head, with new weights and without the modules that only pre-training
+    needs.
 
     `by_token`: whether the head has an answer for each token.
     """
@@ -159,12 +177,15 @@ def build_base(
 def weights_for(model: Headed, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights of a run under the names of this model, without those that it does not have.
 
-    A pre-trained model becomes the base; BERT's pooler, trained by next-sentence prediction, becomes the head's.
+    A pre-trained model becomes the base; BERT's pooler, trained by next-sentence prediction,
+    becomes the head's.
     """
     if not any(name.startswith("base.") for name in weights):
         pooler = "next_sentence.pooler."
         weights = {
-            f"head.pooler.{name.removeprefix(pooler)}" if name.startswith(pooler) else f"base.{name}": tensor
+            f"head.pooler.{name.removeprefix(pooler)}"
+            if name.startswith(pooler)
+            else f"base.{name}": tensor
             for name, tensor in weights.items()
         }
     own = model.state_dict()
@@ -188,7 +209,8 @@ class Head(nn.Module):
 
 
 class TextHead(Head):
-    """An answer for each example, [X, Y], from one vector for each of its rows; with `choices` each row is one of them.
+    """An answer for each example, [X, Y], from one vector for each of its rows; with `choices` each
+    row is one of them.
 
     c = pool(h)                                   the first token for BERT, the last for GPT, the maximum for a CNN
     c = tanh(W_p c + b_p)                         with a pooler, which BERT has from its pre-training
@@ -196,7 +218,14 @@ class TextHead(Head):
     """
 
     def __init__(
-        self, width: int, outputs: int, *, pooling: HeadPooling, pooler: bool, dropout: float, choices: bool = False
+        self,
+        width: int,
+        outputs: int,
+        *,
+        pooling: HeadPooling,
+        pooler: bool,
+        dropout: float,
+        choices: bool = False,
     ) -> None:
         super().__init__(width, outputs, dropout=dropout, pooler=pooler)
         self.pooling: HeadPooling = pooling
@@ -204,7 +233,9 @@ class TextHead(Head):
 
     def forward(self, h_BLD: Tensor, batch: LabelledBatch) -> Tensor:
         c_BD = pool(h_BLD, batch.text, self.pooling)
-        logits_BY = self.linear(self.dropout(c_BD if self.pooler is None else torch.tanh(self.pooler(c_BD))))
+        logits_BY = self.linear(
+            self.dropout(c_BD if self.pooler is None else torch.tanh(self.pooler(c_BD)))
+        )
         if self.choices:  # Radford et al. 2018, section 3.3: each is scored separately
             return logits_BY.view(len(batch.labels), -1)
         return by_example(logits_BY, batch)
@@ -213,25 +244,30 @@ class TextHead(Head):
 def by_example(logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
     """The mean over the rows of each example: [B, Y] -> [X, Y].
 
-    Rows are the windows of a long text, or both orders of two texts. GPT adds up the vectors of both orders (Radford et
-    al. 2018, section 3.3), which is the same up to a factor.
+    Rows are the windows of a long text, or both orders of two texts. GPT adds up the vectors of
+    both orders (Radford et al. 2018, section 3.3), which is the same up to a factor.
     """
     examples = len(batch.labels)
     if examples == len(logits_BY):
         return logits_BY
-    sums_XY = logits_BY.new_zeros(examples, logits_BY.shape[1]).index_add(0, batch.owners_B, logits_BY)
+    sums_XY = logits_BY.new_zeros(examples, logits_BY.shape[1]).index_add(
+        0, batch.owners_B, logits_BY
+    )
     return sums_XY / batch.owners_B.bincount(minlength=examples)[:, None]
 
 
 class ApartHead(Head):
-    """An answer for two texts that were read separately, [X, Y], from their vectors u and v; their rows alternate.
+    """An answer for two texts that were read separately, [X, Y], from their vectors u and v; their
+    rows alternate.
 
     Reimers & Gurevych 2019, arXiv:1908.10084, section 3:
         logits = W dropout([u; v; |u - v|]) + b             for classes
         number = w cos(u, v) + b                            for a similarity
     """
 
-    def __init__(self, width: int, outputs: int, *, pooling: HeadPooling, dropout: float, number: bool) -> None:
+    def __init__(
+        self, width: int, outputs: int, *, pooling: HeadPooling, dropout: float, number: bool
+    ) -> None:
         super().__init__(1 if number else 3 * width, outputs, dropout=dropout)
         self.pooling: HeadPooling = pooling
         self.number = number
@@ -245,7 +281,8 @@ class ApartHead(Head):
 
 
 class TokenHead(Head):
-    """An answer for each token: logits = W dropout(h) + b, [B, L, Y]; with `crf` they are the scores P of a CRF."""
+    """An answer for each token: logits = W dropout(h) + b, [B, L, Y]; with `crf` they are the
+    scores P of a CRF."""
 
     def __init__(self, width: int, outputs: int, *, dropout: float, crf: bool = False) -> None:
         super().__init__(width, outputs, dropout=dropout)
@@ -256,9 +293,11 @@ class TokenHead(Head):
 
 
 class QuestionHead(Head):
-    """An answer for each token of a question and a text, for models in which no token state has read both.
+    """An answer for each token of a question and a text, for models in which no token state has
+    read both.
 
-    Chen et al. 2017, arXiv:1704.00051, section 3.2, with a question vector as Kim 2014 makes a sentence vector:
+    Chen et al. 2017, arXiv:1704.00051, section 3.2, with a question vector as Kim 2014 makes a
+    sentence vector:
         q = max_i h_i                                  over the question
         logits = (W q + w) . dropout(h)                for every token; w does not depend on the question
     """

@@ -1,7 +1,7 @@
 """The LSTM language model, for pre-training and fine-tuning.
 
-Dai & Le 2015, "Semi-supervised sequence learning", arXiv:1511.01432. The regularisation is that of Merity et al. 2017,
-"Regularizing and optimizing LSTM language models", arXiv:1708.02182 (AWD-LSTM).
+Dai & Le 2015, "Semi-supervised sequence learning", arXiv:1511.01432. The regularisation is that of
+Merity et al. 2017, "Regularizing and optimizing LSTM language models", arXiv:1708.02182 (AWD-LSTM).
 """
 
 from __future__ import annotations
@@ -36,9 +36,17 @@ class LSTMLanguageModelConfig(ModelConfig):
     PRESETS: ClassVar[Presets] = {
         "tiny": {"embedding": 64, "hidden": 128, "layers": 2},
         "small": {"embedding": 256, "hidden": 512, "layers": 2},
-        "base": {"embedding": 400, "hidden": 1150, "layers": 3, "word_dropout": 0.1, "input_dropout": 0.65,
-                 "hidden_dropout": 0.3, "output_dropout": 0.4, "weight_dropout": 0.5},
-    }  # fmt: skip
+        "base": {
+            "embedding": 400,
+            "hidden": 1150,
+            "layers": 3,
+            "word_dropout": 0.1,
+            "input_dropout": 0.65,
+            "hidden_dropout": 0.3,
+            "output_dropout": 0.4,
+            "weight_dropout": 0.5,
+        },
+    }
     reads = "text"
     generates = True
     pretraining = "next_token"
@@ -47,7 +55,8 @@ class LSTMLanguageModelConfig(ModelConfig):
 
     kind: Literal["lstm_lm"] = "lstm_lm"
     preset: Literal["tiny", "small", "base"] = "small"
-    """A named set of sizes; any field given in the recipe overrides it. `base` is AWD-LSTM on WikiText-2."""
+    """A named set of sizes; any field given in the recipe overrides it. `base` is AWD-LSTM on
+    WikiText-2."""
     embedding: int = Field(256, ge=1)
     """Width of the token embeddings."""
     hidden: int = Field(512, ge=1)
@@ -67,7 +76,8 @@ class LSTMLanguageModelConfig(ModelConfig):
     tie: bool = True
     """Whether the readout is the transposed embedding."""
     objective: Literal["next_token", "autoencoder"] = "next_token"
-    """What it learns: the next token, or to read a text and then reproduce it (the sequence autoencoder)."""
+    """What it learns: the next token, or to read a text and then reproduce it (the sequence
+    autoencoder)."""
 
     @property
     def learning_rate(self) -> float:
@@ -77,7 +87,9 @@ class LSTMLanguageModelConfig(ModelConfig):
     def _one_tied_layer_fits(self) -> LSTMLanguageModelConfig:
         if self.tie and self.layers == 1 and self.hidden != self.embedding:
             hint = f"set hidden={self.embedding} or tie=false"
-            raise ValueError(f"a single layer with a tied readout must be as wide as the embedding: {hint}")
+            raise ValueError(
+                f"a single layer with a tied readout must be as wide as the embedding: {hint}"
+            )
         return self
 
 
@@ -128,22 +140,28 @@ class LSTMLanguageModel(LanguageModel):
         self.output = Readout(width, vocabulary_size, self.embedding if config.tie else None)
 
     def embed(self, ids_BL: Tensor) -> Tensor:
-        """Token embeddings; dropout drops whole words of the vocabulary (Merity et al. 2017, section 4.3)."""
+        """Token embeddings; dropout drops whole words of the vocabulary (Merity et al. 2017,
+        section 4.3)."""
         x_BLD: Tensor = self.embedding(ids_BL)
         if self.training and self.config.word_dropout:
-            kept_V1 = F.dropout(x_BLD.new_ones(self.embedding.num_embeddings, 1), self.config.word_dropout)
+            kept_V1 = F.dropout(
+                x_BLD.new_ones(self.embedding.num_embeddings, 1), self.config.word_dropout
+            )
             x_BLD = x_BLD * kept_V1[ids_BL]
         return self.input_dropout(x_BLD)
 
     def read(self, text: Tokens, carry: Carry | None = None) -> tuple[list[Tensor], Carry]:
-        """The states of all layers, embeddings first, and the recurrent state after each text's last token."""
+        """The states of all layers, embeddings first, and the recurrent state after each text's
+        last token."""
         equal_lengths = bool((text.host_lengths_B == text.ids_BL.shape[1]).all())
         outputs, carries = [self.embed(text.ids_BL)], []
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, LSTMLayer)
             read_BLD = outputs[-1] if number == 0 else self.hidden_dropout(outputs[-1])
             before = None if carry is None else carry[number]
-            h_BLD, after = layer(read_BLD, before) if equal_lengths else layer.read(read_BLD, text, before)
+            h_BLD, after = (
+                layer(read_BLD, before) if equal_lengths else layer.read(read_BLD, text, before)
+            )
             outputs.append(h_BLD)
             carries.append(after)
         return outputs, tuple(carries)
@@ -154,7 +172,8 @@ class LSTMLanguageModel(LanguageModel):
         return CarriedOutput(self.output_dropout(outputs[-1]), after)
 
     def reconstruct(self, batch: TextBatch) -> CarriedOutput:
-        """Read the whole text, then predict it from the final state with the same weights: the sequence autoencoder."""
+        """Read the whole text, then predict it from the final state with the same weights: the
+        sequence autoencoder."""
         _, carry = self.read(batch.text)
         return self.forward(batch, carry)
 
@@ -162,19 +181,26 @@ class LSTMLanguageModel(LanguageModel):
         return self.read(batch.text)[0]
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[Tensor]:
-        """The carry is h and c of each layer; the memory, before the first step, the hidden state after each prompt."""
+        """The carry is h and c of each layer; the memory, before the first step, the hidden state
+        after each prompt."""
         outputs, carry = self.read(source)
         repeated = tuple(part_BD.repeat_interleave(rows, 0) for layer in carry for part_BD in layer)
         return RecurrentState(repeated, last_of(outputs[-1], source))
 
-    def step(self, tokens_R: Tensor, state: RecurrentState[Any]) -> tuple[Tensor, RecurrentState[None]]:
+    def step(
+        self, tokens_R: Tensor, state: RecurrentState[Any]
+    ) -> tuple[Tensor, RecurrentState[None]]:
         if state.memory is not None:
-            logits_RV = self.readout(state.memory).repeat_interleave(len(tokens_R) // len(state.memory), 0)
+            logits_RV = self.readout(state.memory).repeat_interleave(
+                len(tokens_R) // len(state.memory), 0
+            )
             return logits_RV, RecurrentState(state.carry, None)
         ones = torch.ones(len(tokens_R), dtype=torch.long)
         before = tuple(zip(state.carry[::2], state.carry[1::2], strict=True))
         outputs, carry = self.read(Tokens(tokens_R[:, None], ones, ones), before)
-        return self.readout(outputs[-1][:, 0]), RecurrentState(tuple(part for layer in carry for part in layer), None)
+        return self.readout(outputs[-1][:, 0]), RecurrentState(
+            tuple(part for layer in carry for part in layer), None
+        )
 
 
 def without_last(text: Tokens) -> Tokens:

@@ -1,4 +1,5 @@
-"""Luong et al. 2015, "Effective approaches to attention-based neural machine translation", arXiv:1508.04025."""
+"""Luong et al. 2015, "Effective approaches to attention-based neural machine translation",
+arXiv:1508.04025."""
 
 from __future__ import annotations
 
@@ -14,8 +15,22 @@ from regard.data.batches import Batch, Tokens
 from regard.errors import ConfigError
 from regard.layers.embeddings import Readout, Tie
 from regard.layers.linear import Linear
-from regard.layers.recurrence import Carry, FedCells, as_carry, as_torch, recurrent_layers, word_gates
-from regard.layers.scores import ConcatAttention, DotAttention, Focus, GeneralAttention, Memory, ScoredAttention
+from regard.layers.recurrence import (
+    Carry,
+    FedCells,
+    as_carry,
+    as_torch,
+    recurrent_layers,
+    word_gates,
+)
+from regard.layers.scores import (
+    ConcatAttention,
+    DotAttention,
+    Focus,
+    GeneralAttention,
+    Memory,
+    ScoredAttention,
+)
 from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState
 
 
@@ -33,30 +48,32 @@ class LuongConfig(RecurrentConfig):
     preset: Literal["tiny", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     embedding: int = Field(512, ge=1)
-    """Width of the token embeddings, and of the attentional state that the readout reads: tanh keeps its values small,
-    so a width far below `hidden` learns badly."""
+    """Width of the token embeddings, and of the attentional state that the readout reads: tanh
+    keeps its values small, so a width far below `hidden` learns badly."""
     layers: int = Field(1, ge=1)
     """Recurrent layers on each side."""
     bidirectional: bool = False
     """Whether the encoder also reads from right to left."""
     score: Literal["dot", "general", "concat", "scaled_dot"] = "general"
-    """How a decoder state h_t is scored against an encoder state h_s: h_t . h_s, h_t . W_a h_s,
-    v_a . tanh(W_a [h_t ; h_s]), or h_t . h_s / sqrt(width). `dot` and `scaled_dot` need an encoder that reads in one
-    direction."""
+    """How a decoder state h_t is scored against an encoder state h_s: h_t . h_s, h_t . W_a h_s, v_a
+    . tanh(W_a [h_t ; h_s]), or h_t . h_s / sqrt(width). `dot` and `scaled_dot` need an encoder that
+    reads in one direction."""
     attention: int = Field(512, ge=1)
     """Width of the attention's hidden layer, with `score: concat`."""
     reach: Literal["global", "local_m", "local_p"] = "global"
-    """Which part of the source is attended to: all of it, a window that moves along with the target (local-m), or a
-    window around a position that the model predicts, with smaller weights towards its edges (local-p)."""
+    """Which part of the source is attended to: all of it, a window that moves along with the target
+    (local-m), or a window around a position that the model predicts, with smaller weights towards
+    its edges (local-p)."""
     window: int = Field(10, ge=1)
     """D: the positions on each side of its centre that a local window includes."""
     input_feeding: bool = True
-    """Whether the decoder also reads the attentional state of the step before. Without it the decoder's states do not
-    depend on the attention, and training computes all steps in one call."""
+    """Whether the decoder also reads the attentional state of the step before. Without it the
+    decoder's states do not depend on the attention, and training computes all steps in one call."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout on embeddings, between layers and before the readout."""
     tie: Tie = "none"
-    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
+    """Shared embeddings: of target and readout, or of both sides and the readout (one
+    vocabulary)."""
 
     @property
     def loops(self) -> bool:
@@ -66,8 +83,10 @@ class LuongConfig(RecurrentConfig):
     def _products_of_equal_width(self) -> LuongConfig:
         if self.bidirectional and self.score in ("dot", "scaled_dot"):
             raise ValueError(
-                f"score: {self.score} multiplies states of equal width, but a bidirectional encoder's are twice "
-                "as wide as the decoder's (allowed with it: general, concat; or set bidirectional: false)"
+                f"score: {self.score} multiplies states of equal width, but a bidirectional "
+                "encoder's are twice "
+                "as wide as the decoder's (allowed with it: general, concat; or set bidirectional: "
+                "false)"
             )
         return self
 
@@ -76,9 +95,12 @@ class LuongConfig(RecurrentConfig):
         if self.reach == "global" or self.window < longest_source - 1:
             return
         raise ConfigError(
-            f"{self.window} positions on each side cover every source: the longest has {longest_source} tokens",
+            f"{self.window} positions on each side cover every source: the longest has "
+            f"{longest_source} tokens",
             where="model.window",
-            hint=f"at most {longest_source - 2}, or model.reach=global" if longest_source > 2 else "model.reach=global",
+            hint=f"at most {longest_source - 2}, or model.reach=global"
+            if longest_source > 2
+            else "model.reach=global",
         )
 
 
@@ -88,7 +110,8 @@ class MonotonicWindow(nn.Module):
     Luong et al. 2015, section 3.2, local-m:
         p_t = t                       window [p_t - D, p_t + D]
 
-    A target may be longer than its source: then the window stays at the end, with the last source position in it.
+    A target may be longer than its source: then the window stays at the end, with the last source
+    position in it.
     """
 
     def __init__(self, reach: int) -> None:
@@ -103,7 +126,8 @@ class MonotonicWindow(nn.Module):
 class PredictiveWindow(nn.Module):
     """A window around a source position that is predicted from the decoder state.
 
-    Luong et al. 2015, section 3.2, local-p, equations 9 and 10, with source positions s = 0, ..., S - 1:
+    Luong et al. 2015, section 3.2, local-p, equations 9 and 10, with source positions s = 0, ..., S
+    - 1:
         p_t    = S sigmoid(v_p . tanh(W_p h_t))                                window [p_t - D, p_t + D]
         a_t(s) = align(h_t, h_s) exp(-(s - p_t)^2 / (2 sigma^2))               sigma = D / 2
 
@@ -154,7 +178,9 @@ class LuongState(RecurrentState[Memory]):
     written: int = 0
 
     def select(self, rows_BW: Tensor) -> LuongState:
-        return replace(super().select(rows_BW), fed_RD=self.fed_RD.index_select(0, rows_BW.flatten()))
+        return replace(
+            super().select(rows_BW), fed_RD=self.fed_RD.index_select(0, rows_BW.flatten())
+        )
 
 
 class Luong(RecurrentGenerator):
@@ -165,7 +191,8 @@ class Luong(RecurrentGenerator):
         h~_t = tanh(W_c [c_t ; h_t])
         p(y_t | y_<t, x) = softmax(W_s h~_t)
 
-    The paper copies the encoder's last state into the decoder; a bridge here also works with two directions.
+    The paper copies the encoder's last state into the decoder; a bridge here also works with two
+    directions.
     """
 
     config: LuongConfig
@@ -174,11 +201,15 @@ class Luong(RecurrentGenerator):
         super().__init__(config, source_size, target_size)
         memory_width = self.encoder.width
         sizes, fed = (config.hidden, config.layers), config.input_feeding
-        self.decoder = (FedCells if fed else recurrent_layers)(config.cell, config.embedding, *sizes, config.dropout)
+        self.decoder = (FedCells if fed else recurrent_layers)(
+            config.cell, config.embedding, *sizes, config.dropout
+        )
         self.attention = SCORES[config.score](config, memory_width)
         self.window = WINDOWS[config.reach](config)
         self.W_c = Linear(memory_width + config.hidden, config.embedding, bias=False)
-        self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
+        self.output = Readout(
+            config.embedding, target_size, None if config.tie == "none" else self.target_embedding
+        )
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> LuongState:
         h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)
@@ -187,7 +218,8 @@ class Luong(RecurrentGenerator):
         return LuongState(carry, self.attention.memory(h_BSD, source.lengths_B), fed_RD)
 
     def attentional(self, h_RTD: Tensor, memory: Memory, first: int) -> Tensor:
-        """h~_t of the steps from `first` on. All rows of a source are queries to the same memory."""
+        """h~_t of the steps from `first` on. All rows of a source are queries to the same
+        memory."""
         sources, (rows, steps) = len(memory), h_RTD.shape[:2]
         h_BQD = h_RTD.reshape(sources, -1, h_RTD.shape[-1])
         t_Q = torch.arange(first, first + steps, device=h_RTD.device).repeat(rows // sources)
@@ -201,20 +233,30 @@ class Luong(RecurrentGenerator):
         if isinstance(self.decoder, FedCells):
             attentional_RTD, carry = self.feed(self.decoder, y_RTD, state)
         else:
-            h_RTD, last = self.decoder(y_RTD, as_torch(tuple(part.contiguous() for part in state.carry)))
-            attentional_RTD, carry = self.attentional(h_RTD, state.memory, state.written), as_carry(last)
+            h_RTD, last = self.decoder(
+                y_RTD, as_torch(tuple(part.contiguous() for part in state.carry))
+            )
+            attentional_RTD, carry = (
+                self.attentional(h_RTD, state.memory, state.written),
+                as_carry(last),
+            )
         written = state.written + tokens_RT.shape[1]
-        return self.dropout(attentional_RTD), LuongState(carry, state.memory, attentional_RTD[:, -1], written)
+        return self.dropout(attentional_RTD), LuongState(
+            carry, state.memory, attentional_RTD[:, -1], written
+        )
 
     def feed(self, decoder: FedCells, y_RTD: Tensor, state: LuongState) -> tuple[Tensor, Carry]:
-        """With input feeding each step needs the attentional state before it: only this needs a loop over time."""
+        """With input feeding each step needs the attentional state before it: only this needs a
+        loop over time."""
         carries = list(zip(*(part.unbind(0) for part in state.carry), strict=True))
         fed_RD, attentional, first = state.fed_RD, [], decoder.first_step()
         for t, words_RG in enumerate(word_gates(decoder.first, y_RTD).unbind(1), state.written):
             carries = decoder(first(words_RG, fed_RD, carries[0]), carries)
             fed_RD = self.attentional(carries[-1][0][:, None], state.memory, t)[:, 0]
             attentional.append(fed_RD)
-        return torch.stack(attentional, 1), tuple(torch.stack(part) for part in zip(*carries, strict=True))
+        return torch.stack(attentional, 1), tuple(
+            torch.stack(part) for part in zip(*carries, strict=True)
+        )
 
     def forward(self, batch: Batch) -> Output:
         return Output(self.decode(batch.target.ids_BL[:, :-1], self.begin(batch.source, 1, 0))[0])

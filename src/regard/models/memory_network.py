@@ -1,4 +1,5 @@
-"""The end-to-end memory network: answers a question by several hops of attention over the sentences of a story.
+"""The end-to-end memory network: answers a question by several hops of attention over the sentences
+of a story.
 
 Sukhbaatar et al. 2015, arXiv:1503.08895.
 """
@@ -29,7 +30,8 @@ class MemoryNetworkConfig(ModelConfig):
     kind: Literal["memory_network"]
     """The model: memory_network."""
     preset: Literal["single", "joint"] = "single"
-    """The paper's sizes: `single` for one task (width 20), `joint` for many tasks at once (width 50)."""
+    """The paper's sizes: `single` for one task (width 20), `joint` for many tasks at once (width
+    50)."""
     vectors: None = None
     """This model does not use word vectors."""
     width: int = Field(20, ge=1)
@@ -37,22 +39,25 @@ class MemoryNetworkConfig(ModelConfig):
     hops: int = Field(3, ge=1, le=6)
     """Hops of attention over the memory (K)."""
     tie: Literal["adjacent", "layer_wise"] = "adjacent"
-    """Weights that the hops share. `adjacent`: A of a hop is C of the hop before, B is the first A, W the last C;
-    `layer_wise`: all hops have the same A and C, as in a recurrent network, and H between them."""
+    """Weights that the hops share. `adjacent`: A of a hop is C of the hop before, B is the first A,
+    W the last C; `layer_wise`: all hops have the same A and C, as in a recurrent network, and H
+    between them."""
     words: Literal["bag", "position"] = "position"
-    """How word vectors make a sentence vector: their sum, or a sum weighted by position (position encoding)."""
+    """How word vectors make a sentence vector: their sum, or a sum weighted by position (position
+    encoding)."""
     temporal: bool = True
     """Whether a memory encodes how many sentences ago it was (T_A and T_C)."""
     sentences: int = Field(50, ge=1, le=1000)
-    """Size of the memory: the last so many sentences of a story; earlier ones are dropped. The memories that a short
-    story leaves empty can get attention too."""
+    """Size of the memory: the last so many sentences of a story; earlier ones are dropped. The
+    memories that a short story leaves empty can get attention too."""
     time_noise: float = Field(0.1, ge=0, le=1)
-    """Empty memories that training inserts between the sentences, as a share of the sentences: so T_A and T_C learn
-    distances that the training stories do not have."""
+    """Empty memories that training inserts between the sentences, as a share of the sentences: so
+    T_A and T_C learn distances that the training stories do not have."""
     linear_start: int = Field(0, ge=0)
     """Epochs at the beginning without the softmax in the hops (linear start)."""
     restarts: int = Field(1, ge=1, le=100)
-    """Models that are trained in parallel from different initial weights; validation chooses the best."""
+    """Models that are trained in parallel from different initial weights; validation chooses the
+    best."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,8 @@ class MemoryOutput:
     """The answers to a batch of questions; I is the axis of restarts."""
 
     logits_BIV: Tensor  # one score for each word of the vocabulary
-    p_NBIS: Tensor  # the attention weight of each sentence in each hop; the rest to 1 is on empty memories
+    # the attention weight of each sentence in each hop; the rest to 1 is on empty memories
+    p_NBIS: Tensor
 
 
 class MemoryNetwork(nn.Module):
@@ -77,11 +83,13 @@ class MemoryNetwork(nn.Module):
 
         l_kj = 2 ((1 - j/J) - (k/d)(1 - 2j/J))           position encoding; 1 for a bag of words
 
-    T counts from the newest sentence. Adjacent tying: A^{k+1} = C^k, B = A^1, W^T = C^K. The middle axis I of every
-    parameter is that of the restarts, which are computed in parallel and do not affect each other.
+    T counts from the newest sentence. Adjacent tying: A^{k+1} = C^k, B = A^1, W^T = C^K. The middle
+    axis I of every parameter is that of the restarts, which are computed in parallel and do not
+    affect each other.
 
-    The softmax runs over the whole memory, as in the authors' code: m_i and c_i of empty memories are zero, so a hop
-    can attend to nothing. Without this, yes/no questions are hardly learned (benchmarks/README.md).
+    The softmax runs over the whole memory, as in the authors' code: m_i and c_i of empty memories
+    are zero, so a hop can attend to nothing. Without this, yes/no questions are hardly learned
+    (benchmarks/README.md).
     """
 
     winner: Tensor  # the restart that validation chose, whose answers are used
@@ -94,14 +102,19 @@ class MemoryNetwork(nn.Module):
         # The tables of all A and C; one that two hops share is stored and computed once
         self.memory_tables = sorted({self.table_of(letter, hop) for hop in hops for letter in "AC"})
         names = {self.table_of(letter, config.hops) for letter in "BW"}.union(self.memory_tables)
-        self.tables = nn.ParameterDict({name: _parameter(vocabulary_size, *size_ID) for name in sorted(names)})
+        self.tables = nn.ParameterDict(
+            {name: _parameter(vocabulary_size, *size_ID) for name in sorted(names)}
+        )
         timed = self.memory_tables if config.temporal else []
-        self.times = nn.ParameterDict({name: _parameter(config.sentences, *size_ID) for name in timed})
+        self.times = nn.ParameterDict(
+            {name: _parameter(config.sentences, *size_ID) for name in timed}
+        )
         self.H_DID = _parameter(config.width, *size_ID) if config.tie == "layer_wise" else None
         self.register_buffer("winner", torch.tensor(0))
 
     def table_of(self, letter: str, hop: int) -> str:
-        """The name of the table with the paper's letter; with tied weights one table has several letters."""
+        """The name of the table with the paper's letter; with tied weights one table has several
+        letters."""
         if self.config.tie == "layer_wise":
             return letter
         last = {"A": hop - 1, "B": 0, "C": hop, "W": self.config.hops}[letter]
@@ -118,20 +131,28 @@ class MemoryNetwork(nn.Module):
         story_BS = story_P.view_as(batch.times_BS)
         u_BID = self.sentence_vectors(words_UL, self.table_of("B", 1))[question_B]
         weights = []
-        memories = {name: self.memory(words_UL, story_BS, batch.times_BS, name) for name in self.memory_tables}
+        memories = {
+            name: self.memory(words_UL, story_BS, batch.times_BS, name)
+            for name in self.memory_tables
+        }
         for hop in range(1, self.config.hops + 1):
             m_BSID, c_BSID = memories[self.table_of("A", hop)], memories[self.table_of("C", hop)]
             scores_BIS = torch.einsum("bid,bsid->bis", u_BID, m_BSID)
             p_BIS = self._weights(scores_BIS, present_B1S, linear=batch.linear)
-            p_BIS = record(self, p_BIS[:, :, None], present_B1S)[:, :, 0]  # a hop is a query, a restart a head
+            p_BIS = record(self, p_BIS[:, :, None], present_B1S)[
+                :, :, 0
+            ]  # a hop is a query, a restart a head
             o_BID = torch.einsum("bis,bsid->bid", p_BIS, c_BSID)
-            u_BID = o_BID + (u_BID if self.H_DID is None else torch.einsum("eid,bid->bie", self.H_DID, u_BID))
+            u_BID = o_BID + (
+                u_BID if self.H_DID is None else torch.einsum("eid,bid->bie", self.H_DID, u_BID)
+            )
             weights.append(p_BIS)
         W_VID = self.tables[self.table_of("W", self.config.hops)]
         return MemoryOutput(torch.einsum("bid,vid->biv", u_BID, W_VID), torch.stack(weights))
 
     def _weights(self, scores_BIS: Tensor, present_B1S: Tensor, *, linear: bool) -> Tensor:
-        """Softmax over the sentences and the empty memories, whose scores are zero; or the scores, if `linear`."""
+        """Softmax over the sentences and the empty memories, whose scores are zero; or the scores,
+        if `linear`."""
         if linear:
             return scores_BIS.masked_fill(~present_B1S, 0.0)
         empty_B11 = (self.config.sentences - present_B1S.sum(-1, keepdim=True)).clamp(min=0)
@@ -141,9 +162,14 @@ class MemoryNetwork(nn.Module):
 
     @torch.no_grad()
     def clip_gradients(self, limit: float) -> None:
-        """Clip the gradient norm of each restart to `limit`, independently of the other restarts."""
-        gradients = [parameter.grad for parameter in self.parameters() if parameter.grad is not None]
-        norm_I = torch.stack([gradient.square().sum((0, 2)) for gradient in gradients]).sum(0).sqrt()
+        """Clip the gradient norm of each restart to `limit`, independently of the other
+        restarts."""
+        gradients = [
+            parameter.grad for parameter in self.parameters() if parameter.grad is not None
+        ]
+        norm_I = (
+            torch.stack([gradient.square().sum((0, 2)) for gradient in gradients]).sum(0).sqrt()
+        )
         scale_I = (limit / norm_I.clamp(min=1e-12)).clamp(max=1)
         for gradient in gradients:
             gradient.mul_(scale_I[:, None])
@@ -151,7 +177,9 @@ class MemoryNetwork(nn.Module):
     def memory(self, words_UL: Tensor, story_BS: Tensor, times_BS: Tensor, name: str) -> Tensor:
         """m or c: the sentence vectors, plus their times."""
         vectors_UID = self.sentence_vectors(words_UL, name)
-        vectors_BSID = F.embedding(story_BS, vectors_UID.flatten(1)).view(*story_BS.shape, *vectors_UID.shape[1:])
+        vectors_BSID = F.embedding(story_BS, vectors_UID.flatten(1)).view(
+            *story_BS.shape, *vectors_UID.shape[1:]
+        )
         if not self.config.temporal:
             return vectors_BSID
         T_SID = self.times[name]
@@ -161,7 +189,9 @@ class MemoryNetwork(nn.Module):
     def sentence_vectors(self, words_UL: Tensor, name: str) -> Tensor:
         """One vector per sentence; padding is the null word, which is zero."""
         table_VID = self.tables[name]
-        words_ULID = F.embedding(words_UL, table_VID.flatten(1)).view(*words_UL.shape, *table_VID.shape[1:])
+        words_ULID = F.embedding(words_UL, table_VID.flatten(1)).view(
+            *words_UL.shape, *table_VID.shape[1:]
+        )
         weights_ULD = (words_UL != PAD)[..., None]
         if self.config.words == "position":
             weights_ULD = position_weights(words_UL, self.config.width)
@@ -169,10 +199,12 @@ class MemoryNetwork(nn.Module):
 
 
 def position_weights(ids: Tensor, width: int) -> Tensor:
-    """l_kj of each word j of sentences [..., L], for each of the d = `width` coordinates k: [..., L, D]; 0 on padding.
+    """l_kj of each word j of sentences [..., L], for each of the d = `width` coordinates k: [...,
+    L, D]; 0 on padding.
 
-    J is the number of words of the sentence. These are the weights of Sukhbaatar et al. 2015, section 4.1, times two:
-    their mean is then 1, as in a bag of words. Without the factor word order is hardly learned (benchmarks/babi.py).
+    J is the number of words of the sentence. These are the weights of Sukhbaatar et al. 2015,
+    section 4.1, times two: their mean is then 1, as in a bag of words. Without the factor word
+    order is hardly learned (benchmarks/babi.py).
     """
     real = ids != PAD
     j_L = torch.arange(1, ids.shape[-1] + 1, device=ids.device)

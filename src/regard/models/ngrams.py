@@ -1,4 +1,5 @@
-"""Linear models over n-grams, or over windows of words, which are fitted before the network beside them is trained."""
+"""Linear models over n-grams, or over windows of words, which are fitted before the network beside
+them is trained."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ FACTOR, MODULUS = 1_000_003, 2**31 - 1  # of the hash
 AFFIXES = (1, 2, 3, 4, 6)  # bytes at the beginning or at the end of a word
 ITERATIONS, HISTORY = 100, 5  # of L-BFGS
 Compared = Literal["classes", "similarity"]
-"""How two texts are compared: for classes, what is in one of them alone has weights of its own for each of the two."""
+"""How two texts are compared: for classes, what is in one of them alone has weights of its own for
+each of the two."""
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -49,12 +51,14 @@ def hashes(ids_BL: Tensor, n: int) -> Tensor:
 
 
 def word_hashes(ids_BL: Tensor, is_space_BL: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """At the last token of each word the hash of the word, that of the word before and itself, and whether there is a
-    word and a pair of words: each [B, L]."""
+    """At the last token of each word the hash of the word, that of the word before and itself, and
+    whether there is a word and a pair of words: each [B, L]."""
     word_B = before_B = torch.zeros_like(ids_BL[:, 0])
     words, pairs = [], []
     ends_BL = ~is_space_BL & F.pad(is_space_BL, (0, 1), value=True)[:, 1:]
-    for ids_B, is_space_B, is_end_B in zip(ids_BL.unbind(1), is_space_BL.unbind(1), ends_BL.unbind(1), strict=True):
+    for ids_B, is_space_B, is_end_B in zip(
+        ids_BL.unbind(1), is_space_BL.unbind(1), ends_BL.unbind(1), strict=True
+    ):
         word_B = torch.where(is_space_B, 0, (word_B * FACTOR + ids_B) % MODULUS)
         words.append(word_B)
         pairs.append(torch.where(before_B > 0, (before_B * FACTOR + word_B) % MODULUS, 0))
@@ -68,12 +72,15 @@ def summed(keys_BK: Tensor, *values_BK: Tensor) -> tuple[Tensor, ...]:
     keys_BK, order_BK = keys_BK.sort(dim=1)
     is_new_BK = F.pad(keys_BK[:, 1:] != keys_BK[:, :-1], (1, 0))
     place_BK = is_new_BK.cumsum(1)
-    sums = [torch.zeros_like(own).scatter_add(1, place_BK, own.gather(1, order_BK)) for own in values_BK]
+    sums = [
+        torch.zeros_like(own).scatter_add(1, place_BK, own.gather(1, order_BK)) for own in values_BK
+    ]
     return torch.zeros_like(keys_BK).scatter(1, place_BK, keys_BK), *sums
 
 
 class LinearModel(nn.Module):
-    """logits = W x + b for sparse vectors x, fitted as a whole before the network beside it is trained."""
+    """logits = W x + b for sparse vectors x, fitted as a whole before the network beside it is
+    trained."""
 
     W: Tensor
     b_Y: Tensor
@@ -90,10 +97,15 @@ class LinearModel(nn.Module):
     def forward(self, batch: LabelledBatch) -> Tensor:
         """[..., Y] for each vector."""
         places_BK, values_BK = self.features(batch)
-        return torch.einsum("...ky,...k->...y", self.W[places_BK], values_BK.to(self.W.dtype)) + self.b_Y
+        return (
+            torch.einsum("...ky,...k->...y", self.W[places_BK], values_BK.to(self.W.dtype))
+            + self.b_Y
+        )
 
     @torch.no_grad()
-    def fit(self, batches: Sequence[LabelledBatch], targets: Tensor, loss: Loss, strength: float) -> None:
+    def fit(
+        self, batches: Sequence[LabelledBatch], targets: Tensor, loss: Loss, strength: float
+    ) -> None:
         """Minimise the loss + strength / 2 sum W^2, in at most 100 steps of L-BFGS.
 
         `loss` maps the outputs [B, Y] for all vectors of the batches and their targets to a sum.
@@ -102,7 +114,11 @@ class LinearModel(nn.Module):
         w = torch.zeros(len(x.columns), self.W.shape[1], requires_grad=True)
         b = torch.zeros(self.W.shape[1], requires_grad=True)
         optimiser = torch.optim.LBFGS(
-            [w, b], max_iter=ITERATIONS, history_size=HISTORY, line_search_fn="strong_wolfe", tolerance_change=1e-5
+            [w, b],
+            max_iter=ITERATIONS,
+            history_size=HISTORY,
+            line_search_fn="strong_wolfe",
+            tolerance_change=1e-5,
         )
 
         def closure() -> Tensor:
@@ -120,11 +136,13 @@ class LinearModel(nn.Module):
 
 
 class NgramModel(LinearModel):
-    """A linear model over n-grams of 1 to 3 tokens and, for two texts of characters, over words and pairs of words.
+    """A linear model over n-grams of 1 to 3 tokens and, for two texts of characters, over words and
+    pairs of words.
 
-    N-grams of characters do not reach from one word into the next. The vector of a text, with n_k the number of its
-    n-grams k, N_k that of the N training texts that have k (Salton & Buckley 1988, "Term-weighting approaches in
-    automatic text retrieval"), of characters and of words each for itself:
+    N-grams of characters do not reach from one word into the next. The vector of a text, with n_k
+    the number of its n-grams k, N_k that of the N training texts that have k (Salton & Buckley
+    1988, "Term-weighting approaches in automatic text retrieval"), of characters and of words each
+    for itself:
         idf_k = 1 + ln((1 + N) / (1 + N_k))
         x_k   = (1 + ln n_k) idf_k            divided by the root of sum_k x_k^2
         logits = W x + b
@@ -137,12 +155,20 @@ class NgramModel(LinearModel):
 
     idf_R: Tensor
 
-    def __init__(self, rows: int, outputs: int, words: Words | None, compared: Compared | None) -> None:
+    def __init__(
+        self, rows: int, outputs: int, words: Words | None, compared: Compared | None
+    ) -> None:
         """`compared`: how two texts are compared; None for a single text."""
         blocks = {None: 1, "similarity": 2, "classes": 4}[compared]
         kinds = len(ORDERS) + (0 if words is None or compared is None else 2)
         super().__init__(blocks * rows + (0 if compared is None else 2 * kinds), outputs)
-        self.rows, self.words, self.compared, self.blocks, self.kinds = rows, words, compared, blocks, kinds
+        self.rows, self.words, self.compared, self.blocks, self.kinds = (
+            rows,
+            words,
+            compared,
+            blocks,
+            kinds,
+        )
         self.register_buffer("idf_R", torch.ones(rows))
 
     def grams(self, text: Tokens) -> Grams:
@@ -164,7 +190,9 @@ class NgramModel(LinearModel):
             *of_words, are_words_BL, are_pairs_BL = word_hashes(ids_BL, is_space_BL)
             keys += of_words
             is_whole += [are_words_BL, are_pairs_BL]
-        keys_BK = torch.cat([own % self.rows + order * self.rows for order, own in enumerate(keys)], 1)
+        keys_BK = torch.cat(
+            [own % self.rows + order * self.rows for order, own in enumerate(keys)], 1
+        )
         return Grams(*summed(keys_BK, torch.cat(is_whole, 1).float()))
 
     def weighted(self, text: Tokens) -> Grams:
@@ -181,10 +209,15 @@ class NgramModel(LinearModel):
         zeros_BK = torch.zeros_like(values_BK)
         first_B = (torch.arange(len(values_BK), device=values_BK.device) % 2 == 0)[:, None]
         pairs_XJ = keys_BK.reshape(len(keys_BK) // 2, -1)
-        sides = [torch.where(own, values_BK, zeros_BK).reshape(pairs_XJ.shape) for own in (first_B, ~first_B)]
+        sides = [
+            torch.where(own, values_BK, zeros_BK).reshape(pairs_XJ.shape)
+            for own in (first_B, ~first_B)
+        ]
         pairs_XJ, u_XJ, v_XJ = summed(pairs_XJ, *sides)
         kinds = [pairs_XJ // self.rows == kind for kind in range(self.kinds)]
-        c_XN = torch.stack([F.cosine_similarity(u_XJ * own_XJ, v_XJ * own_XJ) for own_XJ in kinds], 1)
+        c_XN = torch.stack(
+            [F.cosine_similarity(u_XJ * own_XJ, v_XJ * own_XJ) for own_XJ in kinds], 1
+        )
         u_XJ, v_XJ = (self.normalised(pairs_XJ, own_XJ) for own_XJ in (u_XJ, v_XJ))
         parts = [u_XJ * v_XJ, (u_XJ - v_XJ).abs()]
         if self.compared == "classes":
@@ -197,10 +230,14 @@ class NgramModel(LinearModel):
     def normalised(self, keys_BK: Tensor, values_BK: Tensor) -> Tensor:
         """Vectors of n-grams of tokens and vectors of words, both of length 1."""
         is_word_BK = keys_BK >= len(ORDERS) * self.rows
-        return F.normalize(values_BK * is_word_BK, dim=1) + F.normalize(values_BK * ~is_word_BK, dim=1)
+        return F.normalize(values_BK * is_word_BK, dim=1) + F.normalize(
+            values_BK * ~is_word_BK, dim=1
+        )
 
     @torch.no_grad()
-    def fit(self, batches: Sequence[LabelledBatch], targets: Tensor, loss: Loss, strength: float) -> None:
+    def fit(
+        self, batches: Sequence[LabelledBatch], targets: Tensor, loss: Loss, strength: float
+    ) -> None:
         texts_R, rows = torch.zeros_like(self.idf_R), sum(len(batch.text) for batch in batches)
         for batch in batches:
             keys_BK, counts_BK = self.grams(batch.text)
@@ -212,9 +249,9 @@ class NgramModel(LinearModel):
 class WindowModel(LinearModel):
     """A linear model over the words around each word, and over the letters of that word.
 
-    Its features, each 1 if it applies: the words from 3 before to 3 after in lower case, pairs and triples of these,
-    the word as it is written, its first and last bytes, and the shape of its letters and of its neighbours'. Features
-    share rows of W by their hash.
+    Its features, each 1 if it applies: the words from 3 before to 3 after in lower case, pairs and
+    triples of these, the word as it is written, its first and last bytes, and the shape of its
+    letters and of its neighbours'. Features share rows of W by their hash.
     """
 
     characters_VC: Tensor
@@ -235,10 +272,18 @@ class WindowModel(LinearModel):
         shape_BL = shape_P[index_BL] * real_BL_
         around = {offset: moved(lower_BL, offset) for offset in range(-3, 4)}
         keys = [*around.values()]
-        keys += [hash_of(torch.stack([around[offset], around[offset + 1]], -1)) for offset in range(-2, 2)]
-        keys += [hash_of(torch.stack([around[offset + by] for by in range(3)], -1)) for offset in range(-2, 1)]
+        keys += [
+            hash_of(torch.stack([around[offset], around[offset + 1]], -1))
+            for offset in range(-2, 2)
+        ]
+        keys += [
+            hash_of(torch.stack([around[offset + by] for by in range(3)], -1))
+            for offset in range(-2, 1)
+        ]
         keys += [moved(shape_BL, offset) for offset in (-1, 0, 1)]
-        keys += [own_P[index_BL] for own_P in (hash_of(characters_PC), *affixes(lower(characters_PC)))]
+        keys += [
+            own_P[index_BL] for own_P in (hash_of(characters_PC), *affixes(lower(characters_PC)))
+        ]
         numbers_K = torch.arange(1, len(keys) + 1, device=text.ids_BL.device)
         keys_BLK = (torch.stack(keys, -1) * FACTOR + numbers_K * 7919) % MODULUS % len(self.W)
         if self.is_fitted_on_labels:
@@ -247,7 +292,9 @@ class WindowModel(LinearModel):
 
     is_fitted_on_labels = False
 
-    def fit(self, batches: Sequence[LabelledBatch], targets: Tensor, loss: Loss, strength: float) -> None:
+    def fit(
+        self, batches: Sequence[LabelledBatch], targets: Tensor, loss: Loss, strength: float
+    ) -> None:
         self.is_fitted_on_labels = True
         super().fit(batches, targets, loss, strength)
         self.is_fitted_on_labels = False
@@ -272,12 +319,15 @@ def moved(values_BL: Tensor, by: int) -> Tensor:
 
 def lower(characters_PC: Tensor) -> Tensor:
     """The letters A to Z in lower case."""
-    is_upper_PC = (characters_PC > ord("A")) & (characters_PC <= ord("Z") + 1)  # bytes are numbered from 1
+    is_upper_PC = (characters_PC > ord("A")) & (
+        characters_PC <= ord("Z") + 1
+    )  # bytes are numbered from 1
     return torch.where(is_upper_PC, characters_PC + 32, characters_PC)
 
 
 def shapes(characters_PC: Tensor) -> Tensor:
-    """The kinds of the letters of each word, repeated ones once: upper case, digit, lower case or not ASCII, others."""
+    """The kinds of the letters of each word, repeated ones once: upper case, digit, lower case or
+    not ASCII, others."""
     is_upper_PC = (characters_PC > ord("A")) & (characters_PC <= ord("Z") + 1)
     is_digit_PC = (characters_PC > ord("0")) & (characters_PC <= ord("9") + 1)
     is_letter_PC = ((characters_PC > ord("a")) & (characters_PC <= ord("z") + 1)) | (
@@ -290,19 +340,27 @@ def shapes(characters_PC: Tensor) -> Tensor:
 
 
 def affixes(characters_PC: Tensor) -> list[Tensor]:
-    """The hashes of the first and of the last bytes of each word, for each of AFFIXES; 0 if it has no more bytes."""
+    """The hashes of the first and of the last bytes of each word, for each of AFFIXES; 0 if it has
+    no more bytes."""
     bytes_P = (characters_PC > 0).sum(1) - 2
     found = []
     for size in AFFIXES:
         is_longer_P = bytes_P > size
-        place_P1 = (bytes_P - size).clamp(min=0)[:, None] + 1 + torch.arange(size, device=characters_PC.device)
+        place_P1 = (
+            (bytes_P - size).clamp(min=0)[:, None]
+            + 1
+            + torch.arange(size, device=characters_PC.device)
+        )
         last_PC = characters_PC.gather(1, place_P1.clamp(max=characters_PC.shape[1] - 1))
-        found += [hash_of(part_PC) * is_longer_P for part_PC in (characters_PC[:, 1 : 1 + size], last_PC)]
+        found += [
+            hash_of(part_PC) * is_longer_P for part_PC in (characters_PC[:, 1 : 1 + size], last_PC)
+        ]
     return found
 
 
 class Sparse(NamedTuple):
-    """A sparse matrix: its numbers row by row, where each row starts, and the column of each number."""
+    """A sparse matrix: its numbers row by row, where each row starts, and the column of each
+    number."""
 
     columns_P: Tensor
     values_P: Tensor
@@ -315,7 +373,9 @@ class Sparse(NamedTuple):
         return cls(columns_P[order_P], values_P[order_P], F.pad(starts_B[:-1], (1, 0)))
 
     def __matmul__(self, dense: Tensor) -> Tensor:
-        return F.embedding_bag(self.columns_P, dense, self.starts_B, mode="sum", per_sample_weights=self.values_P)
+        return F.embedding_bag(
+            self.columns_P, dense, self.starts_B, mode="sum", per_sample_weights=self.values_P
+        )
 
 
 class Vectors:

@@ -1,4 +1,5 @@
-"""The encoder-decoder RNN without attention: one vector of fixed size represents the whole sentence.
+"""The encoder-decoder RNN without attention: one vector of fixed size represents the whole
+sentence.
 
 Sutskever et al. 2014, arXiv:1409.3215; Cho et al. 2014, arXiv:1406.1078.
 """
@@ -35,13 +36,16 @@ class RNNConfig(RecurrentConfig):
     bidirectional: bool = False
     """Whether the encoder also reads from right to left."""
     reverse_source: bool = False
-    """Read the source backwards, as Sutskever does: it brings the first words of both sides close together."""
+    """Read the source backwards, as Sutskever does: it brings the first words of both sides close
+    together."""
     context: Literal["start", "every_step"] = "start"
-    """Where the sentence vector enters the decoder: in its first state (Sutskever), or in every input too (Cho)."""
+    """Where the sentence vector enters the decoder: in its first state (Sutskever), or in every
+    input too (Cho)."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout on embeddings, between layers and before the readout."""
     tie: Tie = "none"
-    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
+    """Shared embeddings: of target and readout, or of both sides and the readout (one
+    vocabulary)."""
 
 
 class RNN(RecurrentGenerator):
@@ -56,10 +60,16 @@ class RNN(RecurrentGenerator):
 
     def __init__(self, config: RNNConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)
-        read_width = config.embedding + (self.encoder.width if config.context == "every_step" else 0)
-        self.decoder = recurrent_layers(config.cell, read_width, config.hidden, config.layers, config.dropout)
+        read_width = config.embedding + (
+            self.encoder.width if config.context == "every_step" else 0
+        )
+        self.decoder = recurrent_layers(
+            config.cell, read_width, config.hidden, config.layers, config.dropout
+        )
         self.V = Linear(config.hidden, config.embedding)
-        self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
+        self.output = Readout(
+            config.embedding, target_size, None if config.tie == "none" else self.target_embedding
+        )
 
     def encode(self, source: Tokens) -> tuple[Carry, Tensor]:
         """The first decoder state, and the context c_BD."""
@@ -83,7 +93,9 @@ class RNN(RecurrentGenerator):
         carry, c_BD = self.encode(source)
         return RecurrentState(tuple(part.repeat_interleave(rows, dim=1) for part in carry), c_BD)
 
-    def step(self, tokens_R: Tensor, state: RecurrentState[Tensor]) -> tuple[Tensor, RecurrentState[Tensor]]:
+    def step(
+        self, tokens_R: Tensor, state: RecurrentState[Tensor]
+    ) -> tuple[Tensor, RecurrentState[Tensor]]:
         c_RD = state.memory.repeat_interleave(len(tokens_R) // len(state.memory), dim=0)
         hidden_R1D, carry = self.decode(tokens_R[:, None], state.carry, c_RD)
         return self.readout(hidden_R1D[:, 0]), RecurrentState(carry, state.memory)

@@ -1,8 +1,10 @@
-"""Self-attention, step by step: three encoders for one decoder, from no parameters at all to several heads.
+"""Self-attention, step by step: three encoders for one decoder, from no parameters at all to
+several heads.
 
-Everything but the encoder is the Transformer's (Vaswani et al. 2017, arXiv:1706.03762). An encoder layer has no
-feed-forward, and its LayerNorm has neither gain nor bias: the only thing an encoder learns is how to attend, so that a
-comparison of the three shows nothing else. The first encoder learns nothing.
+Everything but the encoder is the Transformer's (Vaswani et al. 2017, arXiv:1706.03762). An encoder
+layer has no feed-forward, and its LayerNorm has neither gain nor bias: the only thing an encoder
+learns is how to attend, so that a comparison of the three shows nothing else. The first encoder
+learns nothing.
 """
 
 from __future__ import annotations
@@ -30,18 +32,20 @@ class SelfAttentionConfig(TransformerConfig):
     preset: Literal["tiny", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it."""
     encoder: Literal["plain", "projected", "multi_head"] = "multi_head"
-    """How the source words attend to each other: without parameters, softmax(X X^T) X; through projections W_Q, W_K and
-    W_V, with scaled scores; or through several heads of these."""
+    """How the source words attend to each other: without parameters, softmax(X X^T) X; through
+    projections W_Q, W_K and W_V, with scaled scores; or through several heads of these."""
     encoder_layers: int = Field(1, ge=1)
     """Self-attention layers of the encoder."""
     decoder_layers: int = Field(4, ge=1)
     """Blocks of the decoder."""
     heads: int = Field(4, ge=1)
-    """Attention heads of the decoder and of `encoder: multi_head`; each gets an equal share of the width."""
+    """Attention heads of the decoder and of `encoder: multi_head`; each gets an equal share of the
+    width."""
     feed_forward: int = Field(1024, ge=1)
     """d_ff: width inside the decoder's feed-forward layers."""
     norm: Literal["post", "pre", "none"] = "pre"
-    """LayerNorm before each sub-layer, after it, or nowhere (an ablation); in the encoder without gain and bias."""
+    """LayerNorm before each sub-layer, after it, or nowhere (an ablation); in the encoder without
+    gain and bias."""
 
     @property
     def packs(self) -> bool:
@@ -81,7 +85,9 @@ class ProjectedAttention(nn.Module):
     def forward(self, x_BQD: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: Visibility) -> Tensor:
         dropout = self.dropout if self.training else 0.0
         q_BHQE = self.W_Q(x_BQD)[:, None]
-        return attend(q_BHQE, k_BHKE, v_BHKE, visible, owner=self, scaled=self.scaled, dropout=dropout)[:, 0]
+        return attend(
+            q_BHQE, k_BHKE, v_BHKE, visible, owner=self, scaled=self.scaled, dropout=dropout
+        )[:, 0]
 
 
 class AttentionLayer(nn.Module):
@@ -94,10 +100,14 @@ class AttentionLayer(nn.Module):
 
     def forward(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
         attention = self.self_attention
-        return self.around_attention(x_BSD, lambda read: attention(read, *attention.keys_values(read), visible))
+        return self.around_attention(
+            x_BSD, lambda read: attention(read, *attention.keys_values(read), visible)
+        )
 
 
-def _attention(config: SelfAttentionConfig) -> PlainAttention | ProjectedAttention | MultiHeadAttention:
+def _attention(
+    config: SelfAttentionConfig,
+) -> PlainAttention | ProjectedAttention | MultiHeadAttention:
     if config.encoder == "plain":
         return PlainAttention()
     scaled, dropout = config.scaled, config.attention_dropout

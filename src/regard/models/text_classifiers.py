@@ -1,8 +1,10 @@
-"""Models that are trained from scratch, to compare with pre-trained ones: a bidirectional LSTM and a CNN over words.
+"""Models that are trained from scratch, to compare with pre-trained ones: a bidirectional LSTM and
+a CNN over words.
 
-Graves & Schmidhuber 2005, "Framewise phoneme classification with bidirectional LSTM"; with max pooling as in Conneau et
-al. 2017, arXiv:1705.02364. Kim 2014, "Convolutional neural networks for sentence classification", arXiv:1408.5882.
-Joulin et al. 2017, "Bag of tricks for efficient text classification", arXiv:1607.01759.
+Graves & Schmidhuber 2005, "Framewise phoneme classification with bidirectional LSTM"; with max
+pooling as in Conneau et al. 2017, arXiv:1705.02364. Kim 2014, "Convolutional neural networks for
+sentence classification", arXiv:1408.5882. Joulin et al. 2017, "Bag of tricks for efficient text
+classification", arXiv:1607.01759.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ class BiLSTMConfig(ModelConfig):
     layers: int = Field(1, ge=1)
     """Recurrent layers."""
     characters: int = Field(0, ge=0)
-    """Width of a second vector for each word, from a convolution over its characters, so that words outside the
-    vocabulary are read too; for tokenizer.kind: word. 0 has none."""
+    """Width of a second vector for each word, from a convolution over its characters, so that words
+    outside the vocabulary are read too; for tokenizer.kind: word. 0 has none."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """Dropout on the embeddings and between layers."""
 
@@ -68,24 +70,33 @@ class BiLSTM(Contextual):
     arXiv:1603.01354, sections 2.1 and 2.3; the convolution is ELMo's.
     """
 
-    def __init__(self, config: BiLSTMConfig, vocabulary_size: int, characters_VC: Tensor | None = None) -> None:
+    def __init__(
+        self, config: BiLSTMConfig, vocabulary_size: int, characters_VC: Tensor | None = None
+    ) -> None:
         super().__init__()
         self.config, self.width, self.depth = config, 2 * config.hidden, config.layers
         self.embedding = Embedding(vocabulary_size, config.embedding)
         self.characters = None
         if characters_VC is not None:
-            sizes = ELMoConfig(filters=max(64, 2 * config.characters), highway=0, width=config.characters)
+            sizes = ELMoConfig(
+                filters=max(64, 2 * config.characters), highway=0, width=config.characters
+            )
             self.characters = CharacterCNN(sizes, characters_VC)
         self.layers = nn.ModuleList(
             RecurrentEncoder("lstm", width, config.hidden)
-            for width in [config.embedding + config.characters, *[2 * config.hidden] * (config.layers - 1)]
+            for width in [
+                config.embedding + config.characters,
+                *[2 * config.hidden] * (config.layers - 1),
+            ]
         )
         self.dropout = nn.Dropout(config.dropout)
 
     def layers_of(self, batch: Any) -> list[Tensor]:
         layers: list[Tensor] = [self.embedding(batch.text.ids_BL)]
         if self.characters is not None:
-            layers[0] = torch.cat([layers[0], self.characters(batch.text.ids_BL, batch.text.spelling)], -1)
+            layers[0] = torch.cat(
+                [layers[0], self.characters(batch.text.ids_BL, batch.text.spelling)], -1
+            )
         for layer in self.layers:
             layers.append(layer(self.dropout(layers[-1]), batch.text)[0])
         return layers
@@ -116,8 +127,8 @@ class CNNConfig(ModelConfig):
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout on the embeddings; the paper's 0.5 is before the last layer: head.dropout."""
     ngrams: int = Field(0, ge=0)
-    """Rows of a table of n-gram vectors, which are summed beside the filters as in fastText. N-grams have one to three
-    tokens and share rows by their hash. 0 has no table."""
+    """Rows of a table of n-gram vectors, which are summed beside the filters as in fastText.
+    N-grams have one to three tokens and share rows by their hash. 0 has no table."""
 
     @property
     def learning_rate(self) -> float:
@@ -134,16 +145,19 @@ class CNN(Contextual):
         c_i = relu(w . x_{i:i+h-1} + b)
         c^  = max_i c_i                                 over all i within the text: the head's `pooling: max`
 
-    The vector of token i has c_i of every filter; it is zero, the smallest c_i, where the filter would extend beyond
-    the end. A text shorter than a filter is padded with zeros.
+    The vector of token i has c_i of every filter; it is zero, the smallest c_i, where the filter
+    would extend beyond the end. A text shorter than a filter is padded with zeros.
 
-    With `by_token`, an answer for each token, there is no maximum over time, and the filter is centred on its token:
+    With `by_token`, an answer for each token, there is no maximum over time, and the filter is
+    centred on its token:
         c_i = relu(w . x_{i-(h-1)/2 : i+h/2} + b)       Collobert et al. 2011, section 3.2.1, the window approach
     Before the first and after the last token it reads zeros; the paper learns a padding vector.
 
-    With `ngrams`, every vector ends with g, a bag of all K n-grams of the text, which any pooling keeps as it is:
+    With `ngrams`, every vector ends with g, a bag of all K n-grams of the text, which any pooling
+    keeps as it is:
         g = sum_k a_k / sqrt(K)                         Joulin et al. 2017, figure 1 and section 2.2: hashed n-grams
-    There it is the mean, and the whole model. The table a is zero at first: n-grams never seen in training add nothing.
+    There it is the mean, and the whole model. The table a is zero at first: n-grams never seen in
+    training add nothing.
     """
 
     config: CNNConfig
@@ -152,7 +166,9 @@ class CNN(Contextual):
         super().__init__()
         self.config, self.width, self.depth = config, config.maps * len(config.widths), 1
         self.embedding = Embedding(vocabulary_size, config.embedding)
-        self.convolutions = nn.ModuleList(nn.Conv1d(config.embedding, config.maps, h) for h in config.widths)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(config.embedding, config.maps, h) for h in config.widths
+        )
         self.dropout = nn.Dropout(config.dropout)
         self.ngrams = nn.Embedding(config.ngrams, NGRAM_WIDTH) if config.ngrams else None
         if self.ngrams is not None:
@@ -160,7 +176,10 @@ class CNN(Contextual):
             self.width += NGRAM_WIDTH
 
     def layers_of(self, batch: Any) -> list[Tensor]:
-        text, place_L = batch.text, torch.arange(batch.text.ids_BL.shape[1], device=batch.text.ids_BL.device)
+        text, place_L = (
+            batch.text,
+            torch.arange(batch.text.ids_BL.shape[1], device=batch.text.ids_BL.device),
+        )
         x_BLD = self.dropout(self.embedding(text.ids_BL))
         x_BDL = (x_BLD * real_BL(text)[..., None]).transpose(1, 2)
         maps = []
@@ -177,14 +196,17 @@ class CNN(Contextual):
 def bag_of(text: Tokens, table: nn.Embedding) -> Tensor:
     """The sum of the vectors of a text's n-grams over the root of their number: [B, D].
 
-    The hash of an n-gram: key = (key * 1000003 + token) mod (2**31 - 1), from n on, then modulo the rows of the table.
+    The hash of an n-gram: key = (key * 1000003 + token) mod (2**31 - 1), from n on, then modulo the
+    rows of the table.
     """
     place_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
     keys, whole = [], []
     for n in NGRAMS:
         key_BL = torch.full_like(text.ids_BL, n)
         for offset in range(n):
-            key_BL = (key_BL * 1_000_003 + F.pad(text.ids_BL, (0, offset))[:, offset:]) % (2**31 - 1)
+            key_BL = (key_BL * 1_000_003 + F.pad(text.ids_BL, (0, offset))[:, offset:]) % (
+                2**31 - 1
+            )
         keys.append(key_BL % table.num_embeddings)
         whole.append(place_L <= text.lengths_B[:, None] - n)
     whole_BK = torch.cat(whole, dim=1)

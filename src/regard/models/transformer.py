@@ -19,7 +19,14 @@ from regard.engine.graphs import StepGraph, step_with_cache
 from regard.engine.packing import PackedVisible, Packing, has_packed_kernel, worth_packing
 from regard.errors import ConfigError
 from regard.layers.attention import Cache, FeedForward, MultiHeadAttention, Visible
-from regard.layers.embeddings import Embedding, PositionKind, Positions, Readout, Tie, tied_embeddings
+from regard.layers.embeddings import (
+    Embedding,
+    PositionKind,
+    Positions,
+    Readout,
+    Tie,
+    tied_embeddings,
+)
 from regard.layers.linear import Dropout
 from regard.models.base import Contextual, Generator, HeadsConfig, Output, Presets, group_rows
 
@@ -28,20 +35,46 @@ class TransformerConfig(HeadsConfig):
     """Transformer encoder-decoder (Vaswani 2017)."""
 
     PRESETS: ClassVar[Presets] = {
-        "tiny": {"encoder_layers": 4, "decoder_layers": 4, "width": 128, "heads": 4, "feed_forward": 256},
-        "small": {"encoder_layers": 6, "decoder_layers": 6, "width": 256, "heads": 4, "feed_forward": 1024},
-        "base": {"encoder_layers": 6, "decoder_layers": 6, "width": 512, "heads": 8, "feed_forward": 2048,
-                 "norm": "post"},
-        "big": {"encoder_layers": 6, "decoder_layers": 6, "width": 1024, "heads": 16, "feed_forward": 4096,
-                "norm": "post", "dropout": 0.3},
-    }  # fmt: skip
+        "tiny": {
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+            "width": 128,
+            "heads": 4,
+            "feed_forward": 256,
+        },
+        "small": {
+            "encoder_layers": 6,
+            "decoder_layers": 6,
+            "width": 256,
+            "heads": 4,
+            "feed_forward": 1024,
+        },
+        "base": {
+            "encoder_layers": 6,
+            "decoder_layers": 6,
+            "width": 512,
+            "heads": 8,
+            "feed_forward": 2048,
+            "norm": "post",
+        },
+        "big": {
+            "encoder_layers": 6,
+            "decoder_layers": 6,
+            "width": 1024,
+            "heads": 16,
+            "feed_forward": 4096,
+            "norm": "post",
+            "dropout": 0.3,
+        },
+    }
     reads = "source"
     generates = True
     alignment = "decoder.*.cross_attention"
 
     kind: Literal["transformer"] = "transformer"
     preset: Literal["tiny", "small", "base", "big"] = "small"
-    """A named set of sizes; any field given in the recipe overrides it. `base` and `big` are the paper's."""
+    """A named set of sizes; any field given in the recipe overrides it. `base` and `big` are the
+    paper's."""
     encoder_layers: int = Field(6, ge=1)
     """Blocks of the encoder."""
     decoder_layers: int = Field(6, ge=1)
@@ -59,9 +92,9 @@ class TransformerConfig(HeadsConfig):
     activation_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout inside the feed-forward layers."""
     norm: Literal["post", "pre", "none"] = "pre"
-    """LayerNorm before each sub-layer, after it (the paper's, which needs a lower learning rate and a longer warm-up),
-    or nowhere (an ablation). BatchNorm is no alternative: its statistics would mix the sentences of a batch and include
-    the padding."""
+    """LayerNorm before each sub-layer, after it (the paper's, which needs a lower learning rate and
+    a longer warm-up), or nowhere (an ablation). BatchNorm is no alternative: its statistics would
+    mix the sentences of a batch and include the padding."""
     positions: PositionKind = "sinusoidal"
     """Position encodings: fixed sine waves, learned vectors, or none (an ablation)."""
     max_positions: int = Field(512, ge=1)
@@ -73,19 +106,27 @@ class TransformerConfig(HeadsConfig):
     residual: bool = True
     """Add each sub-layer's input to its output; off is an ablation."""
     tie: Tie = "none"
-    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary, the paper's way)."""
+    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary,
+    the paper's way)."""
     activation: Literal["relu", "swish", "gelu"] = "relu"
-    """Activation of the feed-forward layers: the paper's ReLU, swish x sigmoid(x) as in OPUS-MT's models, or GELU."""
+    """Activation of the feed-forward layers: the paper's ReLU, swish x sigmoid(x) as in OPUS-MT's
+    models, or GELU."""
 
     def check_data(self, longest_source: int, longest_target: int = 0) -> None:
         longest = max(longest_source, longest_target)
         if self.positions == "learned" and longest > self.max_positions:
-            what = f"the longest text takes up {longest} positions, but the model learns {self.max_positions}"
-            raise ConfigError(what, where="model.max_positions", hint=f"at least {longest}, or shorter texts")
+            what = (
+                f"the longest text takes up {longest} positions, but the model learns "
+                f"{self.max_positions}"
+            )
+            raise ConfigError(
+                what, where="model.max_positions", hint=f"at least {longest}, or shorter texts"
+            )
 
 
 class Sublayer(nn.Module):
-    """Residual connection, dropout and norm of a sub-layer: LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1, 5.4).
+    """Residual connection, dropout and norm of a sub-layer: LayerNorm(x + Dropout(Sublayer(x)))
+    (sections 3.1, 5.4).
 
     Pre-norm, x + Sublayer(LayerNorm(x)), is Xiong et al. 2020, arXiv:2002.04745.
     """
@@ -104,11 +145,15 @@ class Sublayer(nn.Module):
 
 
 def _attention(config: TransformerConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(config.width, config.heads, scaled=config.scaled, dropout=config.attention_dropout)
+    return MultiHeadAttention(
+        config.width, config.heads, scaled=config.scaled, dropout=config.attention_dropout
+    )
 
 
 def _feed_forward(config: TransformerConfig) -> FeedForward:
-    layer = FeedForward(config.width, config.feed_forward, config.activation, config.activation_dropout)
+    layer = FeedForward(
+        config.width, config.feed_forward, config.activation, config.activation_dropout
+    )
     for linear in (layer.W_1, layer.W_2):
         nn.init.xavier_uniform_(linear.weight)
         nn.init.zeros_(linear.bias)
@@ -124,7 +169,9 @@ class EncoderBlock(nn.Module):
         self.around_attention, self.around_feed_forward = Sublayer(config), Sublayer(config)
 
     def forward(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
-        x_BSD = self.around_attention(x_BSD, lambda read_BSD: self.self_attention.attend_to_self(read_BSD, visible))
+        x_BSD = self.around_attention(
+            x_BSD, lambda read_BSD: self.self_attention.attend_to_self(read_BSD, visible)
+        )
         return self.around_feed_forward(x_BSD, self.feed_forward)
 
 
@@ -138,23 +185,35 @@ class DecoderBlock(nn.Module):
         self.around_self, self.around_cross = Sublayer(config), Sublayer(config)
         self.around_feed_forward = Sublayer(config)
 
-    def forward(self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility) -> Tensor:
-        x_BTD = self.around_self(x_BTD, lambda read_BTD: self.self_attention.attend_to_self(read_BTD, own))
+    def forward(
+        self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility
+    ) -> Tensor:
+        x_BTD = self.around_self(
+            x_BTD, lambda read_BTD: self.self_attention.attend_to_self(read_BTD, own)
+        )
         return self._rest(x_BTD, *self.cross_attention.keys_values(memory_BSD), source)
 
-    def step(self, x_BQD: Tensor, add: Cache, source_2BHSE: Tensor, own: Visibility, source: Visibility) -> Tensor:
-        """`forward` for one more token per row, with the cached keys and values before it: [R, 1, D] or [B, W, D]."""
+    def step(
+        self, x_BQD: Tensor, add: Cache, source_2BHSE: Tensor, own: Visibility, source: Visibility
+    ) -> Tensor:
+        """`forward` for one more token per row, with the cached keys and values before it: [R, 1,
+        D] or [B, W, D]."""
 
         def attend(read_BQD: Tensor) -> Tensor:
-            return self.self_attention(read_BQD, *add(*self.self_attention.keys_values(read_BQD)), own)
+            return self.self_attention(
+                read_BQD, *add(*self.self_attention.keys_values(read_BQD)), own
+            )
 
         x_BQD = self.around_self(x_BQD, attend)
-        # The W rows of a source are W queries to the same keys, so that keys are stored once and not W times.
+        # The W rows of a source are W queries to the same keys, so that keys are stored once and
+        # not W times.
         x_BWD = x_BQD.view(source_2BHSE.shape[1], -1, x_BQD.shape[-1])
         return self._rest(x_BWD, source_2BHSE[0], source_2BHSE[1], source).view_as(x_BQD)
 
     def _rest(self, x_BTD: Tensor, k_BHSE: Tensor, v_BHSE: Tensor, source: Visibility) -> Tensor:
-        x_BTD = self.around_cross(x_BTD, lambda read_BTD: self.cross_attention(read_BTD, k_BHSE, v_BHSE, source))
+        x_BTD = self.around_cross(
+            x_BTD, lambda read_BTD: self.cross_attention(read_BTD, k_BHSE, v_BHSE, source)
+        )
         return self.around_feed_forward(x_BTD, self.feed_forward)
 
 
@@ -186,17 +245,22 @@ class KeyValueCache:
         return k_RHKE, v_RHKE
 
 
-def empty_cache(source_N2BHSE: Tensor, rows: int, max_length: int) -> RowCache | SlotCache | KeyValueCache:
+def empty_cache(
+    source_N2BHSE: Tensor, rows: int, max_length: int
+) -> RowCache | SlotCache | KeyValueCache:
     """A cache for `rows` hypotheses per source, given the keys and values of the sources."""
     if (cache := cache_for(source_N2BHSE, rows, max_length)) is not None:
         return cache
     layers, _, sources, heads, _, head_width = source_N2BHSE.shape
-    return KeyValueCache(source_N2BHSE.new_zeros(layers, 2, sources * rows, heads, max_length, head_width))
+    return KeyValueCache(
+        source_N2BHSE.new_zeros(layers, 2, sources * rows, heads, max_length, head_width)
+    )
 
 
 @dataclass(frozen=True)
 class TransformerState:
-    """The keys and values of every decoder block: those of the target so far, and per source those of the source."""
+    """The keys and values of every decoder block: those of the target so far, and per source those
+    of the source."""
 
     own: RowCache | SlotCache | KeyValueCache
     source_N2BHSE: Tensor
@@ -211,7 +275,9 @@ class TransformerState:
     def select(self, rows_BW: Tensor) -> TransformerState:
         kept_B = None if len(rows_BW) == self.source_N2BHSE.shape[2] else rows_BW[:, 0] // self.rows
         own = self.own.select(rows_BW, kept_B, self.written)
-        state = replace(self, own=own, rows=rows_BW.shape[1], graph=self.graph if own is self.own else None)
+        state = replace(
+            self, own=own, rows=rows_BW.shape[1], graph=self.graph if own is self.own else None
+        )
         if kept_B is None:
             return state
         source_N2BHSE = self.source_N2BHSE.index_select(2, kept_B)
@@ -219,7 +285,8 @@ class TransformerState:
 
 
 class TransformerDecoder(Generator):
-    """The decoder, whatever encodes the source: embeddings, blocks, and steps with cached keys and values."""
+    """The decoder, whatever encodes the source: embeddings, blocks, and steps with cached keys and
+    values."""
 
     positions: Positions
     dropout: nn.Dropout
@@ -227,27 +294,43 @@ class TransformerDecoder(Generator):
     decoder_norm: nn.Module
 
     def embed(self, embedding: Embedding, ids_BL: Tensor, packing: Packing | None = None) -> Tensor:
-        """Embeddings times sqrt(d_model), plus positions (sections 3.4 and 3.5), of padded or packed sentences."""
+        """Embeddings times sqrt(d_model), plus positions (sections 3.4 and 3.5), of padded or
+        packed sentences."""
         ids_BL = ids_BL if packing is None else packing.pack(ids_BL)
-        return self.dropout(self.positions(embedding(ids_BL) * math.sqrt(embedding.embedding_dim), packing))
+        return self.dropout(
+            self.positions(embedding(ids_BL) * math.sqrt(embedding.embedding_dim), packing)
+        )
 
-    def decode(self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility) -> Tensor:
+    def decode(
+        self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility
+    ) -> Tensor:
         for block in self.decoder:
             x_BTD = block(x_BTD, memory_BSD, own, source)
         return self.decoder_norm(x_BTD)
 
     def begin_with(
-        self, memory_BSD: Tensor, visible: Visible, rows: int, max_length: int, packing: Packing | None = None
+        self,
+        memory_BSD: Tensor,
+        visible: Visible,
+        rows: int,
+        max_length: int,
+        packing: Packing | None = None,
     ) -> TransformerState:
         """The first state, given the encoded source, padded or packed."""
-        keys_values = (block.cross_attention.keys_values(memory_BSD) for block in self.decoder_blocks())
+        keys_values = (
+            block.cross_attention.keys_values(memory_BSD) for block in self.decoder_blocks()
+        )
         stacked = torch.stack([x_BHSE for pair in keys_values for x_BHSE in pair])
         source_N2BHSE = stacked.view(-1, 2, *stacked.shape[1:])
         if packing is not None:
             layers, _, _, heads, _, head_width = source_N2BHSE.shape
             packed_N2HPE, sources = source_N2BHSE[:, :, 0], len(packing.lengths_B)
-            source_N2BHSE = packed_N2HPE.new_zeros(layers, 2, sources, heads, packing.width, head_width)
-            source_N2BHSE[:, :, packing.sentences_P, :, packing.places_P] = packed_N2HPE.permute(3, 0, 1, 2, 4)
+            source_N2BHSE = packed_N2HPE.new_zeros(
+                layers, 2, sources, heads, packing.width, head_width
+            )
+            source_N2BHSE[:, :, packing.sentences_P, :, packing.places_P] = packed_N2HPE.permute(
+                3, 0, 1, 2, 4
+            )
         return TransformerState(
             own=empty_cache(source_N2BHSE, rows, max_length),
             source_N2BHSE=source_N2BHSE,
@@ -263,11 +346,14 @@ class TransformerDecoder(Generator):
         self.positions.check_length(state.written + 1)
         written, state = state.written, replace(state, own=state.own.with_space(state.written + 1))
         advance = partial(self.advance, state)
-        logits_RV, graph = step_with_cache(advance, tokens_R, written, state.limit, state.graph, warm=written > 0)
+        logits_RV, graph = step_with_cache(
+            advance, tokens_R, written, state.limit, state.graph, warm=written > 0
+        )
         return logits_RV, replace(state, written=state.written + 1, graph=graph)
 
     def advance(self, state: TransformerState, tokens_R: Tensor, capacity: int) -> Tensor:
-        """One step in place. It attends to what is filled of the cache: on a CPU its first `capacity` positions."""
+        """One step in place. It attends to what is filled of the cache: on a CPU its first
+        `capacity` positions."""
         x_RD = self.target_embedding(tokens_R) * math.sqrt(self.target_embedding.embedding_dim)
         if state.positions_MD is not None:
             x_RD = x_RD + state.positions_MD.index_select(0, state.written_1)
@@ -290,7 +376,8 @@ class Transformer(TransformerDecoder):
 
     config: TransformerConfig
     encoder_block: ClassVar[type[nn.Module]] = EncoderBlock
-    packable = True  # whether it can compute on packed sentences: all its attentions have heads of the same width
+    # whether it can compute on packed sentences: all its attentions have heads of the same width
+    packable = True
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -301,12 +388,16 @@ class Transformer(TransformerDecoder):
         self.positions = Positions(config.positions, config.width, config.max_positions)
         self.longest = config.max_positions if config.positions == "learned" else None
         self.dropout = Dropout(config.dropout)
-        self.encoder = nn.ModuleList(self.encoder_block(config) for _ in range(config.encoder_layers))
+        self.encoder = nn.ModuleList(
+            self.encoder_block(config) for _ in range(config.encoder_layers)
+        )
         self.decoder = nn.ModuleList(DecoderBlock(config) for _ in range(config.decoder_layers))
         last_norm = config.norm == "pre"
         self.encoder_norm = nn.LayerNorm(config.width) if last_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.width) if last_norm else nn.Identity()
-        self.output = Readout(config.width, target_size, None if config.tie == "none" else self.target_embedding)
+        self.output = Readout(
+            config.width, target_size, None if config.tie == "none" else self.target_embedding
+        )
 
     def encode(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
         for block in self.encoder:
@@ -320,7 +411,10 @@ class Transformer(TransformerDecoder):
         fixed = batch.source.fixed is not None
         if packed or fixed or (self.packable and has_packed_kernel(weight, head_width, dropout)):
             return self._forward_packed(batch)
-        source, own = Visible(batch.source.lengths_B), Visible(batch.target.lengths_B - 1, not config.look_ahead)
+        source, own = (
+            Visible(batch.source.lengths_B),
+            Visible(batch.target.lengths_B - 1, not config.look_ahead),
+        )
         memory_BSD = self.encode(self.embed(self.source_embedding, batch.source.ids_BL), source)
         x_BTD = self.embed(self.target_embedding, batch.target.ids_BL[:, :-1])
         return Output(self.decode(x_BTD, memory_BSD, own, source))
@@ -332,18 +426,25 @@ class Transformer(TransformerDecoder):
         memory_1PD = self.encode(x_1PD, PackedVisible.between(source, source))
         y_1PD = self.embed(self.target_embedding, batch.target.inputs_BT, target)
         own = PackedVisible.between(target, target, causal=not self.config.look_ahead)
-        return Output(target.unpack(self.decode(y_1PD, memory_1PD, own, PackedVisible.between(target, source))))
+        return Output(
+            target.unpack(
+                self.decode(y_1PD, memory_1PD, own, PackedVisible.between(target, source))
+            )
+        )
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
         packing = Packing.of(source) if self.packable and worth_packing(source) else None
         visible = Visible.all_of(source)
         x_BSD = self.embed(self.source_embedding, source.ids_BL, packing)
-        memory_BSD = self.encode(x_BSD, visible if packing is None else PackedVisible.between(packing, packing))
+        memory_BSD = self.encode(
+            x_BSD, visible if packing is None else PackedVisible.between(packing, packing)
+        )
         return self.begin_with(memory_BSD, visible, rows, max_length, packing)
 
 
 class SourceStates(Contextual):
-    """The encoder of a Transformer as a model of single texts: the states of a source after each block."""
+    """The encoder of a Transformer as a model of single texts: the states of a source after each
+    block."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""Mikolov et al. 2013, "Distributed representations of words and phrases", arXiv:1310.4546: word2vec."""
+"""Mikolov et al. 2013, "Distributed representations of words and phrases", arXiv:1310.4546:
+word2vec."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ from regard.models.base import Contextual, ModelConfig, Output, Presets
 class Word2VecConfig(ModelConfig):
     """Static word vectors: skip-gram with negative sampling (Mikolov 2013)."""
 
-    PRESETS: ClassVar[Presets] = {"tiny": {"width": 64}, "small": {"width": 100}, "base": {"width": 300}}
+    PRESETS: ClassVar[Presets] = {
+        "tiny": {"width": 64},
+        "small": {"width": 100},
+        "base": {"width": 300},
+    }
     reads = "text"
     pretraining = "surrounding"
     local = True
@@ -30,11 +35,13 @@ class Word2VecConfig(ModelConfig):
     width: int = Field(100, ge=1)
     """Width of a word vector."""
     window: int = Field(5, ge=1)
-    """A word predicts its neighbours up to a distance that is drawn from 1 to this number, so near ones count more."""
+    """A word predicts its neighbours up to a distance that is drawn from 1 to this number, so near
+    ones count more."""
     negatives: int = Field(5, ge=1)
     """Words that are drawn at random for each neighbour, to be told from it."""
     subsampling: float = Field(1e-3, gt=0)
-    """Words whose share of the text is larger than this are skipped at random, the more the more frequent they are."""
+    """Words whose share of the text is larger than this are skipped at random, the more the more
+    frequent they are."""
 
     @property
     def learning_rate(self) -> float:
@@ -62,7 +69,8 @@ class Neighbours(nn.Module):
         return powers_V / powers_V.sum()
 
     def kept_V(self, threshold: float) -> Tensor:
-        """The probability that an occurrence of a word is kept: sqrt(threshold / f(w)) (equation 5)."""
+        """The probability that an occurrence of a word is kept: sqrt(threshold / f(w)) (equation
+        5)."""
         return (threshold * self.counts_V.sum() / self.counts_V.clamp(min=1)).sqrt().clamp(max=1)
 
     def forward(self, v: Tensor) -> Tensor:
@@ -71,7 +79,8 @@ class Neighbours(nn.Module):
 
 
 class Word2Vec(Contextual):
-    """A vector v for each word, the same in every context. Its loss is `SkipGram` (objectives/language_model.py)."""
+    """A vector v for each word, the same in every context. Its loss is `SkipGram`
+    (objectives/language_model.py)."""
 
     config: Word2VecConfig
 

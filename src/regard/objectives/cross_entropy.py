@@ -21,18 +21,22 @@ def perplexity(loss: float) -> float:
 
 
 class Objective(nn.Module):
-    """A model with its training loss: batch -> [2], the loss to minimise and the plain loss to report, both summed."""
+    """A model with its training loss: batch -> [2], the loss to minimise and the plain loss to
+    report, both summed."""
 
     carries: ClassVar[bool] = False
-    """Whether a recurrent state is passed on from batch to batch: batch and state -> ([2], state)."""
+    """Whether a recurrent state is passed on from batch to batch: batch and state -> ([2],
+    state)."""
     is_cross_entropy: ClassVar[bool] = True
     """Whether the exponential of the mean plain loss is a perplexity."""
 
 
 class VocabularyLoss(Objective):
-    """Hidden states and the tokens that they predict -> [2], the smoothed and the plain loss, summed.
+    """Hidden states and the tokens that they predict -> [2], the smoothed and the plain loss,
+    summed.
 
-    Szegedy et al. 2016, arXiv:1512.00567, section 7, with smoothing epsilon and u uniform over the vocabulary:
+    Szegedy et al. 2016, arXiv:1512.00567, section 7, with smoothing epsilon and u uniform over the
+    vocabulary:
         loss = -sum_t sum_k ((1 - epsilon) [k = y_t] + epsilon u_k) log p_k
     """
 
@@ -43,7 +47,8 @@ class VocabularyLoss(Objective):
         self.model, self.smoothing = model, smoothing
 
     def total(self, hidden_PD: Tensor, labels_P: Tensor) -> Tensor:
-        """Both sums over all positions, computed in parts if there are too many logits to hold at once."""
+        """Both sums over all positions, computed in parts if there are too many logits to hold at
+        once."""
         weights = list(self.model.output.parameters())
         vocabulary = max(weight.shape[0] for weight in weights)
         if rows := losses.rows_at_once(hidden_PD, vocabulary):
@@ -66,7 +71,8 @@ class VocabularyLoss(Objective):
 class TokenCrossEntropy(VocabularyLoss):
     """The loss of an encoder-decoder: the target given the source.
 
-    Optionally with Xu et al. 2015, arXiv:1502.03044, equation 14, which makes a captioner attend to every region:
+    Optionally with Xu et al. 2015, arXiv:1502.03044, equation 14, which makes a captioner attend to
+    every region:
         L = -log P(y | x) + lambda sum_i (1 - sum_t alpha_ti)^2           lambda is `doubly_stochastic`
     The penalty, summed over the images, is part of the loss to minimise, not of the plain loss.
     """
@@ -74,7 +80,11 @@ class TokenCrossEntropy(VocabularyLoss):
     model: Generator
 
     def __init__(
-        self, model: Generator, smoothing: float = 0.0, teacher_forcing: float = 1.0, doubly_stochastic: float = 0.0
+        self,
+        model: Generator,
+        smoothing: float = 0.0,
+        teacher_forcing: float = 1.0,
+        doubly_stochastic: float = 0.0,
     ) -> None:
         super().__init__(model, smoothing)
         self.teacher_forcing, self.doubly_stochastic = teacher_forcing, doubly_stochastic
@@ -99,8 +109,9 @@ class TokenCrossEntropy(VocabularyLoss):
 def scheduled_sample(model: Generator, batch: Batch, teacher_forcing: float) -> Batch:
     """Replace some of the decoder's input words by words that the model itself predicts.
 
-    Bengio et al. 2015, arXiv:1506.03099, in the parallel form of Duckworth et al. 2019, arXiv:1906.04331: one pass
-    with teacher forcing gives the model's predictions for all positions at once, whatever the model.
+    Bengio et al. 2015, arXiv:1506.03099, in the parallel form of Duckworth et al. 2019,
+    arXiv:1906.04331: one pass with teacher forcing gives the model's predictions for all positions
+    at once, whatever the model.
     """
     ids_BT = batch.target.ids_BL
     with torch.no_grad():
@@ -108,13 +119,18 @@ def scheduled_sample(model: Generator, batch: Batch, teacher_forcing: float) -> 
     replaced_BT = torch.rand(predicted_BT.shape, device=ids_BT.device) >= teacher_forcing
     position_T = torch.arange(1, ids_BT.shape[1], device=ids_BT.device)
     replaced_BT &= position_T < batch.target.lengths_B[:, None] - 1
-    mixed_BT = torch.cat([ids_BT[:, :1], torch.where(replaced_BT, predicted_BT, ids_BT[:, 1:])], dim=1)
+    mixed_BT = torch.cat(
+        [ids_BT[:, :1], torch.where(replaced_BT, predicted_BT, ids_BT[:, 1:])], dim=1
+    )
     return replace(batch, target=replace(batch.target, ids_BL=mixed_BT))
 
 
 def smoothed_loss(log_p_PV: Tensor, labels_P: Tensor, epsilon: float) -> Tensor:
-    """The equation of `VocabularyLoss`, [2]. The filler of a packed row has no label and does not count."""
+    """The equation of `VocabularyLoss`, [2]. The filler of a packed row has no label and does not
+    count."""
     real_P = labels_P >= 0
     plain = -(log_p_PV.gather(1, labels_P.clamp(min=0)[:, None])[:, 0] * real_P).sum()
-    smoothed = (1 - epsilon) * plain - epsilon * (log_p_PV.mean(-1) * real_P).sum() if epsilon else plain
+    smoothed = (
+        (1 - epsilon) * plain - epsilon * (log_p_PV.mean(-1) * real_P).sum() if epsilon else plain
+    )
     return torch.stack([smoothed, plain])

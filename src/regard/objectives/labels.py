@@ -17,11 +17,14 @@ from regard.objectives.language_model import next_tokens
 
 
 class HeadLoss(Objective):
-    """The loss of a head, summed over its answers, and optionally that of the language model below it.
+    """The loss of a head, summed over its answers, and optionally that of the language model below
+    it.
 
-    Radford et al. 2018, equation 5, with L_2 the head's loss and L_1 that of the language model, if `auxiliary`:
+    Radford et al. 2018, equation 5, with L_2 the head's loss and L_1 that of the language model, if
+    `auxiliary`:
         L_3 = L_2 + lambda L_1
-    L_1 is the mean over the tokens of the batch, added for each answer. It is not part of the plain loss.
+    L_1 is the mean over the tokens of the batch, added for each answer. It is not part of the plain
+    loss.
     """
 
     def __init__(self, model: Headed, *, smoothing: float = 0.0, auxiliary: float = 0.0) -> None:
@@ -32,12 +35,19 @@ class HeadLoss(Objective):
         """[2]: the head's loss."""
         raise NotImplementedError
 
-    def cross_entropy(self, logits_PY: Tensor, labels_P: Tensor, *, reduction: str) -> tuple[Tensor, Tensor]:
+    def cross_entropy(
+        self, logits_PY: Tensor, labels_P: Tensor, *, reduction: str
+    ) -> tuple[Tensor, Tensor]:
         """The smoothed and the plain cross-entropy, without positions labelled NO_TAG."""
-        # ignore_index, not a mask: indexing with a mask would wait for the GPU to count its elements
-        loss = partial(F.cross_entropy, logits_PY, labels_P, ignore_index=NO_TAG, reduction=reduction)
+        # ignore_index, not a mask: indexing with a mask would wait for the GPU to count its
+        # elements
+        loss = partial(
+            F.cross_entropy, logits_PY, labels_P, ignore_index=NO_TAG, reduction=reduction
+        )
         plain = loss()
-        return loss(label_smoothing=self.smoothing) if self.training and self.smoothing else plain, plain
+        return loss(
+            label_smoothing=self.smoothing
+        ) if self.training and self.smoothing else plain, plain
 
     def answers(self, batch: LabelledBatch) -> int | Tensor:
         """The number of answers that the loss is summed over."""
@@ -58,13 +68,19 @@ class ClassCrossEntropy(HeadLoss):
     """
     loss = -sum_x w_{y_x} ((1 - epsilon) log p_{y_x} + epsilon / Y sum_y log p_y)      p = softmax(logits)
 
-    with class weights w, all 1 unless the recipe sets them. The plain loss has neither w nor epsilon.
+    with class weights w, all 1 unless the recipe sets them. The plain loss has neither w nor
+    epsilon.
     """
 
     weights_Y: Tensor | None
 
     def __init__(
-        self, model: Headed, weights_Y: Tensor | None = None, *, smoothing: float = 0.0, auxiliary: float = 0.0
+        self,
+        model: Headed,
+        weights_Y: Tensor | None = None,
+        *,
+        smoothing: float = 0.0,
+        auxiliary: float = 0.0,
     ) -> None:
         super().__init__(model, smoothing=smoothing, auxiliary=auxiliary)
         self.register_buffer("weights_Y", weights_Y, persistent=False)
@@ -111,8 +127,12 @@ class TagSequenceLoss(TagCrossEntropy):
     def losses(self, logits_BLY: Tensor, batch: LabelledBatch) -> Tensor:
         is_word_BL = batch.labels != NO_TAG
         words_B = is_word_BL.sum(1)
-        order_BL = (~is_word_BL).long().argsort(dim=1, stable=True)[:, : int(words_B.max())]  # words to the front
-        P_BLY = logits_BLY.float().gather(1, order_BL[..., None].expand(-1, -1, logits_BLY.shape[-1]))
+        order_BL = (
+            (~is_word_BL).long().argsort(dim=1, stable=True)[:, : int(words_B.max())]
+        )  # words to the front
+        P_BLY = logits_BLY.float().gather(
+            1, order_BL[..., None].expand(-1, -1, logits_BLY.shape[-1])
+        )
         read_B = words_B > 0  # a window may have no word of its own
         head = self.model.head
         assert isinstance(head, TokenHead)
@@ -128,13 +148,15 @@ class SpanCrossEntropy(HeadLoss):
     P_i = exp(S . T_i) / sum_j exp(S . T_j)            token i begins the answer; the same with E for its end
     loss = -sum_b (log P_start + log P_end) / 2
 
-    Devlin et al. 2019, arXiv:1810.04805, sections 4.2 and 4.3: in a row b without the answer, both are the first token,
-    or the last token if the model reads from left to right.
+    Devlin et al. 2019, arXiv:1810.04805, sections 4.2 and 4.3: in a row b without the answer, both
+    are the first token, or the last token if the model reads from left to right.
     """
 
     def losses(self, logits: Tensor, batch: LabelledBatch) -> Tensor:
         logits_B2L = logits.float().mT.masked_fill(~real_BL(batch.text)[:, None], -torch.inf)
-        loss = F.cross_entropy(logits_B2L.flatten(0, 1), batch.labels.flatten(), reduction="sum") / 2
+        loss = (
+            F.cross_entropy(logits_B2L.flatten(0, 1), batch.labels.flatten(), reduction="sum") / 2
+        )
         return torch.stack([loss, loss])
 
 
@@ -144,7 +166,8 @@ class SpanCrossEntropy(HeadLoss):
 class AnswerCrossEntropy(Objective):
     """The loss of a memory network with several restarts, summed over questions.
 
-    Its value is the mean over restarts, its gradient that of their sum: so each restart learns as if it were alone.
+    Its value is the mean over restarts, its gradient that of their sum: so each restart learns as
+    if it were alone.
     """
 
     def __init__(self, model: MemoryNetwork, smoothing: float = 0.0) -> None:
@@ -154,8 +177,12 @@ class AnswerCrossEntropy(Objective):
     def forward(self, batch: StoryBatch) -> Tensor:
         output = self.model(batch)
         plain_BI = answer_losses(output, batch.answers_B)
-        smoothed_BI = answer_losses(output, batch.answers_B, self.smoothing) if self.smoothing else plain_BI
-        return torch.stack([_mean_with_gradient_of_sum(smoothed_BI), _mean_with_gradient_of_sum(plain_BI)])
+        smoothed_BI = (
+            answer_losses(output, batch.answers_B, self.smoothing) if self.smoothing else plain_BI
+        )
+        return torch.stack(
+            [_mean_with_gradient_of_sum(smoothed_BI), _mean_with_gradient_of_sum(plain_BI)]
+        )
 
 
 def answer_losses(output: MemoryOutput, answers_B: Tensor, smoothing: float = 0.0) -> Tensor:

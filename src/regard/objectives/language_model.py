@@ -1,4 +1,5 @@
-"""The objectives of pre-training: the next token, both directions, reconstruction, masked and surrounding tokens."""
+"""The objectives of pre-training: the next token, both directions, reconstruction, masked and
+surrounding tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from regard.objectives.cross_entropy import Objective, VocabularyLoss
 
 ROWS_AT_ONCE = 1024  # positions whose logits are in memory together when accuracy is measured
 Predicted = tuple[Tensor, Tensor]
-"""The hidden states [P, D] of all positions that predict a token, text by text, and these tokens [P]."""
+"""The hidden states [P, D] of all positions that predict a token, text by text, and these tokens
+[P]."""
 
 
 def next_tokens(hidden_BTD: Tensor, batch: TextBatch) -> Predicted:
@@ -30,13 +32,16 @@ def next_tokens(hidden_BTD: Tensor, batch: TextBatch) -> Predicted:
 
 
 class TextLoss(VocabularyLoss):
-    """The loss of a model that predicts all tokens of a text: batch -> [2], summed over `batch.tokens` tokens."""
+    """The loss of a model that predicts all tokens of a text: batch -> [2], summed over
+    `batch.tokens` tokens."""
 
     def forward(self, batch: TextBatch) -> Tensor:
         directions, _ = self.predicted(batch)
         return torch.stack([self.total(*predicted) for predicted in directions]).mean(0)
 
-    def predicted(self, batch: TextBatch, carry: Carry | None = None) -> tuple[tuple[Predicted, ...], Carry | None]:
+    def predicted(
+        self, batch: TextBatch, carry: Carry | None = None
+    ) -> tuple[tuple[Predicted, ...], Carry | None]:
         """What is predicted in each direction, and the recurrent state if it is carried."""
         raise NotImplementedError
 
@@ -46,14 +51,18 @@ class NextToken(TextLoss):
 
     model: LanguageModel
 
-    def predicted(self, batch: TextBatch, carry: Carry | None = None) -> tuple[tuple[Predicted, ...], None]:
+    def predicted(
+        self, batch: TextBatch, carry: Carry | None = None
+    ) -> tuple[tuple[Predicted, ...], None]:
         return (next_tokens(self.model(batch).hidden_BTD, batch),), None
 
 
 class CarriedNextToken(TextLoss):
-    """The same for a stream: a batch starts from the recurrent state of the batch before (truncated back-propagation).
+    """The same for a stream: a batch starts from the recurrent state of the batch before (truncated
+    back-propagation).
 
-    A batch that does not continue the one before starts from zeros, and no gradient flows into earlier batches.
+    A batch that does not continue the one before starts from zeros, and no gradient flows into
+    earlier batches.
     """
 
     model: LSTMLanguageModel
@@ -63,7 +72,9 @@ class CarriedNextToken(TextLoss):
         (predicted,), carry = self.predicted(batch, carry)
         return self.total(*predicted), carry
 
-    def predicted(self, batch: TextBatch, carry: Carry | None = None) -> tuple[tuple[Predicted, ...], Carry]:
+    def predicted(
+        self, batch: TextBatch, carry: Carry | None = None
+    ) -> tuple[tuple[Predicted, ...], Carry]:
         start, rows = None, len(batch.text)
         if batch.carries and carry is not None:  # a batch may have fewer rows than the one before
             start = tuple((h_BD[:rows], c_BD[:rows]) for h_BD, c_BD in carry)
@@ -80,22 +91,27 @@ class SequenceAutoencoder(TextLoss):
 
     model: LSTMLanguageModel
 
-    def predicted(self, batch: TextBatch, carry: Carry | None = None) -> tuple[tuple[Predicted, ...], None]:
+    def predicted(
+        self, batch: TextBatch, carry: Carry | None = None
+    ) -> tuple[tuple[Predicted, ...], None]:
         return (next_tokens(self.model.reconstruct(batch).hidden_BTD, batch),), None
 
 
 class BothDirections(TextLoss):
     """ELMo's loss: the mean of the forward and the backward loss.
 
-    Peters et al. 2018, arXiv:1802.05365, section 3.1, maximises the sum of both directions' log-likelihoods
+    Peters et al. 2018, arXiv:1802.05365, section 3.1, maximises the sum of both directions'
+    log-likelihoods
         sum_k log p(t_k | t_1 ... t_{k-1}) + log p(t_k | t_{k+1} ... t_N)
-    The published code minimises half of it, the mean: so the loss per token is that of one direction, and its
-    exponential is the perplexity that the paper reports.
+    The published code minimises half of it, the mean: so the loss per token is that of one
+    direction, and its exponential is the perplexity that the paper reports.
     """
 
     model: ELMo
 
-    def predicted(self, batch: TextBatch, carry: Carry | None = None) -> tuple[tuple[Predicted, ...], None]:
+    def predicted(
+        self, batch: TextBatch, carry: Carry | None = None
+    ) -> tuple[tuple[Predicted, ...], None]:
         output, real = self.model(batch), Packing.of(batch.text, without=1)
         backward_PD = real.pack(output.backward_BLD[:, 1:])[0]
         before_P = real.pack(batch.text.ids_BL[:, :-1])[0]
@@ -108,12 +124,16 @@ def predicted_by(
     """All examples batch by batch, and what is predicted in each direction."""
     carry = None
     for rows in examples.measured(batch_tokens):
-        predicted, carry = objective.predicted(examples.batch(rows).to(device_of(objective)).unnamed(), carry)
+        predicted, carry = objective.predicted(
+            examples.batch(rows).to(device_of(objective)).unnamed(), carry
+        )
         yield rows, predicted
 
 
 def carry_to(carry: Carry | None, device: torch.device) -> Carry | None:
-    return None if carry is None else tuple((h_BD.to(device), c_BD.to(device)) for h_BD, c_BD in carry)
+    return (
+        None if carry is None else tuple((h_BD.to(device), c_BD.to(device)) for h_BD, c_BD in carry)
+    )
 
 
 # Static word vectors
@@ -125,9 +145,9 @@ class SkipGram(Objective):
     Mikolov et al. 2013, arXiv:1310.4546, equations 1 and 4, for the words w_1 ... w_T:
         L = -sum_t sum_{-c <= j <= c, j != 0} l(u_{t+j}, v_t)
         l(u, v) = log sigmoid(u . v) + sum_{i=1}^k E_{w ~ P_n} log sigmoid(-u_w . v)
-    In training, c is drawn for each t from 1 to `window`, the k words of each pair are drawn, and frequent words are
-    skipped as equation 5 says. Otherwise c is `window`, all words count, and the expectation is computed: so a
-    validation gives the same number each time.
+    In training, c is drawn for each t from 1 to `window`, the k words of each pair are drawn, and
+    frequent words are skipped as equation 5 says. Otherwise c is `window`, all words count, and the
+    expectation is computed: so a validation gives the same number each time.
     """
 
     is_cross_entropy = False
@@ -143,20 +163,26 @@ class SkipGram(Objective):
         reach_BL = torch.full_like(ids_BL, config.window)
         if self.training:
             counted_BL = counted_BL & (
-                torch.rand(ids_BL.shape, device=ids_BL.device) < output.kept_V(config.subsampling)[ids_BL]
+                torch.rand(ids_BL.shape, device=ids_BL.device)
+                < output.kept_V(config.subsampling)[ids_BL]
             )
             reach_BL = torch.randint_like(ids_BL, 1, config.window + 1)
         place_L = torch.arange(ids_BL.shape[1], device=ids_BL.device)
         distance_LK = (place_L[:, None] - place_L).abs()
         near_BLK = (
-            (distance_LK > 0) & (distance_LK <= reach_BL[..., None]) & counted_BL[..., None] & counted_BL[:, None]
+            (distance_LK > 0)
+            & (distance_LK <= reach_BL[..., None])
+            & counted_BL[..., None]
+            & counted_BL[:, None]
         )
         loss = -F.logsigmoid((v_BLD @ u_BLD.mT)[near_BLK]).sum()
         if not near_BLK.any():  # every word was skipped, or each text has one word
             return torch.stack([loss, loss.detach()])
         if self.training:
             v_PD = v_BLD[near_BLK.nonzero(as_tuple=True)[:2]]
-            drawn = torch.multinomial(output.noise_V, len(v_PD) * config.negatives, replacement=True)
+            drawn = torch.multinomial(
+                output.noise_V, len(v_PD) * config.negatives, replacement=True
+            )
             u_PKD = F.embedding(drawn.view(len(v_PD), -1), output.weight)
             loss = loss - F.logsigmoid(-torch.einsum("pd,pkd->pk", v_PD, u_PKD)).sum()
         else:
@@ -171,11 +197,13 @@ class SkipGram(Objective):
 class MaskedTokens(VocabularyLoss):
     """BERT's loss: masked tokens, and next-sentence prediction.
 
-    Devlin et al. 2019, arXiv:1810.04805, section A.2: the sum of the mean masked-LM likelihood and the mean
-    next-sentence likelihood. The loss of a batch is divided by its P masked tokens, so for its B pairs
+    Devlin et al. 2019, arXiv:1810.04805, section A.2: the sum of the mean masked-LM likelihood and
+    the mean next-sentence likelihood. The loss of a batch is divided by its P masked tokens, so for
+    its B pairs
         loss = sum_P masked + (P / B) sum_B next        and        loss / P = mean_P masked + mean_B next
-    When batches are accumulated, the mean over a batch's pairs is weighted by its masked tokens. The plain loss is
-    without the next sentence, so that the exponential of its mean is a perplexity.
+    When batches are accumulated, the mean over a batch's pairs is weighted by its masked tokens.
+    The plain loss is without the next sentence, so that the exponential of its mean is a
+    perplexity.
     """
 
     model: BERT
@@ -191,8 +219,13 @@ class MaskedTokens(VocabularyLoss):
         if batch.text.fixed is not None:
             starts_B = batch.text.fixed.bounds[:-1].clamp(max=hidden_BLD.shape[1] - 1)
             firsts_B1D = hidden_BLD[0].index_select(0, starts_B)[:, None]
-        classes_B, masked = torch.where(follows_B < 0, NO_TAG, 1 - follows_B), (batch.labels_P >= 0).sum()
-        next_loss = F.cross_entropy(self.model.next_sentence(firsts_B1D), classes_B, ignore_index=NO_TAG)
+        classes_B, masked = (
+            torch.where(follows_B < 0, NO_TAG, 1 - follows_B),
+            (batch.labels_P >= 0).sum(),
+        )
+        next_loss = F.cross_entropy(
+            self.model.next_sentence(firsts_B1D), classes_B, ignore_index=NO_TAG
+        )
         return loss_2 + torch.stack([masked * next_loss, torch.zeros_like(next_loss)])
 
 
@@ -203,12 +236,14 @@ def masked_states(hidden_BLD: Tensor, batch: MaskedBatch) -> Tensor:
 
 @torch.inference_mode()
 def masked_sums(model: BERT, batch: MaskedBatch) -> dict[str, float]:
-    """Sums over a batch: cross-entropy and correct predictions of the `masked` tokens, and of next-sentence prediction
-    for its `pairs`."""
+    """Sums over a batch: cross-entropy and correct predictions of the `masked` tokens, and of
+    next-sentence prediction for its `pairs`."""
     hidden_BLD = model(batch).hidden_BTD
     sums = dict.fromkeys(("loss", "correct", "next_loss", "next_correct", "pairs"), 0.0)
     sums["masked"] = len(batch.labels_P)
-    parts = (torch.split(x, ROWS_AT_ONCE) for x in (masked_states(hidden_BLD, batch), batch.labels_P))
+    parts = (
+        torch.split(x, ROWS_AT_ONCE) for x in (masked_states(hidden_BLD, batch), batch.labels_P)
+    )
     for hidden_PD, labels_P in zip(*parts, strict=True):
         logits_PV = model.readout(hidden_PD)
         sums["loss"] += float(F.cross_entropy(logits_PV, labels_P, reduction="sum"))

@@ -33,12 +33,14 @@ def as_list(overrides: Overrides) -> list[str]:
 
 
 def named_settings(tree: Tree, settings: Mapping[str, Any]) -> list[str]:
-    """Keywords as overrides of a recipe: `steps` is `training.steps` if no other section has a field of that name."""
+    """Keywords as overrides of a recipe: `steps` is `training.steps` if no other section has a
+    field of that name."""
     return [as_override(path_of(name, tree), value) for name, value in settings.items()]
 
 
 def path_of(name: str, tree: Tree) -> str:
-    """The path of a field in the recipe, by its name alone; or a ConfigError if several sections have it, or none."""
+    """The path of a field in the recipe, by its name alone; or a ConfigError if several sections
+    have it, or none."""
     task = TASKS.get(str(tree.get("task")))
     if "." in name or name in BaseRecipe.model_fields or name == "head" or task is None:
         return name
@@ -51,13 +53,19 @@ def path_of(name: str, tree: Tree) -> str:
                     if f"{section}.{own}" not in paths.setdefault(own, []):
                         paths[own].append(f"{section}.{own}")
     if name not in paths:
-        raise ConfigError(f"there is no setting {name!r}", where=name, hint=did_you_mean(name, paths))
+        raise ConfigError(
+            f"there is no setting {name!r}", where=name, hint=did_you_mean(name, paths)
+        )
     if len(paths[name]) > 1:
         first = f"give the whole name: {{'{paths[name][0]}': ...}}"
-        raise ConfigError(f"several sections have it: {', '.join(paths[name])}", where=name, hint=first)
+        raise ConfigError(
+            f"several sections have it: {', '.join(paths[name])}", where=name, hint=first
+        )
     return paths[name][0]
 
 
 def _is_of_kind(config: type[Config], kind: object) -> bool:
     """Whether a config is that of the recipe's model; all are where the recipe does not say."""
-    return not isinstance(kind, str) or "kind" not in config.model_fields or kind in kinds_in(config)
+    return (
+        not isinstance(kind, str) or "kind" not in config.model_fields or kind in kinds_in(config)
+    )

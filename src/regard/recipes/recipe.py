@@ -36,44 +36,65 @@ class Recipe(BaseRecipe, Generic[D, E, M]):
     """The model: `kind`, `preset`, and any field that should differ from the preset."""
     search: SearchConfig = SearchConfig()
     """How it writes."""
-    evaluation: E = Field(default={}, validate_default=True)  # the defaults of the task's own config
+    evaluation: E = Field(
+        default={}, validate_default=True
+    )  # the defaults of the task's own config
     """How it is measured."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """To other processes it goes as a tree: pickle does not find the class of a recipe by its name."""
+        """To other processes it goes as a tree: pickle does not find the class of a recipe by its
+        name."""
         return recipe_of, (self.model_dump(),)
 
     @field_validator("model", mode="before")
     @classmethod
     def _a_model_for_the_task(cls, model: Any, others: ValidationInfo) -> Any:
-        """Refuse a model of another task; a kind that does not exist is refused later, with the nearest name."""
+        """Refuse a model of another task; a kind that does not exist is refused later, with the
+        nearest name."""
         kind, task = model.get("kind") if isinstance(model, dict) else None, others.data.get("task")
-        if task is None or not isinstance(kind, str) or kind in (allowed := kinds_in(TASKS[task].models)):
+        if (
+            task is None
+            or not isinstance(kind, str)
+            or kind in (allowed := kinds_in(TASKS[task].models))
+        ):
             return model
         if any(kind in kinds_in(other.models) for other in TASKS.values()):
-            raise ValueError(f"{kind} is no model for the task {task} (allowed: {', '.join(sorted(allowed))})")
+            raise ValueError(
+                f"{kind} is no model for the task {task} (allowed: {', '.join(sorted(allowed))})"
+            )
         return model
 
     @field_validator("model")
     @classmethod
     def _fits_the_columns(cls, model: Any, others: ValidationInfo) -> Any:
-        """One embedding for both sides needs one vocabulary, and one file of vectors; vectors are for a column.
+        """One embedding for both sides needs one vocabulary, and one file of vectors; vectors are
+        for a column.
 
-        Two vocabularies may happen to have the same size, so that the model itself cannot tell. Two files of tokenizers
-        may be two ways to cut text into the pieces of one vocabulary, as Marian's are.
+        Two vocabularies may happen to have the same size, so that the model itself cannot tell. Two
+        files of tokenizers may be two ways to cut text into the pieces of one vocabulary, as
+        Marian's are.
         """
-        tokenizer, files = others.data.get("tokenizer"), model.vectors.files if model.vectors else {}
+        tokenizer, files = (
+            others.data.get("tokenizer"),
+            model.vectors.files if model.vectors else {},
+        )
         if getattr(model, "tie", None) == "all":
             if tokenizer and not tokenizer.joint and tokenizer.file is None:
                 raise ValueError(
-                    "tie: all needs one vocabulary for both sides (set tokenizer.joint=true, or tie: target)"
+                    "tie: all needs one vocabulary for both sides (set tokenizer.joint=true, or "
+                    "tie: target)"
                 )
             if len(set(files.values())) > 1:
-                raise ValueError("tie: all has one embedding for both sides: give it one file of vectors, not two")
+                raise ValueError(
+                    "tie: all has one embedding for both sides: give it one file of vectors, "
+                    "not two"
+                )
         columns = TASKS[others.data["task"]].columns if "task" in others.data else ()
         for side in files if columns else ():
             if side not in columns:
-                raise ValueError(f"vectors of the {side}: this task has only {' and '.join(columns)}")
+                raise ValueError(
+                    f"vectors of the {side}: this task has only {' and '.join(columns)}"
+                )
         return model
 
     @field_validator("training", mode="before")
@@ -89,20 +110,26 @@ class Recipe(BaseRecipe, Generic[D, E, M]):
 
     @field_validator("search")
     @classmethod
-    def _coverage_needs_attention(cls, search: SearchConfig, others: ValidationInfo) -> SearchConfig:
+    def _coverage_needs_attention(
+        cls, search: SearchConfig, others: ValidationInfo
+    ) -> SearchConfig:
         model = others.data.get("model")
         if search.coverage_penalty and model and not model.alignment:
-            known = {kind: config for kind, (config, _) in MODELS.items() if config.reads == "source"}
+            known = {
+                kind: config for kind, (config, _) in MODELS.items() if config.reads == "source"
+            }
             attending = ", ".join(kind for kind, config in known.items() if config.alignment)
             raise ValueError(
-                f"coverage_penalty needs attention over the source, and {model.kind} has none: {attending} have"
+                f"coverage_penalty needs attention over the source, and {model.kind} has none: "
+                f"{attending} have"
             )
         return search
 
 
 AnyRecipe = Recipe[Any, Any, Any]
 SGD_RATE = 0.1
-"""The learning rate for plain stochastic gradient descent, whatever the model, unless the recipe gives one."""
+"""The learning rate for plain stochastic gradient descent, whatever the model, unless the recipe
+gives one."""
 
 
 class HeadedRecipe(Recipe[D, E, M], Generic[D, E, M, H]):
@@ -134,15 +161,21 @@ def recipe_of(tree: Tree) -> AnyRecipe:
             problems += error.problems
         raise ConfigError(problems=problems)
     tree = {**tree}
-    for name, values in task.defaults.items():  # what suits the task better than the defaults of the sections
+    for (
+        name,
+        values,
+    ) in task.defaults.items():  # what suits the task better than the defaults of the sections
         section = tree.get(name, {})
-        if isinstance(section, dict) and (name in tree or not Recipe.model_fields[name].is_required()):
+        if isinstance(section, dict) and (
+            name in tree or not Recipe.model_fields[name].is_required()
+        ):
             tree[name] = {**values, **section}
     return validate(recipe_for(task), task.complete(tree))
 
 
 def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[AnyRecipe, Path]:
-    """A recipe from a file, a mapping, or the name of one that ships; and the folder its paths are relative to."""
+    """A recipe from a file, a mapping, or the name of one that ships; and the folder its paths are
+    relative to."""
     tree, base = load_tree(recipe, overrides)
     typed = recipe_of(tree)
     expect_training_data(typed)
@@ -150,21 +183,28 @@ def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tup
 
 
 FORMER_DEFAULTS: Tree = {
-    "training.schedule": "inverse_sqrt", "training.warmup": 0, "training.learning_rate": 1e-3, "model.norm": "post",
-}  # fmt: skip
+    "training.schedule": "inverse_sqrt",
+    "training.warmup": 0,
+    "training.learning_rate": 1e-3,
+    "model.norm": "post",
+}
 """Defaults of earlier versions, for runs whose recipe does not have the field."""
-REMOVED = ("data.reading", "model.images.max_pixels", "model.longest_story")  # fields of earlier versions
+REMOVED = (
+    "data.reading",
+    "model.images.max_pixels",
+    "model.longest_story",
+)  # fields of earlier versions
 
 
 def read_stored(path: Path) -> Tree:
-    """The recipe of a run folder, without the fields that no longer exist, within the limits of today, and with the
-    former defaults where it lacks a field."""
+    """The recipe of a run folder, without the fields that no longer exist, within the limits of
+    today, and with the former defaults where it lacks a field."""
     return as_stored(read_yaml(path))
 
 
 def as_stored(tree: Tree) -> Tree:
-    """A recipe that an earlier version may have written, without the fields that no longer exist, within the limits of
-    today, and with the former defaults where it lacks a field."""
+    """A recipe that an earlier version may have written, without the fields that no longer exist,
+    within the limits of today, and with the former defaults where it lacks a field."""
     for changed, former in FORMER_DEFAULTS.items():
         _fill_in(tree, changed, former)
     for removed in REMOVED:
@@ -175,7 +215,9 @@ def as_stored(tree: Tree) -> Tree:
         if isinstance(section, dict):
             section.pop(name, None)
     if isinstance(search := tree.get("search"), dict):
-        limited = {name: most for name, most in MOST.items() if isinstance(search.get(name), int | float)}
+        limited = {
+            name: most for name, most in MOST.items() if isinstance(search.get(name), int | float)
+        }
         search |= {name: min(search[name], most) for name, most in limited.items()}
     return tree
 
@@ -194,8 +236,8 @@ def _fill_in(tree: Tree, path: str, value: Any) -> None:
 
 
 def with_defaults_of_run(recipe: AnyRecipe, given: Tree, before: AnyRecipe) -> AnyRecipe:
-    """The recipe to resume a run with: where it does not give a field whose default has changed, and the run has the
-    former one, it has that too."""
+    """The recipe to resume a run with: where it does not give a field whose default has changed,
+    and the run has the former one, it has that too."""
     if recipe.model.kind != before.model.kind:
         return recipe
     tree, theirs, named = recipe.model_dump(), leaves(before.model_dump()), leaves(given)
@@ -218,7 +260,9 @@ def leaves(tree: Any, path: str = "") -> dict[str, Any]:
 def expect_training_data(recipe: AnyRecipe) -> None:
     """Refuse a recipe that is not to be trained, as that of an imported run is."""
     if not recipe.data.train:
-        raise ConfigError("there is nothing to train on", where="data.train", hint="name at least one corpus")
+        raise ConfigError(
+            "there is nothing to train on", where="data.train", hint="name at least one corpus"
+        )
 
 
 class Proposal(str):
@@ -231,7 +275,8 @@ class Proposal(str):
 def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[Tree, Path]:
     """The same before its values are checked; a section that is null is left out.
 
-    Where overrides ask for another kind of model than the recipe's, what both kinds have is kept (`switch_model`).
+    Where overrides ask for another kind of model than the recipe's, what both kinds have is kept
+    (`switch_model`).
     """
     tree, base, ships = _stored_tree(recipe, overrides)
     given = apply_overrides({}, overrides) if ships else None
@@ -240,15 +285,22 @@ def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple
     return with_init(sections, base, given), base
 
 
-def _stored_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[Tree, Path, bool]:
-    """A recipe as it is written, the folder its paths are relative to, and whether it is one that ships."""
+def _stored_tree(
+    recipe: str | Path | Tree, overrides: Sequence[str] = ()
+) -> tuple[Tree, Path, bool]:
+    """A recipe as it is written, the folder its paths are relative to, and whether it is one that
+    ships."""
     if isinstance(recipe, dict):
         return recipe, Path.cwd(), False
     if isinstance(recipe, str) and "\n" in recipe:
         base = (recipe.folder if isinstance(recipe, Proposal) else Path()).absolute()
         return parse_yaml(recipe, where="the recipe"), base, False
-    if Path(recipe).is_dir() and str(recipe) not in shipped():  # `babi` may be the folder of the recipe's data
-        raise ConfigError("this is a folder, not a recipe", where=str(recipe), hint="give a .yaml file")
+    if (
+        Path(recipe).is_dir() and str(recipe) not in shipped()
+    ):  # `babi` may be the folder of the recipe's data
+        raise ConfigError(
+            "this is a folder, not a recipe", where=str(recipe), hint="give a .yaml file"
+        )
     if Path(recipe).is_file() or str(recipe) not in shipped():
         if not Path(recipe).exists():
             raise _missing(str(recipe))
@@ -256,7 +308,9 @@ def _stored_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tu
             further = [other for other in overrides if "=" not in other]
             command = shlex.join(["regard", "check", str(recipe), *further, "--out", "mine.yaml"])
             hint = f"'{command}' proposes a recipe for data"
-            raise ConfigError("this is not a recipe, which is a .yaml file", where=str(recipe), hint=hint)
+            raise ConfigError(
+                "this is not a recipe, which is a .yaml file", where=str(recipe), hint=hint
+            )
         base = Path(recipe).resolve().parent
         tree = (read_stored if (base / "environment.json").exists() else read_yaml)(Path(recipe))
         return tree, base, False
@@ -266,8 +320,8 @@ def _stored_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tu
 # Another kind of model than the recipe's
 
 KEPT_FIELDS = ("preset", "dropout", "tie")
-"""Fields that a new kind of model takes over even if the whole section is replaced: they say how large the model is and
-how it is regularised, and not what it is."""
+"""Fields that a new kind of model takes over even if the whole section is replaced: they say how
+large the model is and how it is regularised, and not what it is."""
 
 
 @dataclass(frozen=True)
@@ -281,8 +335,11 @@ class Switch:
     """Fields of that model which the new kind does not have, or not with this value."""
 
 
-def switch_model(before: Tree, after: Tree, overrides: Sequence[str]) -> tuple[Tree, tuple[str, ...]]:
-    """`after`, the tree with overrides, with a section `model` that suits its kind, and the fields left out.
+def switch_model(
+    before: Tree, after: Tree, overrides: Sequence[str]
+) -> tuple[Tree, tuple[str, ...]]:
+    """`after`, the tree with overrides, with a section `model` that suits its kind, and the fields
+    left out.
 
     With `model.kind=X` all fields are kept that X has too; with `model={kind: X}` only KEPT_FIELDS.
     """
@@ -292,10 +349,14 @@ def switch_model(before: Tree, after: Tree, overrides: Sequence[str]) -> tuple[T
     kind, config = ours.get("kind"), config_of(ours.get("kind"))
     if kind not in MODELS or theirs.get("kind") not in MODELS or kind == theirs["kind"]:
         return after, ()
-    given = apply_overrides({}, [one for one in _listed(overrides) if one.partition("=")[0].split(".")[0] == "model"])
+    given = apply_overrides(
+        {}, [one for one in _listed(overrides) if one.partition("=")[0].split(".")[0] == "model"]
+    )
     replaced = any(one.partition("=")[0] == "model" for one in _listed(overrides))
     named = given["model"]
-    others = {name: value for name, value in theirs.items() if name not in named and value is not None}
+    others = {
+        name: value for name, value in theirs.items() if name not in named and value is not None
+    }
     kept = {
         name: value
         for name, value in others.items()
@@ -307,18 +368,27 @@ def switch_model(before: Tree, after: Tree, overrides: Sequence[str]) -> tuple[T
     except ValidationError as error:
         unlike |= {str(one["loc"][0]) for one in error.errors() if one["loc"]} & kept.keys()
     model = {**{name: value for name, value in kept.items() if name not in unlike}, **named}
-    return {**after, "model": model}, tuple(f"{name}: {others[name]}" for name in others if name in unlike)
+    return {**after, "model": model}, tuple(
+        f"{name}: {others[name]}" for name in others if name in unlike
+    )
 
 
 def switched_model(recipe: str | Path | Tree, overrides: Sequence[str]) -> Switch | None:
-    """The switch that overrides ask for, if there is one and the recipe is valid with its own model."""
+    """The switch that overrides ask for, if there is one and the recipe is valid with its own
+    model."""
     before, base, _ = _stored_tree(recipe)
     after = apply_overrides(before, overrides)
     theirs, ours = before.get("model"), after.get("model")
-    if not isinstance(theirs, dict) or not isinstance(ours, dict) or theirs.get("kind") == ours.get("kind"):
+    if (
+        not isinstance(theirs, dict)
+        or not isinstance(ours, dict)
+        or theirs.get("kind") == ours.get("kind")
+    ):
         return None
     dropped = switch_model(before, after, overrides)[1]
-    own = {name: section for name, section in {**after, "model": theirs}.items() if section is not None}
+    own = {
+        name: section for name, section in {**after, "model": theirs}.items() if section is not None
+    }
     try:
         return Switch(str(ours.get("kind")), recipe_of(with_init(own, base)), dropped)
     except ConfigError:
@@ -335,7 +405,9 @@ def _missing(recipe: str) -> ConfigError:
     near = [] if is_path else get_close_matches(recipe, shipped(), n=1, cutoff=0.7)
     what = "there is no such file" if is_path else "there is no such recipe"
     hint = f"did you mean {near[0]!r}?" if near else "'regard recipes' lists those that ship"
-    return ConfigError(what, where=recipe, hint=f"a recipe is a .yaml file, or one that ships; {hint}")
+    return ConfigError(
+        what, where=recipe, hint=f"a recipe is a .yaml file, or one that ships; {hint}"
+    )
 
 
 def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
@@ -369,13 +441,31 @@ def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
 # What a verb changes in the recipe of a trained run
 
 CHANGEABLE_ON_RESUME = (
-    "steps", "epochs", "minutes", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best",
-    "patience", "decode", "samples", "average", "checkpoint_activations", "data.workers",
+    "steps",
+    "epochs",
+    "minutes",
+    "device",
+    "compile",
+    "log_every",
+    "validate_every",
+    "checkpoint_every",
+    "keep_best",
+    "patience",
+    "decode",
+    "samples",
+    "average",
+    "checkpoint_activations",
+    "data.workers",
     "data.bad_lines",
-)  # fmt: skip
-"""Fields, of `training` unless named, that a resumed training may change; any other would make it another training.
-The fingerprint of the data tells whether another data.bad_lines leaves other examples."""
-CHANGEABLE_AFTER_TRAINING = ("search", "evaluation", "data.encoding")  # what may be changed in a trained run's recipe
+)
+"""Fields, of `training` unless named, that a resumed training may change; any other would make it
+another training. The fingerprint of the data tells whether another data.bad_lines leaves other
+examples."""
+CHANGEABLE_AFTER_TRAINING = (
+    "search",
+    "evaluation",
+    "data.encoding",
+)  # what may be changed in a trained run's recipe
 
 
 def with_search(
@@ -389,19 +479,25 @@ def with_search(
 ) -> AnyRecipe:
     """The run's recipe with the search asked for now.
 
-    A beam given here turns sampling into a beam search. The recipe's own beam is widened to hold the n best, and left
-    out for samples.
+    A beam given here turns sampling into a beam search. The recipe's own beam is widened to hold
+    the n best, and left out for samples.
     """
     if not overrides and all(option is None for option in (beam, nbest, length_penalty, prefix)):
         return recipe
     paths = {override.partition("=")[0] for override in overrides}
-    searched = {path: path for path in sorted(paths) if path.startswith("search.") and path != "search.nbest"}
+    searched = {
+        path: path
+        for path in sorted(paths)
+        if path.startswith("search.") and path != "search.nbest"
+    }
     flags = {"--beam": beam, "--length-penalty": length_penalty, "--prefix": prefix, **searched}
     refuse_search(TASKS[recipe.task], flags)
     for override in overrides:
         path = override.partition("=")[0]
         section = path.partition(".")[0]
-        if section in type(recipe).model_fields and not {section, path}.intersection(CHANGEABLE_AFTER_TRAINING):
+        if section in type(recipe).model_fields and not {section, path}.intersection(
+            CHANGEABLE_AFTER_TRAINING
+        ):
             what = f"{section} cannot be changed in a trained run"
             hint = f"allowed: {', '.join(CHANGEABLE_AFTER_TRAINING)}"
             raise ConfigError(what, where=override, hint=hint)
@@ -414,12 +510,16 @@ def with_search(
     if search.get("beam") == recipe.search.beam:
         search["beam"] = 1 if search.get("sample") is True else max(nbest or 1, recipe.search.beam)
         if beam is None and search["beam"] > WIDEST:
-            raise ConfigError(f"should be less than or equal to {WIDEST}, not {nbest}", where="--nbest")
+            raise ConfigError(
+                f"should be less than or equal to {WIDEST}, not {nbest}", where="--nbest"
+            )
     options = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "prefix": prefix}
     search |= {name: value for name, value in options.items() if value is not None}
     if length_penalty is not None and search.get("normalisation") == "none":
         hint = "leave it out, or --set search.normalisation=mean"
-        raise ConfigError("search.normalisation: none has no length penalty", where="--length-penalty", hint=hint)
+        raise ConfigError(
+            "search.normalisation: none has no length penalty", where="--length-penalty", hint=hint
+        )
     return recipe_of(tree)
 
 
@@ -432,7 +532,8 @@ def refuse_search(task: Task | type[Task], options: Mapping[str, object]) -> Non
 
 
 def _leave_sampling(search: dict[str, Any], paths: set[str], beam: int | None) -> None:
-    """For a run that samples: a beam, or `search.sample=false`, drops the settings of sampling that are not named."""
+    """For a run that samples: a beam, or `search.sample=false`, drops the settings of sampling that
+    are not named."""
     given = [name for name in SAMPLING if f"search.{name}" in paths]
     if "search.sample" not in paths and not given and (beam is not None or "search.beam" in paths):
         search["sample"] = False
@@ -445,19 +546,31 @@ def _leave_sampling(search: dict[str, Any], paths: set[str], beam: int | None) -
 # What a recipe takes from the run that it begins with, `training.init`: the model and the tokenizer
 
 MAY_DIFFER_FROM_INIT = (
-    "preset", "vectors", "images", "max_positions", "next_sentence", "masked_head", "objective", "tie",
-    "doubly_stochastic", "time_noise", "linear_start", "restarts",
-)  # fmt: skip
-"""Fields of models that may differ from those of the run whose weights are taken, as every dropout may: they say how it
-learns, what is left out under a head, or what the shapes of the weights decide."""
+    "preset",
+    "vectors",
+    "images",
+    "max_positions",
+    "next_sentence",
+    "masked_head",
+    "objective",
+    "tie",
+    "doubly_stochastic",
+    "time_noise",
+    "linear_start",
+    "restarts",
+)
+"""Fields of models that may differ from those of the run whose weights are taken, as every dropout
+may: they say how it learns, what is left out under a head, or what the shapes of the weights
+decide."""
 
 
 def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
-    """The sections `model` and `tokenizer` of a recipe, taken from the run that `training.init` names: for a task with
-    a head or on raw text, and wherever the model is left out.
+    """The sections `model` and `tokenizer` of a recipe, taken from the run that `training.init`
+    names: for a task with a head or on raw text, and wherever the model is left out.
 
-    What the recipe has beside that wins, and must fit the weights. A preset asks for sizes of its own. `given` are the
-    overrides of a recipe that ships: on raw text only they win, not the values of that recipe.
+    What the recipe has beside that wins, and must fit the weights. A preset asks for sizes of its
+    own. `given` are the overrides of a recipe that ships: on raw text only they win, not the values
+    of that recipe.
     """
     task, training = TASKS.get(str(tree.get("task"))), tree.get("training")
     init = training.get("init") if isinstance(training, dict) else None
@@ -471,13 +584,19 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
         hint = "a run folder is what 'regard train' or 'regard import' makes"
         raise ConfigError(f"{init} is not a run folder", where="training.init", hint=hint)
     model, tokenizer = tree.get("model", {}), tree.get("tokenizer", {})
-    if not isinstance(model, dict) or not isinstance(tokenizer, dict):  # reported when the recipe is checked
+    if not isinstance(model, dict) or not isinstance(
+        tokenizer, dict
+    ):  # reported when the recipe is checked
         return tree
     if task.reads_raw_text and given is not None:
-        model = {name: kind for name, kind in model.items() if name == "kind"} | (given.get("model") or {})
+        model = {name: kind for name, kind in model.items() if name == "kind"} | (
+            given.get("model") or {}
+        )
         tokenizer = given.get("tokenizer") or {}
     theirs, files = read_stored(base / init / "recipe.yaml"), Tree(file=f"{init}/tokenizer.json")
-    if sides := [path.name.split(".")[1] for path in sorted((base / init).glob("tokenizer.*.json"))]:
+    if sides := [
+        path.name.split(".")[1] for path in sorted((base / init).glob("tokenizer.*.json"))
+    ]:
         files = {"file": {side: f"{init}/tokenizer.{side}.json" for side in sides}, "joint": False}
     their_model, their_tokenizer = theirs["model"], {**theirs.get("tokenizer", {}), **files}
     whole = {**their_model, **task.init_model, "vectors": None, **model}
@@ -485,19 +604,31 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
         whole = model
     elif whole["kind"] != their_model["kind"]:
         what = f"{init} is a {their_model['kind']}, this recipe asks for {model['kind']}"
-        raise ConfigError(what, where="model.kind", hint="leave the section model out: it is then that run's")
+        raise ConfigError(
+            what, where="model.kind", hint="leave the section model out: it is then that run's"
+        )
     reason = "it is then that run's, with which its weights were trained"
     hint = f"leave the section tokenizer out, with tokenizer=null: {reason}"
-    problems = [  # where the recipe names a file of its own, its tokens are compared when the weights are taken
-        Problem(f"tokenizer.{name}", f"{init} has {their_tokenizer[name]}, this recipe asks for {value}", hint)
+    # where the recipe names a file of its own, its tokens are compared when the weights are taken
+    problems = [
+        Problem(
+            f"tokenizer.{name}",
+            f"{init} has {their_tokenizer[name]}, this recipe asks for {value}",
+            hint,
+        )
         for name, value in tokenizer.items()
         if "file" not in tokenizer and value != their_tokenizer.get(name, value)
     ]
     if task.reads_raw_text:
         here, there = model.get("preset"), their_model.get("preset")
         if here not in (None, there):
-            what, hint = f"{init} has {there}, this recipe asks for {here}", "leave the section model out"
-            problems.insert(0, Problem("model.preset", what, f"{hint}, with model=null: it is then that run's"))
+            what, hint = (
+                f"{init} has {there}, this recipe asks for {here}",
+                "leave the section model out",
+            )
+            problems.insert(
+                0, Problem("model.preset", what, f"{hint}, with model=null: it is then that run's")
+            )
         if problems:  # with those that are otherwise found only when the weights are taken
             problems += other_fields(their_model, model, init)
     if problems:

@@ -16,9 +16,13 @@ def shipped_recipes(name: str | None = None, *, out: str | Path | None = None) -
     """
     if name is None:
         if out is not None:
-            raise RegardError("name the recipe to copy", where="--out", hint=f"allowed: {', '.join(shipped())}")
+            raise RegardError(
+                "name the recipe to copy", where="--out", hint=f"allowed: {', '.join(shipped())}"
+            )
         first_lines = {recipe: shipped_text(recipe).splitlines()[0] for recipe in shipped()}
-        return {recipe: comment.removeprefix("#").strip() for recipe, comment in first_lines.items()}
+        return {
+            recipe: comment.removeprefix("#").strip() for recipe, comment in first_lines.items()
+        }
     text = shipped_text(name)
     if out is not None:
         if Path(out).exists():
@@ -36,5 +40,9 @@ def shipped() -> list[str]:
 
 def shipped_text(name: str) -> str:
     if name not in shipped():
-        raise ConfigError(f"no recipe of the name {name!r} ships", where="recipes", hint=did_you_mean(name, shipped()))
+        raise ConfigError(
+            f"no recipe of the name {name!r} ships",
+            where="recipes",
+            hint=did_you_mean(name, shipped()),
+        )
     return (files("regard.recipes") / f"{name}.yaml").read_text(encoding="utf-8")

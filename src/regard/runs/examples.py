@@ -19,10 +19,13 @@ Progress = Callable[[str, int, int], None]
 
 
 def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
-    """A `Dataset` of the run's task: a split of the run (default: test, else validation), or what is in the files."""
+    """A `Dataset` of the run's task: a split of the run (default: test, else validation), or what
+    is in the files."""
     data, task = run.recipe.data, run.task
     if split is not None and split not in SPLITS:
-        raise DataError(f"unknown split {split!r}", where="--split", hint=did_you_mean(split, SPLITS))
+        raise DataError(
+            f"unknown split {split!r}", where="--split", hint=did_you_mean(split, SPLITS)
+        )
     if files:
         if split is not None:
             raise DataError("give a split or files, not both", where="--file")
@@ -30,15 +33,23 @@ def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
             hint = "give a file, whose suffix says what it is"
             raise DataError("standard input is not read here", where="--file", hint=hint)
         if not all(is_inside(Path(file), run.recipe.readable_folder(run.folder)) for file in files):
-            task = run.under(run.recipe.model_copy(update={"within": None})).task  # a user's own may name any image
+            task = run.under(
+                run.recipe.model_copy(update={"within": None})
+            ).task  # a user's own may name any image
         return task.read([task.corpus_of(files)], "test", Path.cwd())
     if not data.train:
-        raise DataError("the run was imported and has no data of its own", where="--split", hint="give --file")
+        raise DataError(
+            "the run was imported and has no data of its own", where="--split", hint="give --file"
+        )
     if split is None:
         split = "validation" if data.test is None else "test"
     chosen: Split | list[Corpus] | None = getattr(data, split)
     if chosen is None:
-        raise ConfigError("the run's recipe has no test set", where="data.test", hint="--split validation, or --file")
+        raise ConfigError(
+            "the run's recipe has no test set",
+            where="data.test",
+            hint="--split validation, or --file",
+        )
     if split != "train" and not isinstance(chosen, Split):
         return task.read(chosen, split, run.folder)
     prepared = task.prepare(run.recipe, run.folder, run.tokenizers)
@@ -52,16 +63,19 @@ def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
         raise DataError(what, where=f"data.{split}", hint="put the old files back, or give --file")
     if before.get("training", now["training"]) != now["training"]:
         what = (
-            f"the data has changed since the run was trained: the share of it that is for {split} would be another "
+            f"the data has changed since the run was trained: the share of it that is for {split} "
+            "would be another "
             "one, with examples that were trained on"
         )
         raise DataError(what, where=f"data.{split}", hint="put the old files back, or give --file")
     return getattr(prepared, split)
 
 
-def measured_on(run: Run, split: str | None, files: Sequence[str], examples: Examples) -> dict[str, Any]:
-    """What `examples_of` takes, to stand before the metrics; with a note where it is not the test set that is expected,
-    and on what was left out of the examples."""
+def measured_on(
+    run: Run, split: str | None, files: Sequence[str], examples: Examples
+) -> dict[str, Any]:
+    """What `examples_of` takes, to stand before the metrics; with a note where it is not the test
+    set that is expected, and on what was left out of the examples."""
     named: dict[str, Any] = {"files": list(files)} if files else {"split": split or "test"}
     if not files and split is None and run.recipe.data.test is None:
         named = {"split": "validation", "note": "the run's recipe has no test set"}
@@ -69,7 +83,8 @@ def measured_on(run: Run, split: str | None, files: Sequence[str], examples: Exa
 
 
 def later_step(run: Run) -> dict[str, Any]:
-    """A note where a later checkpoint than the best one was saved and not validated, as after an interrupt."""
+    """A note where a later checkpoint than the best one was saved and not validated, as after an
+    interrupt."""
     best, last = (run.pointer(name) for name in ("best", "last"))
     if best is None or last is None or not all(STEP.fullmatch(path.name) for path in (best, last)):
         return {}
@@ -79,7 +94,8 @@ def later_step(run: Run) -> dict[str, Any]:
             event["event"] == "validation" and event["step"] == saved for event in run.events()
         ):
             what = (
-                f"the best checkpoint, step {used:,}, is measured; step {saved:,} was saved later and not validated: "
+                f"the best checkpoint, step {used:,}, is measured; step {saved:,} was saved later "
+                "and not validated: "
                 "--checkpoint last measures it"
             )
             return {"note": what}
@@ -93,6 +109,9 @@ def noted(measured: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, 
 
 
 def measured_text(measured: Mapping[str, Any]) -> str:
-    """The same in words: `the validation set (the run's recipe has no test set)`, or the names of the files."""
-    what = " and ".join(measured["files"]) if "files" in measured else f"the {measured['split']} set"
+    """The same in words: `the validation set (the run's recipe has no test set)`, or the names of
+    the files."""
+    what = (
+        " and ".join(measured["files"]) if "files" in measured else f"the {measured['split']} set"
+    )
     return what + (f" ({measured['note']})" if "note" in measured else "")

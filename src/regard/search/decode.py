@@ -1,4 +1,5 @@
-"""The search, from a model and sources to hypotheses: the loop, its strategies (beam search, sampling) and a record."""
+"""The search, from a model and sources to hypotheses: the loop, its strategies (beam search,
+sampling) and a record."""
 
 from __future__ import annotations
 
@@ -47,8 +48,8 @@ class Observer(Protocol):
     def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
         """One step, before finished hypotheses are removed.
 
-        `log_p_BWV` is the model's log P of each next token, whatever the rules. `live.sentences_B` are indices in the
-        batch that the search was given.
+        `log_p_BWV` is the model's log P of each next token, whatever the rules. `live.sentences_B`
+        are indices in the batch that the search was given.
         """
         ...
 
@@ -63,22 +64,31 @@ def search(
     special: Special = SPECIAL,
     observer: Observer | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best `config.nbest` hypotheses (or as many samples) for each source, best first by `objective_of`.
+    """The best `config.nbest` hypotheses (or as many samples) for each source, best first by
+    `objective_of`.
 
-    `constraints` has the tokens of `config.prefix` and `config.banned`, for which a tokenizer is needed.
+    `constraints` has the tokens of `config.prefix` and `config.banned`, for which a tokenizer is
+    needed.
     """
     assert not model.training, "the model is in training mode, with dropout"
     if len(source) == 0:
         return []
     if model.longest is not None:
-        config = config.model_copy(update={"max_length": min(config.max_length or model.longest, model.longest)})
+        config = config.model_copy(
+            update={"max_length": min(config.max_length or model.longest, model.longest)}
+        )
     rules = Rules(source, config, constraints, special)
     strategy = (Sampling if config.sample else Beam)(source, config, rules.limits.longest)
     finished = _write(model, source, config, rules, strategy, special, observer)
     hypotheses = finished.best(config.nbest)
     if not all(hypotheses):
-        hint = "unless the model is broken, relax the rules: min_length, no_repeat_ngram, banned, prefix"
-        raise DecodeError("every output that the rules allow has probability 0", where="search", hint=hint)
+        hint = (
+            "unless the model is broken, relax the rules: min_length, no_repeat_ngram, "
+            "banned, prefix"
+        )
+        raise DecodeError(
+            "every output that the rules allow has probability 0", where="search", hint=hint
+        )
     return hypotheses
 
 
@@ -92,7 +102,11 @@ def _write(
     observer: Observer | None,
 ) -> Finished:
     """Run the model until every sentence is done."""
-    theta, covers, longest = config.repetition_penalty, config.coverage_penalty > 0, max(rules.limits.longest)
+    theta, covers, longest = (
+        config.repetition_penalty,
+        config.coverage_penalty > 0,
+        max(rules.limits.longest),
+    )
     counts_of = LiveCounts(late=source.ids_BL.device.type == "cuda" and observer is None)
     state = model.begin(source, strategy.rows, longest)
     first_BW = torch.full((len(source), strategy.rows), special.begin, device=source.ids_BL.device)
@@ -131,8 +145,11 @@ def _write(
             live = replace(live, attended_BWS=live.attended_BWS + attended_BWS)
 
 
-def _step(model: Generator, tokens_BW: Tensor, state: Any, covers: bool) -> tuple[Tensor, Any, Tensor | None]:
-    """log P of every next token, and the attention to the source [B, W, S] if coverage is needed."""
+def _step(
+    model: Generator, tokens_BW: Tensor, state: Any, covers: bool
+) -> tuple[Tensor, Any, Tensor | None]:
+    """log P of every next token, and the attention to the source [B, W, S] if coverage is
+    needed."""
     weights_BWS = None
     if covers:
         with recording() as recorded:
@@ -147,8 +164,8 @@ def _step(model: Generator, tokens_BW: Tensor, state: Any, covers: bool) -> tupl
 class LiveCounts:
     """The number of live hypotheses of each sentence, on the host.
 
-    `late`: of the step before, so that the host need not wait for the GPU. There are never more of them later, so at
-    worst a step is computed in vain.
+    `late`: of the step before, so that the host need not wait for the GPU. There are never more of
+    them later, so at worst a step is computed in vain.
     """
 
     def __init__(self, late: bool) -> None:
@@ -159,7 +176,10 @@ class LiveCounts:
         counts_B = (remaining.total_BW > NEVER).sum(-1)
         counts_B = counts_B.masked_fill(choice.total_BW.isnan().any(-1), -1)
         if self._late and not last:
-            host_B, copied = torch.empty_like(counts_B, device="cpu", pin_memory=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
+            host_B, copied = (
+                torch.empty_like(counts_B, device="cpu", pin_memory=True),
+                torch.cuda.Event(),
+            )  # type: ignore[no-untyped-call]
             host_B.copy_(counts_B, non_blocking=True)
             copied.record()
             before, self._before = self._before, (host_B, copied)
@@ -169,7 +189,10 @@ class LiveCounts:
             copied.synchronize()
         counts: list[int] = counts_B.tolist()
         if min(counts) < 0:
-            hint = "its weights are broken, or too large for this precision: try another checkpoint or fp32"
+            hint = (
+                "its weights are broken, or too large for this precision: try another "
+                "checkpoint or fp32"
+            )
             raise DecodeError("the model's probabilities are NaN", where="search", hint=hint)
         return counts
 
@@ -177,12 +200,14 @@ class LiveCounts:
 def _compact(
     remaining: Live, parents_BW: Tensor, counts: list[int], width: int, reorders: bool
 ) -> tuple[Live, Tensor | None]:
-    """Remove empty slots and finished sentences; also the state's rows to select, None if they all stay in place.
-    `reorders`: whether a step may continue a hypothesis in another slot than its own.
+    """Remove empty slots and finished sentences; also the state's rows to select, None if they all
+    stay in place. `reorders`: whether a step may continue a hypothesis in another slot than its
+    own.
 
-    Selecting copies the state. So if each hypothesis stays in its slot, finished sentences are removed only once they
-    are a quarter of the batch. On a GPU a step costs about the same for half as many rows, and a captured step has a
-    fixed number of rows: there they are removed once they are half.
+    Selecting copies the state. So if each hypothesis stays in its slot, finished sentences are
+    removed only once they are a quarter of the batch. On a GPU a step costs about the same for half
+    as many rows, and a captured step has a fixed number of rows: there they are removed once they
+    are half.
     """
     on_gpu, live_sentences = parents_BW.device.type == "cuda", sum(count > 0 for count in counts)
     sentences = len(parents_BW)  # `counts` may be of the step before, which had more
@@ -203,7 +228,9 @@ def _compact(
     slots_BW = alive_BW.argsort(descending=True, stable=True) if reorders else parents_BW
     slots_BW = slots_BW[groups_B1[:, 0], :new_width]
     live = remaining.pick(groups_B1, slots_BW)
-    return live, None if all_stay and in_place else groups_B1 * width + parents_BW[groups_B1, slots_BW]
+    return live, None if all_stay and in_place else groups_B1 * width + parents_BW[
+        groups_B1, slots_BW
+    ]
 
 
 # Strategies
@@ -212,9 +239,9 @@ def _compact(
 class Beam:
     """Takes the most probable continuations; a hypothesis that ends keeps its slot.
 
-    Candidates are ranked by log P, with the repetition penalty. A sentence with w open slots takes the best w of its
-    live hypotheses x vocabulary; a `</s>` among them closes a slot, so that the live beam shrinks. Length normalisation
-    and coverage rank only finished hypotheses.
+    Candidates are ranked by log P, with the repetition penalty. A sentence with w open slots takes
+    the best w of its live hypotheses x vocabulary; a `</s>` among them closes a slot, so that the
+    live beam shrinks. Length normalisation and coverage rank only finished hypotheses.
     """
 
     def __init__(self, source: Tokens, config: SearchConfig, limits: Sequence[int]) -> None:
@@ -222,7 +249,8 @@ class Beam:
         self._limits_B = torch.tensor(limits, device=source.ids_BL.device)
 
     def choose(self, log_p_BWV: Tensor, live: Live, finished: Finished) -> Choice:
-        """The continuations to take. Overwrites `log_p_BWV`, in which NEVER marks tokens that are ruled out."""
+        """The continuations to take. Overwrites `log_p_BWV`, in which NEVER marks tokens that are
+        ruled out."""
         # First the best continuations of each hypothesis, as many as may be taken in all: M.
         log_p_RM, tokens_RM = best(log_p_BWV.flatten(0, 1), min(self.rows, log_p_BWV.shape[-1]))
         if self.rows == 1:  # a sentence that is finished has no live hypothesis
@@ -232,20 +260,25 @@ class Beam:
         open_B = self.rows - finished.count_B[live.sentences_B]
         closed_BW = torch.arange(total_BW.shape[1], device=total_BW.device) >= open_B[:, None]
         tokens_BW = tokens_RM.view_as(total_BM).gather(1, index_BW)
-        return Choice(index_BW // log_p_RM.shape[-1], tokens_BW, total_BW.masked_fill(closed_BW, NEVER))
+        return Choice(
+            index_BW // log_p_RM.shape[-1], tokens_BW, total_BW.masked_fill(closed_BW, NEVER)
+        )
 
     def is_done(self, live: Live, finished: Finished) -> Tensor:
         """Whether no live hypothesis can still be among a sentence's n best: see `objective_of`."""
-        bound_B = objective_of(self._config, live.total_BW.amax(-1), self._limits_B[live.sentences_B])
+        bound_B = objective_of(
+            self._config, live.total_BW.amax(-1), self._limits_B[live.sentences_B]
+        )
         return bound_B <= finished.objective_to_beat(live.sentences_B, self._config.nbest)
 
 
 def best(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The highest scores of each row and their indices, in descending order; of equal scores the first comes first.
+    """The highest scores of each row and their indices, in descending order; of equal scores the
+    first comes first.
 
-    `topk` does not say which of several equal scores it takes, and in half precision scores are often equal. So the
-    scores that equal the last one taken are found again by index; for a few, repeated maxima are faster. Overwrites
-    the scores.
+    `topk` does not say which of several equal scores it takes, and in half precision scores are
+    often equal. So the scores that equal the last one taken are found again by index; for a few,
+    repeated maxima are faster. Overwrites the scores.
     """
     size = scores_BM.shape[1]
     if scores_BM.device.type == "cpu" and size >= BLOCK * max(count, BLOCK):
@@ -257,21 +290,30 @@ def best(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
         for _ in range(count - 1):
             scores_BM.scatter_(1, highest[-1].indices, NEVER)
             highest.append(scores_BM.max(dim=-1, keepdim=True))
-        return torch.cat([top.values for top in highest], 1), torch.cat([top.indices for top in highest], 1)
+        return torch.cat([top.values for top in highest], 1), torch.cat(
+            [top.indices for top in highest], 1
+        )
     values_BW, index_BW = scores_BM.topk(count)
     last_B1 = values_BW[:, -1:]
     from_the_end_M = torch.arange(size, 0, -1, dtype=torch.int32, device=scores_BM.device)
-    first_equal_BW = size - torch.where(scores_BM == last_B1, from_the_end_M, 0).topk(count).values.long()
+    first_equal_BW = (
+        size - torch.where(scores_BM == last_B1, from_the_end_M, 0).topk(count).values.long()
+    )
     above_BW = values_BW > last_B1
     number_BW = (~above_BW).cumsum(-1).sub_(1).clamp_(min=0)
-    index_BW = torch.where(above_BW, index_BW, first_equal_BW.gather(1, number_BW)).clamp_(max=size - 1)
+    index_BW = torch.where(above_BW, index_BW, first_equal_BW.gather(1, number_BW)).clamp_(
+        max=size - 1
+    )
     order_BW = index_BW.argsort(-1)
-    order_BW = order_BW.gather(1, values_BW.gather(1, order_BW).argsort(dim=-1, descending=True, stable=True))
+    order_BW = order_BW.gather(
+        1, values_BW.gather(1, order_BW).argsort(dim=-1, descending=True, stable=True)
+    )
     return values_BW.gather(1, order_BW), index_BW.gather(1, order_BW)
 
 
 def _best_by_blocks(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """`best` in one pass over the scores: the highest are in the blocks with the highest maxima, or in the rest."""
+    """`best` in one pass over the scores: the highest are in the blocks with the highest maxima, or
+    in the rest."""
     whole = scores_BM.shape[1] // BLOCK * BLOCK
     maxima_BN = scores_BM[:, :whole].view(len(scores_BM), -1, BLOCK).amax(-1)
     first_BW = best(maxima_BN, count)[1].sort().values * BLOCK
@@ -286,12 +328,17 @@ class Sampling:
     """Continues each hypothesis by one sampled token; its score is the model's log P."""
 
     def __init__(self, source: Tokens, config: SearchConfig, limits: Sequence[int]) -> None:
-        """The noise of a sentence, uniform in [0, 1), depends on the seed and its own tokens only, not on the batch."""
+        """The noise of a sentence, uniform in [0, 1), depends on the seed and its own tokens only,
+        not on the batch."""
         self.rows, self._cut = config.nbest, (config.temperature, config.top_k, config.top_p)
         noise_BWT = torch.zeros(len(source), self.rows, max(limits))
         ids_BL, salt = source.ids_BL.cpu().long(), config.seed.to_bytes(16, "big")
-        for b, (length, limit) in enumerate(zip(source.host_lengths_B.tolist(), limits, strict=True)):
-            digest = hashlib.blake2b(ids_BL[b, :length].numpy().tobytes(), digest_size=8, salt=salt).digest()
+        for b, (length, limit) in enumerate(
+            zip(source.host_lengths_B.tolist(), limits, strict=True)
+        ):
+            digest = hashlib.blake2b(
+                ids_BL[b, :length].numpy().tobytes(), digest_size=8, salt=salt
+            ).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
             noise_BWT[b, :, :limit] = torch.rand(self.rows, limit, generator=generator)
         self._noise_BWT = noise_BWT.to(source.ids_BL.device)
@@ -306,10 +353,12 @@ class Sampling:
 
 
 def truncated(log_p_V: Tensor, temperature: float, top_k: int | None, top_p: float) -> Tensor:
-    """The distribution to sample from, from log probabilities [..., V] in descending order; 0 for tokens cut off.
+    """The distribution to sample from, from log probabilities [..., V] in descending order; 0 for
+    tokens cut off.
 
-    Temperature first, then the k most probable tokens, then the smallest set of them with probability p (nucleus
-    sampling, Holtzman et al. 2020, arXiv:1904.09751, section 3.1). The most probable token always stays.
+    Temperature first, then the k most probable tokens, then the smallest set of them with
+    probability p (nucleus sampling, Holtzman et al. 2020, arXiv:1904.09751, section 3.1). The most
+    probable token always stays.
     """
     logits_V = (log_p_V - log_p_V[..., :1]) / temperature
     if top_k is not None:
@@ -323,10 +372,11 @@ def truncated(log_p_V: Tensor, temperature: float, top_k: int | None, top_p: flo
 
 
 def draw(p_V: Tensor, noise: Tensor) -> Tensor:
-    """The index where the cumulative sum of the weights [..., V] exceeds the noise, uniform in [0, 1), times the total.
+    """The index where the cumulative sum of the weights [..., V] exceeds the noise, uniform in [0,
+    1), times the total.
 
-    The weights are in descending order, so the positive ones come first; the index is limited to them, because of
-    rounding in the sums.
+    The weights are in descending order, so the positive ones come first; the index is limited to
+    them, because of rounding in the sums.
     """
     cumulative_V = p_V.cumsum(-1)
     exceeded = (cumulative_V <= noise[..., None] * cumulative_V[..., -1:]).sum(-1)
@@ -342,7 +392,8 @@ report_to: ContextVar[Callable[[str], None] | None] = ContextVar("reporting", de
 
 @contextmanager
 def reporting(report: Callable[[str], None]) -> Iterator[None]:
-    """Predictions in this context report the best output so far of their first input while it is written."""
+    """Predictions in this context report the best output so far of their first input while it is
+    written."""
     token = report_to.set(report)
     try:
         yield
@@ -351,8 +402,9 @@ def reporting(report: Callable[[str], None]) -> Iterator[None]:
 
 
 class BestSoFar:
-    """An `Observer` of one sentence that reports its best output so far when that changes: the first live one; then the
-    best that has ended, so that the last one is the output of the search."""
+    """An `Observer` of one sentence that reports its best output so far when that changes: the
+    first live one; then the best that has ended, so that the last one is the output of the
+    search."""
 
     def __init__(
         self,
@@ -371,7 +423,11 @@ class BestSoFar:
         objective_BW = continued.objective_BW(self._config, self._source_lengths_B)
         columns = continued.history_BWT, continued.score_BW, objective_BW, choice.total_BW
         rows = zip(*(column[0].tolist() for column in columns), strict=True)
-        taken = [Hypothesis(tuple(ids), score, objective) for ids, score, objective, total in rows if total > NEVER]
+        taken = [
+            Hypothesis(tuple(ids), score, objective)
+            for ids, score, objective, total in rows
+            if total > NEVER
+        ]
         ended = [hypothesis for hypothesis in taken if hypothesis.tokens[-1] == self._end_id]
         if ended:
             best = max(ended, key=lambda hypothesis: hypothesis.objective)
@@ -389,39 +445,67 @@ class SentenceRecord:
     steps: list[dict[str, Any]] = field(default_factory=list)
     ended: list[tuple[int, Hypothesis]] = field(default_factory=list)
     """Finished hypotheses with their numbers, in the order in which they ended."""
-    live: list[int] = field(default_factory=list)  # the numbers of the live hypotheses, in the order of their slots
+    live: list[int] = field(
+        default_factory=list
+    )  # the numbers of the live hypotheses, in the order of their slots
     numbered: int = 0
 
 
 class Recorder:
-    """An `Observer` that records the candidates of every step and what became of them. Keys: docs/search-record.md."""
+    """An `Observer` that records the candidates of every step and what became of them. Keys:
+    docs/search-record.md."""
 
-    def __init__(self, source: Tokens, config: SearchConfig, tokenizer: Tokenizer, end_id: int) -> None:
+    def __init__(
+        self, source: Tokens, config: SearchConfig, tokenizer: Tokenizer, end_id: int
+    ) -> None:
         self._config, self._tokenizer, self._end_id = config, tokenizer, end_id
-        self._rows, self._source_lengths_B = config.nbest if config.sample else config.beam, source.lengths_B
+        self._rows, self._source_lengths_B = (
+            config.nbest if config.sample else config.beam,
+            source.lengths_B,
+        )
         self._records = [SentenceRecord() for _ in range(len(source))]
         self._limits = Limits([], [])
 
     def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
         self._limits, theta = rules.limits, self._config.repetition_penalty
-        ranks_BWV = penalise_repetition(log_p_BWV.clone(), live.history_BWT, theta) + live.total_BW[..., None]
+        ranks_BWV = (
+            penalise_repetition(log_p_BWV.clone(), live.history_BWT, theta)
+            + live.total_BW[..., None]
+        )
         continued = choice.continued(live, log_p_BWV)
         objective_BW = continued.objective_BW(self._config, self._source_lengths_B)
-        hypotheses = continued.history_BWT.tolist(), continued.score_BW.tolist(), objective_BW.tolist()
+        hypotheses = (
+            continued.history_BWT.tolist(),
+            continued.score_BW.tolist(),
+            objective_BW.tolist(),
+        )
         indices = (choice.parents_BW * log_p_BWV.shape[-1] + choice.tokens_BW).tolist()
         alive, taken = (live.total_BW > NEVER).tolist(), (choice.total_BW > NEVER).tolist()
-        values = log_p_BWV, log_p_BWV + live.score_BW[..., None], ranks_BWV, rules.reasons(log_p_BWV, live)
+        values = (
+            log_p_BWV,
+            log_p_BWV + live.score_BW[..., None],
+            ranks_BWV,
+            rules.reasons(log_p_BWV, live),
+        )
         columns = [value.cpu() for value in values]
         for b, sentence in enumerate(live.sentences_B.tolist()):
             slots = [slot for slot, is_alive in enumerate(alive[b]) if is_alive]
             outputs = zip(*(part[b] for part in hypotheses), strict=True)
             chosen = {
                 index: Hypothesis(tuple(ids), score, objective)
-                for index, (ids, score, objective), is_taken in zip(indices[b], outputs, taken[b], strict=True)
+                for index, (ids, score, objective), is_taken in zip(
+                    indices[b], outputs, taken[b], strict=True
+                )
                 if is_taken
             }
             if slots:
-                self._add(self._records[sentence], slots, chosen, [column[b] for column in columns], rules.names)
+                self._add(
+                    self._records[sentence],
+                    slots,
+                    chosen,
+                    [column[b] for column in columns],
+                    rules.names,
+                )
 
     def _add(
         self,
@@ -431,9 +515,13 @@ class Recorder:
         columns_WV: Sequence[Tensor],
         names: Sequence[str],
     ) -> None:
-        """Record a step, given the slots with a hypothesis, the candidates taken by their index in W x V, and for all
-        candidates log P, log P of the whole hypothesis, the value that ranks it, and the rule against it."""
-        vocabulary, (*values, ranks_M, reasons_M) = columns_WV[0].shape[-1], (part.flatten() for part in columns_WV)
+        """Record a step, given the slots with a hypothesis, the candidates taken by their index in
+        W x V, and for all candidates log P, log P of the whole hypothesis, the value that ranks it,
+        and the rule against it."""
+        vocabulary, (*values, ranks_M, reasons_M) = (
+            columns_WV[0].shape[-1],
+            (part.flatten() for part in columns_WV),
+        )
         parents = dict(zip(slots, record.live or [0] * len(slots), strict=True))
         numbers = {index: record.numbered + n for n, index in enumerate(taken, start=1)}
         candidates = []
@@ -446,13 +534,26 @@ class Recorder:
             elif reasons_M[index]:
                 fate, why = "ruled out", names[int(reasons_M[index]) - 1]
             log_p, total, ranked_by = (float(value_M[index]) for value_M in (*values, ranks_M))
-            candidates.append({
-                "parent": parents[slot], "token": self._tokenizer.tokens([token])[0], "log_p": log_p, "total": total,
-                "ranked_by": ranked_by, "rank": rank, "fate": fate, "why": why, "id": numbers.get(index),
-            })  # fmt: skip
+            candidates.append(
+                {
+                    "parent": parents[slot],
+                    "token": self._tokenizer.tokens([token])[0],
+                    "log_p": log_p,
+                    "total": total,
+                    "ranked_by": ranked_by,
+                    "rank": rank,
+                    "fate": fate,
+                    "why": why,
+                    "id": numbers.get(index),
+                }
+            )
         slots_open = len(slots) if self._config.sample else self._rows - len(record.ended)
-        record.steps.append({"step": len(record.steps) + 1, "open": slots_open, "candidates": candidates})
-        ended = {index for index, hypothesis in taken.items() if hypothesis.tokens[-1] == self._end_id}
+        record.steps.append(
+            {"step": len(record.steps) + 1, "open": slots_open, "candidates": candidates}
+        )
+        ended = {
+            index for index, hypothesis in taken.items() if hypothesis.tokens[-1] == self._end_id
+        }
         record.ended += [(numbers[index], taken[index]) for index in taken if index in ended]
         record.live = [number for index, number in numbers.items() if index not in ended]
         record.numbered += len(numbers)
@@ -460,8 +561,15 @@ class Recorder:
     def records(self) -> list[dict[str, Any]]:
         """The record of each sentence, after the search."""
         return [
-            {"shortest": least, "longest": most, "steps": record.steps, "ranking": self._ranking(record)}
-            for record, least, most in zip(self._records, self._limits.shortest, self._limits.longest, strict=True)
+            {
+                "shortest": least,
+                "longest": most,
+                "steps": record.steps,
+                "ranking": self._ranking(record),
+            }
+            for record, least, most in zip(
+                self._records, self._limits.shortest, self._limits.longest, strict=True
+            )
         ]
 
     def _ranking(self, record: SentenceRecord) -> list[dict[str, Any]]:
@@ -478,20 +586,30 @@ class Recorder:
                 "objective": hypothesis.objective,
                 "given": place < self._config.nbest,
             }
-            for place, (number, hypothesis) in enumerate(sorted(record.ended, key=lambda ended: -ended[1].objective))
+            for place, (number, hypothesis) in enumerate(
+                sorted(record.ended, key=lambda ended: -ended[1].objective)
+            )
         ]
 
 
-def _ranked(ranks_M: Tensor, reasons_M: Tensor, taken: Iterable[int], count: int) -> list[tuple[int, int | None]]:
-    """The indices of the candidates to record, best first, and their ranks among those that the rules allow.
+def _ranked(
+    ranks_M: Tensor, reasons_M: Tensor, taken: Iterable[int], count: int
+) -> list[tuple[int, int | None]]:
+    """The indices of the candidates to record, best first, and their ranks among those that the
+    rules allow.
 
-    These are what was taken, the best that the rules allow, and what would be among the best without the rules.
+    These are what was taken, the best that the rules allow, and what would be among the best
+    without the rules.
     """
     allowed_M, recorded = ranks_M.masked_fill(reasons_M > 0, NEVER), set(taken)
     for candidates_M in (allowed_M, ranks_M):
-        recorded.update(best(candidates_M[None].clone(), min(count, len(candidates_M)))[1][0].tolist())
+        recorded.update(
+            best(candidates_M[None].clone(), min(count, len(candidates_M)))[1][0].tolist()
+        )
     ranked = []
-    for _, index in sorted((-float(ranks_M[index]), index) for index in recorded if ranks_M[index] > NEVER):
+    for _, index in sorted(
+        (-float(ranks_M[index]), index) for index in recorded if ranks_M[index] > NEVER
+    ):
         ahead = (allowed_M > allowed_M[index]).sum() + (allowed_M[:index] == allowed_M[index]).sum()
         ranked.append((index, None if allowed_M[index] == NEVER else int(ahead) + 1))
     return ranked

@@ -9,20 +9,27 @@ from regard.search.hypotheses import Hypothesis
 
 
 class ExternalModel:
-    """What tasks need of a model that another library runs. They ask it for whole outputs, not for single steps."""
+    """What tasks need of a model that another library runs. They ask it for whole outputs, not for
+    single steps."""
 
     longest: int | None
     """The most tokens that it can read or write; None if there is no limit."""
 
     def refuse(self, config: SearchConfig, options: Mapping[str, object] | None = None) -> None:
-        """Raise a DecodeError for search settings, and for options of a verb that are not None, that the library does
-        not have."""
+        """Raise a DecodeError for search settings, and for options of a verb that are not None,
+        that the library does not have."""
         raise NotImplementedError
 
-    def search(self, sources: Sequence[Sequence[int]], config: SearchConfig) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """The number of each source with its best `config.nbest` hypotheses, in the order in which they are found."""
+    def search(
+        self, sources: Sequence[Sequence[int]], config: SearchConfig
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The number of each source with its best `config.nbest` hypotheses, in the order in which
+        they are found."""
         raise NotImplementedError
 
-    def token_scores(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Iterator[list[float]]:
-        """log P of each token of the targets, and of the `</s>` after them, in the order of the sources."""
+    def token_scores(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> Iterator[list[float]]:
+        """log P of each token of the targets, and of the `</s>` after them, in the order of the
+        sources."""
         raise NotImplementedError

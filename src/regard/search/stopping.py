@@ -1,4 +1,5 @@
-"""Computations that stop once nobody waits for their answer, as when a client of the server has left."""
+"""Computations that stop once nobody waits for their answer, as when a client of the server has
+left."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _given_up: ContextVar[Callable[[], bool] | None] = ContextVar("given_up", defaul
 
 @contextmanager
 def stoppable(given_up: Callable[[], bool]) -> Iterator[None]:
-    """What is computed in this context ends with a StoppedError soon after `given_up` has become true."""
+    """What is computed in this context ends with a StoppedError soon after `given_up` has become
+    true."""
     token = _given_up.set(given_up)
     try:
         yield

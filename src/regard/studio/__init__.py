@@ -9,11 +9,12 @@ from regard.errors import import_extra
 
 
 def deployment(run: str | Path, *, device: str = "auto", **settings: Any) -> Any:
-    """The server of a run (server.py) as a `ray.serve.Deployment`; each replica loads the run's model.
+    """The server of a run (server.py) as a `ray.serve.Deployment`; each replica loads the run's
+    model.
 
-    `settings` are fields of `Settings` (served.py): without a `token` only requests to this machine's own name are
-    answered. `.options(num_replicas=2, ray_actor_options={"num_gpus": 1}).bind()` is Ray's own; the folder must be
-    there under the same path on every node.
+    `settings` are fields of `Settings` (served.py): without a `token` only requests to this
+    machine's own name are answered. `.options(num_replicas=2, ray_actor_options={"num_gpus":
+    1}).bind()` is Ray's own; the folder must be there under the same path on every node.
     """
     serve = import_extra("ray.serve", extra="ray", where="regard.studio.deployment", doing="to use")
     folder = Path(run).absolute()
@@ -28,6 +29,8 @@ def deployment(run: str | Path, *, device: str = "auto", **settings: Any) -> Any
     from regard.runs.run import Run
     from regard.studio.served import Settings
 
-    Run(folder)  # what is not a run, or a token that is too short, is refused here, not on every node
+    Run(
+        folder
+    )  # what is not a run, or a token that is too short, is refused here, not on every node
     Settings(**settings)
     return serve.deployment(serve.ingress(build)(), name="regard")

@@ -22,12 +22,13 @@ from typing import Any
 from regard.errors import DataError, Problem, RegardError
 
 IDLE, PAUSE, ENDING = 300.0, 0.1, 5.0
-"""Seconds after which a process without work ends; seconds between two looks at whether a check is still wanted;
-seconds that a process may take to end."""
+"""Seconds after which a process without work ends; seconds between two looks at whether a check is
+still wanted; seconds that a process may take to end."""
 
 
 class Checker:
-    """Checks recipes and files, one at a time. Its process is kept for the next check unless it has to be ended."""
+    """Checks recipes and files, one at a time. Its process is kept for the next check unless it has
+    to be ended."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -36,13 +37,19 @@ class Checker:
         """Whether it has closed its output, so that it ends by itself."""
 
     def check(
-        self, given: str, others: Sequence[str], within: Path, out: Path | None, wanted: Callable[[], None]
+        self,
+        given: str,
+        others: Sequence[str],
+        within: Path,
+        out: Path | None,
+        wanted: Callable[[], None],
     ) -> tuple[dict[str, Any], list[str]]:
-        """What `regard check --json` prints, and what it prints for people if there are no problems.
+        """What `regard check --json` prints, and what it prints for people if there are no
+        problems.
 
-        `given` is a recipe, and `others` are overrides; or both are files of data, for which a recipe is proposed and
-        written to `out`. Only files in `within` may be read. `wanted` raises an error once nobody waits for the check,
-        which ends the process.
+        `given` is a recipe, and `others` are overrides; or both are files of data, for which a
+        recipe is proposed and written to `out`. Only files in `within` may be read. `wanted` raises
+        an error once nobody waits for the check, which ends the process.
         """
         question = {
             "given": given,
@@ -63,7 +70,8 @@ class Checker:
         return told["result"], told["sentences"]
 
     def _asked(self, question: bytes, wanted: Callable[[], None]) -> bytes:
-        """The answer of the process; of a new one where the old one had no work and has just ended."""
+        """The answer of the process; of a new one where the old one had no work and has just
+        ended."""
         for _ in range(2):
             self._ask(question)
             if answer := self._answer(wanted):
@@ -78,10 +86,14 @@ class Checker:
             self.close()
             self._answers, self._ended = queue.Queue(), False
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "regard.studio.checker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                [sys.executable, "-m", "regard.studio.checker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
                 start_new_session=True,
-            )  # fmt: skip
-            threading.Thread(target=_read_lines, args=(self._process, self._answers), daemon=True).start()
+            )
+            threading.Thread(
+                target=_read_lines, args=(self._process, self._answers), daemon=True
+            ).start()
         assert self._process.stdin is not None
         with suppress(OSError):  # it has ended: there will be no answer
             self._process.stdin.write(question)
@@ -99,7 +111,8 @@ class Checker:
                 return answer
 
     def close(self) -> int | None:
-        """End the process and all that it has started: its exit code, 0 if it had ended for want of work."""
+        """End the process and all that it has started: its exit code, 0 if it had ended for want of
+        work."""
         process, self._process = self._process, None
         if process is None:
             return None
@@ -130,7 +143,8 @@ def _read_lines(process: subprocess.Popen[bytes], answers: queue.Queue[bytes]) -
 
 
 def main() -> None:
-    """Answer one question after the other; end with the process that asks, or without a question for a long time."""
+    """Answer one question after the other; end with the process that asks, or without a question
+    for a long time."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is not an answer
     with suppress(OSError):  # Linux: if memory runs out this process goes first, not the server

@@ -1,7 +1,8 @@
-"""Connections of the server, and its end: how long clients may take, how many there may be, and what a signal does.
+"""Connections of the server, and its end: how long clients may take, how many there may be, and
+what a signal does.
 
-uvicorn has no timer for a request that never becomes complete, counts connections only once their headers are there,
-and waits for its threads however long they compute.
+uvicorn has no timer for a request that never becomes complete, counts connections only once their
+headers are there, and waits for its threads however long they compute.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from regard.language import shown
 
 HEADERS = 10.0
-"""Seconds until the headers of a request must be there, from the connection or from their first byte."""
+"""Seconds until the headers of a request must be there, from the connection or from their first
+byte."""
 CLOSING = 2.0
 """Seconds that jobs and queues have to end, once the time for requests is over."""
 MAX_CONNECTIONS, MAX_BACKLOG, MAX_RESERVE = 1_000, 128, 64
@@ -42,7 +44,8 @@ class Limits:
 
     @classmethod
     def of_this_process(cls) -> Limits:
-        """As many as the file handles allow: what is accepted at once needs handles before any of it is counted."""
+        """As many as the file handles allow: what is accepted at once needs handles before any of
+        it is counted."""
         try:
             import resource
         except ImportError:  # Windows has no such limit
@@ -62,9 +65,9 @@ class Limits:
 def limited_protocol(most: int, body: float, headers: float = HEADERS) -> type[asyncio.Protocol]:
     """uvicorn's protocol with timers and at most so many connections.
 
-    `headers` is the time until the headers of a request must be complete, `body` until its body must be; then the
-    connection is closed. One connection too many closes the one that has waited longest for a request, or is refused if
-    all of them have one.
+    `headers` is the time until the headers of a request must be complete, `body` until its body
+    must be; then the connection is closed. One connection too many closes the one that has waited
+    longest for a request, or is refused if all of them have one.
     """
 
     class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
@@ -77,7 +80,11 @@ def limited_protocol(most: int, body: float, headers: float = HEADERS) -> type[a
             super().connection_made(transport)
             self._opened = time.monotonic()
             self._wait(headers)
-            others = [one for one in self.connections if one is not self and not one.transport.is_closing()]
+            others = [
+                one
+                for one in self.connections
+                if one is not self and not one.transport.is_closing()
+            ]
             if len(others) >= most:
                 if waiting := [one for one in others if not one.is_answering]:
                     min(waiting, key=LimitedProtocol._rank).transport.abort()
@@ -91,7 +98,11 @@ def limited_protocol(most: int, body: float, headers: float = HEADERS) -> type[a
         @property
         def is_answering(self) -> bool:
             """Whether a whole request waits for its answer."""
-            return self.cycle is not None and not self.cycle.response_complete and not self._has_body_to_come
+            return (
+                self.cycle is not None
+                and not self.cycle.response_complete
+                and not self._has_body_to_come
+            )
 
         def data_received(self, data: bytes) -> None:
             if self._timer is None:  # the next request begins
@@ -126,7 +137,11 @@ def limited_protocol(most: int, body: float, headers: float = HEADERS) -> type[a
 
         def _refuse(self, status: int, what: str) -> None:
             content = json.dumps({"error": what}).encode()
-            lines = [b"HTTP/1.1 %d " % status, b"content-type: application/json", b"connection: close"]
+            lines = [
+                b"HTTP/1.1 %d " % status,
+                b"content-type: application/json",
+                b"connection: close",
+            ]
             lines += [b"content-length: %d" % len(content), b"", content]
             if not self.transport.is_closing():
                 self.transport.write(b"\r\n".join(lines))
@@ -136,7 +151,8 @@ def limited_protocol(most: int, body: float, headers: float = HEADERS) -> type[a
 
 
 class Server(uvicorn.Server):
-    """A server that ends some seconds after the first SIGINT or SIGTERM, however busy it is; at once after a second."""
+    """A server that ends some seconds after the first SIGINT or SIGTERM, however busy it is; at
+    once after a second."""
 
     def __init__(self, config: uvicorn.Config, grace: float, on_stop: Callable[[], None]) -> None:
         config.timeout_graceful_shutdown = math.ceil(grace)

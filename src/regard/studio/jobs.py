@@ -1,7 +1,8 @@
-"""Long verbs over HTTP: `evaluate`, `diagnose`, `compare` and `check` as jobs, computed one after another.
+"""Long verbs over HTTP: `evaluate`, `diagnose`, `compare` and `check` as jobs, computed one after
+another.
 
-A job is polled, or followed by server-sent events, and can be cancelled. Files of a request are written to a temporary
-folder under fixed names; no text of a request is used as a path.
+A job is polled, or followed by server-sent events, and can be cancelled. Files of a request are
+written to a temporary folder under fixed names; no text of a request is used as a path.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from regard.tasks.task import summed
 from regard.views.report import Result, in_language, plain
 
 WAITING, KEPT, SECONDS, CHECK_SECONDS, PAUSE = 8, 12, 1800.0, 300.0, 0.2
-"""Jobs that may wait; finished ones that are kept; seconds that one may take, and a check; seconds between two events
-of one."""
+"""Jobs that may wait; finished ones that are kept; seconds that one may take, and a check; seconds
+between two events of one."""
 PLAIN = re.compile(r"[\w][\w .()-]{0,99}")
 """Names of files that are sent: no folders, nothing hidden."""
 NAME_BYTES = 200
@@ -70,11 +71,14 @@ class MeasureBody(Body):
 
     @staticmethod
     def confined(run: Loaded, options: Mapping[str, Any]) -> Loaded:
-        """A copy of the run, for which rows that are sent name no files of this machine, such as images."""
+        """A copy of the run, for which rows that are sent name no files of this machine, such as
+        images."""
         own = run.copy()
         if "files" not in options:
             return own
-        return own.under(own.recipe.model_copy(update={"within": str(Path(options["files"][0]).parent)}))
+        return own.under(
+            own.recipe.model_copy(update={"within": str(Path(options["files"][0]).parent)})
+        )
 
 
 class DiagnoseBody(MeasureBody):
@@ -107,7 +111,8 @@ class SentFile(Body):
 
 
 class CheckBody(Body):
-    """A recipe as YAML and the files that it names, or data files alone, for which a recipe is proposed."""
+    """A recipe as YAML and the files that it names, or data files alone, for which a recipe is
+    proposed."""
 
     recipe: str | None = Field(None, max_length=100_000)
     files: list[SentFile] = Field([], max_length=8)
@@ -122,14 +127,20 @@ def private_folder() -> Iterator[Path]:
             yield folder
         except RegardError as error:
             problems = [
-                replace(problem, where=_without(folder, problem.where), what=_without(folder, problem.what))
+                replace(
+                    problem,
+                    where=_without(folder, problem.where),
+                    what=_without(folder, problem.what),
+                )
                 for problem in error.problems
             ]
             raise type(error)(problems=problems) from None
 
 
 def _without(folder: Path, text: str) -> str:
-    return re.sub(rf"(\.\./)*{re.escape(folder.name)}/", "", text.replace(f"{folder}/", "")).replace(str(folder), "")
+    return re.sub(
+        rf"(\.\./)*{re.escape(folder.name)}/", "", text.replace(f"{folder}/", "")
+    ).replace(str(folder), "")
 
 
 # What each verb answers: what its command's --json prints as `result`, and its report for people
@@ -140,7 +151,8 @@ def _answer_of(result: Result, **others: Any) -> dict[str, Any]:
 
 
 def _evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str, Any]:
-    """The metrics, and `predictions`, or how well each example is predicted; nothing is left in the run folder."""
+    """The metrics, and `predictions`, or how well each example is predicted; nothing is left in the
+    run folder."""
     moved = partial(progress, "examples")
     with body.options() as options:
         own = body.confined(run.run, options)
@@ -149,7 +161,9 @@ def _evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str,
         if predictions is None and own.task.writes != "target":  # those are decoded by `diagnose`
             examples = examples_of(own, body.split, options.get("files", ()))
             with suppress(DataError):  # some models cannot say
-                predictions = own.task.by_unit(own.load_model(), examples, summed(moved, len(examples)))
+                predictions = own.task.by_unit(
+                    own.load_model(), examples, summed(moved, len(examples))
+                )
     others = {name: value for name, value in metrics.items() if name not in ("errors", "files")}
     return {"result": others, "report": None, "predictions": predictions}
 
@@ -159,9 +173,15 @@ def _diagnosis(run: Served, body: DiagnoseBody, progress: Progress) -> dict[str,
     with body.options() as options:
         progress("scoring", 0, 0)
         result = diagnose(
-            body.confined(run.run, options), limit=body.limit, sweep=body.sweep, progress=progress, **options
+            body.confined(run.run, options),
+            limit=body.limit,
+            sweep=body.sweep,
+            progress=progress,
+            **options,
         )
-    return _answer_of(result, sentences=[{**judged.to_json(), "error": judged.error} for judged in result.judged])
+    return _answer_of(
+        result, sentences=[{**judged.to_json(), "error": judged.error} for judged in result.judged]
+    )
 
 
 def _comparison(runs: Sequence[Served], body: CompareBody, progress: Progress) -> dict[str, Any]:
@@ -170,7 +190,9 @@ def _comparison(runs: Sequence[Served], body: CompareBody, progress: Progress) -
         return _answer_of(compare(copies, baseline=body.baseline, progress=progress, **options))
 
 
-def checked(body: CheckBody, overrides: Sequence[str], checker: Checker, progress: Progress) -> dict[str, Any]:
+def checked(
+    body: CheckBody, overrides: Sequence[str], checker: Checker, progress: Progress
+) -> dict[str, Any]:
     """What `check` finds, in a process of its own."""
     progress("reading", 0, 0)
     with private_folder() as folder:
@@ -181,13 +203,20 @@ def checked(body: CheckBody, overrides: Sequence[str], checker: Checker, progres
         if body.recipe is not None:
             (folder / "recipe.yaml").write_text(body.recipe, encoding="utf-8")
             first, others, out = str(folder / "recipe.yaml"), [*overrides], None
-        found, sentences = checker.check(first, others, folder, out, partial(progress, "reading", 0, 0))
+        found, sentences = checker.check(
+            first, others, folder, out, partial(progress, "reading", 0, 0)
+        )
         result = json.loads(_without(folder, json.dumps(found, ensure_ascii=False)))
-        return {"result": result, "report": None, "text": [_without(folder, line) for line in sentences]}
+        return {
+            "result": result,
+            "report": None,
+            "text": [_without(folder, line) for line in sentences],
+        }
 
 
 def _overrides_of(body: CheckBody, folder_of: Callable[[str], Path | None]) -> list[str]:
-    """The overrides for what is sent to be checked; what is too large, or cannot be meant, is refused."""
+    """The overrides for what is sent to be checked; what is too large, or cannot be meant, is
+    refused."""
     files = {file.name: file.text for file in body.files}
     if body.recipe is not None:
         overrides = begins_with(body.recipe, folder_of)
@@ -196,7 +225,9 @@ def _overrides_of(body: CheckBody, folder_of: Callable[[str], Path | None]) -> l
     if not files:
         raise ConfigError("there is nothing to check", where="body", hint="send a recipe, or files")
     if Path(next(iter(files))).suffix.lower() in ("", ".yaml", ".yml"):
-        raise ConfigError("this is not a file of data", where=next(iter(files)), hint="send a recipe as `recipe`")
+        raise ConfigError(
+            "this is not a file of data", where=next(iter(files)), hint="send a recipe as `recipe`"
+        )
     refuse_large_files(files)
     return []
 
@@ -235,7 +266,8 @@ class Work:
         return self.state not in ("waiting", "running")
 
     def move(self, what: str, done: int, total: int) -> None:
-        """Called by the verb as it goes on, which stops it if it is over; as does every step of a search."""
+        """Called by the verb as it goes on, which stops it if it is over; as does every step of a
+        search."""
         if self.is_over:
             raise StoppedError
         self.what, self.done, self.total = what, done, total
@@ -244,7 +276,12 @@ class Work:
         """With the report or the error in the language of the request."""
         names = ("id", "verb", "runs", "state", "what", "done", "total")
         error = told(self.error) if self.error else {}
-        status = {**{name: getattr(self, name) for name in names}, **self.answer, **error, "what": shown(self.what)}
+        status = {
+            **{name: getattr(self, name) for name in names},
+            **self.answer,
+            **error,
+            "what": shown(self.what),
+        }
         report = self.answer.get("report")
         return {**status, "report": in_language(report).to_json()} if report else status
 
@@ -268,7 +305,8 @@ class Work:
 
 
 class Jobs:
-    """Jobs by their numbers, which cannot be guessed. One thread computes them, the oldest first."""
+    """Jobs by their numbers, which cannot be guessed. One thread computes them, the oldest
+    first."""
 
     def __init__(self) -> None:
         self.works: dict[str, Work] = {}
@@ -282,7 +320,11 @@ class Jobs:
         compute: Callable[[Progress], Mapping[str, Any]],
         seconds: float | None = None,
     ) -> Response:
-        waiting = [work for work in self.works.values() if work.state == "waiting" and not work.cancelled.is_set()]
+        waiting = [
+            work
+            for work in self.works.values()
+            if work.state == "waiting" and not work.cancelled.is_set()
+        ]
         if len(waiting) >= WAITING:
             raise HTTPException(503, "too many jobs wait: try again later", {"Retry-After": "10"})
         finished = [work.id for work in self.works.values() if work.finished]
@@ -306,7 +348,8 @@ class Jobs:
 
 
 async def _events_of(work: Work) -> AsyncIterator[str]:
-    """`progress` whenever it has moved, at the end `done`, `failed` or `cancelled` with the whole status."""
+    """`progress` whenever it has moved, at the end `done`, `failed` or `cancelled` with the whole
+    status."""
     last = None
     while not work.finished:
         if (now := (work.state, work.what, work.done, work.total)) != last:
@@ -316,8 +359,11 @@ async def _events_of(work: Work) -> AsyncIterator[str]:
     yield event(work.state, plain(work.status()))
 
 
-def long_verbs(api: FastAPI, named: Callable[[str], Served], folder_of: Callable[[str], Path | None]) -> Jobs:
-    """The routes; `folder_of` gives the folder of a run by its name, for recipes that begin with one."""
+def long_verbs(
+    api: FastAPI, named: Callable[[str], Served], folder_of: Callable[[str], Path | None]
+) -> Jobs:
+    """The routes; `folder_of` gives the folder of a run by its name, for recipes that begin with
+    one."""
     jobs = Jobs()
 
     @api.post("/runs/{name}/evaluate", status_code=202)
@@ -345,7 +391,9 @@ def long_verbs(api: FastAPI, named: Callable[[str], Served], folder_of: Callable
     def check_recipe(body: CheckBody) -> Response:
         """A job that validates a recipe and its data, or proposes one for the files."""
         overrides = _overrides_of(body, folder_of)
-        return jobs.submit("check", [], partial(checked, body, overrides, jobs.checker), CHECK_SECONDS)
+        return jobs.submit(
+            "check", [], partial(checked, body, overrides, jobs.checker), CHECK_SECONDS
+        )
 
     @api.get("/jobs/{job}")
     def show_job(work: Work = Depends(jobs.find)) -> Response:

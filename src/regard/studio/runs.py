@@ -1,6 +1,7 @@
-"""The runs of a server: loaded ones, and folders that are loaded when they are first asked for; and trainings that the
-page starts, stops and resumes. Each is a process of the command line, its run folder the only channel. Recipes and data
-that are sent are written under the runs' root; names of runs are checked, and never paths."""
+"""The runs of a server: loaded ones, and folders that are loaded when they are first asked for; and
+trainings that the page starts, stops and resumes. Each is a process of the command line, its run
+folder the only channel. Recipes and data that are sent are written under the runs' root; names of
+runs are checked, and never paths."""
 
 from __future__ import annotations
 
@@ -49,19 +50,30 @@ NAME = r"[^\W_][\w.-]{0,63}"
 SENT = ".sent"
 """The folder under the root with what was sent for each training, and what it printed."""
 LOG, RECORD = ".log", ".process"
-"""What a training printed, and which process it is, beside what was sent: no file that is sent has such a name."""
+"""What a training printed, and which process it is, beside what was sent: no file that is sent has
+such a name."""
 CLOCK = 2.0
-"""Seconds by which the time that a process was started may be told differently, once the clock was set."""
+"""Seconds by which the time that a process was started may be told differently, once the clock was
+set."""
 AT_ONCE, POINTS, FEW, FRESH = 2, 400, 40, 600.0
-"""Trainings at once; most points of a curve, and of a small one; seconds since the last event of a training that may
-still go on elsewhere."""
+"""Trainings at once; most points of a curve, and of a small one; seconds since the last event of a
+training that may still go on elsewhere."""
 STOPPED = (130, -15)
 """Exit codes of a training that was stopped and can be resumed."""
 FORM = [
-    "training.steps", "training.epochs", "training.batch_tokens", "training.learning_rate", "training.patience",
-    "training.seed", "training.precision", "model.preset", "model.dropout", "tokenizer.vocabulary", "data.max_length",
+    "training.steps",
+    "training.epochs",
+    "training.batch_tokens",
+    "training.learning_rate",
+    "training.patience",
+    "training.seed",
+    "training.precision",
+    "model.preset",
+    "model.dropout",
+    "tokenizer.vocabulary",
+    "data.max_length",
     "search.beam",
-]  # fmt: skip
+]
 """The settings that the form offers, as far as the recipe has them."""
 
 
@@ -86,7 +98,9 @@ class Runs:
         self._lock = threading.Lock()
 
     def all_folders(self) -> dict[str, Path]:
-        started = {name: path for name, path in self.added.items() if (path / "recipe.yaml").exists()}
+        started = {
+            name: path for name, path in self.added.items() if (path / "recipe.yaml").exists()
+        }
         return {**self.folders(), **started}
 
     def __iter__(self) -> Iterator[str]:
@@ -111,7 +125,9 @@ class Runs:
 
     def known(self, name: str) -> str:
         if name not in self:
-            raise HTTPException(404, f"there is no run of this name: GET /runs lists all {len([*self])}")
+            raise HTTPException(
+                404, f"there is no run of this name: GET /runs lists all {len([*self])}"
+            )
         return name
 
     def folder_of(self, name: str) -> Path | None:
@@ -137,9 +153,14 @@ class Runs:
             if (best := run.pointer("best")) is None:
                 return {**facts, "parameters": None, "metrics": []}
             with safe_open(best / "model.safetensors", "pt") as weights:
-                parameters = sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys())  # noqa: SIM118
+                names = list(weights.keys())  # safetensors' file cannot be iterated over
+                parameters = sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
             return {**facts, "parameters": parameters, "metrics": load_facts(best).get("best", [])}
-        except (RegardError, OSError, SafetensorError) as error:  # one damaged run does not hide the others
+        except (
+            RegardError,
+            OSError,
+            SafetensorError,
+        ) as error:  # one damaged run does not hide the others
             if not isinstance(error, RegardError):
                 error = CheckpointError(f"cannot be read: {error}", where="model.safetensors")
             return {"name": name, "error": told(error)["error"]}
@@ -151,11 +172,18 @@ class Runs:
     def show_run(self, name: str) -> dict[str, Any]:
         """One run, with its recipe."""
         run = self.opened(self.known(name))
-        searches = run.recipe.model.generates and not getattr(run.task, "rewrites", False)  # an autoencoder does not
+        searches = run.recipe.model.generates and not getattr(
+            run.task, "rewrites", False
+        )  # an autoencoder does not
         writes = run.task.writes if searches else None
         model = run.recipe.model
         attends = model.attends or bool(model.alignment)
-        parts = {"inputs": run.task.input_parts, "writes": writes, "attends": attends, "examples": examples_of(run)}
+        parts = {
+            "inputs": run.task.input_parts,
+            "writes": writes,
+            "attends": attends,
+            "examples": examples_of(run),
+        }
         return {**self.summary(name), **parts, "recipe": run.recipe.model_dump()}
 
 
@@ -170,20 +198,35 @@ def _opened(folder: Path, changed: int) -> Run:
 
 
 def examples_of(run: Run) -> list[str]:
-    """A few inputs of the run's data, or if that is not on this machine, those that the last validation shows."""
+    """A few inputs of the run's data, or if that is not on this machine, those that the last
+    validation shows."""
     parts: list[Part] = ["test", "validation", "train"]
     for part in parts:
         corpora = getattr(run.recipe.data, part)
         if isinstance(corpora, list) and corpora:
             with suppress(RegardError, OSError):
-                first = {} if corpora[0].corpus else {"size": None}  # the first rows, without drawing
+                first = (
+                    {} if corpora[0].corpus else {"size": None}
+                )  # the first rows, without drawing
                 corpus = corpora[0].model_copy(update=first)
                 within = run.recipe.readable_folder(run.folder)
                 reader = open_corpus(corpus, run.folder, part, run.recipe.data.encoding, within)
-                rows = islice((row.values for row in reader.rows() if row.fault is None), 0, EXAMPLES * APART, APART)
-                return [run.task.typed(dict(zip(reader.columns, row, strict=True)), reader) for row in rows]
+                rows = islice(
+                    (row.values for row in reader.rows() if row.fault is None),
+                    0,
+                    EXAMPLES * APART,
+                    APART,
+                )
+                return [
+                    run.task.typed(dict(zip(reader.columns, row, strict=True)), reader)
+                    for row in rows
+                ]
     events = [event for event in run.events() if event.get("samples")]
-    return [sample["source"] for sample in events[-1]["samples"] if "source" in sample] if events else []
+    return (
+        [sample["source"] for sample in events[-1]["samples"] if "source" in sample]
+        if events
+        else []
+    )
 
 
 # Trainings
@@ -202,7 +245,8 @@ class TrainBody(RecipeBody):
 
 @dataclass(eq=False)
 class Trainings:
-    """The processes, by the names of their runs. Those of an earlier studio that still run are found again."""
+    """The processes, by the names of their runs. Those of an earlier studio that still run are
+    found again."""
 
     root: Path
     runs: Runs
@@ -212,7 +256,8 @@ class Trainings:
     _lock: threading.RLock = field(default_factory=threading.RLock)
     """Held while a training is started: requests are answered in many threads."""
     _stopping: set[int] = field(default_factory=set)
-    """Processes that were asked to end. A second signal would end them before they have saved a checkpoint."""
+    """Processes that were asked to end. A second signal would end them before they have saved a
+    checkpoint."""
 
     def __post_init__(self) -> None:
         for path in [self.root / SENT, *(self.root / SENT).rglob("*")]:
@@ -239,12 +284,17 @@ class Trainings:
 
     def _start(self, body: TrainBody) -> dict[str, Any]:
         if (self.root / body.name).exists() or body.name in self.runs or self.alive(body.name):
-            raise ConfigError(f"there is a run {body.name!r} already", where="name", hint="give another name")
+            raise ConfigError(
+                f"there is a run {body.name!r} already", where="name", hint="give another name"
+            )
         if unknown := body.settings.keys() - set(FORM):
             hint = f"allowed: {', '.join(FORM)}"
             raise ConfigError(f"{min(unknown)!r} is not in the form", where="settings", hint=hint)
         within = (self.root / SENT / body.name).resolve()
-        overrides = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in body.settings.items()]
+        overrides = [
+            f"{path}={json.dumps(value, ensure_ascii=False)}"
+            for path, value in body.settings.items()
+        ]
         overrides += begins_with(body.recipe, self.runs.folder_of)
         overrides.append(f"within={json.dumps(str(within), ensure_ascii=False)}")
         refuse_large(body.recipe, overrides, {file.name: file.text for file in body.files})
@@ -305,29 +355,48 @@ class Trainings:
 
     def _refuse_more(self) -> None:
         if len(names := self._training()) >= AT_ONCE:
-            what = f"{' and '.join(map(repr, names))} are being trained, the most at once: wait for one, or stop it"
+            what = (
+                f"{' and '.join(map(repr, names))} are being trained, the most at once: "
+                "wait for one, or stop it"
+            )
             raise HTTPException(503, what, {"Retry-After": "60"})
 
     def _train(self, name: str, recipe: Path, run: Path, options: Sequence[str]) -> dict[str, Any]:
         run = run.absolute()
-        command = [sys.executable, "-m", "regard", "train", str(recipe), *options, "--out", str(run)]
+        command = [
+            sys.executable,
+            "-m",
+            "regard",
+            "train",
+            str(recipe),
+            *options,
+            "--out",
+            str(run),
+        ]
         folder = self._sent(name)
         (folder / LOG).unlink(missing_ok=True)
         with open(folder / LOG, "wb", opener=_privately) as log:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
                 env=os.environ | {"REGARD_LANG": "en"},
                 start_new_session=True,  # Ctrl-C is for the studio, which then stops its trainings
-            )  # fmt: skip
+            )
         self.processes[name], self.runs.added[name] = process, run
         self.found.pop(name, None)
         with suppress(psutil.NoSuchProcess):  # it has failed already
             started = psutil.Process(process.pid).create_time()
-            _write_private(folder / RECORD, json.dumps({"pid": process.pid, "started": started, "run": str(run)}))
+            _write_private(
+                folder / RECORD,
+                json.dumps({"pid": process.pid, "started": started, "run": str(run)}),
+            )
         return {"name": name}
 
     def _sent(self, name: str, *, empty: bool = False) -> Path:
-        """The folder of what was sent for a training, which only its owner may read; `empty` removes what is there."""
+        """The folder of what was sent for a training, which only its owner may read; `empty`
+        removes what is there."""
         folder = self.root / SENT / name
         if empty:
             folder.unlink() if folder.is_file() else shutil.rmtree(folder, ignore_errors=True)
@@ -354,7 +423,9 @@ class Trainings:
 
     def show_training(self, name: str) -> dict[str, Any]:
         """How far the training of a run is."""
-        return self.progress(name if name in self.processes or self.alive(name) else self.runs.known(name))
+        return self.progress(
+            name if name in self.processes or self.alive(name) else self.runs.known(name)
+        )
 
     def state(self, name: str) -> Literal["training", "failed", "stopped", "finished"]:
         if self.alive(name):
@@ -363,11 +434,22 @@ class Trainings:
         if code:
             return "stopped" if code in STOPPED else "failed"
         run = self.runs.opened(name)
-        return "training" if _trained_elsewhere(run.folder) else "finished" if run.pointer("best") else "stopped"
+        return (
+            "training"
+            if _trained_elsewhere(run.folder)
+            else "finished"
+            if run.pointer("best")
+            else "stopped"
+        )
 
     def progress(self, name: str, points: int = POINTS) -> dict[str, Any]:
         """The state, the curves so far, and the last samples; where it failed, why."""
-        facts: dict[str, Any] = {"name": name, "state": self.state(name), "ours": self.alive(name), "step": 0}
+        facts: dict[str, Any] = {
+            "name": name,
+            "state": self.state(name),
+            "ours": self.alive(name),
+            "step": 0,
+        }
         if facts["state"] == "failed":
             lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
             ours = [line.removeprefix("regard: ") for line in lines if line.startswith("regard: ")]
@@ -377,16 +459,26 @@ class Trainings:
         run = self.runs.opened(name)
         events = [*run.events()]
         training, step = run.recipe.training, events[-1]["step"] if events else 0
-        if facts["state"] == "finished" and training.patience is None and training.steps and step < training.steps:
+        if (
+            facts["state"] == "finished"
+            and training.patience is None
+            and training.steps
+            and step < training.steps
+        ):
             facts["state"] = "stopped"
-        by_kind = {kind: [event for event in events if event["event"] == kind] for kind in ("train", "validation")}
+        by_kind = {
+            kind: [event for event in events if event["event"] == kind]
+            for kind in ("train", "validation")
+        }
         return {
             **facts,
             "step": step,
             "steps": training.steps,
             "date": (run.folder / "recipe.yaml").stat().st_mtime,
             "curves": {kind: _thinned(lines, points) for kind, lines in by_kind.items()},
-            "samples": next((event["samples"] for event in reversed(events) if event.get("samples")), []),
+            "samples": next(
+                (event["samples"] for event in reversed(events) if event.get("samples")), []
+            ),
         }
 
 
@@ -399,7 +491,9 @@ def _told(line: str) -> str:
 def _thinned(events: Sequence[dict[str, Any]], points: int) -> dict[str, list[float | None]]:
     """The numbers of at most so many events, the last among them, as columns."""
     kept = events[:: -max(1, -(-len(events) // points))][::-1]
-    names = [name for name, value in (kept[-1] if kept else {}).items() if isinstance(value, int | float)]
+    names = [
+        name for name, value in (kept[-1] if kept else {}).items() if isinstance(value, int | float)
+    ]
     return {name: [event.get(name) for event in kept] for name in names}
 
 
@@ -413,8 +507,8 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def _still_training(record: Path) -> tuple[psutil.Process, Path] | None:
-    """The process that a studio noted when it started a training, and its run, if it is that process that runs: its
-    number may be another's by now."""
+    """The process that a studio noted when it started a training, and its run, if it is that
+    process that runs: its number may be another's by now."""
     try:
         noted = json.loads(record.read_bytes())
         process, run = psutil.Process(int(noted["pid"])), Path(noted["run"])
@@ -434,7 +528,8 @@ def _is_running(process: psutil.Process) -> bool:
 
 
 def _trained_elsewhere(folder: Path) -> bool:
-    """Whether another process holds the lock of a run. It is tried only where the run has changed lately."""
+    """Whether another process holds the lock of a run. It is tried only where the run has changed
+    lately."""
     log = folder / "metrics.jsonl"
     changed = max(path.stat().st_mtime for path in (log, folder / "recipe.yaml") if path.exists())
     if time.time() - changed > FRESH or not (folder / ".lock").exists():

@@ -1,7 +1,9 @@
-"""Recipes and data that are sent to the server: how large they may be, and which run they may begin with.
+"""Recipes and data that are sent to the server: how large they may be, and which run they may begin
+with.
 
-Everything here is known from the recipe and the files themselves, before anything is built or read. Which files a sent
-recipe may read is decided where they are opened: the recipe's `within` is the folder of the request.
+Everything here is known from the recipe and the files themselves, before anything is built or read.
+Which files a sent recipe may read is decided where they are opened: the recipe's `within` is the
+folder of the request.
 """
 
 from __future__ import annotations
@@ -57,9 +59,11 @@ MAX_ITEMS = 100
 """Most items of a list in the section `model`, and of `search.banned`."""
 MAX_PARAMETERS, UNCOUNTED = 400_000_000, 2**63
 MAX_CORPORA, MAX_EXAMPLES, MAX_WEIGHT = 32, 1_000_000, 20
-"""Most corpora of a recipe, most examples that its built-in corpora have together, and the largest weight of one."""
+"""Most corpora of a recipe, most examples that its built-in corpora have together, and the largest
+weight of one."""
 MAX_PREPARED_PIXELS = 1_000_000_000
-"""Most pixels of all images at the size that the model reads, in which they are kept on the disk."""
+"""Most pixels of all images at the size that the model reads, in which they are kept on the
+disk."""
 MAX_ROWS, MAX_COLUMNS = 500_000, 1_000
 """Most lines or objects of all files that are sent, and most columns of a table."""
 
@@ -71,9 +75,15 @@ def refuse_large_files(files: Mapping[str, str]) -> None:
         is_objects = PurePosixPath(name.lower()).suffix in OBJECTS
         rows += max(text.count("\n"), text.count("{") if is_objects else 0)
         if (columns := _columns(name, text)) > MAX_COLUMNS:
-            raise DataError(f"the table has {columns:,} columns", where=name, hint=f"at most {MAX_COLUMNS:,} are sent")
+            raise DataError(
+                f"the table has {columns:,} columns",
+                where=name,
+                hint=f"at most {MAX_COLUMNS:,} are sent",
+            )
     if rows > MAX_ROWS:
-        raise DataError(f"the files have {rows:,} rows", where="files", hint=f"at most {MAX_ROWS:,} are sent")
+        raise DataError(
+            f"the files have {rows:,} rows", where="files", hint=f"at most {MAX_ROWS:,} are sent"
+        )
 
 
 def _columns(name: str, text: str) -> int:
@@ -87,7 +97,8 @@ def _columns(name: str, text: str) -> int:
 
 
 def _cells(line: str, separator: str) -> int:
-    """The cells of a line of a .csv; without quotes that matter where it is not valid with this separator."""
+    """The cells of a line of a .csv; without quotes that matter where it is not valid with this
+    separator."""
     try:
         return len(next(csv.reader([line], delimiter=separator), []))
     except csv.Error:
@@ -95,9 +106,11 @@ def _cells(line: str, separator: str) -> int:
 
 
 def begins_with(recipe: str, folder_of: Callable[[str], Path | None]) -> list[str]:
-    """The override for a recipe that begins with a run, which it calls by its name or by any path that ends in it.
+    """The override for a recipe that begins with a run, which it calls by its name or by any path
+    that ends in it.
 
-    `folder_of` gives the folder of one of the server's runs; no text of the request is used as a path.
+    `folder_of` gives the folder of one of the server's runs; no text of the request is used as a
+    path.
     """
     training = parse_yaml(recipe, where="recipe").get("training")
     init = training.get("init") if isinstance(training, dict) else None
@@ -105,12 +118,15 @@ def begins_with(recipe: str, folder_of: Callable[[str], Path | None]) -> list[st
         return []
     name = re.split(r"[/\\]", str(init))[-1]
     if (folder := folder_of(name)) is None:
-        raise ConfigError(f"there is no run {name!r}", where="training.init", hint="train or import it first")
+        raise ConfigError(
+            f"there is no run {name!r}", where="training.init", hint="train or import it first"
+        )
     return [f"training.init={json.dumps(str(folder.resolve()), ensure_ascii=False)}"]
 
 
 def refuse_large(recipe: str, overrides: Sequence[str], files: Mapping[str, str]) -> None:
-    """Refuse a recipe that asks for more than one that is sent may have; its other mistakes are found elsewhere."""
+    """Refuse a recipe that asks for more than one that is sent may have; its other mistakes are
+    found elsewhere."""
     refuse_large_files(files)
     tree = apply_overrides(parse_yaml(recipe, where="recipe"), overrides)
     ConfigError.raise_if([*_large_numbers(tree), *_many_examples(tree)])
@@ -120,18 +136,27 @@ def refuse_large(recipe: str, overrides: Sequence[str], files: Mapping[str, str]
         return
     if (count := _parameters(typed, _vocabulary(typed, files))) > MAX_PARAMETERS:
         ConfigError.raise_if([_too_large(count)])
-    if typed.model.reads == "image" and (pixels := _prepared_pixels(tree, typed, files)) > MAX_PREPARED_PIXELS:
+    if (
+        typed.model.reads == "image"
+        and (pixels := _prepared_pixels(tree, typed, files)) > MAX_PREPARED_PIXELS
+    ):
         what = f"its images would have {pixels:,} pixels as the model reads them"
-        raise ConfigError(what, where="model.images.size", hint=f"at most {MAX_PREPARED_PIXELS:,} in all")
+        raise ConfigError(
+            what, where="model.images.size", hint=f"at most {MAX_PREPARED_PIXELS:,} in all"
+        )
 
 
 def _large_numbers(tree: Tree) -> Iterator[Problem]:
     for path, value in leaves(tree).items():
         limit = _limit(re.sub(r"\.\d+(?=\.|$)", "", path))
         if limit is not None and isinstance(value, int | float) and value > limit:
-            yield Problem(path, f"{value:,} is too large for a recipe that is sent", f"at most {limit:,}")
+            yield Problem(
+                path, f"{value:,} is too large for a recipe that is sent", f"at most {limit:,}"
+            )
     model = tree.get("model")
-    lists = {f"model.{name}": value for name, value in model.items()} if isinstance(model, dict) else {}
+    lists = (
+        {f"model.{name}": value for name, value in model.items()} if isinstance(model, dict) else {}
+    )
     if isinstance(search := tree.get("search"), dict):
         lists["search.banned"] = search.get("banned")
     for path, value in lists.items():
@@ -155,7 +180,9 @@ def _many_examples(tree: Tree) -> Iterator[Problem]:
         yield Problem("data", f"{len(corpora):,} corpora are too many", f"at most {MAX_CORPORA:,}")
     examples = _generated(corpora)
     if examples > MAX_EXAMPLES:
-        what = f"its built-in corpora have {examples:,} examples, too many for a recipe that is sent"
+        what = (
+            f"its built-in corpora have {examples:,} examples, too many for a recipe that is sent"
+        )
         yield Problem("data", what, f"at most {MAX_EXAMPLES:,} in all")
 
 
@@ -174,14 +201,21 @@ def _generated(corpora: Sequence[Tree]) -> int:
 
 def _prepared_pixels(tree: Tree, recipe: AnyRecipe, files: Mapping[str, str]) -> int:
     side: int = recipe.model.images.size
-    return (_generated(_corpora(tree)) + sum(text.count("\n") + 1 for text in files.values())) * side**2
+    return (
+        _generated(_corpora(tree)) + sum(text.count("\n") + 1 for text in files.values())
+    ) * side**2
 
 
 def _vocabulary(recipe: AnyRecipe, files: Mapping[str, str]) -> int:
     """The largest vocabulary that the recipe can have: that of its files, or what it asks for."""
     named = recipe.tokenizer.file
     names = [*named.values()] if isinstance(named, dict) else [] if named is None else [named]
-    return max([recipe.tokenizer.vocabulary, *(_vocabulary_of(files[name]) for name in names if name in files)])
+    return max(
+        [
+            recipe.tokenizer.vocabulary,
+            *(_vocabulary_of(files[name]) for name in names if name in files),
+        ]
+    )
 
 
 def _vocabulary_of(text: str) -> int:
@@ -199,7 +233,9 @@ def _parameters(recipe: AnyRecipe, vocabulary: int) -> int:
         with torch.device("meta"):
             if config.letters is not None:
                 options["characters_VC"] = torch.zeros(vocabulary, config.letters, dtype=torch.long)
-            model = MODELS[config.kind].build(config, *[vocabulary] * (2 if config.reads == "source" else 1), **options)
+            model = MODELS[config.kind].build(
+                config, *[vocabulary] * (2 if config.reads == "source" else 1), **options
+            )
     except RuntimeError:  # a tensor whose size cannot even be counted
         return UNCOUNTED
     return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))

@@ -1,4 +1,5 @@
-"""A run that is served: what requests to it contain, the queue that they wait in, and how each is computed."""
+"""A run that is served: what requests to it contain, the queue that they wait in, and how each is
+computed."""
 
 from __future__ import annotations
 
@@ -6,7 +7,16 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import asdict, dataclass, field, replace
@@ -36,15 +46,19 @@ from regard.views.search_record import follow_reference
 
 T = TypeVar("T")
 TEXT, EXPLAINED, INPUTS = 20_000, 4_000, 256
-"""Most characters of an input, and of one to explain, whose answer grows with its square; most inputs of a request."""
+"""Most characters of an input, and of one to explain, whose answer grows with its square; most
+inputs of a request."""
 WRITTEN = 500_000
-"""Most tokens that the search of a request may write: the beam times the longest output, summed over the inputs."""
+"""Most tokens that the search of a request may write: the beam times the longest output, summed
+over the inputs."""
 WRITTEN_BY_JOBS = 50_000_000
 """The same for the rows of a job, which takes longer."""
 NUMBERS = 10_000_000
-"""Most weights of attention that an answer explains, and most numbers of the vectors that it has."""
+"""Most weights of attention that an answer explains, and most numbers of the vectors that it
+has."""
 LEFT = 499
-"""The status, as nginx has it, of a request whose client has left: nobody reads it but the log and /metrics."""
+"""The status, as nginx has it, of a request whose client has left: nobody reads it but the log and
+/metrics."""
 LOCAL = ("127.0.0.1", "localhost", "::1")
 SHORTEST_TOKEN = 16
 """Fewest characters of a token."""
@@ -57,7 +71,8 @@ class Settings:
     host: str = LOCAL[0]
     port: int = 8000
     token: str | None = None
-    """What requests must carry as `Authorization: Bearer TOKEN`; without one only this machine is served."""
+    """What requests must carry as `Authorization: Bearer TOKEN`; without one only this machine is
+    served."""
     window: float = 0.003
     """Seconds that a request waits for others to be computed with it."""
     batch: int = 64
@@ -73,18 +88,25 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.token is not None and len(self.token) < SHORTEST_TOKEN:
-            what = f"a token of {len(self.token)} character{'s'[: len(self.token) != 1]} can be guessed"
+            what = (
+                f"a token of {len(self.token)} character{'s'[: len(self.token) != 1]} can "
+                "be guessed"
+            )
             hint = f"give at least {SHORTEST_TOKEN}: 'openssl rand -hex 32' makes one"
             raise RegardError(what, where="--token or REGARD_TOKEN", hint=hint)
         if self.host not in LOCAL and not self.token:
-            what, hint = f"whoever reaches {self.host} could use the runs", "give --token, or set REGARD_TOKEN"
+            what, hint = (
+                f"whoever reaches {self.host} could use the runs",
+                "give --token, or set REGARD_TOKEN",
+            )
             raise RegardError(what, where="--host", hint=hint)
 
 
 # What requests contain
 
 Input = str | list[str] | dict[str, str | list[str]]
-"""A text, the texts that an input consists of, or the run's columns; for a run that reads images: a `data:` URL."""
+"""A text, the texts that an input consists of, or the run's columns; for a run that reads images: a
+`data:` URL."""
 
 
 class Body(BaseModel):
@@ -122,15 +144,21 @@ class PredictBody(Body):
     top_p: float | None = Field(None, gt=0, le=1)
     seed: int | None = Field(None, ge=0, lt=2**63)
     skip_bad: bool = False
-    """Whether an input that cannot be read is answered with the reason, instead of failing the request."""
+    """Whether an input that cannot be read is answered with the reason, instead of failing the
+    request."""
     stream: bool = False
-    """Whether the best output so far is sent whenever it changes, as server-sent events. For one input."""
+    """Whether the best output so far is sent whenever it changes, as server-sent events. For one
+    input."""
 
     def options(self) -> dict[str, Any]:
         """Those of `predict`."""
-        sampling = self.model_dump(include={"sample", "temperature", "top_k", "top_p", "seed"}, exclude_none=True)
+        sampling = self.model_dump(
+            include={"sample", "temperature", "top_k", "top_p", "seed"}, exclude_none=True
+        )
         overrides = [f"search.{name}={json.dumps(value)}" for name, value in sampling.items()]
-        return self.model_dump(include={"beam", "nbest", "length_penalty", "prefix"}) | {"overrides": overrides}
+        return self.model_dump(include={"beam", "nbest", "length_penalty", "prefix"}) | {
+            "overrides": overrides
+        }
 
 
 def refuse_many(count: int, where: str) -> None:
@@ -147,7 +175,8 @@ def unless_given_up(parts: Iterable[str]) -> Iterator[str]:
         yield part
 
 
-# Requests that are computed alone. `answer` is what can be sent as JSON, or a response; the docstring says what it is.
+# Requests that are computed alone. `answer` is what can be sent as JSON, or a response; the
+# docstring says what it is.
 
 
 class ScoreBody(Body):
@@ -177,7 +206,9 @@ class ExplainBody(Body):
     numbers: bool = False
 
     def explanation(self, served: Served) -> Explanation:
-        chosen = Options(self.view, str(self.layer), str(self.head), self.rollout, self.words, self.step)
+        chosen = Options(
+            self.view, str(self.layer), str(self.head), self.rollout, self.words, self.step
+        )
         options = self.model_dump(include={"target", "beam", "view", "padding", "question"})
         return served.run.explain([self.input], **options).select(chosen)
 
@@ -196,15 +227,23 @@ class StepsBody(ExplainBody):
     """One attention worked out, with its equations and code; `scores` changes them."""
 
     scores: list[float | None] | None = Field(None, max_length=EXPLAINED)
-    """What a reader has made of the scores, null for a key that is hidden; the rest follows from them."""
+    """What a reader has made of the scores, null for a key that is hidden; the rest follows from
+    them."""
 
     def answer(self, served: Served) -> dict[str, Any]:
         explanation = self.explanation(served)
         worked = explanation.worked(self.scores)
         texts = {"input": explanation.input, "output": explanation.output}
         answer: dict[str, Any] = plain({**texts, **worked.to_json(), **worked.details()})
-        named = {part: {shown(name): values for name, values in answer[part].items()} for part in ("query", "after")}
-        return answer | named | {"equations": {part: shown(text) for part, text in answer["equations"].items()}}
+        named = {
+            part: {shown(name): values for name, values in answer[part].items()}
+            for part in ("query", "after")
+        }
+        return (
+            answer
+            | named
+            | {"equations": {part: shown(text) for part, text in answer["equations"].items()}}
+        )
 
 
 class SearchBody(Body):
@@ -221,7 +260,9 @@ class SearchBody(Body):
         """The record is that of docs/search-record.md."""
         overrides = ["search.sample=false"]
         overrides += [f"search.normalisation={self.normalisation}"] if self.normalisation else []
-        run = served.run.under(with_search(served.run.recipe, self.beam, self.beam, self.length_penalty, overrides))
+        run = served.run.under(
+            with_search(served.run.recipe, self.beam, self.beam, self.length_penalty, overrides)
+        )
         record = run.predict([self.input], record=True).record
         assert record is not None
         if self.reference is not None:
@@ -229,7 +270,9 @@ class SearchBody(Body):
                 what = "the run writes no texts that have a reference"
                 raise DecodeError(what, where="reference", hint="leave it out")
             text = record.inputs[0]["input"]
-            record = replace(record, reference=follow_reference(run, run.load_model(), text, self.reference))
+            record = replace(
+                record, reference=follow_reference(run, run.load_model(), text, self.reference)
+            )
         report = in_language(record.report()).to_json()
         answer: dict[str, Any] = plain({**record.to_json(), "run": served.name, "report": report})
         return answer
@@ -263,9 +306,13 @@ class VectorsBody(Body):
 
 
 VERBS: dict[str, type[Body]] = {
-    "score": ScoreBody, "explain": ExplainBody, "steps": StepsBody, "search": SearchBody, "features": FeaturesBody,
+    "score": ScoreBody,
+    "explain": ExplainBody,
+    "steps": StepsBody,
+    "search": SearchBody,
+    "features": FeaturesBody,
     "vectors": VectorsBody,
-}  # fmt: skip
+}
 
 
 # Requests of many clients, computed together
@@ -273,7 +320,8 @@ VERBS: dict[str, type[Body]] = {
 
 @dataclass(eq=False)
 class Job:
-    """One request: its inputs, and the function that has one answer for each of a list of inputs."""
+    """One request: its inputs, and the function that has one answer for each of a list of
+    inputs."""
 
     inputs: Sequence[Any]
     compute: Callable[[list[Any]], Sequence[Any]]
@@ -297,7 +345,8 @@ class Job:
 
 
 class Batcher:
-    """Answers jobs in a thread of its own, the oldest first, together with waiting jobs of its kind."""
+    """Answers jobs in a thread of its own, the oldest first, together with waiting jobs of its
+    kind."""
 
     def __init__(self, *, window: float, most: int, room: int) -> None:
         self.window, self.most, self.room = window, most, room
@@ -336,7 +385,8 @@ class Batcher:
             self._answer([job for job in jobs if job.answers.set_running_or_notify_cancel()])
 
     def _next(self) -> list[Job] | None:
-        """The oldest job, and those of its kind that are nearest to it in length; None when there will be no more."""
+        """The oldest job, and those of its kind that are nearest to it in length; None when there
+        will be no more."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             if not self._waiting:
@@ -355,16 +405,23 @@ class Batcher:
             return jobs
 
     def _answer(self, jobs: list[Job]) -> None:
-        """Compute jobs together. If that fails they are computed one by one, so that only those at fault fail.
+        """Compute jobs together. If that fails they are computed one by one, so that only those at
+        fault fail.
 
-        If clients give up the larger part of the work, it stops, and what others wait for is computed without it.
+        If clients give up the larger part of the work, it stops, and what others wait for is
+        computed without it.
         """
         jobs = [job for job in jobs if not job.given_up]
         if not jobs:
             return
         inputs = [one for job in jobs for one in job.inputs]
         try:
-            with stoppable(lambda: 2 * sum(job.size for job in jobs if job.given_up) > sum(job.size for job in jobs)):
+            with stoppable(
+                lambda: (
+                    2 * sum(job.size for job in jobs if job.given_up)
+                    > sum(job.size for job in jobs)
+                )
+            ):
                 answers = iter(jobs[0].compute(inputs))
                 parts = [[next(answers) for _ in job.inputs] for job in jobs]
         except StoppedError:
@@ -388,25 +445,43 @@ class Served:
         self.name, self.run, self.timeout = name, run, settings.timeout
         self._reads_images = run.recipe.model.reads == "image"
         if self._reads_images and run.recipe.model.reading.feature_width is not None:
-            raise RegardError("it reads features of images, which a request cannot hold", where=name)
+            raise RegardError(
+                "it reads features of images, which a request cannot hold", where=name
+            )
         self.last: tuple[str, Explanation] | None = None
         """The last request of the page for an attention: it asks for one map after the other."""
         self.queue = Batcher(window=settings.window, most=settings.batch, room=settings.queue)
 
     def check(self, body: Body) -> None:
-        """Refuse inputs that are too long, images of too many pixels, and what would name a file."""
-        pixels, most = 0, TEXT if isinstance(body, PredictBody | ScoreBody | FeaturesBody) else EXPLAINED
+        """Refuse inputs that are too long, images of too many pixels, and what would name a
+        file."""
+        pixels, most = (
+            0,
+            TEXT if isinstance(body, PredictBody | ScoreBody | FeaturesBody) else EXPLAINED,
+        )
         for number, given in enumerate(body.given(), 1):
             texts = [given] if isinstance(given, str) else given
-            length = sum(map(len, texts if isinstance(texts, list) else json.dumps(texts, ensure_ascii=False)))
-            if self._reads_images and not (isinstance(given, str) and given.startswith((HELD, shapes.PREFIX))):
+            length = sum(
+                map(
+                    len, texts if isinstance(texts, list) else json.dumps(texts, ensure_ascii=False)
+                )
+            )
+            if self._reads_images and not (
+                isinstance(given, str) and given.startswith((HELD, shapes.PREFIX))
+            ):
                 hint = f'as a text: "{HELD}png;base64,..."'
                 raise InputError("an image is expected", where=f"input {number}", hint=hint)
-            pixels += pixel_count(given, Path()) if self._reads_images and isinstance(given, str) else 0
+            pixels += (
+                pixel_count(given, Path()) if self._reads_images and isinstance(given, str) else 0
+            )
             if pixels > MAX_PIXELS:
                 raise InputError(problems=[too_many_pixels(f"input {number}")])
             if not self._reads_images and length > most:
-                raise InputError(f"it has {length:,} characters", where=f"input {number}", hint=f"at most {most:,}")
+                raise InputError(
+                    f"it has {length:,} characters",
+                    where=f"input {number}",
+                    hint=f"at most {most:,}",
+                )
 
     async def computed(self, job: Job, request: Request) -> list[Any]:
         """The answers to a job, which is given up when they are late or the client has left."""
@@ -419,16 +494,25 @@ class Served:
         """An answer, unless it is late or the client leaves."""
         waiting, left = asyncio.ensure_future(answer), asyncio.create_task(_has_left(request))
         try:
-            await asyncio.wait((waiting, left), timeout=self.timeout, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                (waiting, left), timeout=self.timeout, return_when=asyncio.FIRST_COMPLETED
+            )
             if waiting.done():
                 return waiting.result()
-            raise HTTPException(LEFT, "the client has left") if left.done() else HTTPException(504, _late(self.timeout))
+            raise (
+                HTTPException(LEFT, "the client has left")
+                if left.done()
+                else HTTPException(504, _late(self.timeout))
+            )
         finally:
             waiting.cancel()
             left.cancel()
 
     async def alone(self, compute: Callable[[], Any], request: Request) -> Any:
-        context, job = copy_context(), Job([None], lambda _: [])  # the context has the language of the request
+        context, job = (
+            copy_context(),
+            Job([None], lambda _: []),
+        )  # the context has the language of the request
 
         def answer() -> Any:
             with stoppable(lambda: job.given_up):
@@ -445,15 +529,25 @@ class Served:
         options = body.options()
         self._refuse_much_to_write(inputs, options)
         length = max((len(given.text) for given in inputs), default=0)
-        return Job(inputs, lambda all: self.run.predict(all, skip_bad=True, **options), repr(options), length)
+        return Job(
+            inputs,
+            lambda all: self.run.predict(all, skip_bad=True, **options),
+            repr(options),
+            length,
+        )
 
-    def _refuse_much_to_write(self, inputs: Sequence[FileInput], options: Mapping[str, Any]) -> None:
-        """Refuse a search that may write too much, by its beam and the longest output that it allows for each input."""
+    def _refuse_much_to_write(
+        self, inputs: Sequence[FileInput], options: Mapping[str, Any]
+    ) -> None:
+        """Refuse a search that may write too much, by its beam and the longest output that it
+        allows for each input."""
         run, options = self.run, dict(options)
         if run.task.writes is None:
             return
         recipe = with_search(
-            run.recipe, *(options.pop(name) for name in ("beam", "nbest", "length_penalty")), **options
+            run.recipe,
+            *(options.pop(name) for name in ("beam", "nbest", "length_penalty")),
+            **options,
         )
         lengths = self._regions_of(len(inputs))
         if lengths is None:
@@ -461,21 +555,37 @@ class Served:
             lengths = [len(row) for row in tokenizer.encode_batch([given.text for given in inputs])]
         self.refuse_much_to_write(lengths, recipe.search, "inputs", WRITTEN)
 
-    def refuse_rows(self, rows: Sequence[Mapping[str, Any]], beam: int | None, length_penalty: float | None) -> None:
+    def refuse_rows(
+        self, rows: Sequence[Mapping[str, Any]], beam: int | None, length_penalty: float | None
+    ) -> None:
         """The same for rows of a job, whose characters are counted as tokens."""
         if self.run.task.writes is None or not rows:
             return
         search = with_search(self.run.recipe, beam, 1, length_penalty, []).search
-        characters = [sum(len(text) for text in row.values() if isinstance(text, str)) for row in rows]
-        self.refuse_much_to_write(self._regions_of(len(rows)) or characters, search, "rows", WRITTEN_BY_JOBS)
+        characters = [
+            sum(len(text) for text in row.values() if isinstance(text, str)) for row in rows
+        ]
+        self.refuse_much_to_write(
+            self._regions_of(len(rows)) or characters, search, "rows", WRITTEN_BY_JOBS
+        )
 
-    def refuse_much_to_write(self, lengths: Sequence[int], search: SearchConfig, where: str, most: int) -> None:
-        """`lengths` are the tokens of each source; those with more than any may have are refused when they are read."""
+    def refuse_much_to_write(
+        self, lengths: Sequence[int], search: SearchConfig, where: str, most: int
+    ) -> None:
+        """`lengths` are the tokens of each source; those with more than any may have are refused
+        when they are read."""
         longest = sum(self._longest_output(min(length, LONGEST), search) for length in lengths)
         rows = search.nbest if search.sample else search.beam
         if (written := rows * longest) > most:
-            what = f"its search may write {written:,} tokens: {rows:,} times up to {longest:,} of all its outputs"
-            raise DecodeError(what, where=where, hint=f"at most {most:,}: fewer or shorter inputs, or a smaller beam")
+            what = (
+                f"its search may write {written:,} tokens: {rows:,} times up to {longest:,} "
+                "of all its outputs"
+            )
+            raise DecodeError(
+                what,
+                where=where,
+                hint=f"at most {most:,}: fewer or shorter inputs, or a smaller beam",
+            )
 
     def _regions_of(self, images: int) -> list[int] | None:
         """The length of each image as a source; None for a run that reads texts."""
@@ -507,7 +617,9 @@ async def predicted(served: Served, body: PredictBody, request: Request) -> Resp
 
 def _readable(answers: list[Any], *, skip_bad: bool) -> list[dict[str, Any]]:
     """The predictions of a request, or one error with the inputs that cannot be read."""
-    if not skip_bad and (problems := [answer.problem for answer in answers if isinstance(answer, Skipped)]):
+    if not skip_bad and (
+        problems := [answer.problem for answer in answers if isinstance(answer, Skipped)]
+    ):
         raise InputError(problems=problems)
     return [answer.to_json() for answer in answers]
 
@@ -516,8 +628,8 @@ def _readable(answers: list[Any], *, skip_bad: bool) -> list[dict[str, Any]]:
 
 
 async def _streamed(served: Served, body: PredictBody, job: Job, request: Request) -> Response:
-    """Server-sent events: `output` with the best output so far, then `prediction`, or `error`. What fails before the
-    first of them is an error of the request."""
+    """Server-sent events: `output` with the best output so far, then `prediction`, or `error`. What
+    fails before the first of them is an error of the request."""
     texts: asyncio.Queue[str | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     if len(job.inputs) != 1:
@@ -567,7 +679,8 @@ def event(kind: str, content: Mapping[str, Any]) -> str:
 
 
 def told(error: RegardError | OSError) -> dict[str, Any]:
-    """In the language of the request, with the options of a command called by their names in a body."""
+    """In the language of the request, with the options of a command called by their names in a
+    body."""
     if isinstance(error, OSError):
         return {"error": str(error)}
     problems = []

@@ -1,7 +1,8 @@
 """The HTTP server: one route a verb of api.py, for every run that is loaded.
 
-A route checks its body, puts a job into the run's queue and answers with the JSON that the command's
-`--json` prints. The server holds no state but the runs; no text of a request is used as a path.
+A route checks its body, puts a job into the run's queue and answers with the JSON that the
+command's `--json` prints. The server holds no state but the runs; no text of a request is used as a
+path.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ import numpy as np
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from jinja2 import Environment, FileSystemLoader
 from pydantic import Field, create_model
 from starlette.datastructures import MutableHeaders
@@ -41,14 +48,33 @@ from regard.language import asked, shown
 from regard.studio.connections import Limits, Server, limited_protocol
 from regard.studio.jobs import long_verbs
 from regard.studio.runs import Runs, Trainings
-from regard.studio.served import EXPLAINED, LOCAL, VERBS, Body, Input, PredictBody, Served, Settings, predicted, told
+from regard.studio.served import (
+    EXPLAINED,
+    LOCAL,
+    VERBS,
+    Body,
+    Input,
+    PredictBody,
+    Served,
+    Settings,
+    predicted,
+    told,
+)
 from regard.views.attention import Attention
 from regard.views.explanation import MAPS, Explanation, Options, View
 from regard.views.report import HeatMap, Numbers, base64_of, in_language
 
 PAGE, TEMPLATES = Path(__file__).parent / "page", Path(__file__).parents[1] / "views" / "templates"
-KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-NO_ROUTE = "there is no such route: those of a run are /runs/NAME/predict and the like, GET /openapi.json lists all"
+KINDS = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
+NO_ROUTE = (
+    "there is no such route: those of a run are /runs/NAME/predict and the like, GET "
+    "/openapi.json lists all"
+)
 UNREAD = "There was an error parsing the body"  # as FastAPI says it
 NO_JSON = "the body is not JSON in UTF-8, or is nested too deeply"
 ENDING = "the server ends: ask again"
@@ -57,13 +83,15 @@ SMALL = 48
 LOCAL_NAME = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 """What requests to this machine call it; a page elsewhere could lead its own name here."""
 HEADERS = {
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; "
+    "form-action 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
 PAGE_POLICY = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src "
+    "'self' data: blob:; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 }
 
@@ -84,12 +112,20 @@ class Counts:
         for (route, status), count in self.requests.items():
             errors[route] += count * (status >= 400)
         tables: dict[str, dict[str, float]] = {
-            "requests_total": {f'route="{route}",status="{code}"': n for (route, code), n in self.requests.items()},
+            "requests_total": {
+                f'route="{route}",status="{code}"': n for (route, code), n in self.requests.items()
+            },
             "errors_total": {f'route="{route}"': n for route, n in errors.items()},
             "request_seconds_total": {f'route="{route}"': n for route, n in self.seconds.items()},
-            "queue_length": {f"run={json.dumps(name)}": len(run.queue) for name, run in runs.items()},
-            "batches_total": {f"run={json.dumps(name)}": run.queue.batches for name, run in runs.items()},
-            "inputs_total": {f"run={json.dumps(name)}": run.queue.inputs for name, run in runs.items()},
+            "queue_length": {
+                f"run={json.dumps(name)}": len(run.queue) for name, run in runs.items()
+            },
+            "batches_total": {
+                f"run={json.dumps(name)}": run.queue.batches for name, run in runs.items()
+            },
+            "inputs_total": {
+                f"run={json.dumps(name)}": run.queue.inputs for name, run in runs.items()
+            },
         }
         lines = list[str]()
         for name, rows in tables.items():
@@ -100,7 +136,8 @@ class Counts:
 
 @dataclass
 class Guard:
-    """Refuses requests without the token, or too large; counts all, and puts safe headers on every answer."""
+    """Refuses requests without the token, or too large; counts all, and puts safe headers on every
+    answer."""
 
     app: ASGIApp
     settings: Settings
@@ -111,7 +148,9 @@ class Guard:
             await self.app(scope, receive, send)
             return
         started, status, size, whole, answered = time.perf_counter(), 500, 0, False, False
-        asked.set("ko" if dict(scope["headers"]).get(b"accept-language", b"").startswith(b"ko") else "en")
+        asked.set(
+            "ko" if dict(scope["headers"]).get(b"accept-language", b"").startswith(b"ko") else "en"
+        )
 
         async def limited() -> Message:
             nonlocal size, whole
@@ -166,9 +205,11 @@ def has_token(headers: Mapping[bytes, bytes], token: str) -> bool:
 # The routes
 
 
-def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | None = None) -> FastAPI:
-    """The server of some runs, by their names. With one loaded run its routes also exist without the name. With a
-    `root`, the folder for new runs, the page is there too."""
+def app(
+    given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | None = None
+) -> FastAPI:
+    """The server of some runs, by their names. With one loaded run its routes also exist without
+    the name. With a `root`, the folder for new runs, the page is there too."""
     runs, counts = given if isinstance(given, Runs) else Runs(settings, given), Counts()
     trainings = None if root is None else Trainings(root, runs)
 
@@ -181,7 +222,9 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | 
         for run in runs.served.values():
             await asyncio.to_thread(run.queue.close)
 
-    api = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    api = FastAPI(
+        title="regard", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan
+    )
     api.state.trainings = trainings
     _answer_errors(api)
     _verbs(api, "/runs/{name}", runs.named)
@@ -213,17 +256,24 @@ def app(given: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | 
         pages = Environment(loader=FileSystemLoader(PAGE), autoescape=True)
         pages.filters |= {"json": json.dumps, "kind": _kind}
         schema = api.openapi()
-        return pages.get_template("routes.html").render(paths=schema["paths"], schemas=schema["components"]["schemas"])
+        return pages.get_template("routes.html").render(
+            paths=schema["paths"], schemas=schema["components"]["schemas"]
+        )
 
-    api.get("/", include_in_schema=False)(lambda: RedirectResponse("/docs"))  # the studio has its own page there
+    api.get("/", include_in_schema=False)(
+        lambda: RedirectResponse("/docs")
+    )  # the studio has its own page there
     api.add_middleware(Guard, settings=settings, counts=counts)
     return api
 
 
 def _verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
     @api.post(f"{prefix}/predict")
-    async def predict(body: PredictBody, request: Request, run: Served = Depends(chosen)) -> Response:
-        """The predictions for `inputs`, as `regard predict --json` prints them. With `stream`, server-sent events."""
+    async def predict(
+        body: PredictBody, request: Request, run: Served = Depends(chosen)
+    ) -> Response:
+        """The predictions for `inputs`, as `regard predict --json` prints them. With `stream`,
+        server-sent events."""
         return await predicted(run, body, request)
 
     for verb, kind in VERBS.items():
@@ -247,14 +297,20 @@ def show_picture(picture: str) -> dict[str, Any]:
 
 def _files(api: FastAPI) -> None:
     """The page: files of this package. A request chooses one of them by its name."""
-    files = {path.relative_to(folder).as_posix(): path for folder in (PAGE, TEMPLATES) for path in folder.rglob("*.*")}
+    files = {
+        path.relative_to(folder).as_posix(): path
+        for folder in (PAGE, TEMPLATES)
+        for path in folder.rglob("*.*")
+    }
 
     @api.get("/", include_in_schema=False)
     @api.get("/page/{name:path}", include_in_schema=False)
     def show_page(name: str = "index.html") -> Response:
         if name not in files:
             raise HTTPException(404, "there is no such file")
-        return Response(files[name].read_bytes(), headers=PAGE_POLICY, media_type=KINDS[files[name].suffix])
+        return Response(
+            files[name].read_bytes(), headers=PAGE_POLICY, media_type=KINDS[files[name].suffix]
+        )
 
 
 # The attention of one input for the page: one map at a time as bytes, all heads as small pictures
@@ -275,7 +331,8 @@ class AttentionBody(Body):
     """Whether every head is given too, as a small picture."""
 
     def explanation(self, served: Served) -> Explanation:
-        """Every attention. What is costly, or changes the input, is done only for the view that shows it."""
+        """Every attention. What is costly, or changes the input, is done only for the view that
+        shows it."""
         view = self.view if self.view in ("occlusion", "masks") else None
         key = json.dumps([self.input, self.target, view])
         if served.last is None or served.last[0] != key:
@@ -295,7 +352,9 @@ class AttentionBody(Body):
         answer = {
             "input": shown.input,
             "output": shown.output,
-            "views": list(dict.fromkeys([*shown.views, *(["occlusion"] if served.run.task.head else [])])),
+            "views": list(
+                dict.fromkeys([*shown.views, *(["occlusion"] if served.run.task.head else [])])
+            ),
             "view": view,
             "layers": len(attentions),
             "heads": len(attentions[0].weights) if attentions else 0,
@@ -308,7 +367,11 @@ class AttentionBody(Body):
         }
         if picture is not None and view == "alignment":
             pixels = base64_of(np.asarray(picture.shown))
-            answer["picture"] = {"columns": picture.columns, "side": len(picture.shown), "pixels": pixels}
+            answer["picture"] = {
+                "columns": picture.columns,
+                "side": len(picture.shown),
+                "pixels": pixels,
+            }
         return answer
 
 
@@ -321,15 +384,25 @@ def _hops(explanation: Explanation) -> list[HeatMap]:
 
 
 def _packed(drawn: HeatMap) -> dict[str, Any]:
-    values, name = base64_of(np.asarray(drawn.values, dtype="<f4")), shown(drawn.choice[0]) if drawn.choice else ""
+    values, name = (
+        base64_of(np.asarray(drawn.values, dtype="<f4")),
+        shown(drawn.choice[0]) if drawn.choice else "",
+    )
     packed = {"rows": drawn.rows, "columns": drawn.columns, "values": values, "peak": drawn.peak}
     return {**packed, "title": drawn.title, "name": name}
 
 
 def _small(attentions: list[Attention]) -> dict[str, Any]:
-    """Every head of every layer in bytes, each as strong as its strongest weight; cells that fall together are one."""
-    pictures = [_fewer(_fewer(weights_QK, 0), 1) for attention in attentions for weights_QK in attention.weights]
-    codes = [np.rint(255 * np.sqrt(picture / max(float(picture.max()), 1e-9))) for picture in pictures]
+    """Every head of every layer in bytes, each as strong as its strongest weight; cells that fall
+    together are one."""
+    pictures = [
+        _fewer(_fewer(weights_QK, 0), 1)
+        for attention in attentions
+        for weights_QK in attention.weights
+    ]
+    codes = [
+        np.rint(255 * np.sqrt(picture / max(float(picture.max()), 1e-9))) for picture in pictures
+    ]
     rows, columns = codes[0].shape
     return {"rows": rows, "columns": columns, "codes": base64_of(np.stack(codes).astype(np.uint8))}
 
@@ -349,15 +422,28 @@ def _answer_errors(api: FastAPI) -> None:
 
     @api.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        field, given = request.scope["route"].body_field, {"body": error.body, "query": dict(request.query_params)}
+        field, given = (
+            request.scope["route"].body_field,
+            {"body": error.body, "query": dict(request.query_params)},
+        )
         kind = create_model("Request", body=(field.field_info.annotation if field else Any, ...))
-        return JSONResponse(told(ConfigError(problems=problems_in(error.errors(), kind, given))), 422)
+        return JSONResponse(
+            told(ConfigError(problems=problems_in(error.errors(), kind, given))), 422
+        )
 
     @api.exception_handler(AnyHTTPException)
     async def stated(_: object, error: AnyHTTPException) -> Response:
         allowed = (error.headers or {}).get("Allow")
-        plain = {"Not Found": NO_ROUTE, "Method Not Allowed": f"this route answers {allowed} only", UNREAD: NO_JSON}
-        return JSONResponse({"error": shown(plain.get(error.detail, error.detail))}, error.status_code, error.headers)
+        plain = {
+            "Not Found": NO_ROUTE,
+            "Method Not Allowed": f"this route answers {allowed} only",
+            UNREAD: NO_JSON,
+        }
+        return JSONResponse(
+            {"error": shown(plain.get(error.detail, error.detail))},
+            error.status_code,
+            error.headers,
+        )
 
     @api.exception_handler(Exception)
     async def failed(_: object, error: Exception) -> Response:
@@ -370,22 +456,42 @@ def _kind(schema: Mapping[str, Any]) -> str:
         return " or ".join(_kind(kind) for kind in schema["anyOf"] if kind.get("type") != "null")
     if "enum" in schema:
         return ", ".join(map(json.dumps, schema["enum"]))
-    names = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
-    limits = "".join(f", {text} {schema[key]:,.10g}" for key, text in names.items() if key in schema)
+    names = {
+        "minimum": "at least",
+        "exclusiveMinimum": "above",
+        "maximum": "at most",
+        "exclusiveMaximum": "below",
+    }
+    limits = "".join(
+        f", {text} {schema[key]:,.10g}" for key, text in names.items() if key in schema
+    )
     of = f" of {_kind(schema['items'])}" if "items" in schema else ""
     return f"{schema.get('type') or schema.get('$ref', 'any').rpartition('/')[2]}{of}{limits}"
 
 
 def serve(
-    runs: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | None = None, browse: bool = False
+    runs: Mapping[str, Loaded] | Runs,
+    settings: Settings,
+    *,
+    root: Path | None = None,
+    browse: bool = False,
 ) -> None:
-    """Answer until SIGINT or SIGTERM, then end as connections.py says. With the page, `browse` opens it."""
+    """Answer until SIGINT or SIGTERM, then end as connections.py says. With the page, `browse`
+    opens it."""
     api, limits = app(runs, settings, root=root), Limits.of_this_process()
-    protocol = limited_protocol(limits.connections, settings.timeout + 1)  # the Guard gives up the body before
+    protocol = limited_protocol(
+        limits.connections, settings.timeout + 1
+    )  # the Guard gives up the body before
     config = uvicorn.Config(
-        api, access_log=False, server_header=False, log_config=None, log_level="warning", http=protocol, ws="none",
+        api,
+        access_log=False,
+        server_header=False,
+        log_config=None,
+        log_level="warning",
+        http=protocol,
+        ws="none",
         backlog=limits.backlog,
-    )  # fmt: skip
+    )
     trainings: Trainings | None = api.state.trainings
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
@@ -394,12 +500,22 @@ def serve(
         what = f"nothing can listen on port {settings.port}: {os.strerror(error.errno or 0)}"
         raise RegardError(what, where="--port", hint="0 takes a free one") from None
     with listening:
-        signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again when it has finished
+        signal.signal(
+            signal.SIGTERM, lambda *_: None
+        )  # uvicorn raises it again when it has finished
         address = f"http://{settings.host}:{listening.getsockname()[1]}"
         names = [*runs]
-        what = f"studio of {len(names)} run{'s'[: len(names) != 1]}" if root else f"serving {', '.join(names)}"
+        what = (
+            f"studio of {len(names)} run{'s'[: len(names) != 1]}"
+            if root
+            else f"serving {', '.join(names)}"
+        )
         print(shown(f"{what} on {address}"), flush=True)
         if browse:
-            webbrowser.open(f"{address}/" + (f"#/runs?token={settings.token}" if settings.token else ""))
+            webbrowser.open(
+                f"{address}/" + (f"#/runs?token={settings.token}" if settings.token else "")
+            )
         with suppress(KeyboardInterrupt):
-            Server(config, settings.grace, trainings.stop_all if trainings else lambda: None).run(sockets=[listening])
+            Server(config, settings.grace, trainings.stop_all if trainings else lambda: None).run(
+                sockets=[listening]
+            )

@@ -1,4 +1,5 @@
-"""Linear models of scikit-learn to compare a network with: `evaluate --baseline` and benchmarks/proposals.py."""
+"""Linear models of scikit-learn to compare a network with: `evaluate --baseline` and
+benchmarks/proposals.py."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def module(name: str) -> Any:
 
 
 def text_features(counted: str, train: Sequence[Texts], test: Sequence[Texts]) -> tuple[Any, Any]:
-    """The TF-IDF vectors of a text; of two texts, with the vectors u and v: |u - v|, u * v and the cosine.
+    """The TF-IDF vectors of a text; of two texts, with the vectors u and v: |u - v|, u * v and the
+    cosine.
 
     `train` and `test` hold one or two columns of texts.
     """
@@ -47,7 +49,8 @@ def _vectors(vectorizer: Any, columns: Sequence[Texts]) -> Any:
 def classes(
     train: Sequence[Texts], targets: NDArray[Any], test: Sequence[Texts], count: int
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """log P of each of so many classes for the test rows, by logistic regression on words and on characters."""
+    """log P of each of so many classes for the test rows, by logistic regression on words and on
+    characters."""
     regression = module("linear_model").LogisticRegression
     for counted in COUNTED:
         train_XF, test_XF = text_features(counted, train, test)
@@ -71,26 +74,39 @@ def numbers(
 def tags(
     train: Sequence[Texts], labels: Sequence[NDArray[Any]], test: Sequence[Texts], count: int
 ) -> Iterator[tuple[str, list[NDArray[np.float32]]]]:
-    """log P of each of so many tags for every word of the test sentences, by logistic regression on windows."""
+    """log P of each of so many tags for every word of the test sentences, by logistic regression on
+    windows."""
     vectorizer = module("feature_extraction").DictVectorizer()
-    train_XF = vectorizer.fit_transform([features for words in train for features in windows(words)])
+    train_XF = vectorizer.fit_transform(
+        [features for words in train for features in windows(words)]
+    )
     test_XF = vectorizer.transform([features for words in test for features in windows(words)])
     model = module("linear_model").LogisticRegression(C=5, max_iter=TAG_ITERATIONS)
     model.fit(train_XF, np.concatenate([*labels]))
     log_p_XY = np.full((test_XF.shape[0], count), -100.0, dtype=np.float32)
     log_p_XY[:, model.classes_] = np.maximum(model.predict_log_proba(test_XF), -100.0)
-    yield "windows of words and affixes, logistic regression", np.split(log_p_XY, np.cumsum([*map(len, test)])[:-1])
+    yield (
+        "windows of words and affixes, logistic regression",
+        np.split(log_p_XY, np.cumsum([*map(len, test)])[:-1]),
+    )
 
 
 def windows(words: Texts) -> Iterator[dict[str, int]]:
-    """For each word the words around it, pairs and triples of neighbours, its affixes and the shape of its letters."""
+    """For each word the words around it, pairs and triples of neighbours, its affixes and the shape
+    of its letters."""
     padded = [*[""] * 3, *words, *[""] * 3]
     lower = [word.lower() for word in padded]
     shapes = [shape(word) for word in padded]
     for place in range(3, 3 + len(words)):
         features = {f"{offset} {lower[place + offset]}": 1 for offset in range(-3, 4)}
-        features |= {f"{offset} {' '.join(lower[place + offset : place + offset + 2])}": 1 for offset in range(-2, 2)}
-        features |= {f"{offset} {' '.join(lower[place + offset : place + offset + 3])}": 1 for offset in range(-2, 1)}
+        features |= {
+            f"{offset} {' '.join(lower[place + offset : place + offset + 2])}": 1
+            for offset in range(-2, 2)
+        }
+        features |= {
+            f"{offset} {' '.join(lower[place + offset : place + offset + 3])}": 1
+            for offset in range(-2, 1)
+        }
         features |= {f"shape:{offset}:{shapes[place + offset]}": 1 for offset in (-1, 0, 1)}
         features[f"word {padded[place]}"] = 1
         for size in range(1, 5) if len(padded[place]) > 1 else ():
@@ -100,20 +116,31 @@ def windows(words: Texts) -> Iterator[dict[str, int]]:
 
 
 def shape(word: str) -> str:
-    """`Xx-d` for `Apollo-11`: upper and lower case, digits and other signs, each repeated one once."""
-    kinds = ["X" if sign.isupper() else "x" if sign.isalpha() else "d" if sign.isdigit() else sign for sign in word]
-    return "".join(kind for number, kind in enumerate(kinds) if number == 0 or kinds[number - 1] != kind)
+    """`Xx-d` for `Apollo-11`: upper and lower case, digits and other signs, each repeated one
+    once."""
+    kinds = [
+        "X" if sign.isupper() else "x" if sign.isalpha() else "d" if sign.isdigit() else sign
+        for sign in word
+    ]
+    return "".join(
+        kind for number, kind in enumerate(kinds) if number == 0 or kinds[number - 1] != kind
+    )
 
 
 def strongest(task: Any, found: Iterator[tuple[str, Any]], examples: Any) -> dict[str, Any]:
-    """The metrics on the examples of the model that is best on them, and its name; empty if there is no model.
+    """The metrics on the examples of the model that is best on them, and its name; empty if there
+    is no model.
 
     The choice is to the advantage of the baseline: it has seen the answers.
     """
     best: dict[str, Any] = {}
-    [metric] = [name for name in (*COMPARED_BY, *task.higher_is_better[:1]) if name in task.higher_is_better][:1]
+    [metric] = [
+        name for name in (*COMPARED_BY, *task.higher_is_better[:1]) if name in task.higher_is_better
+    ][:1]
     for name, results in found:
         measured = task.measured(examples, results)
         if not best or measured[metric] > best[metric]:
-            best = {"model": name} | {key: value for key, value in measured.items() if key in task.higher_is_better}
+            best = {"model": name} | {
+                key: value for key, value in measured.items() if key in task.higher_is_better
+            }
     return best

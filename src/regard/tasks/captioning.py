@@ -44,13 +44,18 @@ class Captioned(Corpus):
     LISTS: ClassVar[frozenset[str]] = frozenset({"caption"})
 
     image: str | int | None = None
-    """The name of the image's file, relative to the file it stands in: a column of `file`, or a file of its own."""
+    """The name of the image's file, relative to the file it stands in: a column of `file`, or a
+    file of its own."""
     caption: str | int | None = None
     """What is said of it: likewise. In .jsonl and .json it may be a list of captions."""
 
     def identity(self, source: str, base: Path) -> str:
         """The whole path of an image: others may have its name in other folders."""
-        return source if source.startswith(shapes.PREFIX) else os.path.abspath(folder_of(self, base) / source)
+        return (
+            source
+            if source.startswith(shapes.PREFIX)
+            else os.path.abspath(folder_of(self, base) / source)
+        )
 
     @model_validator(mode="after")
     def _of_images(self) -> Captioned:
@@ -63,7 +68,8 @@ class Captioned(Corpus):
 
 @dataclass(frozen=True, eq=False)
 class CaptionedImages(Dataset):
-    """Captions as tokens, the names of their images as texts, and the images; several captions may share one."""
+    """Captions as tokens, the names of their images as texts, and the images; several captions may
+    share one."""
 
     pictures: Pictures
     numbers: Integers
@@ -73,7 +79,8 @@ class CaptionedImages(Dataset):
 
 
 class Captioning(Translation):
-    """Images and captions, measured by BLEU-1 to BLEU-4, chrF and exact match, against all captions of an image."""
+    """Images and captions, measured by BLEU-1 to BLEU-4, chrF and exact match, against all captions
+    of an image."""
 
     name = "captioning"
     shares_examples = False
@@ -89,13 +96,28 @@ class Captioning(Translation):
 
     @classmethod
     def prepare(
-        cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+        cls,
+        recipe: Recipe,
+        base: Path,
+        tokenizers: Tokenizers | None = None,
+        progress: Progress | None = None,
     ) -> Prepared[CaptionedImages]:
         """The captions through the pipeline of all tasks, then the images that they name."""
-        data, reading, report_progress = recipe.data, recipe.model.reading, progress or (lambda what, done: None)
-        parts: dict[Part, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
+        data, reading, report_progress = (
+            recipe.data,
+            recipe.model.reading,
+            progress or (lambda what, done: None),
+        )
+        parts: dict[Part, Any] = {
+            "train": data.train,
+            "validation": data.validation,
+            "test": data.test,
+        }
         own = {part: corpora for part, corpora in parts.items() if isinstance(corpora, list)}
-        captions, within = prepare(cls, recipe, base, tokenizers, progress), recipe.readable_folder(base)
+        captions, within = (
+            prepare(cls, recipe, base, tokenizers, progress),
+            recipe.readable_folder(base),
+        )
         splits: dict[Part, CaptionedImages] = {}
         reports, problems = dict(captions.report.splits), list[Problem]()
         for part in parts:
@@ -104,27 +126,43 @@ class Captioning(Translation):
             moved = partial(report_progress, f"reading images of {part}")
             corpora = own.get(part, data.train)
             try:
-                split = captioned(dataset, corpora, base, reading, data.drops, progress=moved, within=within)
+                split = captioned(
+                    dataset, corpora, base, reading, data.drops, progress=moved, within=within
+                )
                 splits[part] = split
             except DataError as error:
                 problems += error.problems
                 continue
             if split.dropped.count:
-                dropped, columns = reports[part].dropped | {"image": split.dropped}, split.task.column_reports(split)
-                reports[part] = replace(reports[part], kept=len(split), dropped=dropped, columns=columns)
+                dropped, columns = (
+                    reports[part].dropped | {"image": split.dropped},
+                    split.task.column_reports(split),
+                )
+                reports[part] = replace(
+                    reports[part], kept=len(split), dropped=dropped, columns=columns
+                )
         if problems:
-            raise DataError(problems=sorted(problems, key=lambda problem: (not problem.where, natural(problem.where))))
+            raise DataError(
+                problems=sorted(
+                    problems, key=lambda problem: (not problem.where, natural(problem.where))
+                )
+            )
         report = replace(captions.report, splits=reports)
-        return Prepared(captions.task, splits["train"], splits["validation"], splits.get("test"), report)
+        return Prepared(
+            captions.task, splits["train"], splits["validation"], splits.get("test"), report
+        )
 
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> CaptionedImages:
         recipe = self.recipe
         examples = super().read(corpora, part, base)
         within = recipe.readable_folder(base)
-        return captioned(examples, corpora, base, recipe.model.reading, recipe.data.drops, within=within)
+        return captioned(
+            examples, corpora, base, recipe.model.reading, recipe.data.drops, within=within
+        )
 
     def sizes(self, examples: Dataset) -> list[NDArray[np.int32]]:
-        """The regions of the image without one, as if it had a `</s>`; and the tokens of the caption."""
+        """The regions of the image without one, as if it had a `</s>`; and the tokens of the
+        caption."""
         captioned = _images(examples)
         regions: NDArray[np.int32] = captioned.pictures.regions[captioned.numbers].astype(np.int32)
         return [regions - np.int32(1), examples.columns["target"].lengths]
@@ -133,7 +171,8 @@ class Captioning(Translation):
         return {"image": [examples.texts["source"][row]], **super().pieces(examples, row)}
 
     def fingerprints(self, train: CaptionedImages, validation: CaptionedImages) -> dict[str, int]:
-        """What the images show has a checksum of its own, which runs of older versions do not have."""
+        """What the images show has a checksum of its own, which runs of older versions do not
+        have."""
         shown = zlib.crc32((train.pictures.checksum + validation.pictures.checksum).encode())
         return {**super().fingerprints(train, validation), "image": shown}
 
@@ -146,7 +185,8 @@ class Captioning(Translation):
         return _images(examples).pictures[int(_images(examples).numbers[row])]
 
     def encode_sources(self, inputs: Sequence[FileInput]) -> list[Picture | RegardError]:
-        """The images whose files are named, relative to where the command runs, or scenes of shapes."""
+        """The images whose files are named, relative to where the command runs, or scenes of
+        shapes."""
         pictures: list[Picture | RegardError] = []
         for name, place, fault, _ in inputs:
             stop_if_given_up()
@@ -173,7 +213,9 @@ class Captioning(Translation):
         training, weight = self.recipe.training, self.recipe.model.doubly_stochastic
         return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing, weight)
 
-    def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[str], float, int]]) -> dict[str, Any]:
+    def evaluated(
+        self, examples: Dataset, parts: Sequence[tuple[list[str], float, int]]
+    ) -> dict[str, Any]:
         """The metrics on one output an image, loss and perplexity of all captions."""
         return {"images": len(self.by_input(examples)), **super().evaluated(examples, parts)}
 
@@ -184,7 +226,9 @@ class Captioning(Translation):
         name, reading = row["source"], self.recipe.model.reading
         if reader.within is not None:
             pixels = images.pixel_count(name, folder, reader.within)
-            DataError.raise_if([images.too_many_pixels(place)] if pixels > images.MAX_SHOWN_PIXELS else [])
+            DataError.raise_if(
+                [images.too_many_pixels(place)] if pixels > images.MAX_SHOWN_PIXELS else []
+            )
         return images.as_url(images.read_picture(name, folder, reading, place, reader.within))
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput]:
@@ -203,8 +247,8 @@ def _images(examples: Dataset) -> CaptionedImages:
 
 
 def _image_input(row: Row, file: TextFile, otherwise: Path | None = None) -> FileInput:
-    """The image that a row names, as seen from where the command runs: its name is relative to the file, or to
-    `otherwise` where there is no such image."""
+    """The image that a row names, as seen from where the command runs: its name is relative to the
+    file, or to `otherwise` where there is no such image."""
     [name], folder, place = row.values, file.path.parent, file.row(row.line)
     if row.fault is not None or name.startswith(shapes.PREFIX):
         return FileInput(name, place, row.fault)
@@ -223,10 +267,11 @@ def captioned(
     progress: Done = ignore,
     within: Path | None = None,
 ) -> CaptionedImages:
-    """Captions with the images that their sources name; each image is read once, in the order of its first caption.
+    """Captions with the images that their sources name; each image is read once, in the order of
+    its first caption.
 
-    Captions of images that cannot be read are left out if `drops` allows to drop so many images of all. Only files in
-    `within` are read, if that is given.
+    Captions of images that cannot be read are left out if `drops` allows to drop so many images of
+    all. Only files in `within` are read, if that is given.
     """
     folders = [folder_of(corpus, base) for corpus in corpora]
     numbers, places = dict[tuple[Path, str], int](), list[str]()

@@ -23,13 +23,23 @@ from regard.models.headed import Headed
 from regard.models.ngrams import Loss
 from regard.objectives.labels import ClassCrossEntropy
 from regard.tasks import baseline
-from regard.tasks.headed import Labels, Line, Scores, TextHeadConfig, TextLabelling, as_texts, refuse_labels
+from regard.tasks.headed import (
+    Labels,
+    Line,
+    Scores,
+    TextHeadConfig,
+    TextLabelling,
+    as_texts,
+    refuse_labels,
+)
 from regard.tasks.task import Prediction
 from regard.text.normalise import fold_white_space, natural, nfc
 
 FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
 """A number that is written with a fraction or an exponent."""
-WHOLE = re.compile(r"([-+]?\d+)(\.0*)?")  # a whole number: pandas writes 1 as 1.0 in a column that has gaps
+WHOLE = re.compile(
+    r"([-+]?\d+)(\.0*)?"
+)  # a whole number: pandas writes 1 as 1.0 in a column that has gaps
 SHOWN = 10  # labels that a message names
 
 
@@ -37,17 +47,20 @@ class ClassHeadConfig(TextHeadConfig):
     """A head that chooses one of several classes."""
 
     labels: Labels = None
-    """The classes in their order. Default: the labels of the training data, sorted; the run keeps them."""
+    """The classes in their order. Default: the labels of the training data, sorted; the run keeps
+    them."""
     class_weights: Annotated[
-        Literal["balanced"] | dict[str, Annotated[float, Field(gt=0)]] | None, BeforeValidator(as_texts)
+        Literal["balanced"] | dict[str, Annotated[float, Field(gt=0)]] | None,
+        BeforeValidator(as_texts),
     ] = None
-    """What the loss of an example is multiplied by, class by class; 1 for those that are not named. `balanced`: the
-    rarer a class, the more, N / (classes * n) for a class of n of N examples."""
+    """What the loss of an example is multiplied by, class by class; 1 for those that are not named.
+    `balanced`: the rarer a class, the more, N / (classes * n) for a class of n of N examples."""
     both_orders: bool = False
-    """Read two texts in both orders and take the mean: GPT's way for texts that are compared as equals."""
+    """Read two texts in both orders and take the mean: GPT's way for texts that are compared as
+    equals."""
     apart: bool = False
-    """Read two texts each by itself and compare their vectors, as Sentence-BERT does: [u; v; |u - v|] says the class.
-    Their `pooling` is then mean by default."""
+    """Read two texts each by itself and compare their vectors, as Sentence-BERT does: [u; v; |u -
+    v|] says the class. Their `pooling` is then mean by default."""
 
 
 class Classification(TextLabelling):
@@ -58,7 +71,9 @@ class Classification(TextLabelling):
     head: ClassVar[type[TextHeadConfig]] = ClassHeadConfig
     outputs: ClassVar[int | None] = None
     higher_is_better: ClassVar[tuple[str, ...]] = ("accuracy", "f1_macro", "f1_micro", "matthews")
-    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "accuracy"}}
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "training": {"label_smoothing": 0.0, "best": "accuracy"}
+    }
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
         """With the labels, and with the weights that `balanced` stands for."""
@@ -66,12 +81,21 @@ class Classification(TextLabelling):
         names = list(head.labels or self._classes_in(train, where))
         hint = f"head.labels has {listed(names)}; leave it out to take all labels"
         classes = [class_of(label, names) for label in labels]
-        refuse_labels(classes, lambda label: "" if label in names else "is not one of head.labels", where, hint)
-        weights = balanced(names, classes) if head.class_weights == "balanced" else head.class_weights
+        refuse_labels(
+            classes,
+            lambda label: "" if label in names else "is not one of head.labels",
+            where,
+            hint,
+        )
+        weights = (
+            balanced(names, classes) if head.class_weights == "balanced" else head.class_weights
+        )
         for label in weights or ():
             if label not in names:
                 hint = did_you_mean(label, names)
-                raise ConfigError(f"there is no label {label!r}", where="head.class_weights", hint=hint)
+                raise ConfigError(
+                    f"there is no label {label!r}", where="head.class_weights", hint=hint
+                )
         return self.with_head(labels=names, class_weights=weights)
 
     def _classes_in(self, train: Mapping[str, Sequence[str]], where: Where) -> list[str]:
@@ -86,22 +110,38 @@ class Classification(TextLabelling):
             hint = "task: regression learns numbers; a class is a word or a whole number"
             raise DataError(what, where=where(labels.index(fraction)), hint=hint)
         if len(classes) < 2:
-            raise DataError(f"every label is {classes[0]!r}", where="data.train", hint="two labels at the least")
+            raise DataError(
+                f"every label is {classes[0]!r}", where="data.train", hint="two labels at the least"
+            )
         if len(classes) > max(20, len(labels) / 2):
             corpus = self.recipe.data.train[0]
             text = corpus.texts[0]
-            what = f"{len(classes):,} different labels in {len(labels):,} examples, such as {labels[0][:60]!r}"
-            hint = "is it the right column? task: regression learns numbers, task: translation writes texts"
+            what = (
+                f"{len(classes):,} different labels in {len(labels):,} examples, such as "
+                f"{labels[0][:60]!r}"
+            )
+            hint = (
+                "is it the right column? task: regression learns numbers, task: translation "
+                "writes texts"
+            )
             if len(set(train[text])) < len(classes) / 2:
-                hint = f"are the columns swapped? {text}: {corpus.label}, label: {corpus.columns[text]}"
+                hint = (
+                    f"are the columns swapped? {text}: {corpus.label}, label: "
+                    f"{corpus.columns[text]}"
+                )
             raise DataError(what, where=f"data.train.label: {corpus.label}", hint=hint)
         seen: dict[str, str] = {}
         for label in classes:  # those that look the same would silently be two classes
             other = seen.setdefault(fold_white_space(nfc(label)), label)
             if other != label:
-                how = "white space" if label.split() == other.split() else "their Unicode form (NFC)"
+                how = (
+                    "white space" if label.split() == other.split() else "their Unicode form (NFC)"
+                )
                 what = f"the labels {other!r} and {label!r} differ only in {how}"
-                hint = "write them in the same way: a space between a comma and a label belongs to the label"
+                hint = (
+                    "write them in the same way: a space between a comma and a label "
+                    "belongs to the label"
+                )
                 raise DataError(what, where=where(labels.index(label)), hint=hint)
         return sorted(classes, key=natural)
 
@@ -120,7 +160,9 @@ class Classification(TextLabelling):
     def objective(self, model: Headed) -> ClassCrossEntropy:
         head, weights_Y = self.recipe.head, None
         if isinstance(weights := getattr(head, "class_weights", None), dict):
-            weights_Y = torch.tensor([weights.get(label, 1.0) for label in self.labels], device=device_of(model))
+            weights_Y = torch.tensor(
+                [weights.get(label, 1.0) for label in self.labels], device=device_of(model)
+            )
         smoothing = self.recipe.training.label_smoothing
         return ClassCrossEntropy(model, weights_Y, smoothing=smoothing, auxiliary=head.auxiliary)
 
@@ -132,12 +174,20 @@ class Classification(TextLabelling):
         true_X, p_XY = self.targets(examples).astype(np.int64), probabilities(np.stack(results))
         losses = -np.log(np.maximum(p_XY[np.arange(len(true_X)), true_X], 1e-45))
         names = self.class_names(p_XY.shape[1])
-        return {"loss": float(losses.mean()), **classification_metrics(true_X, p_XY.argmax(-1), names)}
+        return {
+            "loss": float(losses.mean()),
+            **classification_metrics(true_X, p_XY.argmax(-1), names),
+        }
 
     def line(self, examples: Dataset, row: int, result: Scores) -> Line:
         names, p_Y = self.class_names(len(result)), probabilities(result)
         output, label = names[int(p_Y.argmax())], class_of(examples.texts["label"][row], names)
-        line = {"input": self.input_of(examples, row), "label": label, "output": output, "right": output == label}
+        line = {
+            "input": self.input_of(examples, row),
+            "label": label,
+            "output": output,
+            "right": output == label,
+        }
         return {**line, "probabilities": dict(zip(names, p_Y.tolist(), strict=True))}
 
     def prediction(self, text: str, examples: Dataset, row: int, result: Scores) -> Classified:
@@ -168,11 +218,16 @@ class Classified(Prediction):
 
 def listed(names: Sequence[str]) -> str:
     """The first few names."""
-    return ", ".join([*names[:SHOWN], *([f"and {len(names) - SHOWN:,} more"] if len(names) > SHOWN else [])])
+    return ", ".join(
+        [*names[:SHOWN], *([f"and {len(names) - SHOWN:,} more"] if len(names) > SHOWN else [])]
+    )
 
 
-def class_numbers(labels: Sequence[str], names: Sequence[str], where: Where, what: str, hint: str) -> NDArray[np.int64]:
-    """The number of each label among `names`; one DataError with `what` for those that are not among them."""
+def class_numbers(
+    labels: Sequence[str], names: Sequence[str], where: Where, what: str, hint: str
+) -> NDArray[np.int64]:
+    """The number of each label among `names`; one DataError with `what` for those that are not
+    among them."""
     known = {name: number for number, name in enumerate(names)}
     classes = [class_of(label, known) for label in labels]
     refuse_labels(classes, lambda label: "" if label in known else what, where, hint)
@@ -203,34 +258,49 @@ def classification_metrics(
 ) -> dict[str, Any]:
     """Accuracy, F1, Matthews' correlation, each class by itself, and what was taken for what.
 
-    A class has 0 where it is never predicted, or never true. `f1_macro` is the mean over the classes that are true or
-    predicted somewhere; with one class for each example `f1_micro`, over all decisions, is the accuracy.
+    A class has 0 where it is never predicted, or never true. `f1_macro` is the mean over the
+    classes that are true or predicted somewhere; with one class for each example `f1_micro`, over
+    all decisions, is the accuracy.
     """
     classes = len(labels)
-    matrix = np.bincount(true * classes + predicted, minlength=classes * classes).reshape(classes, classes)
+    matrix = np.bincount(true * classes + predicted, minlength=classes * classes).reshape(
+        classes, classes
+    )
     right, predicted_Y, true_Y = np.diag(matrix).astype(float), matrix.sum(0), matrix.sum(1)
     precision, recall, f1_Y = (
         np.divide(part, whole, out=np.zeros_like(right), where=whole > 0)
-        for part, whole in ((right, predicted_Y), (right, true_Y), (2 * right, predicted_Y + true_Y))
+        for part, whole in (
+            (right, predicted_Y),
+            (right, true_Y),
+            (2 * right, predicted_Y + true_Y),
+        )
     )
     accuracy = float(right.sum() / matrix.sum())
-    columns = zip(labels, precision.tolist(), recall.tolist(), f1_Y.tolist(), true_Y.tolist(), strict=True)
+    columns = zip(
+        labels, precision.tolist(), recall.tolist(), f1_Y.tolist(), true_Y.tolist(), strict=True
+    )
     return {
         "accuracy": accuracy,
         "f1_macro": float(f1_Y[predicted_Y + true_Y > 0].mean()),
         "f1_micro": accuracy,
         "matthews": matthews(matrix),
-        "classes": {label: {"precision": p, "recall": r, "f1": f, "examples": n} for label, p, r, f, n in columns},
+        "classes": {
+            label: {"precision": p, "recall": r, "f1": f, "examples": n}
+            for label, p, r, f, n in columns
+        },
         "confusion": {
-            label: dict(zip(labels, row, strict=True)) for label, row in zip(labels, matrix.tolist(), strict=True)
+            label: dict(zip(labels, row, strict=True))
+            for label, row in zip(labels, matrix.tolist(), strict=True)
         },
     }
 
 
 def matthews(matrix: NDArray[np.int64]) -> float:
-    """The correlation of true and predicted classes: 1 all right, 0 no better than chance. True classes are rows.
+    """The correlation of true and predicted classes: 1 all right, 0 no better than chance. True
+    classes are rows.
 
-    Matthews 1975, for several classes Gorodkin 2004, with c right of s, t_k and p_k how often k is true and predicted:
+    Matthews 1975, for several classes Gorodkin 2004, with c right of s, t_k and p_k how often k is
+    true and predicted:
         (c s - sum_k t_k p_k) / sqrt((s^2 - sum_k p_k^2) (s^2 - sum_k t_k^2))
     """
     values = matrix.astype(float)

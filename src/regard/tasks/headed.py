@@ -1,5 +1,6 @@
-"""What all tasks share whose model is a base under a head (`HeadedTask`): sections of a recipe, the model, what may be
-asked; and those with one answer for a text, or for a few together: classification, regression, multiple choice."""
+"""What all tasks share whose model is a base under a head (`HeadedTask`): sections of a recipe, the
+model, what may be asked; and those with one answer for a text, or for a few together:
+classification, regression, multiple choice."""
 
 from __future__ import annotations
 
@@ -48,9 +49,14 @@ from regard.text.files import FileInput, parts_of
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 FINE_TUNING: dict[str, Any] = {
-    "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01, "schedule": "linear",
-}  # fmt: skip
-"""How a pre-trained Transformer is fine-tuned, where the recipe does not say (Devlin et al. 2019, appendix A.3)."""
+    "optimizer": "adamw",
+    "learning_rate": 5e-5,
+    "betas": [0.9, 0.999],
+    "weight_decay": 0.01,
+    "schedule": "linear",
+}
+"""How a pre-trained Transformer is fine-tuned, where the recipe does not say (Devlin et al. 2019,
+appendix A.3)."""
 SHARES = [tenth / 10 for tenth in range(11)]
 """What the head's share of the output may be beside a linear model."""
 FITTED_AT_ONCE = 16_384  # tokens whose n-grams are counted together
@@ -64,7 +70,10 @@ def as_texts(value: Any) -> Any:
             raise ValueError(f"the label {twice[0]!r} is listed twice")
         return [str(label) if isinstance(label, int) else label for label in value]
     if isinstance(value, dict):
-        return {str(label) if isinstance(label, int) else label: weight for label, weight in value.items()}
+        return {
+            str(label) if isinstance(label, int) else label: weight
+            for label, weight in value.items()
+        }
     return value
 
 
@@ -102,7 +111,9 @@ class ExampleTask(Task):
                 rows[number] = error
         for names, by_number in alike.items():
             columns = {name: [texts[name] for texts in by_number.values()] for name in names}
-            examples = Dataset.of(self, columns, [inputs[number].place for number in by_number].__getitem__)
+            examples = Dataset.of(
+                self, columns, [inputs[number].place for number in by_number].__getitem__
+            )
             for row, number in enumerate(by_number):
                 problems = self.encoded_problems(examples, row)
                 rows[number] = InputError(problems=problems) if problems else Example(examples, row)
@@ -117,7 +128,12 @@ class ExampleTask(Task):
         return ()
 
     def predict_encoded(
-        self, model: Any, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
+        self,
+        model: Any,
+        encoded: EncodedInputs[Example],
+        *,
+        record: bool = False,
+        progress: Done = ignore,
     ) -> list[Prediction]:
         """Inputs that were encoded in one dataset are batched together."""
         rows, predictions = encoded.readable(), dict[int, Prediction]()
@@ -130,11 +146,14 @@ class ExampleTask(Task):
                 examples = examples.select(np.array(chosen))
             results = self.computed(model, examples, progress)
             for row, (number, result) in enumerate(zip(numbers, results, strict=True)):
-                predictions[number] = self.prediction(encoded.inputs[number].text, examples, row, result)
+                predictions[number] = self.prediction(
+                    encoded.inputs[number].text, examples, row, result
+                )
         return [predictions[number] for number in range(len(rows))]
 
     def prediction(self, text: str, examples: Dataset, row: int, result: Any) -> Prediction:
-        """The answer to an input, which was encoded as this example, by what `computed` has for it."""
+        """The answer to an input, which was encoded as this example, by what `computed` has for
+        it."""
         raise NotImplementedError
 
 
@@ -145,27 +164,46 @@ class HeadedRecipe(Recipe):
 class HeadedTask(ExampleTask):
     """A task whose model is a base, pre-trained or fresh, under a head of its own.
 
-    A subclass names `data` (with `max_length`, `stride`, perhaps `long`) and `head`, and says what head there is.
+    A subclass names `data` (with `max_length`, `stride`, perhaps `long`) and `head`, and says what
+    head there is.
     """
 
     columns = ("text",)
     models = any_config(lambda config: config.reads == "text")
     recipe: HeadedRecipe
     head: ClassVar[type[HeadConfig]] = HeadConfig  # the recipe's section `head`
-    smooths: ClassVar[bool] = True  # whether the loss is over classes, which training.label_smoothing is for
-    scales: ClassVar[Sequence[float]] = (0.2, 0.3, 0.45, 0.7, 1.0, 1.5, 2.2)  # of the output with a linear model
-    by_token: ClassVar[bool] = False  # whether the head has an answer for each token, instead of one for the text
+    smooths: ClassVar[bool] = (
+        True  # whether the loss is over classes, which training.label_smoothing is for
+    )
+    scales: ClassVar[Sequence[float]] = (
+        0.2,
+        0.3,
+        0.45,
+        0.7,
+        1.0,
+        1.5,
+        2.2,
+    )  # of the output with a linear model
+    by_token: ClassVar[bool] = (
+        False  # whether the head has an answer for each token, instead of one for the text
+    )
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
 
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         """A recipe's tree with what suits its model, where it does not say."""
-        data, model, head, training = (section(tree, name) for name in ("data", "model", "head", "training"))
+        data, model, head, training = (
+            section(tree, name) for name in ("data", "model", "head", "training")
+        )
         head = {**config_of(model.get("kind")).head_defaults, **head}
         positions, longest = model.get("max_positions"), cls.data.model_fields["max_length"].default
         if "data" in tree and isinstance(positions, int) and positions < longest:
             tree = tree | {"data": {"max_length": positions} | data}
-        if training.get("init") and model.get("kind") in ("gpt", "bert") and head.get("freeze") != "all":
+        if (
+            training.get("init")
+            and model.get("kind") in ("gpt", "bert")
+            and head.get("freeze") != "all"
+        ):
             training = FINE_TUNING | training
         elif training.get("init"):
             training = {"learning_rate": 1e-3, "schedule": "linear"} | training
@@ -200,10 +238,18 @@ class HeadedTask(ExampleTask):
 
     @cached_property
     def framing(self) -> Framing:
-        """How texts become rows of tokens; a long text is read in windows unless the data says otherwise."""
+        """How texts become rows of tokens; a long text is read in windows unless the data says
+        otherwise."""
         data, model = self.recipe.data, self.recipe.model
         long: Long = getattr(data, "long", "windows")
-        return Framing(self.tokenizers["text"], model.kind == "bert", data.max_length, long, data.stride, model.letters)
+        return Framing(
+            self.tokenizers["text"],
+            model.kind == "bert",
+            data.max_length,
+            long,
+            data.stride,
+            model.letters,
+        )
 
     @torch.inference_mode()
     def token_logits(self, model: Headed, rows: Sequence[Framed]) -> Iterator[tuple[int, Tensor]]:
@@ -219,10 +265,15 @@ class HeadedTask(ExampleTask):
         if model.linear is not None:
             self.choose_share(model, examples)
         metrics = self.measured(examples, self.computed(model, examples))
-        return {name: metrics[name] for name in (*self.lower_is_better, *self.higher_is_better) if name in metrics}
+        return {
+            name: metrics[name]
+            for name in (*self.lower_is_better, *self.higher_is_better)
+            if name in metrics
+        }
 
     def choose_share(self, model: Headed, examples: Dataset) -> None:
-        """Set the head's share of the output, of SHARES, and the scale, of `scales`, to those with the lowest loss."""
+        """Set the head's share of the output, of SHARES, and the scale, of `scales`, to those with
+        the lowest loss."""
         outputs = []
         model.scale.fill_(1)
         for share in (0.0, 1.0):
@@ -238,8 +289,15 @@ class HeadedTask(ExampleTask):
 
     def evaluated(self, examples: Dataset, parts: Sequence[Sequence[Any]]) -> dict[str, Any]:
         results = [*chain.from_iterable(parts)]
-        lines = [{"where": examples.where(row), **self.line(examples, row, own)} for row, own in enumerate(results)]
-        return {self.data.UNIT: len(examples), **self.measured(examples, results), "predictions": lines}
+        lines = [
+            {"where": examples.where(row), **self.line(examples, row, own)}
+            for row, own in enumerate(results)
+        ]
+        return {
+            self.data.UNIT: len(examples),
+            **self.measured(examples, results),
+            "predictions": lines,
+        }
 
     def text_model(self, model: Headed) -> Contextual:
         return model.base
@@ -249,14 +307,18 @@ class HeadedTask(ExampleTask):
         names = [name for name in examples.columns if self.tokenizer_of(name) is not None]
         return [(examples.texts[name][row], examples.columns[name][row].tolist()) for name in names]
 
-    def notes(self, encoded: EncodedInputs[Example], predictions: Sequence[Prediction]) -> list[Note]:
-        """There is a prediction for every text; a note says in which of them every token is unknown."""
+    def notes(
+        self, encoded: EncodedInputs[Example], predictions: Sequence[Prediction]
+    ) -> list[Note]:
+        """There is a prediction for every text; a note says in which of them every token is
+        unknown."""
         tokenizer = self.framing.tokenizer
         return [
             Note("unknown", str(nothing_known(text, given.place)))
             for row, given in zip(encoded.readable(), encoded.inputs, strict=True)
             for text, ids in self.fields_of(*row)
-            if tokenizer.all_unknown(ids) and is_foreign(tokenizer, self.framing.spelled(ids, [text], 0))
+            if tokenizer.all_unknown(ids)
+            and is_foreign(tokenizer, self.framing.spelled(ids, [text], 0))
         ]
 
     def with_head(self, **values: Any) -> Self:
@@ -271,15 +333,25 @@ class HeadedTask(ExampleTask):
             raise ConfigError(what, where="training.label_smoothing", hint="leave it at 0")
         layers = model.layers
         if head.freeze != "all" and head.freeze > layers:
-            raise ConfigError(f"the model has {layers} layers", where="head.freeze", hint=f"0 to {layers}, or all")
+            raise ConfigError(
+                f"the model has {layers} layers", where="head.freeze", hint=f"0 to {layers}, or all"
+            )
         # the language model's loss is that of the states which the head reads
         if head.auxiliary > 0 and not model.causal:
             what = f"{model.kind} is no language model that reads from left to right"
             causal = [kind for kind, model in MODELS.items() if model.config.causal]
-            raise ConfigError(what, where="head.auxiliary", hint=f"set it to 0, or take {' or '.join(causal)}")
-        if head.auxiliary > 0 and (head.freeze == "all" or head.features != "last" or head.bilstm is not None):
+            raise ConfigError(
+                what, where="head.auxiliary", hint=f"set it to 0, or take {' or '.join(causal)}"
+            )
+        if head.auxiliary > 0 and (
+            head.freeze == "all" or head.features != "last" or head.bilstm is not None
+        ):
             what = "the language model's loss needs a head right above a last layer that learns"
-            raise ConfigError(what, where="head.auxiliary", hint="features: last, bilstm: null, and freeze below all")
+            raise ConfigError(
+                what,
+                where="head.auxiliary",
+                hint="features: last, bilstm: null, and freeze below all",
+            )
 
 
 Targets = NDArray[np.int64] | NDArray[np.float32]
@@ -290,13 +362,14 @@ class TextHeadConfig(HeadConfig):
     """A head that has one answer for a text."""
 
     pooling: HeadPooling = "max"
-    """One vector for a text: that of its first or last token, or the mean or the largest values over all. Default:
-    first for bert (through the pooler that it was pre-trained with), last for lstm_lm and gpt, max for others."""
+    """One vector for a text: that of its first or last token, or the mean or the largest values
+    over all. Default: first for bert (through the pooler that it was pre-trained with), last for
+    lstm_lm and gpt, max for others."""
     linear: int = Field(0, ge=0)
-    """Rows of the table of a linear model over n-grams of 1 to 3 tokens with TF-IDF weights, or over the difference,
-    the product and the cosines of those of two texts that are read apart. It is fitted on the training data before the
-    network is trained, and the answer is the mean of both, weighted as validates best. N-grams share rows by their
-    hash. 0 has no linear model."""
+    """Rows of the table of a linear model over n-grams of 1 to 3 tokens with TF-IDF weights, or
+    over the difference, the product and the cosines of those of two texts that are read apart. It
+    is fitted on the training data before the network is trained, and the answer is the mean of
+    both, weighted as validates best. N-grams share rows by their hash. 0 has no linear model."""
 
 
 class TextLabelling(HeadedTask):
@@ -314,13 +387,16 @@ class TextLabelling(HeadedTask):
         return tree | {"head": {"pooling": pooling} | tree["head"]}
 
     def numbers(self, labels: Sequence[str], where: Where) -> Targets:
-        """What each label stands for, or one DataError that names the labels that are not allowed."""
+        """What each label stands for, or one DataError that names the labels that are not
+        allowed."""
         raise NotImplementedError
 
     # Data
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+    def learn_tokenizers(
+        cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
+    ) -> Tokenizers:
         texts = {name: column for name, column in train.items() if name != "label"}
         learned = train_tokenizers(recipe.tokenizer.model_copy(update={"joint": True}), texts, base)
         return Tokenizers({"text": next(iter(learned.values()))})
@@ -328,7 +404,11 @@ class TextLabelling(HeadedTask):
     def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         if "label" in texts:
             self.numbers(texts["label"], where)
-        return {name: self.tokenizers["text"].encode_batch(rows) for name, rows in texts.items() if name != "label"}
+        return {
+            name: self.tokenizers["text"].encode_batch(rows)
+            for name, rows in texts.items()
+            if name != "label"
+        }
 
     def encoding(self) -> list[Any]:
         return [list(self.labels)]
@@ -342,12 +422,15 @@ class TextLabelling(HeadedTask):
     @property
     def text_columns(self) -> tuple[str, ...]:
         """The columns that are read, in their order."""
-        texts: tuple[str, ...] = self.recipe.data.train[0].texts if self.recipe.data.train else ("first", "second")
+        texts: tuple[str, ...] = (
+            self.recipe.data.train[0].texts if self.recipe.data.train else ("first", "second")
+        )
         return texts
 
     @cached_property
     def arrangement(self) -> Arrangement | None:
-        """What makes the rows of an example; None for an imported run, which reads one text or two as they come."""
+        """What makes the rows of an example; None for an imported run, which reads one text or two
+        as they come."""
         if self.recipe.data.train or self.recipe.head.both_orders:  # which needs two texts
             return self.arrange(len(self.text_columns))
         return None
@@ -362,7 +445,9 @@ class TextLabelling(HeadedTask):
             return "single" if texts == 1 else "pair"
         arrangement: Arrangement = "apart" if apart else "both_orders"
         if texts == 1:
-            raise ConfigError("there is only one text", where=f"head.{arrangement}", hint="set it to false")
+            raise ConfigError(
+                "there is only one text", where=f"head.{arrangement}", hint="set it to false"
+            )
         if apart and self.recipe.data.long == "windows":
             what = "a text that is compared has one vector"
             raise ConfigError(what, where="data.long", hint="allowed: head, tail, head_tail")
@@ -380,9 +465,12 @@ class TextLabelling(HeadedTask):
         return arranged(texts, self.framing, self.arrangement_of(examples))
 
     def lengths(self, examples: Dataset) -> NDArray[np.int32]:
-        """All rows of an example together, each as long as its longest, since they are padded to it."""
+        """All rows of an example together, each as long as its longest, since they are padded to
+        it."""
         arrangement = self.arrangement_of(examples)
-        sizes = list(zip(*(column.lengths.tolist() for column in examples.columns.values()), strict=True))
+        sizes = list(
+            zip(*(column.lengths.tolist() for column in examples.columns.values()), strict=True)
+        )
         positions: dict[tuple[int, ...], int] = {}
         for texts in set(sizes):
             rows = arranged([range(size) for size in texts], self.framing, arrangement)
@@ -395,17 +483,24 @@ class TextLabelling(HeadedTask):
         if "label" in examples.texts:
             labels = [examples.texts["label"][int(row)] for row in rows]
             targets = self.numbers(labels, lambda row: examples.where(int(rows[row])))
-        return labelled_batch(read, torch.from_numpy(targets), self.tokenizers["text"].pad, tuple(rows.tolist()))
+        return labelled_batch(
+            read, torch.from_numpy(targets), self.tokenizers["text"].pad, tuple(rows.tolist())
+        )
 
     def label_counts(self, examples: Dataset) -> dict[str, int]:
         if not self.labels:
             return {}
-        counts = np.bincount(cast("NDArray[np.int64]", self.targets(examples)), minlength=len(self.labels))
+        counts = np.bincount(
+            cast("NDArray[np.int64]", self.targets(examples)), minlength=len(self.labels)
+        )
         return dict(zip(self.labels, counts.tolist(), strict=True))
 
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
         rows = self.rows(examples, row)
-        named = {"text" if len(rows) == 1 else f"row {number}": row.ids for number, row in enumerate(rows, 1)}
+        named = {
+            "text" if len(rows) == 1 else f"row {number}": row.ids
+            for number, row in enumerate(rows, 1)
+        }
         pieces = {name: self.tokenizers["text"].pieces(ids) for name, ids in named.items()}
         return {**pieces, "label": [examples.texts["label"][row]]}
 
@@ -419,7 +514,9 @@ class TextLabelling(HeadedTask):
             raise ConfigError(what, where="head.pooling", hint=f"allowed: {', '.join(allowed)}")
         if head.linear and self.arrangement not in ("single", "apart"):
             what = "the linear model reads one text, or two of them apart"
-            raise ConfigError(what, where="head.linear", hint="set it to 0, or of two texts head.apart to true")
+            raise ConfigError(
+                what, where="head.linear", hint="set it to 0, or of two texts head.apart to true"
+            )
         super().check(data)
 
     def make_linear(self) -> NgramModel | None:
@@ -436,25 +533,42 @@ class TextLabelling(HeadedTask):
     def first_weights(self, model: Headed, train: Dataset) -> None:
         """Fit the linear model, if the recipe has one."""
         if model.linear is not None:
-            batches = [self.collate(train, rows, 0, 0) for rows in fixed_batches(train, FITTED_AT_ONCE)]
-            targets_B = torch.cat([batch.labels.repeat_interleave(batch.owners_B.bincount()) for batch in batches])
+            batches = [
+                self.collate(train, rows, 0, 0) for rows in fixed_batches(train, FITTED_AT_ONCE)
+            ]
+            targets_B = torch.cat(
+                [batch.labels.repeat_interleave(batch.owners_B.bincount()) for batch in batches]
+            )
             if model.linear.compared is not None:
                 targets_B = torch.cat([batch.labels for batch in batches])
             model.linear.fit(batches, targets_B, *self.linear_loss)
 
     @property
     def linear_loss(self) -> tuple[Loss, float]:
-        """The loss of the linear model's outputs, summed, and the strength of its regularisation."""
+        """The loss of the linear model's outputs, summed, and the strength of its
+        regularisation."""
         raise NotImplementedError
 
     def make_head(self, width: int) -> TextHead | ApartHead:
         head, kind = self.recipe.head, self.recipe.model.kind
-        pooler, outputs = kind == "bert" and head.pooling == "first", self.outputs or len(self.labels)
+        pooler, outputs = (
+            kind == "bert" and head.pooling == "first",
+            self.outputs or len(self.labels),
+        )
         if getattr(head, "apart", False):
             number = self.outputs is not None
-            return ApartHead(width, outputs, pooling=head.pooling, dropout=head.dropout, number=number)
+            return ApartHead(
+                width, outputs, pooling=head.pooling, dropout=head.dropout, number=number
+            )
         choices = self.arrangement == "choices"
-        return TextHead(width, outputs, pooling=head.pooling, pooler=pooler, dropout=head.dropout, choices=choices)
+        return TextHead(
+            width,
+            outputs,
+            pooling=head.pooling,
+            pooler=pooler,
+            dropout=head.dropout,
+            choices=choices,
+        )
 
     @torch.inference_mode()
     def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Scores]:
@@ -474,13 +588,19 @@ class TextLabelling(HeadedTask):
 
     def input_text(self, texts: Sequence[str]) -> str:
         """Tabs stand between texts; in a single text of an imported run one would make a pair."""
-        return texts[0] if self.arrangement == "single" else "\t".join(text.replace("\t", " ") for text in texts)
+        return (
+            texts[0]
+            if self.arrangement == "single"
+            else "\t".join(text.replace("\t", " ") for text in texts)
+        )
 
     def table(self, given: Table) -> Corpus:
         """An imported run reads one text or two."""
         corpus = super().table(given)
         if not self.recipe.data.train and has_column(given, "first"):
-            return Labelled.model_construct(file=corpus.file, first="first", second="second", label="label")
+            return Labelled.model_construct(
+                file=corpus.file, first="first", second="second", label="label"
+            )
         return corpus
 
     def corpus_of(self, files: Sequence[str]) -> Any:
@@ -499,7 +619,8 @@ class TextLabelling(HeadedTask):
         return "\t".join(row[name] for name in self.text_columns)
 
     def typed_input(self, text: str, place: str) -> FileInput:
-        """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""
+        """An object with the run's columns is a row of a table; without them it is a text, if the
+        run reads one."""
         row = self.typed_object(text, place)
         if row is None or (row.fault is not None and self.arrangement in (None, "single")):
             return FileInput(text, place)
@@ -509,19 +630,31 @@ class TextLabelling(HeadedTask):
         """The texts of an input, with tabs between them where there are several."""
         fields = [text] if self.arrangement == "single" else parts_of(text)
         wrong = self.wrong_number(fields, place)
-        InputError.raise_if([wrong] if wrong else [problem_in_text(field, place) for field in fields])
+        InputError.raise_if(
+            [wrong] if wrong else [problem_in_text(field, place) for field in fields]
+        )
         return {f"text {number}": field for number, field in enumerate(fields)}
 
     def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
         """Why an input has too few or too many texts."""
-        if self.arrangement == "single" or len(fields) == 2 or (self.arrangement is None and len(fields) == 1):
+        if (
+            self.arrangement == "single"
+            or len(fields) == 2
+            or (self.arrangement is None and len(fields) == 1)
+        ):
             return None
-        hint = r"put a tab between first and second, in bash $'FIRST\tSECOND', or in Python give a tuple"
+        hint = (
+            r"put a tab between first and second, in bash $'FIRST\tSECOND', or in Python "
+            r"give a tuple"
+        )
         return Problem(place, f"two texts are expected, not {len(fields)}", hint)
 
 
-def refuse_labels(labels: Sequence[str], bad: Callable[[str], str], where: Where, hint: str = "") -> None:
-    """One DataError with all labels of which `bad` says what is wrong, if there are any: each where it first stands."""
+def refuse_labels(
+    labels: Sequence[str], bad: Callable[[str], str], where: Where, hint: str = ""
+) -> None:
+    """One DataError with all labels of which `bad` says what is wrong, if there are any: each where
+    it first stands."""
     DataError.raise_if(
         Problem(where(labels.index(label)), f"the label {label!r} {what}", hint)
         for label in dict.fromkeys(labels)

@@ -49,13 +49,18 @@ from regard.tasks.translation import SourceBatch, WritingTask, decode_tokens, wo
 from regard.text.files import FileInput
 from regard.text.normalise import fold_white_space
 
-PROMPT, CONTINUATION = 5, 20  # words that a sample begins with, and the most tokens that are then written
+PROMPT, CONTINUATION = (
+    5,
+    20,
+)  # words that a sample begins with, and the most tokens that are then written
 UNKNOWN_NOTE = (
-    "by word and by character, an unknown token costs, besides <unk>, the spelling of what it stands for: (n + 1) "
+    "by word and by character, an unknown token costs, besides <unk>, the spelling of what it "
+    "stands for: (n + 1) "
     "log 257 for n bytes"
 )
 """What `RawTokens.spelt_out` counts (data/raw.py)."""
-RECONSTRUCTION = "reconstruction_"  # how the metrics of an autoencoder begin, which predicts a text given that text
+# how the metrics of an autoencoder begin, which predicts a text given that text
+RECONSTRUCTION = "reconstruction_"
 BLOCKS = {"documents": document_pieces, "contiguous": contiguous_pieces, "stream": Streams}
 """What cuts a text into rows."""
 
@@ -64,11 +69,12 @@ class LanguageData(RawData):
     """The raw text of a language model."""
 
     blocks: Literal["documents", "contiguous", "stream"] = "documents"
-    """What a row of a batch is. `documents`: a document, or a piece of one, which sees nothing of its neighbours.
-    `contiguous`: a piece of `max_length` tokens of all documents one after the other, so that short ones are read with
-    what stands before them.
-    `stream`: all documents one after the other, cut into as many streams as a batch has rows, in which each batch goes
-    on where the one before ended; only for lstm_lm, which carries its state over (truncated back-propagation)."""
+    """What a row of a batch is. `documents`: a document, or a piece of one, which sees nothing of
+    its neighbours. `contiguous`: a piece of `max_length` tokens of all documents one after the
+    other, so that short ones are read with what stands before them. `stream`: all documents one
+    after the other, cut into as many streams as a batch has rows, in which each batch goes on where
+    the one before ended; only for lstm_lm, which carries its state over (truncated
+    back-propagation)."""
 
 
 class LanguageModeling(WritingTask, RawTextTask):
@@ -77,11 +83,18 @@ class LanguageModeling(WritingTask, RawTextTask):
     name = "language_modeling"
     writes = "text"
     data = LanguageData
-    models = any_config(lambda config: config.pretraining in ("next_token", "both_directions", "surrounding"))
+    models = any_config(
+        lambda config: config.pretraining in ("next_token", "both_directions", "surrounding")
+    )
     lower_is_better = (
-        "loss", "perplexity", "word_perplexity", "bits_per_character", "reconstruction_perplexity",
-        "reconstruction_word_perplexity", "reconstruction_bits_per_character",
-    )  # fmt: skip
+        "loss",
+        "perplexity",
+        "word_perplexity",
+        "bits_per_character",
+        "reconstruction_perplexity",
+        "reconstruction_word_perplexity",
+        "reconstruction_bits_per_character",
+    )
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
 
     # Data
@@ -99,13 +112,26 @@ class LanguageModeling(WritingTask, RawTextTask):
         check_max_length(self.recipe)
         if config.blocks == "stream":
             if model.kind != "lstm_lm" or model.objective != "next_token":
-                what = "only an lstm_lm that learns the next token carries its state from batch to batch"
-                raise ConfigError(what, where="data.blocks", hint="set it to documents or contiguous")
+                what = (
+                    "only an lstm_lm that learns the next token carries its state from "
+                    "batch to batch"
+                )
+                raise ConfigError(
+                    what, where="data.blocks", hint="set it to documents or contiguous"
+                )
             if any(corpus.weight != 1 for corpus in config.train):
-                raise ConfigError("a stream shows every corpus once", where="data.train", hint="leave weight out")
+                raise ConfigError(
+                    "a stream shows every corpus once", where="data.train", hint="leave weight out"
+                )
         best = self.recipe.training.best
-        if best != "loss" and (model.pretraining == "surrounding" or best.startswith(RECONSTRUCTION) != self.rewrites):
-            raise ConfigError(f"a model with this objective has no {best}", where="training.best", hint="choose loss")
+        if best != "loss" and (
+            model.pretraining == "surrounding" or best.startswith(RECONSTRUCTION) != self.rewrites
+        ):
+            raise ConfigError(
+                f"a model with this objective has no {best}",
+                where="training.best",
+                hint="choose loss",
+            )
 
     def model(self) -> Any:
         tokenizer = self.tokenizers["text"]
@@ -141,32 +167,51 @@ class LanguageModeling(WritingTask, RawTextTask):
             prompts = [" ".join(words[:PROMPT]) for words in split]
             greedy = self.with_search(SearchConfig(beam=1, max_length=CONTINUATION))
             encoded = greedy.encode_inputs(model, inputs_of(prompts))
-            numbers = [number for number, row in enumerate(encoded.rows) if not isinstance(row, RegardError)]
+            numbers = [
+                number
+                for number, row in enumerate(encoded.rows)
+                if not isinstance(row, RegardError)
+            ]
             encoded, split = encoded.take(numbers), [split[number] for number in numbers]
             metrics["samples"] = [
-                {"source": sample.input, "output": sample.output, "target": " ".join(words[: PROMPT + CONTINUATION])}
+                {
+                    "source": sample.input,
+                    "output": sample.output,
+                    "target": " ".join(words[: PROMPT + CONTINUATION]),
+                }
                 for words, sample in zip(split, greedy.predict_encoded(model, encoded), strict=True)
             ]
         return metrics
 
     @torch.inference_mode()
     def loss(self, model: Any, examples: Pieces) -> dict[str, Any]:
-        """Cross-entropy a token, and what it means a token, a word and a character; of both directions where two are.
+        """Cross-entropy a token, and what it means a token, a word and a character; of both
+        directions where two are.
 
-        A word is what stands between spaces, and the end of a document counts as one. An unknown token costs what the
-        model makes of `<unk>`, and of words and characters also the spelling of what it stands for. So models with
-        other vocabularies can be compared. An autoencoder writes what it has read: what it is measured by has names of
-        its own. The loss of word2vec is no cross-entropy, so it is all that there is.
+        A word is what stands between spaces, and the end of a document counts as one. An unknown
+        token costs what the model makes of `<unk>`, and of words and characters also the spelling
+        of what it stands for. So models with other vocabularies can be compared. An autoencoder
+        writes what it has read: what it is measured by has names of its own. The loss of word2vec
+        is no cross-entropy, so it is all that there is.
         """
-        objective, text, sums, tokens = self.objective(model).eval(), examples.text, list[Tensor](), 0
+        objective, text, sums, tokens = (
+            self.objective(model).eval(),
+            examples.text,
+            list[Tensor](),
+            0,
+        )
         if isinstance(objective, objectives.SkipGram):
-            batches = [examples.batch(rows).to(device_of(model)) for rows in examples.measured(READ_TOKENS)]
+            batches = [
+                examples.batch(rows).to(device_of(model)) for rows in examples.measured(READ_TOKENS)
+            ]
             total = float(sum(objective(batch)[1] for batch in batches))
             return {"loss": total / sum(batch.tokens for batch in batches)}
         for _, predicted in objectives.predicted_by(objective, examples, READ_TOKENS):
             sums.append(torch.stack([objective.total(*direction)[1] for direction in predicted]))
             tokens += len(predicted[0][1])
-        by_direction = [total / tokens for total in torch.stack(sums).cpu().double().sum(0).tolist()]
+        by_direction = [
+            total / tokens for total in torch.stack(sums).cpu().double().sum(0).tolist()
+        ]
         loss = sum(by_direction) / len(by_direction)
         words = sum(len(document.split()) for document in text.texts()) + len(text)
         characters = sum(len(fold_white_space(document)) for document in text.texts())
@@ -178,7 +223,10 @@ class LanguageModeling(WritingTask, RawTextTask):
             "bits_per_character": nats / math.log(2) / max(1, characters),
         }
         if self.rewrites:
-            return {name if name == "loss" else f"{RECONSTRUCTION}{name}": value for name, value in metrics.items()}
+            return {
+                name if name == "loss" else f"{RECONSTRUCTION}{name}": value
+                for name, value in metrics.items()
+            }
         if len(by_direction) == 2:
             names = "forward_perplexity", "backward_perplexity"
             metrics |= dict(zip(names, map(perplexity, by_direction), strict=True))
@@ -195,30 +243,50 @@ class LanguageModeling(WritingTask, RawTextTask):
 
     @torch.inference_mode()
     def by_unit(self, model: Any, examples: Pieces, progress: Done) -> list[dict[str, Any]]:
-        """The cross-entropy of each document, its end and the spelling of unknown tokens included, in nats.
+        """The cross-entropy of each document, its end and the spelling of unknown tokens included,
+        in nats.
 
         Where a model reads in both directions, the mean of the two.
         """
-        text, nats, objective = examples.text, np.zeros(len(examples.text)), self.objective(model).eval()
+        text, nats, objective = (
+            examples.text,
+            np.zeros(len(examples.text)),
+            self.objective(model).eval(),
+        )
         if isinstance(objective, objectives.SkipGram):
             what = "word2vec has no probability of a text"
             raise DataError(what, where="compare", hint="compare what is fine-tuned from it")
         for rows, predicted in objectives.predicted_by(objective, examples, READ_TOKENS):
-            losses_P = torch.stack([token_losses(model, direction)[0] for direction in predicted]).mean(0)
-            places = np.concatenate([np.arange(examples.starts[row], examples.stops[row]) for row in rows])
+            losses_P = torch.stack(
+                [token_losses(model, direction)[0] for direction in predicted]
+            ).mean(0)
+            places = np.concatenate(
+                [np.arange(examples.starts[row], examples.stops[row]) for row in rows]
+            )
             np.add.at(nats, text.document_at(places), losses_P.cpu().numpy())
             progress(len(rows))
         nats += text.spelt_out[1]
-        return [{"input": document, "nats": cost} for document, cost in zip(text.texts(), nats.tolist(), strict=True)]
+        return [
+            {"input": document, "nats": cost}
+            for document, cost in zip(text.texts(), nats.tolist(), strict=True)
+        ]
 
     def refuse_to_continue(self, model: Any, verb: str) -> None:
         """Refuse a verb that writes, for a model that does not continue texts."""
         if not isinstance(model, LanguageModel) or self.rewrites:
-            what = "this model does not continue texts: only gpt and lstm_lm that learn the next token do"
-            raise DecodeError(what, where=verb, hint="predict --features and vectors give its vectors")
+            what = (
+                "this model does not continue texts: only gpt and lstm_lm that learn the "
+                "next token do"
+            )
+            raise DecodeError(
+                what, where=verb, hint="predict --features and vectors give its vectors"
+            )
 
-    def score_text(self, model: Any, source: str, target: str | Sequence[str]) -> tuple[list[int], list[float]]:
-        """The source is the beginning of a text, the target its continuation. Two texts have a space between them."""
+    def score_text(
+        self, model: Any, source: str, target: str | Sequence[str]
+    ) -> tuple[list[int], list[float]]:
+        """The source is the beginning of a text, the target its continuation. Two texts have a
+        space between them."""
         self.refuse_to_continue(model, "score")
         tokenizer = self.tokenizers["text"]
         prompt = tokenizer.fold(source).rstrip()
@@ -237,25 +305,34 @@ class LanguageModeling(WritingTask, RawTextTask):
         return after, scores[-len(after) :]
 
     def encode_inputs(self, model: Any, inputs: Sequence[FileInput]) -> EncodedInputs[list[int]]:
-        """The prompts and the wording; a prompt must leave room for the shortest output that the search allows."""
+        """The prompts and the wording; a prompt must leave room for the shortest output that the
+        search allows."""
         self.refuse_to_continue(model, "predict")
         rows = self.encode_prompts(model, inputs)
-        wording = wording_of(self.tokenizers["text"], self.recipe.search, [given.prefix for given in inputs])
+        wording = wording_of(
+            self.tokenizers["text"], self.recipe.search, [given.prefix for given in inputs]
+        )
         for number, row in enumerate(rows):
             if model.longest is None or isinstance(row, RegardError):
                 continue
             least = max(
-                self.recipe.search.min_length, *(len(prefix) + 1 for prefix in wording.of([number]).prefixes), 1
+                self.recipe.search.min_length,
+                *(len(prefix) + 1 for prefix in wording.of([number]).prefixes),
+                1,
             )
             if least > (room := model.longest - len(row)):
-                what = f"a prompt of {len(row)} tokens leaves room for {room} of the model's {model.longest} positions"
+                what = (
+                    f"a prompt of {len(row)} tokens leaves room for {room} of the model's "
+                    f"{model.longest} positions"
+                )
                 hint = f"search.min_length or the prefix needs {least}"
                 rows[number] = InputError(what, where=inputs[number].place, hint=hint)
         contexts = [[] if isinstance(row, RegardError) else row for row in rows]
         return EncodedInputs(inputs, rows, replace(wording, contexts=contexts))
 
     def encode_prompts(self, model: LanguageModel, inputs: Sequence[FileInput]) -> list[Ids]:
-        """The ids of each prompt, after the `</s>` that a text begins with; that alone for an empty one."""
+        """The ids of each prompt, after the `</s>` that a text begins with; that alone for an empty
+        one."""
         tokenizer = self.tokenizers["text"]
         rows = [row for row, given in enumerate(inputs) if given.text.strip() or given.fault]
         folded = [inputs[row]._replace(text=tokenizer.fold(inputs[row].text)) for row in rows]
@@ -268,11 +345,17 @@ class LanguageModeling(WritingTask, RawTextTask):
         return self.tokenizers["text"].tokens(source)
 
     def batches(
-        self, model: LanguageModel, sources: Sequence[list[int]], config: SearchConfig, wording: Constraints
+        self,
+        model: LanguageModel,
+        sources: Sequence[list[int]],
+        config: SearchConfig,
+        wording: Constraints,
     ) -> Iterator[SourceBatch]:
-        """Rows to decode together, and the search with the most tokens that the model's positions leave for them.
+        """Rows to decode together, and the search with the most tokens that the model's positions
+        leave for them.
 
-        Where positions are limited only prompts of one length go together, so that no neighbour changes that limit.
+        Where positions are limited only prompts of one length go together, so that no neighbour
+        changes that limit.
         """
         groups = defaultdict[int, list[int]](list)
         for row, prompt in enumerate(sources):
@@ -282,7 +365,9 @@ class LanguageModeling(WritingTask, RawTextTask):
             if model.longest is not None:
                 most = min(config.max_length or model.longest, model.longest - length)
                 limited = config.model_copy(update={"max_length": most})
-            for numbers in by_length([len(sources[row]) for row in members], decode_tokens(config, device_of(model))):
+            for numbers in by_length(
+                [len(sources[row]) for row in members], decode_tokens(config, device_of(model))
+            ):
                 rows = [members[number] for number in numbers]
                 source = padded([sources[row] for row in rows], self.tokenizers["text"].pad)
                 yield rows, source.to(device_of(model)), limited
@@ -290,14 +375,18 @@ class LanguageModeling(WritingTask, RawTextTask):
     def notes(self, encoded: EncodedInputs[list[int]], predictions: Sequence[Any]) -> list[Note]:
         """A model reads the prompt, what it writes, and the final `</s>`."""
         [end] = self.tokenizers["text"].tokens([self.tokenizers["text"].end])
-        written = [sum(token != end for token in prediction.nbest[0].tokens) + 1 for prediction in predictions]
+        written = [
+            sum(token != end for token in prediction.nbest[0].tokens) + 1
+            for prediction in predictions
+        ]
         return self.text_notes(encoded.inputs, encoded.readable(), written)
 
     def text_of(self, given: str, source: list[int], hypothesis: Hypothesis) -> str:
-        """A text as it was typed, and its continuation; the blank between two words may stand in either, but once."""
+        """A text as it was typed, and its continuation; the blank between two words may stand in
+        either, but once."""
         tokenizer = self.tokenizers["text"]
         whole = tokenizer.decode([*source, *hypothesis.tokens])
         # Whether a piece continues the last word or begins a new one shows only after the prompt
-        known = commonprefix([whole, tokenizer.decode(source)])  # noqa: RUF071  # no paths
+        known = commonprefix([whole, tokenizer.decode(source)])  # noqa: RUF071 (not paths)
         written = whole[len(known) :]
         return given + (written.lstrip(" ") if given[-1:].isspace() else written)

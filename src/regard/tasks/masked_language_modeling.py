@@ -1,4 +1,5 @@
-"""Masked language modeling: raw text in, a model that predicts masked tokens and whether a sentence follows another."""
+"""Masked language modeling: raw text in, a model that predicts masked tokens and whether a sentence
+follows another."""
 
 from __future__ import annotations
 
@@ -21,7 +22,14 @@ from regard.data.framing import Framed, Framing
 from regard.data.prepare import Prepared, Progress
 from regard.data.raw import RawData, RawText
 from regard.data.readers import Reader
-from regard.data.segments import MORE_DOCUMENTS, Masking, Segments, SentencePairs, SingleSegments, Whole
+from regard.data.segments import (
+    MORE_DOCUMENTS,
+    Masking,
+    Segments,
+    SentencePairs,
+    SingleSegments,
+    Whole,
+)
 from regard.errors import ConfigError, DataError, InputError, Problem
 from regard.models import MODELS, any_config
 from regard.models.base import device_of
@@ -50,24 +58,31 @@ from regard.text.vocabularies import MASKING
 class MaskedData(RawData):
     """The raw text of a masked language model, and what is hidden in it."""
 
-    MORE: ClassVar[str] = f"{RawData.MORE}; next-sentence prediction, where it is on, needs two in each split"
+    MORE: ClassVar[str] = (
+        f"{RawData.MORE}; next-sentence prediction, where it is on, needs two in each split"
+    )
 
     sentences: Sentences = "punctuation"
-    """How next-sentence prediction finds sentences. `punctuation`: one ends with . ! ? or … before a blank and what is
-    no small letter (in a document without capitals: anything), abbreviations aside; `lines`: every line is one, as in
-    the files that BERT's authors read."""
+    """How next-sentence prediction finds sentences. `punctuation`: one ends with . ! ? or … before
+    a blank and what is no small letter (in a document without capitals: anything), abbreviations
+    aside; `lines`: every line is one, as in the files that BERT's authors read."""
     mask_rate: float = Field(0.15, gt=0, lt=1)
-    """Share of the tokens that are to be predicted. Of these 80 % become [MASK], 10 % another token, 10 % stay."""
+    """Share of the tokens that are to be predicted. Of these 80 % become [MASK], 10 % another
+    token, 10 % stay."""
     mask_share: float = Field(0.8, ge=0, le=1)
-    """Of the tokens to predict, the share that becomes [MASK]; others than the paper's are ablations."""
+    """Of the tokens to predict, the share that becomes [MASK]; others than the paper's are
+    ablations."""
     random_share: float = Field(0.1, ge=0, le=1)
-    """Of the tokens to predict, the share that becomes another token; what is left stays as it is."""
+    """Of the tokens to predict, the share that becomes another token; what is left stays as it
+    is."""
     masked_weight: float = Field(1.0, ge=0)
-    """Weight of the masked-LM loss beside the next-sentence loss; 0 leaves only the latter: an ablation."""
+    """Weight of the masked-LM loss beside the next-sentence loss; 0 leaves only the latter: an
+    ablation."""
     whole_words: Whole = "off"
-    """What is hidden together: single tokens (`off`), all pieces of a word (`words`), or all that stands between two
-    spaces (`eojeol`, for Korean). A vocabulary of others with ## before the pieces that go on with a word does not tell
-    where spaces are: with it both hide a piece and the ## pieces after it, and punctuation stands apart."""
+    """What is hidden together: single tokens (`off`), all pieces of a word (`words`), or all that
+    stands between two spaces (`eojeol`, for Korean). A vocabulary of others with ## before the
+    pieces that go on with a word does not tell where spaces are: with it both hide a piece and the
+    ## pieces after it, and punctuation stands apart."""
 
     @model_validator(mode="after")
     def _shares_fit(self) -> Self:
@@ -77,14 +92,17 @@ class MaskedData(RawData):
 
 
 class MaskedLanguageModeling(RawTextTask):
-    """Raw text, measured by the shares of masked tokens and of next sentences that are predicted."""
+    """Raw text, measured by the shares of masked tokens and of next sentences that are
+    predicted."""
 
     name = "masked_language_modeling"
     unit = "masked tokens"
     data = MaskedData
     input_parts = ("first", "second")  # `explain` shows two texts as they are read in pre-training
     models = any_config(lambda config: config.pretraining == "masked")
-    init_model: ClassVar[Mapping[str, Any]] = {"masked_head": True}  # which an imported model may have come without
+    init_model: ClassVar[Mapping[str, Any]] = {
+        "masked_head": True
+    }  # which an imported model may have come without
     lower_is_better = ("loss", "perplexity", "next_sentence_loss")
     higher_is_better = ("masked_accuracy", "next_sentence_accuracy")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -103,7 +121,11 @@ class MaskedLanguageModeling(RawTextTask):
 
     @classmethod
     def prepare(
-        cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+        cls,
+        recipe: Recipe,
+        base: Path,
+        tokenizers: Tokenizers | None = None,
+        progress: Progress | None = None,
     ) -> Prepared[Segments]:
         prepared = super().prepare(recipe, base, tokenizers, progress)
         return prepared.with_notes([*prepared.train.notes()])
@@ -114,8 +136,18 @@ class MaskedLanguageModeling(RawTextTask):
             return self.single_segments(rows)
         split, hint = getattr(data, part, None), MORE_DOCUMENTS
         if isinstance(split, Split):
-            hint = f"raise data.{part}.split, which is {split.split:g}, or give data.{part} a text of its own"
-        return SentencePairs(self.raw_tokens(rows), self.masking, data.max_length, f"data.{part}", hint, data.sentences)
+            hint = (
+                f"raise data.{part}.split, which is {split.split:g}, or give data.{part} a "
+                "text of its own"
+            )
+        return SentencePairs(
+            self.raw_tokens(rows),
+            self.masking,
+            data.max_length,
+            f"data.{part}",
+            hint,
+            data.sentences,
+        )
 
     def single_segments(self, rows: Dataset) -> SingleSegments:
         return SingleSegments(self.raw_tokens(rows), self.masking, self.recipe.data.max_length)
@@ -123,11 +155,19 @@ class MaskedLanguageModeling(RawTextTask):
     @property
     def masking(self) -> Masking:
         if self.tokenizers["text"].mask is None:
-            hint = "add one to the file, or leave tokenizer.file out to train a vocabulary that has it"
+            hint = (
+                "add one to the file, or leave tokenizer.file out to train a vocabulary that has it"
+            )
             place = f"{self.recipe.tokenizer.file or 'tokenizer'}"
             raise DataError("the vocabulary has no [MASK] token", where=place, hint=hint)
         data = self.recipe.data
-        return Masking(self.tokenizers["text"], data.mask_rate, data.whole_words, data.mask_share, data.random_share)
+        return Masking(
+            self.tokenizers["text"],
+            data.mask_rate,
+            data.whole_words,
+            data.mask_share,
+            data.random_share,
+        )
 
     def label_counts(self, examples: Segments) -> dict[str, int]:  # type: ignore[override]  # they have masks already
         """What is masked in a hundred batches, and how."""
@@ -137,7 +177,9 @@ class MaskedLanguageModeling(RawTextTask):
         rows = self.read_documents(corpora, part, base)
         try:
             return self.examples(rows, part)
-        except DataError:  # too few documents for next-sentence prediction: masked tokens can still be measured
+        except (
+            DataError
+        ):  # too few documents for next-sentence prediction: masked tokens can still be measured
             return self.single_segments(rows)
 
     # Training
@@ -147,10 +189,17 @@ class MaskedLanguageModeling(RawTextTask):
         if not self.recipe.model.masked_head:
             what = "a model without its masked-LM head cannot learn to predict masked tokens"
             raise ConfigError(what, where="model.masked_head", hint="leave it at true")
-        if self.recipe.training.best.startswith("next_sentence") and not self.recipe.model.next_sentence:
-            raise ConfigError("model.next_sentence is off", where="training.best", hint="choose another metric")
+        if (
+            self.recipe.training.best.startswith("next_sentence")
+            and not self.recipe.model.next_sentence
+        ):
+            raise ConfigError(
+                "model.next_sentence is off", where="training.best", hint="choose another metric"
+            )
         for part, examples in (("train", data.train), ("validation", data.validation)):
-            if not any(examples.batch(rows).tokens for rows in fixed_batches(examples, READ_TOKENS)):
+            if not any(
+                examples.batch(rows).tokens for rows in fixed_batches(examples, READ_TOKENS)
+            ):
                 raise _nothing_masked(f"data.{part}")
 
     def model(self) -> Any:
@@ -165,13 +214,19 @@ class MaskedLanguageModeling(RawTextTask):
         """Means over all examples; the same tokens are hidden whenever they are measured."""
         sums: dict[str, float] = defaultdict(float)
         for rows in fixed_batches(examples, READ_TOKENS):
-            for name, value in masked_sums(model, examples.batch(rows).to(device_of(model))).items():
+            for name, value in masked_sums(
+                model, examples.batch(rows).to(device_of(model))
+            ).items():
                 sums[name] += value
             progress(len(rows))
         if not sums["masked"]:
             raise _nothing_masked(examples.where(0))
         loss, pairs = sums["loss"] / sums["masked"], sums["pairs"]
-        metrics = {"loss": loss, "perplexity": perplexity(loss), "masked_accuracy": sums["correct"] / sums["masked"]}
+        metrics = {
+            "loss": loss,
+            "perplexity": perplexity(loss),
+            "masked_accuracy": sums["correct"] / sums["masked"],
+        }
         if pairs:
             metrics["next_sentence_loss"] = sums["next_loss"] / pairs
             metrics["next_sentence_accuracy"] = sums["next_correct"] / pairs
@@ -183,19 +238,25 @@ class MaskedLanguageModeling(RawTextTask):
     # Verbs
 
     def evaluate(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
-        metrics = {"documents": examples.documents, "examples": len(examples), **self.loss(model, examples, progress)}
+        metrics = {
+            "documents": examples.documents,
+            "examples": len(examples),
+            **self.loss(model, examples, progress),
+        }
         if self.recipe.model.next_sentence and "next_sentence_loss" not in metrics:
             metrics["note"] = (
-                "masked tokens alone were measured: next sentences need two documents of two sentences or more"
+                "masked tokens alone were measured: next sentences need two documents of two "
+                "sentences or more"
             )
         return metrics
 
     @torch.inference_mode()
     def by_unit(self, model: BERT, examples: Segments, progress: Done) -> list[dict[str, Any]]:
-        """Of each document how many tokens are masked and how many of them predicted, and their cross-entropy.
+        """Of each document how many tokens are masked and how many of them predicted, and their
+        cross-entropy.
 
-        `hidden` is a checksum of which tokens are masked, and what is shown in their place: it differs where runs are
-        measured on other tokens.
+        `hidden` is a checksum of which tokens are masked, and what is shown in their place: it
+        differs where runs are measured on other tokens.
         """
         if model.output is None:
             what = "a model was imported without the head that predicts masked tokens"
@@ -205,13 +266,28 @@ class MaskedLanguageModeling(RawTextTask):
         spelt = tokenizer.tokens(range(tokenizer.size))
         for rows in fixed_batches(examples, READ_TOKENS):
             batch = examples.batch(rows).to(device_of(model))
-            losses_P, right_P = token_losses(model, (masked_states(model(batch).hidden_BTD, batch), batch.labels_P))
+            losses_P, right_P = token_losses(
+                model, (masked_states(model(batch).hidden_BTD, batch), batch.labels_P)
+            )
             rows_P = rows[(batch.places_P // batch.text.ids_BL.shape[1]).cpu().numpy()]
             owners_P = examples.text.document_at(starts[rows_P])
-            np.add.at(sums, owners_P, np.stack([losses_P.cpu(), right_P.cpu(), np.ones(len(owners_P))], axis=1))
-            columns = owners_P, batch.places_P, batch.text.ids_BL.flatten()[batch.places_P], batch.labels_P
-            for owner, place, shown, label in zip(*(column.tolist() for column in columns), strict=True):
-                hidden[owner] = crc32(f"{place} {spelt[shown]} {spelt[label]}".encode(), hidden[owner])
+            np.add.at(
+                sums,
+                owners_P,
+                np.stack([losses_P.cpu(), right_P.cpu(), np.ones(len(owners_P))], axis=1),
+            )
+            columns = (
+                owners_P,
+                batch.places_P,
+                batch.text.ids_BL.flatten()[batch.places_P],
+                batch.labels_P,
+            )
+            for owner, place, shown, label in zip(
+                *(column.tolist() for column in columns), strict=True
+            ):
+                hidden[owner] = crc32(
+                    f"{place} {spelt[shown]} {spelt[label]}".encode(), hidden[owner]
+                )
             progress(len(rows))
         names = "input", "loss", "correct", "masked", "hidden"
         documents = zip(examples.text.texts(), *sums.T.tolist(), hidden, strict=True)
@@ -225,14 +301,25 @@ class MaskedLanguageModeling(RawTextTask):
         return "\t".join([" ".join(words), *others[: bool(self.recipe.model.next_sentence)]])
 
     def encode_inputs(self, model: BERT, inputs: Sequence[FileInput]) -> EncodedInputs[list[int]]:
-        """The row of each text, or of two with a tab between them, with the mask token in its gaps."""
+        """The row of each text, or of two with a tab between them, with the mask token in its
+        gaps."""
         rows = list[Ids]()
         for given in inputs:
             text, place, fault, _ = given
             problem, asks_next = problem_in(given), len(texts_in(text)) == 2
-            if fault is None and GAP not in text and not (asks_next and model.next_sentence is not None):
-                problem = Problem(place, f"there is no {GAP} in the text", f"write {GAP} where a word is to be found")
-            rows.append(self.framed(model, text).ids if problem is None else InputError(problems=[problem]))
+            if (
+                fault is None
+                and GAP not in text
+                and not (asks_next and model.next_sentence is not None)
+            ):
+                problem = Problem(
+                    place,
+                    f"there is no {GAP} in the text",
+                    f"write {GAP} where a word is to be found",
+                )
+            rows.append(
+                self.framed(model, text).ids if problem is None else InputError(problems=[problem])
+            )
         return EncodedInputs(inputs, not_longer(rows, model.longest, inputs))
 
     def framed(self, model: BERT, text: str) -> Framed:
@@ -243,29 +330,50 @@ class MaskedLanguageModeling(RawTextTask):
 
     @torch.inference_mode()
     def predict_encoded(
-        self, model: BERT, encoded: EncodedInputs[list[int]], *, record: bool = False, progress: Done = ignore
+        self,
+        model: BERT,
+        encoded: EncodedInputs[list[int]],
+        *,
+        record: bool = False,
+        progress: Done = ignore,
     ) -> list[Filled]:
-        """Each text with every [MASK] filled, and the `search.nbest` most probable tokens for each; of two texts also
-        the probability that the second follows the first.
+        """Each text with every [MASK] filled, and the `search.nbest` most probable tokens for each;
+        of two texts also the probability that the second follows the first.
 
-        Every gap by itself: the tokens are the most probable ones given the text with all its gaps. What is no word is
-        not offered, such as the mark of a word's beginning alone; it keeps its probability, so those of the others need
-        not sum to 1.
+        Every gap by itself: the tokens are the most probable ones given the text with all its gaps.
+        What is no word is not offered, such as the mark of a word's beginning alone; it keeps its
+        probability, so those of the others need not sum to 1.
         """
-        tokenizer, rows, nbest = self.tokenizers["text"], encoded.readable(), self.recipe.search.nbest
+        tokenizer, rows, nbest = (
+            self.tokenizers["text"],
+            encoded.readable(),
+            self.recipe.search.nbest,
+        )
         pieces = enumerate(tokenizer.pieces(range(tokenizer.size)))
-        blank = {token for token, piece in pieces if len(piece) <= 2 and not _written(tokenizer, token).strip()}
+        blank = {
+            token
+            for token, piece in pieces
+            if len(piece) <= 2 and not _written(tokenizer, token).strip()
+        }
         not_offered = sorted(tokenizer.special | blank)
         offered = min(nbest if nbest > 1 else 5, tokenizer.size - len(not_offered))
         predictions: dict[int, Filled] = {}
         for numbers in by_length([len(row) for row in rows], READ_TOKENS):
             text = padded([rows[number] for number in numbers], tokenizer.pad)
-            segments = [self.framed(model, encoded.inputs[number].text).segments for number in numbers]
+            segments = [
+                self.framed(model, encoded.inputs[number].text).segments for number in numbers
+            ]
             places_P = text.ids_BL.flatten().eq(torch.tensor(tokenizer.mask)).nonzero()[:, 0]
-            batch = MaskedBatch(text, padded(segments, 0).ids_BL, places_P, torch.zeros_like(places_P))
+            batch = MaskedBatch(
+                text, padded(segments, 0).ids_BL, places_P, torch.zeros_like(places_P)
+            )
             batch = batch.to(device_of(model))
             hidden_BLD = model(batch).hidden_BTD
-            next_B = None if model.next_sentence is None else model.next_sentence(hidden_BLD).float().softmax(-1)[:, 0]
+            next_B = (
+                None
+                if model.next_sentence is None
+                else model.next_sentence(hidden_BLD).float().softmax(-1)[:, 0]
+            )
             log_p_PV = model.readout(masked_states(hidden_BLD, batch)).float().log_softmax(-1)
             log_p_PV[:, not_offered] = -torch.inf
             values_PK, tokens_PK = log_p_PV.exp().topk(offered)
@@ -273,7 +381,9 @@ class MaskedLanguageModeling(RawTextTask):
             for place, number in enumerate(numbers):
                 typed = encoded.inputs[number].text
                 own = [next(gaps) for token in rows[number] if token == tokenizer.mask]
-                follows = None if next_B is None or len(texts_in(typed)) == 1 else float(next_B[place])
+                follows = (
+                    None if next_B is None or len(texts_in(typed)) == 1 else float(next_B[place])
+                )
                 predictions[number] = replace(_filled(tokenizer, typed, own), next_sentence=follows)
             progress(len(numbers))
         return [predictions[number] for number in range(len(rows))]
@@ -300,7 +410,11 @@ class Gap:
     outputs: tuple[str, ...]  # the text with each of them, and the likeliest in the other gaps
 
     def to_json(self) -> dict[str, Any]:
-        return {"tokens": list(self.tokens), "words": list(self.words), "probabilities": list(self.probabilities)}
+        return {
+            "tokens": list(self.tokens),
+            "words": list(self.words),
+            "probabilities": list(self.probabilities),
+        }
 
 
 @dataclass(frozen=True)
@@ -309,16 +423,22 @@ class Filled(Prediction):
 
     output: str  # the text as it was typed, with a word in each gap
     gaps: tuple[Gap, ...]
-    next_sentence: float | None = None  # of two texts: the probability that the second follows the first
+    next_sentence: float | None = (
+        None  # of two texts: the probability that the second follows the first
+    )
 
     def to_json(self) -> dict[str, Any]:
-        tree = {"input": self.input, "output": self.output, "masks": [gap.to_json() for gap in self.gaps]}
+        tree = {
+            "input": self.input,
+            "output": self.output,
+            "masks": [gap.to_json() for gap in self.gaps],
+        }
         return tree if self.next_sentence is None else tree | {"next_sentence": self.next_sentence}
 
     def lines(self, nbest: int) -> Iterator[str]:
-        """The filled text with the probability of each word; or, where several were asked for, a line for each
-        candidate of each gap: the number of the gap, the probability, the word and the text with it. Two texts have
-        P(next) after them."""
+        """The filled text with the probability of each word; or, where several were asked for, a
+        line for each candidate of each gap: the number of the gap, the probability, the word and
+        the text with it. Two texts have P(next) after them."""
         if nbest == 1 or self.next_sentence is not None:
             follows = [] if self.next_sentence is None else [f"P(next) {self.next_sentence:.4f}"]
             words = [f"{gap.words[0]} {gap.probabilities[0]:.4f}" for gap in self.gaps]
@@ -327,7 +447,9 @@ class Filled(Prediction):
             return
         for number, gap in enumerate(self.gaps, 1):
             candidates = zip(gap.probabilities, gap.words, gap.outputs, strict=True)
-            yield from (f"{number}\t{p:.4f}\t{word}\t{output}" for p, word, output in [*candidates][:nbest])
+            yield from (
+                f"{number}\t{p:.4f}\t{word}\t{output}" for p, word, output in [*candidates][:nbest]
+            )
 
 
 def texts_in(text: str) -> list[str]:
@@ -336,7 +458,8 @@ def texts_in(text: str) -> list[str]:
 
 
 def with_gaps(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The tokens of a text around its gaps. A gap takes the space before it, as the tokens that were hidden did."""
+    """The tokens of a text around its gaps. A gap takes the space before it, as the tokens that
+    were hidden did."""
     assert tokenizer.mask is not None
     *parts, last = text.split(GAP)
     ids: list[int] = []
@@ -347,7 +470,9 @@ def with_gaps(tokenizer: Tokenizer, text: str) -> list[int]:
     return ids
 
 
-def _filled(tokenizer: Tokenizer, text: str, gaps: Sequence[tuple[list[float], list[int]]]) -> Filled:
+def _filled(
+    tokenizer: Tokenizer, text: str, gaps: Sequence[tuple[list[float], list[int]]]
+) -> Filled:
     written = [[_written(tokenizer, token) for token in tokens] for _, tokens in gaps]
     best = [words[0] for words in written]
     candidates = tuple(
@@ -363,12 +488,14 @@ def _filled(tokenizer: Tokenizer, text: str, gaps: Sequence[tuple[list[float], l
 
 
 def _written(tokenizer: Tokenizer, token: int) -> str:
-    """A token as it is written after another one, with the space between the two where it begins a word."""
+    """A token as it is written after another one, with the space between the two where it begins a
+    word."""
     return tokenizer.decode([token, token]).removeprefix(tokenizer.decode([token]))
 
 
 def put_in(text: str, words: Sequence[str]) -> str:
-    """The text as it was typed with a word in each gap: no space comes to those that are there, but between words."""
+    """The text as it was typed with a word in each gap: no space comes to those that are there, but
+    between words."""
     before, *others = text.split(GAP)
     for word, after in zip(words, others, strict=True):
         before += (word if before[-1:].isalnum() else word.strip()) + after

@@ -29,14 +29,15 @@ class ChoiceHeadConfig(TextHeadConfig):
     """A head that scores each choice by itself."""
 
     labels: Labels = None
-    """How the right choice is named in the data, first choice first: [A, B, C, D]. Default: its number from 0."""
+    """How the right choice is named in the data, first choice first: [A, B, C, D]. Default: its
+    number from 0."""
 
 
 class MultipleChoice(Classification):
     """Texts with choices, measured by accuracy.
 
-    Each choice is read after the text and scored alone; softmax over the scores (Radford et al. 2018, section 3.3;
-    Devlin et al. 2019, arXiv:1810.04805, section 4.4).
+    Each choice is read after the text and scored alone; softmax over the scores (Radford et al.
+    2018, section 3.3; Devlin et al. 2019, arXiv:1810.04805, section 4.4).
     """
 
     name = "multiple_choice"
@@ -56,13 +57,16 @@ class MultipleChoice(Classification):
         return tuple(str(number) for number in range(len(self.text_columns) - 1))
 
     def class_names(self, count: int) -> list[str]:
-        """Choices beyond those of the training data have numbers that are no names of others. An imported run has no
-        names."""
-        others = (name for name in map(str, range(len(self.labels), 2 * count)) if name not in self.labels)
+        """Choices beyond those of the training data have numbers that are no names of others. An
+        imported run has no names."""
+        others = (
+            name for name in map(str, range(len(self.labels), 2 * count)) if name not in self.labels
+        )
         return [*self.labels[:count], *islice(others, count - len(self.labels[:count]))]
 
     def table(self, given: Table) -> Corpus:
-        """Of an imported run the choices are choice0, choice1 and so on, or in objects a list `choices`."""
+        """Of an imported run the choices are choice0, choice1 and so on, or in objects a list
+        `choices`."""
         if self.recipe.data.train:
             return super().table(given)
         begin = "choices." if has_column(given, "choices.0") else "choice"
@@ -84,7 +88,11 @@ class MultipleChoice(Classification):
     def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
         names, choices = self.labels, len(self.text_columns) - 1
         if len(names) != choices:
-            raise ConfigError(f"{len(names)} names for {choices} choices", where="head.labels", hint="one for each")
+            raise ConfigError(
+                f"{len(names)} names for {choices} choices",
+                where="head.labels",
+                hint="one for each",
+            )
         return self.with_head(labels=list(names))
 
     def numbers(self, labels: Sequence[str], where: Where) -> NDArray[np.int64]:
@@ -97,8 +105,14 @@ class MultipleChoice(Classification):
         return {name: metrics[name] for name in ("loss", *self.higher_is_better)}
 
     def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
-        hint = "a text and two choices or more, tabs between them; or an object with the run's columns"
-        return None if len(fields) > 2 else Problem(place, f"there are {len(fields) - 1} choices", hint)
+        hint = (
+            "a text and two choices or more, tabs between them; or an object with the run's columns"
+        )
+        return (
+            None
+            if len(fields) > 2
+            else Problem(place, f"there are {len(fields) - 1} choices", hint)
+        )
 
     def prediction(self, text: str, examples: Dataset, row: int, result: Scores) -> Chosen:
         choices = parts_of(text)[1:]

@@ -1,14 +1,17 @@
-"""Extractive question answering: a question and a text in, the span of the text that answers it out.
+"""Extractive question answering: a question and a text in, the span of the text that answers it
+out.
 
-Devlin et al. 2019, arXiv:1810.04805, sections 4.2 and 4.3, with S and E the head's two rows, T the tokens' vectors:
+Devlin et al. 2019, arXiv:1810.04805, sections 4.2 and 4.3, with S and E the head's two rows, T the
+tokens' vectors:
 
     s_ij   = S . T_i + E . T_j, i <= j                     the score of the answer from token i to token j
     s_null = S . C + E . C                                 that there is none, from the first token C
     answer i to j with the highest s_ij, unless s_null > s_ij + threshold
 
-A language model reads question and text from left to right, in the order of GPT's figure 1 (Radford et al. 2018). So
-T_i depends on the question and the text up to token i, but not on how an answer that begins there continues: only
-E . T_j does. That there is no answer can be known at the last token alone, so C is that one.
+A language model reads question and text from left to right, in the order of GPT's figure 1 (Radford
+et al. 2018). So T_i depends on the question and the text up to token i, but not on how an answer
+that begins there continues: only E . T_j does. That there is no answer can be known at the last
+token alone, so C is that one.
 """
 
 from __future__ import annotations
@@ -55,18 +58,21 @@ class AnswerEvaluation(Config):
     """How answers are chosen and compared."""
 
     script: Script = "squad"
-    """Whose rules compare answers: `squad` those of words, less English articles; `korquad` those of characters."""
+    """Whose rules compare answers: `squad` those of words, less English articles; `korquad` those
+    of characters."""
     longest_answer: int = Field(30, ge=1)
     """Most tokens of an answer."""
     threshold: float = 0.0
-    """How much likelier no answer must be than the best one, in logits, to give none. `evaluate` says which is best."""
+    """How much likelier no answer must be than the best one, in logits, to give none. `evaluate`
+    says which is best."""
 
 
 class SpanHeadConfig(HeadConfig):
     """A head that marks where an answer begins and where it ends."""
 
     no_answer: bool | None = None
-    """Whether a question may have no answer. Default: whether one of the training data has none; the run keeps it."""
+    """Whether a question may have no answer. Default: whether one of the training data has none;
+    the run keeps it."""
 
 
 class Window(NamedTuple):
@@ -79,30 +85,36 @@ class Window(NamedTuple):
     no_answer: int  # the place in the row that stands for no answer
 
     def places_of(self, answer: tuple[int, int] | None) -> tuple[int, int]:
-        """Where an answer begins and ends in the row: at `no_answer`, if the row does not hold all of it."""
+        """Where an answer begins and ends in the row: at `no_answer`, if the row does not hold all
+        of it."""
         if answer is None or answer[0] < self.start or answer[1] >= self.stop:
             return self.no_answer, self.no_answer
         return answer[0] - self.start + self.first, answer[1] - self.start + self.first
 
 
 Read = Sequence[tuple[Window, Logits]]
-"""The rows of a question, each with [2, L]: the logits of every token being the first of the answer, and the last."""
+"""The rows of a question, each with [2, L]: the logits of every token being the first of the
+answer, and the last."""
 
 
 class Best(NamedTuple):
     """The best answers to a question, as first and last tokens of its text with log P."""
 
     answers: tuple[tuple[int, int, float], ...]
-    log_odds: float  # s_null - s_ij of the best one: the log-odds of no answer against the best answer
+    log_odds: (
+        float  # s_null - s_ij of the best one: the log-odds of no answer against the best answer
+    )
     log_p_none: float  # log P of no answer
 
 
 Result = tuple[Best, list[float], Line]
-"""Of a question: its best answers, the loss of each of its rows, and its line of the file of predictions."""
+"""Of a question: its best answers, the loss of each of its rows, and its line of the file of
+predictions."""
 
 
 class QuestionAnswering(HeadedTask):
-    """Questions about texts, measured by exact match and F1 as the official scripts of SQuAD and KorQuAD count them."""
+    """Questions about texts, measured by exact match and F1 as the official scripts of SQuAD and
+    KorQuAD count them."""
 
     name = "question_answering"
     shares_examples = True
@@ -114,23 +126,29 @@ class QuestionAnswering(HeadedTask):
     evaluation = AnswerEvaluation
     input_parts = ("question", "context")
     higher_is_better = ("exact_match", "f1")
-    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "f1"}}
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "training": {"label_smoothing": 0.0, "best": "f1"}
+    }
 
     # Data
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+    def learn_tokenizers(
+        cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
+    ) -> Tokenizers:
         texts = [*dict.fromkeys(train["context"]), *train["question"]]
         return train_tokenizers(recipe.tokenizer, {"text": texts}, base)
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
         if self.recipe.head.no_answer is not None:
             return self
-        return self.with_head(no_answer=any(not answers_in(answers) for answers in train["answers"]))
+        return self.with_head(
+            no_answer=any(not answers_in(answers) for answers in train["answers"])
+        )
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
-        """`context` and `question` as tokens, `starts` and `ends` the characters of the context's tokens, `answer` the
-        first and last token of the first answer."""
+        """`context` and `question` as tokens, `starts` and `ends` the characters of the context's
+        tokens, `answer` the first and last token of the first answer."""
         contexts = list(dict.fromkeys(texts["context"]))
         spans = dict(zip(contexts, self.tokenizers["text"].token_spans(contexts), strict=True))
         encoded = [spans[context] for context in texts["context"]]
@@ -142,7 +160,9 @@ class QuestionAnswering(HeadedTask):
         }
         if "answers" in texts:
             rows = zip(texts["context"], texts["answers"], encoded, strict=True)
-            columns["answer"] = [_answer_tokens(context, answers, own) for context, answers, (_, own) in rows]
+            columns["answer"] = [
+                _answer_tokens(context, answers, own) for context, answers, (_, own) in rows
+            ]
         return columns
 
     def tokenizer_of(self, column: str) -> Tokenizer | None:
@@ -150,7 +170,9 @@ class QuestionAnswering(HeadedTask):
 
     def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]:
         """Of the texts, each once, and of the questions."""
-        firsts = {context: row for row, context in reversed(list(enumerate(examples.texts["context"])))}
+        firsts = {
+            context: row for row, context in reversed(list(enumerate(examples.texts["context"])))
+        }
         column, tokenizer = examples.columns["context"], self.tokenizers["text"]
         distinct = TokenColumn.of([column[row].tolist() for row in sorted(firsts.values())])
         columns = {"context": distinct, "question": examples.columns["question"]}
@@ -159,12 +181,17 @@ class QuestionAnswering(HeadedTask):
     @property
     def longest_question(self) -> int:
         """Tokens of a question that are read: at least half of the row is the text's."""
-        return min(int(self.recipe.data.max_question), (self.framing.longest - self.framing.special(2)) // 2)
+        return min(
+            int(self.recipe.data.max_question),
+            (self.framing.longest - self.framing.special(2)) // 2,
+        )
 
     def windows(self, examples: Dataset, row: int) -> list[Window]:
         """The rows of an example: the question is read whole in each, the text through windows."""
         framing, texts = self.framing, examples.texts
-        question = framing.spelled(examples.columns["question"][row].tolist(), texts["question"], row)
+        question = framing.spelled(
+            examples.columns["question"][row].tolist(), texts["question"], row
+        )
         context = framing.spelled(examples.columns["context"][row].tolist(), texts["context"], row)
         question = question[: self.longest_question]
         room = framing.longest - framing.special(2) - len(question)
@@ -185,7 +212,10 @@ class QuestionAnswering(HeadedTask):
         questions = np.minimum(examples.columns["question"].lengths, self.longest_question).tolist()
         contexts = examples.columns["context"].lengths.tolist()
         pairs = zip(questions, contexts, strict=True)
-        positions = [self.framing.positions(context, question + self.framing.special(2)) for question, context in pairs]
+        positions = [
+            self.framing.positions(context, question + self.framing.special(2))
+            for question, context in pairs
+        ]
         return np.array(positions, dtype=np.int32)
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
@@ -195,7 +225,9 @@ class QuestionAnswering(HeadedTask):
             read.append(self.windows(examples, row))
             labels += [window.places_of(self.answer_tokens(examples, row)) for window in read[-1]]
         framed = [[window.row for window in own] for own in read]
-        batch = labelled_batch(framed, torch.tensor(labels), self.framing.tokenizer.pad, tuple(rows.tolist()))
+        batch = labelled_batch(
+            framed, torch.tensor(labels), self.framing.tokenizer.pad, tuple(rows.tolist())
+        )
         return replace(batch, tokens=len(labels))
 
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
@@ -204,13 +236,16 @@ class QuestionAnswering(HeadedTask):
         return {
             "question": tokenizer.pieces(examples.columns["question"][row].tolist()),
             "context": tokenizer.pieces(context),
-            "answer": [] if answer is None else tokenizer.pieces(context[answer[0] : answer[1] + 1]),
+            "answer": []
+            if answer is None
+            else tokenizer.pieces(context[answer[0] : answer[1] + 1]),
         }
 
     # Training
 
     def make_head(self, width: int) -> TokenHead | QuestionHead:
-        """Where tokens see only a few others, none of the text would know the question: the head compares them."""
+        """Where tokens see only a few others, none of the text would know the question: the head
+        compares them."""
         head = QuestionHead if self.recipe.model.local else TokenHead
         return head(width, 2, dropout=self.recipe.head.dropout)
 
@@ -220,8 +255,8 @@ class QuestionAnswering(HeadedTask):
     # Verbs
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        """The questions of SQuAD's JSON or of a table, each with its text; else each line is one, as in a .tsv without
-        these columns."""
+        """The questions of SQuAD's JSON or of a table, each with its text; else each line is one,
+        as in a .tsv without these columns."""
         corpus = self.corpus_of([file.name])
         columns: dict[str, Key] = {"context": corpus.context, "question": corpus.question}
         if file.suffixes[0] == ".json" and corpus.format(file) == "squad":
@@ -229,13 +264,21 @@ class QuestionAnswering(HeadedTask):
         elif is_table(file) and (file.suffixes[0] != ".tsv" or has_column(file, corpus.question)):
             rows = table_rows(file, columns)
         else:
-            return (self.typed_input(text, file.where(line)) for line, text in enumerate(file.lines(), 1))
-        return (FileInput(Parts(*row.values[1::-1]), corpus.place(file, row.line), row.fault) for row in rows)
+            return (
+                self.typed_input(text, file.where(line))
+                for line, text in enumerate(file.lines(), 1)
+            )
+        return (
+            FileInput(Parts(*row.values[1::-1]), corpus.place(file, row.line), row.fault)
+            for row in rows
+        )
 
     def object_text(self, example: Object, place: str) -> str:
         corpus = self.corpus_of([""])
         keys = [corpus.question, corpus.context]
-        return Parts(*object_texts(example, keys if keys[0] in example else self.input_parts, place))
+        return Parts(
+            *object_texts(example, keys if keys[0] in example else self.input_parts, place)
+        )
 
     def typed_input(self, text: str, place: str) -> FileInput:
         return self.typed_object(text, place) or FileInput(text, place)
@@ -244,22 +287,35 @@ class QuestionAnswering(HeadedTask):
         return QuestionedText.of_files(files, self.corpora)
 
     def measured(self, examples: Dataset, results: Sequence[Result]) -> dict[str, Any]:
-        """Exact match and F1; where no answer may be right, also apart, and what the best threshold would give."""
+        """Exact match and F1; where no answer may be right, also apart, and what the best threshold
+        would give."""
         lines = [line for _, _, line in results]
-        metrics = {"loss": float(np.mean([loss for _, losses, _ in results for loss in losses])), **_means(lines)}
+        metrics = {
+            "loss": float(np.mean([loss for _, losses, _ in results for loss in losses])),
+            **_means(lines),
+        }
         if self.recipe.head.no_answer:
-            answerable, others = ([line for line in lines if bool(line["expected"]) is has] for has in (True, False))
+            answerable, others = (
+                [line for line in lines if bool(line["expected"]) is has] for has in (True, False)
+            )
             if answerable:
-                metrics |= {f"answerable_{name}": value for name, value in _means(answerable).items()}
+                metrics |= {
+                    f"answerable_{name}": value for name, value in _means(answerable).items()
+                }
             if others:
                 metrics["unanswerable_right"] = _means(others)["exact_match"]
-            no_answer, scores = ([line[name] for line in lines] for name in ("no_answer", "answer_f1"))
-            threshold, best = best_threshold(no_answer, scores, [not line["expected"] for line in lines])
+            no_answer, scores = (
+                [line[name] for line in lines] for name in ("no_answer", "answer_f1")
+            )
+            threshold, best = best_threshold(
+                no_answer, scores, [not line["expected"] for line in lines]
+            )
             metrics |= {"best_threshold": threshold, "best_f1": best}
         return metrics
 
     def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Result]:
-        """Of every question the best answers; where the right one is known, also the losses and the line."""
+        """Of every question the best answers; where the right one is known, also the losses and the
+        line."""
         results = list[Result]()
         for row, best, read in self.answers_to(model, examples, self.recipe.search.nbest, progress):
             losses, line = list[float](), Line()
@@ -267,7 +323,9 @@ class QuestionAnswering(HeadedTask):
                 tokens, line = self.answer_tokens(examples, row), self._line(examples, row, best)
                 for window, logits_2L in read:  # -(log P_start + log P_end) / 2
                     log_z_2 = np.logaddexp.reduce(logits_2L.astype(np.float64), axis=1)
-                    losses.append(float(np.mean(log_z_2 - logits_2L[[0, 1], window.places_of(tokens)])))
+                    losses.append(
+                        float(np.mean(log_z_2 - logits_2L[[0, 1], window.places_of(tokens)]))
+                    )
             results.append((best, losses, line))
         return results
 
@@ -275,7 +333,8 @@ class QuestionAnswering(HeadedTask):
         return result[2]
 
     def _line(self, examples: Dataset, row: int, best: Best) -> Line:
-        """`answer` is the best one even where none is given, `answer_f1` its F1: what a threshold is chosen by."""
+        """`answer` is the best one even where none is given, `answer_f1` its F1: what a threshold
+        is chosen by."""
         answered = self.prediction(examples.texts["question"][row], examples, row, (best, [], {}))
         expected = [text for _, text in answers_in(examples.texts["answers"][row])]
         place = {"start": None, "end": None} if answered.span is None else answered.span._asdict()
@@ -300,12 +359,19 @@ class QuestionAnswering(HeadedTask):
     def input_columns(self, text: str, place: str) -> dict[str, str]:
         question, context = question_in(text, place)
         texts = {"question": question, "context": context}
-        InputError.raise_if(problem_in_text(text, f"{place} ({name})") for name, text in texts.items())
+        InputError.raise_if(
+            problem_in_text(text, f"{place} ({name})") for name, text in texts.items()
+        )
         return texts
 
     def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:
-        names = [name for name in ("context", "question") if not examples.columns[name].lengths[row]]
-        return [nothing_known(examples.texts[name][row], f"{examples.where(row)} ({name})") for name in names]
+        names = [
+            name for name in ("context", "question") if not examples.columns[name].lengths[row]
+        ]
+        return [
+            nothing_known(examples.texts[name][row], f"{examples.where(row)} ({name})")
+            for name in names
+        ]
 
     def answers_to(
         self, model: Headed, examples: Dataset, nbest: int, progress: Done = ignore
@@ -314,7 +380,10 @@ class QuestionAnswering(HeadedTask):
         for start in range(0, len(examples), AT_ONCE):
             rows = range(start, min(start + AT_ONCE, len(examples)))
             read = [self.windows(examples, row) for row in rows]
-            logits, numbers = dict(self.token_logits(model, [window.row for own in read for window in own])), count()
+            logits, numbers = (
+                dict(self.token_logits(model, [window.row for own in read for window in own])),
+                count(),
+            )
             for row, own in zip(rows, read, strict=True):
                 visible = examples.columns["starts"][row] < examples.columns["ends"][row]
                 pairs = [(window, logits[next(numbers)].T.numpy()) for window in own]
@@ -322,13 +391,16 @@ class QuestionAnswering(HeadedTask):
             progress(len(rows))
 
     def best_answers(self, read: Read, visible: NDArray[np.bool_], nbest: int) -> Best:
-        """The best answers over all windows. An answer is scored in one of them: of those that hold it whole, in the
-        one with the most text around its first token.
+        """The best answers over all windows. An answer is scored in one of them: of those that hold
+        it whole, in the one with the most text around its first token.
 
-        `visible` are the tokens that stand for more than white space: an answer begins and ends with such.
+        `visible` are the tokens that stand for more than white space: an answer begins and ends
+        with such.
         """
         place = np.arange(len(visible))
-        around = np.array([np.minimum(place - window.start, window.stop - 1 - place) for window, _ in read])
+        around = np.array(
+            [np.minimum(place - window.start, window.stop - 1 - place) for window, _ in read]
+        )
         chosen = around.argmax(axis=0)
         candidates, totals, stop_before = list[tuple[float, int, int]](), [-math.inf], 0
         for number, (window, logits_2L) in enumerate(read):
@@ -337,7 +409,8 @@ class QuestionAnswering(HeadedTask):
             first_L, last_L = np.where(visible[part], (first_L, last_L), -np.inf)
             length_LL = 1 + np.arange(len(first_L)) - np.arange(len(first_L))[:, None]
             allowed_LL = (length_LL > 0) & (length_LL <= self.recipe.evaluation.longest_answer)
-            # where the window with the most text around a first token ends too early, the next that holds the last
+            # where the window with the most text around a first token ends too early, the next that
+            # holds the last
             chosen_L1, held_only_here_L = chosen[part, None], place[part] >= stop_before
             allowed_LL &= (chosen_L1 == number) | ((chosen_L1 < number) & held_only_here_L)
             stop_before = window.stop
@@ -349,25 +422,31 @@ class QuestionAnswering(HeadedTask):
         allowed = [candidate for candidate in candidates if candidate[0] > -math.inf]
         best = sorted(allowed, key=lambda candidate: (-candidate[0], candidate[1:]))[:nbest]
         null = _null(read)
-        log_z = float(np.logaddexp.reduce([*totals, null] if self.recipe.head.no_answer else totals))
+        log_z = float(
+            np.logaddexp.reduce([*totals, null] if self.recipe.head.no_answer else totals)
+        )
         answers = tuple((first, last, score - log_z) for score, first, last in best)
         return Best(answers, null - best[0][0] if best else math.inf, null - log_z)
 
     def answer_probability(self, best: Best, read: Read, tokens: tuple[int, int] | None) -> float:
-        """P of the answer from one token to another, as `best_answers` has it for the best; of none, if it is None."""
+        """P of the answer from one token to another, as `best_answers` has it for the best; of
+        none, if it is None."""
         if tokens is None:
             return math.exp(best.log_p_none)
         first, last = tokens
         whole = [pair for pair in read if pair[0].start <= first and last < pair[0].stop]
         if not whole or last - first >= self.recipe.evaluation.longest_answer:
             return 0.0
-        window, logits_2L = max(whole, key=lambda pair: min(first - pair[0].start, pair[0].stop - 1 - first))
+        window, logits_2L = max(
+            whole, key=lambda pair: min(first - pair[0].start, pair[0].stop - 1 - first)
+        )
         log_z = _null(read) - best.log_p_none
         i, j = window.places_of(tokens)
         return math.exp(float(logits_2L[0, i] + logits_2L[1, j]) - log_z)
 
     def prediction(self, text: str, examples: Dataset, row: int, result: Result) -> Answered:
-        """The best answers in characters; two tokens of one character may give the same span twice."""
+        """The best answers in characters; two tokens of one character may give the same span
+        twice."""
         best, *_ = result
         starts, ends = examples.columns["starts"][row], examples.columns["ends"][row]
         spans = dict[Span, float]()
@@ -380,7 +459,8 @@ class QuestionAnswering(HeadedTask):
 
 
 def _answer_tokens(context: str, answers: str, spans: Sequence[Span]) -> list[int]:
-    """The first and the last token that overlap with the first answer; nothing where no token does."""
+    """The first and the last token that overlap with the first answer; nothing where no token
+    does."""
     for start, text in answers_in(answers)[:1]:
         answer = trimmed(context, start, start + len(text))
         inside = [
@@ -409,7 +489,9 @@ class Answered(Prediction):
     answers: tuple[tuple[Span, float], ...]
     """The best ones with their log P; the places are in the context as it was typed."""
     none: bool  # whether no answer is given
-    no_answer: float | None  # log-odds of no answer against the best answer; None for a model that always answers
+    no_answer: (
+        float | None
+    )  # log-odds of no answer against the best answer; None for a model that always answers
     log_p_none: float  # log P of no answer
 
     @property
@@ -424,10 +506,19 @@ class Answered(Prediction):
         span = self.span
         place = {"start": None, "end": None} if span is None else span._asdict()
         score = self.log_p_none if span is None else self.answers[0][1]
-        best = {"input": self.input, "output": self.output, **place, "score": score, "no_answer": self.no_answer}
+        best = {
+            "input": self.input,
+            "output": self.output,
+            **place,
+            "score": score,
+            "no_answer": self.no_answer,
+        }
         if len(self.answers) < 2:
             return best
-        nbest = [{"output": self.context[slice(*span)], **span._asdict(), "score": p} for span, p in self.answers]
+        nbest = [
+            {"output": self.context[slice(*span)], **span._asdict(), "score": p}
+            for span, p in self.answers
+        ]
         return best | {"nbest": nbest}
 
     def lines(self, nbest: int) -> Iterator[str]:
@@ -474,7 +565,10 @@ def f1(answer: str, expected: Sequence[str], script: Script = "squad") -> float:
     """2 P R / (P + R) of the words, or characters, each counted as often as both have it."""
 
     def overlap(ours: str, theirs: str) -> float:
-        parts = [Counter(side.replace(" ", "") if script == "korquad" else side.split()) for side in (ours, theirs)]
+        parts = [
+            Counter(side.replace(" ", "") if script == "korquad" else side.split())
+            for side in (ours, theirs)
+        ]
         if not all(parts):  # where one side is no answer, only equals agree
             return float(ours == theirs)
         return 2 * (parts[0] & parts[1]).total() / (parts[0].total() + parts[1].total())
@@ -482,7 +576,9 @@ def f1(answer: str, expected: Sequence[str], script: Script = "squad") -> float:
     return _best(overlap, answer, expected, script)
 
 
-def _best(compare: Callable[[str, str], float], answer: str, expected: Sequence[str], script: Script) -> float:
+def _best(
+    compare: Callable[[str, str], float], answer: str, expected: Sequence[str], script: Script
+) -> float:
     """As in the script of SQuAD 2.0, an expected answer of which nothing is left does not count."""
     there = list(filter(None, (normalised(text, script) for text in expected))) or [""]
     ours = normalised(answer, script)
@@ -494,8 +590,8 @@ def best_threshold(
 ) -> tuple[float, float]:
     """The threshold above which not to answer that gives the highest mean score, and that mean.
 
-    `scores` are of the answers, `no_answer` says how much likelier none is; as find_best_thresh of SQuAD 2.0 does it,
-    but half-way to the next question.
+    `scores` are of the answers, `no_answer` says how much likelier none is; as find_best_thresh of
+    SQuAD 2.0 does it, but half-way to the next question.
     """
     gains = defaultdict[float, float](float)
     for value, score, none in zip(no_answer, scores, unanswered, strict=True):

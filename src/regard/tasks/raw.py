@@ -52,15 +52,21 @@ class RawTextTask(Task):
         return RawTokens(pieces, self.tokenizers["text"], self.recipe.model.letters)
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
-        return train_tokenizers(recipe.tokenizer, {"text": train["text"]}, base, cls.special, fold_white_space)
+    def learn_tokenizers(
+        cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
+    ) -> Tokenizers:
+        return train_tokenizers(
+            recipe.tokenizer, {"text": train["text"]}, base, cls.special, fold_white_space
+        )
 
     def encoding(self) -> list[Any]:
         return [self.sentences, self.recipe.model.letters is not None]
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         letters = self.recipe.model.letters
-        return encode_documents(texts["text"], texts["part"], self.tokenizers["text"], self.sentences, letters)
+        return encode_documents(
+            texts["text"], texts["part"], self.tokenizers["text"], self.sentences, letters
+        )
 
     def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]:
         """The tokens of whole documents, without their ends."""
@@ -95,7 +101,9 @@ class RawTextTask(Task):
         file = TextFile(name, Path(name), encoding=self.recipe.data.encoding)
         if is_table(file):
             return self.table(file)
-        like = next((corpus for corpus in self.corpora if corpus.corpus is None), RawText(text=name))
+        like = next(
+            (corpus for corpus in self.corpora if corpus.corpus is None), RawText(text=name)
+        )
         return RawText(text=name, documents=like.documents)
 
     # Verbs
@@ -110,7 +118,9 @@ class RawTextTask(Task):
     def text_model(self, model: Any) -> Contextual | None:
         return model if isinstance(model, Contextual) else None
 
-    def notes(self, encoded: EncodedInputs[list[int]], predictions: Sequence[Prediction]) -> list[Note]:
+    def notes(
+        self, encoded: EncodedInputs[list[int]], predictions: Sequence[Prediction]
+    ) -> list[Note]:
         return self.text_notes(encoded.inputs, encoded.readable())
 
     def plain_text(self, text: str) -> str:
@@ -118,13 +128,17 @@ class RawTextTask(Task):
         return self.tokenizers["text"].fold(text)
 
     def text_notes(
-        self, inputs: Sequence[FileInput], rows: Sequence[Sequence[int]], written: Sequence[int] | None = None
+        self,
+        inputs: Sequence[FileInput],
+        rows: Sequence[Sequence[int]],
+        written: Sequence[int] | None = None,
     ) -> list[Note]:
-        """Which texts have tokens outside the vocabulary, and which reach positions that the model has embeddings for,
-        but did not see in training; `written` has the number of tokens that were then written after each.
+        """Which texts have tokens outside the vocabulary, and which reach positions that the model
+        has embeddings for, but did not see in training; `written` has the number of tokens that
+        were then written after each.
 
-        A model that reads letters knows every word. A run that began with another run's weights may have learned all
-        positions there.
+        A model that reads letters knows every word. A run that began with another run's weights may
+        have learned all positions there.
         """
         notes, model = list[Note](), self.recipe.model
         if model.letters is None:
@@ -132,16 +146,25 @@ class RawTextTask(Task):
             notes += unknown_notes(self.tokenizers["text"], texts, rows)
         longest = self.recipe.data.max_length
         if longest < getattr(model, "max_positions", 0) and self.recipe.training.init is None:
-            for (_, place, *_), row, more in zip(inputs, rows, written or [0] * len(rows), strict=True):
+            for (_, place, *_), row, more in zip(
+                inputs, rows, written or [0] * len(rows), strict=True
+            ):
                 if (length := len(row) + more) > longest:
-                    what = f"{place} has {length:,} tokens with the special ones; the model was trained on at most"
-                    what += f" {longest:,} (data.max_length), and never learned the positions after them"
+                    what = (
+                        f"{place} has {length:,} tokens with the special ones; the model "
+                        "was trained on at most"
+                    )
+                    what += (
+                        f" {longest:,} (data.max_length), and never learned the positions "
+                        "after them"
+                    )
                     notes.append(Note("length", what))
         return notes
 
 
 def spelling_options(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Tensor]:
-    """The option of `Kind.build` that a model which reads characters needs: the spelling of the vocabulary."""
+    """The option of `Kind.build` that a model which reads characters needs: the spelling of the
+    vocabulary."""
     if config.letters is None:
         return {}
     return {"characters_VC": spelled(tokenizer.pieces(range(tokenizer.size)), config.letters)}
@@ -155,12 +178,15 @@ def check_max_length(recipe: Recipe, *, imported: bool = False) -> None:
     length, positions = recipe.data.max_length, getattr(recipe.model, "max_positions", None)
     if positions is not None and length > positions:
         what = f"texts of {length} tokens are longer than the model's {positions} positions"
-        more = "" if imported or recipe.training.init is not None else ", or raise model.max_positions"
+        more = (
+            "" if imported or recipe.training.init is not None else ", or raise model.max_positions"
+        )
         raise ConfigError(what, where="data.max_length", hint=f"at most {positions}{more}")
 
 
 def token_losses(model: Any, predicted: Predicted) -> tuple[Tensor, Tensor]:
-    """The cross-entropy of each token [P] in double precision, and whether it is the likeliest of all."""
+    """The cross-entropy of each token [P] in double precision, and whether it is the likeliest of
+    all."""
     rows = max(1, 2**24 // max(parameter.shape[0] for parameter in model.output.parameters()))
     losses, right = [], []
     for hidden_PD, labels_P in zip(*(torch.split(part, rows) for part in predicted), strict=True):

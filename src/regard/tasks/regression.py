@@ -28,15 +28,17 @@ class NumberHeadConfig(TextHeadConfig):
     """A head that gives a number."""
 
     both_orders: bool = False
-    """Read two texts in both orders and take the mean: GPT's way for texts that are compared as equals. Default: true
-    for two texts with lstm_lm and gpt, which see only what stands before."""
+    """Read two texts in both orders and take the mean: GPT's way for texts that are compared as
+    equals. Default: true for two texts with lstm_lm and gpt, which see only what stands before."""
     apart: bool = False
-    """Read two texts each by itself and compare their vectors, as Sentence-BERT does: the cosine between them,
-    stretched to the labels, is the number. Their `pooling` is then mean by default."""
+    """Read two texts each by itself and compare their vectors, as Sentence-BERT does: the cosine
+    between them, stretched to the labels, is the number. Their `pooling` is then mean by
+    default."""
 
 
 class Regression(TextLabelling):
-    """Texts with numbers, measured by Pearson's and Spearman's correlation, and by how far off the numbers are."""
+    """Texts with numbers, measured by Pearson's and Spearman's correlation, and by how far off the
+    numbers are."""
 
     name = "regression"
     data = LabelledData[Labelled]
@@ -60,12 +62,14 @@ class Regression(TextLabelling):
         return tree | {"head": {"both_orders": both_orders} | tree["head"]}
 
     def numbers(self, labels: Sequence[str], where: Where) -> NDArray[np.float32]:
-        refuse_labels(labels, lambda label: "" if math.isfinite(_number(label)) else "is not a number", where)
+        refuse_labels(
+            labels, lambda label: "" if math.isfinite(_number(label)) else "is not a number", where
+        )
         return np.array([_number(label) for label in labels], dtype=np.float32)
 
     def first_weights(self, model: Headed, train: Dataset) -> None:
-        """Start from the mean of the numbers; where two texts are compared, from a cosine of 0 for the lowest and of 1
-        for the highest."""
+        """Start from the mean of the numbers; where two texts are compared, from a cosine of 0 for
+        the lowest and of 1 for the highest."""
         super().first_weights(model, train)
         targets, head = self.targets(train), model.head
         assert isinstance(head, TextHead | ApartHead)
@@ -92,7 +96,10 @@ class Regression(TextLabelling):
         return metrics | {"errors": worst[: math.ceil(0.1 * len(worst))]}
 
     def measured(self, examples: Dataset, results: Sequence[Scores]) -> dict[str, Any]:
-        true_X, output_X = self.targets(examples).astype(np.float64), np.stack(results)[:, 0].astype(np.float64)
+        true_X, output_X = (
+            self.targets(examples).astype(np.float64),
+            np.stack(results)[:, 0].astype(np.float64),
+        )
         loss = float(((output_X - true_X) ** 2).mean())
         return {
             "loss": loss,
@@ -104,7 +111,12 @@ class Regression(TextLabelling):
 
     def line(self, examples: Dataset, row: int, result: Scores) -> Line:
         true, output = float(examples.texts["label"][row]), float(result[0])
-        return {"input": self.input_of(examples, row), "label": true, "output": output, "error": abs(output - true)}
+        return {
+            "input": self.input_of(examples, row),
+            "label": true,
+            "output": output,
+            "error": abs(output - true),
+        }
 
     def prediction(self, text: str, examples: Dataset, row: int, result: Scores) -> Estimated:
         return Estimated(text, float(result[0]))

@@ -48,7 +48,8 @@ LIKELIEST = 5  # how many answers are named with their probabilities
 
 
 class StoryAnswering(ExampleTask):
-    """Stories with questions, measured by the share of wrong answers: task by task, and their mean."""
+    """Stories with questions, measured by the share of wrong answers: task by task, and their
+    mean."""
 
     name = "story_answering"
     reads_stories = True
@@ -61,50 +62,78 @@ class StoryAnswering(ExampleTask):
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "tokenizer": {"kind": "word", "lowercase": True},
         "training": {
-            "batch_tokens": 32, "label_smoothing": 0.0, "precision": "fp32",
-            "optimizer": "sgd", "momentum": 0.0, "learning_rate": 0.32, "schedule": "linear", "warmup": 0,
+            "batch_tokens": 32,
+            "label_smoothing": 0.0,
+            "precision": "fp32",
+            "optimizer": "sgd",
+            "momentum": 0.0,
+            "learning_rate": 0.32,
+            "schedule": "linear",
+            "warmup": 0,
             "clip": 1.25,
         },
-    }  # fmt: skip
+    }
     """The paper's batches of 32 questions (`batch_tokens` counts answers), and its optimiser."""
 
     # Data
 
     @classmethod
     def prepare(
-        cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+        cls,
+        recipe: Recipe,
+        base: Path,
+        tokenizers: Tokenizers | None = None,
+        progress: Progress | None = None,
     ) -> Prepared[Dataset]:
         if recipe.tokenizer.kind != "word":
-            what = f"answers are words, so that a tokenizer of kind {recipe.tokenizer.kind!r} cannot name them"
+            what = (
+                f"answers are words, so that a tokenizer of kind {recipe.tokenizer.kind!r} "
+                "cannot name them"
+            )
             raise ConfigError(what, where="tokenizer.kind", hint="allowed: word")
         prepared = prepare(cls, recipe, base, tokenizers, progress)
         notes = list[str]()
-        splits = {"training": prepared.train, "validation": prepared.validation, "test": prepared.test}
+        splits = {
+            "training": prepared.train,
+            "validation": prepared.validation,
+            "test": prepared.test,
+        }
         for name, examples in splits.items():
             if examples is not None:
                 notes += long_stories(examples, recipe.model.sentences, f"{name} questions")
         return prepared.with_notes(notes)
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+    def learn_tokenizers(
+        cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
+    ) -> Tokenizers:
         config = recipe.tokenizer
         if isinstance(config.file, str):
             return Tokenizers({"text": tokenizer_named(config.file, base)})
-        texts = (line for name in ("story", "question", "answer") for text in train[name] for line in text.split("\n"))
-        return Tokenizers({"text": Tokenizer(train_story_words(texts, config.vocabulary, config.lowercase))})
+        texts = (
+            line
+            for name in ("story", "question", "answer")
+            for text in train[name]
+            for line in text.split("\n")
+        )
+        return Tokenizers(
+            {"text": Tokenizer(train_story_words(texts, config.vocabulary, config.lowercase))}
+        )
 
     def encoding(self) -> list[Any]:
         return [self.recipe.model.sentences]
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
-        """`story` has the words of the last sentences, as many as the memory holds, `sizes` how many words each has; an
-        answer that is no word of the training stories is `<unk>`."""
+        """`story` has the words of the last sentences, as many as the memory holds, `sizes` how
+        many words each has; an answer that is no word of the training stories is `<unk>`."""
         tokenizer = self.tokenizers["text"]
         stories = [story.split("\n")[-self.recipe.model.sentences :] for story in texts["story"]]
         distinct = list(dict.fromkeys(sentence for story in stories for sentence in story))
         words = dict(zip(distinct, tokenizer.encode_batch(distinct), strict=True))
         return {
-            "story": [[word for sentence in story for word in words[sentence]] for story in stories],
+            "story": [
+                [word for sentence in story for word in words[sentence]] for story in stories
+            ],
             "sizes": [[len(words[sentence]) for sentence in story] for story in stories],
             "question": tokenizer.encode_batch(texts["question"]),
             "answer": [(ids or [UNK])[:1] for ids in tokenizer.encode_batch(texts["answer"])],
@@ -122,14 +151,20 @@ class StoryAnswering(ExampleTask):
         return np.ones(len(examples), dtype=np.int32)
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> StoryBatch:
-        """A batch to train on: empty memories are inserted by seed and epoch, the first epochs go without softmax."""
+        """A batch to train on: empty memories are inserted by seed and epoch, the first epochs go
+        without softmax."""
         model, bits = self.recipe.model, None
         if model.temporal and model.time_noise:
             bits = np.random.PCG64(np.random.SeedSequence([seed, epoch, *map(int, rows)]))
         return self.batch(examples, rows, bits, linear=epoch < model.linear_start)
 
     def batch(
-        self, examples: Dataset, rows: Integers, noise: np.random.PCG64 | None = None, *, linear: bool = False
+        self,
+        examples: Dataset,
+        rows: Integers,
+        noise: np.random.PCG64 | None = None,
+        *,
+        linear: bool = False,
     ) -> StoryBatch:
         """Some examples as tensors; without `noise`, as they are measured."""
         sizes_BS, counts_B = examples.columns["sizes"].padded(rows, begin=None, end=None, pad=0)
@@ -170,10 +205,19 @@ class StoryAnswering(ExampleTask):
         return int(np.argmax(examples.columns["sizes"].lengths))
 
     def kept_facts(self, examples: Dataset, row: int) -> tuple[int, ...] | None:
-        """The supporting facts as numbers among the sentences that the memory holds; the others are left out."""
+        """The supporting facts as numbers among the sentences that the memory holds; the others are
+        left out."""
         facts = examples.texts["facts"][row]
-        gone = examples.texts["story"][row].count("\n") + 1 - int(examples.columns["sizes"].lengths[row])
-        return None if facts == UNKNOWN else tuple(int(fact) - gone for fact in facts.split() if int(fact) >= gone)
+        gone = (
+            examples.texts["story"][row].count("\n")
+            + 1
+            - int(examples.columns["sizes"].lengths[row])
+        )
+        return (
+            None
+            if facts == UNKNOWN
+            else tuple(int(fact) - gone for fact in facts.split() if int(fact) >= gone)
+        )
 
     # Training
 
@@ -188,13 +232,26 @@ class StoryAnswering(ExampleTask):
         (losses_BI, wrong_BI, _), training = self.tallied(model, examples), self.recipe.training
         loss_I = losses_BI.mean(0).nan_to_num(nan=math.inf)
         error_I = torch.stack(list(error_by_task(wrong_BI, examples).values())).mean(0)
-        best = min(range(len(loss_I)), key=lambda i: (float(error_I[i]) * (training.best == "error"), loss_I[i]))
+        best = min(
+            range(len(loss_I)),
+            key=lambda i: (float(error_I[i]) * (training.best == "error"), loss_I[i]),
+        )
         model.winner.fill_(best)
         loss, samples = float(loss_I[best]), []
-        for row, answers in zip(range(training.samples), self.computed(model, examples), strict=False):
+        for row, answers in zip(
+            range(training.samples), self.computed(model, examples), strict=False
+        ):
             story = examples.texts["story"][row].split("\n")
-            shown = " ".join([*(["..."] if story[3:] else []), *story[-3:], examples.texts["question"][row]])
-            samples.append({"source": shown, "output": next(iter(answers)), "target": examples.texts["answer"][row]})
+            shown = " ".join(
+                [*(["..."] if story[3:] else []), *story[-3:], examples.texts["question"][row]]
+            )
+            samples.append(
+                {
+                    "source": shown,
+                    "output": next(iter(answers)),
+                    "target": examples.texts["answer"][row],
+                }
+            )
         return {
             "loss": loss,
             "perplexity": perplexity(loss),
@@ -205,17 +262,23 @@ class StoryAnswering(ExampleTask):
         }
 
     @torch.inference_mode()
-    def tallied(self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore) -> list[Tensor]:
-        """Of each question and restart the loss, losses_BI, and whether the answer is wrong, wrong_BI; and where each
-        hop of the winner looked most, looked_BN."""
+    def tallied(
+        self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore
+    ) -> list[Tensor]:
+        """Of each question and restart the loss, losses_BI, and whether the answer is wrong,
+        wrong_BI; and where each hop of the winner looked most, looked_BN."""
         parts = []
         for rows in fixed_batches(examples, AT_ONCE):
             batch = self.batch(examples, rows).to(device_of(model))
             answered = model(batch)
             wrong_BI = answered.logits_BIV.argmax(-1) != batch.answers_B[:, None]
-            unknown_B1 = (batch.answers_B == self.tokenizers["text"].unk)[:, None]  # the answer of no training question
+            unknown_B1 = (batch.answers_B == self.tokenizers["text"].unk)[
+                :, None
+            ]  # the answer of no training question
             looked_BN = answered.p_NBIS[:, :, model.winner].argmax(-1).T
-            parts.append((answer_losses(answered, batch.answers_B), wrong_BI | unknown_B1, looked_BN))
+            parts.append(
+                (answer_losses(answered, batch.answers_B), wrong_BI | unknown_B1, looked_BN)
+            )
             progress(len(rows))
         return [torch.cat(part).cpu() for part in zip(*parts, strict=True)]
 
@@ -223,47 +286,76 @@ class StoryAnswering(ExampleTask):
 
     def corpus_of(self, files: Sequence[str]) -> Stories:
         """A file, or a pattern of files: a task each."""
-        return Stories.of_files(files, self.corpora, hint="one, or a pattern in quotes such as 'babi/*_test.txt'")
+        return Stories.of_files(
+            files, self.corpora, hint="one, or a pattern in quotes such as 'babi/*_test.txt'"
+        )
 
     def evaluate(self, model: MemoryNetwork, examples: Dataset, progress: Done) -> dict[str, Any]:
-        """The share of wrong answers, by task and as their mean; how many of the known facts were attended to."""
-        (losses_BI, wrong_BI, looked_BN), winner = self.tallied(model, examples, progress), int(model.winner)
-        errors = {task: share(error_I[winner]) for task, error_I in error_by_task(wrong_BI, examples).items()}
+        """The share of wrong answers, by task and as their mean; how many of the known facts were
+        attended to."""
+        (losses_BI, wrong_BI, looked_BN), winner = (
+            self.tallied(model, examples, progress),
+            int(model.winner),
+        )
+        errors = {
+            task: share(error_I[winner])
+            for task, error_I in error_by_task(wrong_BI, examples).items()
+        }
         metrics: dict[str, Any] = {
             "questions": len(examples),
             "error": share(float(np.mean(list(errors.values())))),
             "loss": float(losses_BI[:, winner].mean()),
         }
-        known = ((row, facts) for row in range(len(examples)) if (facts := self.kept_facts(examples, row)))
+        known = (
+            (row, facts)
+            for row in range(len(examples))
+            if (facts := self.kept_facts(examples, row))
+        )
         if shares := [facts_found(looked_BN[row].tolist(), facts) for row, facts in known]:
             metrics["facts_found"] = share(float(np.mean(shares)))
         for note in long_stories(examples, self.recipe.model.sentences, "questions"):
             metrics["memory"] = note
         return metrics | {"tasks": errors}
 
-    def by_unit(self, model: MemoryNetwork, examples: Dataset, progress: Done) -> list[dict[str, Any]]:
+    def by_unit(
+        self, model: MemoryNetwork, examples: Dataset, progress: Done
+    ) -> list[dict[str, Any]]:
         """Each question after its story, with the right answer and the model's."""
-        wrong_B, lines = self.tallied(model, examples, progress)[1][:, model.winner], list[dict[str, Any]]()
+        wrong_B, lines = (
+            self.tallied(model, examples, progress)[1][:, model.winner],
+            list[dict[str, Any]](),
+        )
         for row, answers in enumerate(self.computed(model, examples)):
-            story, question, label = (examples.texts[name][row] for name in ("story", "question", "answer"))
+            story, question, label = (
+                examples.texts[name][row] for name in ("story", "question", "answer")
+            )
             line = {"input": f"{story}\n{question}", "label": label, "output": next(iter(answers))}
             lines.append({**line, "right": not wrong_B[row], "probabilities": answers})
         return lines
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        return object_inputs(file, self.corpus_of([file.name])) if file.suffixes[0] in OBJECTS else None
+        return (
+            object_inputs(file, self.corpus_of([file.name]))
+            if file.suffixes[0] in OBJECTS
+            else None
+        )
 
     def object_text(self, example: Object, place: str) -> str:
         corpus = self.corpus_of([""])
-        return object_question(example, place, corpus if corpus.story in example else Stories.model_construct()).text
+        return object_question(
+            example, place, corpus if corpus.story in example else Stories.model_construct()
+        ).text
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         return f"{row['story']}\n{row['question']}"
 
-    def gather(self, lines: Iterable[FileInput], story: Sequence[FileInput] = ()) -> Iterator[FileInput]:
+    def gather(
+        self, lines: Iterable[FileInput], story: Sequence[FileInput] = ()
+    ) -> Iterator[FileInput]:
         """Lines of stories and questions -> a text for each question, with the story before it.
 
-        A story's own questions are left out where there are others about it. What cannot be answered has a fault.
+        A story's own questions are left out where there are others about it. What cannot be
+        answered has a fault.
         """
         lines, faults, has_question, read = iter(lines), dict[str, Problem](), False, 0
         first = next(lines, None)
@@ -293,7 +385,9 @@ class StoryAnswering(ExampleTask):
         """The last question of a text, and its story."""
         bad = problem_in_text(text, place)
         if bad:
-            hint = bad.hint if text.strip() else "tell a story, then ask a question that ends in '?'"
+            hint = (
+                bad.hint if text.strip() else "tell a story, then ask a question that ends in '?'"
+            )
             raise InputError(bad.what, where=place, hint=hint)
         question = questions_in([(line, place) for line in text.split("\n")])[-1]
         return {
@@ -304,7 +398,8 @@ class StoryAnswering(ExampleTask):
         }
 
     def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:
-        """The words that the model has never seen, in the question and in what is remembered of its story."""
+        """The words that the model has never seen, in the question and in what is remembered of its
+        story."""
         tokenizer = self.tokenizers["text"]
         if not any(tokenizer.unk in examples.columns[name][row] for name in ("story", "question")):
             return []
@@ -315,11 +410,15 @@ class StoryAnswering(ExampleTask):
             if tokenizer.unk in tokenizer.encode(word):
                 plain = word.strip(PUNCTUATION)
                 hint = f"the run knows the {size:,} words of its stories"
-                problems.append(Problem(examples.where(row), f"the word {plain!r} is unknown", hint))
+                problems.append(
+                    Problem(examples.where(row), f"the word {plain!r} is unknown", hint)
+                )
         return problems
 
     @torch.inference_mode()
-    def computed(self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore) -> Iterator[dict[str, float]]:
+    def computed(
+        self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore
+    ) -> Iterator[dict[str, float]]:
         """The likeliest answers to each question with their probabilities, best first."""
         for rows in fixed_batches(examples, AT_ONCE):
             logits_BIV = model(self.batch(examples, rows).to(device_of(model))).logits_BIV
@@ -329,9 +428,16 @@ class StoryAnswering(ExampleTask):
                 yield dict(zip(self.tokenizers["text"].tokens(ids), p, strict=True))
             progress(len(rows))
 
-    def prediction(self, text: str, examples: Dataset, row: int, result: dict[str, float]) -> Answer:
+    def prediction(
+        self, text: str, examples: Dataset, row: int, result: dict[str, float]
+    ) -> Answer:
         sentences = examples.texts["story"][row].count("\n") + 1
-        return Answer(text, result, sentences=sentences, remembered=int(examples.columns["sizes"].lengths[row]))
+        return Answer(
+            text,
+            result,
+            sentences=sentences,
+            remembered=int(examples.columns["sizes"].lengths[row]),
+        )
 
     def notes(self, encoded: EncodedInputs[Example], predictions: Sequence[Any]) -> list[Note]:
         what = "the memory holds the last {:,} of the story's {:,} sentences"
@@ -363,11 +469,14 @@ class Answer(Classified):
             yield from (f"{p:.4f}\t{word}" for word, p in list(self.probabilities.items())[:nbest])
 
 
-def with_gaps(times_BS: NDArray[np.int64], share: float, bits: np.random.PCG64) -> NDArray[np.int64]:
-    """Times of the sentences once empty memories stand among them, `share` of their number, rounded up.
+def with_gaps(
+    times_BS: NDArray[np.int64], share: float, bits: np.random.PCG64
+) -> NDArray[np.int64]:
+    """Times of the sentences once empty memories stand among them, `share` of their number, rounded
+    up.
 
-    Random noise, Sukhbaatar et al. 2015, section 4.1. An empty memory takes up a time and nothing else: as in the
-    authors' program, there is nothing in it to look at.
+    Random noise, Sukhbaatar et al. 2015, section 4.1. An empty memory takes up a time and nothing
+    else: as in the authors' program, there is nothing in it to look at.
     """
     sentences_B = times_BS.max(axis=1)
     gaps_B = np.ceil(sentences_B * share).astype(np.int64)
@@ -382,7 +491,10 @@ def with_gaps(times_BS: NDArray[np.int64], share: float, bits: np.random.PCG64) 
 def error_by_task(wrong_BI: Tensor, examples: Dataset) -> dict[str, Tensor]:
     """The share of wrong answers of each task (each file is one), for each restart."""
     tasks = np.array(list(examples.texts["task"]))
-    return {str(task): wrong_BI[torch.from_numpy(tasks == task)].double().mean(0) for task in dict.fromkeys(tasks)}
+    return {
+        str(task): wrong_BI[torch.from_numpy(tasks == task)].double().mean(0)
+        for task in dict.fromkeys(tasks)
+    }
 
 
 def share(part: float | Tensor) -> float:
@@ -396,10 +508,14 @@ def facts_found(looked: Sequence[int], facts: Sequence[int]) -> float:
 
 
 def long_stories(examples: Dataset, sentences: int, what: str) -> list[str]:
-    """A note if some of the questions, which are called `what`, are about stories that the memory does not hold."""
-    longer = [row for row, count in enumerate(examples.texts["sentences"]) if int(count) > sentences]
+    """A note if some of the questions, which are called `what`, are about stories that the memory
+    does not hold."""
+    longer = [
+        row for row, count in enumerate(examples.texts["sentences"]) if int(count) > sentences
+    ]
     return [
-        f"{len(longer):,} of {len(examples):,} {what} are about stories longer than the memory, which reads only their "
+        f"{len(longer):,} of {len(examples):,} {what} are about stories longer than the memory, "
+        "which reads only their "
         f"last {sentences:,} sentences (first: {examples.where(row)})"
         for row in longer[:1]
     ]

@@ -18,7 +18,8 @@ class Summarized(Corpus):
     READ_AS: ClassVar[Mapping[str, str]] = {"document": "source", "summary": "target"}
 
     document: str | int | None = None
-    """What is read: a file of its own, a folder of such files, or the column's name or number in `file`."""
+    """What is read: a file of its own, a folder of such files, or the column's name or number in
+    `file`."""
     summary: str | int | None = None
     """What is to be written: likewise."""
 
@@ -27,7 +28,8 @@ class RougeConfig(Config):
     """How summaries are measured against references."""
 
     tokenize: Literal["words", "characters"] = "words"
-    """What ROUGE counts: words between spaces and signs, or characters, which suit Korean with its particles."""
+    """What ROUGE counts: words between spaces and signs, or characters, which suit Korean with its
+    particles."""
     lowercase: bool = True
     """Whether upper and lower case are the same."""
 
@@ -41,12 +43,22 @@ class Summarization(TextToText):
     higher_is_better = ("rouge1", "rouge2", "rougeL")
 
     @classmethod
-    def metrics(cls, outputs: Sequence[str], references: References, config: RougeConfig) -> dict[str, Any]:
+    def metrics(
+        cls, outputs: Sequence[str], references: References, config: RougeConfig
+    ) -> dict[str, Any]:
         """The means of ROUGE-1, ROUGE-2 and ROUGE-L F1 over the documents, from 0 to 100."""
         scores = []
         for texts in zip(outputs, (first for first, *_ in references), strict=True):
-            output, reference = (tokens_of(text, config.tokenize, config.lowercase) for text in texts)
-            scores.append((rouge_n(output, reference, 1), rouge_n(output, reference, 2), rouge_l(output, reference)))
+            output, reference = (
+                tokens_of(text, config.tokenize, config.lowercase) for text in texts
+            )
+            scores.append(
+                (
+                    rouge_n(output, reference, 1),
+                    rouge_n(output, reference, 2),
+                    rouge_l(output, reference),
+                )
+            )
         means = [100 * sum(column) / len(scores) for column in zip(*scores, strict=True)]
         case = "lower" if config.lowercase else "mixed"
         return {
@@ -56,8 +68,12 @@ class Summarization(TextToText):
 
 
 def tokens_of(text: str, tokenize: Literal["words", "characters"], lowercase: bool) -> list[str]:
-    """Words, or their characters (Korean syllables); signs that are neither letter nor digit only separate words."""
-    signs = (sign if unicodedata.category(sign)[0] in "LMN" else " " for sign in comparable(text, lowercase))
+    """Words, or their characters (Korean syllables); signs that are neither letter nor digit only
+    separate words."""
+    signs = (
+        sign if unicodedata.category(sign)[0] in "LMN" else " "
+        for sign in comparable(text, lowercase)
+    )
     words = "".join(signs).split()
     return words if tokenize == "words" else list("".join(words))
 
@@ -77,9 +93,11 @@ def rouge_l(output: Sequence[str], reference: Sequence[str]) -> float:
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
-    """The length of the longest common subsequence, a row of its table at once in the bits of one number.
+    """The length of the longest common subsequence, a row of its table at once in the bits of one
+    number.
 
-    Hyyro 2004, "Bit-Parallel LCS-length Computation Revisited": bit i of V is 0 where the row rises after first[i].
+    Hyyro 2004, "Bit-Parallel LCS-length Computation Revisited": bit i of V is 0 where the row rises
+    after first[i].
     """
     places: dict[str, int] = {}
     for place, token in enumerate(first):

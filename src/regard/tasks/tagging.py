@@ -1,7 +1,7 @@
 """Tagging: a tag for every word of a sentence, and the entities that the tags mark.
 
-Entities are counted as conlleval counts them: one is right if its type and both its ends are (Tjong Kim Sang & De
-Meulder 2003, arXiv:cs/0306050, section 2.4, equation 1: F = 2 P R / (P + R)).
+Entities are counted as conlleval counts them: one is right if its type and both its ends are (Tjong
+Kim Sang & De Meulder 2003, arXiv:cs/0306050, section 2.4, equation 1: F = 2 P R / (P + R)).
 """
 
 from __future__ import annotations
@@ -51,17 +51,21 @@ class TagHeadConfig(HeadConfig):
     """A head that chooses a tag for each word."""
 
     labels: Labels = None
-    """The tags in their order. Default: all that the entities of the training data can have; the run keeps them."""
+    """The tags in their order. Default: all that the entities of the training data can have; the
+    run keeps them."""
     crf: bool = False
-    """Choose the tags of a sentence together, by a CRF, which has a score for each pair of neighbouring tags."""
+    """Choose the tags of a sentence together, by a CRF, which has a score for each pair of
+    neighbouring tags."""
     linear: int = Field(0, ge=0)
-    """Rows of the table of a linear model over windows of words, their affixes and the shapes of their letters, for a
-    model that reads characters. It is fitted on the training data before the network is trained, and the scores of both
-    are averaged. Features share rows by their hash. 0 has no linear model."""
+    """Rows of the table of a linear model over windows of words, their affixes and the shapes of
+    their letters, for a model that reads characters. It is fitted on the training data before the
+    network is trained, and the scores of both are averaged. Features share rows by their hash. 0
+    has no linear model."""
 
 
 class Tagging(HeadedTask):
-    """Tagged sentences, measured by the F1 of entities as conlleval counts them, and by the accuracy of tags."""
+    """Tagged sentences, measured by the F1 of entities as conlleval counts them, and by the
+    accuracy of tags."""
 
     name = "tagging"
     shares_examples = True
@@ -73,31 +77,41 @@ class Tagging(HeadedTask):
 
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
-        """The best checkpoint is that with the best F1 of entities, or accuracy of tags where these mark none."""
+        """The best checkpoint is that with the best F1 of entities, or accuracy of tags where these
+        mark none."""
         tree = super().complete(tree)
         training = tree.get("training")
         if not isinstance(training, dict) or "best" in training:
             return tree
         corpora = as_list(section(tree, "data").get("train"))
-        plain = any(isinstance(corpus, dict) and corpus.get("scheme") == "plain" for corpus in corpora or ())
+        plain = any(
+            isinstance(corpus, dict) and corpus.get("scheme") == "plain" for corpus in corpora or ()
+        )
         return tree | {"training": {**training, "best": "accuracy" if plain else "f1"}}
 
     # Data
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+    def learn_tokenizers(
+        cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
+    ) -> Tokenizers:
         sentences = [" ".join(json.loads(words)) for words in train["tokens"]]
         return train_tokenizers(recipe.tokenizer, {"text": sentences}, base)
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
-        """With all tags that the training sentences allow: those of their types in the scheme, or those that occur; and
-        with `words: characters` where each word is one, since no typed text is split at signs like that."""
+        """With all tags that the training sentences allow: those of their types in the scheme, or
+        those that occur; and with `words: characters` where each word is one, since no typed text
+        is split at signs like that."""
         if self.recipe.head.labels:
             return self
         data = self.recipe.data
         words = {word for row in train["tokens"] for word in json.loads(row)}
         by_character = "characters_and_blanks" if any(map(str.isspace, words)) else "characters"
-        if data.words in ("punctuation", "characters") and data.words != by_character and {*map(len, words)} == {1}:
+        if (
+            data.words in ("punctuation", "characters")
+            and data.words != by_character
+            and {*map(len, words)} == {1}
+        ):
             data = data.model_copy(update={"words": by_character})
             recipe = self.recipe.model_copy(update={"data": data})
             return type(self)(recipe, self.tokenizers).settled(train, where)
@@ -106,7 +120,9 @@ class Tagging(HeadedTask):
             hint = "two tags at the least: is it the right column? data.train.tags names it"
             raise DataError(f"every tag is {next(iter(tags))!r}", where="data.train", hint=hint)
         types = {tag[2:] for tag in tags if tag != conll.OUTSIDE}
-        return self.with_head(labels=sorted(tags) if self.plain else conll.labels_of(types, data.learned))
+        return self.with_head(
+            labels=sorted(tags) if self.plain else conll.labels_of(types, data.learned)
+        )
 
     @property
     def plain(self) -> bool:
@@ -117,13 +133,23 @@ class Tagging(HeadedTask):
     def learned(self, row: str) -> list[str]:
         """The tags of a sentence in the scheme that is learned."""
         tags: list[str] = json.loads(row)
-        return tags if self.plain else conll.tags_of(conll.entities_in(tags), len(tags), self.recipe.data.learned)
+        return (
+            tags
+            if self.plain
+            else conll.tags_of(conll.entities_in(tags), len(tags), self.recipe.data.learned)
+        )
 
     def encoding(self) -> list[Any]:
-        return [list(self.labels), self.recipe.data.learned, self.plain, not self.recipe.data.by_character]
+        return [
+            list(self.labels),
+            self.recipe.data.learned,
+            self.plain,
+            not self.recipe.data.by_character,
+        ]
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
-        """`tokens` has those of all words, `sizes` how many each word has, `labels` the numbers of the tags."""
+        """`tokens` has those of all words, `sizes` how many each word has, `labels` the numbers of
+        the tags."""
         sentences = [json.loads(words) for words in texts["tokens"]]
         encoded = self.encode_words(sentences)
         columns = {
@@ -137,15 +163,26 @@ class Tagging(HeadedTask):
             columns["labels"] = [[numbers[tag] for tag in row] for row in tags]
         return columns
 
-    def _refuse_unknown(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], where: Where) -> None:
+    def _refuse_unknown(
+        self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], where: Where
+    ) -> None:
         """Every tag that is not one of the labels, where it first stands."""
         first: dict[str, Problem] = {}
-        types = self.labels if self.plain else {label[2:] for label in self.labels if label != conll.OUTSIDE}
+        types = (
+            self.labels
+            if self.plain
+            else {label[2:] for label in self.labels if label != conll.OUTSIDE}
+        )
         for row, (words, own) in enumerate(zip(sentences, tags, strict=True)):
             for word, tag in zip(words, own, strict=True):
                 if tag not in self.labels and tag not in first:
-                    what = f"the tag {tag!r} of {word!r} is not in the training sentences or head.labels"
-                    first[tag] = Problem(where(row), what, f"there are {', '.join(sorted(types))[:200]}")
+                    what = (
+                        f"the tag {tag!r} of {word!r} is not in the training sentences or "
+                        "head.labels"
+                    )
+                    first[tag] = Problem(
+                        where(row), what, f"there are {', '.join(sorted(types))[:200]}"
+                    )
         if first:
             raise DataError(problems=list(first.values())[:NAMED])
 
@@ -153,23 +190,30 @@ class Tagging(HeadedTask):
         return self.tokenizers["text"] if column == "tokens" else None
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        """The tokens of each word, at least one, as they would be in a text with a space between any two words.
+        """The tokens of each word, at least one, as they would be in a text with a space between
+        any two words.
 
-        In vocabularies of bytes and characters a space is a token, or part of one; tagged syllables have none between.
+        In vocabularies of bytes and characters a space is a token, or part of one; tagged syllables
+        have none between.
         """
         tokenizer = self.framing.tokenizer
         separates = tokenizer.encode("a a") != tokenizer.encode("a") * 2
         before = " " if not self.recipe.data.by_character and separates else ""
-        spelt = [[word if number == 0 else before + word for number, word in enumerate(words)] for words in sentences]
+        spelt = [
+            [word if number == 0 else before + word for number, word in enumerate(words)]
+            for words in sentences
+        ]
         distinct = list(dict.fromkeys(word for words in spelt for word in words))
         encoded = tokenizer.encode_batch(distinct, self.framing.letters)
         known = {word: ids or [tokenizer.unk] for word, ids in zip(distinct, encoded, strict=True)}
         return [[known[word] for word in words] for words in spelt]
 
     def rows(self, words: Sequence[Sequence[int]]) -> list[Marked]:
-        """One row; several where the sentence is too long: each word is tagged where most stands around it.
+        """One row; several where the sentence is too long: each word is tagged where most stands
+        around it.
 
-        A word is tagged at its first token, or at its last where a model has read all of it only there.
+        A word is tagged at its first token, or at its last where a model has read all of it only
+        there.
         """
         sizes = np.array([len(ids) for ids in words])
         carriers = np.cumsum(sizes) - (1 if self.recipe.model.causal else sizes)
@@ -200,7 +244,11 @@ class Tagging(HeadedTask):
         """All rows of a sentence together."""
         lengths, places = np.unique(examples.columns["tokens"].lengths, return_inverse=True)
         return np.array(
-            [self.framing.positions(length, self.framing.special(1)) for length in lengths.tolist()], dtype=np.int32
+            [
+                self.framing.positions(length, self.framing.special(1))
+                for length in lengths.tolist()
+            ],
+            dtype=np.int32,
         )[places]
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
@@ -210,7 +258,9 @@ class Tagging(HeadedTask):
         framed = [[marked.row for marked in own] for own in read]
         batch = labelled_batch(framed, torch.empty(0), self.framing.tokenizer.pad, places)
         labels_BL = torch.full_like(batch.text.ids_BL, NO_TAG)
-        marks = ((marked, column[row]) for row, own in zip(places, read, strict=True) for marked in own)
+        marks = (
+            (marked, column[row]) for row, own in zip(places, read, strict=True) for marked in own
+        )
         for labels_L, (marked, labels) in zip(labels_BL, marks, strict=True):
             labels_L[marked.places] = torch.from_numpy(labels[marked.words].astype(np.int64))
         return replace(batch, labels=labels_BL, tokens=int(column.lengths[rows].sum()))
@@ -238,7 +288,11 @@ class Tagging(HeadedTask):
         super().check(data)
         if self.recipe.head.linear and self.recipe.model.letters is None:
             what = "the linear model reads the letters of words, and this model does not"
-            raise ConfigError(what, where="head.linear", hint="set it to 0, or model.characters of bilstm to a width")
+            raise ConfigError(
+                what,
+                where="head.linear",
+                hint="set it to 0, or model.characters of bilstm to a width",
+            )
         if self.recipe.data.plain and self.recipe.training.best not in ("loss", "accuracy"):
             what = f"plain tags mark no entities, so that there is no {self.recipe.training.best}"
             raise ConfigError(what, where="training.best", hint="allowed: loss, accuracy")
@@ -255,7 +309,9 @@ class Tagging(HeadedTask):
     def first_weights(self, model: Headed, train: Dataset) -> None:
         """Fit the linear model, if the recipe has one."""
         if model.linear is not None:
-            batches = [self.collate(train, rows, 0, 0) for rows in fixed_batches(train, FITTED_AT_ONCE)]
+            batches = [
+                self.collate(train, rows, 0, 0) for rows in fixed_batches(train, FITTED_AT_ONCE)
+            ]
             labels = torch.cat([batch.labels[batch.labels != NO_TAG] for batch in batches])
             model.linear.fit(batches, labels, partial(F.cross_entropy, reduction="sum"), 0.2)
 
@@ -268,13 +324,19 @@ class Tagging(HeadedTask):
         return loss(model, smoothing=smoothing, auxiliary=auxiliary)
 
     def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Tags]:
-        return self.tag_words(model, [self.words(examples, row) for row in range(len(examples))], progress)
+        return self.tag_words(
+            model, [self.words(examples, row) for row in range(len(examples))], progress
+        )
 
     def tag_words(
         self, model: Headed, sentences: Sequence[Sequence[Sequence[int]]], progress: Done = ignore
     ) -> list[Tags]:
         """The tags of each sentence, from the tokens of each word."""
-        rows = [(number, marked) for number, words in enumerate(sentences) for marked in self.rows(words)]
+        rows = [
+            (number, marked)
+            for number, words in enumerate(sentences)
+            for marked in self.rows(words)
+        ]
         log_p = [np.zeros((len(words), len(self.labels)), dtype=np.float32) for words in sentences]
         left = np.bincount([number for number, _ in rows], minlength=len(sentences))
         for row, logits_LY in self.token_logits(model, [marked.row for _, marked in rows]):
@@ -287,12 +349,19 @@ class Tagging(HeadedTask):
         return [Tags.of(log_p_WY, head.crf) for log_p_WY in log_p]
 
     def measured(self, examples: Dataset, results: Sequence[Tags]) -> dict[str, Any]:
-        """The mean loss of a tag, the share of right ones, and those of entities, type by type, where tags mark any."""
+        """The mean loss of a tag, the share of right ones, and those of entities, type by type,
+        where tags mark any."""
         labels = [examples.columns["labels"][row] for row in range(len(examples))]
-        losses = [-np.take_along_axis(of.log_p_WY, own[:, None], -1) for of, own in zip(results, labels, strict=True)]
+        losses = [
+            -np.take_along_axis(of.log_p_WY, own[:, None], -1)
+            for of, own in zip(results, labels, strict=True)
+        ]
         expected = [self.expected(examples, row) for row in range(len(examples))]
         predicted = [*map(self._names, results)]
-        metrics = {"loss": float(np.concatenate(losses).mean()), "accuracy": accuracy(expected, predicted)}
+        metrics = {
+            "loss": float(np.concatenate(losses).mean()),
+            "accuracy": accuracy(expected, predicted),
+        }
         return metrics | ({} if self.plain else entity_scores(expected, predicted))
 
     def baselines(self, train: Dataset, examples: Dataset) -> Iterator[tuple[str, Any]]:
@@ -335,26 +404,37 @@ class Tagging(HeadedTask):
 
     def _tagged(self, text: str, tags: Sequence[str], p_W: Sequence[float] = ()) -> TaggedInput:
         words = zip(self.split(text), tags, p_W or [1.0] * len(tags), strict=True)
-        return TaggedInput(text, tuple(TaggedWord(*word) for word in words), finds_entities=not self.plain)
+        return TaggedInput(
+            text, tuple(TaggedWord(*word) for word in words), finds_entities=not self.plain
+        )
 
     def split(self, text: str) -> Sequence[Span]:
         """The words of a sentence, or of a text that is typed."""
         words = self.recipe.data.words
         if not isinstance(text, Sentence):
             return word_spans(text, words)
-        return [span for span in text.spans if words == "characters_and_blanks" or text[slice(*span)].strip()]
+        return [
+            span
+            for span in text.spans
+            if words == "characters_and_blanks" or text[slice(*span)].strip()
+        ]
 
     def typed_input(self, text: str, place: str) -> FileInput:
-        """An object with the run's columns is a row of a .jsonl file; any other text is tagged as it is."""
+        """An object with the run's columns is a row of a .jsonl file; any other text is tagged as
+        it is."""
         row = self.typed_object(text, place)
         return FileInput(text, place) if row is None or row.fault is not None else row
 
     def input_columns(self, text: str, place: str) -> dict[str, str]:
         InputError.raise_if([problem_in_text(text, place)])
-        return {"text": text, "tokens": json.dumps([text[slice(*span)] for span in self.split(text)])}
+        return {
+            "text": text,
+            "tokens": json.dumps([text[slice(*span)] for span in self.split(text)]),
+        }
 
     def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:
-        """Whether the tokenizer drops all of a text, so that `encode_words` has put `<unk>` for each word."""
+        """Whether the tokenizer drops all of a text, so that `encode_words` has put `<unk>` for
+        each word."""
         tokenizer, ids = self.framing.tokenizer, examples.columns["tokens"][row]
         words = json.loads(examples.texts["tokens"][row])
         dropped = (ids == tokenizer.unk).all() and not tokenizer.encode(" ".join(words))
@@ -375,7 +455,8 @@ class Tags(NamedTuple):
 
     @classmethod
     def of(cls, log_p_WY: LogProbabilities, crf: CRF | None = None) -> Tags:
-        """The likeliest tag of each word; with a CRF, whose scores these are then, the likeliest tags together."""
+        """The likeliest tag of each word; with a CRF, whose scores these are then, the likeliest
+        tags together."""
         if crf is None or not len(log_p_WY):
             return cls(log_p_WY.argmax(-1).tolist(), log_p_WY)
         with torch.inference_mode():
@@ -385,11 +466,15 @@ class Tags(NamedTuple):
     @property
     def probabilities(self) -> list[float]:
         """That of each tag."""
-        return [float(np.exp(log_p_Y[tag])) for tag, log_p_Y in zip(self.best, self.log_p_WY, strict=True)]
+        return [
+            float(np.exp(log_p_Y[tag]))
+            for tag, log_p_Y in zip(self.best, self.log_p_WY, strict=True)
+        ]
 
 
 class Marked(NamedTuple):
-    """A row of tokens: the places in it that carry the tags of words, and which words of the sentence these are."""
+    """A row of tokens: the places in it that carry the tags of words, and which words of the
+    sentence these are."""
 
     row: Framed
     places: list[int]
@@ -415,7 +500,9 @@ class TaggedInput(Prediction):
     def entities(self) -> list[dict[str, Any]]:
         """In their order, each with the probability of all its tags; none where tags mark none."""
         entities = []
-        for type, first, last in conll.entities_in([word.tag for word in self.words]) if self.finds_entities else ():
+        for type, first, last in (
+            conll.entities_in([word.tag for word in self.words]) if self.finds_entities else ()
+        ):
             words = self.words[first:last]
             span = Span(words[0].span.start, words[-1].span.end)
             place = {"type": type, **span._asdict(), "text": self.input[slice(*span)]}
@@ -424,7 +511,8 @@ class TaggedInput(Prediction):
 
     @property
     def output(self) -> str:
-        """`[PER Anna Kim] lives in [LOC Oslo].`; where tags mark no entities, a tag behind each word."""
+        """`[PER Anna Kim] lives in [LOC Oslo].`; where tags mark no entities, a tag behind each
+        word."""
         if not self.finds_entities:
             return " ".join(f"{self.input[slice(*word.span)]}/{word.tag}" for word in self.words)
         parts, done = [], 0
@@ -435,7 +523,12 @@ class TaggedInput(Prediction):
 
     def to_json(self) -> dict[str, Any]:
         words = [
-            {"text": self.input[slice(*span)], **span._asdict(), "tag": tag, "probability": probability}
+            {
+                "text": self.input[slice(*span)],
+                **span._asdict(),
+                "tag": tag,
+                "probability": probability,
+            }
             for span, tag, probability in self.words
         ]
         entities = {"entities": self.entities} if self.finds_entities else {}
@@ -447,11 +540,15 @@ class TaggedInput(Prediction):
 
 def accuracy(expected: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> float:
     """The share of words whose tag is the right one."""
-    pairs = [pair for rows in zip(expected, predicted, strict=True) for pair in zip(*rows, strict=True)]
+    pairs = [
+        pair for rows in zip(expected, predicted, strict=True) for pair in zip(*rows, strict=True)
+    ]
     return sum(ours == theirs for ours, theirs in pairs) / max(len(pairs), 1)
 
 
-def entity_scores(expected: Sequence[Sequence[str]], output: Sequence[Sequence[str]]) -> dict[str, Any]:
+def entity_scores(
+    expected: Sequence[Sequence[str]], output: Sequence[Sequence[str]]
+) -> dict[str, Any]:
     """`precision`, `recall` and `f1` over all entities, and the same of each type under `types`."""
     there, predicted, right = Counter[str](), Counter[str](), Counter[str]()
     for ours, theirs in zip(expected, output, strict=True):
@@ -468,4 +565,8 @@ def entity_scores(expected: Sequence[Sequence[str]], output: Sequence[Sequence[s
 
 def _scores(right: int, predicted: int, there: int) -> dict[str, float]:
     f1 = 2 * right / (predicted + there) if right else 0.0
-    return {"precision": right / predicted if predicted else 0.0, "recall": right / there if there else 0.0, "f1": f1}
+    return {
+        "precision": right / predicted if predicted else 0.0,
+        "recall": right / there if there else 0.0,
+        "f1": f1,
+    }

@@ -1,4 +1,5 @@
-"""What a task is: all that differs between runs besides the model; and the inputs that it predicts for."""
+"""What a task is: all that differs between runs besides the model; and the inputs that it predicts
+for."""
 
 from __future__ import annotations
 
@@ -21,11 +22,27 @@ from regard.data.batches import Examples, Spelling, Tokens
 from regard.data.config import TABLES, Corpus, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset, Encoder
-from regard.data.file_inputs import Table, corpus_of, has_column, is_table, object_texts, only_file, table_rows
+from regard.data.file_inputs import (
+    Table,
+    corpus_of,
+    has_column,
+    is_table,
+    object_texts,
+    only_file,
+    table_rows,
+)
 from regard.data.formats import Object, has_header, keys_of
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.readers import Reader
-from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, RegardError, short
+from regard.errors import (
+    ColumnError,
+    DataError,
+    DecodeError,
+    InputError,
+    Problem,
+    RegardError,
+    short,
+)
 from regard.models.base import Contextual, device_of
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Constraints
@@ -35,13 +52,20 @@ from regard.text.tokenizers import Tokenizer, Tokenizers, unknown_in
 
 Row = TypeVar("Row")
 Given = str | tuple[str, ...] | list[str] | Mapping[str, object] | FileInput
-"""An input of a program: a text, the texts that it consists of, or the run's columns with what is in them."""
+"""An input of a program: a text, the texts that it consists of, or the run's columns with what is
+in them."""
 Done = Callable[[int], None]  # called with how many more inputs or examples are finished
 READ_TOKENS = 8_192  # padded tokens that are read at once
 CPU_READ_TOKENS = 1_024
-"""Those that a model on a CPU reads for predictions: the fewer, the less padding and the more in the CPU's caches."""
-NAMED, SHOWN = 3, 20  # how many unknown words a note names, and how many characters of each it shows
-LONGEST = 2048  # longest input in tokens: beyond it a line break is missing rather than a sentence long
+"""Those that a model on a CPU reads for predictions: the fewer, the less padding and the more in
+the CPU's caches."""
+NAMED, SHOWN = (
+    3,
+    20,
+)  # how many unknown words a note names, and how many characters of each it shows
+LONGEST = (
+    2048  # longest input in tokens: beyond it a line break is missing rather than a sentence long
+)
 
 
 def ignore(done: int) -> None:
@@ -90,10 +114,17 @@ class EncodedInputs(Generic[Row]):
     @property
     def unreadable(self) -> dict[int, Problem]:
         """The first problem of each input that cannot be read, by its number."""
-        return {number: row.problems[0] for number, row in enumerate(self.rows) if isinstance(row, RegardError)}
+        return {
+            number: row.problems[0]
+            for number, row in enumerate(self.rows)
+            if isinstance(row, RegardError)
+        }
 
     def take(self, numbers: Sequence[int]) -> EncodedInputs[Row]:
-        inputs, rows = [self.inputs[number] for number in numbers], [self.rows[number] for number in numbers]
+        inputs, rows = (
+            [self.inputs[number] for number in numbers],
+            [self.rows[number] for number in numbers],
+        )
         return EncodedInputs(inputs, rows, self.wording.of(numbers))
 
     def readable(self) -> list[Row]:
@@ -102,7 +133,9 @@ class EncodedInputs(Generic[Row]):
 
 def readable(rows: Sequence[Row | RegardError]) -> list[Row]:
     """All rows, or one InputError with the problems of those that cannot be read."""
-    if problems := [problem for row in rows if isinstance(row, RegardError) for problem in row.problems]:
+    if problems := [
+        problem for row in rows if isinstance(row, RegardError) for problem in row.problems
+    ]:
         InputError.raise_if(problems)
     return [row for row in rows if not isinstance(row, RegardError)]
 
@@ -112,7 +145,9 @@ class Prediction:
     """One input and what the model predicts for it."""
 
     input: str
-    search: dict[str, Any] | None = field(default=None, kw_only=True)  # the record of the search, if one was asked for
+    search: dict[str, Any] | None = field(
+        default=None, kw_only=True
+    )  # the record of the search, if one was asked for
 
     def to_json(self) -> dict[str, Any]:
         raise NotImplementedError
@@ -127,8 +162,8 @@ class Note:
     """What a user should know about a prediction."""
 
     kind: Literal["unknown", "length", "image"]
-    """Tokens that the model does not know, a text that is longer than what it was trained on or remembers, or the name
-    of an image, which is read as a text."""
+    """Tokens that the model does not know, a text that is longer than what it was trained on or
+    remembers, or the name of an image, which is read as a text."""
     text: str
 
     def __str__(self) -> str:
@@ -142,8 +177,8 @@ class NoSettings(Config):
 class Task(Encoder):
     """What a run is for: its columns, its models, its objective, its metrics, its predictions.
 
-    `task = TASKS[recipe.task](recipe, tokenizers)` is made once. The class attributes say what a recipe of the task may
-    contain, so they are known before there is a recipe.
+    `task = TASKS[recipe.task](recipe, tokenizers)` is made once. The class attributes say what a
+    recipe of the task may contain, so they are known before there is a recipe.
     """
 
     name: ClassVar[str]
@@ -153,15 +188,22 @@ class Task(Encoder):
     models: ClassVar[Any]  # the configs of the models that it trains: a union told apart by `kind`
     lower_is_better: ClassVar[tuple[str, ...]] = ("loss",)
     higher_is_better: ClassVar[tuple[str, ...]] = ()  # the metrics of a validation
-    unit: ClassVar[str] = "tokens"  # what the loss is a mean over; `tokens` in the training log counts them
+    unit: ClassVar[str] = (
+        "tokens"  # what the loss is a mean over; `tokens` in the training log counts them
+    )
     writes: ClassVar[Literal["target", "text"] | None] = None
-    """The column whose tokenizer spells the outputs of a search: `target`, a text for each source, compared with
-    references by all metrics but `loss` and `perplexity`; or `text`, a continuation. None: there is no search."""
-    head: ClassVar[type[Config] | None] = None  # the recipe's section `head`; None where the model has none
+    """The column whose tokenizer spells the outputs of a search: `target`, a text for each source,
+    compared with references by all metrics but `loss` and `perplexity`; or `text`, a continuation.
+    None: there is no search."""
+    head: ClassVar[type[Config] | None] = (
+        None  # the recipe's section `head`; None where the model has none
+    )
     reads_raw_text: ClassVar[bool] = False  # whether the data is raw text, for pre-training
     init_model: ClassVar[Mapping[str, Any]] = {}
     """Fields of the model that differ from those of the run that `training.init` names."""
-    reads_stories: ClassVar[bool] = False  # whether inputs are questions about a story that the lines before them tell
+    reads_stories: ClassVar[bool] = (
+        False  # whether inputs are questions about a story that the lines before them tell
+    )
     shares_examples: ClassVar[bool] = False
     """Whether several processes may each evaluate some of the examples (`computed`)."""
     input_parts: tuple[str, ...] = ("text",)
@@ -171,7 +213,8 @@ class Task(Encoder):
 
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
-        """A recipe's tree with defaults that depend on other values in it; called before the recipe is validated."""
+        """A recipe's tree with defaults that depend on other values in it; called before the recipe
+        is validated."""
         return tree
 
     def with_search(self, search: SearchConfig) -> Self:
@@ -185,7 +228,11 @@ class Task(Encoder):
 
     @classmethod
     def prepare(
-        cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+        cls,
+        recipe: Recipe,
+        base: Path,
+        tokenizers: Tokenizers | None = None,
+        progress: Progress | None = None,
     ) -> Prepared[Any]:
         """The examples of every split (data/prepare.py)."""
         return prepare(cls, recipe, base, tokenizers, progress)
@@ -213,26 +260,30 @@ class Task(Encoder):
         raise NotImplementedError
 
     def first_weights(self, model: Any, train: Dataset) -> None:
-        """Start the model's own readout from how often each token is a target; called before the first step."""
+        """Start the model's own readout from how often each token is a target; called before the
+        first step."""
         if getattr(model, "output", None) is not None:
             model.output.initialise_bias(torch.from_numpy(self.frequencies(train)))
 
     def objective(self, model: Any) -> nn.Module:
-        """The model under its loss: batch -> [2], the loss to minimise and the loss to report, both summed.
+        """The model under its loss: batch -> [2], the loss to minimise and the loss to report, both
+        summed.
 
         Where a state is carried from batch to batch: batch and state -> ([2], state).
         """
         raise NotImplementedError
 
     def validate(self, model: Any, examples: Any) -> dict[str, Any]:
-        """Metrics on validation examples, `loss` among them, and a few `samples`; the model is in eval mode."""
+        """Metrics on validation examples, `loss` among them, and a few `samples`; the model is in
+        eval mode."""
         raise NotImplementedError
 
     # Verbs
 
     @property
     def corpora(self) -> list[Any]:
-        """The recipe's corpora; for an imported run, one with the task's columns and nothing in them."""
+        """The recipe's corpora; for an imported run, one with the task's columns and nothing in
+        them."""
         data = self.recipe.data
         [kind] = get_args(type(data).model_fields["train"].annotation)
         return data.corpora or [kind.model_construct()]
@@ -246,11 +297,20 @@ class Task(Encoder):
         kind, columns = type(self.corpora[0]), list(self.corpora[0].columns)
         if len(files) == len(columns):
             return kind(**dict(zip(columns, files, strict=True)))
-        name = only_file(files, hint=f"one with all columns, or {len(columns)}: {', '.join(columns)}")
+        name = only_file(
+            files, hint=f"one with all columns, or {len(columns)}: {', '.join(columns)}"
+        )
         file = TextFile(name, Path(name), encoding=self.recipe.data.encoding)
         if not is_table(file) and file.path.is_file():
-            hint = f"{' '.join(f'--file {name.upper()}' for name in columns)}, or one table: {', '.join(TABLES)}"
-            raise DataError(f"{name} is no table, so it can hold only one of the columns", where="--file", hint=hint)
+            hint = (
+                f"{' '.join(f'--file {name.upper()}' for name in columns)}, or one table: "
+                f"{', '.join(TABLES)}"
+            )
+            raise DataError(
+                f"{name} is no table, so it can hold only one of the columns",
+                where="--file",
+                hint=hint,
+            )
         return self.table(file)
 
     def evaluate(self, model: Any, examples: Any, progress: Done) -> dict[str, Any]:
@@ -265,8 +325,8 @@ class Task(Encoder):
         raise NotImplementedError
 
     def baselines(self, train: Any, examples: Any) -> Iterator[tuple[str, Any]]:
-        """Linear models of scikit-learn that learn from `train`: the name of each, and what it has for the examples, as
-        `computed` returns it. None if there is no such model for the task."""
+        """Linear models of scikit-learn that learn from `train`: the name of each, and what it has
+        for the examples, as `computed` returns it. None if there is no such model for the task."""
         return iter(())
 
     def open_file(self, name: str | Path) -> TextFile:
@@ -274,9 +334,11 @@ class Task(Encoder):
         return open_text(str(name), Path(), self.recipe.data.encoding)
 
     def file_inputs(self, file: str | Path, *, skip_bad: bool = False) -> Iterator[FileInput]:
-        """The inputs in a file, as they are read: its lines, or the rows of a table with columns that the task knows.
+        """The inputs in a file, as they are read: its lines, or the rows of a table with columns
+        that the task knows.
 
-        With `skip_bad`, lines that cannot be decoded are returned as well, to be refused one by one.
+        With `skip_bad`, lines that cannot be decoded are returned as well, to be refused one by
+        one.
         """
         opened = self.open_file(file)
         if skip_bad:
@@ -290,7 +352,9 @@ class Task(Encoder):
             if is_table(opened):
                 self._expect_encoding(file)  # in another one the columns have other names
             raise
-        yield from (FileInput(text, opened.where(line)) for line, text in enumerate(opened.lines(), 1))
+        yield from (
+            FileInput(text, opened.where(line)) for line, text in enumerate(opened.lines(), 1)
+        )
 
     def _expect_encoding(self, file: str | Path) -> None:
         """Refuse a file whose first lines are in another encoding, if that can be told."""
@@ -301,24 +365,29 @@ class Task(Encoder):
                 raise
 
     def read_story(self, story: str | Path, *, skip_bad: bool = False) -> list[FileInput]:
-        """The lines of a story, or its objects by the keys of the run's recipe, for a task that reads stories."""
+        """The lines of a story, or its objects by the keys of the run's recipe, for a task that
+        reads stories."""
         if not self.reads_stories:
             what = f"a run of {self.name} reads no story"
             raise DecodeError(what, where="--story", hint="runs of story_answering do")
         return list(self.file_inputs(story, skip_bad=skip_bad))
 
     def by_unit(self, model: Any, examples: Any, progress: Done) -> list[dict[str, Any]] | None:
-        """How well each document or example is predicted, for `compare`; None where the task cannot say."""
+        """How well each document or example is predicted, for `compare`; None where the task cannot
+        say."""
         return self.evaluate(model, examples, progress).get("predictions")
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        """The inputs in a table to predict for; what is to be found may be missing. None: every line is an input."""
+        """The inputs in a table to predict for; what is to be found may be missing. None: every
+        line is an input."""
         if not is_table(file):
             return None
         corpus = self.table(file)
         columns = dict(islice(keys_of(corpus).items(), corpus.inputs))
         rows = table_rows(file, columns, has_header(corpus), corpus.listed)
-        return (FileInput(self.input_text(row.values), file.row(row.line), row.fault) for row in rows)
+        return (
+            FileInput(self.input_text(row.values), file.row(row.line), row.fault) for row in rows
+        )
 
     def input_text(self, texts: Sequence[str]) -> str:
         """The texts of a row as an input."""
@@ -329,14 +398,20 @@ class Task(Encoder):
         return FileInput(text, place)
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
-        """A row of the data as an input that a user could type: its texts with tabs between them."""
+        """A row of the data as an input that a user could type: its texts with tabs between
+        them."""
         return "\t".join(row[name] for name in self.input_parts)
 
     def given_inputs(self, inputs: object) -> list[FileInput]:
-        """What a program gives: one input, or several; those that were read already stay as they are."""
-        if hasattr(inputs, "iterrows"):  # a table of pandas, which iterates over the names of its columns
+        """What a program gives: one input, or several; those that were read already stay as they
+        are."""
+        if hasattr(
+            inputs, "iterrows"
+        ):  # a table of pandas, which iterates over the names of its columns
             inputs = cast("Any", inputs).to_dict("records")
-        several = isinstance(inputs, Iterable) and not isinstance(inputs, str | bytes | tuple | Mapping)
+        several = isinstance(inputs, Iterable) and not isinstance(
+            inputs, str | bytes | tuple | Mapping
+        )
         values = cast("Iterable[object]", inputs if several else [inputs])
         return [self._given(value, f"input {number}") for number, value in enumerate(values, 1)]
 
@@ -348,13 +423,19 @@ class Task(Encoder):
             return typed if typed.text is not value else typed._replace(text=Parts(value))
         if isinstance(value, Mapping):
             return self.object_input(value, place)
-        if isinstance(value, tuple | list) and value and all(isinstance(text, str) for text in value):
+        if (
+            isinstance(value, tuple | list)
+            and value
+            and all(isinstance(text, str) for text in value)
+        ):
             if len(value) == 1 or (len(self.input_parts) > 1 and not self.reads_stories):
                 return FileInput(Parts(*value), place)
             what, hint = f"one text is expected, not {len(value)}", "several inputs are a list"
             return FileInput(str(value), place, Problem(place, what, hint))
         hint = "give a text, a dict with the run's columns, or a tuple of texts"
-        return FileInput(str(value), place, Problem(place, f"{short(repr(value))} is no text", hint))
+        return FileInput(
+            str(value), place, Problem(place, f"{short(repr(value))} is no text", hint)
+        )
 
     def object_input(self, example: Object, place: str) -> FileInput:
         try:
@@ -366,7 +447,9 @@ class Task(Encoder):
         """An object as an input, by the keys of a table, or by the names of `input_parts`."""
         corpus = self.table(example)
         keys = [*keys_of(corpus).values()][: corpus.inputs]
-        if not has_column(example, str(keys[0])) and all(name in example for name in self.input_parts):
+        if not has_column(example, str(keys[0])) and all(
+            name in example for name in self.input_parts
+        ):
             keys = [*self.input_parts]
         return self.input_text(object_texts(example, keys, place, corpus.listed))
 
@@ -378,8 +461,11 @@ class Task(Encoder):
                 return row if row.fault is None else row._replace(text=text)
         return None
 
-    def gather(self, lines: Iterable[FileInput], story: Sequence[FileInput] = ()) -> Iterator[FileInput]:
-        """Lines -> inputs; here every line is an input. `story` is what questions among the lines are about."""
+    def gather(
+        self, lines: Iterable[FileInput], story: Sequence[FileInput] = ()
+    ) -> Iterator[FileInput]:
+        """Lines -> inputs; here every line is an input. `story` is what questions among the lines
+        are about."""
         return iter(lines)
 
     def text_model(self, model: Any) -> Contextual | None:
@@ -387,11 +473,15 @@ class Task(Encoder):
         return None
 
     def text_notes(self, inputs: Sequence[FileInput], rows: Sequence[Sequence[int]]) -> list[Note]:
-        """What a user should know about texts whose vectors were asked for; `rows` are their tokens."""
+        """What a user should know about texts whose vectors were asked for; `rows` are their
+        tokens."""
         return []
 
-    def score_text(self, model: Any, source: str, target: str | Sequence[str]) -> tuple[list[int], list[float]]:
-        """The tokens of a target, `</s>` last where it is a text, and log P of each; for tasks that write."""
+    def score_text(
+        self, model: Any, source: str, target: str | Sequence[str]
+    ) -> tuple[list[int], list[float]]:
+        """The tokens of a target, `</s>` last where it is a text, and log P of each; for tasks that
+        write."""
         raise NotImplementedError
 
     def encode_inputs(self, model: Any, inputs: Sequence[FileInput]) -> EncodedInputs[Any]:
@@ -399,16 +489,28 @@ class Task(Encoder):
         raise NotImplementedError
 
     def predict_encoded(
-        self, model: Any, encoded: EncodedInputs[Any], *, record: bool = False, progress: Done = ignore
+        self,
+        model: Any,
+        encoded: EncodedInputs[Any],
+        *,
+        record: bool = False,
+        progress: Done = ignore,
     ) -> Sequence[Prediction]:
         """A prediction for each input, in their order; `record` keeps the whole search."""
         raise NotImplementedError
 
     def predict(
-        self, model: Any, inputs: Sequence[FileInput], *, record: bool = False, progress: Done = ignore
+        self,
+        model: Any,
+        inputs: Sequence[FileInput],
+        *,
+        record: bool = False,
+        progress: Done = ignore,
     ) -> Sequence[Prediction]:
         """The same for inputs that are not encoded yet; one error names all that cannot be read."""
-        return self.predict_encoded(model, self.encode_inputs(model, inputs), record=record, progress=progress)
+        return self.predict_encoded(
+            model, self.encode_inputs(model, inputs), record=record, progress=progress
+        )
 
     def notes(self, encoded: EncodedInputs[Any], predictions: Sequence[Prediction]) -> list[Note]:
         """What a user should know about these predictions."""
@@ -421,7 +523,11 @@ IMAGE_NAME = re.compile(r"\S+\.(png|jpe?g|gif|bmp|webp|tiff?)", re.IGNORECASE)
 def image_notes(inputs: Sequence[FileInput]) -> list[Note]:
     """Notes on inputs that are names of images, for a model that reads texts."""
     return [
-        Note("image", f"{given.place}: {given.text!r} is the name of an image, and this run reads it as a text")
+        Note(
+            "image",
+            f"{given.place}: {given.text!r} is the name of an image, and this run reads it as a "
+            "text",
+        )
         for given in inputs
         if IMAGE_NAME.fullmatch(given.text.strip())
     ]
@@ -431,7 +537,10 @@ def image_notes(inputs: Sequence[FileInput]) -> list[Note]:
 
 
 def encode_each(
-    tokenizer: Tokenizer, inputs: Sequence[FileInput], limited: bool = True, letters: int | None = None
+    tokenizer: Tokenizer,
+    inputs: Sequence[FileInput],
+    limited: bool = True,
+    letters: int | None = None,
 ) -> list[Ids]:
     """Token ids of each text, or why it cannot be read: it may be too long if that is `limited`.
 
@@ -445,7 +554,10 @@ def encode_each(
             problems[row] = nothing_known(*inputs[row][:2])
         elif problems[row] is None and limited:
             problems[row] = _too_long(ids, inputs[row].place)
-    return [InputError(problems=[problem]) if problem else ids for problem, ids in zip(problems, encoded, strict=True)]
+    return [
+        InputError(problems=[problem]) if problem else ids
+        for problem, ids in zip(problems, encoded, strict=True)
+    ]
 
 
 def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int]:
@@ -460,7 +572,9 @@ def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int
             hint = "tokens are spelt as 'predict --json' shows them"
             raise DecodeError(error.problems[0].what, where="target", hint=hint) from None
     if not ids:
-        raise DecodeError("there are no tokens", where="target", hint='give at least one, "</s>" for one')
+        raise DecodeError(
+            "there are no tokens", where="target", hint='give at least one, "</s>" for one'
+        )
     if problem := _too_long(ids, "target"):
         raise DecodeError(problems=[problem])
     return ids
@@ -494,7 +608,9 @@ def problem_in_text(text: str, place: str) -> Problem | None:
 def _too_long(ids: Sequence[int], place: str) -> Problem | None:
     if len(ids) <= LONGEST:
         return None
-    return Problem(place, f"the text has {len(ids):,} tokens", f"at most {LONGEST:,}: split it into sentences")
+    return Problem(
+        place, f"the text has {len(ids):,} tokens", f"at most {LONGEST:,}: split it into sentences"
+    )
 
 
 def is_foreign(tokenizer: Tokenizer, ids: Sequence[int]) -> bool:
@@ -507,15 +623,21 @@ def nothing_known(text: str, place: str) -> Problem:
     return Problem(place, what, "it was trained on other words or script")
 
 
-def unknown_notes(tokenizer: Tokenizer, inputs: Sequence[FileInput], rows: Sequence[Sequence[int]]) -> list[Note]:
-    """A note for each text with tokens outside the vocabulary; `rows` are the tokens of the texts."""
+def unknown_notes(
+    tokenizer: Tokenizer, inputs: Sequence[FileInput], rows: Sequence[Sequence[int]]
+) -> list[Note]:
+    """A note for each text with tokens outside the vocabulary; `rows` are the tokens of the
+    texts."""
     [symbol] = tokenizer.tokens([tokenizer.unk])
     notes = []
     for given, row in zip(inputs, rows, strict=True):
         if count := row.count(tokenizer.unk):
             tokens = "1 token that is" if count == 1 else f"{count:,} tokens that are"
             words = _unknown_words(tokenizer, given.text)
-            what = f"{given.place} has {tokens} not in the vocabulary ({words}): the model reads {symbol} there"
+            what = (
+                f"{given.place} has {tokens} not in the vocabulary ({words}): the model "
+                f"reads {symbol} there"
+            )
             notes.append(Note("unknown", what))
     return notes
 
@@ -523,7 +645,11 @@ def unknown_notes(tokenizer: Tokenizer, inputs: Sequence[FileInput], rows: Seque
 def _unknown_words(tokenizer: Tokenizer, text: str) -> str:
     """The first words with an unknown token, as they were typed."""
     words = list(dict.fromkeys(text.split(" ")))
-    unknown = [word for word, ids in zip(words, tokenizer.encode_batch(words), strict=True) if tokenizer.unk in ids]
+    unknown = [
+        word
+        for word, ids in zip(words, tokenizer.encode_batch(words), strict=True)
+        if tokenizer.unk in ids
+    ]
     shown = [repr(word if len(word) <= SHOWN else f"{word[:SHOWN]}...") for word in unknown]
     return ", ".join([*shown[:NAMED], *(["..."] if shown[NAMED:] else [])])
 
@@ -541,7 +667,8 @@ def read_tokens(model: nn.Module) -> int:
 
 
 def by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Row numbers in batches of about equal length, longest first, at most `batch_tokens` padded tokens each.
+    """Row numbers in batches of about equal length, longest first, at most `batch_tokens` padded
+    tokens each.
 
     No further batch comes when the work has been given up.
     """

@@ -1,6 +1,8 @@
-"""Translation: a text in, another text out. Also chat, spelling, dates: whatever has pairs of texts.
+"""Translation: a text in, another text out. Also chat, spelling, dates: whatever has pairs of
+texts.
 
-`TextToText` is what all tasks share that read a source and write a text: encoding, search, scoring, loss.
+`TextToText` is what all tasks share that read a source and write a text: encoding, search, scoring,
+loss.
 """
 
 from __future__ import annotations
@@ -33,7 +35,15 @@ from regard.objectives.cross_entropy import TokenCrossEntropy, perplexity
 from regard.search.config import SearchConfig
 from regard.search.decode import BestSoFar, Observer, Recorder, report_to, search
 from regard.search.external import ExternalModel
-from regard.search.hypotheses import BannedTexts, Constraints, Hypothesis, Limits, Special, as_hypotheses, score
+from regard.search.hypotheses import (
+    BannedTexts,
+    Constraints,
+    Hypothesis,
+    Limits,
+    Special,
+    as_hypotheses,
+    score,
+)
 from regard.tasks.task import (
     LONGEST,
     READ_TOKENS,
@@ -57,11 +67,14 @@ from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizer
 
 DECODE_TOKENS, GPU_DECODE_TOKENS = 4_096, 16_384
-"""Padded source tokens times beam that are decoded at once. More of them do not fit into the caches of a CPU, and it
-writes up to a third fewer tokens a second."""
-LengthsOf = Literal["source", "reference"]  # which of the two texts of an example has the length that counts
+"""Padded source tokens times beam that are decoded at once. More of them do not fit into the caches
+of a CPU, and it writes up to a third fewer tokens a second."""
+LengthsOf = Literal[
+    "source", "reference"
+]  # which of the two texts of an example has the length that counts
 Source = list[int] | Picture
-"""A source as a model reads it: its tokens up to `</s>`, or for captioning an image with its regions."""
+"""A source as a model reads it: its tokens up to `</s>`, or for captioning an image with its
+regions."""
 References = Sequence[Sequence[str]]  # the texts that each output may equal: one, or several
 SourceBatch = tuple[list[int], Tokens, SearchConfig]
 """Row numbers, their sources on the model's device, and the search for them."""
@@ -97,14 +110,16 @@ class Written(Prediction):
 
 
 class WritingTask(Task):
-    """A task whose outputs a search writes: a text for each source, or the continuation of a text."""
+    """A task whose outputs a search writes: a text for each source, or the continuation of a
+    text."""
 
     writes: ClassVar[Literal["target", "text"]]
 
     def batches(
         self, model: Any, sources: Sequence[Any], config: SearchConfig, wording: Constraints
     ) -> Iterator[SourceBatch]:
-        """Sources that are decoded together; limits that leave no output are refused before the first batch."""
+        """Sources that are decoded together; limits that leave no output are refused before the
+        first batch."""
         raise NotImplementedError
 
     def text_of(self, given: str, source: Any, hypothesis: Hypothesis) -> str:
@@ -119,39 +134,67 @@ class WritingTask(Task):
     def special_tokens(self) -> Special:
         """The tokens that a search must know; a text is continued after `</s>`."""
         own = self.tokenizers[self.writes]
-        return Special(own.begin if self.writes == "target" else own.end, own.end, own.pad, own.unk, own.begin)
+        return Special(
+            own.begin if self.writes == "target" else own.end, own.end, own.pad, own.unk, own.begin
+        )
 
     def predict_encoded(
-        self, model: Any, encoded: EncodedInputs[Any], *, record: bool = False, progress: Done = ignore
+        self,
+        model: Any,
+        encoded: EncodedInputs[Any],
+        *,
+        record: bool = False,
+        progress: Done = ignore,
     ) -> list[Written]:
-        tokenizer, special, sources = self.tokenizers[self.writes], self.special_tokens, encoded.readable()
+        tokenizer, special, sources = (
+            self.tokenizers[self.writes],
+            self.special_tokens,
+            encoded.readable(),
+        )
         predicted, report = dict[int, Written](), report_to.get()
         if isinstance(model, ExternalModel):
             for row, hypotheses in model.search(sources, self.recipe.search):
                 predicted[row] = self._written(encoded.inputs[row].text, sources[row], hypotheses)
                 progress(1)
             return [predicted[row] for row in range(len(sources))]
-        for rows, batch, config in self.batches(model, sources, self.recipe.search, encoded.wording):
+        for rows, batch, config in self.batches(
+            model, sources, self.recipe.search, encoded.wording
+        ):
             recorder = Recorder(batch, config, tokenizer, special.end) if record else None
             observer: Observer | None = recorder
             if report is not None:
                 text_of = partial(self.text_of, encoded.inputs[rows[0]].text, sources[rows[0]])
                 observer = BestSoFar(batch, config, special.end, text_of, report)
             wording = encoded.wording.of(rows)
-            outputs = search(model, batch, config, constraints=wording, special=special, observer=observer)
+            outputs = search(
+                model, batch, config, constraints=wording, special=special, observer=observer
+            )
             records = recorder.records() if recorder else [None] * len(rows)
             for row, hypotheses, recorded in zip(rows, outputs, records, strict=True):
-                own = None if recorded is None else {"source": self.source_tokens(sources[row]), **recorded}
-                predicted[row] = self._written(encoded.inputs[row].text, sources[row], hypotheses, own)
+                own = (
+                    None
+                    if recorded is None
+                    else {"source": self.source_tokens(sources[row]), **recorded}
+                )
+                predicted[row] = self._written(
+                    encoded.inputs[row].text, sources[row], hypotheses, own
+                )
             progress(len(rows))
         return [predicted[row] for row in range(len(sources))]
 
     def _written(
-        self, text: str, source: Any, hypotheses: Sequence[Hypothesis], record: dict[str, Any] | None = None
+        self,
+        text: str,
+        source: Any,
+        hypotheses: Sequence[Hypothesis],
+        record: dict[str, Any] | None = None,
     ) -> Written:
         """The prediction for an input, made from its hypotheses."""
         spell = self.tokenizers[self.writes].tokens
-        nbest = (Output(self.text_of(text, source, one), one.score, spell(one.tokens)) for one in hypotheses)
+        nbest = (
+            Output(self.text_of(text, source, one), one.score, spell(one.tokens))
+            for one in hypotheses
+        )
         return Written(text, tuple(nbest), search=record)
 
 
@@ -159,17 +202,21 @@ class TextToText(WritingTask):
     """A source in, a text out; a task adds its columns and its metrics."""
 
     columns: ClassVar[tuple[str, ...]] = ("source", "target")
-    """What the model reads and writes; a task's corpus may have other words for them (`Corpus.READ_AS`)."""
+    """What the model reads and writes; a task's corpus may have other words for them
+    (`Corpus.READ_AS`)."""
     models: ClassVar[Any] = any_config(lambda config: config.reads == "source")
     lower_is_better = ("loss", "perplexity")
     writes = "target"
     input_parts = ("source",)
     shares_examples = True
-    lengths_of: ClassVar[LengthsOf] = "source"  # which of the two texts has the length that quality is shown by
+    lengths_of: ClassVar[LengthsOf] = (
+        "source"  # which of the two texts has the length that quality is shown by
+    )
 
     @classmethod
     def metrics(cls, outputs: Sequence[str], references: References, config: Any) -> dict[str, Any]:
-        """How good outputs are, measured against the references of each; `config` is of the class `evaluation`."""
+        """How good outputs are, measured against the references of each; `config` is of the class
+        `evaluation`."""
         raise NotImplementedError
 
     # Data
@@ -178,10 +225,14 @@ class TextToText(WritingTask):
         return [self.recipe.data.max_length, self.recipe.data.max_ratio]
 
     def dropped(self, columns: Columns) -> dict[str, NDArray[np.bool_]]:
-        lengths = np.stack([np.fromiter(map(len, rows), dtype=np.int64) for rows in columns.values()])
+        lengths = np.stack(
+            [np.fromiter(map(len, rows), dtype=np.int64) for rows in columns.values()]
+        )
         longest, shortest = lengths.max(axis=0), lengths.min(axis=0)
         too_long = longest > self.recipe.data.max_length
-        too_unequal = ~too_long & (longest > (self.recipe.data.max_ratio or math.inf) * np.maximum(shortest, 1))
+        too_unequal = ~too_long & (
+            longest > (self.recipe.data.max_ratio or math.inf) * np.maximum(shortest, 1)
+        )
         return {"max_length": too_long, "max_ratio": too_unequal}
 
     def sizes(self, examples: Dataset) -> list[NDArray[np.int32]]:
@@ -189,7 +240,8 @@ class TextToText(WritingTask):
         return [column.lengths for column in examples.columns.values()]
 
     def lengths(self, examples: Dataset) -> NDArray[np.int32]:
-        """The longer column and one more: a source is read with `</s>`, a target with `<s>` or `</s>`."""
+        """The longer column and one more: a source is read with `</s>`, a target with `<s>` or
+        `</s>`."""
         longest: NDArray[np.int32] = np.max(self.sizes(examples), axis=0)
         return longest + np.int32(1)
 
@@ -213,7 +265,9 @@ class TextToText(WritingTask):
 
     def sources(self, examples: Dataset, rows: Integers) -> Tokens:
         special = self.tokenizers["source"]
-        ids_BL, lengths_B = examples.columns["source"].padded(rows, begin=None, end=special.end, pad=special.pad)
+        ids_BL, lengths_B = examples.columns["source"].padded(
+            rows, begin=None, end=special.end, pad=special.pad
+        )
         return Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B))
 
     def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
@@ -256,7 +310,11 @@ class TextToText(WritingTask):
         return images_of([source for source in sources if isinstance(source, Picture)])
 
     def source_tokens(self, source: Source) -> list[str]:
-        return source.names() if isinstance(source, Picture) else self.tokenizers["source"].tokens(source)
+        return (
+            source.names()
+            if isinstance(source, Picture)
+            else self.tokenizers["source"].tokens(source)
+        )
 
     def by_input(self, examples: Dataset) -> list[list[int]]:
         """The examples of each input: several where an input has several references."""
@@ -269,26 +327,40 @@ class TextToText(WritingTask):
         return bool(self.recipe.model.packs) and self.recipe.training.teacher_forcing == 1
 
     def check(self, data: Prepared[Dataset]) -> None:
-        read = (data.train, data.validation)  # a validation that cannot be read would abort the training
-        longest = [max(int(part.columns[name].lengths.max()) for part in read) + 1 for name in ("source", "target")]
+        read = (
+            data.train,
+            data.validation,
+        )  # a validation that cannot be read would abort the training
+        longest = [
+            max(int(part.columns[name].lengths.max()) for part in read) + 1
+            for name in ("source", "target")
+        ]
         self.recipe.model.check_data(*longest)
         self.check_search(data.validation)
 
     def check_search(self, validation: Dataset) -> None:
         """Refuse a search that the validation cannot run: it would abort the training."""
-        search, decoded = self.recipe.search, self.by_input(validation)[: self.recipe.training.decode]
+        search, decoded = (
+            self.recipe.search,
+            self.by_input(validation)[: self.recipe.training.decode],
+        )
         lengths = [len(self.source(validation, rows[0])) for rows in decoded]
-        Limits.of(lengths, search, wording_of(self.tokenizers["target"], search, [None] * len(lengths)))
+        Limits.of(
+            lengths, search, wording_of(self.tokenizers["target"], search, [None] * len(lengths))
+        )
 
     def model(self) -> Any:
         sizes = [self.tokenizers[name].size for name in self.columns]
         return MODELS[self.recipe.model.kind].build(self.recipe.model, *sizes)
 
     def objective(self, model: Generator) -> TokenCrossEntropy:
-        return TokenCrossEntropy(model, self.recipe.training.label_smoothing, self.recipe.training.teacher_forcing)
+        return TokenCrossEntropy(
+            model, self.recipe.training.label_smoothing, self.recipe.training.teacher_forcing
+        )
 
     def validate(self, model: Generator, examples: Dataset) -> dict[str, Any]:
-        """Loss and perplexity on all examples; the task's metrics on the first inputs, decoded greedily."""
+        """Loss and perplexity on all examples; the task's metrics on the first inputs, decoded
+        greedily."""
         metrics: dict[str, Any] = loss_metrics(*self.summed_loss(model, examples))
         inputs = self.by_input(examples)[: self.recipe.training.decode]
         if not inputs or not math.isfinite(metrics["loss"]):
@@ -296,38 +368,63 @@ class TextToText(WritingTask):
         greedy = self.recipe.search.model_copy(update={"beam": 1, "nbest": 1, "sample": False})
         outputs = self.outputs(model, examples, inputs, greedy, ignore)
         scores = self.scored(examples, inputs, outputs)
-        metrics |= {name: value for name, value in scores.items() if not name.endswith("_signature")}
+        metrics |= {
+            name: value for name, value in scores.items() if not name.endswith("_signature")
+        }
         metrics["samples"] = [
-            {"source": examples.texts["source"][rows[0]], "output": output, "target": examples.texts["target"][rows[0]]}
+            {
+                "source": examples.texts["source"][rows[0]],
+                "output": output,
+                "target": examples.texts["target"][rows[0]],
+            }
             for rows, output in zip(inputs[: self.recipe.training.samples], outputs, strict=False)
         ]
         return metrics
 
-    def computed(self, model: Generator, examples: Dataset, progress: Done = ignore) -> tuple[list[str], float, int]:
+    def computed(
+        self, model: Generator, examples: Dataset, progress: Done = ignore
+    ) -> tuple[list[str], float, int]:
         """The outputs; cross-entropy and number of all tokens."""
-        outputs = self.outputs(model, examples, self.by_input(examples), self.recipe.search, progress)
+        outputs = self.outputs(
+            model, examples, self.by_input(examples), self.recipe.search, progress
+        )
         return outputs, *self.summed_loss(model, examples)
 
-    def evaluated(self, examples: Dataset, parts: Sequence[tuple[list[str], float, int]]) -> dict[str, Any]:
+    def evaluated(
+        self, examples: Dataset, parts: Sequence[tuple[list[str], float, int]]
+    ) -> dict[str, Any]:
         outputs, totals, tokens = zip(*parts, strict=True)
         scores = self.scored(examples, self.by_input(examples), [*chain.from_iterable(outputs)])
         loss = loss_metrics(sum(totals), sum(tokens))
         metrics = {"sentences": len(examples), **scores, **loss, "beam": self.recipe.search.beam}
-        notes = [note for column in self.columns for note in signs_in(examples.texts[column]).notes(column)]
+        notes = [
+            note
+            for column in self.columns
+            for note in signs_in(examples.texts[column]).notes(column)
+        ]
         return metrics | ({"note": "; ".join(notes)} if notes else {})
 
     def outputs(
-        self, model: Generator, examples: Dataset, inputs: Sequence[Sequence[int]], config: SearchConfig, progress: Done
+        self,
+        model: Generator,
+        examples: Dataset,
+        inputs: Sequence[Sequence[int]],
+        config: SearchConfig,
+        progress: Done,
     ) -> list[str]:
         """The best output for each input, given by its examples."""
         outputs = [""] * len(inputs)
-        for rows, hypotheses in self.decode(model, [self.source(examples, rows[0]) for rows in inputs], config):
+        for rows, hypotheses in self.decode(
+            model, [self.source(examples, rows[0]) for rows in inputs], config
+        ):
             for row, best in zip(rows, hypotheses, strict=True):
                 outputs[row] = self.tokenizers["target"].decode(best[0].tokens)
             progress(len(rows))
         return outputs
 
-    def scored(self, examples: Dataset, inputs: Sequence[Sequence[int]], outputs: list[str]) -> dict[str, Any]:
+    def scored(
+        self, examples: Dataset, inputs: Sequence[Sequence[int]], outputs: list[str]
+    ) -> dict[str, Any]:
         references = [[examples.texts["target"][row] for row in rows] for rows in inputs]
         return self.metrics(outputs, references, self.recipe.evaluation)
 
@@ -335,10 +432,13 @@ class TextToText(WritingTask):
         """The cross-entropy of all tokens, and how many there are."""
         if isinstance(model, ExternalModel):
             sources, targets = (
-                [examples.columns[name][row].tolist() for row in range(len(examples))] for name in ("source", "target")
+                [examples.columns[name][row].tolist() for row in range(len(examples))]
+                for name in ("source", "target")
             )
             end = self.tokenizers["source"].end
-            scores = [*chain.from_iterable(model.token_scores([[*ids, end] for ids in sources], targets))]
+            scores = [
+                *chain.from_iterable(model.token_scores([[*ids, end] for ids in sources], targets))
+            ]
             return -sum(scores), len(scores)
         objective, total, tokens = TokenCrossEntropy(model).eval(), 0.0, 0
         with torch.inference_mode():
@@ -352,19 +452,29 @@ class TextToText(WritingTask):
 
     def encode_inputs(self, model: Generator, inputs: Sequence[FileInput]) -> EncodedInputs[Source]:
         """The sources and the wording; a search whose limits leave no output is refused."""
-        rows: list[Source | RegardError] = not_longer(self.encode_sources(inputs), model.longest, inputs)
-        wording = wording_of(self.tokenizers["target"], self.recipe.search, [given.prefix for given in inputs])
-        sources = {number: row for number, row in enumerate(rows) if not isinstance(row, RegardError)}
+        rows: list[Source | RegardError] = not_longer(
+            self.encode_sources(inputs), model.longest, inputs
+        )
+        wording = wording_of(
+            self.tokenizers["target"], self.recipe.search, [given.prefix for given in inputs]
+        )
+        sources = {
+            number: row for number, row in enumerate(rows) if not isinstance(row, RegardError)
+        }
         Limits.of([*map(len, sources.values())], self.recipe.search, wording.of([*sources]))
         return EncodedInputs(inputs, rows, wording)
 
-    def notes(self, encoded: EncodedInputs[Source], predictions: Sequence[Prediction]) -> list[Note]:
+    def notes(
+        self, encoded: EncodedInputs[Source], predictions: Sequence[Prediction]
+    ) -> list[Note]:
         """Which inputs have words that the tokenizer does not know; images have none."""
         given = zip(self.cleaned_inputs(encoded.inputs), encoded.readable(), strict=True)
         texts = [(text, row) for text, row in given if not isinstance(row, Picture)]
         if not texts:
             return []
-        return unknown_notes(self.tokenizers["source"], [text for text, _ in texts], [row for _, row in texts])
+        return unknown_notes(
+            self.tokenizers["source"], [text for text, _ in texts], [row for _, row in texts]
+        )
 
     def decode(
         self,
@@ -373,30 +483,54 @@ class TextToText(WritingTask):
         config: SearchConfig,
         watch: Callable[[list[int]], Observer] | None = None,
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
-        """Row numbers and their hypotheses, batch by batch; `watch` gives the observer of a batch."""
+        """Row numbers and their hypotheses, batch by batch; `watch` gives the observer of a
+        batch."""
         if isinstance(model, ExternalModel):
             texts = [source for source in sources if not isinstance(source, Picture)]
             for row, hypotheses in model.search(texts, config):
                 yield [row], [hypotheses]
             return
-        wording, special = wording_of(self.tokenizers["target"], config, [None] * len(sources)), self.special_tokens
+        wording, special = (
+            wording_of(self.tokenizers["target"], config, [None] * len(sources)),
+            self.special_tokens,
+        )
         for rows, batch, _ in self.batches(model, sources, config, wording):
             observer = watch(rows) if watch else None
-            yield rows, search(model, batch, config, constraints=wording.of(rows), special=special, observer=observer)
+            yield (
+                rows,
+                search(
+                    model,
+                    batch,
+                    config,
+                    constraints=wording.of(rows),
+                    special=special,
+                    observer=observer,
+                ),
+            )
 
     def batches(
-        self, model: Generator, sources: Sequence[Source], config: SearchConfig, wording: Constraints
+        self,
+        model: Generator,
+        sources: Sequence[Source],
+        config: SearchConfig,
+        wording: Constraints,
     ) -> Iterator[SourceBatch]:
         """Sources of about equal length together."""
         lengths = [len(source) for source in sources]
         Limits.of(lengths, config, wording)
         for rows in by_length(lengths, decode_tokens(config, device_of(model))):
-            yield rows, self.source_batch([sources[row] for row in rows]).to(device_of(model)), config
+            yield (
+                rows,
+                self.source_batch([sources[row] for row in rows]).to(device_of(model)),
+                config,
+            )
 
     def text_model(self, model: Any) -> Contextual | None:
         return SourceStates(model) if isinstance(model, Transformer) else None
 
-    def score_text(self, model: Generator, source: str, target: str | Sequence[str]) -> tuple[list[int], list[float]]:
+    def score_text(
+        self, model: Generator, source: str, target: str | Sequence[str]
+    ) -> tuple[list[int], list[float]]:
         sources: list[Source] = readable(self.encode_sources([FileInput(source, "source")]))
         ids = encode_target(self.tokenizers["target"], target)
         written = ids[:-1] if ids[-1] == self.tokenizers["target"].end else ids
@@ -408,17 +542,26 @@ class TextToText(WritingTask):
         return ids, scores[: len(ids)]
 
     def hypotheses(
-        self, model: Generator, sources: Sequence[Source], targets: Sequence[Sequence[int]], config: SearchConfig
+        self,
+        model: Generator,
+        sources: Sequence[Source],
+        targets: Sequence[Sequence[int]],
+        config: SearchConfig,
     ) -> list[Hypothesis]:
-        """The given targets as a search with this config would rank them: log P, and the objective it maximises."""
+        """The given targets as a search with this config would rank them: log P, and the objective
+        it maximises."""
         hypotheses: dict[int, Hypothesis] = {}
         lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
         for rows in by_length(lengths, READ_TOKENS):
-            batch = self.pairs(model, [sources[row] for row in rows], [targets[row] for row in rows])
+            batch = self.pairs(
+                model, [sources[row] for row in rows], [targets[row] for row in rows]
+            )
             hypotheses.update(zip(rows, as_hypotheses(model, batch, config), strict=True))
         return [hypotheses[row] for row in range(len(sources))]
 
-    def pairs(self, model: Generator, sources: Sequence[Source], targets: Sequence[Sequence[int]]) -> Batch:
+    def pairs(
+        self, model: Generator, sources: Sequence[Source], targets: Sequence[Sequence[int]]
+    ) -> Batch:
         """Sources and targets, these without special tokens, as one batch on the model's device."""
         special = self.tokenizers["target"]
         written = padded([[special.begin, *ids, special.end] for ids in targets], special.pad)
@@ -429,7 +572,8 @@ class Parallel(Corpus):
     """Pairs of texts."""
 
     source: str | int | None = None
-    """What is read: a file of its own, a folder of such files, or the column's name or number in `file`."""
+    """What is read: a file of its own, a folder of such files, or the column's name or number in
+    `file`."""
     target: str | int | None = None
     """What is to be written: likewise."""
 
@@ -440,8 +584,8 @@ class EvaluationConfig(Config):
     lowercase: bool = False
     """Whether BLEU, chrF and exact match take upper and lower case for the same."""
     tokenize: Literal["13a", "intl", "char", "zh", "ja-mecab", "none"] = "13a"
-    """sacreBLEU's tokenisation. `char` suits Korean. `ja-mecab` is usual for Japanese, and needs `pip install
-    'regard[japanese]'`."""
+    """sacreBLEU's tokenisation. `char` suits Korean. `ja-mecab` is usual for Japanese, and needs
+    `pip install 'regard[japanese]'`."""
 
 
 class Translation(TextToText):
@@ -457,11 +601,16 @@ class Translation(TextToText):
     @classmethod
     def check_evaluation(cls, config: EvaluationConfig) -> None:
         if config.tokenize == "ja-mecab":
-            import_extra("MeCab", extra="japanese", where="evaluation.tokenize", doing="measuring with")
+            import_extra(
+                "MeCab", extra="japanese", where="evaluation.tokenize", doing="measuring with"
+            )
 
     @classmethod
-    def metrics(cls, outputs: Sequence[str], references: References, config: EvaluationConfig) -> dict[str, Any]:
-        """sacreBLEU's BLEU and chrF with their signatures, and the share of outputs that equal a reference exactly."""
+    def metrics(
+        cls, outputs: Sequence[str], references: References, config: EvaluationConfig
+    ) -> dict[str, Any]:
+        """sacreBLEU's BLEU and chrF with their signatures, and the share of outputs that equal a
+        reference exactly."""
         cls.check_evaluation(config)
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
@@ -477,7 +626,10 @@ class Translation(TextToText):
         return {
             **{name: metric.corpus_score(outputs, streams).score for name, metric in bleu.items()},
             "chrf": chrf.corpus_score(outputs, streams).score,
-            "exact_match": sum(output in texts for output, texts in zip(outputs, allowed, strict=True)) / len(outputs),
+            "exact_match": sum(
+                output in texts for output, texts in zip(outputs, allowed, strict=True)
+            )
+            / len(outputs),
             "bleu_signature": str(bleu["bleu"].get_signature()),
             "chrf_signature": str(chrf.get_signature()),
         }
@@ -503,14 +655,19 @@ def decode_tokens(config: SearchConfig, device: torch.device) -> int:
     return max(1, GPU_DECODE_TOKENS // rows)
 
 
-def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[str | None]) -> Constraints:
-    """The wording of outputs. Each has its own of the `prefixes`, empty for none; or they are None, and `config.prefix`
-    is for all."""
+def wording_of(
+    tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[str | None]
+) -> Constraints:
+    """The wording of outputs. Each has its own of the `prefixes`, empty for none; or they are None,
+    and `config.prefix` is for all."""
     own = [prefix for prefix in prefixes if prefix is not None]
     if not own and config.prefix is None and not config.banned:
         return Constraints()
     texts, ban = own or [config.prefix or ""], ban_of(tokenizer, config)
-    encoded = [ids if text.strip() else [] for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True)]
+    encoded = [
+        ids if text.strip() else []
+        for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True)
+    ]
     banned = [*filter(None, map(tokenizer.normalised, config.banned))]
     problems = []
     for number, (text, ids) in enumerate(zip(texts, encoded, strict=True), 1):
@@ -528,10 +685,15 @@ def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[st
 
 
 def ban_of(tokenizer: Tokenizer, config: SearchConfig) -> BannedTexts | None:
-    """The texts of `config.banned`, as outputs spell them, worked out for a vocabulary; None where there is none."""
+    """The texts of `config.banned`, as outputs spell them, worked out for a vocabulary; None where
+    there is none."""
     spelt = [text.encode() for text in map(tokenizer.normalised, config.banned) if text]
     if not spelt:
         return None
-    never = {tokenizer.pad, tokenizer.begin, tokenizer.end} | (set() if config.unknown else {tokenizer.unk})
-    pieces = {token: piece for token, piece in enumerate(tokenizer.token_bytes()) if token not in never}
+    never = {tokenizer.pad, tokenizer.begin, tokenizer.end} | (
+        set() if config.unknown else {tokenizer.unk}
+    )
+    pieces = {
+        token: piece for token, piece in enumerate(tokenizer.token_bytes()) if token not in never
+    }
     return BannedTexts(spelt, pieces)

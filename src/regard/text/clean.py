@@ -1,5 +1,6 @@
-"""Text that another program has prepared: HTML entities, and words and signs that stand apart as Moses' tokeniser
-writes them. `Cleaning` turns both back into plain text; `entity_in` and `token_in` find them.
+"""Text that another program has prepared: HTML entities, and words and signs that stand apart as
+Moses' tokeniser writes them. `Cleaning` turns both back into plain text; `entity_in` and `token_in`
+find them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from html.entities import html5
 from typing import Literal
 
 Detokenise = bool | Literal["fr"]
-"""Whether signs are put back to their words; `fr` leaves the space that French has before `? ! : ; %` and in « »."""
+"""Whether signs are put back to their words; `fr` leaves the space that French has before `? ! : ;
+%` and in « »."""
 
 ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 JOINED_SIGN = re.compile(r" ?@([-,./:])@ ?")
@@ -31,12 +33,16 @@ OPENING = re.compile(r"(?:(?<=^)|(?<= ))([(\[{¿¡]) +")
 QUOTES = re.compile(r'(?:^|(?<= ))" +(.+?) +"(?= |$|[.,?!:;)])')
 GUILLEMETS = re.compile(r"« +(.+?) +»")
 TOKENISED = {
-    JOINED_SIGN: ("@",), ENDING: (" '", " ’", " n'", " n’", " N'"), ELISION: ("' ", "’ "), STOP: (" .", " ,"),
-}  # fmt: skip
-"""What plain text does not have, and a part that each match contains, which is found faster. Other spaces before a sign
-may be French."""
+    JOINED_SIGN: ("@",),
+    ENDING: (" '", " ’", " n'", " n’", " N'"),
+    ELISION: ("' ", "’ "),
+    STOP: (" .", " ,"),
+}
+"""What plain text does not have, and a part that each match contains, which is found faster. Other
+spaces before a sign may be French."""
 ENTITIES_FROM, TOKENS_FROM = 0.001, 0.2
-"""Shares of the texts from which a user is told of entities, and of text that is split into tokens."""
+"""Shares of the texts from which a user is told of entities, and of text that is split into
+tokens."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,8 @@ def _character(entity: re.Match[str]) -> str:
 
 
 def detokenised(text: str, *, french: bool = False) -> str:
-    """The text without the spaces that a tokeniser has put around signs. Plain text without such spaces stays."""
+    """The text without the spaces that a tokeniser has put around signs. Plain text without such
+    spaces stays."""
     text = JOINED_SIGN.sub(r"\1", text)
     text = ENDING.sub(r"\1", text)
     text = ELISION.sub(r"\1", text)
@@ -79,11 +86,14 @@ def entity_in(text: str) -> str | None:
     """The first HTML entity of a text that stands for a character."""
     if "&" not in text:
         return None
-    return next((found[0] for found in ENTITY.finditer(text) if _meaning(found[0]) != found[0]), None)
+    return next(
+        (found[0] for found in ENTITY.finditer(text) if _meaning(found[0]) != found[0]), None
+    )
 
 
 def token_in(text: str) -> str | None:
-    """The first place of a text that shows that it was split into tokens, with the words around it."""
+    """The first place of a text that shows that it was split into tokens, with the words around
+    it."""
     text = ENTITY.sub(_character, text) if "&" in text else text
     likely = [sign for sign, parts in TOKENISED.items() if any(part in text for part in parts)]
     matches = [match for sign in likely if (match := sign.search(text))]
@@ -97,7 +107,8 @@ def token_in(text: str) -> str | None:
 
 @dataclass
 class Signs:
-    """How many texts have HTML entities, and how many are split into tokens, with the first example of each."""
+    """How many texts have HTML entities, and how many are split into tokens, with the first example
+    of each."""
 
     texts: int = 0
     entities: int = 0
@@ -119,14 +130,18 @@ class Signs:
         notes = []
         if self.entities > ENTITIES_FROM * self.texts:
             notes.append(
-                f"{self.entities:,} of {self.texts:,} texts of the {column} have HTML entities, such as "
+                f"{self.entities:,} of {self.texts:,} texts of the {column} have HTML entities, "
+                "such as "
                 f"{self.entity!r}: data.unescape=true reads them as characters"
             )
             if column == "target":
-                notes.append("a metric such as BLEU counts each entity as several words and is too high")
+                notes.append(
+                    "a metric such as BLEU counts each entity as several words and is too high"
+                )
         if self.tokens > TOKENS_FROM * self.texts:
             notes.append(
-                f"{self.tokens:,} of {self.texts:,} texts of the {column} are split into tokens, such as "
+                f"{self.tokens:,} of {self.texts:,} texts of the {column} are split into tokens, "
+                "such as "
                 f"{self.token!r}: data.detokenise=true joins them"
             )
         return notes

@@ -1,4 +1,5 @@
-"""Files: text files, plain or compressed, read line by line; files and folders that are written whole or not at all."""
+"""Files: text files, plain or compressed, read line by line; files and folders that are written
+whole or not at all."""
 
 from __future__ import annotations
 
@@ -30,38 +31,52 @@ import xxhash
 from regard.errors import CheckpointError, DataError, DecodeError, Problem, import_extra
 
 LINE = 1 << 28
-"""Most bytes of a line: a small compressed file may unpack to one of any length. SQuAD's JSON is a line of 30 MB."""
+"""Most bytes of a line: a small compressed file may unpack to one of any length. SQuAD's JSON is a
+line of 30 MB."""
 XXH3 = "xxh3:"
 """What a checksum begins with: the name of its hash."""
 COMPRESSIONS = (".gz", ".xz", ".zst")  # supported compressions, by the last suffix
 STATEFUL = ("iso2022_kr",)
 """Encodings in which a line cannot be decoded without the lines before it."""
 BINARY_HINT = (
-    "take it out of what is read, or convert it: from Excel save as CSV UTF-8; UTF-16 needs data.encoding=utf-16; "
+    "take it out of what is read, or convert it: from Excel save as CSV UTF-8; UTF-16 needs "
+    "data.encoding=utf-16; "
     f"read are texts, plain or as {', '.join(COMPRESSIONS)}"
 )
 """What to do with a file that is not text."""
-NEEDED = re.compile(r"recipe\.yaml|environment\.json|tokenizer(\.\w+)?\.json|metrics\.jsonl|best|last|checkpoints/.*")
+NEEDED = re.compile(
+    r"recipe\.yaml|environment\.json|tokenizer(\.\w+)?\.json|metrics\.jsonl|best|last|checkpoints/.*"
+)
 """The files of a run folder that no output may replace."""
 PARTIAL = re.compile(r"\..+\.(\d+)\.partial")
 """What `atomic_file` calls a file that is not complete, with the number of its process."""
 _KINDS = {
     b"\xd0\xcf\x11\xe0": "an Excel, Word or Hangul document (.xls, .doc, .hwp)",
-    b"\x89PNG": "a PNG image", b"\xff\xd8\xff": "a JPEG image", b"%PDF": "a PDF", b"PK\x03\x04": "a .zip archive",
-    b"BZh": "a .bz2 file", b"\x1f\x8b": "a .gz file under another name", b"PAR1": "a Parquet file under another name",
-}  # fmt: skip
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"%PDF": "a PDF",
+    b"PK\x03\x04": "a .zip archive",
+    b"BZh": "a .bz2 file",
+    b"\x1f\x8b": "a .gz file under another name",
+    b"PAR1": "a Parquet file under another name",
+}
 """Kinds of files by their first bytes."""
 _ARCHIVES = {
-    "xl/": "an Excel workbook (.xlsx)", "word/": "a Word document (.docx)", "ppt/": "a PowerPoint file (.pptx)",
-    "Contents/": "a Hangul document (.hwpx)", "content.xml": "an OpenDocument file (.ods, .odt)",
-}  # fmt: skip
+    "xl/": "an Excel workbook (.xlsx)",
+    "word/": "a Word document (.docx)",
+    "ppt/": "a PowerPoint file (.pptx)",
+    "Contents/": "a Hangul document (.hwpx)",
+    "content.xml": "an OpenDocument file (.ods, .odt)",
+}
 """Kinds of .zip archives by the folder or file in them that only they have."""
 EXCEL_HINT = "open it in Excel, and save each sheet as 'CSV UTF-8 (comma delimited)'"
 SHOWN_LINES = 5  # ranges of lines that a message names
 _MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",  # before UTF-16: the first two bytes are the same
-    codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
-}  # fmt: skip
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",  # before UTF-16: the first two bytes are the same
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 """Encodings by their byte order marks."""
 
 
@@ -96,12 +111,16 @@ class TextFile:
 
     def row(self, number: int) -> str:
         """What messages call a row: its line, or in .json the number of its object."""
-        return f"{self.name}: object {number}" if self.suffixes[0] == ".json" else self.where(number)
+        return (
+            f"{self.name}: object {number}" if self.suffixes[0] == ".json" else self.where(number)
+        )
 
     @property
     def is_folder(self) -> bool:
         """Whether it is a folder that may be read."""
-        return is_inside(self.path, self.within) and os.path.isdir(self.path)  # False too where a name is too long
+        return is_inside(self.path, self.within) and os.path.isdir(
+            self.path
+        )  # False too where a name is too long
 
     def expect_inside(self) -> None:
         """Refuse a file outside the folder that may be read."""
@@ -113,10 +132,13 @@ class TextFile:
         self.expect_inside()
         match self.suffixes[1]:
             case ".gz":
-                # GzipFile and LZMAFile split lines in Python; a BufferedReader around them does so in C
+                # GzipFile and LZMAFile split lines in Python; a BufferedReader around them does so
+                # in C
                 return io.BufferedReader(cast(io.RawIOBase, gzip.open(self.path)))
             case ".xz":
-                return io.BufferedReader(_Frames(self.path.open("rb"), lambda: lzma.LZMADecompressor(memlimit=LINE)))
+                return io.BufferedReader(
+                    _Frames(self.path.open("rb"), lambda: lzma.LZMADecompressor(memlimit=LINE))
+                )
             case ".zst":
                 zstandard = import_extra("zstandard", extra="formats", where=self.name)
                 new = zstandard.ZstdDecompressor().decompressobj  # of windows up to 128 MiB
@@ -131,12 +153,19 @@ class TextFile:
                 read: Callable[[int], bytes] = stream.readline
                 # as in UTF-16, where that byte may be half of another character
                 if "\n".encode(encoding) != b"\n" or encoding in STATEFUL:
-                    text, encoding = io.TextIOWrapper(stream, encoding, self.errors, newline="\n"), "utf-8"
+                    text, encoding = (
+                        io.TextIOWrapper(stream, encoding, self.errors, newline="\n"),
+                        "utf-8",
+                    )
                     read = lambda size: text.readline(size).encode(errors=self.errors)  # noqa: E731
                 for line, data in enumerate(iter(lambda: read(LINE + 1), b""), 1):
                     if len(data) > LINE:
                         hint = "it may be a broken file: split the line, or take the file out"
-                        raise DataError(f"the line has more than {LINE:,} bytes", where=self.where(line), hint=hint)
+                        raise DataError(
+                            f"the line has more than {LINE:,} bytes",
+                            where=self.where(line),
+                            hint=hint,
+                        )
                     if line == 1:
                         data = data.removeprefix(codecs.BOM_UTF8)
                     if not keep_ends:
@@ -151,7 +180,9 @@ class TextFile:
         except OSError as error:
             raise DataError(f"cannot be read: {error.strerror or error}", where=self.name) from None
         if line == 0:
-            raise DataError("the file is empty", where=self.name, hint="one example a line is expected")
+            raise DataError(
+                "the file is empty", where=self.name, hint="one example a line is expected"
+            )
 
     def _undecodable(self, error: UnicodeDecodeError, line: int) -> DataError:
         byte, place = error.object[error.start], error.start + 1
@@ -162,15 +193,26 @@ class TextFile:
         if not encoding:
             controls = sum(byte < 9 or 13 < byte < 32 for byte in head)
             binary = "a binary file" if b"\0" in head or 100 * controls > len(head) else ""
-            if kind := next((kind for begin, kind in _KINDS.items() if head.startswith(begin)), binary):
+            if kind := next(
+                (kind for begin, kind in _KINDS.items() if head.startswith(begin)), binary
+            ):
                 kind = _kind_of_archive(self.path, kind)
                 if ".xls" in kind:
-                    return DataError(f"this is {kind}, not a text", where=self.name, hint=EXCEL_HINT)
-                return DataError(f"this is {kind}, not a text: {what}", where=self.where(line), hint=BINARY_HINT)
+                    return DataError(
+                        f"this is {kind}, not a text", where=self.name, hint=EXCEL_HINT
+                    )
+                return DataError(
+                    f"this is {kind}, not a text: {what}", where=self.where(line), hint=BINARY_HINT
+                )
             if mixed := self._mixed():
-                hint = "convert the lines of one encoding, or join the files again once each is saved as UTF-8"
+                hint = (
+                    "convert the lines of one encoding, or join the files again once each "
+                    "is saved as UTF-8"
+                )
                 return EncodingError(mixed, where=self.where(line), hint=hint)
-            encoding = next((name for name in ("utf-8", "cp949") if self._seems(name, line + 1000)), "")
+            encoding = next(
+                (name for name in ("utf-8", "cp949") if self._seems(name, line + 1000)), ""
+            )
         named = encoding or "latin1 (Western Europe), or another"
         hint = f"name its encoding with data.encoding={named}; or save it as UTF-8"
         told = EncodingError(what, where=self.where(line), hint=hint)
@@ -178,7 +220,8 @@ class TextFile:
         return told
 
     def _mixed(self) -> str:
-        """Which lines have Hangul in UTF-8 and which in CP949, if there are both: files were joined as they were."""
+        """Which lines have Hangul in UTF-8 and which in CP949, if there are both: files were joined
+        as they were."""
         lines: dict[str, list[int]] = {"UTF-8": [], "CP949": []}
         with self.open() as stream:
             for number, data in enumerate(stream, 1):
@@ -188,12 +231,14 @@ class TextFile:
             return ""
         new, old = lines.values()
         return (
-            f"its lines are in two encodings: {len(new):,} in UTF-8 ({_ranges(new)}), {len(old):,} in CP949 "
+            f"its lines are in two encodings: {len(new):,} in UTF-8 ({_ranges(new)}), {len(old):,} "
+            "in CP949 "
             f"({_ranges(old)})"
         )
 
     def _seems(self, encoding: str, most: int) -> bool:
-        """Whether the first lines are valid in an encoding, and have Hangul: much else is valid in cp949, too."""
+        """Whether the first lines are valid in an encoding, and have Hangul: much else is valid in
+        cp949, too."""
         lines = islice(replace(self, encoding=encoding, errors="replace").lines(), most)
         signs = {sign for line in lines for sign in re.findall("[가-힣\ufffd]", line)}
         return "\ufffd" not in signs and (encoding == "utf-8" or bool(signs))
@@ -208,8 +253,8 @@ class TextFile:
 
 
 def _encoding_of_hangul(line: bytes) -> str:
-    """UTF-8 or CP949, if the line is valid in it and has Hangul; else empty. Hangul in UTF-8 is no valid CP949 text
-    that has Hangul, except by chance, so UTF-8 comes first."""
+    """UTF-8 or CP949, if the line is valid in it and has Hangul; else empty. Hangul in UTF-8 is no
+    valid CP949 text that has Hangul, except by chance, so UTF-8 comes first."""
     for encoding in ("UTF-8", "CP949"):
         try:
             text = line.decode(encoding)
@@ -227,7 +272,9 @@ def _ranges(numbers: Sequence[int]) -> str:
             ranges[-1][1] = number
         else:
             ranges.append([number, number])
-    named = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:SHOWN_LINES]]
+    named = [
+        str(first) if first == last else f"{first}-{last}" for first, last in ranges[:SHOWN_LINES]
+    ]
     return ", ".join([*named, *["…"] * (len(ranges) > SHOWN_LINES)])
 
 
@@ -240,36 +287,51 @@ def _kind_of_archive(path: Path, kind: str) -> str:
             names = archive.namelist()
     except (OSError, zipfile.BadZipFile, NotImplementedError):
         return kind
-    return next((own for begin, own in _ARCHIVES.items() if any(name.startswith(begin) for name in names)), kind)
+    return next(
+        (own for begin, own in _ARCHIVES.items() if any(name.startswith(begin) for name in names)),
+        kind,
+    )
 
 
 # Files that a recipe or a table names, where not every file of the machine may be read
 
 
 def is_inside(path: Path, within: Path | None) -> bool:
-    """Whether a path, with its links followed, lies in the folder `within`, which is resolved. Without one: always."""
+    """Whether a path, with its links followed, lies in the folder `within`, which is resolved.
+    Without one: always."""
     if within is None:
         return True
     try:
         return path.resolve().is_relative_to(within)
-    except (OSError, ValueError, RuntimeError):  # too long a name, a zero byte in it, links that lead in a circle
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ):  # too long a name, a zero byte in it, links that lead in a circle
         return False
 
 
 def outside(name: str) -> Problem:
-    """The message for a file outside the folder that may be read, and for one that is missing in it.
+    """The message for a file outside the folder that may be read, and for one that is missing in
+    it.
 
     The words are the same, so that nobody learns from them which files exist.
     """
     what = "there is no file of this name among those that may be read"
-    return Problem(name, what, "a recipe that is sent may name built-in corpora and files that are sent along")
+    return Problem(
+        name, what, "a recipe that is sent may name built-in corpora and files that are sent along"
+    )
 
 
 def matching(pattern: str, base: Path, within: Path | None) -> list[TextFile]:
-    """The files and folders that a pattern names, sorted. One that may lead out of `within` is refused at once."""
+    """The files and folders that a pattern names, sorted. One that may lead out of `within` is
+    refused at once."""
     if within is not None and not _stays_inside(pattern, base, within):
         raise DataError(problems=[outside(pattern)])
-    found = [TextFile(name, base / name, within=within) for name in glob.glob(pattern, root_dir=base, recursive=True)]
+    found = [
+        TextFile(name, base / name, within=within)
+        for name in glob.glob(pattern, root_dir=base, recursive=True)
+    ]
     readable = [file for file in found if is_inside(file.path, within)]
     if within is not None and not readable:
         raise DataError(problems=[outside(pattern)])
@@ -277,13 +339,20 @@ def matching(pattern: str, base: Path, within: Path | None) -> list[TextFile]:
 
 
 def _stays_inside(pattern: str, base: Path, within: Path) -> bool:
-    """Whether looking for a pattern lists no folder outside `within`, which a link in it may lead to."""
+    """Whether looking for a pattern lists no folder outside `within`, which a link in it may lead
+    to."""
     if not Path(os.path.normpath(base.resolve() / pattern)).is_relative_to(within):
         return False
-    return all(is_inside(Path(parent, name), within) for parent, names, _ in os.walk(base) for name in names)
+    return all(
+        is_inside(Path(parent, name), within)
+        for parent, names, _ in os.walk(base)
+        for name in names
+    )
 
 
-def open_text(name: str, base: Path, encoding: str = "utf-8", within: Path | None = None) -> TextFile:
+def open_text(
+    name: str, base: Path, encoding: str = "utf-8", within: Path | None = None
+) -> TextFile:
     """A text file, or a DataError if it cannot be opened."""
     file = TextFile(name, base / name, encoding=encoding, within=within)
     DataError.raise_if([problem_with(file)])
@@ -291,42 +360,72 @@ def open_text(name: str, base: Path, encoding: str = "utf-8", within: Path | Non
 
 
 def files_below(root: TextFile, empty: bool = False) -> tuple[TextFile, ...]:
-    """All files of a folder that are not hidden, by their names; only with `empty` also those that hold nothing."""
+    """All files of a folder that are not hidden, by their names; only with `empty` also those that
+    hold nothing."""
     below = [path for path in sorted(root.path.rglob("*")) if path.is_file()]
-    shown = [path for path in below if not any(part.startswith(".") for part in path.relative_to(root.path).parts)]
+    shown = [
+        path
+        for path in below
+        if not any(part.startswith(".") for part in path.relative_to(root.path).parts)
+    ]
     chosen = [path for path in shown if empty or path.stat().st_size]
-    files = [replace(root, name=str(Path(root.name) / path.relative_to(root.path)), path=path) for path in chosen]
+    files = [
+        replace(root, name=str(Path(root.name) / path.relative_to(root.path)), path=path)
+        for path in chosen
+    ]
     if not files and below:
-        what = "the files in the folder are all empty, or hidden: their names, or their folder's, begin with a dot"
+        what = (
+            "the files in the folder are all empty, or hidden: their names, or their "
+            "folder's, begin with a dot"
+        )
         raise DataError(what, where=root.name, hint="put .txt files into it, or name one with text")
     if not files:
-        raise DataError("there is no file in the folder", where=root.name, hint="put .txt files into it")
+        raise DataError(
+            "there is no file in the folder", where=root.name, hint="put .txt files into it"
+        )
     return tuple(files)
 
 
 def problem_with(file: TextFile) -> Problem | None:
     """Why the file cannot be opened, or None."""
     if file.within is not None:
-        return None if is_inside(file.path, file.within) and os.path.isfile(file.path) else outside(file.name)
+        return (
+            None
+            if is_inside(file.path, file.within) and os.path.isfile(file.path)
+            else outside(file.name)
+        )
     try:
         if file.path.is_dir():
             return Problem(file.name, "is a folder, not a file", "name a file in it")
         if file.path.is_file() and Path("/proc") not in file.path.resolve().parents:
             return None
         if file.path.exists():
-            return Problem(file.name, "is not a regular file", "a pipe or a device may never end: save it as a file")
+            return Problem(
+                file.name,
+                "is not a regular file",
+                "a pipe or a device may never end: save it as a file",
+            )
     except OSError as error:
         return Problem(file.name, f"cannot be read: {error.strerror}")
     is_here = file.path.absolute() == Path(file.name).absolute()
-    return Problem(file.name, "there is no such file", "" if is_here else f"looked in {file.path.parent.absolute()}")
+    return Problem(
+        file.name,
+        "there is no such file",
+        "" if is_here else f"looked in {file.path.parent.absolute()}",
+    )
 
 
 def why_unreadable(path: Path) -> str:
-    """Why a file cannot be opened; empty where it can be. Libraries that read weights call all of it a missing file."""
+    """Why a file cannot be opened; empty where it can be. Libraries that read weights call all of
+    it a missing file."""
     try:
         path.open("rb").close()
     except FileNotFoundError:
-        return f"is a link to {path.readlink()}, which is missing" if path.is_symlink() else "there is no such file"
+        return (
+            f"is a link to {path.readlink()}, which is missing"
+            if path.is_symlink()
+            else "there is no such file"
+        )
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return ""
@@ -340,7 +439,9 @@ class _Frames(io.RawIOBase):
 
     BLOCK = 1 << 12  # bytes that are unpacked at once, to at most 32,768 times as many
 
-    def __init__(self, stream: BinaryIO, new: Callable[[], Any], error: type[Exception] = lzma.LZMAError) -> None:
+    def __init__(
+        self, stream: BinaryIO, new: Callable[[], Any], error: type[Exception] = lzma.LZMAError
+    ) -> None:
         self._stream, self._new, self._error = stream, new, error
         self._frame: Any = None
         self._input, self._output = b"", memoryview(b"")
@@ -362,7 +463,9 @@ class _Frames(io.RawIOBase):
                     continue
                 self._frame = self._new()
             try:
-                self._output = memoryview(self._frame.decompress(self._input))  # slices of it are no copies
+                self._output = memoryview(
+                    self._frame.decompress(self._input)
+                )  # slices of it are no copies
             except self._error as error:
                 raise EOFError(str(error)) from None
             self._input = self._frame.unused_data
@@ -377,18 +480,28 @@ class _Frames(io.RawIOBase):
 
 @contextmanager
 def writing(path: Path, hint: str = "") -> Iterator[None]:
-    """Turn an OSError raised while `path` is written, a full disk above all, into a message for the user."""
+    """Turn an OSError raised while `path` is written, a full disk above all, into a message for the
+    user."""
     try:
         yield
     except OSError as error:
-        if any((folder / "last").is_file() for folder in path.parents):  # in a run folder with a checkpoint
-            hint = hint or "what was saved before is whole; --resume continues from it once this can be written"
-        raise CheckpointError(f"cannot be written: {error.strerror or error}", where=str(path), hint=hint) from None
+        if any(
+            (folder / "last").is_file() for folder in path.parents
+        ):  # in a run folder with a checkpoint
+            hint = (
+                hint
+                or "what was saved before is whole; --resume continues from it once this can be "
+                "written"
+            )
+        raise CheckpointError(
+            f"cannot be written: {error.strerror or error}", where=str(path), hint=hint
+        ) from None
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """A stream of bytes that replaces the file `path` once it is complete: readers see the old file or the new one."""
+    """A stream of bytes that replaces the file `path` once it is complete: readers see the old file
+    or the new one."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with writing(path):
         try:
@@ -404,15 +517,21 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def remove_partial_files(folder: Path) -> None:
-    """Remove the files that `atomic_file` left in a folder when a process of this machine was killed."""
+    """Remove the files that `atomic_file` left in a folder when a process of this machine was
+    killed."""
     for path in folder.glob(".*.partial"):
-        if (left := PARTIAL.fullmatch(path.name)) and path.is_file() and not _is_alive(int(left[1])):
+        if (
+            (left := PARTIAL.fullmatch(path.name))
+            and path.is_file()
+            and not _is_alive(int(left[1]))
+        ):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
 
 
 def _is_alive(process: int) -> bool:
-    """Whether a process of this machine runs; on Windows, where asking would end it, it is taken to."""
+    """Whether a process of this machine runs; on Windows, where asking would end it, it is taken
+    to."""
     if os.name == "nt" or not 0 < process < 1 << 31:
         return process > 0
     try:
@@ -433,23 +552,36 @@ def write_file(path: Path, content: str | bytes) -> None:
 class GrowingFile:
     """A file that grows piece by piece as NAME.partial, and gets its name once it is complete.
 
-    Beside it NAME.partial.json says what it is made of, and how much of it is whole: `resume` continues from there
-    after a crash. What `append` has returned from is on the disk.
+    Beside it NAME.partial.json says what it is made of, and how much of it is whole: `resume`
+    continues from there after a crash. What `append` has returned from is on the disk.
     """
 
-    def __init__(self, path: Path, about: dict[str, Any], *, resume: bool = False, overwrite: bool = False) -> None:
+    def __init__(
+        self, path: Path, about: dict[str, Any], *, resume: bool = False, overwrite: bool = False
+    ) -> None:
         self.path, self._about, self.done = path, about, dict[str, int]()
-        self.partial, self._state = path.with_name(f"{path.name}.partial"), path.with_name(f"{path.name}.partial.json")
+        self.partial, self._state = (
+            path.with_name(f"{path.name}.partial"),
+            path.with_name(f"{path.name}.partial.json"),
+        )
         size = 0
         if resume and self.partial.exists():
             size = self._resumed()
         elif self.partial.exists() and self.partial.stat().st_size and not overwrite:
             what = "the output of an interrupted command exists"
-            raise DecodeError(what, where=str(self.partial), hint="--resume continues it, --overwrite starts again")
+            raise DecodeError(
+                what,
+                where=str(self.partial),
+                hint="--resume continues it, --overwrite starts again",
+            )
         with writing(path):
             self._file = self.partial.open("ab")
             if not lock_file(self._file, alone=True):
-                raise DecodeError("another process is writing it", where=str(self.partial), hint="wait until it ends")
+                raise DecodeError(
+                    "another process is writing it",
+                    where=str(self.partial),
+                    hint="wait until it ends",
+                )
             self._file.truncate(size)
 
     def _resumed(self) -> int:
@@ -460,15 +592,23 @@ class GrowingFile:
         except (OSError, ValueError, KeyError, TypeError):
             about, size = self._about, 0  # it ended before the first piece was whole
         if size > self.partial.stat().st_size:
-            raise DecodeError("the file was shortened since", where=str(self.partial), hint="--overwrite starts again")
+            raise DecodeError(
+                "the file was shortened since",
+                where=str(self.partial),
+                hint="--overwrite starts again",
+            )
         if other := [name for name, value in self._about.items() if about.get(name) != value]:
             what = f"it was begun with other values of {', '.join(other)}"
-            raise DecodeError(what, where=str(self.partial), hint="give the same, or --overwrite to start again")
+            raise DecodeError(
+                what, where=str(self.partial), hint="give the same, or --overwrite to start again"
+            )
         return size
 
     def append(self, content: bytes, done: dict[str, int]) -> None:
         """Add a piece; `done` is noted with it."""
-        with writing(self.path, f"what was written before is whole in {self.partial}: --resume continues it"):
+        with writing(
+            self.path, f"what was written before is whole in {self.partial}: --resume continues it"
+        ):
             self._file.write(content)
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -488,8 +628,8 @@ class GrowingFile:
 
 
 def lock_file(file: BinaryIO, *, alone: bool = False) -> bool:
-    """Lock an open file together with others; or `alone`, if nobody else does. On Windows an open file is lock
-    enough."""
+    """Lock an open file together with others; or `alone`, if nobody else does. On Windows an open
+    file is lock enough."""
     if sys.platform != "win32":
         import fcntl
 
@@ -501,9 +641,12 @@ def lock_file(file: BinaryIO, *, alone: bool = False) -> bool:
 
 
 def write_folder(path: Path, fill: Callable[[Path], None], replace: bool = False) -> None:
-    """Create a folder atomically: `fill` writes into another one, which is then renamed. `replace` is for a folder
-    whose neighbours are all ours: it replaces an old one, and what a killed process left beside it."""
-    partial = path.with_name(f".{path.name}.partial" if replace else f".{path.name}.{uuid.uuid4().hex}.partial")
+    """Create a folder atomically: `fill` writes into another one, which is then renamed. `replace`
+    is for a folder whose neighbours are all ours: it replaces an old one, and what a killed process
+    left beside it."""
+    partial = path.with_name(
+        f".{path.name}.partial" if replace else f".{path.name}.{uuid.uuid4().hex}.partial"
+    )
     shutil.rmtree(partial, ignore_errors=True)
     try:
         with writing(path):
@@ -514,9 +657,11 @@ def write_folder(path: Path, fill: Callable[[Path], None], replace: bool = False
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def place_folder(partial: Path, path: Path, keep: Callable[[Path], bool] | None = None, replace: bool = True) -> None:
-    """Sync a complete folder and rename it to `path`. A folder that is there already is removed, unless `keep`; without
-    `replace` it is an error."""
+def place_folder(
+    partial: Path, path: Path, keep: Callable[[Path], bool] | None = None, replace: bool = True
+) -> None:
+    """Sync a complete folder and rename it to `path`. A folder that is there already is removed,
+    unless `keep`; without `replace` it is an error."""
     for file in (file for file in partial.rglob("*") if file.is_file()):
         with file.open("rb+") as opened:
             os.fsync(opened.fileno())
@@ -546,11 +691,14 @@ def checksums(folder: Path) -> dict[str, str]:
 
 def key_of(settings: Any) -> str:
     """A short name for a tree of plain values."""
-    return hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(
+        json.dumps(settings, sort_keys=True).encode(), digest_size=16
+    ).hexdigest()
 
 
 def checksum(path: Path) -> str:
-    """The name of the hash and the hash of a file's bytes, 128 bits: `xxh3:99aa06d3014798d86001c324468d497f`.
+    """The name of the hash and the hash of a file's bytes, 128 bits:
+    `xxh3:99aa06d3014798d86001c324468d497f`.
 
     It is read 4 MiB at a time, which is faster than mapping it. `has_checksum` compares.
     """
@@ -562,15 +710,17 @@ def checksum(path: Path) -> str:
 
 
 def has_checksum(path: Path, written: object) -> bool:
-    """Whether a file has the checksum that was stored for it. Earlier versions stored sums of words, without a name."""
+    """Whether a file has the checksum that was stored for it. Earlier versions stored sums of
+    words, without a name."""
     return (checksum if str(written).startswith(XXH3) else word_sums)(path) == written
 
 
 def word_sums(path: Path) -> str:
-    """The checksum of earlier versions: SHA-256 of the size and of one 64-bit sum for every 4,096 bytes.
+    """The checksum of earlier versions: SHA-256 of the size and of one 64-bit sum for every 4,096
+    bytes.
 
-    Each sum misses words that change places. It is kept to read what those versions wrote: a file is padded with zeros
-    to whole MiB.
+    Each sum misses words that change places. It is kept to read what those versions wrote: a file
+    is padded with zeros to whole MiB.
     """
     piece, size, digest = np.empty(1 << 22, dtype=np.uint8), 0, hashlib.sha256()
     numbers = piece.view("<u8").reshape(-1, 512)
@@ -578,7 +728,9 @@ def word_sums(path: Path) -> str:
         while count := file.readinto(piece.data):
             rows = -(-count // 4096)
             piece[count : rows * 4096] = 0
-            digest.update(numbers[:rows].sum(axis=1).tobytes().ljust(-(-count // (1 << 20)) * 2048, b"\0"))
+            digest.update(
+                numbers[:rows].sum(axis=1).tobytes().ljust(-(-count // (1 << 20)) * 2048, b"\0")
+            )
             size += count
     digest.update(str(size).encode())
     return digest.hexdigest()
@@ -595,11 +747,15 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def check_writable(path: Path, option: str, inputs: Iterable[object] = (), *, overwrite: bool = False) -> None:
-    """Refuse a path where no file can or may be written, before the work whose result it should hold.
+def check_writable(
+    path: Path, option: str, inputs: Iterable[object] = (), *, overwrite: bool = False
+) -> None:
+    """Refuse a path where no file can or may be written, before the work whose result it should
+    hold.
 
-    `overwrite` allows to replace a file; not one of the `inputs` (paths, or texts that may be paths), nor one below a
-    folder of theirs, unless that is in a run, nor standard input, nor what a run folder needs.
+    `overwrite` allows to replace a file; not one of the `inputs` (paths, or texts that may be
+    paths), nor one below a folder of theirs, unless that is in a run, nor standard input, nor what
+    a run folder needs.
     """
     what, hint, whole = "", f"give another {option}", path.resolve()
     if path.is_dir() or not path.parent.is_dir():
@@ -607,7 +763,9 @@ def check_writable(path: Path, option: str, inputs: Iterable[object] = (), *, ov
     elif path.exists():
         runs = [folder for folder in whole.parents if (folder / "environment.json").is_file()]
         read: list[str | int] = [0, *map(str, inputs)]
-        folders = {Path(str(file)) for file in read if os.path.isabs(str(file)) and os.path.isdir(file)}
+        folders = {
+            Path(str(file)) for file in read if os.path.isabs(str(file)) and os.path.isdir(file)
+        }
         if any(os.path.exists(file) and os.path.samefile(path, file) for file in read):
             what = "this file is read here"
         elif any(NEEDED.fullmatch(whole.relative_to(folder).as_posix()) for folder in runs):
@@ -630,7 +788,8 @@ class FileInput(NamedTuple):
 
 
 class Parts(str):
-    """The texts of an input, known one by one, so that each may hold tabs; as one text, with tabs between them."""
+    """The texts of an input, known one by one, so that each may hold tabs; as one text, with tabs
+    between them."""
 
     texts: tuple[str, ...]
 
@@ -641,5 +800,6 @@ class Parts(str):
 
 
 def parts_of(text: str, splits: int = -1) -> list[str]:
-    """The texts of an input; what is typed has tabs between them, of which the first `splits` count."""
+    """The texts of an input; what is typed has tabs between them, of which the first `splits`
+    count."""
     return [*text.texts] if isinstance(text, Parts) else text.split("\t", splits)

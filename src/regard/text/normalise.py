@@ -1,7 +1,7 @@
 """Text before it is tokens: normalisation, sentences, words, and the spans of each.
 
-Tokenizers compose text to NFC (Unicode Standard Annex 15), so whatever is compared with their output is composed, too:
-Korean typed on a Mac often comes as single jamo (NFD).
+Tokenizers compose text to NFC (Unicode Standard Annex 15), so whatever is compared with their
+output is composed, too: Korean typed on a Mac often comes as single jamo (NFD).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ nfc = partial(unicodedata.normalize, "NFC")
 
 
 def fold_white_space(text: str) -> str:
-    """One blank for each run of white space (line breaks, tabs and no-break spaces too), none at the ends.
+    """One blank for each run of white space (line breaks, tabs and no-break spaces too), none at
+    the ends.
 
     Zero-width characters are not white space: they are part of a word in several scripts.
     """
@@ -37,14 +38,17 @@ def natural(text: str) -> list[tuple[int, int, str]]:
     """A key that sorts -1 before 2 before 10, and a2 before a10."""
     if re.fullmatch(r"[-+]?\d+", text):
         return [(0, int(text), "")]
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text)]
+    return [
+        (0, int(part), "") if part.isdecimal() else (1, 0, part)
+        for part in re.split(r"(\d+)", text)
+    ]
 
 
 def one_line(text: str) -> str:
     """The text as a terminal or an XML file shows it in one line.
 
-    Control characters become U+FFFD. Joiners, direction marks and variation selectors are removed: they change the
-    width of the characters beside them.
+    Control characters become U+FFFD. Joiners, direction marks and variation selectors are removed:
+    they change the width of the characters beside them.
     """
     shown = ""
     for character in nfc(fold_white_space(text)):
@@ -67,8 +71,8 @@ ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
 
 _OPENING = r"\"'“‘(\[{<「『《〈"
 _CLOSING = r"\"'”’)\]}>」』》〉"
-# A full stop before white space ends a sentence, unless a lower-case letter follows. East Asian punctuation needs no
-# space, nor does a full stop after the final ending of a Korean verb: 좋았다.그런데.
+# A full stop before white space ends a sentence, unless a lower-case letter follows. East Asian
+# punctuation needs no space, nor does a full stop after the final ending of a Korean verb: 좋았다.그런데.
 # In a text without capitals a lower-case letter may begin a sentence.
 _END, _END_UNCASED = (
     re.compile(
@@ -94,18 +98,28 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _is_abbreviation(before: str, uncased: bool) -> bool:
-    """Whether the full stop after this text belongs to its last word: `Dr.`, `J.`, `e.g.`, or the list number `1.`."""
+    """Whether the full stop after this text belongs to its last word: `Dr.`, `J.`, `e.g.`, or the
+    list number `1.`."""
     match = _LAST_WORD.search(before[-20:])
     word = match[1] if match else ""
-    initial = len(word) == 1 and word.isalpha() and word.isascii() and (uncased or word.isupper()) and word not in "Ii"
+    initial = (
+        len(word) == 1
+        and word.isalpha()
+        and word.isascii()
+        and (uncased or word.isupper())
+        and word not in "Ii"
+    )
     listed = word.isdecimal() and before.strip() == word
     return initial or listed or word.lower() in ABBREVIATIONS
 
 
-# Spans count the code points of the text as it was typed. None begins or ends within an extended grapheme cluster
-# (Unicode Standard Annex 29): a letter and its accents, the jamo of a Korean syllable, an emoji of several code points.
+# Spans count the code points of the text as it was typed. None begins or ends within an extended
+# grapheme cluster (Unicode Standard Annex 29): a letter and its accents, the jamo of a Korean
+# syllable, an emoji of several code points.
 
-Words = Literal["punctuation", "whitespace", "characters", "characters_and_blanks"]  # how a text is split into words
+Words = Literal[
+    "punctuation", "whitespace", "characters", "characters_and_blanks"
+]  # how a text is split into words
 _CLUSTERS = Split(Regex(r"\X"), "isolated")
 
 
@@ -130,7 +144,10 @@ class Clusters:
         """The span of all clusters that overlap [start, end)."""
         if self._simple or start == end:
             return Span(start, end)
-        return Span(self._edges[bisect_right(self._edges, start) - 1], self._edges[bisect_left(self._edges, end)])
+        return Span(
+            self._edges[bisect_right(self._edges, start) - 1],
+            self._edges[bisect_left(self._edges, end)],
+        )
 
     def spans(self) -> list[Span]:
         edges = range(self._edges[-1] + 1) if self._simple else self._edges
@@ -140,12 +157,16 @@ class Clusters:
 def trimmed(text: str, start: int, end: int) -> Span:
     """The span without white space at its ends; empty if it is all white space."""
     part = text[start:end]
-    return Span(end - len(part.lstrip()), start + len(part.rstrip())) if part.strip() else Span(start, start)
+    return (
+        Span(end - len(part.lstrip()), start + len(part.rstrip()))
+        if part.strip()
+        else Span(start, start)
+    )
 
 
 class Sentence(str):
-    """The words of an input, known one by one, so that each may hold signs and blanks; as one text, with blanks between
-    them. White space alone is no word, except among single characters."""
+    """The words of an input, known one by one, so that each may hold signs and blanks; as one text,
+    with blanks between them. White space alone is no word, except among single characters."""
 
     spans: tuple[Span, ...]
 
@@ -155,7 +176,9 @@ class Sentence(str):
         words = tuple(word or " " for word in words) if by_character else visible
         sentence = super().__new__(cls, " ".join(words))
         ends = [end - 1 for end in accumulate(len(word) + 1 for word in words)]
-        sentence.spans = tuple(Span(end - len(word), end) for word, end in zip(words, ends, strict=True))
+        sentence.spans = tuple(
+            Span(end - len(word), end) for word, end in zip(words, ends, strict=True)
+        )
         return sentence
 
 
@@ -173,7 +196,8 @@ def word_spans(text: str, words: Words) -> list[Span]:
 
 
 def _split_punctuation(text: str, clusters: list[Span]) -> list[Span]:
-    """A word and each punctuation mark around it. Marks within a word stay, and so do the full stops of `U.S.`, `J.`"""
+    """A word and each punctuation mark around it. Marks within a word stay, and so do the full
+    stops of `U.S.`, `J.`"""
     first, last = 0, len(clusters)
     while first < last and _is_punctuation(text[clusters[first].start]):
         first += 1
@@ -181,10 +205,15 @@ def _split_punctuation(text: str, clusters: list[Span]) -> list[Span]:
         last -= 1
     if last < len(clusters):
         begun = text[clusters[first].start : clusters[last].end]
-        last += begun.endswith(".") and ("." in begun[:-1] or (len(begun) == 2 and begun[0].isalpha()))
+        last += begun.endswith(".") and (
+            "." in begun[:-1] or (len(begun) == 2 and begun[0].isalpha())
+        )
     word = [Span(clusters[first].start, clusters[last - 1].end)] if first < last else []
     return [*clusters[:first], *word, *clusters[last:]]
 
 
 def _is_punctuation(character: str) -> bool:
-    return unicodedata.category(character)[0] == "P" or unicodedata.category(character) in ("Sc", "So")
+    return unicodedata.category(character)[0] == "P" or unicodedata.category(character) in (
+        "Sc",
+        "So",
+    )

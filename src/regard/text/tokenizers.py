@@ -1,4 +1,5 @@
-"""Text -> token ids and back, exactly; unknown words and the spans of tokens; the tokenizers of a run."""
+"""Text -> token ids and back, exactly; unknown words and the spans of tokens; the tokenizers of a
+run."""
 
 from __future__ import annotations
 
@@ -28,12 +29,16 @@ _ALIASES = (
     ("</s>", "[SEP]", "<eos>", "[EOS]", "<EOS>", "<|end_of_text|>", "<|endoftext|>"),
 )
 """Names of padding, unknown, begin and end in the vocabularies of other tools."""
-_MASKS = ("[MASK]", "<mask>", "<|mask|>")  # names of the mask token in the vocabularies of other tools
+_MASKS = (
+    "[MASK]",
+    "<mask>",
+    "<|mask|>",
+)  # names of the mask token in the vocabularies of other tools
 _EXPECTED = "expected is a tokenizer.json of the tokenizers library, or a .model of SentencePiece"
 WORD_BEGINS, WORD_ENDS = 257, 258
 CHARACTERS = 259
-"""Of models that build word vectors from characters (ELMo): 0 pads short words, then come the 256 bytes of UTF-8, then
-the begin and the end of a word."""
+"""Of models that build word vectors from characters (ELMo): 0 pads short words, then come the 256
+bytes of UTF-8, then the begin and the end of a word."""
 Letters = tuple[int, ...]  # the characters of a word
 
 
@@ -41,11 +46,13 @@ class TokenizerConfig(Config):
     """How text is split into tokens."""
 
     kind: Literal["word", "character", "byte", "bpe", "wordpiece", "unigram"] = "bpe"
-    """What a token is. `word`: words and punctuation (see `split`); `character`: code points; `byte`: UTF-8 bytes, so
-    no token is ever unknown; `bpe`, `wordpiece`, `unigram`: subwords, learned from the training text."""
+    """What a token is. `word`: words and punctuation (see `split`); `character`: code points;
+    `byte`: UTF-8 bytes, so no token is ever unknown; `bpe`, `wordpiece`, `unigram`: subwords,
+    learned from the training text."""
     split: Literal["punctuation", "spaces"] = "punctuation"
-    """Where `word` splits. `punctuation`: letters, digits and every punctuation mark are words of their own. `spaces`:
-    only at spaces, for text that is tokenised already; `<unk>` in the text is then the unknown token."""
+    """Where `word` splits. `punctuation`: letters, digits and every punctuation mark are words of
+    their own. `spaces`: only at spaces, for text that is tokenised already; `<unk>` in the text is
+    then the unknown token."""
     vocabulary: int = Field(8000, ge=len(SPECIAL) + 1)
     """Largest size, including the special tokens. `byte` always has 256 and those."""
     joint: bool = True
@@ -55,15 +62,19 @@ class TokenizerConfig(Config):
     sample: int = Field(1_000_000, ge=1)
     """Train on at most this many lines a side, taken evenly over the corpus."""
     file: str | dict[str, str] | None = None
-    """An existing tokenizer.json, or .model of SentencePiece, to use instead of training one; or one each, as
-    {source: ..., target: ...}. `kind`, `vocabulary` and `lowercase` are then the file's."""
+    """An existing tokenizer.json, or .model of SentencePiece, to use instead of training one; or
+    one each, as {source: ..., target: ...}. `kind`, `vocabulary` and `lowercase` are then the
+    file's."""
 
     @model_validator(mode="after")
     def _consistent(self) -> TokenizerConfig:
         if self.split == "spaces" and self.kind != "word":
             raise ValueError(f"split: spaces is only for kind: word, not for {self.kind}")
         if isinstance(self.file, str) and not self.joint:
-            raise ValueError("one tokenizer file is one vocabulary: leave joint at true, or name a file for each side")
+            raise ValueError(
+                "one tokenizer file is one vocabulary: leave joint at true, or name a file for "
+                "each side"
+            )
         if isinstance(self.file, dict) and self.joint:
             raise ValueError("a tokenizer file for each side needs joint: false")
         return self
@@ -88,15 +99,21 @@ class UnknownWord(int):
 
 def unknown_in(ids: Sequence[int]) -> Iterator[tuple[int, UnknownWord]]:
     """The unknown words among tokens, and their positions."""
-    return ((position, token) for position, token in enumerate(ids) if isinstance(token, UnknownWord))
+    return (
+        (position, token) for position, token in enumerate(ids) if isinstance(token, UnknownWord)
+    )
 
 
 def special_names(tokenizer: tokenizers.Tokenizer, tree: Mapping[str, Any]) -> list[str]:
-    """The names of padding, unknown, begin and end in this tokenizer.json; our own names for missing ones.
+    """The names of padding, unknown, begin and end in this tokenizer.json; our own names for
+    missing ones.
 
     A template may use one token in place of another: GPT-2's end token is also its begin token.
     """
-    names = [next((n for n in aliases if tokenizer.token_to_id(n) is not None), aliases[0]) for aliases in _ALIASES]
+    names = [
+        next((n for n in aliases if tokenizer.token_to_id(n) is not None), aliases[0])
+        for aliases in _ALIASES
+    ]
     model = tree["model"]
     unknown = model.get("unk_token")
     if isinstance(model.get("unk_id"), int):
@@ -104,13 +121,21 @@ def special_names(tokenizer: tokenizers.Tokenizer, tree: Mapping[str, Any]) -> l
     if unknown and unknown not in names:
         names[1] = unknown
     processor = tree.get("post_processor") or {}
-    templates = [part.get("special_tokens") or {} for part in processor.get("processors", [processor])]
-    used = {name: token["tokens"][0] for part in templates for name, token in part.items() if token["tokens"]}
+    templates = [
+        part.get("special_tokens") or {} for part in processor.get("processors", [processor])
+    ]
+    used = {
+        name: token["tokens"][0]
+        for part in templates
+        for name, token in part.items()
+        if token["tokens"]
+    }
     return [used.get(own, name) for own, name in zip(SPECIAL, names, strict=True)]
 
 
 class Slot(NamedTuple):
-    """A place in a row: a special token, or where `token` is None the next text; and the segment of either."""
+    """A place in a row: a special token, or where `token` is None the next text; and the segment of
+    either."""
 
     token: int | None
     segment: int
@@ -123,20 +148,27 @@ def steps_of(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
     """A step of a pipeline, and the steps that it is a sequence of."""
     if step is not None:
         yield step
-        for part in step.get("normalizers") or step.get("pretokenizers") or step.get("processors") or ():
+        for part in (
+            step.get("normalizers") or step.get("pretokenizers") or step.get("processors") or ()
+        ):
             yield from steps_of(part)
 
 
 def templates_in(tree: Mapping[str, Any]) -> Templates | None:
-    """What a tokenizer.json puts around one text and around two, as the library does it; None where it puts nothing."""
-    probe: dict[str, Any] = json.loads(tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).to_str())
+    """What a tokenizer.json puts around one text and around two, as the library does it; None where
+    it puts nothing."""
+    probe: dict[str, Any] = json.loads(
+        tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).to_str()
+    )
     for step in steps_of(tree.get("post_processor")):
         if step["type"] != "Sequence":
             reader = tokenizers.Tokenizer.from_str(json.dumps(probe | {"post_processor": step}))
             single, pair = (
                 tuple(
                     Slot(token if special else None, min(segment, 1))
-                    for token, special, segment in zip(row.ids, row.special_tokens_mask, row.type_ids, strict=True)
+                    for token, special, segment in zip(
+                        row.ids, row.special_tokens_mask, row.type_ids, strict=True
+                    )
                 )
                 for row in (reader.encode("a"), reader.encode("a", "a"))
             )
@@ -154,10 +186,10 @@ def bert_templates(begin: int, end: int, *, roberta: bool = False) -> Templates:
 class Tokenizer:
     """A vocabulary with its encoder and decoder.
 
-    `decode(encode(text))` is the text in NFC (and lower case if configured), without unknown parts. Text is never read
-    as a special token, except `<unk>` in a vocabulary of words split at spaces, which also decodes unknown words as
-    `<unk>`. Otherwise each unknown character is one `<unk>`, but WordPiece has one for a whole word and unigram one for
-    a run of characters.
+    `decode(encode(text))` is the text in NFC (and lower case if configured), without unknown parts.
+    Text is never read as a special token, except `<unk>` in a vocabulary of words split at spaces,
+    which also decodes unknown words as `<unk>`. Otherwise each unknown character is one `<unk>`,
+    but WordPiece has one for a whole word and unigram one for a run of characters.
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, text: str | None = None) -> None:
@@ -178,23 +210,35 @@ class Tokenizer:
             raise ValueError("its template has a token that is not in the vocabulary")
         # T5's vocabulary has </s> as an ordinary piece, too: text that is spelt so becomes <unk>.
         spelt = tokenizer.encode_batch(self.tokens(sorted(self.special)), add_special_tokens=False)
-        self._spelt = (self.special - {self.unk}).intersection(chain.from_iterable(row.ids for row in spelt))
+        self._spelt = (self.special - {self.unk}).intersection(
+            chain.from_iterable(row.ids for row in spelt)
+        )
         spelt_unknown = tokenizer.encode(self.tokens([self.unk])[0], add_special_tokens=False).ids
         self._decodes_unknown = spelt_unknown == [self.unk]  # only words split at spaces
 
     @classmethod
-    def train(cls, config: TokenizerConfig, texts: Iterable[str], special: Sequence[str] = SPECIAL) -> Tokenizer:
-        """Learn a vocabulary. The texts are iterated twice and never held, so they must not be an iterator."""
+    def train(
+        cls, config: TokenizerConfig, texts: Iterable[str], special: Sequence[str] = SPECIAL
+    ) -> Tokenizer:
+        """Learn a vocabulary. The texts are iterated twice and never held, so they must not be an
+        iterator."""
         assert iter(texts) is not texts, "texts are read twice"
         try:
             kind = "spaces" if config.split == "spaces" else config.kind
-            return cls(vocabularies.train_vocabulary(kind, config.vocabulary, config.lowercase, texts, special))
+            return cls(
+                vocabularies.train_vocabulary(
+                    kind, config.vocabulary, config.lowercase, texts, special
+                )
+            )
         except UnicodeEncodeError as error:
-            raise DataError(f"not valid Unicode, there is half a surrogate pair: {error.object[:40]!r}") from None
+            raise DataError(
+                f"not valid Unicode, there is half a surrogate pair: {error.object[:40]!r}"
+            ) from None
 
     @classmethod
     def from_json(cls, text: str, where: str = "") -> Tokenizer:
-        """Read the tokenizer.json of any tool; missing special tokens are added, and truncation and padding turned off.
+        """Read the tokenizer.json of any tool; missing special tokens are added, and truncation and
+        padding turned off.
 
         `where` names it in messages.
         """
@@ -203,15 +247,27 @@ class Tokenizer:
             changed = tokenizer.truncation is not None or tokenizer.padding is not None
             tokenizer.no_truncation()
             tokenizer.no_padding()
-            special = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
+            special = {
+                token.content
+                for token in tokenizer.get_added_tokens_decoder().values()
+                if token.special
+            }
             names = dict.fromkeys(special_names(tokenizer, json.loads(text)))
-            missing = [AddedToken(name, special=True, normalized=False) for name in names if name not in special]
+            missing = [
+                AddedToken(name, special=True, normalized=False)
+                for name in names
+                if name not in special
+            ]
             tokenizer.add_special_tokens(missing)
             if missing or changed:
                 text = tokenizer.to_str()
             return cls(tokenizer, text)
-        except Exception as error:  # the library raises bare Exception for whatever is wrong with a file
-            raise DataError(f"cannot be used as a tokenizer: {error}", where=where, hint=_EXPECTED) from None
+        except (
+            Exception
+        ) as error:  # the library raises bare Exception for whatever is wrong with a file
+            raise DataError(
+                f"cannot be used as a tokenizer: {error}", where=where, hint=_EXPECTED
+            ) from None
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
@@ -237,13 +293,15 @@ class Tokenizer:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the content, whatever the layout of the file."""
-        canonical = json.dumps(json.loads(self._json), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        canonical = json.dumps(
+            json.loads(self._json), sort_keys=True, ensure_ascii=False, separators=(",", ":")
+        )
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     @property
     def templates(self) -> Templates:
-        """What a BERT reads around one text and around two: as the vocabulary's own template says, else
-        [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
+        """What a BERT reads around one text and around two: as the vocabulary's own template says,
+        else [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
         return self._own_templates or bert_templates(self.begin, self.end)
 
     def encode(self, text: str) -> list[int]:
@@ -251,7 +309,8 @@ class Tokenizer:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str], letters: int | None = None) -> list[list[int]]:
-        """The ids of each text, on all cores. With `letters`, an `<unk>` is an `UnknownWord` of so many characters."""
+        """The ids of each text, on all cores. With `letters`, an `<unk>` is an `UnknownWord` of so
+        many characters."""
         rows = [self._ids(row) for row in self._encodings(texts, self._tokenizer.encode_batch_fast)]
         if letters is None:
             return rows
@@ -265,26 +324,37 @@ class Tokenizer:
         return rows
 
     def unknown_words(self, texts: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
-        """The unknown tokens of each text: their positions and their text, including the space before a word.
+        """The unknown tokens of each text: their positions and their text, including the space
+        before a word.
 
         A text of words split at spaces may itself contain `<unk>`: that one is known.
         """
         [unknown] = self.tokens([self.unk])
-        # Offsets of a decomposed character cover only its first code point, so take them from the composed text.
+        # Offsets of a decomposed character cover only its first code point, so take them from the
+        # composed text.
         composed = [nfc(text) for text in texts]
         rows = self._offsets(texts)
         composed_rows = rows if composed == [*texts] else self._offsets(composed)
-        for text, composed_text, row, composed_row in zip(texts, composed, rows, composed_rows, strict=True):
-            same = composed_row[0] == row[0]  # not so for a vocabulary of another tool that does not compose
+        for text, composed_text, row, composed_row in zip(
+            texts, composed, rows, composed_rows, strict=True
+        ):
+            same = (
+                composed_row[0] == row[0]
+            )  # not so for a vocabulary of another tool that does not compose
             source, (ids, offsets) = (composed_text, composed_row) if same else (text, row)
-            words = ((place, source[slice(*offsets[place])]) for place, token in enumerate(ids) if token == self.unk)
+            words = (
+                (place, source[slice(*offsets[place])])
+                for place, token in enumerate(ids)
+                if token == self.unk
+            )
             yield [(place, word) for place, word in words if word.strip() != unknown]
 
     def token_spans(self, texts: Sequence[str]) -> list[tuple[list[int], list[Span]]]:
-        """The tokens of each text and their spans in it as it was typed, without white space at the ends.
+        """The tokens of each text and their spans in it as it was typed, without white space at the
+        ends.
 
-        Tokens that share a grapheme cluster, such as the bytes of a syllable, all have the whole of it; a token of
-        white space has an empty span.
+        Tokens that share a grapheme cluster, such as the bytes of a syllable, all have the whole of
+        it; a token of white space has an empty span.
         """
         rows = []
         for text, (ids, offsets) in zip(texts, self._offsets(texts), strict=True):
@@ -293,18 +363,26 @@ class Tokenizer:
         return rows
 
     def _offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """The ids of each text, and the library's offsets of each token in the text before normalisation."""
-        return [(self._ids(row), row.offsets) for row in self._encodings(texts, self._tokenizer.encode_batch)]
+        """The ids of each text, and the library's offsets of each token in the text before
+        normalisation."""
+        return [
+            (self._ids(row), row.offsets)
+            for row in self._encodings(texts, self._tokenizer.encode_batch)
+        ]
 
     def _encodings(self, texts: Sequence[str], encode: Callable[..., list[Any]]) -> list[Any]:
         try:
             return encode(texts, add_special_tokens=False)
         except TypeError:  # the library's reaction to half a surrogate pair
-            raise DecodeError("an input is not valid Unicode: it holds half a surrogate pair") from None
+            raise DecodeError(
+                "an input is not valid Unicode: it holds half a surrogate pair"
+            ) from None
 
     def _ids(self, row: Any) -> list[int]:
         ids: list[int] = row.ids
-        return [self.unk if token in self._spelt else token for token in ids] if self._spelt else ids
+        return (
+            [self.unk if token in self._spelt else token for token in ids] if self._spelt else ids
+        )
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids without special tokens (but see above for `<unk>`).
@@ -318,11 +396,16 @@ class Tokenizer:
 
     @cached_property
     def keeps_white_space(self) -> bool:
-        """Whether line breaks and runs of blanks matter to the vocabulary, as to GPT-2's: it has a token for two."""
-        return any(self._tokenizer.token_to_id(2 * sign) is not None for sign in (" ", "\n", MARK, "Ġ", "Ċ"))
+        """Whether line breaks and runs of blanks matter to the vocabulary, as to GPT-2's: it has a
+        token for two."""
+        return any(
+            self._tokenizer.token_to_id(2 * sign) is not None
+            for sign in (" ", "\n", MARK, "Ġ", "Ċ")
+        )
 
     def fold(self, text: str) -> str:
-        """A document as language models read it: white space folded, unless the vocabulary keeps it."""
+        """A document as language models read it: white space folded, unless the vocabulary keeps
+        it."""
         return text if self.keeps_white_space else fold_white_space(text)
 
     def normalised(self, text: str) -> str:
@@ -335,10 +418,15 @@ class Tokenizer:
 
         The decoded text of some tokens is their concatenation, without a space at its beginning.
         """
-        suffix = self._decoder.get("suffix")  # of a vocabulary that marks the end of a word, not its beginning
+        suffix = self._decoder.get(
+            "suffix"
+        )  # of a vocabulary that marks the end of a word, not its beginning
         if self._byte_level or suffix:
             spelt = self.tokens(range(self.size))
-            added = [own.replace(suffix, " ").encode() if suffix else vocabularies.bytes_of(own) for own in spelt]
+            added = [
+                own.replace(suffix, " ").encode() if suffix else vocabularies.bytes_of(own)
+                for own in spelt
+            ]
             return [b"" if token in self.special else own for token, own in enumerate(added)]
         first = next(token for token in range(self.size) if self.decode([token]).strip())
         start = len(self.decode([first]))
@@ -364,11 +452,14 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """What to show for each token: spaces as `▁`, control characters escaped.
 
-        A character that takes several tokens of a byte vocabulary is shown at the first, the others are `‿`.
+        A character that takes several tokens of a byte vocabulary is shown at the first, the others
+        are `‿`.
         """
         tokens = self.tokens(ids)
         if self._byte_level:
-            tokens = vocabularies.characters_of_bytes(tokens, [token in self.special for token in ids])
+            tokens = vocabularies.characters_of_bytes(
+                tokens, [token in self.special for token in ids]
+            )
         return [shown(token) for token in tokens]
 
     def _normalise(self, text: str) -> str:
@@ -389,7 +480,8 @@ class Tokenizer:
 
     @property
     def between(self) -> str:
-        """What separates two texts that are encoded one after the other: nothing if each gets a mark before it."""
+        """What separates two texts that are encoded one after the other: nothing if each gets a
+        mark before it."""
         return "" if self._marks_first else " "
 
     @cached_property
@@ -398,16 +490,21 @@ class Tokenizer:
         tree = json.loads(self._json)
         for step in steps_of(tree["normalizer"]):
             if "normalizers" in step:
-                step["normalizers"] = [part for part in step["normalizers"] if part["type"] != "Prepend"]
+                step["normalizers"] = [
+                    part for part in step["normalizers"] if part["type"] != "Prepend"
+                ]
         for step in steps_of(tree["pre_tokenizer"]):
             if step["type"] == "Metaspace":
                 step["prepend_scheme"] = "never"
         return Tokenizer.from_json(json.dumps(tree))
 
     def all_unknown(self, ids: Sequence[int]) -> bool:
-        """Whether no token of a text is known: there are only `<unk>`, other special tokens and spaces, or none."""
+        """Whether no token of a text is known: there are only `<unk>`, other special tokens and
+        spaces, or none."""
         space = " \t\r\n\u00a0\u3000" + MARK + ("ĠĊĉ" if self._byte_level else "")
-        return all(token in self.special or not self.tokens([token])[0].strip(space) for token in ids)
+        return all(
+            token in self.special or not self.tokens([token])[0].strip(space) for token in ids
+        )
 
 
 class Tokenizers(dict[str, Tokenizer]):
@@ -424,8 +521,12 @@ class Tokenizers(dict[str, Tokenizer]):
 
     @property
     def files(self) -> dict[str, Tokenizer]:
-        """What `save` writes by name of the file: tokenizer.json, or tokenizer.COLUMN.json for each column."""
-        return {_file_name(None if self.joint else column): tokenizer for column, tokenizer in self.items()}
+        """What `save` writes by name of the file: tokenizer.json, or tokenizer.COLUMN.json for each
+        column."""
+        return {
+            _file_name(None if self.joint else column): tokenizer
+            for column, tokenizer in self.items()
+        }
 
     def save(self, folder: Path) -> None:
         for name, tokenizer in self.files.items():
@@ -435,7 +536,9 @@ class Tokenizers(dict[str, Tokenizer]):
     def load(cls, folder: Path, columns: Sequence[str] = ("source", "target")) -> Tokenizers:
         try:
             if any((folder / _file_name(column)).exists() for column in columns):
-                return cls({column: Tokenizer.load(folder / _file_name(column)) for column in columns})
+                return cls(
+                    {column: Tokenizer.load(folder / _file_name(column)) for column in columns}
+                )
             return cls(dict.fromkeys(columns, Tokenizer.load(folder / _file_name(None))))
         except DataError as error:
             raise CheckpointError(problems=error.problems) from None
@@ -448,7 +551,8 @@ def train_tokenizers(
     special: Sequence[str] = SPECIAL,
     normalise: Callable[[str], str] = str,
 ) -> Tokenizers:
-    """The tokenizers of the columns: read from the files that the config names (relative to `base`), or trained."""
+    """The tokenizers of the columns: read from the files that the config names (relative to
+    `base`), or trained."""
     match config.file:
         case str(file):
             return Tokenizers(dict.fromkeys(texts, tokenizer_named(file, base)))
@@ -457,12 +561,18 @@ def train_tokenizers(
                 hint = did_you_mean(column, texts)
                 raise ConfigError(f"unknown column {column!r}", where="tokenizer.file", hint=hint)
             for column in texts.keys() - files.keys():
-                raise ConfigError(f"there is no tokenizer for the column {column!r}", where="tokenizer.file")
+                raise ConfigError(
+                    f"there is no tokenizer for the column {column!r}", where="tokenizer.file"
+                )
             return Tokenizers({column: tokenizer_named(files[column], base) for column in texts})
     groups = [[*texts]] if config.joint else [[column] for column in texts]
-    samples = [_Sample([texts[column] for column in group], config.sample, normalise) for group in groups]
+    samples = [
+        _Sample([texts[column] for column in group], config.sample, normalise) for group in groups
+    ]
     trained = [Tokenizer.train(config, sample, special) for sample in samples]
-    return Tokenizers({column: own for group, own in zip(groups, trained, strict=True) for column in group})
+    return Tokenizers(
+        {column: own for group, own in zip(groups, trained, strict=True) for column in group}
+    )
 
 
 def tokenizer_named(file: str, base: Path) -> Tokenizer:
@@ -470,14 +580,18 @@ def tokenizer_named(file: str, base: Path) -> Tokenizer:
     if (base / file).is_dir():
         raise DataError(f"{file} is a folder, not a file", where="tokenizer.file", hint=_EXPECTED)
     if problem := problem_with(TextFile(file, base / file)):
-        raise DataError(f"{problem.where}: {problem.what}", where="tokenizer.file", hint=problem.hint)
+        raise DataError(
+            f"{problem.where}: {problem.what}", where="tokenizer.file", hint=problem.hint
+        )
     return Tokenizer.load(base / file)
 
 
 class _Sample:
     """At most `most` lines of each column, taken evenly; can be iterated repeatedly."""
 
-    def __init__(self, columns: Sequence[Sequence[str]], most: int, normalise: Callable[[str], str]) -> None:
+    def __init__(
+        self, columns: Sequence[Sequence[str]], most: int, normalise: Callable[[str], str]
+    ) -> None:
         self._columns, self._most, self._normalise = columns, most, normalise
 
     def __iter__(self) -> Iterator[str]:
@@ -492,5 +606,9 @@ def _file_name(column: str | None) -> str:
 
 
 def shown(piece: str) -> str:
-    r"""A token with the mark for a space, and unprintable characters as Python escapes, such as \n and \u200b."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in piece.replace(" ", MARK))
+    r"""A token with the mark for a space, and unprintable characters as Python escapes, such as \n
+    and \u200b."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode()
+        for c in piece.replace(" ", MARK)
+    )

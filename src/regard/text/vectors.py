@@ -1,4 +1,5 @@
-"""Static word vectors in text format (word2vec, GloVe, fastText) for the tokens of a vocabulary, streamed."""
+"""Static word vectors in text format (word2vec, GloVe, fastText) for the tokens of a vocabulary,
+streamed."""
 
 from __future__ import annotations
 
@@ -18,13 +19,15 @@ from regard.text.vocabularies import MARK
 
 
 class VectorsConfig(Config):
-    """Files of word vectors that initialise the embeddings. Tokens without a vector are initialised at random."""
+    """Files of word vectors that initialise the embeddings. Tokens without a vector are initialised
+    at random."""
 
     source: str | None = None
-    """Vectors of the source's words: .vec, GloVe or word2vec's text format, plain or compressed. With `tie: all`, where
-    both sides share one embedding, those of both."""
+    """Vectors of the source's words: .vec, GloVe or word2vec's text format, plain or compressed.
+    With `tie: all`, where both sides share one embedding, those of both."""
     target: str | None = None
-    """Vectors of the target's words. With `tie: target` or `all` they also initialise the readout."""
+    """Vectors of the target's words. With `tie: target` or `all` they also initialise the
+    readout."""
     text: str | None = None
     """Vectors of the words of a text, for models of one text."""
     freeze: bool = False
@@ -44,15 +47,18 @@ class VectorsConfig(Config):
 def read_vectors(
     file: TextFile, tokenizer: Tokenizer, width: int, setting: str
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The ids of the tokens that have a vector in the file, and their vectors, a row each; other words are skipped.
+    """The ids of the tokens that have a vector in the file, and their vectors, a row each; other
+    words are skipped.
 
-    The vectors must have this width; `setting` is its name in messages.
-    A token is looked up as the vocabulary spells it (`▁Paris`), then without the mark (`Paris`), then in lower case.
+    The vectors must have this width; `setting` is its name in messages. A token is looked up as the
+    vocabulary spells it (`▁Paris`), then without the mark (`Paris`), then in lower case.
     """
     if file.suffixes[0] == ".bin":
         hint = "export them as text: .vec, or word2vec with -binary 0"
         raise DataError("binary vectors are not read", where=file.name, hint=hint)
-    spellings: dict[str, list[tuple[int, int]]] = {}  # word in the file -> the tokens that it may stand for, with ranks
+    spellings: dict[
+        str, list[tuple[int, int]]
+    ] = {}  # word in the file -> the tokens that it may stand for, with ranks
     for token in range(tokenizer.size):
         [own], [shown] = tokenizer.tokens([token]), tokenizer.pieces([token])
         bare = shown.lstrip(MARK)
@@ -60,17 +66,35 @@ def read_vectors(
             if word:
                 spellings.setdefault(word, []).append((token, rank))
     faults = Faults()
-    best: dict[int, tuple[int, NDArray[np.float32]]] = {}  # token -> the rank of its spelling (lower is better), vector
+    best: dict[
+        int, tuple[int, NDArray[np.float32]]
+    ] = {}  # token -> the rank of its spelling (lower is better), vector
     try:
         for where, text in _vector_lines(file, width, setting):
-            word, *fields = text.rsplit(" ", width)  # GloVe's large files have words with spaces in them
+            word, *fields = text.rsplit(
+                " ", width
+            )  # GloVe's large files have words with spaces in them
             last = word.rpartition(" ")[2]
             ranked = spellings.get(nfc(word.rstrip(" ")), ())
-            better = [(token, rank) for token, rank in ranked if token not in best or rank < best[token][0]]
+            better = [
+                (token, rank)
+                for token, rank in ranked
+                if token not in best or rank < best[token][0]
+            ]
             vector = _vector(fields) if better else np.empty(0, np.float32)
-            if vector is None or len(fields) < width or (last != word and _vector([last]) is not None):
-                hint = f"with a space between each two; {setting} is how many numbers the model needs"
-                faults.add(Problem(where, f"the line is not a word and {width} numbers: {text[:40]!r}", hint))
+            if (
+                vector is None
+                or len(fields) < width
+                or (last != word and _vector([last]) is not None)
+            ):
+                hint = (
+                    f"with a space between each two; {setting} is how many numbers the model needs"
+                )
+                faults.add(
+                    Problem(
+                        where, f"the line is not a word and {width} numbers: {text[:40]!r}", hint
+                    )
+                )
             else:
                 best.update((token, (rank, vector)) for token, rank in better)
     except DataError as error:  # the rest of the file cannot be read
@@ -78,31 +102,45 @@ def read_vectors(
     if faults.count:
         raise DataError(problems=faults.problems)
     if not best.keys() - {tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end}:
-        shown_words = (piece.lstrip(MARK) for token in range(tokenizer.size) for piece in tokenizer.pieces([token]))
+        shown_words = (
+            piece.lstrip(MARK)
+            for token in range(tokenizer.size)
+            for piece in tokenizer.pieces([token])
+        )
         examples = ", ".join([word for word in shown_words if word.isalpha()][:3])
         hint = f"its words should be spelt like {examples}; are they of the same language?"
-        raise DataError("none of its vectors is of a token in the vocabulary", where=file.name, hint=hint)
+        raise DataError(
+            "none of its vectors is of a token in the vocabulary", where=file.name, hint=hint
+        )
     tokens = np.array(sorted(best), dtype=np.int64)
     return tokens, np.stack([best[token][1] for token in tokens.tolist()])
 
 
 def vector_text(tokenizer: Tokenizer, vectors: NDArray[np.float32]) -> str:
-    """The vectors of a vocabulary, a row a token, in word2vec's text format: `count width`, then a token a line.
+    """The vectors of a vocabulary, a row a token, in word2vec's text format: `count width`, then a
+    token a line.
 
-    A token is written without the mark of a word's beginning (`Paris`), unless another one is spelt like that. Special
-    tokens are left out.
+    A token is written without the mark of a word's beginning (`Paris`), unless another one is spelt
+    like that. Special tokens are left out.
     """
     tokens = [token for token in range(tokenizer.size) if token not in tokenizer.special]
     own = tokenizer.tokens(tokens)
     bare = [piece.lstrip(MARK) for piece in tokenizer.pieces(tokens)]
     counts = Counter(bare)
-    words = [plain if plain and counts[plain] == 1 else spelt for plain, spelt in zip(bare, own, strict=True)]
-    rows = (f"{word} {' '.join(map(str, vectors[token]))}" for word, token in zip(words, tokens, strict=True))
+    words = [
+        plain if plain and counts[plain] == 1 else spelt
+        for plain, spelt in zip(bare, own, strict=True)
+    ]
+    rows = (
+        f"{word} {' '.join(map(str, vectors[token]))}"
+        for word, token in zip(words, tokens, strict=True)
+    )
     return "\n".join([f"{len(tokens)} {vectors.shape[1]}", *rows, ""])
 
 
 def _vector_lines(file: TextFile, width: int, setting: str) -> Iterator[tuple[str, str]]:
-    """The place and the text of each line below the header, without the space that some tools write at its end.
+    """The place and the text of each line below the header, without the space that some tools write
+    at its end.
 
     The header, `count width`, is written by word2vec and fastText, and not by GloVe.
     """
@@ -115,10 +153,14 @@ def _vector_lines(file: TextFile, width: int, setting: str) -> Iterator[tuple[st
             announced = int(count)
         else:
             what = f"the vectors have {size} numbers, the embeddings of the model {width}"
-            raise DataError(what, where=file.where(line), hint=f"set {setting} to {size}, or take other vectors")
+            raise DataError(
+                what, where=file.where(line), hint=f"set {setting} to {size}, or take other vectors"
+            )
     if announced and line - 1 < announced:
         what = f"the header promises {announced:,} vectors, here they end after {line - 1:,}"
-        raise DataError(what, where=file.where(line), hint="is it cut off? Copy or download it again")
+        raise DataError(
+            what, where=file.where(line), hint="is it cut off? Copy or download it again"
+        )
 
 
 def _vector(fields: list[str]) -> NDArray[np.float32] | None:

@@ -1,4 +1,5 @@
-"""`check`: all problems of a recipe and its data at once, and sizes, memory and time before training."""
+"""`check`: all problems of a recipe and its data at once, and sizes, memory and time before
+training."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ from regard.training.size import refuse_too_large
 LABELS = 12  # how many labels are shown with their counts, the most frequent first
 PIECES = 100  # how many tokens of a sample are shown
 MEASURED = 6
-"""Batches at most that the time of a training is estimated from: by the fastest and the slowest of them."""
+"""Batches at most that the time of a training is estimated from: by the fastest and the slowest of
+them."""
 MEASURING = 1.0
 """Seconds after which no further batch is measured."""
 
@@ -66,7 +68,8 @@ class Check:
     proposal: Proposal | None = None  # the proposed recipe, if data files were checked
     commands: tuple[str, ...] = ()  # the next commands to use it
     recipe: Tree = field(default_factory=dict)
-    """The recipe with all defaults and absolute paths, as `train` takes it; empty if there are problems."""
+    """The recipe with all defaults and absolute paths, as `train` takes it; empty if there are
+    problems."""
 
     @property
     def ok(self) -> bool:
@@ -74,7 +77,10 @@ class Check:
 
     def to_json(self) -> dict[str, Any]:
         missing = ("recipe", *(("proposal", "commands") if self.proposal is None else ()))
-        tree = {"ok": self.ok, **{name: value for name, value in asdict(self).items() if name not in missing}}
+        tree = {
+            "ok": self.ok,
+            **{name: value for name, value in asdict(self).items() if name not in missing},
+        }
         tree["training"].pop("seconds_range", None)  # it is for people
         return tree
 
@@ -88,7 +94,10 @@ class Check:
         """The same as lines of text, if there are no problems."""
         model, data, training = self.model, self.data, self.training
         counts = {name: f"{count:,}" for name, count in model["parts"].items()}
-        tied = {name: f"{counts.get(name, 0)} and what {owner} has" for name, owner in model.get("tied", {}).items()}
+        tied = {
+            name: f"{counts.get(name, 0)} and what {owner} has"
+            for name, owner in model.get("tied", {}).items()
+        }
         parts = ", ".join(f"{name} {count}" for name, count in (counts | tied).items())
         yield f"model      {model['kind']}, {model['parameters']:,} parameters ({parts})"
         for split, facts in data["splits"].items():
@@ -99,16 +108,29 @@ class Check:
             yield f"{split:10} {facts['kept']:,} of {facts['read']:,} {data['unit']}; {tokens}"
         yield f"vocabulary {', '.join(f'{name} {size:,}' for name, size in data['vocabulary'].items())}"
         for split, counts in data.get("labels", {}).items():
-            ranked, total = sorted(counts.items(), key=lambda item: -item[1]), max(1, sum(counts.values()))
-            named = [f"{label} {count:,} ({100 * count / total:.1f} %)" for label, count in ranked[:LABELS]]
+            ranked, total = (
+                sorted(counts.items(), key=lambda item: -item[1]),
+                max(1, sum(counts.values())),
+            )
+            named = [
+                f"{label} {count:,} ({100 * count / total:.1f} %)"
+                for label, count in ranked[:LABELS]
+            ]
             more = [f"and {len(ranked) - LABELS:,} more"] if len(ranked) > LABELS else []
             yield f"labels     {split}: {', '.join([*named, *more])}"
         for finding in data["findings"]:
             warning = finding.removeprefix("warning: ")
-            yield f"note       {shown(finding)}" if warning == finding else f"warning    {shown(warning)}"
+            yield (
+                f"note       {shown(finding)}"
+                if warning == finding
+                else f"warning    {shown(warning)}"
+            )
         for name, column in data["splits"]["train"]["columns"].items():
             lengths = column["lengths"]
-            yield f"\n{name} lengths in tokens (mean {lengths['mean']:.1f}, longest {lengths['longest']})"
+            yield (
+                f"\n{name} lengths in tokens (mean {lengths['mean']:.1f}, longest "
+                f"{lengths['longest']})"
+            )
             width, longest_bar = lengths["width"], max(lengths["counts"])
             for number, count in enumerate(lengths["counts"]):
                 bar = "█" * round(40 * count / longest_bar) or ("▏" if count else "")
@@ -122,14 +144,17 @@ class Check:
         yield f"\nbatches    {_batches(training)}"
         yield f"memory     about {training['memory_bytes'] / 2**30:.2f} GiB on {training['device']}"
         yield (
-            f"time       about {duration_range(*training['seconds_range'])} for {training['steps']:,} steps, "
+            f"time       about {duration_range(*training['seconds_range'])} for "
+            f"{training['steps']:,} steps, "
             f"{training['seconds_per_step']:.3f} s each as measured here"
         )
 
 
 def _batches(training: dict[str, Any]) -> str:
     """Batches per epoch, their largest size, and the shape of the first one."""
-    shapes = {name: shape for name, shape in training["sample_batch"].items() if isinstance(shape, list)}
+    shapes = {
+        name: shape for name, shape in training["sample_batch"].items() if isinstance(shape, list)
+    }
     padded = ", ".join(f"{name} padded to {longest}" for name, (_, longest) in shapes.items())
     rows, _ = next(iter(shapes.values()))
     budget = training["batch_tokens"]
@@ -152,13 +177,20 @@ def check(
 ) -> Check:
     """Validate config and data; count, sample and estimate. It trains nothing and creates no run.
 
-    For a data file instead of a recipe, or two parallel files (the second is among the overrides), a recipe is
-    proposed and checked, and written to `out` if that is given and nothing is wrong. Files for `validation` and `test`
-    are as many as those for training; among the overrides they are known by their names: train.tsv dev.tsv test.tsv.
-    `within` is the recipe's own, also for one that is proposed.
+    For a data file instead of a recipe, or two parallel files (the second is among the overrides),
+    a recipe is proposed and checked, and written to `out` if that is given and nothing is wrong.
+    Files for `validation` and `test` are as many as those for training; among the overrides they
+    are known by their names: train.tsv dev.tsv test.tsv. `within` is the recipe's own, also for one
+    that is proposed.
     """
     problems: list[Problem] = []
-    result, proposal, commands, files, notes = Check(), None, tuple[str, ...](), list[str](), tuple[str, ...]()
+    result, proposal, commands, files, notes = (
+        Check(),
+        None,
+        tuple[str, ...](),
+        list[str](),
+        tuple[str, ...](),
+    )
     with _collected(problems):
         if files := _data_files(recipe, overrides):
             proposal, base, commands, notes = _proposal_for(
@@ -166,9 +198,13 @@ def check(
             )
             tree = parse_yaml(proposal, where="the proposal")
         elif given := [
-            f"--{name}" for name, value in (("out", out), ("validation", validation), ("test", test)) if value
+            f"--{name}"
+            for name, value in (("out", out), ("validation", validation), ("test", test))
+            if value
         ]:
-            raise ConfigError("it is only for a recipe that is proposed for data files", where=given[0])
+            raise ConfigError(
+                "it is only for a recipe that is proposed for data files", where=given[0]
+            )
         else:
             tree, base = load_tree(recipe, overrides)
         if within is not None:
@@ -178,12 +214,20 @@ def check(
         if not problems:
             result.data["findings"].extend(notes)
     if proposal is not None and (reason := _mostly_dropped(result)):
-        problems.append(Problem(files[0], reason, "are these the columns? 'regard recipes' has a recipe for each task"))
+        problems.append(
+            Problem(
+                files[0],
+                reason,
+                "are these the columns? 'regard recipes' has a recipe for each task",
+            )
+        )
         proposal, commands = None, ()
     elif proposal is not None and out is not None and not problems:
         write_file(Path(out), shown_comments(proposal))
     whole = {} if problems else result.recipe
-    return replace(result, problems=tuple(problems), proposal=proposal, commands=commands, recipe=whole)
+    return replace(
+        result, problems=tuple(problems), proposal=proposal, commands=commands, recipe=whole
+    )
 
 
 def is_data(recipe: str | Path | Tree, others: Sequence[str] = ()) -> bool:
@@ -192,13 +236,16 @@ def is_data(recipe: str | Path | Tree, others: Sequence[str] = ()) -> bool:
 
 
 def _data_files(recipe: str | Path | Tree, others: Sequence[str]) -> list[str]:
-    """The files of data among the arguments of `check`; none where its first argument is a recipe."""
+    """The files of data among the arguments of `check`; none where its first argument is a
+    recipe."""
     if isinstance(recipe, dict):
         return []
     path, further = Path(recipe), [other for other in others if "=" not in other]
     if str(recipe) in shipped() or not (is_saved(path) or text_files_in(path)):
         is_table = TextFile(str(recipe), path).suffixes[0] in TABLES
-        is_recipe = path.suffix.lower() in (".yaml", ".yml") or (not path.suffix and not further and _has_keys(path))
+        is_recipe = path.suffix.lower() in (".yaml", ".yml") or (
+            not path.suffix and not further and _has_keys(path)
+        )
         if is_recipe or not (is_table or path.is_file()):
             return []
     return [str(recipe), *further]
@@ -210,11 +257,16 @@ def _names(files: str | Path | Sequence[str | Path]) -> list[str]:
 
 
 def _has_keys(path: Path) -> bool:
-    """Whether a file without a suffix may be a recipe: its first line that is not a comment begins as YAML or JSON."""
+    """Whether a file without a suffix may be a recipe: its first line that is not a comment begins
+    as YAML or JSON."""
     if not path.is_file():
         return True
     with suppress(RegardError):
-        lines = (line for line in TextFile(str(path), path).lines() if line.strip() and not line.startswith("#"))
+        lines = (
+            line
+            for line in TextFile(str(path), path).lines()
+            if line.strip() and not line.startswith("#")
+        )
         return re.match(r"\s*(---|\{|[\"']?\w+[\"']?\s*:)", next(lines, "task:")) is not None
     return False
 
@@ -225,16 +277,19 @@ def _proposal_for(
     out: str | Path | None,
     own: Mapping[Part, Sequence[str]],
 ) -> tuple[Proposal, Path, tuple[str, ...], tuple[str, ...]]:
-    """The recipe for the files, to be written to `out` if that is given; the folder that its paths are relative to;
-    what to type next: save the recipe, unless that is done, and train; and notes. `own` has the files that are named
-    for validation and test."""
+    """The recipe for the files, to be written to `out` if that is given; the folder that its paths
+    are relative to; what to type next: save the recipe, unless that is done, and train; and notes.
+    `own` has the files that are named for validation and test."""
     chosen, parts = [other for other in others if "=" in other], parts_of(files)
     is_table = TextFile(files[0], Path()).suffixes[0] in TABLES or is_saved(Path(files[0]))
     for override in chosen:
         role = override.partition("=")[0]
         if role not in (*ROLES, "task") or not is_table:
             names = ", ".join(f"{name}=" for name in (*ROLES, "task"))
-            hint = f"save it with --out, then change it; only what chooses the columns of a table goes here: {names}"
+            hint = (
+                "save it with --out, then change it; only what chooses the columns of a "
+                f"table goes here: {names}"
+            )
             raise ConfigError("a proposal takes no overrides", where=override, hint=hint)
     for part, named in own.items():
         if named and part in parts:
@@ -253,8 +308,12 @@ def _proposal_for(
     commands = []
     if out is None:
         out = _unused(Path(f"{name}.yaml"))
-        options = [text for part, names in own.items() for name in names for text in (f"--{part}", name)]
-        commands.append(shlex.join(["regard", "check", *files, *chosen, *options, "--out", out.as_posix()]))
+        options = [
+            text for part, names in own.items() for name in names for text in (f"--{part}", name)
+        ]
+        commands.append(
+            shlex.join(["regard", "check", *files, *chosen, *options, "--out", out.as_posix()])
+        )
     run = _unused(Path("runs", Path(out).stem))
     commands.append(shlex.join(["regard", "train", Path(out).as_posix(), "--out", run.as_posix()]))
     return text, text.folder, tuple(commands), profile.notes
@@ -262,7 +321,9 @@ def _proposal_for(
 
 def _unused(path: Path) -> Path:
     """The path, or one with a number where that exists."""
-    numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
+    numbered = (
+        path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2)
+    )
     return next(free for free in itertools.chain([path], numbered) if not free.exists())
 
 
@@ -285,7 +346,9 @@ def _collected(problems: list[Problem]) -> Iterator[None]:
         problems += error.problems
 
 
-def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem], switch: Switch | None) -> Check:
+def _check_tree(
+    tree: Tree, base: Path, quiet: bool, problems: list[Problem], switch: Switch | None
+) -> Check:
     """The facts of a valid recipe. Problems are added to the list; the last one may be raised."""
     try:
         recipe = recipe_of(tree)
@@ -297,7 +360,13 @@ def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem], sw
                 data_config = validate(task.data, tree.get("data") or {})
                 with _collected(problems):
                     within = _folder_of(tree, base)
-                    prepare_texts(data_config, base=base, seed=1, progress=lambda what, done: None, within=within)
+                    prepare_texts(
+                        data_config,
+                        base=base,
+                        seed=1,
+                        progress=lambda what, done: None,
+                        within=within,
+                    )
         return Check()
     expect_training_data(recipe)
     with _collected(problems):
@@ -313,15 +382,20 @@ def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem], sw
 
 
 def _folder_of(tree: Tree, base: Path) -> Path | None:
-    """`within` of a recipe that is not valid; one that is not a text allows the folder of the recipe."""
+    """`within` of a recipe that is not valid; one that is not a text allows the folder of the
+    recipe."""
     within = tree.get("within")
-    return None if within is None else (base / within if isinstance(within, str) else base).resolve()
+    return (
+        None if within is None else (base / within if isinstance(within, str) else base).resolve()
+    )
 
 
 def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any], switch: Switch | None) -> Check:
     accelerator = train.make_accelerator(recipe.training)
     resolved = train.resolve(recipe, base, data, accelerator.device)
-    refuse_too_large(resolved, accelerator.device, [data.tokenizers[name].size for name in data.task.columns])
+    refuse_too_large(
+        resolved, accelerator.device, [data.tokenizers[name].size for name in data.task.columns]
+    )
     with train.explained_out_of_memory(resolved):
         task = TASKS[resolved.task](resolved, data.tokenizers)
         model = task.model()
@@ -330,14 +404,18 @@ def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any], switch: Switch | 
         if recipe.training.batch_tokens == "auto":
             resolved = train.with_fitting_batches(resolved, data.train, model, accelerator)
         training = _estimate(resolved, task, data, model, accelerator.device)
-    notes += [*length_notes(resolved.training, training["steps"]), *train.budget_note(resolved.training, data.train)]
+    notes += [
+        *length_notes(resolved.training, training["steps"]),
+        *train.budget_note(resolved.training, data.train),
+    ]
     whole = with_absolute_paths(recipe, base).model_dump()
     facts = _data_facts(data, notes, warnings_for(recipe, data))
     return Check((), _model_facts(resolved, model), facts, training, recipe=whole)
 
 
 def _model_facts(recipe: AnyRecipe, model: nn.Module) -> dict[str, Any]:
-    """Parameters by part; shared ones count for the first part, so that the parts add up to the total."""
+    """Parameters by part; shared ones count for the first part, so that the parts add up to the
+    total."""
     owners: dict[Parameter, str] = {}
     parts: dict[str, int] = {}
     tied: dict[str, str] = {}
@@ -353,14 +431,17 @@ def _model_facts(recipe: AnyRecipe, model: nn.Module) -> dict[str, Any]:
 def _data_facts(data: Prepared[Any], notes: list[str], warnings: list[str]) -> dict[str, Any]:
     """Counts, findings and the first examples, token by token as the model reads them."""
     splits = {"train": data.train, "validation": data.validation, "test": data.test}
-    labels = {name: data.task.label_counts(split) for name, split in splits.items() if split is not None}
+    labels = {
+        name: data.task.label_counts(split) for name, split in splits.items() if split is not None
+    }
     return {
         **data.report.to_json(),
         "vocabulary": {column: tokenizer.size for column, tokenizer in data.tokenizers.items()},
         **({"labels": labels} if labels["train"] else {}),
         "findings": [*warnings, *data.report.sentences(), *notes],
         "samples": [
-            {"where": data.train.where(row), **data.task.pieces(data.train, row)} for row in range(len(data.train))[:3]
+            {"where": data.train.where(row), **data.task.pieces(data.train, row)}
+            for row in range(len(data.train))[:3]
         ],
     }
 
@@ -378,7 +459,10 @@ def _estimate(
     paces, activations = list[float](), 0
     for batch in (measured[0], *measured):  # the first update allocates memory: it does not count
         started = time.perf_counter()
-        loss, saved = memory.saved_by(model, lambda: memory.sums_of(objective(batch))[0] / batch.tokens)  # noqa: B023
+        loss, saved = memory.saved_by(
+            model,
+            lambda batch=batch: memory.sums_of(objective(batch))[0] / batch.tokens,
+        )
         torch.autograd.backward(loss)
         optimiser.step()
         optimiser.zero_grad()
@@ -399,7 +483,8 @@ def _estimate(
         "batches_per_epoch": batches,
         "steps": steps,
         "sample_batch": batch.shapes() | {"target_tokens": batch.tokens},
-        "memory_bytes": count_parameters(model) * memory.BYTES_PER_PARAMETER[config.optimizer] + activations,
+        "memory_bytes": count_parameters(model) * memory.BYTES_PER_PARAMETER[config.optimizer]
+        + activations,
         "seconds_per_step": pace,
         "seconds": pace * steps,
         "seconds_range": (min(paces) * steps, max(paces) * steps),

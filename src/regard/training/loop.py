@@ -45,7 +45,13 @@ from regard.training.optimiser import (
     warmup_steps,
 )
 from regard.training.pace import TimeLimit, TimePlan
-from regard.training.processes import plan_parts, put_parts, recompute_blocks, restore_optimiser, whole
+from regard.training.processes import (
+    plan_parts,
+    put_parts,
+    recompute_blocks,
+    restore_optimiser,
+    whole,
+)
 from regard.training.progress import (
     Display,
     Progress,
@@ -66,9 +72,12 @@ class Interrupted(Exception):  # noqa: N818 (not an error)
 
 
 def compile_options(module: nn.Module) -> dict[str, Any] | None:
-    """Those of torch's compiler. It computes the gradients of a norm's input and weights in one kernel, which has too
-    few threads for norms of up to 512 numbers: 149 us on an H200, two kernels 83."""
-    widths = [norm.normalized_shape[-1] for norm in module.modules() if isinstance(norm, nn.LayerNorm)]
+    """Those of torch's compiler. It computes the gradients of a norm's input and weights in one
+    kernel, which has too few threads for norms of up to 512 numbers: 149 us on an H200, two kernels
+    83."""
+    widths = [
+        norm.normalized_shape[-1] for norm in module.modules() if isinstance(norm, nn.LayerNorm)
+    ]
     return {"triton.mix_order_reduction": False} if max(widths, default=0) <= 512 else None
 
 
@@ -84,30 +93,59 @@ class Trainer:
         accelerator: Accelerator,
         display: Display,
     ) -> None:
-        self.run, self.recipe, self.data, self.accelerator, self.display = run, recipe, data, accelerator, display
+        self.run, self.recipe, self.data, self.accelerator, self.display = (
+            run,
+            recipe,
+            data,
+            accelerator,
+            display,
+        )
         self.processes: int = accelerator.num_processes
         self.is_main: bool = accelerator.is_main_process
         self.config = recipe.training
         self.task = TASKS[recipe.task](recipe, data.tokenizers)
         assert isinstance(self.config.batch_tokens, int)
-        self.average = copy.deepcopy(model).requires_grad_(False).to(accelerator.device) if self.config.ema else None
+        self.average = (
+            copy.deepcopy(model).requires_grad_(False).to(accelerator.device)
+            if self.config.ema
+            else None
+        )
         self.model = model.to(accelerator.device)
-        self.used_model = self.model if self.average is None else self.average  # to validate and to use
+        self.used_model = (
+            self.model if self.average is None else self.average
+        )  # to validate and to use
         if self.config.checkpoint_activations:
             recompute_blocks(self.model)
         objective = self.task.objective(self.model)
-        self.carries, self.is_cross_entropy = bool(objective.carries), bool(objective.is_cross_entropy)
+        self.carries, self.is_cross_entropy = (
+            bool(objective.carries),
+            bool(objective.is_cross_entropy),
+        )
         self.sharing = 1 if self.carries else self.processes
-        """Batches that all processes take at once: one each, but of streams they share each batch."""
-        if self.carries and (streams := len(data.train.plan(self.config.batch_tokens, 0, 0)[0])) < 2 * self.processes:
+        """Batches that all processes take at once: one each, but of streams they share each
+        batch."""
+        if (
+            self.carries
+            and (streams := len(data.train.plan(self.config.batch_tokens, 0, 0)[0]))
+            < 2 * self.processes
+        ):
             what = f"the text is read as {streams} streams, too few for {self.processes} processes"
-            raise ConfigError(what, where="training.batch_tokens", hint="raise it: each process needs two")
+            raise ConfigError(
+                what, where="training.batch_tokens", hint="raise it: each process needs two"
+            )
         if self.average is not None and accelerator.is_fsdp2:
-            raise ConfigError("FSDP has no whole weights to average", where="training.ema", hint="set it to null")
+            raise ConfigError(
+                "FSDP has no whole weights to average", where="training.ema", hint="set it to null"
+            )
         self.carry: Any = None
         assert isinstance(self.config.fill, bool)
         has_kernel = self.config.compile or accelerator.mixed_precision != "no"
-        packs = self.config.fill and self.task.packs and accelerator.device.type == "cuda" and has_kernel
+        packs = (
+            self.config.fill
+            and self.task.packs
+            and accelerator.device.type == "cuda"
+            and has_kernel
+        )
         sizes = row_sizes(data.train, self.config.batch_tokens) if packs else None
         self.sizes = sizes and replace(sizes, tiled=bool(self.config.compile))
         halves = HalfWeights.if_faster(objective, accelerator)
@@ -115,12 +153,15 @@ class Trainer:
         if self.config.compile:
             from torch._functorch import config  # takes a second to import
 
-            # else torch reuses nothing of a model with an autograd function of ours, though its code is in the key
+            # else torch reuses nothing of a model with an autograd function of ours, though its
+            # code is in the key
             config.autograd_cache_allow_custom_autograd_functions = True
             objective.compile(dynamic=self.sizes is None, options=compile_options(objective))
         if accelerator.distributed_type == DistributedType.FSDP:
             plan_parts(accelerator, objective, self.model)
-        self.objective, self.optimiser = accelerator.prepare(objective, build_optimiser(self.model, self.config))
+        self.objective, self.optimiser = accelerator.prepare(
+            objective, build_optimiser(self.model, self.config)
+        )
         capturing = halves is not None and not accelerator.scaler  # one GPU, bf16
         self.rounds = capturing and not self.config.compile and recipe.model.loops
         captures = self.rounds or (capturing and self.sizes)
@@ -142,10 +183,16 @@ class Trainer:
             self.steps = total_steps(self.config.steps, self.config.epochs, batches, group)
         else:
             self.steps = self.progress.planned_steps
-            self.validate_every = self.config.validate_every or self.progress.planned_every or self.validate_every
+            self.validate_every = (
+                self.config.validate_every or self.progress.planned_every or self.validate_every
+            )
         self.checkpoint_every = self.config.checkpoint_every or self.validate_every
-        if self.config.warmup == "auto" and self.steps:  # with a time limit, the first plan says how many steps
-            self.config = self.config.model_copy(update={"warmup": warmup_steps(self.config, self.steps)})
+        if (
+            self.config.warmup == "auto" and self.steps
+        ):  # with a time limit, the first plan says how many steps
+            self.config = self.config.model_copy(
+                update={"warmup": warmup_steps(self.config, self.steps)}
+            )
             self.recipe = self.recipe.model_copy(update={"training": self.config})
 
     def keep_time(self, limit: TimeLimit) -> None:
@@ -162,7 +209,12 @@ class Trainer:
         self.progress.planned_every = plan.validate_every
         self.plan_steps(self.group)
         self.plans.append(
-            {"event": "plan", "step": self.progress.step, "steps": self.steps, "validate_every": self.validate_every}
+            {
+                "event": "plan",
+                "step": self.progress.step,
+                "steps": self.steps,
+                "validate_every": self.validate_every,
+            }
         )
         self.display.say(
             f"training.minutes={self.config.minutes:g}: {self.steps:,} steps, a validation every "
@@ -172,13 +224,21 @@ class Trainer:
     def end_in_time(self) -> None:
         """Make this the last step if the time is up. All processes stop at the same step."""
         progress = self.progress
-        if self.limit is None or not self.over_processes(self.limit.is_up()) or progress.step == self.steps:
+        if (
+            self.limit is None
+            or not self.over_processes(self.limit.is_up())
+            or progress.step == self.steps
+        ):
             return
-        self.display.say(f"training.minutes={self.config.minutes:g} is up at step {progress.step:,} of {self.steps:,}")
+        self.display.say(
+            f"training.minutes={self.config.minutes:g} is up at step {progress.step:,} of "
+            f"{self.steps:,}"
+        )
         self.steps = progress.planned_steps = progress.step
 
     def replan(self) -> None:
-        """Plan the rest anew, after a validation, if this machine is faster or slower than was planned."""
+        """Plan the rest anew, after a validation, if this machine is faster or slower than was
+        planned."""
         if self.limit is None or self.progress.step >= self.steps:
             return
         plans = [self.limit.replanned(self.steps - self.progress.step, self.validate_every)]
@@ -206,9 +266,19 @@ class Trainer:
     def train(self) -> None:
         """Update until the last step; log, validate and save when due."""
         progress = self.progress
-        log = MetricsLog(self.run.folder / "metrics.jsonl", progress.log_length) if self.is_main else None
-        batches = ahead(self.stream(), 8, self.packed, lambda batch: batch.to(self.accelerator.device))
-        with closing(batches), stop_requests() as stop, metrics_writer(self.run, progress.step, log) as write:
+        log = (
+            MetricsLog(self.run.folder / "metrics.jsonl", progress.log_length)
+            if self.is_main
+            else None
+        )
+        batches = ahead(
+            self.stream(), 8, self.packed, lambda batch: batch.to(self.accelerator.device)
+        )
+        with (
+            closing(batches),
+            stop_requests() as stop,
+            metrics_writer(self.run, progress.step, log) as write,
+        ):
             self.log_plans(write)
             while progress.step < self.steps and not progress.stopped:
                 started = time.perf_counter()
@@ -235,7 +305,9 @@ class Trainer:
                     self.save(log, due)
                 if self.limit is not None and validated:
                     progress.validation_seconds = time.perf_counter() - started
-                    self.limit.pace = replace(self.limit.pace, validation=progress.validation_seconds)
+                    self.limit.pace = replace(
+                        self.limit.pace, validation=progress.validation_seconds
+                    )
                 if stopping and progress.step < self.steps:
                     raise Interrupted
             self.finish(write)
@@ -247,7 +319,8 @@ class Trainer:
         return batch.rounded() if self.rounds else batch
 
     def update(self, batches: list[tuple[AnyBatch, Position]]) -> None:
-        """One step. Loss = sum over its tokens * processes / tokens of all processes, whatever the accumulation.
+        """One step. Loss = sum over its tokens * processes / tokens of all processes, whatever the
+        accumulation.
 
         A step without any, as of masked LM on text that is all `<unk>`, changes no weight.
         """
@@ -257,13 +330,18 @@ class Trainer:
             group["lr"] = self.config.learning_rate * factor * group.get("rate", 1.0)
         tokens = self.over_processes(sum(batch.tokens for batch, _ in batches))
         self.objective.train()
-        losses = self.in_memory(lambda: self.losses([batch for batch, _ in batches], self.processes / max(1, tokens)))
+        losses = self.in_memory(
+            lambda: self.losses([batch for batch, _ in batches], self.processes / max(1, tokens))
+        )
         norm = torch.zeros_like(losses[0][0])
         if tokens:
             norm = self.clip()
             self.optimiser.step()
-        # gradients of filled batches are made anew; those of many shapes or batches are added up where they are
-        self.optimiser.zero_grad(set_to_none=self.captured is None or not (self.rounds or self.accumulate > 1))
+        # gradients of filled batches are made anew; those of many shapes or batches are added up
+        # where they are
+        self.optimiser.zero_grad(
+            set_to_none=self.captured is None or not (self.rounds or self.accumulate > 1)
+        )
         progress.step += 1
         progress.position = batches[-1][1]
         if self.average is not None and self.config.ema:
@@ -272,19 +350,23 @@ class Trainer:
         self.pending.append((progress.step, tokens, sums_3, [batch for batch, _ in batches]))
 
     def rate_after(self, done: int, steps: int) -> float:
-        """The factor of the highest learning rate in the step after `done`, in a training of so many steps."""
+        """The factor of the highest learning rate in the step after `done`, in a training of so
+        many steps."""
         return schedule_factor(self.config, done + 1, steps) * self.plateau.scale
 
     def in_memory(self, work: Callable[[], T]) -> T:
-        """What `work` computes. If it does not fit into memory, it is computed again without captured steps, whose
-        memory is given back: from no gradients, since a capture or half a backward pass has left wrong ones. After a
-        capture that failed, torch does not give memory back by itself."""
+        """What `work` computes. If it does not fit into memory, it is computed again without
+        captured steps, whose memory is given back: from no gradients, since a capture or half a
+        backward pass has left wrong ones. After a capture that failed, torch does not give memory
+        back by itself."""
         try:
             return work()
         except torch.OutOfMemoryError:
             if self.captured is None:
                 raise
-        self.captured.full = True  # not in the clause above: its error still refers to the tensors of `work`
+        self.captured.full = (
+            True  # not in the clause above: its error still refers to the tensors of `work`
+        )
         self.captured.graphs.clear()
         self.optimiser.zero_grad()
         torch.cuda.empty_cache()
@@ -294,20 +376,28 @@ class Trainer:
         """The sums of `loss` for each batch of a step."""
         sums = []
         for number, batch in enumerate(batches, 1):
-            with nullcontext() if number == len(batches) else self.accelerator.no_sync(self.objective):
+            with (
+                nullcontext()
+                if number == len(batches)
+                else self.accelerator.no_sync(self.objective)
+            ):
                 sums.append((self.captured or self.loss)(batch, factor))
         return sums
 
     def loss(self, batch: AnyBatch, factor: float | Tensor) -> Tensor:
-        """The objective's two sums; the gradient of the first, times `factor`, is added to the gradients."""
-        half = self.accelerator.autocast() if self.accelerator.is_fsdp2 else nullcontext()  # else accelerate does it
+        """The objective's two sums; the gradient of the first, times `factor`, is added to the
+        gradients."""
+        half = (
+            self.accelerator.autocast() if self.accelerator.is_fsdp2 else nullcontext()
+        )  # else accelerate does it
         with self.halves.in_place() if self.halves else half:
             sums_2 = self.sums(batch)
         self.accelerator.backward(sums_2[0] * factor)
         return sums_2.detach()
 
     def sums(self, batch: AnyBatch) -> Tensor:
-        """The objective's two sums; a recurrent state is passed on from batch to batch if the objective carries one."""
+        """The objective's two sums; a recurrent state is passed on from batch to batch if the
+        objective carries one."""
         if not self.carries:
             sums_2: Tensor = self.objective(batch.unnamed())
             return sums_2
@@ -315,7 +405,8 @@ class Trainer:
         return sums_2
 
     def clip(self) -> Tensor:
-        """Clip the gradient norm to `training.clip`; a model may have its own way to do so. Returns the norm before."""
+        """Clip the gradient norm to `training.clip`; a model may have its own way to do so. Returns
+        the norm before."""
         limit = self.config.clip or math.inf
         own_clip = getattr(self.model, "clip_gradients", None)
         shared_limit = limit if own_clip is None else math.inf
@@ -331,15 +422,20 @@ class Trainer:
         return int(self.accelerator.reduce(torch.tensor(count, device=self.accelerator.device)))
 
     def collect_losses(self, now: bool = True) -> None:
-        """Fetch pending losses from the device and add them up; stop at NaN or infinity, before it is saved.
+        """Fetch pending losses from the device and add them up; stop at NaN or infinity, before it
+        is saved.
 
-        A gradient that is NaN breaks the weights, but only the next loss would show it, so it is checked too. With fp16
-        the scaler skips such a step.
+        A gradient that is NaN breaks the weights, but only the next loss would show it, so it is
+        checked too. With fp16 the scaler skips such a step.
         """
         if not self.pending or not (now or self.accelerator.device.type == "cpu"):
             return
-        sums = self.accelerator.reduce(torch.stack([sums_3 for _, _, sums_3, _ in self.pending])).tolist()
-        for (step, tokens, _, batches), (smoothed, plain, norm) in zip(self.pending, sums, strict=True):
+        sums = self.accelerator.reduce(
+            torch.stack([sums_3 for _, _, sums_3, _ in self.pending])
+        ).tolist()
+        for (step, tokens, _, batches), (smoothed, plain, norm) in zip(
+            self.pending, sums, strict=True
+        ):
             if not math.isfinite(smoothed):
                 raise self.not_finite("loss", step, batches)
             if not (math.isfinite(norm) or self.accelerator.scaler):
@@ -350,16 +446,24 @@ class Trainer:
         self.pending.clear()
 
     def not_finite(self, what: str, step: int, batches: list[AnyBatch]) -> RegardError:
-        """The error for a loss or gradient that is NaN or infinite, with the examples of its batch."""
+        """The error for a loss or gradient that is NaN or infinite, with the examples of its
+        batch."""
         examples = [example for batch in batches for example in batch.examples]
-        places = [self.data.train.where(example) for example in examples[:3]] + (["..."] if examples[3:] else [])
-        named = f", first in a batch of {len(examples)} examples: {', '.join(places)}" if examples else ""
+        places = [self.data.train.where(example) for example in examples[:3]] + (
+            ["..."] if examples[3:] else []
+        )
+        named = (
+            f", first in a batch of {len(examples)} examples: {', '.join(places)}"
+            if examples
+            else ""
+        )
         last = self.run.pointer("last")
         kept = f"; the last checkpoint, {last.name}, is intact" if last else ""
         return RegardError(
             f"the {what} became NaN or infinite{named}",
             where=f"step {step}",
-            hint=f"lower training.learning_rate, raise training.warmup or use precision bf16 or fp32{kept}",
+            hint="lower training.learning_rate, raise training.warmup or use precision bf16 or "
+            f"fp32{kept}",
         )
 
     def log_line(self) -> dict[str, Any]:
@@ -371,7 +475,11 @@ class Trainer:
             "step": progress.step,
             "epoch": progress.position.epoch,
             "loss": progress.loss_sum / progress.tokens,
-            **({"perplexity": perplexity(progress.plain_sum / progress.tokens)} if self.is_cross_entropy else {}),
+            **(
+                {"perplexity": perplexity(progress.plain_sum / progress.tokens)}
+                if self.is_cross_entropy
+                else {}
+            ),
             "learning_rate": max(group["lr"] for group in self.optimiser.param_groups),
             "unit": self.task.unit,
             "tokens": progress.tokens,
@@ -422,7 +530,8 @@ class Trainer:
             model.train(training)
 
     def comment(self, entry: Ranked, before: Ranked | None) -> str:
-        """The comment on a checkpoint that is better than the best before; the loss decides between equals."""
+        """The comment on a checkpoint that is better than the best before; the loss decides between
+        equals."""
         if before is not None and self.order(entry) >= self.order(before):
             return ""
         tied = before is not None and entry.value == before.value
@@ -437,16 +546,23 @@ class Trainer:
         return self.config.patience is not None and self.progress.waited >= self.config.patience
 
     def order(self, entry: Ranked) -> tuple[float, float]:
-        """The sort key of checkpoints, best first: the metric, then the loss; then the earlier one comes first."""
-        return -entry.value if self.config.best in self.task.higher_is_better else entry.value, entry.loss
+        """The sort key of checkpoints, best first: the metric, then the loss; then the earlier one
+        comes first."""
+        return (
+            -entry.value if self.config.best in self.task.higher_is_better else entry.value,
+            entry.loss,
+        )
 
     def ranks(self, entry: Ranked) -> bool:
         """Add a checkpoint to the best ones; whether it is the best of all."""
-        self.progress.best = sorted([*self.progress.best, entry], key=self.order)[: self.config.keep_best]
+        self.progress.best = sorted([*self.progress.best, entry], key=self.order)[
+            : self.config.keep_best
+        ]
         return self.progress.best[0] == entry
 
     def save(self, log: MetricsLog | None, due: bool) -> None:
-        """Save a checkpoint for an exact resume, then point to the best one and to this one, then delete old ones."""
+        """Save a checkpoint for an exact resume, then point to the best one and to this one, then
+        delete old ones."""
         self.collect_losses()
         weights, optimiser = stored_weights(self.used_model), self.optimiser.state_dict()
         if self.accelerator.is_fsdp2:
@@ -455,7 +571,9 @@ class Trainer:
         if log is None:
             return
         progress = self.progress
-        progress.recent = [*progress.recent, *([progress.step] if due else [])][-self.config.average :]
+        progress.recent = [*progress.recent, *([progress.step] if due else [])][
+            -self.config.average :
+        ]
         progress.log_length = log.length()
         progress.spent = 0.0 if self.limit is None else self.limit.spent
         name = step_name(progress.step)
@@ -482,25 +600,32 @@ class Trainer:
         if not self.carries or self.processes == 1 or self.carry is None:
             return self.carry
         parts = gather_object([carry_to(self.carry, torch.device("cpu"))])
-        return tuple(tuple(map(torch.cat, zip(*layer, strict=True))) for layer in zip(*parts, strict=True))
+        return tuple(
+            tuple(map(torch.cat, zip(*layer, strict=True))) for layer in zip(*parts, strict=True)
+        )
 
     def tidy(self) -> None:
-        """Point to the best checkpoint and to that of this step, and delete those that are no longer needed.
+        """Point to the best checkpoint and to that of this step, and delete those that are no
+        longer needed.
 
-        The best is named first: what the last one knows of the best is never ahead of the file `best`.
+        The best is named first: what the last one knows of the best is never ahead of the file
+        `best`.
         """
         progress = self.progress
         best = [entry.step for entry in progress.best]
         self.run.point("best", step_name(best[0] if best else progress.step))
         self.run.point("last", step_name(progress.step))
-        self.run.remove_all_but({step_name(step) for step in (progress.step, *best, *progress.recent)})
+        self.run.remove_all_but(
+            {step_name(step) for step in (progress.step, *best, *progress.recent)}
+        )
 
     def facts(self) -> dict[str, Any]:
         best = [{"step": entry.step, self.config.best: entry.value} for entry in self.progress.best]
         return self.run.under(self.recipe).facts(self.progress.step, best)
 
     def finish(self, write: Write) -> None:
-        """Average the last checkpoints if the recipe says so, and use the average if it validates better."""
+        """Average the last checkpoints if the recipe says so, and use the average if it validates
+        better."""
         folders = [self.run.checkpoints / step_name(step) for step in self.progress.recent]
         if self.config.average == 1 or not folders or not self.is_main:
             return
@@ -509,7 +634,9 @@ class Trainer:
         put_weights(averaged, weights, self.run.folder)
         line = {"event": "average", "step": self.progress.step, **self.validate(averaged)}
         before = self.progress.best[0] if self.progress.best else None
-        comment = self.comment(Ranked(line[self.config.best], self.progress.step, line["loss"]), before)
+        comment = self.comment(
+            Ranked(line[self.config.best], self.progress.step, line["loss"]), before
+        )
         self.display.say(f"average of the last {len(folders)} checkpoints:")
         self.display.validated(line, comment)
         # After the validation, which may set buffers of the model
@@ -535,7 +662,11 @@ class Trainer:
         if self.config.minutes is None and self.progress.step > self.steps:
             where = "training.epochs" if self.config.steps is None else "training.steps"
             what = f"the run has made {self.progress.step:,} steps, more than {self.steps:,}"
-            raise ConfigError(what, where=where, hint="use --checkpoint in other commands for an earlier checkpoint")
+            raise ConfigError(
+                what,
+                where=where,
+                hint="use --checkpoint in other commands for an earlier checkpoint",
+            )
         put_parts(self.model, weights, folder)
         if self.average is not None:
             put_weights(self.average, load_weights(folder), folder)
@@ -548,11 +679,19 @@ class Trainer:
         self.progress = Progress.of(training["progress"])
         if self.config.minutes is None or self.config.minutes != self.run.recipe.training.minutes:
             self.progress.planned_steps = 0  # the rest is planned anew
-        if self.progress.position.index not in range(self.stream().epoch_batches(self.progress.position.epoch)):
+        if self.progress.position.index not in range(
+            self.stream().epoch_batches(self.progress.position.epoch)
+        ):
             raise ValueError("there is no such batch")
         if (group := int(training.get("group", self.group))) % self.sharing:
-            what = f"a step of the run has {group} batches, which {self.processes} processes cannot share evenly"
-            hint = f"resume with {', '.join(str(count) for count in range(1, group + 1) if group % count == 0)}"
+            what = (
+                f"a step of the run has {group} batches, which {self.processes} processes "
+                "cannot share evenly"
+            )
+            hint = (
+                "resume with "
+                f"{', '.join(str(count) for count in range(1, group + 1) if group % count == 0)}"
+            )
             raise ConfigError(what, where="--resume", hint=hint)
         self.plan_steps(group)
         restore_optimiser(self.optimiser, training["optimiser"])

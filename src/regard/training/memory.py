@@ -1,4 +1,5 @@
-"""The largest batch that fits into the memory of a device: measured with two small batches and extrapolated."""
+"""The largest batch that fits into the memory of a device: measured with two small batches and
+extrapolated."""
 
 from __future__ import annotations
 
@@ -20,19 +21,23 @@ from regard.tasks import TASKS
 from regard.text.tokenizers import Tokenizers
 from regard.training.optimiser import build_optimiser
 
-SHARE = 0.9  # the share of the free memory to plan with; the rest is for what is not measured, and for fragmentation
+# the share of the free memory to plan with; the rest is for what is not measured, and for
+# fragmentation
+SHARE = 0.9
 BYTES_PER_PARAMETER = {"sgd": 12, "adam": 16, "adamw": 16}
 """Weights, gradients and optimiser state, in single precision."""
-GPU_TOKENS = 1024  # tokens of the smaller batch on a GPU: enough to be distinguished from the libraries' own memory
+# tokens of the smaller batch on a GPU: enough to be distinguished from the libraries' own memory
+GPU_TOKENS = 1024
 ROUND = 256  # larger results are rounded down to a multiple of this
 Point = tuple[int, int]  # tokens of a batch, and the bytes that training with it needs
 
 
 def largest_batch(small: Point, large: Point, available: int, *, limit: int, longest: int) -> int:
-    """The largest `batch_tokens` up to `limit` that leaves a tenth free, by the line through two points; 0 if not even
-    the longest example fits.
+    """The largest `batch_tokens` up to `limit` that leaves a tenth free, by the line through two
+    points; 0 if not even the longest example fits.
 
-    An example longer than `batch_tokens` is a batch of its own, so a value below its length would not help.
+    An example longer than `batch_tokens` is a batch of its own, so a value below its length would
+    not help.
     """
     per_token = max(0.0, (large[1] - small[1]) / (large[0] - small[0]))
     usable = SHARE * available - (small[1] - per_token * small[0])
@@ -45,12 +50,20 @@ def largest_batch(small: Point, large: Point, available: int, *, limit: int, lon
 
 
 def largest_measured(
-    measure: Callable[[int], int], *, rows: int, length: int, available: int, limit: int, longest: int
+    measure: Callable[[int], int],
+    *,
+    rows: int,
+    length: int,
+    available: int,
+    limit: int,
+    longest: int,
 ) -> int:
-    """The same from measurements: `measure` returns the bytes for a number of examples of one length.
+    """The same from measurements: `measure` returns the bytes for a number of examples of one
+    length.
 
-    The line through two small batches overestimates large ones, whose loss is computed in parts. So if the result is
-    below the limit, a batch of that size is measured too, and the line drawn again, as long as the result grows.
+    The line through two small batches overestimates large ones, whose loss is computed in parts. So
+    if the result is below the limit, a batch of that size is measured too, and the line drawn
+    again, as long as the result grows.
     """
     small, large = ((count * length, measure(count)) for count in (rows, 2 * rows))
     fits = largest_batch(small, large, available, limit=limit, longest=longest)
@@ -63,17 +76,25 @@ def largest_measured(
 
 
 def fitting_batch_tokens(
-    recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator, available: int | None = None
+    recipe: AnyRecipe,
+    train: Examples,
+    model: nn.Module,
+    accelerator: Accelerator,
+    available: int | None = None,
 ) -> int:
-    """`training.batch_tokens`, or less if the device has too little memory; 0 if not even one example fits.
+    """`training.batch_tokens`, or less if the device has too little memory; 0 if not even one
+    example fits.
 
-    Measured with the longest example, since shorter ones need no more per token. Neither the model nor the random
-    generators are changed. `available` is the free memory in bytes; default: what the device reports.
+    Measured with the longest example, since shorter ones need no more per token. Neither the model
+    nor the random generators are changed. `available` is the free memory in bytes; default: what
+    the device reports.
     """
     limit, on_cpu = recipe.training.batch_tokens, accelerator.device.type == "cpu"
     assert isinstance(limit, int)
     if available is None:
-        available = available_memory(accelerator.device) // (accelerator.num_processes if on_cpu else 1)
+        available = available_memory(accelerator.device) // (
+            accelerator.num_processes if on_cpu else 1
+        )
     example = train.longest_example()
     length = int(train.lengths[example])
 
@@ -82,10 +103,14 @@ def fitting_batch_tokens(
 
     rows = 1 if on_cpu else max(1, GPU_TOKENS // length)
     longest = int(train.lengths.max())
-    return largest_measured(measure, rows=rows, length=length, available=available, limit=limit, longest=longest)
+    return largest_measured(
+        measure, rows=rows, length=length, available=available, limit=limit, longest=longest
+    )
 
 
-def step_bytes(recipe: AnyRecipe, batch: AnyBatch, model: nn.Module, accelerator: Accelerator) -> int:
+def step_bytes(
+    recipe: AnyRecipe, batch: AnyBatch, model: nn.Module, accelerator: Accelerator
+) -> int:
     """The bytes that training with such batches needs, measured with a copy of the model."""
     device = accelerator.device
     with torch.random.fork_rng([torch.cuda.current_device()] if device.type == "cuda" else []):
@@ -93,26 +118,34 @@ def step_bytes(recipe: AnyRecipe, batch: AnyBatch, model: nn.Module, accelerator
     if device.type != "cpu":
         gc.collect()
         torch.get_device_module(device).empty_cache()
-    # The moving average of the weights; the buckets for the exchange of gradients between processes; weights and
-    # gradients in half precision
+    # The moving average of the weights; the buckets for the exchange of gradients between
+    # processes; weights and gradients in half precision
     half = accelerator.mixed_precision != "no"
     copies: int = sum((recipe.training.ema is not None, accelerator.num_processes > 1, half))
     return size + 4 * copies * count_parameters(model)
 
 
-def _trial_bytes(recipe: AnyRecipe, batch: AnyBatch, trial: nn.Module, accelerator: Accelerator) -> int:
-    """On a CPU, where allocations are not counted: weights, gradients, optimiser, and saved activations. On a GPU: the
-    peak of the second update, since the first one allocates the optimiser state."""
+def _trial_bytes(
+    recipe: AnyRecipe, batch: AnyBatch, trial: nn.Module, accelerator: Accelerator
+) -> int:
+    """On a CPU, where allocations are not counted: weights, gradients, optimiser, and saved
+    activations. On a GPU: the peak of the second update, since the first one allocates the
+    optimiser state."""
     config, device = recipe.training, accelerator.device
     before = 0 if device.type == "cpu" else _peak_bytes(device, lambda: None)
-    objective = TASKS[recipe.task](recipe, Tokenizers({})).objective(trial.to(device)).train()  # needs no tokenizers
+    objective = (
+        TASKS[recipe.task](recipe, Tokenizers({})).objective(trial.to(device)).train()
+    )  # needs no tokenizers
 
     def loss() -> Tensor:
         with accelerator.autocast():
             return sums_of(objective(batch.unnamed()))[0] / batch.tokens
 
     if device.type == "cpu":
-        return count_parameters(trial) * BYTES_PER_PARAMETER[config.optimizer] + saved_by(trial, loss)[1]
+        return (
+            count_parameters(trial) * BYTES_PER_PARAMETER[config.optimizer]
+            + saved_by(trial, loss)[1]
+        )
     optimiser = build_optimiser(trial, config)
 
     def update() -> None:
@@ -126,7 +159,8 @@ def _trial_bytes(recipe: AnyRecipe, batch: AnyBatch, trial: nn.Module, accelerat
 
 
 def _peak_bytes(device: torch.device, work: Callable[[], None]) -> int:
-    """The peak memory during `work`; on MPS what the driver holds after it, which it does not release by itself."""
+    """The peak memory during `work`; on MPS what the driver holds after it, which it does not
+    release by itself."""
     if device.type == "mps":
         work()
         torch.mps.synchronize()
@@ -144,7 +178,8 @@ def sums_of(result: Tensor | tuple[Tensor, Any]) -> Tensor:
 
 
 def saved_by(model: nn.Module, forward: Callable[[], Tensor]) -> tuple[Tensor, int]:
-    """The result of a forward pass, and the bytes that it saves for the backward pass, without the weights."""
+    """The result of a forward pass, and the bytes that it saves for the backward pass, without the
+    weights."""
     saved: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -160,7 +195,10 @@ def saved_by(model: nn.Module, forward: Callable[[], Tensor]) -> tuple[Tensor, i
 def available_memory(device: torch.device) -> int:
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        reserved, allocated = torch.cuda.memory_reserved(device), torch.cuda.memory_allocated(device)
+        reserved, allocated = (
+            torch.cuda.memory_reserved(device),
+            torch.cuda.memory_allocated(device),
+        )
         index = torch.cuda.current_device() if device.index is None else device.index
         allowed = int(torch.cuda.get_per_process_memory_fraction(index) * total)
         return min(free + reserved, allowed) - allocated

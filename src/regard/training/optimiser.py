@@ -13,9 +13,12 @@ from regard.data.config import TrainingConfig
 
 
 def build_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Adam (Kingma & Ba 2015, arXiv:1412.6980), AdamW (arXiv:1711.05101) or SGD over all parameters."""
+    """Adam (Kingma & Ba 2015, arXiv:1412.6980), AdamW (arXiv:1711.05101) or SGD over all
+    parameters."""
     groups = parameter_groups(model, config)
-    fused = all(weight.device.type in ("cpu", "cuda") for group in groups for weight in group["params"])
+    fused = all(
+        weight.device.type in ("cpu", "cuda") for group in groups for weight in group["params"]
+    )
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, config.learning_rate, config.momentum, fused=fused)
     optimiser = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
@@ -24,10 +27,12 @@ def build_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
 
 
 def parameter_groups(model: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
-    """The trainable weights, grouped by the model's factor of the learning rate (`rate_of`) and by their weight decay.
+    """The trainable weights, grouped by the model's factor of the learning rate (`rate_of`) and by
+    their weight decay.
 
-    Layer-wise rates: Howard & Ruder 2018, arXiv:1801.06146, section 3.2, "discriminative fine-tuning". Weight decay is
-    for matrices and embeddings. A bias, the gain of a norm and a weight of a mix of layers have one axis or none.
+    Layer-wise rates: Howard & Ruder 2018, arXiv:1801.06146, section 3.2, "discriminative
+    fine-tuning". Weight decay is for matrices and embeddings. A bias, the gain of a norm and a
+    weight of a mix of layers have one axis or none.
     """
     rate_of = getattr(model, "rate_of", lambda name: 1.0)
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
@@ -43,7 +48,8 @@ def parameter_groups(model: nn.Module, config: TrainingConfig) -> list[dict[str,
 
 @torch.no_grad()
 def move_average(average: nn.Module, model: nn.Module, decay: float, step: int) -> None:
-    """average = d * average + (1 - d) * weights; d rises from 2/11 to `decay`, so that the start is soon forgotten."""
+    """average = d * average + (1 - d) * weights; d rises from 2/11 to `decay`, so that the start is
+    soon forgotten."""
     decay = min(decay, (1 + step) / (10 + step))
     torch._foreach_lerp_([*average.parameters()], [*model.parameters()], 1.0 - decay)
 
@@ -54,10 +60,10 @@ def move_average(average: nn.Module, model: nn.Module, decay: float, step: int) 
 def schedule_factor(config: TrainingConfig, step: int, steps: int) -> float:
     """The factor of the highest learning rate at step 1, 2, ... `steps`; `plateau` scales it too.
 
-    Linear warm-up, then: constant, and linear to zero over the last fifth (warmup-stable-decay, Hu et al. 2024,
-    arXiv:2404.06395; the fifth is from Hägele et al. 2024, arXiv:2405.18392); linear to zero; half a cosine to zero
-    (Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts); inverse square root as in Vaswani et al. 2017,
-    arXiv:1706.03762, equation 3; or constant.
+    Linear warm-up, then: constant, and linear to zero over the last fifth (warmup-stable-decay, Hu
+    et al. 2024, arXiv:2404.06395; the fifth is from Hägele et al. 2024, arXiv:2405.18392); linear
+    to zero; half a cosine to zero (Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts);
+    inverse square root as in Vaswani et al. 2017, arXiv:1706.03762, equation 3; or constant.
     """
     warmup = warmup_steps(config, steps)
     if step < warmup:
@@ -110,22 +116,32 @@ class Plateau:
 
 
 def length_notes(config: TrainingConfig, steps: int) -> Iterator[str]:
-    """Notes on a training that ends before `training.steps`, or is hardly longer than its warm-up."""
+    """Notes on a training that ends before `training.steps`, or is hardly longer than its
+    warm-up."""
     if config.steps is not None and steps < config.steps:
-        yield f"training.epochs={config.epochs} ends at step {steps:,}, before training.steps={config.steps}"
+        yield (
+            f"training.epochs={config.epochs} ends at step {steps:,}, before "
+            f"training.steps={config.steps}"
+        )
     if 2 * warmup_steps(config, steps) > steps:
         yield (
-            f"training.warmup={config.warmup} is more than half of the {steps:,} steps: the model will hardly learn; "
+            f"training.warmup={config.warmup} is more than half of the {steps:,} steps: the model "
+            "will hardly learn; "
             f"{max(1, steps // 10)} would be a tenth"
         )
 
 
-def resume_notes(before: TrainingConfig, now: TrainingConfig, steps: int, factor: float) -> Iterator[str]:
-    """A note if a schedule that falls now covers another number of steps; the rate continues at `factor` times the
-    highest."""
+def resume_notes(
+    before: TrainingConfig, now: TrainingConfig, steps: int, factor: float
+) -> Iterator[str]:
+    """A note if a schedule that falls now covers another number of steps; the rate continues at
+    `factor` times the highest."""
     if now.schedule != "constant" and (before.steps, before.epochs) != (now.steps, now.epochs):
         rate = now.learning_rate * factor
-        yield f"the {now.schedule} schedule now covers {steps:,} steps: the learning rate continues at {rate:.2g}"
+        yield (
+            f"the {now.schedule} schedule now covers {steps:,} steps: the learning rate "
+            f"continues at {rate:.2g}"
+        )
 
 
 LOWEST_TO_RESUME = 0.1
@@ -133,14 +149,17 @@ LOWEST_TO_RESUME = 0.1
 
 
 def longer_training_note(config: TrainingConfig, steps: int, factor: float) -> str:
-    """What to do about a validation loss that was still falling after the last of `steps`; a training of twice as many
-    would continue with `factor` times the highest learning rate."""
-    name = "minutes" if config.minutes is not None else "steps" if config.steps == steps else "epochs"
+    """What to do about a validation loss that was still falling after the last of `steps`; a
+    training of twice as many would continue with `factor` times the highest learning rate."""
+    name = (
+        "minutes" if config.minutes is not None else "steps" if config.steps == steps else "epochs"
+    )
     twice = f"training.{name}={2 * (getattr(config, name) or 1)}"
     if factor < LOWEST_TO_RESUME:
         rate = f"{config.learning_rate * factor:.2g}"
         return (
-            f"the validation loss was still falling, but --resume would continue at a learning rate of {rate}: "
+            "the validation loss was still falling, but --resume would continue at a learning "
+            f"rate of {rate}: "
             f"a new run with {twice} learns more"
         )
     return f"the validation loss was still falling: --resume with {twice} trains twice as long"

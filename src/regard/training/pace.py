@@ -1,5 +1,5 @@
-"""How fast a training runs on this machine: the steps that a time limit holds, and the number of threads that is
-fastest."""
+"""How fast a training runs on this machine: the steps that a time limit holds, and the number of
+threads that is fastest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from regard.training.optimiser import build_optimiser
 from regard.training.progress import Progress
 
 MARGIN = 0.03
-"""Share of the time that is not planned with, for a machine that gets slower and for what is not measured."""
+"""Share of the time that is not planned with, for a machine that gets slower and for what is not
+measured."""
 VALIDATIONS, FEWEST = 20, 4
 """Validations of a training with a time limit; and how many of them even if they are slow."""
 VALIDATING, AT_MOST = 0.1, 0.5
@@ -39,7 +40,8 @@ MEASURED = 0.02
 LONGEST_MEASURING = 10.0
 """Seconds after which the pace is no longer measured."""
 SLOW_STEP = 2.0
-"""Seconds of a step from which the number of threads is left as it is, since measuring would take too long."""
+"""Seconds of a step from which the number of threads is left as it is, since measuring would take
+too long."""
 GAIN = 0.9
 """Fewer threads are used if a step then takes less than this share of the time."""
 
@@ -60,7 +62,9 @@ class TimePlan:
     validate_every: int
 
 
-def plan_for(seconds: float, pace: Pace, validate_every: int | None = None, share: float = 1.0) -> TimePlan:
+def plan_for(
+    seconds: float, pace: Pace, validate_every: int | None = None, share: float = 1.0
+) -> TimePlan:
     """The most steps that fit into some seconds together with their validations.
 
     `share` is that of the whole training: its last quarter has a quarter of the validations.
@@ -78,10 +82,13 @@ def plan_for(seconds: float, pace: Pace, validate_every: int | None = None, shar
 class TimeLimit:
     """What is left of `training.minutes`, and the pace so far.
 
-    This command began at `started`, by the monotonic clock; `before` is the progress of earlier ones.
+    This command began at `started`, by the monotonic clock; `before` is the progress of earlier
+    ones.
     """
 
-    def __init__(self, config: TrainingConfig, pace: Pace, started: float, before: Progress) -> None:
+    def __init__(
+        self, config: TrainingConfig, pace: Pace, started: float, before: Progress
+    ) -> None:
         assert config.minutes is not None
         self.seconds, self.given_every = 60 * config.minutes, config.validate_every
         self.pace = Pace(pace.step, pace.validation or before.validation_seconds)
@@ -106,7 +113,8 @@ class TimeLimit:
         self._steps += 1
 
     def is_up(self) -> bool:
-        """Whether there is only time for a validation and a checkpoint left, but for no further step."""
+        """Whether there is only time for a validation and a checkpoint left, but for no further
+        step."""
         return self.left < self._at_the_end * self.pace.validation + self.pace.step
 
     def first_plan(self) -> TimePlan:
@@ -116,21 +124,31 @@ class TimeLimit:
         """A plan for the steps that are left, if the pace is another than planned."""
         if self.pace.step == 0.0:  # no step was measured since the start
             return None
-        expected = steps_left * self.pace.step + math.ceil(steps_left / validate_every) * self.pace.validation
+        expected = (
+            steps_left * self.pace.step
+            + math.ceil(steps_left / validate_every) * self.pace.validation
+        )
         if abs(expected - self.left * (1 - MARGIN)) <= OFF * max(self.left, 1e-6):
             return None
         return plan_for(self.left, self.pace, self.given_every, self.left / self.seconds)
 
 
 def measure_pace(
-    recipe: AnyRecipe, data: Prepared[Any], model: nn.Module, accelerator: Accelerator, seconds: float
+    recipe: AnyRecipe,
+    data: Prepared[Any],
+    model: nn.Module,
+    accelerator: Accelerator,
+    seconds: float,
 ) -> Pace:
-    """The pace with a copy of the model: of a few steps, and of a validation. The slowest process counts.
+    """The pace with a copy of the model: of a few steps, and of a validation. The slowest process
+    counts.
 
     `seconds` is the time limit. Neither the model nor the random generators are changed.
     """
     most = min(LONGEST_MEASURING, MEASURED * seconds)
-    with torch.random.fork_rng([torch.cuda.current_device()] if accelerator.device.type == "cuda" else []):
+    with torch.random.fork_rng(
+        [torch.cuda.current_device()] if accelerator.device.type == "cuda" else []
+    ):
         trial = copy.deepcopy(model)
         step = trial_step(recipe, data, trial, accelerator)
         timed(step)
@@ -180,7 +198,8 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def threads_are_chosen() -> bool:
-    """Whether the user has set the number of threads: in the environment, or with torch.set_num_threads."""
+    """Whether the user has set the number of threads: in the environment, or with
+    torch.set_num_threads."""
     if any(os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")):
         return True
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -188,7 +207,9 @@ def threads_are_chosen() -> bool:
     return torch.get_num_threads() == 1 or torch.get_num_threads() not in defaults
 
 
-def fastest_threads(recipe: AnyRecipe, data: Prepared[Any], model: nn.Module, accelerator: Accelerator) -> int:
+def fastest_threads(
+    recipe: AnyRecipe, data: Prepared[Any], model: nn.Module, accelerator: Accelerator
+) -> int:
     """The number of threads with which a step is fastest: all, half of them, or one.
 
     If other programs use the cores, threads wait for each other, and one may be faster than two.

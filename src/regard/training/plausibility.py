@@ -27,14 +27,18 @@ MANY_DROPPED = 0.25
 PAIRS = 100
 """Fewest pairs whose lengths are compared."""
 VARIED = 0.2
-"""Least variation of lengths, deviation / mean, on both sides, for a correlation to say something."""
+"""Least variation of lengths, deviation / mean, on both sides, for a correlation to say
+something."""
 UNRELATED = 0.1
-"""Correlation of lengths below which pairs are hardly translations; of real ones it is 0.6 or more."""
+"""Correlation of lengths below which pairs are hardly translations; of real ones it is 0.6 or
+more."""
 
 
 def warnings_for(recipe: AnyRecipe, data: Prepared[Any]) -> list[str]:
     """All warnings, each with a word that says so."""
-    return [f"warning: {text}" for text in chain(recipe_warnings(recipe), data_warnings(recipe, data))]
+    return [
+        f"warning: {text}" for text in chain(recipe_warnings(recipe), data_warnings(recipe, data))
+    ]
 
 
 def recipe_warnings(recipe: AnyRecipe) -> Iterator[str]:
@@ -43,13 +47,15 @@ def recipe_warnings(recipe: AnyRecipe) -> Iterator[str]:
     low, high = USUAL_RATES[training.optimizer]
     if training.learning_rate > MARGIN * high:
         yield (
-            f"training.learning_rate={training.learning_rate:g} is far too high for {training.optimizer}, "
+            f"training.learning_rate={training.learning_rate:g} is far too high for "
+            f"{training.optimizer}, "
             f"the loss will hardly fall: {low:g} to {high:g} is usual"
         )
     for name, value in recipe.model.model_dump().items():
         if name.endswith("dropout") and isinstance(value, float) and value > MOST_DROPOUT:
             yield (
-                f"model.{name}={value:g} leaves out {100 * value:.0f} % of the values at every step, the "
+                f"model.{name}={value:g} leaves out {100 * value:.0f} % of the values at every "
+                "step, the "
                 "model will hardly learn: 0.1 to 0.5 is usual"
             )
 
@@ -73,17 +79,21 @@ def _dropped_by_length(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
 
 
 def _unrelated_lengths(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
-    """A long sentence has a long translation, unless the lines of one file were shuffled or shifted."""
+    """A long sentence has a long translation, unless the lines of one file were shuffled or
+    shifted."""
     train = data.train
     if recipe.task != "translation" or not isinstance(train, Dataset) or len(train) < PAIRS:
         return
-    sources, targets = (train.columns[name].lengths.astype(np.float64) for name in ("source", "target"))
+    sources, targets = (
+        train.columns[name].lengths.astype(np.float64) for name in ("source", "target")
+    )
     if min(float(side.std() / side.mean()) for side in (sources, targets)) < VARIED:
         return
     correlation = float(np.corrcoef(sources, targets)[0, 1])
     if correlation < UNRELATED:
         yield (
-            f"the lengths of sources and targets are unrelated (correlation {correlation:.2f}): translations "
+            f"the lengths of sources and targets are unrelated (correlation {correlation:.2f}): "
+            "translations "
             "line by line are not like that; are the lines of the two sides in the same order?"
         )
 
@@ -91,7 +101,11 @@ def _unrelated_lengths(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
 def _large_vocabulary(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
     """Most subwords of too large a vocabulary are too rare to be learned."""
     task, tokenizer = data.task, recipe.tokenizer
-    if getattr(task, "writes", None) is None or tokenizer.kind not in SUBWORDS or tokenizer.file is not None:
+    if (
+        getattr(task, "writes", None) is None
+        or tokenizer.kind not in SUBWORDS
+        or tokenizer.file is not None
+    ):
         return
     if recipe.training.init is not None:
         return
@@ -99,8 +113,10 @@ def _large_vocabulary(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
         rare = int(np.count_nonzero(counts < RARE))
         if len(counts) > SMALL_VOCABULARY and 2 * rare > len(counts):
             yield (
-                f"{rare:,} of the {len(counts):,} subwords of the {name} vocabulary occur fewer than {RARE} "
-                f"times in the training data, which is enough for about {max(1, (len(counts) - rare) // 100) * 100:,}: "
+                f"{rare:,} of the {len(counts):,} subwords of the {name} vocabulary occur fewer "
+                f"than {RARE} "
+                "times in the training data, which is enough for about "
+                f"{max(1, (len(counts) - rare) // 100) * 100:,}: "
                 "lower tokenizer.vocabulary"
             )
 

@@ -1,5 +1,5 @@
-"""Several processes that train together: what they must agree on, which of them has ended, and tensors of which each
-has a part (FSDP2)."""
+"""Several processes that train together: what they must agree on, which of them has ended, and
+tensors of which each has a part (FSDP2)."""
 
 from __future__ import annotations
 
@@ -24,27 +24,38 @@ from torch.utils.checkpoint import checkpoint
 from regard.errors import ConfigError, Problem, RegardError
 from regard.runs.run import Weights, check_weights
 
-LOST = re.compile(r"closed by peer|reset by peer|Broken pipe|Connection refused|Timed out|timeout|NCCL|Gloo", re.I)
+LOST = re.compile(
+    r"closed by peer|reset by peer|Broken pipe|Connection refused|Timed out|timeout|NCCL|Gloo", re.I
+)
 """What torch says where another process does not answer."""
 FAILED, ASKED = "regard/failed", "regard/asked"
-"""Keys of the store: the process that has printed its own error, and whether all processes shall report."""
+"""Keys of the store: the process that has printed its own error, and whether all processes shall
+report."""
 T = TypeVar("T")
 REPLY = 3.0  # seconds in which the processes that are left report
 
 
 @contextmanager
 def all_joined() -> Iterator[None]:
-    """Refuse to train where the first process cannot be reached or another does not come: torch would wait for half an
-    hour. Each reports in the store of the first process, or of its launcher; inside, that store stays."""
-    number, count, host, port = (os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+    """Refuse to train where the first process cannot be reached or another does not come: torch
+    would wait for half an hour. Each reports in the store of the first process, or of its launcher;
+    inside, that store stays."""
+    number, count, host, port = (
+        os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    )
     if torch.distributed.is_initialized() or not (number and count and host and port):
         yield
         return
     here, seconds = f"process {number} ({socket.gethostname()})", _patience()
     own = number == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     if not own and not _within(seconds, lambda: _answers(host, int(port))):
-        hint = "has it started, on that machine (--main_process_ip), and does no firewall stand between?"
-        unreachable = RegardError(f"process 0 cannot be reached at {host}:{port}", where=here, hint=hint)
+        hint = (
+            "has it started, on that machine (--main_process_ip), and does no firewall "
+            "stand between?"
+        )
+        unreachable = RegardError(
+            f"process 0 cannot be reached at {host}:{port}", where=here, hint=hint
+        )
         unreachable.add_note(f"in process {number}")
         raise unreachable
     try:
@@ -56,9 +67,14 @@ def all_joined() -> Iterator[None]:
     store.set(f"regard/joined/{number}", "")
     everyone = [f"regard/joined/{process}" for process in range(int(count))]
     if not _within(seconds, lambda: store.check(everyone)):
-        missing = ", ".join(str(process) for process, key in enumerate(everyone) if not store.check([key]))
+        missing = ", ".join(
+            str(process) for process, key in enumerate(everyone) if not store.check([key])
+        )
         what = f"process {missing} of {count} has not come in {seconds:g} seconds"
-        hint = "its own message, on its machine, may say why; REGARD_JOIN_TIMEOUT gives it more seconds"
+        hint = (
+            "its own message, on its machine, may say why; REGARD_JOIN_TIMEOUT gives it "
+            "more seconds"
+        )
         raise RegardError(what, where=here, hint=hint)
     yield
 
@@ -93,20 +109,28 @@ def refuse_unlike(accelerator: Accelerator, facts: Mapping[str, Any]) -> None:
     everyone = gather_object([(socket.gethostname(), dict(facts))])
     _, first = everyone[0]
     for number, (host, other) in enumerate(everyone):
-        unlike = sorted(name for name in first.keys() | other.keys() if first.get(name) != other.get(name))
+        unlike = sorted(
+            name for name in first.keys() | other.keys() if first.get(name) != other.get(name)
+        )
         problems = [
-            Problem(name, f"process 0 has {first.get(name)!r}, process {number} ({host}) {other.get(name)!r}")
+            Problem(
+                name,
+                f"process 0 has {first.get(name)!r}, process {number} ({host}) {other.get(name)!r}",
+            )
             for name in unlike[:3]
         ]
         if unlike:
-            what, hint = "all processes must train the same", "give all of them the same recipe and the same files"
+            what, hint = (
+                "all processes must train the same",
+                "give all of them the same recipe and the same files",
+            )
             raise ConfigError(problems=[*problems, Problem("", what, hint)])
 
 
 @contextmanager
 def naming_lost_processes(accelerator: Accelerator) -> Iterator[None]:
-    """Turn what torch raises where another process has died into one message, which says which, unless that one has
-    told its own error."""
+    """Turn what torch raises where another process has died into one message, which says which,
+    unless that one has told its own error."""
     ended = Event()
     reporter = Thread(target=_report, args=(accelerator.process_index, ended), daemon=True)
     try:
@@ -124,7 +148,10 @@ def naming_lost_processes(accelerator: Accelerator) -> Iterator[None]:
             where = _lost(accelerator)
         except RuntimeError:  # the machine that has the store is gone
             where = "process 0"
-        hint = "it may have run out of memory; the same command with --resume continues from the last checkpoint"
+        hint = (
+            "it may have run out of memory; the same command with --resume continues from "
+            "the last checkpoint"
+        )
         if "(" in where:
             hint = "its own message, on that machine, says why"
         lost = RegardError("has ended, and with it the training", where=where, hint=hint)
@@ -140,7 +167,8 @@ def _store() -> Any:
 
 
 def _report(number: int, ended: Event) -> None:
-    """Say that this process is there as soon as one asks: it may itself wait for another, and know nothing yet."""
+    """Say that this process is there as soon as one asks: it may itself wait for another, and know
+    nothing yet."""
     store = _store()
     with suppress(RuntimeError):  # the machine that has the store may be gone
         while not ended.wait(REPLY / 6):
@@ -150,16 +178,24 @@ def _report(number: int, ended: Event) -> None:
 
 
 def _lost(accelerator: Accelerator) -> str:
-    """Which processes have ended; of all that are left the first returns, and none where a message was seen already."""
+    """Which processes have ended; of all that are left the first returns, and none where a message
+    was seen already."""
     store, number = _store(), accelerator.process_index
     store.set(ASKED, "")
     time.sleep(REPLY)
     everyone = range(accelerator.num_processes)
-    alive = [process for process in everyone if process == number or store.check([f"regard/alive/{process}"])]
+    alive = [
+        process
+        for process in everyone
+        if process == number or store.check([f"regard/alive/{process}"])
+    ]
     reported = store.get(FAILED).decode() if store.check([FAILED]) else ""
     if number != min(alive) or reported.endswith(f"({socket.gethostname()})"):
         os._exit(2)
-    return reported or f"process {', '.join(str(process) for process in everyone if process not in alive)}"
+    return (
+        reported
+        or f"process {', '.join(str(process) for process in everyone if process not in alive)}"
+    )
 
 
 # Blocks
@@ -172,9 +208,11 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
 
 
 def recompute_blocks(model: nn.Module) -> None:
-    """Keep only what enters each block: the backward pass computes the rest anew (Chen et al. 2016, arXiv:1604.06174).
+    """Keep only what enters each block: the backward pass computes the rest anew (Chen et al. 2016,
+    arXiv:1604.06174).
 
-    It costs a forward pass, a third of the time, and saves most of the memory that activations take.
+    It costs a forward pass, a third of the time, and saves most of the memory that activations
+    take.
     """
     for block in blocks_of(model):
         forward = block.forward
@@ -187,25 +225,32 @@ def recompute_blocks(model: nn.Module) -> None:
         block.forward = recomputed
 
 
-# Tensors of which each process has a part: `DTensor`, known by its methods, since the import takes a second
+# Tensors of which each process has a part: `DTensor`, known by its methods, since the import takes
+# a second
 
 
 def plan_parts(accelerator: Accelerator, objective: nn.Module, model: nn.Module) -> None:
-    """FSDP gathers a block at once. In half precision it gathers the weights, but sums gradients and losses in full:
-    accelerate would round these too."""
-    vars(objective)["_no_split_modules"] = sorted({type(block).__name__ for block in blocks_of(model) or [model]})
+    """FSDP gathers a block at once. In half precision it gathers the weights, but sums gradients
+    and losses in full: accelerate would round these too."""
+    vars(objective)["_no_split_modules"] = sorted(
+        {type(block).__name__ for block in blocks_of(model) or [model]}
+    )
     if not accelerator.is_fsdp2 or accelerator.mixed_precision == "no":
         return
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
     plugin = accelerator.state.fsdp_plugin
     half = plugin.mixed_precision_policy.param_dtype
-    plugin.mixed_precision_policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32)
+    plugin.mixed_precision_policy = MixedPrecisionPolicy(
+        param_dtype=half, reduce_dtype=torch.float32
+    )
 
 
 def whole(tree: T) -> T:
     """The same values with whole tensors, in every process; all processes must call it."""
-    gathered: T = tree_map_only(Tensor, lambda part: part.full_tensor() if hasattr(part, "full_tensor") else part, tree)
+    gathered: T = tree_map_only(
+        Tensor, lambda part: part.full_tensor() if hasattr(part, "full_tensor") else part, tree
+    )
     return gathered
 
 
@@ -215,22 +260,28 @@ def part_like(tensor: Tensor, like: Any) -> Tensor:
         return tensor
     from torch.distributed.tensor import distribute_tensor
 
-    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+    return distribute_tensor(
+        tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None
+    )
 
 
 def put_parts(model: nn.Module, weights: Weights, where: Path) -> None:
     """Load weights that fit, whole ones, into a model that may be in parts."""
     check_weights(model, weights, where)
     state = model.state_dict()
-    model.load_state_dict({name: part_like(tensor, state[name]) for name, tensor in weights.items()}, strict=False)
+    model.load_state_dict(
+        {name: part_like(tensor, state[name]) for name, tensor in weights.items()}, strict=False
+    )
 
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, stored: dict[str, Any]) -> None:
     """Continue with a state of whole tensors."""
     weights = [weight for group in optimiser.param_groups for weight in group["params"]]
     state = {
-        number: {name: part_like(value, weights[number]) if isinstance(value, Tensor) else value for name, value in
-                 values.items()}
+        number: {
+            name: part_like(value, weights[number]) if isinstance(value, Tensor) else value
+            for name, value in values.items()
+        }
         for number, values in stored["state"].items()
-    }  # fmt: skip
+    }
     optimiser.load_state_dict(stored | {"state": state})

@@ -1,4 +1,5 @@
-"""The progress of a training, all that a checkpoint needs for an exact resume, and the loop's log and stop signal."""
+"""The progress of a training, all that a checkpoint needs for an exact resume, and the loop's log
+and stop signal."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from regard.text.files import writing
 
 Write = Callable[[dict[str, Any]], None]
 PACES = 10
-"""Lines of the log whose pace tells how long the rest of a training may take: from the fastest to the slowest."""
+"""Lines of the log whose pace tells how long the rest of a training may take: from the fastest to
+the slowest."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Ranked:
     value: float  # the metric `training.best`
     step: int
     loss: float = -math.inf
-    """The validation loss: the lower one wins a tie. Old runs did not store it; then the earlier checkpoint wins."""
+    """The validation loss: the lower one wins a tie. Old runs did not store it; then the earlier
+    checkpoint wins."""
 
 
 @dataclass
@@ -61,7 +64,8 @@ class Progress:
     planned_steps: int = 0
     """How many steps `training.minutes` was found to hold; 0 without it."""
     planned_every: int = 0
-    """After how many steps a training with `training.minutes` validates, unless the recipe says so."""
+    """After how many steps a training with `training.minutes` validates, unless the recipe says
+    so."""
     spent: float = 0.0
     """Seconds of `training.minutes` that were used so far."""
     validation_seconds: float = 0.0
@@ -84,9 +88,14 @@ def random_state() -> dict[str, Tensor]:
     return {"cpu": torch.get_rng_state(), **on_gpu}
 
 
-def restore_random_state(stored: Sequence[dict[str, Tensor]] | dict[str, Tensor], rank: int) -> None:
-    """Continue with the generators that the process of this rank had; a process more gets new ones."""
-    states = [stored] if isinstance(stored, dict) else stored  # old runs have those of the first process only
+def restore_random_state(
+    stored: Sequence[dict[str, Tensor]] | dict[str, Tensor], rank: int
+) -> None:
+    """Continue with the generators that the process of this rank had; a process more gets new
+    ones."""
+    states = (
+        [stored] if isinstance(stored, dict) else stored
+    )  # old runs have those of the first process only
     state = states[rank if rank < len(states) else 0]
     torch.set_rng_state(state["cpu"])
     if torch.cuda.is_available() and "cuda" in state:
@@ -124,9 +133,9 @@ def metrics_writer(run: Run, step: int, log: MetricsLog | None) -> Iterator[Writ
 
 @contextmanager
 def stop_requests() -> Iterator[list[bool]]:
-    """A list that gets an entry when the user presses Ctrl-C, a scheduler sends SIGTERM, or the terminal is closed; the
-    second time interrupts at once. A closed terminal sends SIGHUP once or twice and can no longer be written to;
-    `nohup` lets it pass."""
+    """A list that gets an entry when the user presses Ctrl-C, a scheduler sends SIGTERM, or the
+    terminal is closed; the second time interrupts at once. A closed terminal sends SIGHUP once or
+    twice and can no longer be written to; `nohup` lets it pass."""
     requests: list[bool] = []
     interrupting = numbers = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
@@ -154,14 +163,17 @@ def stop_requests() -> Iterator[list[bool]]:
 
 
 class Display:
-    """A progress bar on a terminal, plain lines elsewhere, nothing if quiet. It writes to standard error."""
+    """A progress bar on a terminal, plain lines elsewhere, nothing if quiet. It writes to standard
+    error."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         what, facts = TextColumn("{task.description}"), TextColumn("{task.fields[facts]}")
         columns = (what, BarColumn(), MofNCompleteColumn(), facts, TimeElapsedColumn())
         disable = quiet or not self.console.is_terminal
-        self._bar = rich.progress.Progress(*columns, console=self.console, transient=True, disable=disable)
+        self._bar = rich.progress.Progress(
+            *columns, console=self.console, transient=True, disable=disable
+        )
         self._task = self._bar.add_task("", total=None, facts="", visible=False)
         self._paces = deque[float](maxlen=PACES)
 
@@ -179,7 +191,9 @@ class Display:
     def doing(self, what: str, done: int, total: int | None = None, facts: str = "") -> None:
         if not self._bar.disable:
             what, facts = shown(what), shown(facts)
-            self._bar.update(self._task, description=what, completed=done, total=total, facts=facts, visible=True)
+            self._bar.update(
+                self._task, description=what, completed=done, total=total, facts=facts, visible=True
+            )
 
     def logged(self, line: dict[str, Any], steps: int) -> None:
         """Show a line of the training log."""
@@ -187,17 +201,26 @@ class Display:
         self._paces.append(line["seconds_per_step"])
         left = steps - line["step"]
         remaining = duration_range(left * min(self._paces), left * max(self._paces))
-        self.doing("training", line["step"], steps, f"{shown(facts)}  {shown(f'about {remaining} left')}")
+        self.doing(
+            "training", line["step"], steps, f"{shown(facts)}  {shown(f'about {remaining} left')}"
+        )
         if not self.console.is_terminal:
-            self.say(f"step {line['step']:,}/{steps:,}  epoch {line['epoch']}  {facts}  about {remaining} left")
+            self.say(
+                f"step {line['step']:,}/{steps:,}  epoch {line['epoch']}  {facts}  about "
+                f"{remaining} left"
+            )
 
     def validated(self, line: dict[str, Any], verdict: str) -> None:
         """Show a validation: its metrics, whether it is the best so far, and a few outputs."""
         shown = {name: value for name, value in line.items() if isinstance(value, float)}
         metrics = "  ".join(f"{name} {value:.3f}" for name, value in shown.items())
-        self.say(f"validation at step {line['step']:,}: {metrics}{f'  ({verdict})' if verdict else ''}")
+        self.say(
+            f"validation at step {line['step']:,}: {metrics}{f'  ({verdict})' if verdict else ''}"
+        )
         for sample in line.get("samples", ()):
-            self.say(f"    {sample['source']}\n     -> {sample['output']}\n      = {sample['target']}")
+            self.say(
+                f"    {sample['source']}\n     -> {sample['output']}\n      = {sample['target']}"
+            )
 
 
 def duration_range(low: float, high: float) -> str:

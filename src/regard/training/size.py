@@ -1,4 +1,5 @@
-"""The size of a model before it is built: its parameters, and whether the device has the memory to train it."""
+"""The size of a model before it is built: its parameters, and whether the device has the memory to
+train it."""
 
 from __future__ import annotations
 
@@ -33,11 +34,15 @@ CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 class _WithoutInitialisation(TorchFunctionMode):
-    """Leave out what fills weights, and compute fixed positions, which are no parameters, for two tokens only. On the
-    device `meta` torch imports a compiler for both, which takes seconds."""
+    """Leave out what fills weights, and compute fixed positions, which are no parameters, for two
+    tokens only. On the device `meta` torch imports a compiler for both, which takes seconds."""
 
     def __torch_function__(
-        self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        function: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = [*args, *(kwargs or {}).values()]
         name = getattr(function, "__name__", "")
@@ -50,7 +55,8 @@ class _WithoutInitialisation(TorchFunctionMode):
 
 
 def parameters_of(config: ModelConfig, vocabularies: Sequence[int]) -> int:
-    """The trainable parameters of a model, counted without allocating any: of many layers, by those of a few."""
+    """The trainable parameters of a model, counted without allocating any: of many layers, by those
+    of a few."""
     layers = [name for name in LAYERS if getattr(config, name, 0) > BUILT]
     few = config.model_copy(update=dict.fromkeys(layers, BUILT))
     count = _count(few, vocabularies)
@@ -88,10 +94,11 @@ def refuse_too_large(
     memory: int | None = None,
     shares: int = 1,
 ) -> None:
-    """Refuse a model whose weights, gradients and optimiser state alone are more than the memory of the device.
+    """Refuse a model whose weights, gradients and optimiser state alone are more than the memory of
+    the device.
 
-    Before the data is read, the vocabularies are not known and taken to be empty. `shares` is the number of processes
-    that share the weights.
+    Before the data is read, the vocabularies are not known and taken to be empty. `shares` is the
+    number of processes that share the weights.
     """
     config, training = recipe.model, recipe.training
     sizes = list(vocabularies) or [1] * len(TASKS[recipe.task].columns)
@@ -103,12 +110,16 @@ def refuse_too_large(
     if parameters * each <= memory:
         return
     what = (
-        f"a model of {_short(parameters)} parameters does not fit: weights, gradients and the state of "
-        f"{training.optimizer} take {_gib(parameters * each)}, and the memory ({device}) is {_gib(memory)}"
+        f"a model of {_short(parameters)} parameters does not fit: weights, gradients and the "
+        "state of "
+        f"{training.optimizer} take {_gib(parameters * each)}, and the memory ({device}) is "
+        f"{_gib(memory)}"
     )
     smaller = islice(_smaller(config, sizes, memory // each), 2)
     fitting = [f"{name} ({_short(count)} parameters)" for name, count in smaller]
-    raise ConfigError(what, where="model", hint=f"what would fit: {'; '.join(fitting)}" if fitting else "")
+    raise ConfigError(
+        what, where="model", hint=f"what would fit: {'; '.join(fitting)}" if fitting else ""
+    )
 
 
 def _at_most(config: ModelConfig, vocabularies: Sequence[int]) -> int:
@@ -122,9 +133,14 @@ def _widths(config: ModelConfig) -> dict[str, int]:
     return {name: value for name in WIDTHS if isinstance(value := getattr(config, name, None), int)}
 
 
-def _smaller(config: ModelConfig, vocabularies: Sequence[int], most: int) -> Iterator[tuple[str, int]]:
-    """Changes that make the model small enough: fewer layers, narrower layers, and the largest preset."""
-    layers = {name: value for name in LAYERS if isinstance(value := getattr(config, name, None), int)}
+def _smaller(
+    config: ModelConfig, vocabularies: Sequence[int], most: int
+) -> Iterator[tuple[str, int]]:
+    """Changes that make the model small enough: fewer layers, narrower layers, and the largest
+    preset."""
+    layers = {
+        name: value for name in LAYERS if isinstance(value := getattr(config, name, None), int)
+    }
     for values in (layers, _widths(config)):
         for power in range(1, 20):
             limit = max(1, max(values.values(), default=0) >> power)
@@ -141,9 +157,13 @@ def _smaller(config: ModelConfig, vocabularies: Sequence[int], most: int) -> Ite
             break
 
 
-def _count_if_valid(config: ModelConfig, changes: Mapping[str, Any], vocabularies: Sequence[int]) -> int | None:
+def _count_if_valid(
+    config: ModelConfig, changes: Mapping[str, Any], vocabularies: Sequence[int]
+) -> int | None:
     with suppress(ValidationError):
-        return parameters_of(type(config).model_validate({**config.model_dump(), **changes}), vocabularies)
+        return parameters_of(
+            type(config).model_validate({**config.model_dump(), **changes}), vocabularies
+        )
     return None
 
 

@@ -1,6 +1,6 @@
-"""The attention of a model on one input: its weights between tokens or words; and one of them worked out for one query,
-equation by equation, with the model's own numbers and the code that computes it. A reader may change its scores, and
-see what follows.
+"""The attention of a model on one input: its weights between tokens or words; and one of them
+worked out for one query, equation by equation, with the model's own numbers and the code that
+computes it. A reader may change its scores, and see what follows.
 
 No model knows that it is recorded: what its modules compute is taken by forward hooks.
 """
@@ -34,7 +34,8 @@ from regard.views.labels import label
 from regard.views.report import Cell, Numbers, Part, Report, Result, Section, Table, Text
 
 Kind = Literal["alignment", "encoder", "decoder", "hops"]
-"""Attention over the source, self-attention of the encoder or the decoder, attention over the sentences of a story."""
+"""Attention over the source, self-attention of the encoder or the decoder, attention over the
+sentences of a story."""
 NAMES: dict[Kind, str] = {
     "alignment": "attention over the source",
     "encoder": "self-attention of the encoder",
@@ -47,8 +48,16 @@ Given = Sequence[float | None] | None
 """The scores as a reader has changed them: None hides a key."""
 SCORES: dict[type[nn.Module], tuple[str, str, str]] = {
     scores.AdditiveAttention: ("W_a {0}", "U_a {1}", "v_a . tanh(W_a {0} + U_a {1})"),
-    scores.ConcatAttention: ("W_b [{0} ; 0]", "W_b [0 ; {1}]", "w . tanh(W_b [{0} ; 0] + W_b [0 ; {1}])"),
-    scores.FullyConnectedAttention: ("W_b [{0} ; 0]", "W_b [0 ; {1}]", "w . max(0, W_b [{0} ; 0] + W_b [0 ; {1}])"),
+    scores.ConcatAttention: (
+        "W_b [{0} ; 0]",
+        "W_b [0 ; {1}]",
+        "w . tanh(W_b [{0} ; 0] + W_b [0 ; {1}])",
+    ),
+    scores.FullyConnectedAttention: (
+        "W_b [{0} ; 0]",
+        "W_b [0 ; {1}]",
+        "w . max(0, W_b [{0} ; 0] + W_b [0 ; {1}])",
+    ),
     scores.DotAttention: ("{0}", "{1}", "{0} . {1}"),
     scores.GeneralAttention: ("{0}", "W_a {1}", "{0} . W_a {1}"),
 }
@@ -56,7 +65,8 @@ SCORES: dict[type[nn.Module], tuple[str, str, str]] = {
 
 
 class Letters(NamedTuple):
-    """What a paper calls the decoder's state, an encoder's, the score; its softmax and its context."""
+    """What a paper calls the decoder's state, an encoder's, the score; its softmax and its
+    context."""
 
     state: str
     encoded: str
@@ -66,15 +76,36 @@ class Letters(NamedTuple):
 
 
 LETTERS = {
-    "UVC_o": Letters("s_{i-1}", "h_j", "e_ij", "alpha_ij = exp(e_ij) / sum_k exp(e_ik)", "c_i = sum_j alpha_ij h_j"),
-    "W_c": Letters("h_t", "h_s", "score(h_t, h_s)", "a_t(s) = exp(score(h_t, h_s)) / sum_s' exp(score(h_t, h_s'))",
-                   "c_t = sum_s a_t(s) h_s"),
-    "L_z": Letters("h_{t-1}", "a_i", "e_ti", "alpha_ti = exp(e_ti) / sum_k exp(e_tk)", "c_t = sum_i alpha_ti a_i"),
-}  # fmt: skip
+    "UVC_o": Letters(
+        "s_{i-1}",
+        "h_j",
+        "e_ij",
+        "alpha_ij = exp(e_ij) / sum_k exp(e_ik)",
+        "c_i = sum_j alpha_ij h_j",
+    ),
+    "W_c": Letters(
+        "h_t",
+        "h_s",
+        "score(h_t, h_s)",
+        "a_t(s) = exp(score(h_t, h_s)) / sum_s' exp(score(h_t, h_s'))",
+        "c_t = sum_s a_t(s) h_s",
+    ),
+    "L_z": Letters(
+        "h_{t-1}",
+        "a_i",
+        "e_ti",
+        "alpha_ti = exp(e_ti) / sum_k exp(e_tk)",
+        "c_t = sum_i alpha_ti a_i",
+    ),
+}
 """Bahdanau's, Luong's and Xu's, by the module of their models that reads the context."""
 READERS = (*LETTERS, "L_h")
-SUBLAYERS = {"self_attention": ("around_self", "around_attention"), "cross_attention": ("around_cross",)}
-"""The sublayers of a Transformer that an attention may be in: those of a decoder's block, then of an encoder's."""
+SUBLAYERS = {
+    "self_attention": ("around_self", "around_attention"),
+    "cross_attention": ("around_cross",),
+}
+"""The sublayers of a Transformer that an attention may be in: those of a decoder's block, then of
+an encoder's."""
 SHOWN = 4
 """Numbers of a vector that are printed."""
 MOST_KEYS = 16
@@ -90,14 +121,19 @@ class Call(NamedTuple):
 
 @contextmanager
 def module_calls(model: nn.Module, names: Collection[str]) -> Iterator[dict[str, list[Call]]]:
-    """The calls of these modules inside `model`, by name and in order; the name of `model` itself is empty."""
+    """The calls of these modules inside `model`, by name and in order; the name of `model` itself
+    is empty."""
     calls: dict[str, list[Call]] = {}
 
     def keep(name: str, _: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         calls.setdefault(name, []).append(Call(inputs, output))
 
     modules = dict(model.named_modules())
-    hooks = [modules[name].register_forward_hook(partial(keep, name)) for name in names if name in modules]
+    hooks = [
+        modules[name].register_forward_hook(partial(keep, name))
+        for name in names
+        if name in modules
+    ]
     try:
         yield calls
     finally:
@@ -115,13 +151,20 @@ class Pieces(NamedTuple):
     def words(self) -> Pieces:
         """The tokens of each word joined, without the marks."""
         ends = [*self.starts[1:], len(self.texts)]
-        joined = ["".join(self.texts[first:last]) for first, last in zip(self.starts, ends, strict=False)]
-        words = tuple(word.replace("##", "").replace("‿", "").strip(MARK) or MARK for word in joined)
+        joined = [
+            "".join(self.texts[first:last]) for first, last in zip(self.starts, ends, strict=False)
+        ]
+        words = tuple(
+            word.replace("##", "").replace("‿", "").strip(MARK) or MARK for word in joined
+        )
         return Pieces(words, tuple(range(len(words))))
 
 
-def merge_pieces(weights: Numbers, query_starts: Sequence[int], key_starts: Sequence[int]) -> Numbers:
-    """Weights [..., Q, K] between words: the sum over the tokens of a key, the mean over the tokens of a query.
+def merge_pieces(
+    weights: Numbers, query_starts: Sequence[int], key_starts: Sequence[int]
+) -> Numbers:
+    """Weights [..., Q, K] between words: the sum over the tokens of a key, the mean over the tokens
+    of a query.
 
     So rows that sum to 1 still do (Clark et al. 2019, arXiv:1906.04341, section 4.1).
     """
@@ -133,7 +176,8 @@ def merge_pieces(weights: Numbers, query_starts: Sequence[int], key_starts: Sequ
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """The weights of one attention: `weights[h, q, k]` is how much of key k head h reads at query q."""
+    """The weights of one attention: `weights[h, q, k]` is how much of key k head h reads at query
+    q."""
 
     name: str
     """Of the module inside the model."""
@@ -161,7 +205,8 @@ class Attention:
 
 @dataclass(frozen=True)
 class Step:
-    """One token of the target: its probability, its rank from 1, and the likeliest tokens at its position."""
+    """One token of the target: its probability, its rank from 1, and the likeliest tokens at its
+    position."""
 
     token: str
     probability: float
@@ -174,7 +219,8 @@ class Step:
 
 @dataclass(frozen=True, repr=False)
 class Worked(Result):
-    """An attention at one query: query, keys -> scores -> weights -> context -> what the model does with it.
+    """An attention at one query: query, keys -> scores -> weights -> context -> what the model does
+    with it.
 
     Vectors are listed under their equations or names.
     """
@@ -222,7 +268,8 @@ class Worked(Result):
         }
 
     def details(self) -> dict[str, Any]:
-        """Beside the numbers: what was chosen, the equations, the code, and what the model predicts."""
+        """Beside the numbers: what was chosen, the equations, the code, and what the model
+        predicts."""
         return {
             **self.chosen,
             "equations": {name: getattr(self, name) for name in ("score", "softmax", "context")},
@@ -235,26 +282,40 @@ class Worked(Result):
         """The first numbers of each vector, and the keys with the largest weights."""
 
         def lines(values: Mapping[str, Tensor]) -> Table:
-            return Table(["", ""], [[Cell(name, ours=True), _vector(value_D)] for name, value_D in values.items()])
+            return Table(
+                ["", ""],
+                [[Cell(name, ours=True), _vector(value_D)] for name, value_D in values.items()],
+            )
 
         after: list[Part] = [lines(self.after)]
         if self.step is not None:
             likeliest = " · ".join(f"{label(token)} {p:.4f}" for token, p in self.step.candidates)
-            after.append(Text(["Finally the softmax over the vocabulary; the likeliest tokens:", likeliest]))
+            after.append(
+                Text(["Finally the softmax over the vocabulary; the likeliest tokens:", likeliest])
+            )
         sections: dict[str, list[Part]] = {
             **({"The query": [lines(self.query)]} if self.query else {}),
-            "The keys, their scores, and the softmax of the scores": [Text([self.score, self.softmax]), self._table()],
+            "The keys, their scores, and the softmax of the scores": [
+                Text([self.score, self.softmax]),
+                self._table(),
+            ],
             "The context: the values, weighted and summed": [lines({self.context: self.context_D})],
             "What is done with the context": after,
         }
-        numbered = [Section(f"{number}. {name}", parts) for number, (name, parts) in enumerate(sections.items(), 1)]
+        numbered = [
+            Section(f"{number}. {name}", parts)
+            for number, (name, parts) in enumerate(sections.items(), 1)
+        ]
         return Report(self.title, numbered, opening=self.title)
 
     def _table(self) -> Table:
         """A row for each key, and a note on those that are left out."""
         *others, value = self.vectors
         score, weight = (equation.partition(" = ")[0] for equation in (self.score, self.softmax))
-        kept, rows = sorted(self.weights_K.topk(min(MOST_KEYS, len(self.keys))).indices.tolist()), []
+        kept, rows = (
+            sorted(self.weights_K.topk(min(MOST_KEYS, len(self.keys))).indices.tolist()),
+            [],
+        )
         for j in kept:
             e_j, alpha_j = float(self.scores_K[j]), float(self.weights_K[j])
             score_j = f"{e_j:.4f}" if math.isfinite(e_j) else Cell("hidden", ours=True)
@@ -269,7 +330,11 @@ class Worked(Result):
 def source_of(function: Any) -> dict[str, str]:
     """Its name, the module that it is in, and its text."""
     plain = getattr(function, "fget", function)  # of a property
-    return {"name": plain.__qualname__, "module": plain.__module__, "text": dedent(inspect.getsource(plain)).rstrip()}
+    return {
+        "name": plain.__qualname__,
+        "module": plain.__module__,
+        "text": dedent(inspect.getsource(plain)).rstrip(),
+    }
 
 
 def replaced(module: nn.Module, head: int, step: int, weights_K: Tensor) -> Change:
@@ -304,25 +369,40 @@ def _vector(value_D: Tensor) -> Cell:
 
 @torch.inference_mode()
 def work_out(
-    model: nn.Module, forward: Forward, attention: Attention, layers: int, head: int, step: int, given: Given = None
+    model: nn.Module,
+    forward: Forward,
+    attention: Attention,
+    layers: int,
+    head: int,
+    step: int,
+    given: Given = None,
 ) -> Worked:
-    """Compute one of the attentions of `layers` again at a head and a query, both from 0; `forward` runs the model.
+    """Compute one of the attentions of `layers` again at a head and a query, both from 0; `forward`
+    runs the model.
 
     What follows from the scores follows from those `given`, if any."""
     scored = isinstance(model.get_submodule(attention.name), scores.ScoredAttention)
     work = _scored if scored else _dot_product
     worked = work(model, forward, attention, head, step, given)
     of_heads = "" if scored else f", head {head + 1} of {len(attention.weights)}"
-    layer = f"{NAMES[attention.kind]} ({attention.name}), layer {attention.layer} of {layers}{of_heads}"
+    layer = (
+        f"{NAMES[attention.kind]} ({attention.name}), layer {attention.layer} of {layers}{of_heads}"
+    )
     verb, queries = "writing" if attention.kind == "alignment" else "at", attention.queries.texts
-    return replace(worked, title=f"{layer}, {verb} {label(queries[step])}, step {step + 1} of {len(queries)}")
+    return replace(
+        worked, title=f"{layer}, {verb} {label(queries[step])}, step {step + 1} of {len(queries)}"
+    )
 
 
 def _hide(scores_K: Tensor, attention: Attention, step: int) -> Tensor:
-    return scores_K.masked_fill(~torch.from_numpy(attention.visible[step]).to(scores_K.device), -torch.inf)
+    return scores_K.masked_fill(
+        ~torch.from_numpy(attention.visible[step]).to(scores_K.device), -torch.inf
+    )
 
 
-def _scored(model: nn.Module, forward: Forward, attention: Attention, head: int, step: int, given: Given) -> Worked:
+def _scored(
+    model: nn.Module, forward: Forward, attention: Attention, head: int, step: int, given: Given
+) -> Worked:
     """A score of a recurrent decoder, and what the decoder computes from the context."""
     module = model.get_submodule(attention.name)
     assert isinstance(module, scores.ScoredAttention)
@@ -338,51 +418,94 @@ def _scored(model: nn.Module, forward: Forward, attention: Attention, head: int,
     letters = next(LETTERS[name] for name in LETTERS if name in calls)
     query_name, key_name, equation = (text.format(*letters) for text in SCORES[type(module)])
     scaled = " / sqrt(d)" if isinstance(module, scores.DotAttention) and module.scaled else ""
-    query, vectors = {f"{letters.state}, the decoder's state": s_D}, {key_name + scaled: memory.keys_BSA[0]}
+    query, vectors = (
+        {f"{letters.state}, the decoder's state": s_D},
+        {key_name + scaled: memory.keys_BSA[0]},
+    )
     if isinstance(module, scores.SummedAttention):  # its score has a hidden layer
         query[query_name] = query_A = module.query(s_D[None, None])[0, 0]
-        name, activation = ("max(...)", torch.relu) if module.rectified else ("tanh(...)", torch.tanh)
+        name, activation = (
+            ("max(...)", torch.relu) if module.rectified else ("tanh(...)", torch.tanh)
+        )
         vectors[name] = activation(query_A + memory.keys_BSA[0])
     vectors[letters.encoded] = memory.h_BSD[0]
-    scores_K = given_scores(_hide(module.scores(s_D[None, None], memory.keys_BSA)[0, 0], attention, step), given)
+    scores_K = given_scores(
+        _hide(module.scores(s_D[None, None], memory.keys_BSA)[0, 0], attention, step), given
+    )
     weights_K, factor = scores_K.softmax(0), ""
-    focuses = [call.inputs[2] for call in own if len(call.inputs) > 2 and isinstance(call.inputs[2], scores.Focus)]
+    focuses = [
+        call.inputs[2]
+        for call in own
+        if len(call.inputs) > 2 and isinstance(call.inputs[2], scores.Focus)
+    ]
     if focuses and focuses[0].factor_BQS is not None:
-        weights_K = weights_K * at_step(focus.factor_BQS for focus in focuses if focus.factor_BQS is not None)
+        weights_K = weights_K * at_step(
+            focus.factor_BQS for focus in focuses if focus.factor_BQS is not None
+        )
         factor = " * exp(-(s - p_t)^2 / (2 sigma^2))"
     if given is not None:
-        with recording(replaced(module, head, step, weights_K)), module_calls(model, READERS) as calls:
+        with (
+            recording(replaced(module, head, step, weights_K)),
+            module_calls(model, READERS) as calls,
+        ):
             forward()
     if "W_c" in calls:
-        after = {"h~_t = tanh(W_c [c_t ; h_t])": torch.tanh(at_step(call.output for call in calls["W_c"]))}
+        after = {
+            "h~_t = tanh(W_c [c_t ; h_t])": torch.tanh(
+                at_step(call.output for call in calls["W_c"])
+            )
+        }
     elif "L_z" in calls:
         h_D, z_D = (at_step([calls[name][0].inputs[0]]) for name in ("L_h", "L_z"))
-        after = {"z_t = beta_t c_t, what the gate lets through": z_D, "h_t = LSTM([y_{t-1} ; z_t], h_{t-1})": h_D}
+        after = {
+            "z_t = beta_t c_t, what the gate lets through": z_D,
+            "h_t = LSTM([y_{t-1} ; z_t], h_{t-1})": h_D,
+        }
     else:
-        read_D, pairs_D = at_step([calls["UVC_o"][0].inputs[0]]), at_step([calls["UVC_o"][0].output])
+        read_D, pairs_D = (
+            at_step([calls["UVC_o"][0].inputs[0]]),
+            at_step([calls["UVC_o"][0].output]),
+        )
         maxout_D = pairs_D.view(-1, 2).amax(-1)
         after = {
             "s_i = f(s_{i-1}, y_{i-1}, c_i)": read_D[: len(s_D)],
             "t_i = maxout(U_o s_i + V_o y_{i-1} + C_o c_i)": maxout_D,
         }
     own_query = [type(module).query] if isinstance(module, scores.SummedAttention) else []
-    functions = [*own_query, type(module).keys, type(module).scores, type(module).weights, type(module).forward]
+    functions = [
+        *own_query,
+        type(module).keys,
+        type(module).scores,
+        type(module).weights,
+        type(module).forward,
+    ]
     score = f"{letters.score} = {equation}{scaled}"
     worked = Worked(query, attention.keys.texts, vectors, score, scores_K, weights_K, after)
-    return replace(worked, softmax=letters.softmax + factor, context=letters.context, functions=functions)
+    return replace(
+        worked, softmax=letters.softmax + factor, context=letters.context, functions=functions
+    )
 
 
 def _dot_product(
     model: nn.Module, forward: Forward, attention: Attention, head: int, step: int, given: Given
 ) -> Worked:
-    """An attention with queries, keys and values, and the residual connection and norm around it."""
+    """An attention with queries, keys and values, and the residual connection and norm around
+    it."""
     name, (parent, _, own) = attention.name, attention.name.rpartition(".")
     block: Any = model.get_submodule(parent)
     if hasattr(block, "attention_norm"):  # BERT and GPT
-        norm_name, order, residual = "attention_norm", "pre" if getattr(block, "pre", False) else "post", True
+        norm_name, order, residual = (
+            "attention_norm",
+            "pre" if getattr(block, "pre", False) else "post",
+            True,
+        )
     else:
         around = next(sublayer for sublayer in SUBLAYERS[own] if hasattr(block, sublayer))
-        norm_name, order, residual = f"{around}.norm", getattr(block, around).order, getattr(block, around).residual
+        norm_name, order, residual = (
+            f"{around}.norm",
+            getattr(block, around).order,
+            getattr(block, around).residual,
+        )
     norm_name = f"{parent}.{norm_name}"
     with recording(), module_calls(model, [name, f"{name}.W_Q", norm_name]) as calls:
         forward()
@@ -391,7 +514,9 @@ def _dot_product(
     module, heads, width = model.get_submodule(name), k_BHKE.shape[1], k_BHKE.shape[-1]
     q_E, k_KE, v_KE = read_BQD[0, step], k_BHKE[0, head], v_BHKE[0, head]
     query, reads = {"x, the state that looks": q_E}, "x"
-    if order == "pre":  # the attention's output is added to x, and the attention itself reads its norm
+    if (
+        order == "pre"
+    ):  # the attention's output is added to x, and the attention itself reads its norm
         x_D = calls[norm_name][0].inputs[0][0, step]
         query, reads = {"x, the state so far": x_D, "LayerNorm(x), what looks": q_E}, "LayerNorm(x)"
     [x_D, *_] = query.values()
@@ -403,27 +528,46 @@ def _dot_product(
     scores_K = given_scores(_hide(k_KE @ q_E * scale, attention, step), given)
     weights_K = scores_K.softmax(0)
     if given is not None:
-        with recording(replaced(module, head, step, weights_K)), module_calls(model, [name]) as calls:
+        with (
+            recording(replaced(module, head, step, weights_K)),
+            module_calls(model, [name]) as calls,
+        ):
             forward()
         [call] = calls[name]
     attended_D = call.output[0, step]
-    total, total_D = ("x + that", x_D + attended_D) if residual else ("that alone, without x", attended_D)
-    after = {"[c_1 ; c_2 ; ...] W_O, all heads" if hasattr(module, "W_O") else "the context as it is": attended_D}
+    total, total_D = (
+        ("x + that", x_D + attended_D) if residual else ("that alone, without x", attended_D)
+    )
+    after = {
+        "[c_1 ; c_2 ; ...] W_O, all heads"
+        if hasattr(module, "W_O")
+        else "the context as it is": attended_D
+    }
     if order == "post":
         normed_D = model.get_submodule(norm_name)(total_D)
         after |= {total: total_D, f"LayerNorm({total}), what the next layer reads": normed_D}
     else:
-        next_reads = "whose LayerNorm the next layer reads" if order == "pre" else "what the next layer reads"
+        next_reads = (
+            "whose LayerNorm the next layer reads"
+            if order == "pre"
+            else "what the next layer reads"
+        )
         after[f"{total}, {next_reads}"] = total_D
     score = "e_j = q . k_j" + (f" / sqrt({width})" if scaled else "")
     vectors = {"k_j": k_KE, "v_j": v_KE}
-    functions = [module.keys_values, module.forward] if isinstance(module, dot_products.MultiHeadAttention) else []
+    functions = (
+        [module.keys_values, module.forward]
+        if isinstance(module, dot_products.MultiHeadAttention)
+        else []
+    )
     worked = Worked(query, attention.keys.texts, vectors, score, scores_K, weights_K, after)
     return replace(worked, scale=scale, functions=[*functions, dot_products.attend])
 
 
 @torch.inference_mode()
-def work_out_hop(model: MemoryNetwork, batch: StoryBatch, sentences: Sequence[str], hop: int, given: Given) -> Worked:
+def work_out_hop(
+    model: MemoryNetwork, batch: StoryBatch, sentences: Sequence[str], hop: int, given: Given
+) -> Worked:
     """A hop, from 1, over the sentences of a story.
 
     The model keeps nothing of its equations (models/memory_network.py), so they are computed again.
@@ -447,7 +591,9 @@ def work_out_hop(model: MemoryNetwork, batch: StoryBatch, sentences: Sequence[st
         p_K = scores_K.softmax(0)
         next_D = p_K @ c_KD + (u_D if model.H_DID is None else model.H_DID[:, winner] @ u_D)
     time = " + T_{}(i)" if config.temporal else ""
-    named = ", ".join(f"{letter} = {of} x_i{time.format(of)}" for letter, of in (("m_i", "A"), ("c_i", "C")))
+    named = ", ".join(
+        f"{letter} = {of} x_i{time.format(of)}" for letter, of in (("m_i", "A"), ("c_i", "C"))
+    )
     all_empty = f"; each empty memory scores 0, together log {empty}" if empty else ""
     return Worked(
         {"u^1 = B q, the question" if hop == 1 else f"u^{hop}, what hop {hop - 1} made of it": u_D},
@@ -464,27 +610,40 @@ def work_out_hop(model: MemoryNetwork, batch: StoryBatch, sentences: Sequence[st
 
 
 @torch.inference_mode()
-def work_out_mix(model: Any, batch: AnyBatch, tokens: Sequence[str], step: int, given: Given, learned: bool) -> Worked:
+def work_out_mix(
+    model: Any, batch: AnyBatch, tokens: Sequence[str], step: int, given: Given, learned: bool
+) -> Worked:
     """The mix of a token's layers; that of a task is `learned`, else it is even."""
-    layers = [layer_BLD[0, step] for layer_BLD in (model.base if learned else model).layers_of(batch)]
+    layers = [
+        layer_BLD[0, step] for layer_BLD in (model.base if learned else model).layers_of(batch)
+    ]
     mix = model.mix if learned else LayerMix(len(layers))
     s_N = given_scores(mix.s.detach().float(), given)
     weights_N, h_ND = s_N.softmax(0), torch.stack(layers)
     names = ("embeddings", *(f"layer {number}" for number in range(1, len(layers))))
     return Worked(
-        {}, names, {"h_j": h_ND}, "w_j, learned by the task" if learned else "w_j = 0, since no task has learned it",
-        s_N, weights_N, {"ELMo = gamma * m": mix.gamma * (weights_N @ h_ND)},
-        softmax="s_j = exp(w_j) / sum_k exp(w_k)", context="m = sum_j s_j h_j",
-        title=f"the mix of {len(layers)} layers for {label(tokens[step])}, token {step + 1} of {len(tokens)}",
+        {},
+        names,
+        {"h_j": h_ND},
+        "w_j, learned by the task" if learned else "w_j = 0, since no task has learned it",
+        s_N,
+        weights_N,
+        {"ELMo = gamma * m": mix.gamma * (weights_N @ h_ND)},
+        softmax="s_j = exp(w_j) / sum_k exp(w_k)",
+        context="m = sum_j s_j h_j",
+        title=f"the mix of {len(layers)} layers for {label(tokens[step])}, token {step + 1} of "
+        f"{len(tokens)}",
         functions=(LayerMix.weights_N, LayerMix.forward),
-    )  # fmt: skip
+    )
 
 
 @contextmanager
 def mixed(mix: LayerMix, weights_N: Tensor) -> Iterator[None]:
     """The layers of every token are mixed with these weights."""
     hook = mix.register_forward_hook(
-        lambda _, inputs, __: mix.gamma * torch.einsum("n,n...->...", weights_N, torch.stack([*inputs[0]]))
+        lambda _, inputs, __: (
+            mix.gamma * torch.einsum("n,n...->...", weights_N, torch.stack([*inputs[0]]))
+        )
     )
     try:
         yield

@@ -1,4 +1,5 @@
-"""`compare`: several runs, and the outputs of other systems, on the same sentences, documents or examples."""
+"""`compare`: several runs, and the outputs of other systems, on the same sentences, documents or
+examples."""
 
 from __future__ import annotations
 
@@ -20,34 +21,72 @@ from regard.runs.examples import Progress, examples_of, measured_on, measured_te
 from regard.text.files import check_writable
 from regard.views.labels import count_text, main_metric, rounds_to_zero, score_text, title
 from regard.views.render import write
-from regard.views.report import Bars, Cell, Curves, HeatMaps, Part, Report, Result, Section, Series, Text, Tone, muted
+from regard.views.report import (
+    Bars,
+    Cell,
+    Curves,
+    HeatMaps,
+    Part,
+    Report,
+    Result,
+    Section,
+    Series,
+    Text,
+    Tone,
+    muted,
+)
 from regard.views.report import Table as TablePart
 from regard.views.search_errors import KINDS
 from regard.views.significance import LEVEL
-from regard.views.systems import Measured, System, Table, differences, groups_of, measure_texts, measure_units, names_of
+from regard.views.systems import (
+    Measured,
+    System,
+    Table,
+    differences,
+    groups_of,
+    measure_texts,
+    measure_units,
+    names_of,
+)
 
 TABLES = (
-    "systems", "groups", "recipes", "significance", "lengths", "mcnemar", "curves", "errors", "examples", "differ_most",
-)  # fmt: skip
+    "systems",
+    "groups",
+    "recipes",
+    "significance",
+    "lengths",
+    "mcnemar",
+    "curves",
+    "errors",
+    "examples",
+    "differ_most",
+)
 """The tables of all comparisons, in their order; each comparison has some of them."""
 Groups = Mapping[str, Sequence[str]]
 """The names of systems that differ only in the seed, by the group's."""
 LONGEST = 300
 """Characters of a document that are shown."""
 NOTES = {
-    "language_modeling": " Perplexity is a word's, the end of a document counted as one, and bits are a character's: "
+    "language_modeling": " Perplexity is a word's, the end of a document counted as one, and bits "
+    "are a character's: "
     "models with different tokenizers can be compared.",
 }
 TESTS = (
-    "Paired bootstrap (Koehn 2004; 1,000 resamples) and approximate randomisation (Riezler and Maxwell 2005; 10,000 "
-    "trials) over {}, two-sided, with a fixed seed. Trials that give the very difference observed count, so that a "
-    "handful of {} is never significant; two equal scores have the p-value 1. Many tests on one page will find some "
+    "Paired bootstrap (Koehn 2004; 1,000 resamples) and approximate randomisation (Riezler and "
+    "Maxwell 2005; 10,000 "
+    "trials) over {}, two-sided, with a fixed seed. Trials that give the very difference observed "
+    "count, so that a "
+    "handful of {} is never significant; two equal scores have the p-value 1. Many tests on one "
+    "page will find some "
     "difference by chance."
 )
 ERRORS = (
-    "An output that is worse than its reference is a search error if the model scores the reference higher under "
-    "the objective of the search, and a model error otherwise, or where the reference holds unknown tokens, which "
-    "no search could write. Where a rule of the search forbids the reference, the error is neither but a rule error. "
+    "An output that is worse than its reference is a search error if the model scores the "
+    "reference higher under "
+    "the objective of the search, and a model error otherwise, or where the reference holds "
+    "unknown tokens, which "
+    "no search could write. Where a rule of the search forbids the reference, the error is neither "
+    "but a rule error. "
     "For one run, 'regard diagnose RUN' says more."
 )
 
@@ -62,7 +101,8 @@ class Comparison(Result, Measured):
     metrics: Mapping[str, bool]
     """Whether more is better, the metric that decides first."""
     groups: Groups
-    """Systems that differ only in the seed, by the group's name; a system of its own is a group of one."""
+    """Systems that differ only in the seed, by the group's name; a system of its own is a group of
+    one."""
     measured_on: Mapping[str, Any]
     """Which split or files the units are of (runs/examples.py)."""
 
@@ -78,9 +118,15 @@ class Comparison(Result, Measured):
         }
 
     def report(self) -> Report:
-        """A section that would have nothing to show is left out; the terminal has the first table alone."""
-        signatures = [f"{title(name)}: {text}" for name, text in self.facts.get("signatures", {}).items()]
-        tests = TESTS.format(self.unit, self.unit) + " Sentences are compared by sentence chrF." * self.decodes
+        """A section that would have nothing to show is left out; the terminal has the first table
+        alone."""
+        signatures = [
+            f"{title(name)}: {text}" for name, text in self.facts.get("signatures", {}).items()
+        ]
+        tests = (
+            TESTS.format(self.unit, self.unit)
+            + " Sentences are compared by sentence chrF." * self.decodes
+        )
         details: dict[str, Sequence[Part]] = {
             f"Quality by {self.facts.get('lengths_of')} length": _lengths(self),
             "Right and wrong": _mcnemar(self),
@@ -97,10 +143,16 @@ class Comparison(Result, Measured):
         task = self.task.replace("_", " ").capitalize()
         units = f"{count_text(self.count, self.unit)} of {measured_text(self.measured_on)}"
         names = ", ".join(system.name for system in self.systems)
-        return Report(f"Comparison: {names}", sections, f"{task}, {units}, baseline {self.baseline}.", findings(self))
+        return Report(
+            f"Comparison: {names}",
+            sections,
+            f"{task}, {units}, baseline {self.baseline}.",
+            findings(self),
+        )
 
     def write_csv(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """A file a table, each written whole or not at all; without the byte order mark Excel garbles Korean."""
+        """A file a table, each written whole or not at all; without the byte order mark Excel
+        garbles Korean."""
         check_csv(Path(folder), overwrite=overwrite)
         Path(folder).mkdir(parents=True, exist_ok=True)
         for name, table in self.tables.items():
@@ -109,13 +161,19 @@ class Comparison(Result, Measured):
             writer = csv.DictWriter(stream, columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows(table)
-            write(Path(folder) / f"{name}.csv", [stream.getvalue().encode("utf-8-sig")], option="--csv")
+            write(
+                Path(folder) / f"{name}.csv",
+                [stream.getvalue().encode("utf-8-sig")],
+                option="--csv",
+            )
 
 
 def check_csv(folder: Path, inputs: Iterable[object] = (), *, overwrite: bool = False) -> None:
     """Refuse, before any work is done, a place where no tables can or may be written."""
     if folder.exists() and not folder.is_dir():
-        raise RegardError("this is a file, not a folder", where=str(folder), hint="give another --csv")
+        raise RegardError(
+            "this is a file, not a folder", where=str(folder), hint="give another --csv"
+        )
     for name in TABLES if folder.exists() else ():
         check_writable(folder / f"{name}.csv", "--csv", inputs, overwrite=overwrite)
 
@@ -137,8 +195,9 @@ def compare(
 ) -> Comparison:
     """Compare runs of one task, and files of outputs by name, on a split or on files.
 
-    Every run decodes or is measured once, with its own search unless another is given; outputs are measured as the
-    first run's recipe says (`evaluation`). The baseline of the tests is the first run, or the one named.
+    Every run decodes or is measured once, with its own search unless another is given; outputs are
+    measured as the first run's recipe says (`evaluation`). The baseline of the tests is the first
+    run, or the one named.
     """
     hypotheses = hypotheses or {}
     named = _named([Run.open(run, accept_recipe) for run in runs], hypotheses, baseline)
@@ -146,15 +205,29 @@ def compare(
     first = named[next(iter(named))]
     texts = first.task.writes == "target"
     if not texts:
-        options = {"--hypotheses": hypotheses or None, "--beam": beam, "--length-penalty": length_penalty}
-        what = f"runs of the task {first.recipe.task} are compared by what they predict, nothing is searched for"
+        options = {
+            "--hypotheses": hypotheses or None,
+            "--beam": beam,
+            "--length-penalty": length_penalty,
+        }
+        what = (
+            f"runs of the task {first.recipe.task} are compared by what they predict, "
+            "nothing is searched for"
+        )
         refuse(options, what)
     search = beam, 1 if texts else None, length_penalty, overrides
     named = {name: run.under(with_search(run.recipe, *search)) for name, run in named.items()}
     measure = named[next(iter(named))].recipe.evaluation
-    for name, run in named.items():  # but the threshold above which it does not answer is a run's own
-        own = {"threshold": run.recipe.evaluation.threshold} if hasattr(measure, "threshold") else {}
-        named[name] = run.under(run.recipe.model_copy(update={"evaluation": measure.model_copy(update=own)}))
+    for (
+        name,
+        run,
+    ) in named.items():  # but the threshold above which it does not answer is a run's own
+        own = (
+            {"threshold": run.recipe.evaluation.threshold} if hasattr(measure, "threshold") else {}
+        )
+        named[name] = run.under(
+            run.recipe.model_copy(update={"evaluation": measure.model_copy(update=own)})
+        )
     examples = [examples_of(run, split, files) for run in named.values()]
 
     def load(run: Run) -> Any:
@@ -164,26 +237,43 @@ def compare(
         measured = measure_texts(named, examples, hypotheses, baseline, load, progress)
     else:
         measured = measure_units(named, examples, baseline, load, progress)
-    metrics = {metric: metric not in first.task.lower_is_better for metric in measured.scores[baseline]}
+    metrics = {
+        metric: metric not in first.task.lower_is_better for metric in measured.scores[baseline]
+    }
     groups = groups_of({system.name: system.recipe for system in measured.systems})
     own = {"task": first.recipe.task, "baseline": baseline, "metrics": metrics, "groups": groups}
     tables, on = _tables(measured, groups), measured_on(first, split, files, examples[0])
     return Comparison(**{**vars(measured), **own, "tables": tables, "measured_on": on})
 
 
-def _named(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: str | None) -> dict[str, Run]:
+def _named(
+    runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: str | None
+) -> dict[str, Run]:
     """The runs by their names, checked to be of one task and to differ from the names of files."""
     names = names_of(runs)
     if not runs or len(names) + len(hypotheses) < 2:
-        raise DataError("there is nothing to compare", where="compare", hint="give two runs, or a run and --hypotheses")
+        raise DataError(
+            "there is nothing to compare",
+            where="compare",
+            hint="give two runs, or a run and --hypotheses",
+        )
     for name in hypotheses:
         if name in names:
-            raise DataError(f"the name {name!r} is a run's", where="--hypotheses", hint="give another name")
+            raise DataError(
+                f"the name {name!r} is a run's", where="--hypotheses", hint="give another name"
+            )
     if baseline is not None and baseline not in (systems := [*names, *hypotheses]):
-        raise DataError(f"there is no system {baseline!r}", where="--baseline", hint=did_you_mean(baseline, systems))
+        raise DataError(
+            f"there is no system {baseline!r}",
+            where="--baseline",
+            hint=did_you_mean(baseline, systems),
+        )
     for run in runs[1:]:
         if run.recipe.task != runs[0].recipe.task:
-            what = f"the run's task is {run.recipe.task}, that of {runs[0].folder} is {runs[0].recipe.task}"
+            what = (
+                f"the run's task is {run.recipe.task}, that of {runs[0].folder} is "
+                f"{runs[0].recipe.task}"
+            )
             raise DataError(what, where=str(run.folder), hint="compare runs of one task")
     return dict(zip(names, runs, strict=True))
 
@@ -192,11 +282,15 @@ def _tables(measured: Measured, groups: Groups) -> dict[str, Table]:
     runs = {system.name: system.run for system in measured.systems if system.run is not None}
     logs = {name: [*run.events()] for name, run in runs.items()}
     tables = {
-        "systems": [_system_row(system, logs.get(system.name), groups, measured) for system in measured.systems],
+        "systems": [
+            _system_row(system, logs.get(system.name), groups, measured)
+            for system in measured.systems
+        ],
         "groups": [],
         "recipes": differences({name: run.recipe for name, run in runs.items()}),
         "curves": [
-            {"system": name} | {key: value for key, value in line.items() if isinstance(value, int | float)}
+            {"system": name}
+            | {key: value for key, value in line.items() if isinstance(value, int | float)}
             for name, log in logs.items()
             for line in log
             if line["event"] == "validation"
@@ -207,8 +301,12 @@ def _tables(measured: Measured, groups: Groups) -> dict[str, Table]:
         row: dict[str, Any] = {"group": group, "runs": len(names)}
         for metric in measured.scores[names[0]]:
             values = [measured.scores[name][metric] for name in names]
-            row |= {metric: mean(values), f"{metric}_deviation": stdev(values) if len(values) > 1 else None,
-                    f"{metric}_lowest": min(values), f"{metric}_highest": max(values)}  # fmt: skip
+            row |= {
+                metric: mean(values),
+                f"{metric}_deviation": stdev(values) if len(values) > 1 else None,
+                f"{metric}_lowest": min(values),
+                f"{metric}_highest": max(values),
+            }
         tables["groups"].append(row)
     return {name: tables[name] for name in TABLES if name in tables}
 
@@ -223,7 +321,9 @@ def trained(log: Iterable[Mapping[str, Any]]) -> tuple[int, float]:
     return step, seconds
 
 
-def _system_row(system: System, log: Table | None, groups: Groups, measured: Measured) -> dict[str, Any]:
+def _system_row(
+    system: System, log: Table | None, groups: Groups, measured: Measured
+) -> dict[str, Any]:
     """What a system is, how good and how fast."""
     recipe, (step, seconds) = system.recipe, trained(log or ())
     return {
@@ -243,7 +343,9 @@ def _system_row(system: System, log: Table | None, groups: Groups, measured: Mea
 
 def verdict(comparison: Comparison, row: Mapping[str, Any]) -> str:
     """What the tests say of a system: better, worse, or why neither."""
-    if any({row["system"], comparison.baseline} <= {*names} for names in comparison.groups.values()):
+    if any(
+        {row["system"], comparison.baseline} <= {*names} for names in comparison.groups.values()
+    ):
         return "another seed"
     if not row["significant"]:
         return "no significant difference"
@@ -253,10 +355,12 @@ def verdict(comparison: Comparison, row: Mapping[str, Any]) -> str:
 
 
 def findings(comparison: Comparison) -> list[str]:
-    """A sentence for each system but the baseline, by the main metric, and by McNemar's test where there is one; all
-    seeds of a group have one in common."""
+    """A sentence for each system but the baseline, by the main metric, and by McNemar's test where
+    there is one; all seeds of a group have one in common."""
     metric, baseline = main_metric([*comparison.metrics]), comparison.baseline
-    rows = {row["system"]: row for row in comparison.tables["significance"] if row["metric"] == metric}
+    rows = {
+        row["system"]: row for row in comparison.tables["significance"] if row["metric"] == metric
+    }
     means = {row["group"]: row for row in comparison.tables["groups"]}
     base = next(group for group, names in comparison.groups.items() if baseline in names)
     sentences = []
@@ -268,25 +372,38 @@ def findings(comparison: Comparison) -> list[str]:
                 verdicts = Counter(verdict(comparison, rows[name]) for name in names)
                 better, worse = verdicts["better"], verdicts["worse"]
                 text += f", {_change_text(metric, difference)} {base}; "
-                text += f"of {len(names)} seeds {better} are significantly better than {baseline}, {worse} worse"
+                text += (
+                    f"of {len(names)} seeds {better} are significantly better than "
+                    f"{baseline}, {worse} worse"
+                )
         elif group == base:
             continue
         elif rounds_to_zero(metric, row["difference"]):
             text += f", the same as {baseline}{' in the digits shown' if row['difference'] else ''}"
         else:
             chance = "a significant difference" if row["significant"] else "which may be chance"
-            bootstrap, randomisation = (_p_text(row[key]) for key in ("p_bootstrap", "p_randomisation"))
+            bootstrap, randomisation = (
+                _p_text(row[key]) for key in ("p_bootstrap", "p_randomisation")
+            )
             text += f", {_change_text(metric, row['difference'])} {baseline}, {chance} "
             text += f"(p {bootstrap} by bootstrap, {randomisation} by randomisation)"
         sentences.append(f"{text}.")
     for row in comparison.tables.get("mcnemar", []):
-        right = f"right alone {row['only_system_right']:,} times, {baseline} {row['only_baseline_right']:,} times"
-        p_values = f"McNemar p {_p_text(row['p_exact'])} exact, {_p_text(row['p_chi_square'])} by chi-square"
+        right = (
+            f"right alone {row['only_system_right']:,} times, {baseline} "
+            f"{row['only_baseline_right']:,} times"
+        )
+        p_values = (
+            f"McNemar p {_p_text(row['p_exact'])} exact, {_p_text(row['p_chi_square'])} "
+            "by chi-square"
+        )
         sentences.append(f"{row['system']}: {right} ({p_values}).")
     runs = {system.name: system.run for system in comparison.systems if system.run is not None}
     for name, run in runs.items():
         if "imported" not in run.environment and not (run.folder / "metrics.jsonl").exists():
-            sentences.append(f"{name}: the run has no metrics.jsonl, so nothing is known of its training.")
+            sentences.append(
+                f"{name}: the run has no metrics.jsonl, so nothing is known of its training."
+            )
     return sentences
 
 
@@ -299,7 +416,9 @@ def _change_text(metric: str, difference: float) -> str:
 def _spread_text(row: Mapping[str, Any], metric: str) -> str:
     """The mean over a group's seeds and their standard deviation."""
     score = score_text(metric, row[metric])
-    return score if row["runs"] == 1 else f"{score} ± {score_text(metric, row[f'{metric}_deviation'])}"
+    return (
+        score if row["runs"] == 1 else f"{score} ± {score_text(metric, row[f'{metric}_deviation'])}"
+    )
 
 
 def _p_text(p: float | None) -> str:
@@ -324,7 +443,11 @@ def _quality(comparison: Comparison) -> list[Part]:
             verdicts[name, metric] = result = verdict(comparison, row)
             p_values = (_p_text(row[key]) for key in ("p_bootstrap", "p_randomisation"))
             difference = score_text(metric, row["difference"], sign="+")
-            against = [difference, *p_values, Cell(result, tone=tones.get(result, "muted"), ours=True)]
+            against = [
+                difference,
+                *p_values,
+                Cell(result, tone=tones.get(result, "muted"), ours=True),
+            ]
         score, interval = (score_text(metric, row[key]) for key in ("score", "interval"))
         tests.append([Cell(title(metric), ours=True), name, score, interval, *against])
     systems = {row["system"]: row for row in comparison.tables["systems"]}
@@ -333,33 +456,56 @@ def _quality(comparison: Comparison) -> list[Part]:
     for group in comparison.tables["groups"]:
         names = comparison.groups[group["group"]]
         own = [systems[name] for name in names]
-        stars = [{verdicts.get((name, metric)) for name in names} in ({"better"}, {"worse"}) for metric in metrics]
-        scores = [_spread_text(group, metric) + " *"[star] for metric, star in zip(metrics, stars, strict=True)]
+        stars = [
+            {verdicts.get((name, metric)) for name in names} in ({"better"}, {"worse"})
+            for metric in metrics
+        ]
+        scores = [
+            _spread_text(group, metric) + " *"[star]
+            for metric, star in zip(metrics, stars, strict=True)
+        ]
         share = own[0].get("unknown", 0.0)
         shares = ["< 0.1 %" if 0 < share < 0.001 else f"{100 * share:.1f} %" for _ in unknown]
-        speeds = [row["sentences_per_second" if comparison.decodes else "per_second"] for row in own]
-        named, speed = Cell(group["group"], ours=len(names) > 1), None if None in speeds else mean(speeds)
+        speeds = [
+            row["sentences_per_second" if comparison.decodes else "per_second"] for row in own
+        ]
+        named, speed = (
+            Cell(group["group"], ours=len(names) > 1),
+            None if None in speeds else mean(speeds),
+        )
         rows.append([named, *scores, *shares, own[0]["parameters"], speed])
         starred |= any(stars)
     grouped = len(rows) < len(systems)
     notes = {
         f"* differs significantly from {baseline}": starred and not grouped,
-        f"* differs significantly from {baseline}; of a group, every seed does": starred and grouped,
+        f"* differs significantly from {baseline}; of a group, every seed does": starred
+        and grouped,
         "± is the standard deviation over the seeds": grouped,
         f"note: {comparison.note}": comparison.note,
     }
     note = (
-        f"± is half the 95 % interval by bootstrap over {unit}. Better or worse than {baseline}: both paired tests "
+        f"± is half the 95 % interval by bootstrap over {unit}. Better or worse than {baseline}: "
+        "both paired tests "
         f"give a p-value below {LEVEL:g}.{NOTES.get(comparison.task, '')}"
     )
     columns = ["system", *map(title, metrics), *unknown, "parameters", f"{unit} / s"]
-    heads = ["metric", "system", "score", "±", "difference", "p (bootstrap)", "p (randomisation)", ""]
+    heads = [
+        "metric",
+        "system",
+        "score",
+        "±",
+        "difference",
+        "p (bootstrap)",
+        "p (randomisation)",
+        "",
+    ]
     summary = TablePart(columns, rows, notes=[text for text, shown in notes.items() if shown])
     return [summary, TablePart(heads, tests, title="Tests"), muted(note)]
 
 
 def _series(comparison: Comparison, table: str, x: str, y: str) -> list[Series]:
-    """Of each group the means over its systems, between the lowest and the highest where there are several."""
+    """Of each group the means over its systems, between the lowest and the highest where there are
+    several."""
     series = []
     for group, names in comparison.groups.items():
         values: dict[float, list[float]] = {}
@@ -367,7 +513,10 @@ def _series(comparison: Comparison, table: str, x: str, y: str) -> list[Series]:
             if row["system"] in names and math.isfinite(row.get(y, math.nan)):
                 values.setdefault(row[x], []).append(row[y])
         places = sorted(values)
-        low, high = ([end(values[place]) for place in places] if len(names) > 1 else None for end in (min, max))
+        low, high = (
+            [end(values[place]) for place in places] if len(names) > 1 else None
+            for end in (min, max)
+        )
         series.append(Series(group, places, [mean(values[place]) for place in places], low, high))
     return [curve for curve in series if curve.x]
 
@@ -380,33 +529,52 @@ def _lengths(comparison: Comparison) -> list[Part]:
     names = {row["mean_length"]: f"{row['from']}–{row['to']}" for row in rows}
     axis = f"{facts['lengths_of']} length ({facts['length_unit']})"
     parts: list[Part] = [
-        Curves(_series(comparison, "lengths", "mean_length", metric), axis, title(metric), from_zero=True,
-               x_ticks=[*names.items()])
+        Curves(
+            _series(comparison, "lengths", "mean_length", metric),
+            axis,
+            title(metric),
+            from_zero=True,
+            x_ticks=[*names.items()],
+        )
         for metric in comparison.metrics
-    ]  # fmt: skip
+    ]
     if len(comparison.groups) < len(comparison.systems):
         parts.append(muted("A band spans the seeds."))
     columns = [facts["length_unit"], "sentences", "system", *map(title, comparison.metrics)]
     cells = [
-        [names[row["mean_length"]], row["sentences"], row["system"],
-         *(score_text(metric, row[metric]) for metric in comparison.metrics)]
+        [
+            names[row["mean_length"]],
+            row["sentences"],
+            row["system"],
+            *(score_text(metric, row[metric]) for metric in comparison.metrics),
+        ]
         for row in rows
-    ]  # fmt: skip
+    ]
     return [*parts, TablePart(columns, cells, title="The numbers", folded=True)]
 
 
 def _table(rows: Table, columns: Mapping[str, str], note: str) -> TablePart:
     """Some columns of rows, by their keys, under the titles given for them."""
     formats = {"p_exact": _p_text, "p_chi_square": _p_text, "chi_square": "{:.2f}".format}
-    cells = [[formats[key](row[key]) if key in formats else row[key] for key in columns] for row in rows]
+    cells = [
+        [formats[key](row[key]) if key in formats else row[key] for key in columns] for row in rows
+    ]
     return TablePart([*columns.values()], cells, notes=[note])
 
 
 def _mcnemar(comparison: Comparison) -> list[Part]:
-    columns = {"system": "system", "only_system_right": "right alone",
-               "only_baseline_right": f"{comparison.baseline} right alone", "p_exact": "p (exact)",
-               "chi_square": "chi-square", "p_chi_square": "p (chi-square)"}  # fmt: skip
-    note = "McNemar's test looks only at the examples that one of two systems has right and the other has wrong."
+    columns = {
+        "system": "system",
+        "only_system_right": "right alone",
+        "only_baseline_right": f"{comparison.baseline} right alone",
+        "p_exact": "p (exact)",
+        "chi_square": "chi-square",
+        "p_chi_square": "p (chi-square)",
+    }
+    note = (
+        "McNemar's test looks only at the examples that one of two systems has right and "
+        "the other has wrong."
+    )
     return [_table(rows, columns, note)] if (rows := comparison.tables.get("mcnemar")) else []
 
 
@@ -427,10 +595,17 @@ def _curves(comparison: Comparison) -> list[Part]:
 
 def _speed(comparison: Comparison) -> list[Part]:
     columns = {"system": "system", "model": "model", "parameters": "parameters"}
-    note = "Training is the time of the steps in the run's log, on the machine it was trained on, without validations."
+    note = (
+        "Training is the time of the steps in the run's log, on the machine it was trained "
+        "on, without validations."
+    )
     if comparison.decodes:
-        columns |= {"beam": "beam", "sentences_per_second": "sentences / s", "tokens_per_second": "target tokens / s",
-                    "decoding_seconds": "decoding (s)"}  # fmt: skip
+        columns |= {
+            "beam": "beam",
+            "sentences_per_second": "sentences / s",
+            "tokens_per_second": "target tokens / s",
+            "decoding_seconds": "decoding (s)",
+        }
         note = f"Decoding was measured here, on all sentences, without loading the model. {note}"
     else:
         columns |= {"per_second": f"{comparison.unit} / s", "measuring_seconds": "measuring (s)"}
@@ -439,12 +614,20 @@ def _speed(comparison: Comparison) -> list[Part]:
 
 
 def _errors(comparison: Comparison) -> list[Part]:
-    tallies = {system.name: system.tally for system in comparison.systems if system.tally is not None}
+    tallies = {
+        system.name: system.tally for system in comparison.systems if system.tally is not None
+    }
     if not tallies:
         return []
     columns = ["system", "sentences", "errors", *KINDS.values(), "search errors, share"]
-    rows = [[name, *own.counts.values(), own.share_texts["search_errors"]] for name, own in tallies.items()]
-    kinds = {name: [float(own.counts[f"{kind}_errors"]) for own in tallies.values()] for kind, name in KINDS.items()}
+    rows = [
+        [name, *own.counts.values(), own.share_texts["search_errors"]]
+        for name, own in tallies.items()
+    ]
+    kinds = {
+        name: [float(own.counts[f"{kind}_errors"]) for own in tallies.values()]
+        for kind, name in KINDS.items()
+    }
     return [TablePart(columns, rows), Bars([*tallies], kinds, "sentences"), muted(ERRORS)]
 
 
@@ -454,12 +637,20 @@ def _recipes(comparison: Comparison) -> list[Part]:
     shared, others = list[list[Any]](), list[list[Any]]()
     for row in comparison.tables["recipes"]:
         values = [row[name] for name in names]
-        shown = [value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-                 for value in values]  # fmt: skip
+        shown = [
+            value
+            if value is None or isinstance(value, str)
+            else json.dumps(value, ensure_ascii=False)
+            for value in values
+        ]
         (others if None in values else shared).append([Cell(row["key"], tone="code"), *shown])
     parts: list[Part] = [TablePart(["", *names], shared)] if shared else []
     if others:
-        parts.append(TablePart(["", *names], others, title="Settings that only some of them have", folded=True))
+        parts.append(
+            TablePart(
+                ["", *names], others, title="Settings that only some of them have", folded=True
+            )
+        )
     return parts or [Text(["The recipes are the same."])]
 
 
@@ -468,16 +659,32 @@ def _examples(comparison: Comparison) -> list[Part]:
     parts: list[Part] = []
     for number, table in _units(comparison, "examples").items():
         maps = [system.alignments.get(number - 1) for system in comparison.systems]
-        parts += [table, *(HeatMaps([heat_map], title=heat_map.title) for heat_map in maps if heat_map is not None)]
-    without = [system.name for system in comparison.systems if system.run is not None and not system.alignments]
+        parts += [
+            table,
+            *(
+                HeatMaps([heat_map], title=heat_map.title)
+                for heat_map in maps
+                if heat_map is not None
+            ),
+        ]
+    without = [
+        system.name
+        for system in comparison.systems
+        if system.run is not None and not system.alignments
+    ]
     if parts and without:
         parts.append(muted(f"There is no attention to show of {', '.join(without)}."))
     return parts
 
 
 def _units(comparison: Comparison, table: str) -> dict[int, Part]:
-    """By its number, a table for each sentence or document with what every system predicts for it."""
-    rows, systems, tables = comparison.tables.get(table, []), len(comparison.systems), dict[int, Part]()
+    """By its number, a table for each sentence or document with what every system predicts for
+    it."""
+    rows, systems, tables = (
+        comparison.tables.get(table, []),
+        len(comparison.systems),
+        dict[int, Part](),
+    )
     for start in range(0, len(rows), systems):
         group = rows[start : start + systems]
         first = group[0]
@@ -485,8 +692,12 @@ def _units(comparison: Comparison, table: str) -> dict[int, Part]:
             body = [[Cell("reference", ours=True), None, first["reference"]]]
             body += [[row["system"], row["sentence_chrf"], row["output"]] for row in group]
             heading = f"{first['sentence']}. {first['source']}"
-            tables[first["sentence"]] = TablePart(["", "chrF", ""], body, title=heading, formats=[".1f"])
+            tables[first["sentence"]] = TablePart(
+                ["", "chrF", ""], body, title=heading, formats=[".1f"]
+            )
         else:
             heading = f"{first['number']}. {first['text'][:LONGEST]}"
-            tables[first["number"]] = TablePart(["", ""], [[row["system"], row["says"]] for row in group], heading)
+            tables[first["number"]] = TablePart(
+                ["", ""], [[row["system"], row["says"]] for row in group], heading
+            )
     return tables

@@ -1,4 +1,5 @@
-"""`diagnose`: is each error the search's or the model's; by length, for wider and narrower beams, and what to do."""
+"""`diagnose`: is each error the search's or the model's; by length, for wider and narrower beams,
+and what to do."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ BEAMS = (1, 2, 3, 5, 10, 20)
 EXAMPLES, IN_TERMINAL = 20, 3
 """Errors of each kind that are shown, and how many of them in the terminal."""
 WARM_UP = 16
-"""Sentences that are decoded before any are timed: the first ones on a device wait for it to get ready."""
+"""Sentences that are decoded before any are timed: the first ones on a device wait for it to get
+ready."""
 FEW = 30
 """Errors below which shares say little."""
 NOTEWORTHY = 0.1
@@ -47,15 +49,21 @@ MARGIN = 0.1
 """Points of a metric from 0 to 100: a smaller difference counts as none."""
 
 EXPLAINED = (
-    "An output that is worse than its reference (its own chrF is below 100) is an error. Where the reference scores "
-    "higher than the output, under the objective that the search maximises, the search has missed it; otherwise the "
-    "model prefers the wrong one, or its vocabulary cannot write the reference. Where a rule of the search, such as "
-    "its maximum length, forbids the reference, the error is neither but a rule error. Shares come with their 95 % "
+    "An output that is worse than its reference (its own chrF is below 100) is an error. Where the "
+    "reference scores "
+    "higher than the output, under the objective that the search maximises, the search has missed "
+    "it; otherwise the "
+    "model prefers the wrong one, or its vocabulary cannot write the reference. Where a rule of "
+    "the search, such as "
+    "its maximum length, forbids the reference, the error is neither but a rule error. Shares come "
+    "with their 95 % "
     "interval (Wilson), of errors among the sentences and of each kind among the errors."
 )
 REMEDIES = {
-    SAME_TOKENS: "the output has the same tokens, which spell it otherwise; the tokenizer changes case or signs",
-    "maximum length": "it is too long, so raise search.max_length_ratio, search.max_length_offset or search.max_length",
+    SAME_TOKENS: "the output has the same tokens, which spell it otherwise; the tokenizer changes "
+    "case or signs",
+    "maximum length": "it is too long, so raise search.max_length_ratio, search.max_length_offset "
+    "or search.max_length",
     "minimum length": "it is too short, so lower search.min_length or search.min_length_ratio",
 }
 """What to do about rules that forbid a reference."""
@@ -64,7 +72,8 @@ VOCABULARY = "use a larger vocabulary, or one of sub-words or bytes"
 PENALTY = "try a lower --length-penalty"
 BECAUSE = {
     VOCABULARY: "because the reference holds unknown tokens, which no search could write",
-    PENALTY: "only by the length normalisation, since the model gives the reference the higher log P",
+    PENALTY: "only by the length normalisation, since the model gives the reference the higher "
+    "log P",
 }
 """Why each of these helps."""
 
@@ -124,11 +133,13 @@ class Sweep:
 
     @cached_property
     def enough(self) -> Width:
-        """The narrowest that is not behind the best in a way that matters: wider ones do not improve quality."""
+        """The narrowest that is not behind the best in a way that matters: wider ones do not
+        improve quality."""
         return next(width for width in self.widths if not self.behind(width).matters)
 
     def behind(self, width: Width, other: Width | None = None) -> Behind:
-        """A width against another or the best one: all are measured on the same draws, so this is a paired test."""
+        """A width against another or the best one: all are measured on the same draws, so this is a
+        paired test."""
         other = other or self.best
         low, high = np.quantile(other.resampled - width.resampled, [0.025, 0.975])
         return Behind(self.quality(other) - self.quality(width), float(low), float(high))
@@ -147,26 +158,55 @@ class Sweep:
         ]
 
     def section(self) -> Section:
-        """What the widths are compared by comes first, so that a narrow terminal has room for it."""
+        """What the widths are compared by comes first, so that a narrow terminal has room for
+        it."""
         main, rows = title(self.metric), []
         names = sorted(self.widths[0].metrics, key=lambda name: name != self.metric)
         for width in self.widths:
             mark = "*" * (width is self.enough) + "<" * (width is self.now)
             first, *others = (width.metrics[name] for name in names)
             behind = "{:.2f} ({:.2f}–{:.2f})".format(*self.behind(width))
-            rows.append([f"{mark} {width.beam}", first, width.tally.search_errors, width.seconds, *others, behind])
-        columns = ["beam", main, "search errors", "seconds", *map(title, names[1:]), f"{main} behind the best"]
+            rows.append(
+                [
+                    f"{mark} {width.beam}",
+                    first,
+                    width.tally.search_errors,
+                    width.seconds,
+                    *others,
+                    behind,
+                ]
+            )
+        columns = [
+            "beam",
+            main,
+            "search errors",
+            "seconds",
+            *map(title, names[1:]),
+            f"{main} behind the best",
+        ]
         sentences = count_text(self.now.tally.sentences, "sentences")
         note = f"< in use; * wider beams do not improve {main}, as far as {sentences} can show"
         why = (
-            f"* is the narrowest beam that is not behind the best one, {self.best.beam}, by more than {MARGIN} points "
+            f"* is the narrowest beam that is not behind the best one, {self.best.beam}, by more "
+            f"than {MARGIN} points "
             f"of {main}, with an interval above 0 (paired bootstrap, 95 %)."
         )
-        places = [float(place) for place in range(len(rows))]  # evenly, since each beam is about twice the one before
+        places = [
+            float(place) for place in range(len(rows))
+        ]  # evenly, since each beam is about twice the one before
         ticks = [(place, str(width.beam)) for place, width in zip(places, self.widths, strict=True)]
-        lines = {main: [*map(self.quality, self.widths)], "seconds": [width.seconds for width in self.widths]}
+        lines = {
+            main: [*map(self.quality, self.widths)],
+            "seconds": [width.seconds for width in self.widths],
+        }
         curves = [
-            Curves([Series(name, places, values)], "beam", name, from_zero=name == "seconds", x_ticks=ticks)
+            Curves(
+                [Series(name, places, values)],
+                "beam",
+                name,
+                from_zero=name == "seconds",
+                x_ticks=ticks,
+            )
             for name, values in lines.items()
         ]
         table = Table(columns, rows, notes=[note], formats=[".2f"])
@@ -176,11 +216,16 @@ class Sweep:
 def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | None) -> Iterator[str]:
     """One sentence or two for each thing that is worth doing, the most important first."""
     causes, lead = Counter[str](), ""
-    reasons = Counter(error.unreachable for error in errors if error.unreachable and not error.scored.unknown)
+    reasons = Counter(
+        error.unreachable for error in errors if error.unreachable and not error.scored.unknown
+    )
     for reason, count in reasons.items():
         if count >= NOTEWORTHY * len(errors):
             remedy = REMEDIES.get(reason, f"look at the search's rule: {reason}")
-            yield f"In {percent(count / len(errors))} of the errors no search could give the reference: {remedy}."
+            yield (
+                f"In {percent(count / len(errors))} of the errors no search could give the "
+                f"reference: {remedy}."
+            )
     for error in errors:
         if error.verdict == "model":
             by_length = PENALTY if error.raw_verdict == "search" else MORE
@@ -197,10 +242,15 @@ def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | Non
         why = "" if lead == MORE else f", {causes[lead]:,} of them {BECAUSE[lead]}"
         rest = ""
         if sweep and sweep.enough.beam > beam:
-            what_for = "for the others" if tally.search_errors else "for outputs that come closer to them"
+            what_for = (
+                "for the others" if tally.search_errors else "for outputs that come closer to them"
+            )
             rest = f"; {what_for} raise the beam to {_gain(sweep, sweep.enough)}"
         share = percent(tally.shares["model_errors"].share)
-        yield f"{share} model errors{why}: {lead}. No beam, however wide, would prefer these references{rest}."
+        yield (
+            f"{share} model errors{why}: {lead}. No beam, however wide, would prefer these "
+            f"references{rest}."
+        )
     if sweep:
         yield from _width(sweep)
     for remedy in BECAUSE:  # model errors that more training would not remove
@@ -210,7 +260,10 @@ def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | Non
             yield f"{count_text(count, 'errors')} {are} the model's {BECAUSE[remedy]}: {remedy}."
     if 0 < tally.errors < FEW:
         _, low, high = map(percent, tally.shares["search_errors"])
-        few = f"There {'is' if tally.errors == 1 else 'are'} only {count_text(tally.errors, 'errors')}"
+        few = (
+            f"There {'is' if tally.errors == 1 else 'are'} only "
+            f"{count_text(tally.errors, 'errors')}"
+        )
         yield f"{few}: the true share of search errors may be anywhere from {low} to {high}."
 
 
@@ -229,10 +282,16 @@ def _wider(tally: Tally, sweep: Sweep) -> str:
         chance = f"with {count_text(tally.sentences, 'sentences')} that may be chance"
         better = _gain(sweep, best, "writes better ")
         return f": a beam of {better}, but {chance}. Measure more of them, or try that beam."
-    none = f", but no beam up to {widest.beam} writes better by more than {MARGIN} points of {title(sweep.metric)}"
+    none = (
+        f", but no beam up to {widest.beam} writes better by more than {MARGIN} points of "
+        f"{title(sweep.metric)}"
+    )
     if 2 * widest.tally.search_errors < tally.search_errors:
         return f"{none}, and what the model prefers to the references is as wrong: {MORE}."
-    return f"{none}: the references lie too far off the beam. Train longer, so that the model rates how they begin."
+    return (
+        f"{none}: the references lie too far off the beam. Train longer, so that the model "
+        "rates how they begin."
+    )
 
 
 def _gain(sweep: Sweep, then: Width, verb: str = "") -> str:
@@ -247,23 +306,36 @@ def _width(sweep: Sweep) -> Iterator[str]:
     if enough.beam < now.beam:
         share = enough.seconds / now.seconds
         quicker = f", which takes {percent(share)} of the time" if share < 1 else ""
-        qualities = f"{title(sweep.metric)} {sweep.quality(now):.2f} and {sweep.quality(enough):.2f}"
+        qualities = (
+            f"{title(sweep.metric)} {sweep.quality(now):.2f} and {sweep.quality(enough):.2f}"
+        )
         if sweep.behind(now, enough).matters:
-            yield f"A beam of {now.beam} writes worse than one of {enough.beam}{quicker} ({qualities})."
+            yield (
+                f"A beam of {now.beam} writes worse than one of {enough.beam}{quicker} "
+                f"({qualities})."
+            )
         else:
-            better = f"a beam of {now.beam} writes better than one of {enough.beam}{quicker} ({qualities})"
+            better = (
+                f"a beam of {now.beam} writes better than one of {enough.beam}{quicker} "
+                f"({qualities})"
+            )
             yield f"{count_text(now.tally.sentences, 'sentences')} cannot show that {better}."
     worse = [*takewhile(lambda width: sweep.behind(width).matters, reversed(sweep.widths))]
     if worse:
         beams = f"{worse[-1].beam} or more" if len(worse) > 1 else f"{worse[-1].beam}"
-        reason = "it finds what the model prefers, and that is wrong. Look at the length normalisation."
+        reason = (
+            "it finds what the model prefers, and that is wrong. Look at the length normalisation."
+        )
         yield f"A beam of {beams} writes worse than one of {sweep.best.beam}: {reason}"
 
 
 def _example(judged: Judged, outcome: Outcome) -> Table:
     """An error, and what became of its reference in the search."""
     scored = judged.scored
-    at, slots = f"at step {outcome.step}, {outcome.token!r}", count_text(outcome.slots, "open slots")
+    at, slots = (
+        f"at step {outcome.step}, {outcome.token!r}",
+        count_text(outcome.slots, "open slots"),
+    )
     became = {
         "fell": f"fell off the beam {at}: rank {outcome.rank or 0:,} for {slots}",
         "forbidden": f"left the beam {at}, which may not be written there",
@@ -278,7 +350,9 @@ def _example(judged: Judged, outcome: Outcome) -> Table:
     ]
     heading = f"{scored.where}, chrF {judged.chrf:.1f}: the reference {became}"
     notes = [f"note: {search_errors.UNKNOWN_NOTE}"] if scored.unknown else []
-    return Table(["", "objective", "log P", ""], rows, title=heading, notes=notes, formats=["", ".3f", ".1f"])
+    return Table(
+        ["", "objective", "log P", ""], rows, title=heading, notes=notes, formats=["", ".3f", ".1f"]
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -291,7 +365,8 @@ class Diagnosis(Result):
     metrics: Mapping[str, float]
     """The task's own, over all outputs."""
     examples: Mapping[Verdict, Sequence[tuple[Judged, Outcome]]]
-    """The worst errors of each kind, the worst first, and what became of their references in the search."""
+    """The worst errors of each kind, the worst first, and what became of their references in the
+    search."""
     beam_sweep: Sweep | None
     seconds: Mapping[str, float]
     measured_on: Mapping[str, Any]
@@ -308,7 +383,9 @@ class Diagnosis(Result):
         texts = [getattr(sentence.scored, self.lengths_of) for sentence in self.judged]
         unit, lengths = search_errors.lengths_of(texts)
         buckets = search_errors.length_buckets(lengths)
-        return unit, [(bucket, Tally.of([self.judged[row] for row in bucket.rows])) for bucket in buckets]
+        return unit, [
+            (bucket, Tally.of([self.judged[row] for row in bucket.rows])) for bucket in buckets
+        ]
 
     @cached_property
     def errors(self) -> list[Judged]:
@@ -323,13 +400,18 @@ class Diagnosis(Result):
     @property
     def kinds(self) -> dict[Verdict, str]:
         """What the report shows: rule errors only where there are any."""
-        return {kind: name for kind, name in KINDS.items() if kind != "rule" or self.tally.rule_errors}
+        return {
+            kind: name for kind, name in KINDS.items() if kind != "rule" or self.tally.rule_errors
+        }
 
     @property
     def unreachable(self) -> dict[Verdict, dict[str, int]]:
         """Errors whose reference the search could not have given, by verdict and reason."""
         reasons = [(error.verdict, error.unreachable) for error in self.errors]
-        return {kind: dict(Counter(why for verdict, why in reasons if why and verdict == kind)) for kind in KINDS}
+        return {
+            kind: dict(Counter(why for verdict, why in reasons if why and verdict == kind))
+            for kind in KINDS
+        }
 
     @cached_property
     def advice(self) -> list[str]:
@@ -338,7 +420,9 @@ class Diagnosis(Result):
     def to_json(self) -> dict[str, Any]:
         sweep, (unit, by_length) = self.beam_sweep, self.by_length
         examples = {
-            f"{kind}_errors": [{**judged.to_json(), "fate": asdict(outcome)} for judged, outcome in worst]
+            f"{kind}_errors": [
+                {**judged.to_json(), "fate": asdict(outcome)} for judged, outcome in worst
+            ]
             for kind, worst in self.examples.items()
         }
         return {
@@ -354,20 +438,28 @@ class Diagnosis(Result):
             "search": self.search.model_dump(),
             "lengths_of": self.lengths_of,
             "unit": unit,
-            "by_length": [{"from": bucket.shortest, "to": bucket.longest, **tally.to_json()}
-                          for bucket, tally in by_length],
+            "by_length": [
+                {"from": bucket.shortest, "to": bucket.longest, **tally.to_json()}
+                for bucket, tally in by_length
+            ],
             "beam_sweep": sweep.to_json() if sweep else [],
             "compared_by": sweep.metric if sweep else None,
             "enough_beam": sweep.enough.beam if sweep else None,
             "examples": examples,
             "seconds": dict(self.seconds),
-        }  # fmt: skip
+        }
 
     def report(self) -> Report:
         metrics = ", ".join(f"{title(name)} {value:.2f}" for name, value in self.metrics.items())
-        measured = f"{count_text(self.tally.sentences, 'sentences')} of {measured_text(self.measured_on)}"
+        measured = (
+            f"{count_text(self.tally.sentences, 'sentences')} of {measured_text(self.measured_on)}"
+        )
         worst = [
-            Section(f"The worst {KINDS[kind]}", [_example(*example) for example in examples], in_terminal=IN_TERMINAL)
+            Section(
+                f"The worst {KINDS[kind]}",
+                [_example(*example) for example in examples],
+                in_terminal=IN_TERMINAL,
+            )
             for kind, examples in self.examples.items()
             if examples
         ]
@@ -379,10 +471,24 @@ class Diagnosis(Result):
     def _counts(self) -> Section:
         tally, names = self.tally, ["errors", *(f"{kind}_errors" for kind in self.kinds)]
         rows = [[Cell("sentences", ours=True), tally.sentences, "", ""]]
-        rows += [[Cell(name.replace("_", " "), ours=True), tally.counts[name], tally.share_texts[name],
-                  self.raw.get(name, "")] for name in names]  # fmt: skip
         rows += [
-            [Cell(f"{KINDS[kind]} whose reference no search could have given: {reason}", ours=True), count, "", ""]
+            [
+                Cell(name.replace("_", " "), ours=True),
+                tally.counts[name],
+                tally.share_texts[name],
+                self.raw.get(name, ""),
+            ]
+            for name in names
+        ]
+        rows += [
+            [
+                Cell(
+                    f"{KINDS[kind]} whose reference no search could have given: {reason}", ours=True
+                ),
+                count,
+                "",
+                "",
+            ]
             for kind, reasons in self.unreachable.items()
             for reason, count in reasons.items()
         ]
@@ -392,15 +498,26 @@ class Diagnosis(Result):
     def _lengths(self) -> Section:
         unit, by_length = self.by_length
         rows = [
-            [bucket.name, tally.sentences, tally.chrf, *islice(tally.share_texts.values(), 1 + len(self.kinds))]
+            [
+                bucket.name,
+                tally.sentences,
+                tally.chrf,
+                *islice(tally.share_texts.values(), 1 + len(self.kinds)),
+            ]
             for bucket, tally in by_length
         ]
         shares = {
             name: [100 * tally.counts[f"{kind}_errors"] / tally.sentences for _, tally in by_length]
             for kind, name in self.kinds.items()
         }
-        table = Table([unit, "sentences", "sentence chrF", "errors", *self.kinds.values()], rows, formats=[".1f"])
-        bars = Bars([bucket.name for bucket, _ in by_length], shares, "% of the sentences", span=100.0)
+        table = Table(
+            [unit, "sentences", "sentence chrF", "errors", *self.kinds.values()],
+            rows,
+            formats=[".1f"],
+        )
+        bars = Bars(
+            [bucket.name for bucket, _ in by_length], shares, "% of the sentences", span=100.0
+        )
         return Section(f"By {self.lengths_of} length in {unit}", [table, bars], in_terminal=1)
 
 
@@ -419,36 +536,64 @@ def diagnose(
     accept_recipe: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> Diagnosis:
-    """Judge the sentences of a split or of files, all or the first `limit`. An empty `sweep` tries no other beams.
+    """Judge the sentences of a split or of files, all or the first `limit`. An empty `sweep` tries
+    no other beams.
 
-    An output that is worse than its reference is a search error where the reference scores higher under the objective
-    that the search maximises, since a better search would have preferred it, and a rule error where a rule of the
-    search forbids the reference. Else it is a model error.
+    An output that is worse than its reference is a search error where the reference scores higher
+    under the objective that the search maximises, since a better search would have preferred it,
+    and a rule error where a rule of the search forbids the reference. Else it is a model error.
     """
     run = Run.open(run, accept_recipe)
     if run.task.writes != "target":
-        what = f"diagnose compares outputs with references, which a run of {run.recipe.task} does not have"
-        raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
+        what = (
+            f"diagnose compares outputs with references, which a run of {run.recipe.task} "
+            "does not have"
+        )
+        raise CheckpointError(
+            what, where=str(run.folder), hint="evaluate and predict serve every task"
+        )
     run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
     search, seconds = run.recipe.search, dict[str, float]()
     if search.sample:
-        raise ConfigError("samples are not searched for", where="search.sample", hint="--set search.sample=false")
+        raise ConfigError(
+            "samples are not searched for", where="search.sample", hint="--set search.sample=false"
+        )
     if limit is not None and limit < 1:
-        raise DataError(f"{limit} sentences are none to diagnose", where="--limit", hint="1 or more")
+        raise DataError(
+            f"{limit} sentences are none to diagnose", where="--limit", hint="1 or more"
+        )
     dataset = examples_of(run, split, files)
     model = run.load_model(checkpoint, device)
     with _timed(seconds, "scoring"):
-        scored = search_errors.score_references(run, model, dataset, run.task.by_input(dataset)[:limit])
-    search_errors.decode_best(run, model, [sentence.source_ids for sentence in scored[:WARM_UP]], search)
-    tried = {width: _try_width(run, model, scored, width, seconds, progress) for width in sorted({*sweep, search.beam})}
+        scored = search_errors.score_references(
+            run, model, dataset, run.task.by_input(dataset)[:limit]
+        )
+    search_errors.decode_best(
+        run, model, [sentence.source_ids for sentence in scored[:WARM_UP]], search
+    )
+    tried = {
+        width: _try_width(run, model, scored, width, seconds, progress)
+        for width in sorted({*sweep, search.beam})
+    }
     measured, judged = tried[search.beam]
     with _timed(seconds, "watching"):
         examples = {verdict: _examples(run, model, judged, verdict) for verdict in KINDS}
-    widths = Sweep(sweep_metric(run.task), [width for width, _ in tried.values()], search.beam) if sweep else None
+    widths = (
+        Sweep(sweep_metric(run.task), [width for width, _ in tried.values()], search.beam)
+        if sweep
+        else None
+    )
     return Diagnosis(
-        str(run.folder), search, judged, measured.metrics, examples, widths, seconds,
-        measured_on(run, split, files, dataset), run.task.lengths_of,
-    )  # fmt: skip
+        str(run.folder),
+        search,
+        judged,
+        measured.metrics,
+        examples,
+        widths,
+        seconds,
+        measured_on(run, split, files, dataset),
+        run.task.lengths_of,
+    )
 
 
 @contextmanager
@@ -459,31 +604,48 @@ def _timed(seconds: dict[str, float], part: str) -> Iterator[None]:
 
 
 def _try_width(
-    run: Run, model: Generator, scored: Sequence[Scored], beam: int, seconds: dict[str, float], progress: Progress
+    run: Run,
+    model: Generator,
+    scored: Sequence[Scored],
+    beam: int,
+    seconds: dict[str, float],
+    progress: Progress,
 ) -> tuple[Width, list[Judged]]:
     """What a width of the beam gives, in all and sentence by sentence."""
     part = f"beam {beam}"
     moved = summed(partial(progress, part), len(scored))
     with _timed(seconds, part):
         search = with_search(run.recipe, beam, 1, None, []).search
-        written = search_errors.decode_best(run, model, [sentence.source_ids for sentence in scored], search, moved)
+        written = search_errors.decode_best(
+            run, model, [sentence.source_ids for sentence in scored], search, moved
+        )
     with _timed(seconds, f"measuring {part}"):
         judged = search_errors.judge(run, scored, written)
-        outputs, references = zip(*((sentence.output, sentence.scored.references) for sentence in judged), strict=True)
+        outputs, references = zip(
+            *((sentence.output, sentence.scored.references) for sentence in judged), strict=True
+        )
         metrics = search_errors.metrics_of(run, outputs, references)
         draws = resampled(outputs, references, run.task, run.recipe.evaluation)
     return Width(beam, seconds[part], metrics, draws, Tally.of(judged)), judged
 
 
-def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Verdict) -> list[tuple[Judged, Outcome]]:
-    """The errors of a kind with the lowest chrF, among equals those with the largest difference of the objective.
+def _examples(
+    run: Run, model: Generator, judged: Sequence[Judged], verdict: Verdict
+) -> list[tuple[Judged, Outcome]]:
+    """The errors of a kind with the lowest chrF, among equals those with the largest difference of
+    the objective.
 
     The search runs once more for these, to follow their references.
     """
     errors = [sentence for sentence in judged if sentence.error and sentence.verdict == verdict]
-    errors.sort(key=lambda error: (error.chrf, -abs(error.scored.best.objective - error.written.objective)))
+    errors.sort(
+        key=lambda error: (error.chrf, -abs(error.scored.best.objective - error.written.objective))
+    )
     worst = errors[:EXAMPLES]
-    sources, references = [error.scored.source_ids for error in worst], [error.scored.best.tokens for error in worst]
+    sources, references = (
+        [error.scored.source_ids for error in worst],
+        [error.scored.best.tokens for error in worst],
+    )
     outcomes = outcomes_of(run, model, sources, references, run.recipe.search)
     tokens = [ids[outcome.step - 1] for ids, outcome in zip(references, outcomes, strict=True)]
     names = [run.tokenizers["target"].pieces([token])[0] for token in tokens]
@@ -492,7 +654,8 @@ def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Ver
 
 
 def sweep_metric(task: TextToText) -> str:
-    """What the widths of a beam are compared by: chrF, which is fair to short outputs, or the task's first metric."""
+    """What the widths of a beam are compared by: chrF, which is fair to short outputs, or the
+    task's first metric."""
     better = task.higher_is_better
     return "chrf" if "chrf" in better else better[0]
 
@@ -500,8 +663,8 @@ def sweep_metric(task: TextToText) -> str:
 def resampled(
     outputs: Sequence[str], references: Sequence[Sequence[str]], task: TextToText, config: Config
 ) -> NDArray[np.float64]:
-    """The metric on so many sentences drawn with replacement, 1,000 times (Koehn 2004). The seed is fixed, so the same
-    rows are drawn of all outputs for the same references."""
+    """The metric on so many sentences drawn with replacement, 1,000 times (Koehn 2004). The seed is
+    fixed, so the same rows are drawn of all outputs for the same references."""
     [(statistics, value)] = text_metrics([sweep_metric(task)], task, config).values()
     rows = statistics([*map(nfc, outputs)], [[*map(nfc, texts)] for texts in references])
     return value(np.concatenate([weights @ rows for weights in resamples(len(rows), seed=1)]))

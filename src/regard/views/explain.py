@@ -1,4 +1,5 @@
-"""`explain`: where the model looked while it wrote or read a text, and which other tokens it might have written."""
+"""`explain`: where the model looked while it wrote or read a text, and which other tokens it might
+have written."""
 
 from __future__ import annotations
 
@@ -30,7 +31,16 @@ from regard.runs import Run
 from regard.search.hypotheses import log_probabilities
 from regard.tasks.masked_language_modeling import GAP, MaskedLanguageModeling, texts_in
 from regard.tasks.question_answering import question_in
-from regard.tasks.task import Given, Task, encode_each, encode_target, inputs_of, not_longer, readable, without_faults
+from regard.tasks.task import (
+    Given,
+    Task,
+    encode_each,
+    encode_target,
+    inputs_of,
+    not_longer,
+    readable,
+    without_faults,
+)
 from regard.text.files import FileInput, Parts, parts_of
 from regard.text.normalise import Span, word_spans
 from regard.text.tokenizers import Tokenizer
@@ -63,13 +73,15 @@ def explain(
     device: str | None = None,
     accept_recipe: bool = False,
 ) -> Explanation:
-    """Every attention for each token of the target: the one given, or the one that beam search finds.
+    """Every attention for each token of the target: the one given, or the one that beam search
+    finds.
 
-    A model of one text is explained on that text, and a language model on its continuation: the target, or, where a
-    beam is given, what it writes. A question about a story is explained by its hops over the sentences.
-    `view` is what a report shows first; "occlusion", the first of a classifier, is how much an answer depends on each
-    word. `padding` adds so many `<pad>` to both texts, as a longer neighbour in a batch would. `question` is the
-    number, from 1, of one of several about a story (default: the last), whose lines may be given one by one.
+    A model of one text is explained on that text, and a language model on its continuation: the
+    target, or, where a beam is given, what it writes. A question about a story is explained by its
+    hops over the sentences. `view` is what a report shows first; "occlusion", the first of a
+    classifier, is how much an answer depends on each word. `padding` adds so many `<pad>` to both
+    texts, as a longer neighbour in a batch would. `question` is the number, from 1, of one of
+    several about a story (default: the last), whose lines may be given one by one.
     """
     run = Run.open(run, accept_recipe)
     run = run.under(with_search(run.recipe, None, None, None, overrides))
@@ -83,14 +95,18 @@ def explain(
     if task.reads_stories:
         return _explain_story(run, model, given, question)
     if len(given) != 1:
-        raise DecodeError(f"one text is explained, and these are {len(given):,}", where="input", hint="give one")
+        raise DecodeError(
+            f"one text is explained, and these are {len(given):,}", where="input", hint="give one"
+        )
     padded = (MASK_PADDING if view == "masks" else 0) if padding is None else padding
     read = _read_pair if task.writes == "target" else _read_text
     reading = read(run, model, given[0].text, target, beam, padded)
     hidden_BTD, attentions = record(model, reading)
     mix = _mix(model, config, headed=task.head is not None)
     occlusion, alone = None, not attentions and mix is None
-    opens = view is None and padding is None and "probabilities" in reading.prediction  # of a classifier
+    opens = (
+        view is None and padding is None and "probabilities" in reading.prediction
+    )  # of a classifier
     if task.head is not None and (view == "occlusion" or alone or opens):
         leave_out = {"tagging": _tags, "question_answering": _span}.get(task.name, _label)
         try:
@@ -112,15 +128,25 @@ def explain(
     )
 
 
-def _check_options(task: Task, target: str | None, beam: int | None, padding: int | None, question: int | None) -> None:
+def _check_options(
+    task: Task, target: str | None, beam: int | None, padding: int | None, question: int | None
+) -> None:
     if padding is not None and padding < 0:
-        raise DecodeError(f"{padding} padding tokens are not possible", where="--padding", hint="0 or more")
+        raise DecodeError(
+            f"{padding} padding tokens are not possible", where="--padding", hint="0 or more"
+        )
     if target is not None:
         refuse({"--beam": beam}, "with --target there is no search")
     if question is not None and not task.reads_stories:
-        refuse({"--question": question}, f"a run of {task.name} reads no story", "runs of story_answering do")
+        refuse(
+            {"--question": question},
+            f"a run of {task.name} reads no story",
+            "runs of story_answering do",
+        )
     if task.writes is None or not task.recipe.model.generates:
-        refuse({"--target": target, "--beam": beam}, f"a run of the task {task.name} writes no text")
+        refuse(
+            {"--target": target, "--beam": beam}, f"a run of the task {task.name} writes no text"
+        )
 
 
 def _answered(probabilities: Mapping[str, float]) -> tuple[Step, ...]:
@@ -131,18 +157,23 @@ def _answered(probabilities: Mapping[str, float]) -> tuple[Step, ...]:
 
 @torch.inference_mode()
 def _mix(model: Any, config: ModelConfig, *, headed: bool) -> dict[str, Any] | None:
-    """The shares of the layers, where they are mixed; those of a bare ELMo are even: only a task can learn them."""
+    """The shares of the layers, where they are mixed; those of a bare ELMo are even: only a task
+    can learn them."""
     bare = not headed and config.pretraining == "both_directions"
     mix = LayerMix(model.depth + 1) if bare else model.mix if headed else None
     if mix is None:
         return None
     names = ("embeddings", *(f"layer {number}" for number in range(1, len(mix.s))))
     return {
-        "shares": dict(zip(names, mix.weights_N.tolist(), strict=True)), "gamma": float(mix.gamma), "learned": headed,
-    }  # fmt: skip
+        "shares": dict(zip(names, mix.weights_N.tolist(), strict=True)),
+        "gamma": float(mix.gamma),
+        "learned": headed,
+    }
 
 
-def _read_pair(run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int) -> Explanation:
+def _read_pair(
+    run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int
+) -> Explanation:
     """A source, and the target that was given or the best that the search finds."""
     task, vocabulary, picture = run.task, run.tokenizers["target"], None
     [encoded] = readable(task.encode_sources([FileInput(text, "input")]))
@@ -163,15 +194,25 @@ def _read_pair(run: Run, model: Any, text: str, target: str | None, beam: int | 
     batch = Batch(source, read).to(device_of(model))
     follow = partial(steps_of, model, vocabulary, range(len(ids)), ids)
     return Explanation(
-        text, output, run.recipe.model.kind, model, batch, lambda: model(batch).hidden_BTD, follow, pieces,
-        pieces_of(vocabulary, [vocabulary.begin, *written[:-1]]), pieces_of(vocabulary, written), picture=picture,
-    )  # fmt: skip
+        text,
+        output,
+        run.recipe.model.kind,
+        model,
+        batch,
+        lambda: model(batch).hidden_BTD,
+        follow,
+        pieces,
+        pieces_of(vocabulary, [vocabulary.begin, *written[:-1]]),
+        pieces_of(vocabulary, written),
+        picture=picture,
+    )
 
 
 def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> Pieces:
     """The tokens `ids`. Special tokens, `<unk>` among them, are words of their own.
 
-    A word begins with the mark `▁`, or, in vocabularies that write `##` before continuations, without `##`.
+    A word begins with the mark `▁`, or, in vocabularies that write `##` before continuations,
+    without `##`.
     """
     special, pieces = tokenizer.special, tuple(tokenizer.pieces(ids))
     decoder = json.loads(tokenizer.to_json())["decoder"] or {}
@@ -190,9 +231,11 @@ def _padded(tokenizer: Tokenizer, ids: Sequence[int], padding: int) -> tuple[Tok
     return tokens, pieces_of(tokenizer, padded)
 
 
-def _read_text(run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int) -> Explanation:
-    """A text: under a head with the answer, of a masked model with its gaps filled, of a language model with its
-    continuation."""
+def _read_text(
+    run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int
+) -> Explanation:
+    """A text: under a head with the answer, of a masked model with its gaps filled, of a language
+    model with its continuation."""
     task, tokenizer, config = run.task, run.tokenizers["text"], run.recipe.model
     output, prediction, places, written = "", dict[str, Any](), list[int](), list[int]()
     if task.head is not None:
@@ -211,11 +254,17 @@ def _read_text(run: Run, model: Any, text: str, target: str | None, beam: int | 
 
     def forward() -> Tensor:
         states_BLD: Tensor
-        if task.head is None and config.pretraining == "both_directions":  # its readout reads the forward direction
+        if (
+            task.head is None and config.pretraining == "both_directions"
+        ):  # its readout reads the forward direction
             states_BLD = model(batch).hidden_BTD
         elif getattr(task, "rewrites", False):
-            read, _ = _padded(tokenizer, [*row.ids, tokenizer.end], padding)  # from which it then writes the text
-            states_BLD = model.reconstruct(replace(batch, text=read.to(device_of(model)))).hidden_BTD
+            read, _ = _padded(
+                tokenizer, [*row.ids, tokenizer.end], padding
+            )  # from which it then writes the text
+            states_BLD = model.reconstruct(
+                replace(batch, text=read.to(device_of(model)))
+            ).hidden_BTD
         else:
             states_BLD = model.states(batch)
         return states_BLD
@@ -225,15 +274,24 @@ def _read_text(run: Run, model: Any, text: str, target: str | None, beam: int | 
         [again] = task.predict(model, [FileInput(text, "input")])
         return _answered(again.to_json()["probabilities"])
 
-    follow = answer if "probabilities" in prediction else partial(steps_of, model, tokenizer, places, written)
-    reading = Explanation(text, output, config.kind, model, batch, forward, follow, prediction=prediction)
+    follow = (
+        answer
+        if "probabilities" in prediction
+        else partial(steps_of, model, tokenizer, places, written)
+    )
+    reading = Explanation(
+        text, output, config.kind, model, batch, forward, follow, prediction=prediction
+    )
     if config.segments:  # BERT, which reads in both directions
         return replace(reading, source=pieces)
-    return replace(reading, inputs=pieces, target=pieces_of(tokenizer, written), whole=len(row.ids) - 1)
+    return replace(
+        reading, inputs=pieces, target=pieces_of(tokenizer, written), whole=len(row.ids) - 1
+    )
 
 
 def _read_headed(run: Run, model: Any, text: str) -> tuple[Framed, str, dict[str, Any]]:
-    """What the model reads for a task, the first row where there are several (windows, choices), and its answer."""
+    """What the model reads for a task, the first row where there are several (windows, choices),
+    and its answer."""
     with module_calls(model, [""]) as calls:
         [predicted] = run.task.predict(model, [FileInput(text, "input")])
     batch, prediction = calls[""][0].inputs[0], predicted.to_json()
@@ -244,14 +302,18 @@ def _read_headed(run: Run, model: Any, text: str) -> tuple[Framed, str, dict[str
 
 
 def _read_masked(run: Run, model: Any, text: str) -> tuple[Framed, str]:
-    """[CLS] text [SEP], or two texts with a tab between them; the output has the gaps filled, or P(next)."""
+    """[CLS] text [SEP], or two texts with a tab between them; the output has the gaps filled, or
+    P(next)."""
     row = cast(MaskedLanguageModeling, run.task).framed(model, text)
     readable(not_longer([row.ids], model.longest, [FileInput(text, "input")]))
     asks_next = len(texts_in(text)) == 2 and model.next_sentence is not None
     if model.output is None or not (GAP in text or asks_next):
         return row, ""
     [filled] = run.task.predict(model, [FileInput(text, "input")])
-    return row, filled.output if filled.next_sentence is None else f"P(next) = {filled.next_sentence:.4f}"
+    return (
+        row,
+        filled.output if filled.next_sentence is None else f"P(next) = {filled.next_sentence:.4f}",
+    )
 
 
 def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | None) -> list[int]:
@@ -272,13 +334,21 @@ def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | 
     return [*prompt, *(written[:-1] if written[-1:] == [tokenizer.end] else written)]
 
 
-def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: int | None) -> Explanation:
+def _explain_story(
+    run: Run, model: Any, given: Sequence[FileInput], question: int | None
+) -> Explanation:
     """A question about a story, answered, and where each hop of the model looked."""
     task = run.task
-    questions = questions_in([(type(part.text)(line), part.place) for part in given for line in part.text.split("\n")])
+    questions = questions_in(
+        [(type(part.text)(line), part.place) for part in given for line in part.text.split("\n")]
+    )
     number = len(questions) if question is None else question
     if not 1 <= number <= len(questions):
-        raise DecodeError(f"there is no question {number}", where="--question", hint=f"allowed: 1 to {len(questions)}")
+        raise DecodeError(
+            f"there is no question {number}",
+            where="--question",
+            hint=f"allowed: 1 to {len(questions)}",
+        )
     typed = questions[number - 1]
     [example] = task.encode_inputs(model, [FileInput(typed.text, typed.place)]).readable()
     examples, row = example.examples, np.array([example.row])
@@ -287,10 +357,16 @@ def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: i
         weights_NS = model(batch).p_NBIS[:, 0, model.winner].float().cpu().numpy()
     kept, [answers] = int(examples.columns["sizes"].lengths[0]), task.computed(model, examples)
     story = Story(
-        sentences=typed.story[-kept:], numbers=typed.numbers[-kept:], forgotten=len(typed.story) - kept,
-        question=typed.question, asked=number, questions=len(questions),
-        weights_NS=weights_NS, answer=typed.answer, facts=task.kept_facts(examples, 0),
-    )  # fmt: skip
+        sentences=typed.story[-kept:],
+        numbers=typed.numbers[-kept:],
+        forgotten=len(typed.story) - kept,
+        question=typed.question,
+        asked=number,
+        questions=len(questions),
+        weights_NS=weights_NS,
+        answer=typed.answer,
+        facts=task.kept_facts(examples, 0),
+    )
     [best] = steps = _answered(answers)
 
     def follow(logits_BIV: Tensor) -> tuple[Step, ...]:
@@ -301,17 +377,27 @@ def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: i
 
     text = "\n".join([*typed.story, typed.question])
     return Explanation(
-        text, best.token, run.recipe.model.kind, model, batch, lambda: model(batch).logits_BIV, follow,
-        steps=steps, prediction={"probabilities": answers}, story=story,
-    )  # fmt: skip
+        text,
+        best.token,
+        run.recipe.model.kind,
+        model,
+        batch,
+        lambda: model(batch).logits_BIV,
+        follow,
+        steps=steps,
+        prediction={"probabilities": answers},
+        story=story,
+    )
 
 
-# What is recorded of a model from outside: weights by `layers.attention.recording`, tokens by its readout
+# What is recorded of a model from outside: weights by `layers.attention.recording`, tokens by its
+# readout
 
 
 @torch.inference_mode()
 def record(model: nn.Module, reading: Explanation) -> tuple[Tensor, dict[str, Attention]]:
-    """Run the written-out equation of every attention for the first sentence of a batch: hidden states, attentions."""
+    """Run the written-out equation of every attention for the first sentence of a batch: hidden
+    states, attentions."""
     with recording() as recorded:
         hidden_BTD = reading.forward()
     source, inputs, target = reading.source, reading.inputs, reading.target
@@ -324,32 +410,43 @@ def record(model: nn.Module, reading: Explanation) -> tuple[Tensor, dict[str, At
         elif name.startswith("encoder") or not inputs.texts:
             kind, queries, keys = "encoder", source, source
         count = weights_BHQK.shape[2]  # a recurrent decoder takes no step for padding
-        queries = Pieces(queries.texts[:count], tuple(start for start in queries.starts if start < count))
+        queries = Pieces(
+            queries.texts[:count], tuple(start for start in queries.starts if start < count)
+        )
         number = re.search(r"\.(\d+)\.", name)
         layer, weights = int(number[1]) + 1 if number else 1, weights_BHQK[0].float().cpu().numpy()
-        attentions[name] = Attention(name, kind, layer, queries, keys, weights, visible[name][0, 0].cpu().numpy())
+        attentions[name] = Attention(
+            name, kind, layer, queries, keys, weights, visible[name][0, 0].cpu().numpy()
+        )
     return hidden_BTD, attentions
 
 
-def roll_out(attentions: Mapping[str, Attention], *, residual: bool = True) -> dict[Kind, list[Attention]]:
-    """How much of each token there is in the states after each layer, by kind; empty without self-attention.
+def roll_out(
+    attentions: Mapping[str, Attention], *, residual: bool = True
+) -> dict[Kind, list[Attention]]:
+    """How much of each token there is in the states after each layer, by kind; empty without
+    self-attention.
 
     Abnar & Zuidema 2020, arXiv:2005.00928, section 3, for weights averaged over the heads, with
     A = 0.5 W_att + 0.5 I for the residual connection; a model without has A = W_att:
         R_l = A_l R_{l-1},  R_0 = I
 
-    The paper has one stack, as BERT and GPT have. In a decoder over an encoder, self-attention mixes what the states
-    hold, and attention over the source adds what the encoder's last states, or the regions of an image, hold; the
-    shares of source and target tokens sum to 1 together.
+    The paper has one stack, as BERT and GPT have. In a decoder over an encoder, self-attention
+    mixes what the states hold, and attention over the source adds what the encoder's last states,
+    or the regions of an image, hold; the shares of source and target tokens sum to 1 together.
     """
-    layers = {kind: [layer for layer in attentions.values() if layer.kind == kind] for kind in NAMES}
+    layers = {
+        kind: [layer for layer in attentions.values() if layer.kind == kind] for kind in NAMES
+    }
     encoder, decoder, cross = layers["encoder"], layers["decoder"], layers["alignment"]
     if not decoder and (cross or not encoder):
         return {}
     share, rolled = 0.5 if residual else 1.0, dict[Kind, list[Attention]]()
 
     def mix(attention: Attention, read: Numbers, before: Numbers) -> Numbers:
-        mixed: Numbers = share * (attention.weights.mean(0, dtype=np.float64) @ read) + (1 - share) * before
+        mixed: Numbers = (
+            share * (attention.weights.mean(0, dtype=np.float64) @ read) + (1 - share) * before
+        )
         return mixed
 
     def keep(attention: Attention, shares: Numbers) -> None:
@@ -364,7 +461,10 @@ def roll_out(attentions: Mapping[str, Attention], *, residual: bool = True) -> d
     for number, layer in enumerate(decoder):
         of_target, of_source = mix(layer, of_target, of_target), mix(layer, of_source, of_source)
         if cross:
-            of_target, of_source = (1 - share) * of_target, mix(cross[number], of_encoder, of_source)
+            of_target, of_source = (
+                (1 - share) * of_target,
+                mix(cross[number], of_encoder, of_source),
+            )
             keep(cross[number], of_source)
         keep(layer, of_target)
     return rolled
@@ -372,7 +472,8 @@ def roll_out(attentions: Mapping[str, Attention], *, residual: bool = True) -> d
 
 @torch.inference_mode()
 def positions_of(model: nn.Module) -> Numbers | None:
-    """What the model adds to the embeddings at the first positions, [50, D]; None where it has no such encoding."""
+    """What the model adds to the embeddings at the first positions, [50, D]; None where it has no
+    such encoding."""
     for module in model.modules():
         if isinstance(module, Positions) and module.kind != "none":
             count = min(POSITIONS, module.longest) if module.kind == "learned" else POSITIONS
@@ -384,10 +485,14 @@ def positions_of(model: nn.Module) -> Numbers | None:
 
 @torch.inference_mode()
 def steps_of(
-    model: Any, tokenizer: Tokenizer, places: Sequence[int], written: Sequence[int], hidden_BTD: Tensor
+    model: Any,
+    tokenizer: Tokenizer,
+    places: Sequence[int],
+    written: Sequence[int],
+    hidden_BTD: Tensor,
 ) -> tuple[Step, ...]:
-    """The model's own probabilities, also of tokens that the search may not write; where none are `written`, of the
-    likeliest ones that are not special."""
+    """The model's own probabilities, also of tokens that the search may not write; where none are
+    `written`, of the likeliest ones that are not special."""
     if not places:
         return ()
     logits_PV = model.readout(hidden_BTD[0, [*places]])
@@ -398,7 +503,13 @@ def steps_of(
     p_P1 = p_PV.gather(1, torch.tensor(written)[:, None])
     ranks = ((p_PV > p_P1).sum(1) + 1).tolist()
     likeliest = p_PV.topk(min(CANDIDATES, p_PV.shape[1]))
-    columns = tokenizer.pieces(written), p_P1[:, 0].tolist(), ranks, likeliest.indices, likeliest.values.tolist()
+    columns = (
+        tokenizer.pieces(written),
+        p_P1[:, 0].tolist(),
+        ranks,
+        likeliest.indices,
+        likeliest.values.tolist(),
+    )
     steps = []
     for piece, p, rank, ids, probabilities in zip(*columns, strict=True):
         # Each alone: side by side, the bytes of alternatives would be read as one character.
@@ -407,7 +518,8 @@ def steps_of(
     return tuple(steps)
 
 
-# How much the answer of a classifier, tagger, ... depends on each word: the input is read again without it
+# How much the answer of a classifier, tagger, ... depends on each word: the input is read again
+# without it
 
 
 def _label(task: Any, model: Headed, text: str) -> Occlusion:
@@ -415,7 +527,9 @@ def _label(task: Any, model: Headed, text: str) -> Occlusion:
     fields = [text] if task.arrangement == "single" else parts_of(text)
     inputs = _shortened(task, model, fields)
     [whole] = task.predict(model, inputs_of([text]))
-    others = task.predict(model, inputs_of([shortened.text for shortened in inputs])) if inputs else []
+    others = (
+        task.predict(model, inputs_of([shortened.text for shortened in inputs])) if inputs else []
+    )
     if hasattr(whole, "probabilities"):
         values = [prediction.probabilities[whole.output] for prediction in (whole, *others)]
         return _occlusion(f"P({whole.output})", values, inputs)
@@ -423,15 +537,20 @@ def _label(task: Any, model: Headed, text: str) -> Occlusion:
 
 
 def _span(task: Any, model: Headed, text: str) -> Occlusion:
-    """The answer to a question, or that there is none. The words of the answer itself stay in the text."""
+    """The answer to a question, or that there is none. The words of the answer itself stay in the
+    text."""
     [whole] = task.predict(model, inputs_of([text]))
     fields, start = question_in(text, "input"), 0 if whole.span is None else whole.span.start
     inputs = _shortened(task, model, fields, whole.span)
     questions, contexts = zip(fields, *(shortened.text.texts for shortened in inputs), strict=True)
-    moved = [len(fields[1]) - len(context) if shortened.span.start < start else 0
-             for shortened, context in zip(inputs, contexts[1:], strict=True)]  # fmt: skip
+    moved = [
+        len(fields[1]) - len(context) if shortened.span.start < start else 0
+        for shortened, context in zip(inputs, contexts[1:], strict=True)
+    ]
     answers = [json.dumps([] if whole.none else [(start - by, whole.output)]) for by in (0, *moved)]
-    examples = Dataset.of(task, {"context": contexts, "question": questions, "answers": answers}, str)
+    examples = Dataset.of(
+        task, {"context": contexts, "question": questions, "answers": answers}, str
+    )
     values = [
         task.answer_probability(best, read, task.answer_tokens(examples, row))
         for row, best, read in task.answers_to(model, examples, 1)
@@ -443,7 +562,10 @@ def _tags(task: Any, model: Headed, text: str) -> Occlusion:
     """The tag of every word."""
     words = [text[slice(*span)] for span in task.split(text)]
     _check_count(len(words))
-    sentences = [words, *(words[:out] + words[out + 1 :] for out in range(len(words)) if len(words) > 1)]
+    sentences = [
+        words,
+        *(words[:out] + words[out + 1 :] for out in range(len(words)) if len(words) > 1),
+    ]
     whole, *without = task.tag_words(model, task.encode_words(sentences))
     p_without = [np.exp(shortened.log_p_WY) for shortened in without]
     tags, values = np.array(whole.best), np.array(whole.probabilities)
@@ -464,27 +586,39 @@ class Shortened(NamedTuple):
     span: Span
 
 
-def _shortened(task: Task, model: Headed, fields: Sequence[str], answer: Span | None = None) -> list[Shortened]:
-    """The input without each word, where the model can still read it; an answer in the second text stays."""
-    words = [(number, span) for number, text in enumerate(fields) for span in word_spans(text, "punctuation")]
+def _shortened(
+    task: Task, model: Headed, fields: Sequence[str], answer: Span | None = None
+) -> list[Shortened]:
+    """The input without each word, where the model can still read it; an answer in the second text
+    stays."""
+    words = [
+        (number, span)
+        for number, text in enumerate(fields)
+        for span in word_spans(text, "punctuation")
+    ]
     _check_count(len(words))
     inputs = []
     for number, span in words:
         if number == 0 or answer is None or span.start >= answer.end or span.end <= answer.start:
             texts = [*fields[:number], without(fields[number], span), *fields[number + 1 :]]
             inputs.append(Shortened(Parts(*texts), fields[number][slice(*span)], span))
-    unreadable = task.encode_inputs(model, inputs_of([shortened.text for shortened in inputs])).unreadable
+    unreadable = task.encode_inputs(
+        model, inputs_of([shortened.text for shortened in inputs])
+    ).unreadable
     return [shortened for row, shortened in enumerate(inputs) if row not in unreadable]
 
 
 def _occlusion(name: str, values: Sequence[float], inputs: Sequence[Shortened]) -> Occlusion:
     """Of one answer, given its value for the text and for the text without each word."""
     falls_WA = np.array([[values[0] - value] for value in values[1:]])
-    return Occlusion((name,), (float(values[0]),), tuple(shortened.word for shortened in inputs), falls_WA)
+    return Occlusion(
+        (name,), (float(values[0]),), tuple(shortened.word for shortened in inputs), falls_WA
+    )
 
 
 def without(text: str, span: Span) -> str:
-    """The text without a word and one of the spaces around it, so that a full stop still follows a word directly."""
+    """The text without a word and one of the spaces around it, so that a full stop still follows a
+    word directly."""
     before, after = text[: span.start], text[span.end :]
     if (not before or before[-1].isspace()) and after[:1].isspace():
         return before + after[1:]

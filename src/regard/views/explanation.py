@@ -1,4 +1,5 @@
-"""What `explain` returns: every attention, the likeliest tokens, masks and positions of one input; and its report."""
+"""What `explain` returns: every attention, the likeliest tokens, masks and positions of one input;
+and its report."""
 
 from __future__ import annotations
 
@@ -40,7 +41,16 @@ from regard.views.report import (
 )
 
 View = Literal[
-    "alignment", "encoder", "decoder", "hops", "mix", "occlusion", "probabilities", "heads", "masks", "positions"
+    "alignment",
+    "encoder",
+    "decoder",
+    "hops",
+    "mix",
+    "occlusion",
+    "probabilities",
+    "heads",
+    "masks",
+    "positions",
 ]
 Choice = int | str
 """A layer or head by its number from 1; `mean`, over all of them; or `all`, a map for each."""
@@ -67,7 +77,8 @@ LIKELIEST = 10
 
 @dataclass(frozen=True, eq=False)
 class Story:
-    """A question about a story, how much each hop looked at each sentence, and whether that is where the answer is."""
+    """A question about a story, how much each hop looked at each sentence, and whether that is
+    where the answer is."""
 
     sentences: tuple[str, ...]
     """Those in the memory, the oldest first."""
@@ -109,19 +120,30 @@ class Story:
 
     def report(self, title: str, answered: Step) -> Report:
         """The weights as a table and as a map: a row for each sentence, a column for each hop."""
-        marks = [FACT if place in (self.facts or ()) else " " for place in range(len(self.sentences))]
+        marks = [
+            FACT if place in (self.facts or ()) else " " for place in range(len(self.sentences))
+        ]
         lines = zip(self.numbers, marks, self.sentences, strict=True)
         rows = [*(f"{number:3}{mark} {text}" for number, mark, text in lines), "     (nothing)"]
         hops = [f"hop {hop}" for hop in range(1, len(self.weights_NS) + 1)]
         values = np.concatenate([self.weights_NS, np.array(self.nothing)[:, None]], axis=1).T
-        shaded = [[f"{weight:.3f} {SHADES[round(weight * (len(SHADES) - 1))]}" for weight in row] for row in values]
+        shaded = [
+            [f"{weight:.3f} {SHADES[round(weight * (len(SHADES) - 1))]}" for weight in row]
+            for row in values
+        ]
         table = [[row, *weights] for row, weights in zip(rows, shaded, strict=True)]
         notes = [f"{FACT} marks a supporting fact."] if self.facts else []
         heat_map = HeatMap(rows, hops, values, title, label_width=min(60, max(map(cell_len, rows))))
         maps = [Table([title, *hops], table, notes=notes), HeatMaps([heat_map])]
         answers = Table(["answer", "probability"], answered.candidates, formats=[".3f"])
-        forgotten = f"{self.forgotten:,} earlier sentences are forgotten: the memory holds {len(self.sentences)}."
-        sections = [Section("Where each hop looked", maps, in_terminal=1), Section("The likeliest answers", [answers])]
+        forgotten = (
+            f"{self.forgotten:,} earlier sentences are forgotten: the memory holds "
+            f"{len(self.sentences)}."
+        )
+        sections = [
+            Section("Where each hop looked", maps, in_terminal=1),
+            Section("The likeliest answers", [answers]),
+        ]
         return Report(title, sections, forgotten if self.forgotten else "", [self.conclusion()])
 
     def conclusion(self) -> str:
@@ -136,15 +158,19 @@ class Story:
             return f"{'; '.join(most)}. The supporting facts are not known."
         named = ", ".join(str(self.numbers[fact]) for fact in sorted(self.facts))
         share = facts_found(self.looked, self.facts)
-        agrees = {1.0: "it agrees with", 0.0: "it does not agree with"}.get(share, "it agrees in part with")
+        agrees = {1.0: "it agrees with", 0.0: "it does not agree with"}.get(
+            share, "it agrees in part with"
+        )
         return f"{'; '.join(most)}: {agrees} the supporting facts ({named})."
 
 
 @dataclass(frozen=True, eq=False)
 class Occlusion:
-    """The model's answers for a text, and how much the value of each falls without each of its words.
+    """The model's answers for a text, and how much the value of each falls without each of its
+    words.
 
-    Erasure of a word (Li et al. 2016, arXiv:1612.08220, section 3.1), as a difference of probabilities:
+    Erasure of a word (Li et al. 2016, arXiv:1612.08220, section 3.1), as a difference of
+    probabilities:
 
         fall(w) = S(x) - S(x without w)             S: the probability of the answer to x, or the number
     """
@@ -159,29 +185,46 @@ class Occlusion:
     """Below 0 where a value rises. The fall of a word's own tag is 0."""
 
     def to_json(self) -> dict[str, Any]:
-        return {"answers": self.answers, "values": self.values, "words": self.words, "falls": self.falls_WA.tolist()}
+        return {
+            "answers": self.answers,
+            "values": self.values,
+            "words": self.words,
+            "falls": self.falls_WA.tolist(),
+        }
 
     def parts(self, about: str) -> list[Part]:
-        """A bar for each word; for a tagger, the words that each tag depends on most, and a map of all."""
+        """A bar for each word; for a tagger, the words that each tag depends on most, and a map of
+        all."""
         words = [one_line(word) for word in self.words]
         if not words:
             note = "There is no word that can be left out: the text would be empty without it."
-            rows = [[one_line(answer), value] for answer, value in zip(self.answers, self.values, strict=True)]
+            rows = [
+                [one_line(answer), value]
+                for answer, value in zip(self.answers, self.values, strict=True)
+            ]
             return [Table(["answer", "value"], rows, about, notes=[note], formats=[".3f"])]
         if len(self.answers) == 1:
             [name], [value] = self.answers, self.values
             title = f"how much {name} = {value:.3f} falls without each word · {about}"
-            falls = [round(float(fall), 3) + 0.0 for fall in self.falls_WA[:, 0]]  # + 0.0: no negative zero
+            falls = [
+                round(float(fall), 3) + 0.0 for fall in self.falls_WA[:, 0]
+            ]  # + 0.0: no negative zero
             # An axis of at least a tenth of the value keeps noise from looking like a reason.
-            return [Bars(words, {"fall": falls}, "fall; below 0 it rises", title, span=abs(value) / 10)]
+            return [
+                Bars(words, {"fall": falls}, "fall; below 0 it rises", title, span=abs(value) / 10)
+            ]
         table_rows = []
         for answer, value, falls_W in zip(self.answers, self.values, self.falls_WA.T, strict=True):
             most = [w for w in np.argsort(-falls_W, kind="stable")[:NAMED] if falls_W[w] >= 0.0005]
             named = "  ".join(f"{words[w]} {falls_W[w]:+.3f}" for w in most)
             table_rows.append([one_line(answer), value, named or Cell("no single word", ours=True)])
-        table = Table(["word/tag", "probability", "falls most without"], table_rows, formats=[".3f"])
+        table = Table(
+            ["word/tag", "probability", "falls most without"], table_rows, formats=[".3f"]
+        )
         title = "how much the probability of each tag falls without each word"
-        heat_map = HeatMap(words, [*map(one_line, self.answers)], self.falls_WA, f"{title} · {about}")
+        heat_map = HeatMap(
+            words, [*map(one_line, self.answers)], self.falls_WA, f"{title} · {about}"
+        )
         return [table, HeatMaps([heat_map], title=title)]
 
 
@@ -209,7 +252,8 @@ class Explanation(Result):
     model: Any
     batch: Any
     forward: Callable[[], Tensor]
-    """Runs the model on the batch again: the hidden states [1, T, D] that its readout or head reads."""
+    """Runs the model on the batch again: the hidden states [1, T, D] that its readout or head
+    reads."""
     follow: Callable[[Tensor], tuple[Step, ...]]
     """What the model predicts, from what `forward` gives."""
     source: Pieces = field(default_factory=Pieces)
@@ -221,7 +265,8 @@ class Explanation(Result):
     rollouts: Mapping[Kind, Sequence[Attention]] = field(default_factory=dict)
     """Attention rollout up to each layer; empty where the model has no layers of self-attention."""
     whole: int = 0
-    """The position of the query that stands for a text as a whole: [CLS] of BERT, the last token of GPT."""
+    """The position of the query that stands for a text as a whole: [CLS] of BERT, the last token of
+    GPT."""
     steps: tuple[Step, ...] = ()
     positions: Numbers | None = None
     """[50, D], the encodings of the first positions; None where the model has none."""
@@ -230,7 +275,8 @@ class Explanation(Result):
     picture: Picture | None = None
     """The source, where that is an image; `source` then names its regions."""
     mix: Mapping[str, Any] | None = None
-    """How layers are mixed (Peters et al. 2018, equation 1): `shares` by layer, `gamma`, whether it is `learned`."""
+    """How layers are mixed (Peters et al. 2018, equation 1): `shares` by layer, `gamma`, whether it
+    is `learned`."""
     occlusion: Occlusion | None = None
     story: Story | None = None
     options: Options = Options()
@@ -244,13 +290,19 @@ class Explanation(Result):
             options=options,
             source=self.source.words(),
             target=self.target.words(),
-            attentions={name: attention.between_words() for name, attention in self.attentions.items()},
-            rollouts={kind: [layer.between_words() for layer in layers] for kind, layers in self.rollouts.items()},
+            attentions={
+                name: attention.between_words() for name, attention in self.attentions.items()
+            },
+            rollouts={
+                kind: [layer.between_words() for layer in layers]
+                for kind, layers in self.rollouts.items()
+            },
             whole=max(0, sum(start <= self.whole for start in starts) - 1),
         )
 
     def refuse_without_effect(self, *, padding: int | None, numbers: bool) -> None:
-        """Refuse an option that would change nothing in the view, or in the numbers of one attention."""
+        """Refuse an option that would change nothing in the view, or in the numbers of one
+        attention."""
         shown, defaults = "--numbers" if numbers else self.view, vars(Options()) | {"padding": None}
         given = vars(self.options) | {"padding": padding}
         for name, changed in CHANGES.items():
@@ -262,8 +314,12 @@ class Explanation(Result):
     def title(self) -> str:
         if self.story is not None:
             right = self.story.answer
-            correction = "" if right is None or right.lower() == self.output.lower() else f", not {right}"
-            return f"{self.story.question} {self.output} ({self.steps[0].probability:.3f}){correction}"
+            correction = (
+                "" if right is None or right.lower() == self.output.lower() else f", not {right}"
+            )
+            return (
+                f"{self.story.question} {self.output} ({self.steps[0].probability:.3f}){correction}"
+            )
         return f"{self.input} → {self.output}" if self.output else self.input
 
     @property
@@ -277,7 +333,9 @@ class Explanation(Result):
 
     @property
     def kinds(self) -> list[Kind]:
-        return ["hops"] if self.story is not None else [kind for kind in NAMES if self.of_kind(kind)]
+        return (
+            ["hops"] if self.story is not None else [kind for kind in NAMES if self.of_kind(kind)]
+        )
 
     @property
     def views(self) -> list[View]:
@@ -294,7 +352,8 @@ class Explanation(Result):
 
     @property
     def view(self) -> View:
-        """The view that is asked for, or the first that the model has; no option but `view` changes `occlusion`."""
+        """The view that is asked for, or the first that the model has; no option but `view` changes
+        `occlusion`."""
         others = [view for view in self.views if view != "occlusion"]
         plain = self.options.view is not None or self.options == Options()
         return self._view_of(self.views if plain else others or self.views)
@@ -302,7 +361,10 @@ class Explanation(Result):
     def _view_of(self, views: Sequence[View]) -> View:
         view = self.options.view or views[0]
         if view not in views:
-            what, hint = f"the model {self.model_kind!r} has no view {view!r}", f"allowed for it: {', '.join(views)}"
+            what, hint = (
+                f"the model {self.model_kind!r} has no view {view!r}",
+                f"allowed for it: {', '.join(views)}",
+            )
             raise DecodeError(what, where="--view", hint=hint)
         return view
 
@@ -323,45 +385,72 @@ class Explanation(Result):
     def worked(self, scores: Given = None) -> Worked:
         """One attention computed again for one query, equation by equation.
 
-        By default this is attention over the source, its last layer, first head and first step. A step is a token
-        that is written; for the encoder's self-attention, one that is read. With other `scores`, one for each key or
-        None to hide it, the rest is what the model computes from these.
+        By default this is attention over the source, its last layer, first head and first step. A
+        step is a token that is written; for the encoder's self-attention, one that is read. With
+        other `scores`, one for each key or None to hide it, the rest is what the model computes
+        from these.
         """
         options = self.options
         if options.words:
-            raise DecodeError("the numbers are those of tokens, not of words", where="--words", hint="leave it out")
+            raise DecodeError(
+                "the numbers are those of tokens, not of words",
+                where="--words",
+                hint="leave it out",
+            )
         if not self.workable:
             what = f"the model {self.model_kind!r} has no attention to work out"
-            raise DecodeError(what, where="--numbers", hint=f"leave it out; views of it: {', '.join(self.views)}")
+            raise DecodeError(
+                what, where="--numbers", hint=f"leave it out; views of it: {', '.join(self.views)}"
+            )
         view, queries = self._view_of(self.workable), self.queries(self._view_of(self.workable))
         attentions = [] if view in ("hops", "mix") else self.of_kind(cast("Kind", view))
         layers = len(self.story.weights_NS) if self.story else max(1, len(attentions))
         heads = len(attentions[0].weights) if attentions else 1
         layer = _number("--layer", options.layer, layers, layers)
-        head, step = _number("--head", options.head, heads), _number("--step", options.step, len(queries))
+        head, step = (
+            _number("--head", options.head, heads),
+            _number("--step", options.step, len(queries)),
+        )
         chosen = {
-            "views": self.workable, "view": view, "layers": layers, "layer": layer, "heads": heads, "head": head,
-            "queries": list(queries), "step": step,
-        }  # fmt: skip
+            "views": self.workable,
+            "view": view,
+            "layers": layers,
+            "layer": layer,
+            "heads": heads,
+            "head": head,
+            "queries": list(queries),
+            "step": step,
+        }
         token: Step | None = None
         change: AbstractContextManager[object] = nullcontext()
         if attentions:
             attention = attentions[layer - 1]
-            worked = equations.work_out(self.model, self.forward, attention, layers, head - 1, step - 1, scores)
+            worked = equations.work_out(
+                self.model, self.forward, attention, layers, head - 1, step - 1, scores
+            )
             token = self.steps[step - 1] if self.steps and view != "encoder" else None
             module = self.model.get_submodule(attention.name)
             change = recording(equations.replaced(module, head - 1, step - 1, worked.weights_K))
         elif self.story is None:
             learned = bool(self.mix and self.mix["learned"])
-            worked = equations.work_out_mix(self.model, self.batch, queries, step - 1, scores, learned)
+            worked = equations.work_out_mix(
+                self.model, self.batch, queries, step - 1, scores, learned
+            )
             if learned:
                 change = equations.mixed(self.model.mix, worked.weights_K)
         else:
             named = zip(self.story.numbers, self.story.sentences, strict=True)
             numbered = [f"{number} {text}" for number, text in named]
-            worked, token = equations.work_out_hop(self.model, self.batch, numbered, layer, scores), self.steps[0]
-            worked = replace(worked, title=f"{NAMES['hops']}, hop {layer} of {layers}: {self.story.question}")
-            change = recording(equations.replaced(self.model, int(self.model.winner), layer - 1, worked.weights_K))
+            worked, token = (
+                equations.work_out_hop(self.model, self.batch, numbered, layer, scores),
+                self.steps[0],
+            )
+            worked = replace(
+                worked, title=f"{NAMES['hops']}, hop {layer} of {layers}: {self.story.question}"
+            )
+            change = recording(
+                equations.replaced(self.model, int(self.model.winner), layer - 1, worked.weights_K)
+            )
         outcome = self.steps
         if scores is not None or not outcome:
             with torch.inference_mode(), nullcontext() if scores is None else change:
@@ -371,7 +460,8 @@ class Explanation(Result):
     # Heat maps
 
     def heat_maps(self) -> list[HeatMap]:
-        """The maps that are asked for: one, or one for each layer or head where `all` are asked for."""
+        """The maps that are asked for: one, or one for each layer or head where `all` are asked
+        for."""
         match self.view:
             case "alignment" | "encoder" | "decoder" as kind:
                 return self._attention_maps(kind)
@@ -381,22 +471,40 @@ class Explanation(Result):
                 maps = {}  # once for all attentions of a kind with the same mask
                 for attention in self.attentions.values():
                     name, values = NAMES[attention.kind], attention.visible.astype(np.float64)
-                    mask = _heat_map(attention, values, f"{name} · dark may be looked at", f"{name}: what it may see")
+                    mask = _heat_map(
+                        attention,
+                        values,
+                        f"{name} · dark may be looked at",
+                        f"{name}: what it may see",
+                    )
                     maps[attention.kind, values.tobytes()] = mask
                 return [*maps.values()]
             case "positions":
                 assert self.positions is not None
                 shown, width = self.positions[:, :WIDEST], self.positions.shape[1]
-                rows, columns = ([str(n) if n % 10 == 0 else "" for n in range(size)] for size in shown.shape)
+                rows, columns = (
+                    [str(n) if n % 10 == 0 else "" for n in range(size)] for size in shown.shape
+                )
                 of = f" of {width}" if width > WIDEST else ""
                 title = f"positions 0 to {len(shown) - 1}, {shown.shape[1]}{of} dimensions"
                 return [HeatMap(rows, columns, shown, title, (title, "", ""))]
-            case "probabilities":  # a column for each likely token, in the order of their appearance
-                by_step = [dict(step.candidates) | {step.token: step.probability} for step in self.steps]
+            case (
+                "probabilities"
+            ):  # a column for each likely token, in the order of their appearance
+                by_step = [
+                    dict(step.candidates) | {step.token: step.probability} for step in self.steps
+                ]
                 tokens = list(dict.fromkeys(token for row in by_step for token in row))
                 values = np.array([[row.get(token, 0.0) for token in tokens] for row in by_step])
                 rows, columns = [label(step.token) for step in self.steps], [*map(label, tokens)]
-                return [HeatMap(rows, columns, values, f"the five likeliest tokens at each step · {self.title}")]
+                return [
+                    HeatMap(
+                        rows,
+                        columns,
+                        values,
+                        f"the five likeliest tokens at each step · {self.title}",
+                    )
+                ]
         return []
 
     def _attention_maps(self, kind: Kind) -> list[HeatMap]:
@@ -408,26 +516,44 @@ class Explanation(Result):
         about = [self.title] if kind == "alignment" else [NAMES[kind], self.title]
         if options.rollout:
             if options.head != "mean":
-                raise DecodeError("a rollout is over the mean of the heads", where="--head", hint="leave it out")
+                raise DecodeError(
+                    "a rollout is over the mean of the heads", where="--head", hint="leave it out"
+                )
             if not self.rollouts:
                 what = f"the model {self.model_kind!r} has no layers of self-attention to roll out"
-                raise DecodeError(what, where="--rollout", hint="transformer, self_attention, gpt and bert have")
+                raise DecodeError(
+                    what, where="--rollout", hint="transformer, self_attention, gpt and bert have"
+                )
             for number in layers:
                 last = number or counts[0]
-                rolled, title = self.rollouts[kind][last - 1], " · ".join([f"rolled out to layer {last}", *about])
+                rolled, title = (
+                    self.rollouts[kind][last - 1],
+                    " · ".join([f"rolled out to layer {last}", *about]),
+                )
                 choice = [NAMES[kind], f"layer {last}", "rolled out up to this layer"]
                 maps.append(_heat_map(rolled, rolled.weights[0], title, *choice))
             return maps
         for layer, head in product(layers, _numbers("--head", options.head, counts[1])):
             read = attentions if layer is None else [attentions[layer - 1]]
-            kept = [attention.weights if head is None else attention.weights[head - 1 : head] for attention in read]
-            values: Numbers = kept[0][0]  # where it is one head, it is not copied: a page has all of them
+            kept = [
+                attention.weights if head is None else attention.weights[head - 1 : head]
+                for attention in read
+            ]
+            values: Numbers = kept[0][
+                0
+            ]  # where it is one head, it is not copied: a page has all of them
             if len(kept) * len(kept[0]) > 1:
-                values = np.mean([weights_HQK.mean(0, dtype=np.float64) for weights_HQK in kept], axis=0)
+                values = np.mean(
+                    [weights_HQK.mean(0, dtype=np.float64) for weights_HQK in kept], axis=0
+                )
             names, choice = list[str](), [NAMES[kind]]
             for what, number, count in zip(("layer", "head"), (layer, head), counts, strict=True):
                 names += [] if number is None else [f"{what} {number}"]
-                choice.append(f"mean of all {what}s" if number is None and count > 1 else f"{what} {number or 1}")
+                choice.append(
+                    f"mean of all {what}s"
+                    if number is None and count > 1
+                    else f"{what} {number or 1}"
+                )
             if counts == (1, 1) and not self.rollouts:  # nothing to choose from
                 del choice[1:]
             maps.append(_heat_map(attentions[0], values, " · ".join([*names, *about]), *choice))
@@ -440,14 +566,23 @@ class Explanation(Result):
         step = _number("--step", options.step, len(queries), self.whole + 1)
         rows = {
             f"layer {number}, head {head}": weights_QK[step - 1]
-            for number in [layer for layer in _numbers("--layer", options.layer, len(attentions)) if layer] or numbers
+            for number in [
+                layer for layer in _numbers("--layer", options.layer, len(attentions)) if layer
+            ]
+            or numbers
             for head, weights_QK in enumerate(attentions[number - 1].weights, 1)
         }
-        name, columns = f"{label(queries[step - 1])} by head", [*map(label, attentions[0].keys.texts)]
-        return HeatMap([*rows], columns, np.stack([*rows.values()]), f"{name} · {self.title}", (name, "", ""))
+        name, columns = (
+            f"{label(queries[step - 1])} by head",
+            [*map(label, attentions[0].keys.texts)],
+        )
+        return HeatMap(
+            [*rows], columns, np.stack([*rows.values()]), f"{name} · {self.title}", (name, "", "")
+        )
 
     def _all_maps(self) -> Iterator[HeatMap]:
-        """Every map of a page: each layer's heads and their mean, the mean of all, rollouts, and the other views."""
+        """Every map of a page: each layer's heads and their mean, the mean of all, rollouts, and
+        the other views."""
         pages = list[Options]()
         for kind in self.kinds:
             attentions = self.of_kind(kind)
@@ -456,7 +591,11 @@ class Explanation(Result):
                 pages.append(Options(kind, layer))
                 pages += [Options(kind, layer, "all")] if len(attentions[0].weights) > 1 else []
                 pages += [Options(kind, layer, rollout=True)] if self.rollouts else []
-        pages += [Options("heads"), Options("masks"), *([] if self.positions is None else [Options("positions")])]
+        pages += [
+            Options("heads"),
+            Options("masks"),
+            *([] if self.positions is None else [Options("positions")]),
+        ]
         for options in pages:
             yield from replace(self, options=options).heat_maps()
 
@@ -466,10 +605,14 @@ class Explanation(Result):
     def opening(self) -> str:
         """What is drawn where there is no attention."""
         without = self.view == "probabilities" and not self.attentions and self.mix is None
-        return f"The model {self.model_kind!r} has no attention to draw; these are its probabilities." * without
+        return (
+            f"The model {self.model_kind!r} has no attention to draw; these are its probabilities."
+            * without
+        )
 
     def report(self) -> Report:
-        """All views, the one that is asked for first; the terminal and pictures show only that one."""
+        """All views, the one that is asked for first; the terminal and pictures show only that
+        one."""
         if self.story is not None:
             return self.story.report(self.title, self.steps[0])
         sections = sorted(self._sections(self.view), key=lambda section: not section.in_picture)
@@ -479,29 +622,48 @@ class Explanation(Result):
         if self.picture is not None and self.of_kind("alignment"):
             options = self.options if view == "alignment" else Options("alignment")
             shown, names = self.picture.shown, self.picture.names()
-            pixels = np.asarray(shown) if shown.ndim == 3 else np.full((8, 8, 3), 128, dtype=np.uint8)
+            pixels = (
+                np.asarray(shown) if shown.ndim == 3 else np.full((8, 8, 3), 128, dtype=np.uint8)
+            )
             grid = -(-self.picture.regions // self.picture.columns), self.picture.columns
             drawn = self.select(replace(options, words=True)).heat_maps()
             images = [
-                ImageMap(pixels, grid, heat_map.rows, heat_map.values, names, heat_map.title) for heat_map in drawn
+                ImageMap(pixels, grid, heat_map.rows, heat_map.values, names, heat_map.title)
+                for heat_map in drawn
             ]
-            hint = "First the input picture, then one picture for each word: bright regions have high attention."
+            hint = (
+                "First the input picture, then one picture for each word: bright regions "
+                "have high attention."
+            )
             parts = [*images, muted(hint)]
-            yield _section("Regions that each word looked at", parts, view == "alignment", len(images))
+            yield _section(
+                "Regions that each word looked at", parts, view == "alignment", len(images)
+            )
         if self.attentions:
             selected = self.heat_maps() if view in (*MAPS, "heads", "masks", "positions") else []
             maps = {heat_map.choice: heat_map for heat_map in (*self._all_maps(), *selected)}
             places = [[*maps].index(heat_map.choice) for heat_map in selected] or [0]
-            part = HeatMaps([*maps.values()], ("Show", "Layer", "Heads"), places, tokens=[*NAMES.values()])
+            part = HeatMaps(
+                [*maps.values()], ("Show", "Layer", "Heads"), places, tokens=[*NAMES.values()]
+            )
             yield _section(
-                "Attention", [part], bool(selected) and not (self.picture is not None and view == "alignment")
+                "Attention",
+                [part],
+                bool(selected) and not (self.picture is not None and view == "alignment"),
             )
         if self.occlusion is not None:
             parts, p = self.occlusion.parts(self.title), self.prediction.get("probabilities")
             if p is not None:
-                likeliest = Table(["label", "probability"], [*islice(p.items(), LIKELIEST)], formats=[".3f"])
+                likeliest = Table(
+                    ["label", "probability"], [*islice(p.items(), LIKELIEST)], formats=[".3f"]
+                )
                 parts = [parts[0], likeliest, *parts[1:]]
-            yield _section("How much the answer depends on each word", parts, view == "occlusion", 1 + (p is not None))
+            yield _section(
+                "How much the answer depends on each word",
+                parts,
+                view == "occlusion",
+                1 + (p is not None),
+            )
         if self.mix is not None:
             how = "" if self.mix["learned"] else "; even, since no task has learned it"
             title = f"gamma * sum_j s_j h_j with gamma {self.mix['gamma']:.3f}{how}"
@@ -511,10 +673,14 @@ class Explanation(Result):
         if self.steps:
             rows = []
             for number, step in enumerate(self.steps, 1):
-                candidates = " · ".join(f"{label(token)}\u00a0{p:.3f}" for token, p in step.candidates)
+                candidates = " · ".join(
+                    f"{label(token)}\u00a0{p:.3f}" for token, p in step.candidates
+                )
                 rows.append([number, label(step.token), step.probability, step.rank, candidates])
             columns = ["step", "written", "probability", "rank", "the five likeliest"]
-            title, as_map = (self.title, [HeatMaps(self.heat_maps())]) if view == "probabilities" else ("", [])
+            title, as_map = (
+                (self.title, [HeatMaps(self.heat_maps())]) if view == "probabilities" else ("", [])
+            )
             table = Table(columns, rows, title, formats=[".3f"])
             yield _section("Likeliest tokens", [table, *as_map], view == "probabilities")
 
@@ -524,9 +690,15 @@ class Explanation(Result):
         return whole
 
     def tree(self) -> dict[str, Any]:
-        """What JSON has: all numbers as arrays; where one layer or head is asked for, only its attention."""
+        """What JSON has: all numbers as arrays; where one layer or head is asked for, only its
+        attention."""
         if self.story is not None:
-            return {"input": self.input, "output": self.output, **self.prediction, **self.story.to_json()}
+            return {
+                "input": self.input,
+                "output": self.output,
+                **self.prediction,
+                **self.story.to_json(),
+            }
         return {
             "input": self.input,
             "source": self.source.texts,
@@ -562,7 +734,12 @@ def _heat_map(attention: Attention, values: Numbers, title: str, *choice: str) -
 
 def _section(heading: str, parts: Sequence[Part], selected: bool, in_terminal: int = 1) -> Section:
     """The section that is asked for comes first, without a heading."""
-    return Section("" if selected else heading, parts, in_terminal=in_terminal if selected else 0, in_picture=selected)
+    return Section(
+        "" if selected else heading,
+        parts,
+        in_terminal=in_terminal if selected else 0,
+        in_picture=selected,
+    )
 
 
 def _numbers(option: str, choice: Choice, count: int) -> list[int | None]:
@@ -572,7 +749,9 @@ def _numbers(option: str, choice: Choice, count: int) -> list[int | None]:
     return [None if choice == "mean" else _number(option, choice, count, also=", mean, all")]
 
 
-def _number(option: str, choice: Choice | None, count: int, default: int = 1, also: str = "") -> int:
+def _number(
+    option: str, choice: Choice | None, count: int, default: int = 1, also: str = ""
+) -> int:
     """The number of a layer, head or step, from 1 to `count`; `also` names what else is allowed."""
     number = default if choice in (None, "mean") else choice
     if str(number) not in map(str, range(1, count + 1)):

@@ -11,17 +11,42 @@ from regard.text.normalise import one_line
 from regard.views.report import Cell, Report, Result, Section, Table
 
 TITLES = {
-    "bleu": "BLEU", "bleu1": "BLEU-1", "bleu2": "BLEU-2", "bleu3": "BLEU-3", "chrf": "chrF",
-    "exact_match": "exact match", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L",
-    "word_perplexity": "perplexity a word", "bits_per_character": "bits a character",
+    "bleu": "BLEU",
+    "bleu1": "BLEU-1",
+    "bleu2": "BLEU-2",
+    "bleu3": "BLEU-3",
+    "chrf": "chrF",
+    "exact_match": "exact match",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+    "word_perplexity": "perplexity a word",
+    "bits_per_character": "bits a character",
     "reconstruction_word_perplexity": "perplexity a word, given the text",
-    "reconstruction_bits_per_character": "bits a character, given the text", "mae": "MAE", "rmse": "RMSE",
-    "masked_accuracy": "masked accuracy", "f1_macro": "macro F1", "f1": "F1", "pearson": "Pearson's r",
-}  # fmt: skip
+    "reconstruction_bits_per_character": "bits a character, given the text",
+    "mae": "MAE",
+    "rmse": "RMSE",
+    "masked_accuracy": "masked accuracy",
+    "f1_macro": "macro F1",
+    "f1": "F1",
+    "pearson": "Pearson's r",
+}
 DECIMALS = dict.fromkeys(
-    ("exact_match", "accuracy", "masked_accuracy", "f1_macro", "f1", "pearson", "bits_per_character", "loss",
-     "reconstruction_bits_per_character", "mae", "rmse"), 3
-)  # fmt: skip
+    (
+        "exact_match",
+        "accuracy",
+        "masked_accuracy",
+        "f1_macro",
+        "f1",
+        "pearson",
+        "bits_per_character",
+        "loss",
+        "reconstruction_bits_per_character",
+        "mae",
+        "rmse",
+    ),
+    3,
+)
 """Of metrics that are about 1; others go to 100 or beyond and get two decimals."""
 HUGE = 1e7
 """A perplexity from here on is written with three digits and its power of ten."""
@@ -107,26 +132,42 @@ class Metrics(dict[str, Any], Result):
 
 
 def metric_tables(metrics: Mapping[str, Any]) -> Iterator[Table]:
-    """Metrics, then groups of metrics, each a table; a confusion that would be too wide has a row for each pair that
-    occurs."""
+    """Metrics, then groups of metrics, each a table; a confusion that would be too wide has a row
+    for each pair that occurs."""
     baseline = metrics.get("baseline", {})
-    groups = {key: value for key, value in metrics.items() if isinstance(value, dict) and key != "baseline"}
+    groups = {
+        key: value
+        for key, value in metrics.items()
+        if isinstance(value, dict) and key != "baseline"
+    }
     if baseline:
         own = {key: metrics[key] for key in baseline if key in metrics}
         rows = [[key, _value_text(value), _value_text(baseline[key])] for key, value in own.items()]
-        yield Table(["metric", "value", "baseline"], rows, notes=[f"the baseline: {baseline['model']}"])
-    if single := {key: value for key, value in metrics.items() if key not in (*groups, *baseline, "baseline")}:
+        yield Table(
+            ["metric", "value", "baseline"], rows, notes=[f"the baseline: {baseline['model']}"]
+        )
+    if single := {
+        key: value for key, value in metrics.items() if key not in (*groups, *baseline, "baseline")
+    }:
         cells = {key: Cell(_value_text(value), ours=key == "note") for key, value in single.items()}
         yield Table(["metric", "value"], [*cells.items()])
     for key, group in groups.items():
-        parts = {name: part if isinstance(part, dict) else {"value": part} for name, part in group.items()}
+        parts = {
+            name: part if isinstance(part, dict) else {"value": part}
+            for name, part in group.items()
+        }
         columns = [*next(iter(parts.values()), {})]
         if len(columns) <= COLUMNS and all([*part] == columns for part in parts.values()):
             rows = [[name, *map(_value_text, part.values())] for name, part in parts.items()]
             notes = [CONFUSION] if key == "confusion" else []
             yield from [Table([key, *columns], rows, notes=notes)] if rows else []
         else:
-            counts = [[name, *item] for name, part in parts.items() for item in part.items() if item[1] != 0]
+            counts = [
+                [name, *item]
+                for name, part in parts.items()
+                for item in part.items()
+                if item[1] != 0
+            ]
             yield Table([key, "predicted", "count"], counts)
 
 

@@ -1,8 +1,9 @@
-"""A report in the terminal, a result as a file: its report as a page, its figures as a picture, its numbers as JSON.
+"""A report in the terminal, a result as a file: its report as a page, its figures as a picture, its
+numbers as JSON.
 
-In the terminal tables are rich's, and figures are of Unicode blocks. A page is one HTML file that needs nothing beside
-it: texts and tables in the HTML, figures drawn by its script. Pictures are matplotlib's, with fonts that have every
-letter.
+In the terminal tables are rich's, and figures are of Unicode blocks. A page is one HTML file that
+needs nothing beside it: texts and tables in the HTML, figures drawn by its script. Pictures are
+matplotlib's, with fonts that have every letter.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ PICTURES = (".svg", ".png")
 UNBROKEN = re.compile(r"▁[^\s<]+|(?<![^\s>(])--[^\s<]+")
 """Tokens and options, which a browser would break after ▁ or a hyphen."""
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b5b5b", "#8c6d31")
-"""Okabe and Ito 2008, "Color Universal Design", without yellow, which is too pale; then grey and brown."""
+"""Okabe and Ito 2008, "Color Universal Design", without yellow, which is too pale; then grey and
+brown."""
 MARKERS, DASHES = "os^Dv*ph", ("-", "--", ":", "-.")
 BLUES = ("ffffff", "d0e4fe", "a5c8f6", "7eace9", "5b90d6", "3c75bf", "215ba3", "074284", "002a62")
 """One hue at nine lightnesses, L* = 100, 89.75, ... 18: the scale survives a grey printer."""
@@ -88,7 +90,8 @@ SHADES = " ·░▒▓█"
 BLOCKS = "█▒░▓"
 """What the bars of each series are made of."""
 NAMES = (None, 24, 12)
-"""Widths of the first column that are tried before a column is left out: as wide as its cells, then folded."""
+"""Widths of the first column that are tried before a column is left out: as wide as its cells, then
+folded."""
 NO_TERMINAL = 10_000
 """Width of a file or a pipe."""
 LONGEST = 300
@@ -99,7 +102,8 @@ LONGEST = 300
 
 
 def show(report: Report, console: Console | None = None) -> None:
-    """Print a report: of each section as many parts as the terminal is to have, then what follows from them.
+    """Print a report: of each section as many parts as the terminal is to have, then what follows
+    from them.
 
     The console is as wide as the terminal, or as COLUMNS says; a file or a pipe has no edge.
     """
@@ -123,7 +127,14 @@ def show(report: Report, console: Console | None = None) -> None:
 def as_text(report: Report, width: int = 100) -> str:
     """What `show` prints on a terminal of this width, without colours."""
     stream = io.StringIO()
-    console = Console(file=stream, width=width, color_system=None, force_jupyter=False, highlight=False, soft_wrap=True)
+    console = Console(
+        file=stream,
+        width=width,
+        color_system=None,
+        force_jupyter=False,
+        highlight=False,
+        soft_wrap=True,
+    )
     show(report, console)
     return stream.getvalue().rstrip("\n")
 
@@ -142,12 +153,18 @@ def _show(part: Part, console: Console) -> None:
         case Table():
             _show_table(part, console)
         case Bars():
-            _print(console, "\n".join([*filter(None, [part.title]), *_bars(part, min(console.width, 100))]))
+            _print(
+                console,
+                "\n".join([*filter(None, [part.title]), *_bars(part, min(console.width, 100))]),
+            )
         case HeatMaps():
             for heat_map in part.drawn:
                 _print(console, "\n".join(heat_map_lines(heat_map, console.width)))
-        case ImageMap():  # the region that each word looked at most, and how much of its attention that is
-            rows = zip(part.words, part.weights.argmax(1).tolist(), part.weights.max(1), strict=True)
+        # the region that each word looked at most, and how much of its attention that is
+        case ImageMap():
+            rows = zip(
+                part.words, part.weights.argmax(1).tolist(), part.weights.max(1), strict=True
+            )
             cells = [[word, part.regions[place], f"{weight:.2f}"] for word, place, weight in rows]
             columns = [*map(shown, ("word", "region (row,column)", "weight"))]
             _show_table(Table(columns, cells, title=part.title), console)
@@ -156,13 +173,17 @@ def _show(part: Part, console: Console) -> None:
 
 
 def _show_table(table: Table, console: Console) -> None:
-    """As many columns as there is room for; those that are left out are named, and no number is cut."""
+    """As many columns as there is room for; those that are left out are named, and no number is
+    cut."""
     last = len(table.columns)
     removable = [column for column in range(1, last) if table.numeric[column]]
     for count, width in product(range(len(removable), -1, -1), NAMES):
         kept = [column for column in range(last) if column not in removable[count:]]
         drawn = _rich_table(table, kept, width)
-        if console.measure(drawn, options=console.options.update(max_width=NO_TERMINAL)).minimum <= console.width:
+        if (
+            console.measure(drawn, options=console.options.update(max_width=NO_TERMINAL)).minimum
+            <= console.width
+        ):
             break
     if table.title:
         _print(console, table.title, style="bold")
@@ -180,7 +201,11 @@ def _rich_table(table: Table, kept: Sequence[int], width: int | None) -> RichTab
     for column in kept:
         longest = max((cell_len(row[column]) for row in rows), default=0)
         folded = width if column == 0 else None
-        least = longest if table.numeric[column] or (column == 0 and width is None) else min(longest, 16)
+        least = (
+            longest
+            if table.numeric[column] or (column == 0 and width is None)
+            else min(longest, 16)
+        )
         drawn.add_column(
             RichText(printable(table.columns[column])),
             justify="right" if table.numeric[column] else "left",
@@ -198,23 +223,37 @@ def _rich_tree(tree: Tree) -> RichTree:
     drawn: dict[int | None, RichTree] = {None: RichTree(RichText(tree.title or "·"))}
     styles = {"good": "bold", "muted": "dim"}
     for place, branch in enumerate(tree.branches):
-        left = {"muted": "  ×", "good": "" if place in tree.children else "  ✓"}.get(branch.tone, "")
-        text = f"{branch.label} {branch.value}{left}{shown('  ← reference') if branch.marked else ''}"
-        drawn[place] = drawn[branch.parent].add(RichText(printable(text), style=styles.get(branch.tone, "")))
+        left = {"muted": "  ×", "good": "" if place in tree.children else "  ✓"}.get(
+            branch.tone, ""
+        )
+        text = (
+            f"{branch.label} {branch.value}{left}{shown('  ← reference') if branch.marked else ''}"
+        )
+        drawn[place] = drawn[branch.parent].add(
+            RichText(printable(text), style=styles.get(branch.tone, ""))
+        )
     return drawn[None]
 
 
 def _bars(bars: Bars, width: int) -> Iterator[str]:
-    """A line for each category, with its value where there is one series, else below a line that names the series.
-    Values below 0 are drawn with another block."""
+    """A line for each category, with its value where there is one series, else below a line that
+    names the series. Values below 0 are drawn with another block."""
     names = [shorten(one_line(category), width // 3) for category in bars.categories]
     margin = max(map(cell_len, names))
     unit = bars.longest / max(1, width - margin - 10)
-    several, blocks = len(bars.series) > 1, [BLOCKS[n % len(BLOCKS)] for n in range(len(bars.series))]
+    several, blocks = (
+        len(bars.series) > 1,
+        [BLOCKS[n % len(BLOCKS)] for n in range(len(bars.series))],
+    )
     if several:
-        yield "  ".join(f"{block} {series}" for block, series in zip(blocks, bars.series, strict=True))
+        yield "  ".join(
+            f"{block} {series}" for block, series in zip(blocks, bars.series, strict=True)
+        )
     for name, *values in zip(names, *bars.series.values(), strict=True):
-        drawn = ((blocks[n] if value >= 0 else BLOCKS[1]) * round(abs(value) / unit) for n, value in enumerate(values))
+        drawn = (
+            (blocks[n] if value >= 0 else BLOCKS[1]) * round(abs(value) / unit)
+            for n, value in enumerate(values)
+        )
         value_text = "" if several else f" {values[0]:8.3f}"
         yield f"{set_cell_size(name, margin)}{value_text} {''.join(drawn)}".rstrip()
 
@@ -222,12 +261,16 @@ def _bars(bars: Bars, width: int) -> Iterator[str]:
 def heat_map_lines(heat_map: HeatMap, width: int) -> list[str]:
     """The map in blocks, at most `width` columns wide; what is too wide goes on in further panels.
 
-    The labels of columns run downwards. A cell is two columns wide, which makes it about square; three where labels
-    have Hangul syllables, which are two wide: side by side they would be read across.
+    The labels of columns run downwards. A cell is two columns wide, which makes it about square;
+    three where labels have Hangul syllables, which are two wide: side by side they would be read
+    across.
     """
     longest = max(cell_len(row) for row in heat_map.rows)
     margin = min(longest, max(2, width // 3))
-    cell = 2 + (width - margin > 4 and any(cell_len(mark) > 1 for column in heat_map.columns for mark in column))
+    cell = 2 + (
+        width - margin > 4
+        and any(cell_len(mark) > 1 for column in heat_map.columns for mark in column)
+    )
     panels = math.ceil(len(heat_map.columns) / max(1, (width - margin - 2) // cell))
     step = math.ceil(len(heat_map.columns) / panels)
     lines = [shorten(one_line(heat_map.title), width)] if heat_map.title else []
@@ -245,7 +288,9 @@ def _panel(heat_map: HeatMap, columns: slice, margin: int, cell: int) -> Iterato
         yield " " * (margin + 1) + "".join(set_cell_size(mark, cell) for mark in marks) + " "
     shares = heat_map.values[:, columns] / heat_map.peak
     shares = (shares + 1) / 2 if heat_map.signed else shares
-    shades = np.array([cell * shade for shade in SHADES])[np.rint(shares * (len(SHADES) - 1)).astype(int)]
+    shades = np.array([cell * shade for shade in SHADES])[
+        np.rint(shares * (len(SHADES) - 1)).astype(int)
+    ]
     for row, cells in zip(heat_map.rows, shades, strict=True):
         name = shorten(row, margin)
         yield f"{' ' * (margin - cell_len(name))}{name}│{''.join(cells)}│"
@@ -255,9 +300,14 @@ def _panel(heat_map: HeatMap, columns: slice, margin: int, cell: int) -> Iterato
 
 
 def check_output(
-    path: Path | None, allowed: Collection[str] = PAGE[:1], inputs: Iterable[object] = (), *, overwrite: bool = False
+    path: Path | None,
+    allowed: Collection[str] = PAGE[:1],
+    inputs: Iterable[object] = (),
+    *,
+    overwrite: bool = False,
 ) -> None:
-    """Refuse, before any work is done, a file that could or may not be written (`check_writable`); None is no file."""
+    """Refuse, before any work is done, a file that could or may not be written (`check_writable`);
+    None is no file."""
     if path is None:
         return
     suffix = path.suffix.lower()
@@ -292,26 +342,35 @@ def write(path: Path, content: Iterable[bytes], *, option: str = "--out") -> Non
         with atomic_file(path) as file:
             file.writelines(content)
     except CheckpointError as error:  # this is no checkpoint: nothing can be resumed
-        raise RegardError(error.problems[0].what, where=str(path), hint=f"give another {option}") from None
+        raise RegardError(
+            error.problems[0].what, where=str(path), hint=f"give another {option}"
+        ) from None
 
 
 @cache
 def _templates() -> Environment:
-    """templates/page.html, which writes report.css and report.js into the page as they are, and its frame."""
+    """templates/page.html, which writes report.css and report.js into the page as they are, and its
+    frame."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markdown_it import MarkdownIt
     from markupsafe import Markup, escape
 
     loader = PackageLoader("regard.views")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
+    )
     environment.trim_blocks = environment.lstrip_blocks = True
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     environment.filters["unbroken"] = lambda text: Markup(
         re.sub(UNBROKEN, r'<span class="nowrap">\g<0></span>', str(escape(text)))
     )
-    environment.filters["markdown"] = lambda text: environment.filters["unbroken"](Markup(markdown.render(text)))
+    environment.filters["markdown"] = lambda text: environment.filters["unbroken"](
+        Markup(markdown.render(text))
+    )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    environment.globals |= {name: Markup(loader.get_source(environment, f"report.{name}")[0]) for name in ("css", "js")}
+    environment.globals |= {
+        name: Markup(loader.get_source(environment, f"report.{name}")[0]) for name in ("css", "js")
+    }
     return environment
 
 
@@ -325,27 +384,42 @@ def page(report: Report) -> str:
 
 
 def framed(report: Report) -> str:
-    """The page for a notebook, in a frame, which keeps their styles apart; light or dark as the notebook is."""
+    """The page for a notebook, in a frame, which keeps their styles apart; light or dark as the
+    notebook is."""
     return _templates().get_template("notebook.html").render(title=report.title, page=page(report))
 
 
 def draw(figures: Sequence[Figure], path: Path) -> bytes:
     """All figures in one picture, of the format that the suffix of the path names."""
-    panels = [panel for figure in figures for panel in (figure.drawn if isinstance(figure, HeatMaps) else [figure])]
+    panels = [
+        panel
+        for figure in figures
+        for panel in (figure.drawn if isinstance(figure, HeatMaps) else [figure])
+    ]
     if not panels:
         raise RegardError("there is no figure to draw", where=str(path), hint="give an .html file")
     kind = path.suffix.lower().removeprefix(".")
-    # Text stays text in SVG: the fonts here only measure it, and whoever opens the file needs fonts.
+    # Text stays text in SVG: the fonts here only measure it, and whoever opens the file needs
+    # fonts.
     families = fonts_for(f"{panels}…", path, strict=kind == "png")
     across = math.ceil(math.sqrt(len(panels)))
     down = math.ceil(len(panels) / across)
     widths, heights = zip(*map(_size, panels), strict=True)
     wide, tall = min(LARGEST / across, max(widths)), min(LARGEST / down, max(heights))
-    settings = {"font.family": families, "axes.unicode_minus": False, "svg.fonttype": "none", "svg.hashsalt": "regard"}
+    settings = {
+        "font.family": families,
+        "axes.unicode_minus": False,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "regard",
+    }
     with _module("", path).rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")
-        whole = _module(".figure", path).Figure((across * wide, down * tall), dpi=DOTS, layout="constrained")
-        for place, panel in zip(np.atleast_1d(whole.subfigures(down, across)).flat, panels, strict=False):
+        whole = _module(".figure", path).Figure(
+            (across * wide, down * tall), dpi=DOTS, layout="constrained"
+        )
+        for place, panel in zip(
+            np.atleast_1d(whole.subfigures(down, across)).flat, panels, strict=False
+        ):
             _write_title(place, panel.title, wide)
             match panel:
                 case HeatMap():
@@ -380,7 +454,9 @@ def _size(panel: Panel) -> tuple[float, float]:
     match panel:
         case HeatMap():
             rows, columns = panel.values.shape
-            return max(4.0, columns * CELL + 2.5 + 0.11 * (panel.label_width - 18)), max(3.0, rows * CELL + 2.5)
+            return max(4.0, columns * CELL + 2.5 + 0.11 * (panel.label_width - 18)), max(
+                3.0, rows * CELL + 2.5
+            )
         case Bars():
             return 6.5, max(2.5, len(panel.categories) * CELL + 1.5)
         case ImageMap():
@@ -393,16 +469,24 @@ def _size(panel: Panel) -> tuple[float, float]:
 
 
 def _write_title(place: Any, title: str, wide: float) -> None:
-    """In at most three lines above the panel; about 11 letters fit an inch, half as many Hangul syllables."""
+    """In at most three lines above the panel; about 11 letters fit an inch, half as many Hangul
+    syllables."""
     if not title:
         return
     columns = max(10, round(11 * wide))
-    lines = [line.plain.strip() for line in RichText(one_line(title)).wrap(Console(width=columns), columns)]
+    lines = [
+        line.plain.strip()
+        for line in RichText(one_line(title)).wrap(Console(width=columns), columns)
+    ]
     if len(lines) > TITLE_LINES:
         lines = [*lines[: TITLE_LINES - 1], shorten(" ".join(lines[TITLE_LINES - 1 :]), columns)]
-    drawn = place.suptitle("\n".join(lines), fontsize=TITLE_SIZE, x=0.1 / wide, ha="left", parse_math=False)
+    drawn = place.suptitle(
+        "\n".join(lines), fontsize=TITLE_SIZE, x=0.1 / wide, ha="left", parse_math=False
+    )
     share = drawn.get_window_extent().width / DOTS / (0.98 * (wide - 0.2))  # capitals are wider
-    drawn.set_fontsize(TITLE_SIZE / max(1.0, share))  # matplotlib before 3.11 draws up to 1 % wider than it measures
+    drawn.set_fontsize(
+        TITLE_SIZE / max(1.0, share)
+    )  # matplotlib before 3.11 draws up to 1 % wider than it measures
 
 
 def _draw_curves(axes: Any, curves: Curves) -> None:
@@ -411,12 +495,16 @@ def _draw_curves(axes: Any, curves: Curves) -> None:
         every = max(1, len(series.x) // 20)
         axes.plot(series.x, series.y, label=series.name, markevery=every, markersize=5, **look)
         if series.low is not None and series.high is not None:
-            axes.fill_between(series.x, series.low, series.high, color=look["color"], alpha=0.16, linewidth=0)
+            axes.fill_between(
+                series.x, series.low, series.high, color=look["color"], alpha=0.16, linewidth=0
+            )
     axes.set_xlabel(curves.x_label, parse_math=False)
     axes.set_ylabel(curves.y_label, parse_math=False)
     axes.set_ylim(bottom=0 if curves.from_zero else None)
     low, high = axes.get_ylim()
-    if high - low < (least := LEAST_RANGE * max(abs(low), abs(high))):  # rounding is not to look like a change
+    if high - low < (
+        least := LEAST_RANGE * max(abs(low), abs(high))
+    ):  # rounding is not to look like a change
         axes.set_ylim((low + high - least) / 2, (low + high + least) / 2)
     axes.ticklabel_format(axis="y", useOffset=False)
     if curves.x_ticks:
@@ -435,7 +523,12 @@ def _draw_bars(axes: Any, bars: Bars) -> None:
         if not several:
             axes.bar_label(drawn, fmt="%.3f", padding=3, fontsize=8)
         start += values
-    axes.set_yticks(rows, [shorten(one_line(text), 28) for text in bars.categories], fontsize=9, parse_math=False)
+    axes.set_yticks(
+        rows,
+        [shorten(one_line(text), 28) for text in bars.categories],
+        fontsize=9,
+        parse_math=False,
+    )
     axes.invert_yaxis()
     axes.set_xlim(-1.15 * bars.longest if min(start) < 0 else 0, 1.15 * bars.longest)
     axes.set_xlabel(bars.value_label, parse_math=False)
@@ -452,13 +545,24 @@ def _finish(axes: Any, ruled: str) -> None:
 
 def _draw_heat_map(axes: Any, heat_map: HeatMap, path: Path) -> None:
     names = (*ORANGES[:0:-1], *BLUES) if heat_map.signed else BLUES
-    scale = _module(".colors", path).LinearSegmentedColormap.from_list("", [f"#{name}" for name in names])
+    scale = _module(".colors", path).LinearSegmentedColormap.from_list(
+        "", [f"#{name}" for name in names]
+    )
     low = -heat_map.peak if heat_map.signed else 0.0
-    image = axes.imshow(heat_map.values, scale, interpolation="nearest", vmin=low, vmax=heat_map.peak)
+    image = axes.imshow(
+        heat_map.values, scale, interpolation="nearest", vmin=low, vmax=heat_map.peak
+    )
     axes.xaxis.tick_top()
     upright = max(map(cell_len, heat_map.columns)) <= 2 or "" in heat_map.columns
-    slant = {"rotation": 0 if upright else 60, "ha": "center" if upright else "left", "rotation_mode": "anchor"}
-    for axis, labels, turned in ((axes.xaxis, heat_map.columns, slant), (axes.yaxis, heat_map.rows, {})):
+    slant = {
+        "rotation": 0 if upright else 60,
+        "ha": "center" if upright else "left",
+        "rotation_mode": "anchor",
+    }
+    for axis, labels, turned in (
+        (axes.xaxis, heat_map.columns, slant),
+        (axes.yaxis, heat_map.rows, {}),
+    ):
         short = (shorten(text, heat_map.label_width).replace("▁", "_") for text in labels)
         shown = {place: text for place, text in enumerate(short) if text}
         axis.set_ticks(list(shown), list(shown.values()), fontsize=9, parse_math=False, **turned)
@@ -484,7 +588,14 @@ def _draw_image_map(place: Any, image: ImageMap) -> None:
 
 def _draw_tree(axes: Any, tree: Tree) -> None:
     """The way that won is thick, what was left is dashed."""
-    good_row = next((row for branch, row in zip(tree.branches, tree.rows, strict=True) if branch.tone == "good"), 0.0)
+    good_row = next(
+        (
+            row
+            for branch, row in zip(tree.branches, tree.rows, strict=True)
+            if branch.tone == "good"
+        ),
+        0.0,
+    )
     for branch, row in zip(tree.branches, tree.rows, strict=True):
         top = good_row if branch.parent is None else tree.rows[branch.parent]
         left, good = branch.tone == "muted", branch.tone == "good"
@@ -492,14 +603,27 @@ def _draw_tree(axes: Any, tree: Tree) -> None:
         colour = PALETTE[1] if branch.marked else PALETTE[0] if good else PALETTE[6]
         axes.plot([branch.depth - 0.42, branch.depth - 0.1], [top, row], color=colour, **look)
         text = f"{branch.label.replace('▁', '_')} {branch.value}"
-        weight, shade = "bold" if good or branch.marked else "normal", "#6b7280" if left else "black"
-        axes.text(branch.depth - 0.08, row, text, va="center", fontsize=8, weight=weight, color=shade, parse_math=False)
+        weight, shade = (
+            "bold" if good or branch.marked else "normal",
+            "#6b7280" if left else "black",
+        )
+        axes.text(
+            branch.depth - 0.08,
+            row,
+            text,
+            va="center",
+            fontsize=8,
+            weight=weight,
+            color=shade,
+            parse_math=False,
+        )
     axes.set(xlim=(0.5, tree.depth + 0.7), ylim=(max(tree.rows) + 0.7, -0.7))
     axes.axis("off")
 
 
 def fonts_for(text: str, path: Path, *, strict: bool = True) -> list[str]:
-    """The names of fonts that together have every letter of the text, in the order in which matplotlib tries them.
+    """The names of fonts that together have every letter of the text, in the order in which
+    matplotlib tries them.
 
     A letter that no font has would be drawn as a box: `strict` refuses it.
     """
@@ -518,13 +642,17 @@ def fonts_for(text: str, path: Path, *, strict: bool = True) -> list[str]:
                 missing -= letters
     if missing and strict:
         some = " ".join(sorted(missing)[:5])
-        hint = "install one, for Chinese and Japanese 'apt install fonts-noto-cjk'; .svg and .html need none here"
+        hint = (
+            "install one, for Chinese and Japanese 'apt install fonts-noto-cjk'; .svg and "
+            ".html need none here"
+        )
         raise RegardError(f"no installed font has {some}", where=str(path), hint=hint)
     return families or [LATIN_FONT]
 
 
 def _fonts(module: Any) -> Iterator[Any]:
-    """matplotlib's Latin font, the Korean font that ships, then the installed fonts, which are searched only if needed.
+    """matplotlib's Latin font, the Korean font that ships, then the installed fonts, which are
+    searched only if needed.
 
     A picture of Latin and Korean text is therefore the same on every machine.
     """
@@ -533,17 +661,22 @@ def _fonts(module: Any) -> Iterator[Any]:
         manager.addfont(KOREAN_FILE)
     for name in (LATIN_FONT, KOREAN_FONT):
         yield from (font for font in manager.ttflist if font.name == name and _is_regular(font))
-    for file in sorted({*module.findSystemFonts()} - {font.fname for font in manager.ttflist}):  # installed just now
+    for file in sorted(
+        {*module.findSystemFonts()} - {font.fname for font in manager.ttflist}
+    ):  # installed just now
         with suppress(OSError, RuntimeError):
             manager.addfont(file)
 
     def rank(font: Any) -> tuple[bool, bool, str]:
-        # matplotlib opens the first face of a collection, and knows Noto's, which has Hangul too, by its Japanese name.
+        # matplotlib opens the first face of a collection, and knows Noto's, which has Hangul too,
+        # by its Japanese name.
         korean = font.name in FONTS or font.name.startswith("Noto Sans CJK")
         return not _is_regular(font), not korean, font.name
 
     # matplotlib's "Last Resort" has a box for every letter there is.
-    yield from sorted((font for font in manager.ttflist if "Last Resort" not in font.name), key=rank)
+    yield from sorted(
+        (font for font in manager.ttflist if "Last Resort" not in font.name), key=rank
+    )
 
 
 def _is_regular(font: Any) -> bool:

@@ -24,7 +24,8 @@ Numbers = npt.NDArray[np.floating]
 Tone = Literal["", "good", "bad", "muted", "code"]
 
 BUDGET = 1_900_000
-"""Bytes for the values of all heat maps of a part. Base64 adds a third, and a page should stay below 3 MB."""
+"""Bytes for the values of all heat maps of a part. Base64 adds a third, and a page should stay
+below 3 MB."""
 ENTRY = 3
 """Bytes of a value that is stored with its column: one for the value, two for the column."""
 
@@ -36,7 +37,10 @@ class Part:
 
     def to_json(self) -> dict[str, Any]:
         """All fields, for the script of a page; nan, which JSON lacks, is None."""
-        return {"kind": self.kind, **{field.name: plain(getattr(self, field.name)) for field in fields(self)}}  # type: ignore[arg-type]
+        return {
+            "kind": self.kind,
+            **{field.name: plain(getattr(self, field.name)) for field in fields(self)},
+        }  # type: ignore[arg-type]
 
 
 def plain(value: Any) -> Any:
@@ -61,14 +65,17 @@ class Cell:
 
     @property
     def text(self) -> str:
-        """By the format; else integers with commas, other numbers with two decimals or three digits, None as a dash."""
+        """By the format; else integers with commas, other numbers with two decimals or three
+        digits, None as a dash."""
         if self.value is None:
             return "–"
         if self.format or isinstance(self.value, str):
             return format(self.value, self.format)
         if isinstance(self.value, int):
             return f"{self.value:,}"
-        return f"{self.value:,.2f}" if abs(self.value) >= 1 or self.value == 0 else f"{self.value:.3g}"
+        return (
+            f"{self.value:,.2f}" if abs(self.value) >= 1 or self.value == 0 else f"{self.value:.3g}"
+        )
 
 
 @dataclass(frozen=True)
@@ -113,16 +120,23 @@ class Table(Part):
         formats = [*self.formats, *repeat(self.formats[-1], len(self.columns))]
 
         def cell(value: Any, form: str) -> Cell:
-            return value if isinstance(value, Cell) else Cell(value, form if isinstance(value, float) else "")
+            return (
+                value
+                if isinstance(value, Cell)
+                else Cell(value, form if isinstance(value, float) else "")
+            )
 
         return [[*map(cell, row, formats)] for row in self.rows]
 
     @cached_property
     def numeric(self) -> list[bool]:
-        """For each column, whether all its cells are numbers, or texts made of numbers: "0.5 ± 0.1", "< 0.001"."""
+        """For each column, whether all its cells are numbers, or texts made of numbers: "0.5 ±
+        0.1", "< 0.001"."""
         number = re.compile(r"[-+−–±×*<=≤∞ .,:%()\d]*(?:e[-+]?\d+)?")
         columns = zip(*self.cells, strict=True) if self.cells else [()] * len(self.columns)
-        return [bool(cells) and all(number.fullmatch(cell.text) for cell in cells) for cells in columns]
+        return [
+            bool(cells) and all(number.fullmatch(cell.text) for cell in cells) for cells in columns
+        ]
 
     def to_json(self) -> dict[str, Any]:
         cells = [[{"text": cell.text, "tone": cell.tone} for cell in row] for row in self.cells]
@@ -131,7 +145,8 @@ class Table(Part):
 
 @dataclass(frozen=True)
 class Series:
-    """A named line: a value for each x, with its interval where one is known. A value of nan is a gap."""
+    """A named line: a value for each x, with its interval where one is known. A value of nan is a
+    gap."""
 
     name: str
     x: Sequence[float]
@@ -142,7 +157,8 @@ class Series:
 
 @dataclass(frozen=True)
 class Curves(Part):
-    """Series over the same axes. `x_ticks` are places with their texts; None: they follow the data."""
+    """Series over the same axes. `x_ticks` are places with their texts; None: they follow the
+    data."""
 
     kind = "curves"
     series: Sequence[Series]
@@ -177,14 +193,16 @@ class Bars(Part):
 
 @dataclass(frozen=True, eq=False)
 class HeatMap:
-    """`values[r, c]` belongs to `rows[r]` and `columns[c]`; an empty label leaves its place blank."""
+    """`values[r, c]` belongs to `rows[r]` and `columns[c]`; an empty label leaves its place
+    blank."""
 
     rows: Sequence[str]
     columns: Sequence[str]
     values: Numbers
     title: str = ""
     choice: tuple[str, ...] = ()
-    """What selects this map in each chooser of `HeatMaps`: ("attention over the source", "layer 1", "head 2")."""
+    """What selects this map in each chooser of `HeatMaps`: ("attention over the source", "layer 1",
+    "head 2")."""
     label_width: int = 18
     """Terminal columns that a label may take; longer ones are cut."""
 
@@ -203,11 +221,18 @@ class HeatMap:
         return bool(((self.values == 0) | (self.values == 1)).all())
 
     def packed(self, kept: int | None) -> dict[str, Any]:
-        """A byte a value, or a bit where all are 0 or 1; with `kept`, only so many of each row, and their columns.
+        """A byte a value, or a bit where all are 0 or 1; with `kept`, only so many of each row, and
+        their columns.
 
-        code = 255 sqrt(v / peak), so that small values keep their digits; 128 + 127 v / peak where some are below 0.
+        code = 255 sqrt(v / peak), so that small values keep their digits; 128 + 127 v / peak where
+        some are below 0.
         """
-        packed: dict[str, Any] = {"choice": self.choice, "title": self.title, "peak": self.peak, "signed": self.signed}
+        packed: dict[str, Any] = {
+            "choice": self.choice,
+            "title": self.title,
+            "peak": self.peak,
+            "signed": self.signed,
+        }
         if self.binary:
             return packed | {"bits": base64_of(np.packbits(self.values.astype(bool)))}
         values, shares = self.values, np.abs(self.values)
@@ -227,13 +252,15 @@ class HeatMaps(Part):
     kind = "heat_maps"
     maps: Sequence[HeatMap]
     choosers: Sequence[str] = ()
-    """The names of the choosers, the most general first; which maps a later one offers depends on the earlier ones."""
+    """The names of the choosers, the most general first; which maps a later one offers depends on
+    the earlier ones."""
     shown: Sequence[int] = (0,)
-    """The maps that were asked for: the terminal and figures draw these, a page opens with the first of them."""
+    """The maps that were asked for: the terminal and figures draw these, a page opens with the
+    first of them."""
     title: str = ""
     tokens: Collection[str] = ()
-    """The offers of the first chooser whose rows and columns are tokens: a page also shows these as two lines, of
-    which the first reacts to the pointer."""
+    """The offers of the first chooser whose rows and columns are tokens: a page also shows these as
+    two lines, of which the first reacts to the pointer."""
 
     @property
     def drawn(self) -> list[HeatMap]:
@@ -241,23 +268,35 @@ class HeatMaps(Part):
 
     @property
     def kept(self) -> int | None:
-        """How many values of a row BUDGET allows beside the maps that are shown; None where it allows all."""
+        """How many values of a row BUDGET allows beside the maps that are shown; None where it
+        allows all."""
         bytes_of = [0 if heat_map.binary else heat_map.values.size for heat_map in self.maps]
         if sum(bytes_of) <= BUDGET:
             return None
-        others = [place for place in range(len(self.maps)) if place not in self.shown and bytes_of[place]]
+        others = [
+            place for place in range(len(self.maps)) if place not in self.shown and bytes_of[place]
+        ]
         rows = sum(len(self.maps[place].rows) for place in others)
-        return max(1, (BUDGET - sum(bytes_of[place] for place in self.shown)) // (ENTRY * max(1, rows)))
+        return max(
+            1, (BUDGET - sum(bytes_of[place] for place in self.shown)) // (ENTRY * max(1, rows))
+        )
 
     def to_json(self) -> dict[str, Any]:
-        labels: dict[tuple[str, ...], int] = {}  # maps of one kind have the same labels, which are stored once
+        labels: dict[
+            tuple[str, ...], int
+        ] = {}  # maps of one kind have the same labels, which are stored once
         kept, maps = self.kept, []
         for place, heat_map in enumerate(self.maps):
             sides = {"rows": tuple(heat_map.rows), "columns": tuple(heat_map.columns)}
             numbers = {side: labels.setdefault(texts, len(labels)) for side, texts in sides.items()}
             maps.append(heat_map.packed(None if place in self.shown else kept) | numbers)
         own = {name: plain(getattr(self, name)) for name in ("kind", "title", "choosers", "tokens")}
-        return own | {"first": self.shown[0], "kept": kept, "labels": [*map(list, labels)], "maps": maps}
+        return own | {
+            "first": self.shown[0],
+            "kept": kept,
+            "labels": [*map(list, labels)],
+            "maps": maps,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +315,8 @@ class ImageMap(Part):
     title: str = ""
 
     def veils(self) -> Numbers:
-        """[words, rows, columns], how dark each region is drawn: from 0, where the word looked most, to 0.82."""
+        """[words, rows, columns], how dark each region is drawn: from 0, where the word looked
+        most, to 0.82."""
         weights = np.zeros((len(self.words), math.prod(self.grid)))
         weights[:, : self.weights.shape[1]] = self.weights
         veils: Numbers = 0.82 * (1 - weights / np.maximum(weights.max(1, keepdims=True), 1e-9))
@@ -284,8 +324,12 @@ class ImageMap(Part):
 
     def to_json(self) -> dict[str, Any]:
         veils = self.veils().round(3).reshape(len(self.words), -1).tolist()
-        return super().to_json() | {"weights": self.weights.tolist(), "veils": veils, "pixels": base64_of(self.pixels),
-                                    "size": list(self.pixels.shape[:2])}  # fmt: skip
+        return super().to_json() | {
+            "weights": self.weights.tolist(),
+            "veils": veils,
+            "pixels": base64_of(self.pixels),
+            "size": list(self.pixels.shape[:2]),
+        }
 
 
 @dataclass(frozen=True)
@@ -326,9 +370,13 @@ class Tree(Part):
 
     @cached_property
     def rows(self) -> list[float]:
-        """How far down each branch is drawn: leaves one below another, others at the middle of theirs; those of the
-        tone `good` in one line, to be followed easily."""
-        order, stack, rows = list[int](), [*reversed(self.children.get(None, []))], [0.0] * len(self.branches)
+        """How far down each branch is drawn: leaves one below another, others at the middle of
+        theirs; those of the tone `good` in one line, to be followed easily."""
+        order, stack, rows = (
+            list[int](),
+            [*reversed(self.children.get(None, []))],
+            [0.0] * len(self.branches),
+        )
         while stack:
             order.append(place := stack.pop())
             stack += reversed(self.children.get(place, []))
@@ -364,7 +412,8 @@ class Section:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """A title, what it is about, what follows from it, and the sections. It displays itself in Python and Jupyter."""
+    """A title, what it is about, what follows from it, and the sections. It displays itself in
+    Python and Jupyter."""
 
     title: str
     sections: Sequence[Section]
@@ -380,7 +429,12 @@ class Report:
             {"heading": section.heading, "parts": [part.to_json() for part in section.parts]}
             for section in self.sections
         ]
-        return {"title": self.title, "opening": self.opening, "conclusions": [*self.conclusions], "sections": sections}
+        return {
+            "title": self.title,
+            "opening": self.opening,
+            "conclusions": [*self.conclusions],
+            "sections": sections,
+        }
 
     @property
     def figures(self) -> list[Figure]:
@@ -421,7 +475,9 @@ OUR_LABELS = re.compile(r"(layer|hop) \d.*|(right|each other) class")
 def in_language(report: Report) -> Report:
     """The report in the user's language, unless its texts have one."""
     language = report.language or default_language()
-    return replace(report if report.language or language == "en" else _korean(report), language=language)
+    return replace(
+        report if report.language or language == "en" else _korean(report), language=language
+    )
 
 
 def _korean(value: Any) -> Any:
@@ -433,17 +489,23 @@ def _korean(value: Any) -> Any:
         return {_korean(name): part for name, part in value.items()}
     texts = {name: _korean(getattr(value, name)) for name in OURS.get(type(value), ())}
     if isinstance(value, Table):
-        cells = [[replace(cell, value=korean(cell.text)) if cell.ours else cell for cell in row] for row in value.cells]
+        cells = [
+            [replace(cell, value=korean(cell.text)) if cell.ours else cell for cell in row]
+            for row in value.cells
+        ]
         texts["rows"] = cells
     if isinstance(value, Curves) and value.x_ticks:
         texts["x_ticks"] = [(x, _korean(text)) for x, text in value.x_ticks]
     for name in {HeatMap: ("rows", "columns"), Bars: ("categories",)}.get(type(value), ()):
-        texts[name] = [_korean(text) if OUR_LABELS.fullmatch(text) else text for text in getattr(value, name)]
+        texts[name] = [
+            _korean(text) if OUR_LABELS.fullmatch(text) else text for text in getattr(value, name)
+        ]
     return replace(value, **texts) if texts else value
 
 
 class Result(Protocol):
-    """What a verb returns: all its numbers, and a report for people, which Python and Jupyter display."""
+    """What a verb returns: all its numbers, and a report for people, which Python and Jupyter
+    display."""
 
     def to_json(self) -> dict[str, Any]: ...
 
@@ -457,7 +519,8 @@ class Result(Protocol):
 
 
 def json_parts(value: object) -> Iterator[str]:
-    """A result as JSON, in parts that need little memory: an array is written row by row, with four digits a number."""
+    """A result as JSON, in parts that need little memory: an array is written row by row, with four
+    digits a number."""
     if isinstance(value, np.ndarray) and value.ndim == 1:
         value = value.astype(int) if value.dtype == bool else value
         number = "%.4g" if value.dtype.kind == "f" else "%d"
@@ -473,7 +536,9 @@ def json_parts(value: object) -> Iterator[str]:
             yield from json_parts(part)
         yield "]" if len(value) else "[]"
     else:
-        yield json.dumps(float(f"{value:.4g}") if isinstance(value, float) else value, ensure_ascii=False)
+        yield json.dumps(
+            float(f"{value:.4g}") if isinstance(value, float) else value, ensure_ascii=False
+        )
 
 
 def base64_of(array: npt.NDArray[Any]) -> str:

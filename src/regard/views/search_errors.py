@@ -1,6 +1,6 @@
-"""Search errors and model errors: did the search miss a reference that the model prefers, or does the model prefer
-what was written? Where a rule of the search forbids the reference, the error is neither. References are scored, outputs
-judged, and errors counted.
+"""Search errors and model errors: did the search miss a reference that the model prefers, or does
+the model prefer what was written? Where a rule of the search forbids the reference, the error is
+neither. References are scored, outputs judged, and errors counted.
 """
 
 from __future__ import annotations
@@ -25,10 +25,15 @@ from regard.text.normalise import nfc
 from regard.views.labels import percent
 
 Verdict = Literal["search", "model", "rule"]
-KINDS: dict[Verdict, str] = {"search": "search errors", "model": "model errors", "rule": "rule errors"}
+KINDS: dict[Verdict, str] = {
+    "search": "search errors",
+    "model": "model errors",
+    "rule": "rule errors",
+}
 
 TIE = 1e-5
-"""Scores that differ by less than this share are equal: the same sums in another order differ by as much."""
+"""Scores that differ by less than this share are equal: the same sums in another order differ by as
+much."""
 UNKNOWN = "unknown token"
 """A reference that the vocabulary cannot write."""
 SAME_TOKENS = "same tokens"
@@ -39,12 +44,14 @@ AT_ONCE = 2_048
 BUCKETS = 8
 """Most groups of sentences by length."""
 OUTER = 0.01
-"""The share of sentences at either end that get no group of their own: they join the first and the last one."""
+"""The share of sentences at either end that get no group of their own: they join the first and the
+last one."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A source and its reference, with the model's scores; of several references the best by the objective."""
+    """A source and its reference, with the model's scores; of several references the best by the
+    objective."""
 
     where: str
     source: str
@@ -56,7 +63,8 @@ class Scored:
     forbidden: str | None
     """The rule that keeps the search from writing it, if any."""
     unknown: bool
-    """Whether some tokens are unknown: the scores are those of `<unk>` in their place, not of the reference."""
+    """Whether some tokens are unknown: the scores are those of `<unk>` in their place, not of the
+    reference."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +89,8 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
-        """By the objective that the search maximised; `model` where its vocabulary cannot write the reference, `rule`
-        where a rule of the search forbids it."""
+        """By the objective that the search maximised; `model` where its vocabulary cannot write the
+        reference, `rule` where a rule of the search forbids it."""
         return self._verdict(self.scored.best.objective, self.written.objective)
 
     @property
@@ -100,7 +108,9 @@ class Judged:
         """Why no search could have given the reference, if so."""
         if self.scored.unknown:
             return UNKNOWN
-        return SAME_TOKENS if self.written.tokens == self.scored.best.tokens else self.scored.forbidden
+        return (
+            SAME_TOKENS if self.written.tokens == self.scored.best.tokens else self.scored.forbidden
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -123,12 +133,21 @@ class Judged:
 
 
 def verdict_of(reference: float, output: float) -> Verdict:
-    """A reference that scores higher was missed by the search. One that scores the same is a model error."""
-    return "search" if reference > output and not math.isclose(reference, output, rel_tol=TIE) else "model"
+    """A reference that scores higher was missed by the search. One that scores the same is a model
+    error."""
+    return (
+        "search"
+        if reference > output and not math.isclose(reference, output, rel_tol=TIE)
+        else "model"
+    )
 
 
 def decode_best(
-    run: Run, model: Generator, sources: Sequence[Source], config: SearchConfig, progress: Done = ignore
+    run: Run,
+    model: Generator,
+    sources: Sequence[Source],
+    config: SearchConfig,
+    progress: Done = ignore,
 ) -> list[Hypothesis]:
     best: dict[int, Hypothesis] = {}
     for rows, nbest in run.task.decode(model, sources, config):
@@ -143,14 +162,19 @@ def judge(run: Run, scored: Sequence[Scored], written: Sequence[Hypothesis]) -> 
     return [Judged(*columns) for columns in zip(scored, written, outputs, chrf, strict=True)]
 
 
-def metrics_of(run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+def metrics_of(
+    run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]
+) -> dict[str, float]:
     """The task's own, without the signatures."""
     metrics = run.task.metrics(outputs, references, run.recipe.evaluation)
     return {name: value for name, value in metrics.items() if isinstance(value, float)}
 
 
-def sentence_chrf(run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
-    """sacreBLEU's chrF of each output alone, from 0 to 100, against the closest of its references, all in NFC."""
+def sentence_chrf(
+    run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]
+) -> list[float]:
+    """sacreBLEU's chrF of each output alone, from 0 to 100, against the closest of its references,
+    all in NFC."""
     from sacrebleu.metrics.chrf import CHRF
 
     chrf = CHRF(lowercase=getattr(run.recipe.evaluation, "lowercase", False))
@@ -158,33 +182,52 @@ def sentence_chrf(run: Run, outputs: Sequence[str], references: Sequence[Sequenc
     return [chrf.sentence_score(nfc(output), [*map(nfc, texts)]).score for output, texts in pairs]
 
 
-def score_references(run: Run, model: Generator, dataset: Dataset, inputs: Sequence[Sequence[int]]) -> list[Scored]:
-    """Inputs, each given by its examples, with the scores of the reference that has the best objective; references
-    that the vocabulary can write come first."""
+def score_references(
+    run: Run, model: Generator, dataset: Dataset, inputs: Sequence[Sequence[int]]
+) -> list[Scored]:
+    """Inputs, each given by its examples, with the scores of the reference that has the best
+    objective; references that the vocabulary can write come first."""
     config, texts, target = run.recipe.search, dataset.texts["target"], run.tokenizers["target"]
     rows = [row for examples in inputs for row in examples]
     targets = [dataset.columns["target"][row].tolist() for row in rows]
-    scored = run.task.hypotheses(model, [run.task.source(dataset, row) for row in rows], targets, config)
+    scored = run.task.hypotheses(
+        model, [run.task.source(dataset, row) for row in rows], targets, config
+    )
     hypotheses = dict(zip(rows, scored, strict=True))
     with_unknown = [row for row in rows if target.unk in hypotheses[row].tokens]
     # A text that itself says `<unk>` may be written, if the search may write it.
-    unknown = {row for row in with_unknown if not config.unknown or any(target.unknown_words([texts[row]]))}
-    best = [max(examples, key=lambda row: (row not in unknown, hypotheses[row].objective)) for examples in inputs]
+    unknown = {
+        row for row in with_unknown if not config.unknown or any(target.unknown_words([texts[row]]))
+    }
+    best = [
+        max(examples, key=lambda row: (row not in unknown, hypotheses[row].objective))
+        for examples in inputs
+    ]
     sources = [run.task.source(dataset, row) for row in best]
     forbidden = why_forbidden(run.task, sources, [hypotheses[row].tokens for row in best], config)
     return [
         Scored(
-            dataset.where(row), dataset.texts["source"][row], texts[row], tuple(texts[example] for example in examples),
-            source, hypotheses[row], reason, row in unknown,
+            dataset.where(row),
+            dataset.texts["source"][row],
+            texts[row],
+            tuple(texts[example] for example in examples),
+            source,
+            hypotheses[row],
+            reason,
+            row in unknown,
         )
         for row, examples, source, reason in zip(best, inputs, sources, forbidden, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def why_forbidden(
-    task: TextToText, sources: Sequence[Source], targets: Sequence[Sequence[int]], config: SearchConfig
+    task: TextToText,
+    sources: Sequence[Source],
+    targets: Sequence[Sequence[int]],
+    config: SearchConfig,
 ) -> list[str | None]:
-    """The first rule of the search that forbids each target, which ends in `</s>`; None if none does."""
+    """The first rule of the search that forbids each target, which ends in `</s>`; None if none
+    does."""
     target = task.tokenizers["target"]
     wording = wording_of(target, config, [None] * len(sources))
     reasons_of: dict[int, str | None] = {}
@@ -198,7 +241,9 @@ def why_forbidden(
             reasons_B = rules.reasons(like_B1V, live)[:, 0].gather(1, ids_BT[:, step, None])[:, 0]
             for row, reason in zip(rows, reasons_B.tolist(), strict=True):
                 if reason and step < len(targets[row]) and row not in reasons_of:
-                    reasons_of[row] = UNKNOWN if targets[row][step] == target.unk else rules.names[reason - 1]
+                    reasons_of[row] = (
+                        UNKNOWN if targets[row][step] == target.unk else rules.names[reason - 1]
+                    )
     return [reasons_of.get(row) for row in range(len(targets))]
 
 
@@ -211,7 +256,8 @@ class Share(NamedTuple):
 
     @classmethod
     def of(cls, count: int, total: int) -> Share:
-        """Wilson 1927, "Probable Inference, the Law of Succession, and Statistical Inference", with p = count / n:
+        """Wilson 1927, "Probable Inference, the Law of Succession, and Statistical Inference", with
+        p = count / n:
 
         (p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
         """
@@ -249,7 +295,9 @@ class Tally:
     @property
     def shares(self) -> dict[str, Share]:
         """Of errors among the sentences, and of each kind among the errors."""
-        kinds = {f"{kind}_errors": Share.of(self.counts[f"{kind}_errors"], self.errors) for kind in KINDS}
+        kinds = {
+            f"{kind}_errors": Share.of(self.counts[f"{kind}_errors"], self.errors) for kind in KINDS
+        }
         return {"errors": Share.of(self.errors, self.sentences), **kinds}
 
     @property
@@ -259,9 +307,12 @@ class Tally:
 
     @property
     def share_texts(self) -> dict[str, str]:
-        """As they are shown, with their intervals; kinds of errors have no share where there are no errors."""
+        """As they are shown, with their intervals; kinds of errors have no share where there are no
+        errors."""
         return {
-            name: f"{percent(share)} ({100 * low:.0f}–{100 * high:.0f})" if self.errors or name == "errors" else "–"
+            name: f"{percent(share)} ({100 * low:.0f}–{100 * high:.0f})"
+            if self.errors or name == "errors"
+            else "–"
             for name, (share, low, high) in self.shares.items()
         }
 
@@ -281,17 +332,25 @@ class Bucket(NamedTuple):
 
     @property
     def name(self) -> str:
-        return str(self.shortest) if self.shortest == self.longest else f"{self.shortest}–{self.longest}"
+        return (
+            str(self.shortest)
+            if self.shortest == self.longest
+            else f"{self.shortest}–{self.longest}"
+        )
 
 
 def lengths_of(texts: Sequence[str]) -> tuple[Literal["words", "characters"], list[int]]:
-    """In words, unless the texts are mostly single ones: dates, spellings, scripts without spaces."""
+    """In words, unless the texts are mostly single ones: dates, spellings, scripts without
+    spaces."""
     words = [len(text.split()) for text in texts]
-    return ("words", words) if np.mean(words) >= 2 else ("characters", [len(text) for text in texts])
+    return (
+        ("words", words) if np.mean(words) >= 2 else ("characters", [len(text) for text in texts])
+    )
 
 
 def length_buckets(lengths: Sequence[int]) -> list[Bucket]:
-    """1 to 10, 11 to 20, ... : of the widths 1, 2, 5, 10, 20, ... the narrowest that needs no more than BUCKETS.
+    """1 to 10, 11 to 20, ... : of the widths 1, 2, 5, 10, 20, ... the narrowest that needs no more
+    than BUCKETS.
 
     Ends are round, except where sentences beyond them have joined.
     """

@@ -1,4 +1,5 @@
-"""Whole searches as one value: JSON (docs/search-record.md), and for people a tree and the ranking of what it found.
+"""Whole searches as one value: JSON (docs/search-record.md), and for people a tree and the ranking
+of what it found.
 
 And what becomes of a reference in a search.
 """
@@ -24,7 +25,8 @@ from regard.views.labels import label
 from regard.views.report import Branch, Cell, Report, Result, Section, Table, Tone, Tree, muted
 
 HINT = (
-    "Each token stands after the one that it continues, with log P of all tokens up to it. A dashed line leads to a "
+    "Each token stands after the one that it continues, with log P of all tokens up to it. A "
+    "dashed line leads to a "
     "candidate that was not kept, a thick one to the best output."
 )
 Json = Mapping[str, Any]
@@ -34,9 +36,9 @@ Json = Mapping[str, Any]
 class Outcome:
     """What became of a reference in the search.
 
-    `fell`: at this step it ranked behind the open slots; `forbidden`: at this step its token may not be written;
-    `finished`: it was written to its end, and another one won; `left`: it was still in the beam when the search was
-    over, with no chance to win.
+    `fell`: at this step it ranked behind the open slots; `forbidden`: at this step its token may
+    not be written; `finished`: it was written to its end, and another one won; `left`: it was still
+    in the beam when the search was over, with no chance to win.
     """
 
     kind: Literal["fell", "forbidden", "finished", "left"]
@@ -53,7 +55,9 @@ class Outcome:
 class ReferenceWatch:
     """Observer of the search of a batch that finds the outcome of each sentence's reference."""
 
-    def __init__(self, references: Sequence[Sequence[int]], device: torch.device, theta: float) -> None:
+    def __init__(
+        self, references: Sequence[Sequence[int]], device: torch.device, theta: float
+    ) -> None:
         """`references` end in `</s>`; `theta` is the search's repetition penalty."""
         self._theta = theta
         self._lengths = [len(ids) for ids in references]
@@ -65,7 +69,10 @@ class ReferenceWatch:
     @property
     def outcomes(self) -> list[Outcome]:
         """Of each sentence, once the search is over."""
-        return [self._decided.get(b, Outcome("left", reached)) for b, reached in enumerate(self._reached)]
+        return [
+            self._decided.get(b, Outcome("left", reached))
+            for b, reached in enumerate(self._reached)
+        ]
 
     def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
         written = live.history_BWT.shape[-1]
@@ -73,21 +80,41 @@ class ReferenceWatch:
             return
         allowed_BWV = rules.reasons(log_p_BWV, live) == 0
         reference_BT = self._reference_BT[live.sentences_B, : written + 1]
-        follows_BW = (live.history_BWT == reference_BT[:, None, :written]).all(-1) & (live.total_BW > NEVER)
+        follows_BW = (live.history_BWT == reference_BT[:, None, :written]).all(-1) & (
+            live.total_BW > NEVER
+        )
         slot_B, token_B = follows_BW.int().argmax(-1), reference_BT[:, written]
-        ranks_BWV = penalise_repetition(log_p_BWV.clone(), live.history_BWT, self._theta) + live.total_BW[..., None]
+        ranks_BWV = (
+            penalise_repetition(log_p_BWV.clone(), live.history_BWT, self._theta)
+            + live.total_BW[..., None]
+        )
         candidates_BM = ranks_BWV.masked_fill(~allowed_BWV, NEVER).flatten(1)
         place_B1 = (slot_B * log_p_BWV.shape[-1] + token_B.clamp(min=0))[:, None]
         allowed_B = allowed_BWV.flatten(1).gather(1, place_B1)[:, 0]
         taken_BW = choice.total_BW > NEVER
-        kept_B = (taken_BW & (choice.parents_BW == slot_B[:, None]) & (choice.tokens_BW == token_B[:, None])).any(-1)
+        kept_B = (
+            taken_BW
+            & (choice.parents_BW == slot_B[:, None])
+            & (choice.tokens_BW == token_B[:, None])
+        ).any(-1)
         # Among equals the first comes first.
         total_B1 = candidates_BM.gather(1, place_B1)
         before_BM = torch.arange(candidates_BM.shape[1], device=place_B1.device) < place_B1
-        ranks_B = 1 + ((candidates_BM > total_B1) | ((candidates_BM == total_B1) & before_BM)).sum(-1)
-        columns = (live.sentences_B, follows_BW.any(-1), kept_B, allowed_B, ranks_B, taken_BW.sum(-1))
+        ranks_B = 1 + ((candidates_BM > total_B1) | ((candidates_BM == total_B1) & before_BM)).sum(
+            -1
+        )
+        columns = (
+            live.sentences_B,
+            follows_BW.any(-1),
+            kept_B,
+            allowed_B,
+            ranks_B,
+            taken_BW.sum(-1),
+        )
         step = written + 1
-        for b, followed, kept, allowed, rank, slots in zip(*(column.tolist() for column in columns), strict=True):
+        for b, followed, kept, allowed, rank, slots in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
             if not followed or b in self._decided or step > self._lengths[b]:
                 continue
             self._reached[b] = step
@@ -127,38 +154,60 @@ class SearchRecord(Result):
 
     def report(self) -> Report:
         kind = "samples" if self.search.sample else f"beam {self.search.beam}"
-        opening = f"{kind}, normalisation {self.search.normalisation}, length penalty {self.search.length_penalty:g}."
+        opening = (
+            f"{kind}, normalisation {self.search.normalisation}, length penalty "
+            f"{self.search.length_penalty:g}."
+        )
         sections = [
-            Section(record["input"], [search_tree(record, self.reference), ranking(record), muted(HINT)], in_terminal=2)
+            Section(
+                record["input"],
+                [search_tree(record, self.reference), ranking(record), muted(HINT)],
+                in_terminal=2,
+            )
             for record in self.inputs
         ]
         return Report("The search, step by step", sections, opening)
 
 
 def search_tree(record: Json, reference: Reference | None = None) -> Tree:
-    """What was kept at each step, and the candidates that were not; those that a rule excludes are left out."""
+    """What was kept at each step, and the candidates that were not; those that a rule excludes are
+    left out."""
     way, best = _way(record, reference), {hypothesis["id"] for hypothesis in record["ranking"][:1]}
-    for candidate in [candidate for step in reversed(record["steps"]) for candidate in step["candidates"]]:
+    for candidate in [
+        candidate for step in reversed(record["steps"]) for candidate in step["candidates"]
+    ]:
         best |= {candidate["parent"]} if candidate["id"] in best else set()
     places, branches = dict[int, int](), list[Branch]()
     for step, own in zip_longest(record["steps"], way):
-        shown = [candidate for candidate in step["candidates"] if candidate["fate"] != "ruled out" or candidate is own]
-        for candidate in [*shown, *([own] if own and all(candidate is not own for candidate in shown) else [])]:
+        shown = [
+            candidate
+            for candidate in step["candidates"]
+            if candidate["fate"] != "ruled out" or candidate is own
+        ]
+        for candidate in [
+            *shown,
+            *([own] if own and all(candidate is not own for candidate in shown) else []),
+        ]:
             left = candidate["fate"] in ("pruned", "ruled out")
             tone: Tone = "good" if candidate["id"] in best else "muted" if left else ""
             rank = f", rank {candidate['rank']:,}" if candidate["rank"] else ""
             why = f": {candidate['why']}" if candidate["why"] else ""
-            note = f"log P {candidate['log_p']:.3f}, in all {candidate['total']:.3f}{rank}; {candidate['fate']}{why}"
+            note = (
+                f"log P {candidate['log_p']:.3f}, in all {candidate['total']:.3f}{rank}; "
+                f"{candidate['fate']}{why}"
+            )
             parent, text = places.get(candidate["parent"]), label(candidate["token"])
             places[candidate["id"] or -1] = len(branches)
             total = f"{candidate['total']:.2f}"
-            branches.append(Branch(parent, step["step"], text, total, tone, note, marked=candidate is own))
+            branches.append(
+                Branch(parent, step["step"], text, total, tone, note, marked=candidate is own)
+            )
     return Tree(branches)
 
 
 def _way(record: Json, reference: Reference | None) -> list[Json]:
-    """The reference's candidate at each step, as far as it was in the beam. The last may be so far behind that it was
-    not recorded."""
+    """The reference's candidate at each step, as far as it was in the beam. The last may be so far
+    behind that it was not recorded."""
     way, current = list[Json](), 0
     for step, token in zip(record["steps"], reference.tokens if reference else (), strict=False):
         for candidate in step["candidates"]:
@@ -168,8 +217,18 @@ def _way(record: Json, reference: Reference | None) -> list[Json]:
         else:
             assert reference is not None
             scores = reference.token_scores[: step["step"]]
-            way.append({"parent": current, "token": token, "log_p": scores[-1], "total": sum(scores), "id": None,
-                        "rank": reference.outcome.rank, "fate": "pruned", "why": "far behind"})  # fmt: skip
+            way.append(
+                {
+                    "parent": current,
+                    "token": token,
+                    "log_p": scores[-1],
+                    "total": sum(scores),
+                    "id": None,
+                    "rank": reference.outcome.rank,
+                    "fate": "pruned",
+                    "why": "far behind",
+                }
+            )
         if not (current := way[-1]["id"] or 0):
             break
     return way
@@ -179,22 +238,38 @@ def ranking(record: Json) -> Table:
     """The outputs in the order of the objective, with the rank that each has by log P alone."""
     by_score = sorted(record["ranking"], key=lambda hypothesis: -hypothesis["score"])
     rows = [
-        [rank, by_score.index(hypothesis) + 1, hypothesis["objective"], hypothesis["score"], len(hypothesis["tokens"]),
-         Cell(hypothesis["output"], tone="good" if hypothesis["given"] else "")]
+        [
+            rank,
+            by_score.index(hypothesis) + 1,
+            hypothesis["objective"],
+            hypothesis["score"],
+            len(hypothesis["tokens"]),
+            Cell(hypothesis["output"], tone="good" if hypothesis["given"] else ""),
+        ]
         for rank, hypothesis in enumerate(record["ranking"], 1)
-    ]  # fmt: skip
+    ]
     columns = ["rank", "rank by log P", "objective", "log P", "tokens", "output"]
-    return Table(columns, rows, title="Outputs, after length normalisation and before it", formats=[".3f"])
+    return Table(
+        columns, rows, title="Outputs, after length normalisation and before it", formats=[".3f"]
+    )
 
 
 def outcomes_of(
-    run: Run, model: Generator, sources: Sequence[Source], references: Sequence[Sequence[int]], search: SearchConfig
+    run: Run,
+    model: Generator,
+    sources: Sequence[Source],
+    references: Sequence[Sequence[int]],
+    search: SearchConfig,
 ) -> list[Outcome]:
     """What becomes of each reference, tokens that end in `</s>`, in the search for its source."""
     outcomes, watches = dict[int, Outcome](), list[ReferenceWatch]()
 
     def watch(rows: list[int]) -> ReferenceWatch:
-        watches.append(ReferenceWatch([references[row] for row in rows], device_of(model), search.repetition_penalty))
+        watches.append(
+            ReferenceWatch(
+                [references[row] for row in rows], device_of(model), search.repetition_penalty
+            )
+        )
         return watches[-1]
 
     for rows, _ in run.task.decode(model, sources, search, watch=watch):

@@ -1,4 +1,5 @@
-"""`show`: pictures and numbers of equations that need no training, each computed by the code that the models run."""
+"""`show`: pictures and numbers of equations that need no training, each computed by the code that
+the models run."""
 
 from __future__ import annotations
 
@@ -19,7 +20,19 @@ from regard.layers.attention import Visible
 from regard.layers.embeddings import sinusoidal_positions
 from regard.objectives.cross_entropy import smoothed_loss
 from regard.training.optimiser import schedule_factor
-from regard.views.report import Bars, Curves, HeatMap, HeatMaps, Part, Report, Result, Section, Series, Table, muted
+from regard.views.report import (
+    Bars,
+    Curves,
+    HeatMap,
+    HeatMaps,
+    Part,
+    Report,
+    Result,
+    Section,
+    Series,
+    Table,
+    muted,
+)
 
 TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0)
 WIDTHS = (4, 16, 64, 256, 1024)
@@ -54,20 +67,43 @@ def positions(length: int = 50, width: int = 128) -> Shown:
     likeness = waves @ waves.T / (waves[0] @ waves[0])
     starts = sorted({0, length // 4, length // 2})
     shifts = [
-        Series(f"from position {start}", [*range(length - start)], [*likeness[start, start:]]) for start in starts
+        Series(f"from position {start}", [*range(length - start)], [*likeness[start, start:]])
+        for start in starts
     ]
-    by_shift = [[shift, *(float(likeness[start, start + shift]) for start in starts)]
-                for shift in (0, 1, 2, 5, 10) if shift < length - starts[-1]]  # fmt: skip
+    by_shift = [
+        [shift, *(float(likeness[start, start + shift]) for start in starts)]
+        for shift in (0, 1, 2, 5, 10)
+        if shift < length - starts[-1]
+    ]
     parts: list[Part] = [
-        HeatMaps([HeatMap(labels, columns, waves)], title=f"PE(pos, i): {length} positions, {width} dimensions"),
-        Curves([Series(f"i = {column}", [*range(length)], [*waves[:, column]]) for column in shown], "position",
-               "value", "Some columns: each dimension is a wave, the later the longer"),
-        Curves(shifts, "shift k", "cosine of PE(pos) and PE(pos + k)", "Likeness of two positions, by their distance"),
-        Table(["shift k", *(series.name for series in shifts)], by_shift, title="The same cosines as numbers"),
-    ]  # fmt: skip
+        HeatMaps(
+            [HeatMap(labels, columns, waves)],
+            title=f"PE(pos, i): {length} positions, {width} dimensions",
+        ),
+        Curves(
+            [Series(f"i = {column}", [*range(length)], [*waves[:, column]]) for column in shown],
+            "position",
+            "value",
+            "Some columns: each dimension is a wave, the later the longer",
+        ),
+        Curves(
+            shifts,
+            "shift k",
+            "cosine of PE(pos) and PE(pos + k)",
+            "Likeness of two positions, by their distance",
+        ),
+        Table(
+            ["shift k", *(series.name for series in shifts)],
+            by_shift,
+            title="The same cosines as numbers",
+        ),
+    ]
     spread = max(np.ptp(np.diagonal(likeness, shift)) for shift in range(length))
     note = "The cosine of two encodings depends on their distance alone, not on where they are."
-    numbers = {"positions": waves.round(4).tolist(), "largest difference between equal distances": float(spread)}
+    numbers = {
+        "positions": waves.round(4).tolist(),
+        "largest difference between equal distances": float(spread),
+    }
     return Shown("Sinusoidal positions", parts, note, numbers)
 
 
@@ -75,7 +111,9 @@ def masks(source: int = 5, target: int = 6, padding: int = 2) -> Shown:
     """Who may look at whom: padding, look-ahead, and both at once."""
     cpu, read, own = torch.device("cpu"), source + padding, target + padding
 
-    def seen(title: str, visible: Visible, queries: int, keys: int, real: tuple[int, int]) -> HeatMap:
+    def seen(
+        title: str, visible: Visible, queries: int, keys: int, real: tuple[int, int]
+    ) -> HeatMap:
         matrix = visible.matrix_BQK(queries, keys, cpu)[0].double().numpy()
         rows, columns = (
             [str(place + 1) if place < last else "<pad>" for place in range(count)]
@@ -86,13 +124,36 @@ def masks(source: int = 5, target: int = 6, padding: int = 2) -> Shown:
     short, written = torch.tensor([source]), torch.tensor([target])
     maps = [
         seen("encoder: padding is hidden", Visible(short), read, read, (source, source)),
-        seen("decoder: the future is hidden", Visible(None, causal=True), target, target, (target, target)),
-        seen("decoder in a batch: both are hidden", Visible(written, causal=True), own, own, (target, target)),
-        seen("decoder to encoder: the source's padding is hidden", Visible(short), own, read, (target, source)),
+        seen(
+            "decoder: the future is hidden",
+            Visible(None, causal=True),
+            target,
+            target,
+            (target, target),
+        ),
+        seen(
+            "decoder in a batch: both are hidden",
+            Visible(written, causal=True),
+            own,
+            own,
+            (target, target),
+        ),
+        seen(
+            "decoder to encoder: the source's padding is hidden",
+            Visible(short),
+            own,
+            read,
+            (target, source),
+        ),
     ]
     parts = [HeatMaps([heat_map], title=heat_map.title) for heat_map in maps]
     note = "A row is a word that looks, a column a word that is looked at; dark: it may."
-    return Shown("Masks", parts, note, {heat_map.title: heat_map.values.astype(int).tolist() for heat_map in maps})
+    return Shown(
+        "Masks",
+        parts,
+        note,
+        {heat_map.title: heat_map.values.astype(int).tolist() for heat_map in maps},
+    )
 
 
 def softmax(scores: str = "2,1,0,-1") -> Shown:
@@ -100,19 +161,35 @@ def softmax(scores: str = "2,1,0,-1") -> Shown:
     try:
         values = torch.tensor([float(score) for score in scores.split(",")], dtype=torch.float64)
     except ValueError:
-        raise RegardError(f"{scores!r} are not numbers", where="scores", hint="as in scores=2,1,0.5,-1") from None
+        raise RegardError(
+            f"{scores!r} are not numbers", where="scores", hint="as in scores=2,1,0.5,-1"
+        ) from None
     shares = {t: torch.softmax(values / t, 0) for t in TEMPERATURES}
     names = [f"score {value:g}" for value in values.tolist()]
     entropies = [_entropy(share) for share in shares.values()]
-    rows = [[f"T = {t:g}", *(round(p, 4) for p in share.tolist()), round(entropy, 3)]
-            for (t, share), entropy in zip(shares.items(), entropies, strict=True)]  # fmt: skip
-    by_score = {name: [float(share[n]) for share in shares.values()] for n, name in enumerate(names)}
+    rows = [
+        [f"T = {t:g}", *(round(p, 4) for p in share.tolist()), round(entropy, 3)]
+        for (t, share), entropy in zip(shares.items(), entropies, strict=True)
+    ]
+    by_score = {
+        name: [float(share[n]) for share in shares.values()] for n, name in enumerate(names)
+    }
     parts = [
-        Bars([f"T = {t:g}" for t in shares], by_score, "share", "softmax(score / T): a bar for each temperature"),
+        Bars(
+            [f"T = {t:g}" for t in shares],
+            by_score,
+            "share",
+            "softmax(score / T): a bar for each temperature",
+        ),
         Table(["temperature", *names, "entropy"], rows),
     ]
     note = "A low temperature gives nearly all to the largest score, a high one shares evenly."
-    return Shown("Softmax and temperature", parts, note, {f"{t:g}": share.tolist() for t, share in shares.items()})
+    return Shown(
+        "Softmax and temperature",
+        parts,
+        note,
+        {f"{t:g}": share.tolist() for t, share in shares.items()},
+    )
 
 
 def _entropy(shares: Tensor) -> float:
@@ -121,25 +198,39 @@ def _entropy(shares: Tensor) -> float:
 
 
 def dot_products(seed: int = 1) -> Shown:
-    """Why scores are divided by sqrt(d_k): variance, entropy of the softmax and its gradient by width."""
+    """Why scores are divided by sqrt(d_k): variance, entropy of the softmax and its gradient by
+    width."""
     generator = torch.Generator().manual_seed(seed)
-    columns: dict[str, list[float]] = {name: [] for name in (
-        "variance of q . k", "variance of q . k / sqrt(d_k)", "entropy", "entropy, scaled", "gradient",
-        "gradient, scaled")}  # fmt: skip
+    columns: dict[str, list[float]] = {
+        name: []
+        for name in (
+            "variance of q . k",
+            "variance of q . k / sqrt(d_k)",
+            "entropy",
+            "entropy, scaled",
+            "gradient",
+            "gradient, scaled",
+        )
+    }
     for width in WIDTHS:
         q_RE, k_RKE = (
-            torch.randn(DRAWS, *more, width, generator=generator, dtype=torch.float64) for more in ((), (KEYS,))
+            torch.randn(DRAWS, *more, width, generator=generator, dtype=torch.float64)
+            for more in ((), (KEYS,))
         )
         raw_RK = torch.einsum("re,rke->rk", q_RE, k_RKE)
         scaled_RK = raw_RK / math.sqrt(width)
         p, scaled = raw_RK.softmax(-1), scaled_RK.softmax(-1)
-        # d p_i / d score_i = p_i (1 - p_i): what is left of a gradient that goes through the softmax
+        # d p_i / d score_i = p_i (1 - p_i): what is left of a gradient that goes through the
+        # softmax
         through, through_scaled = (float((share * (1 - share)).mean()) for share in (p, scaled))
         variances = float(raw_RK.var()), float(scaled_RK.var())
         measured = [*variances, _entropy(p), _entropy(scaled), through, through_scaled]
         for column, value in zip(columns.values(), measured, strict=True):
             column.append(value)
-    x, ticks = [math.log2(width) for width in WIDTHS], [(math.log2(width), str(width)) for width in WIDTHS]
+    x, ticks = (
+        [math.log2(width) for width in WIDTHS],
+        [(math.log2(width), str(width)) for width in WIDTHS],
+    )
     draw = partial(Curves, x_label="d_k", from_zero=True, x_ticks=ticks)
 
     def pair(name: str) -> list[Series]:
@@ -148,25 +239,39 @@ def dot_products(seed: int = 1) -> Shown:
 
     most = f"at most log {KEYS} = {math.log(KEYS):.2f}"
     parts: list[Part] = [
-        Table(["d_k", *columns], [*zip(WIDTHS, *columns.values(), strict=True)],
-              title=f"{DRAWS:,} random queries, {KEYS} random keys each, all entries from N(0, 1)"),
+        Table(
+            ["d_k", *columns],
+            [*zip(WIDTHS, *columns.values(), strict=True)],
+            title=f"{DRAWS:,} random queries, {KEYS} random keys each, all entries from N(0, 1)",
+        ),
         draw(pair("entropy"), y_label="entropy in nats", title=f"Entropy of the softmax, {most}"),
-        draw(pair("gradient"), y_label="mean p (1 - p)", title="What the softmax lets through of a gradient"),
-    ]  # fmt: skip
-    note = "The variance of q . k is d_k. Undivided, the softmax of wide keys is nearly one-hot and passes no gradient."
+        draw(
+            pair("gradient"),
+            y_label="mean p (1 - p)",
+            title="What the softmax lets through of a gradient",
+        ),
+    ]
+    note = (
+        "The variance of q . k is d_k. Undivided, the softmax of wide keys is nearly "
+        "one-hot and passes no gradient."
+    )
     return Shown("Variance of dot products", parts, note, {"d_k": WIDTHS, **columns})
 
 
 def label_smoothing(epsilon: float = 0.1, classes: int = 10) -> Shown:
-    """The target that label smoothing trains towards, and the loss it gives to a too certain model."""
+    """The target that label smoothing trains towards, and the loss it gives to a too certain
+    model."""
     if not 0 <= epsilon < 1 or classes < 2:
-        raise RegardError("epsilon is from 0 to below 1, and classes at least 2", where="label-smoothing")
+        raise RegardError(
+            "epsilon is from 0 to below 1, and classes at least 2", where="label-smoothing"
+        )
     gaps = [gap / 2 for gap in range(25)]
     logits = torch.zeros(len(gaps), classes, dtype=torch.float64)
     logits[:, 0] = torch.tensor(gaps)
     label = torch.zeros(1, dtype=torch.long)
     losses = {
-        e: [float(smoothed_loss(row[None].log_softmax(-1), label, e)[0]) for row in logits] for e in (0.0, epsilon)
+        e: [float(smoothed_loss(row[None].log_softmax(-1), label, e)[0]) for row in logits]
+        for e in (0.0, epsilon)
     }
     right = 1 - epsilon + epsilon / classes
     best = gaps[int(np.argmin(losses[epsilon]))]
@@ -176,21 +281,43 @@ def label_smoothing(epsilon: float = 0.1, classes: int = 10) -> Shown:
         if n % 4 == 0
     ]
     parts = [
-        Bars(["right class", "each other class"], {"target": [right, epsilon / classes]}, "probability",
-             f"The target with epsilon = {epsilon:g} and {classes} classes", span=1.0),
-        Curves([Series(f"epsilon = {e:g}", gaps, values) for e, values in losses.items()],
-               "logit of the right class above the others", "loss",
-               "The loss of a more and more certain model", from_zero=True),
-        Table(["logit above the others", "p of the right class", "plain loss", "smoothed loss"], rows),
-    ]  # fmt: skip
-    note = f"The plain loss rewards certainty without end; the smoothed one is lowest near a gap of {best:g}."
-    numbers = {"target": [right] + [epsilon / classes] * (classes - 1), "gaps": gaps, "losses": [*losses.values()]}
+        Bars(
+            ["right class", "each other class"],
+            {"target": [right, epsilon / classes]},
+            "probability",
+            f"The target with epsilon = {epsilon:g} and {classes} classes",
+            span=1.0,
+        ),
+        Curves(
+            [Series(f"epsilon = {e:g}", gaps, values) for e, values in losses.items()],
+            "logit of the right class above the others",
+            "loss",
+            "The loss of a more and more certain model",
+            from_zero=True,
+        ),
+        Table(
+            ["logit above the others", "p of the right class", "plain loss", "smoothed loss"], rows
+        ),
+    ]
+    note = (
+        "The plain loss rewards certainty without end; the smoothed one is lowest near a "
+        f"gap of {best:g}."
+    )
+    numbers = {
+        "target": [right] + [epsilon / classes] * (classes - 1),
+        "gaps": gaps,
+        "losses": [*losses.values()],
+    }
     return Shown("Label smoothing", parts, note, numbers)
 
 
 def schedules(steps: int = 4000, warmup: int = 400) -> Shown:
     """The learning rate over time: warm-up, then one of the five ways down."""
-    names = [name for name in get_args(TrainingConfig.model_fields["schedule"].annotation) if name != "plateau"]
+    names = [
+        name
+        for name in get_args(TrainingConfig.model_fields["schedule"].annotation)
+        if name != "plateau"
+    ]
     places = sorted({*range(1, steps + 1, max(1, steps // 100)), min(max(1, warmup), steps), steps})
     lines = {}
     for name in names:
@@ -198,11 +325,22 @@ def schedules(steps: int = 4000, warmup: int = 400) -> Shown:
         lines[name] = [schedule_factor(config, step, steps) for step in places]
     shown = [place for place in range(len(places)) if place % (len(places) // 8 or 1) == 0]
     parts = [
-        Curves([Series(name, places, values) for name, values in lines.items()], "step", "factor of the learning rate",
-               "Learning rate, as a factor of training.learning_rate", from_zero=True),
-        Table(["step", *lines], [[places[place], *(values[place] for values in lines.values())] for place in shown]),
-    ]  # fmt: skip
-    note = "The paper's schedule is inverse_sqrt: it rises for warmup steps, then falls with 1 / sqrt(step)."
+        Curves(
+            [Series(name, places, values) for name, values in lines.items()],
+            "step",
+            "factor of the learning rate",
+            "Learning rate, as a factor of training.learning_rate",
+            from_zero=True,
+        ),
+        Table(
+            ["step", *lines],
+            [[places[place], *(values[place] for values in lines.values())] for place in shown],
+        ),
+    ]
+    note = (
+        "The paper's schedule is inverse_sqrt: it rises for warmup steps, then falls with 1 "
+        "/ sqrt(step)."
+    )
     return Shown("Learning-rate schedules", parts, note, {"steps": places, **lines})
 
 
@@ -219,20 +357,32 @@ PICTURES: dict[str, Callable[..., Shown]] = {
 def show(name: str, overrides: Sequence[str] = ()) -> Shown:
     """The picture `name`; `overrides` are its settings, as in `length=20`."""
     if name not in PICTURES:
-        raise RegardError(f"there is no picture {name!r}", where="NAME", hint=did_you_mean(name, PICTURES))
-    defaults = {key: parameter.default for key, parameter in inspect.signature(PICTURES[name]).parameters.items()}
+        raise RegardError(
+            f"there is no picture {name!r}", where="NAME", hint=did_you_mean(name, PICTURES)
+        )
+    defaults = {
+        key: parameter.default
+        for key, parameter in inspect.signature(PICTURES[name]).parameters.items()
+    }
     settings, problems = dict[str, Any](), list[Problem]()
     for override in overrides:
         key, _, value = override.partition("=")
         if key not in defaults:
-            problems.append(Problem(override, f"{name} has no such setting", did_you_mean(key, defaults)))
+            problems.append(
+                Problem(override, f"{name} has no such setting", did_you_mean(key, defaults))
+            )
             continue
         try:
             settings[key] = type(defaults[key])(value)
-            if isinstance(settings[key], int) and not (0 if key in MAY_BE_ZERO else 1) <= settings[key] <= 10_000:
+            if (
+                isinstance(settings[key], int)
+                and not (0 if key in MAY_BE_ZERO else 1) <= settings[key] <= 10_000
+            ):
                 raise ValueError
         except ValueError:
-            problems.append(Problem(override, "not a number that can be shown", f"as in {key}={defaults[key]}"))
+            problems.append(
+                Problem(override, "not a number that can be shown", f"as in {key}={defaults[key]}")
+            )
     if problems:
         raise RegardError(problems=problems)
     return PICTURES[name](**settings)

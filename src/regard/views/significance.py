@@ -1,18 +1,21 @@
 """Whether one system is better than another, or only luckier: paired tests.
 
-Bootstrap resampling: draw as many units as there are, with repetition, and count how often the difference is as far
-from the observed one as that is from zero (Efron and Tibshirani 1993, chapter 16; Koehn 2004, "Statistical
-Significance Tests for Machine Translation Evaluation"). Approximate randomisation: swap the two systems at random
-units, and count how often the difference is as large (Noreen 1989; Riezler and Maxwell 2005, "On Some Pitfalls in
-Automatic Evaluation and Significance Testing for MT").
+Bootstrap resampling: draw as many units as there are, with repetition, and count how often the
+difference is as far from the observed one as that is from zero (Efron and Tibshirani 1993, chapter
+16; Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation"). Approximate
+randomisation: swap the two systems at random units, and count how often the difference is as large
+(Noreen 1989; Riezler and Maxwell 2005, "On Some Pitfalls in Automatic Evaluation and Significance
+Testing for MT").
 
-A metric is a function of sums over units: each sentence, document or example has a row of numbers; an accuracy is
-right / all, a perplexity exp(loss / words), and BLEU and chrF are computed from counts of n-grams (sacreBLEU's).
+A metric is a function of sums over units: each sentence, document or example has a row of numbers;
+an accuracy is right / all, a perplexity exp(loss / words), and BLEU and chrF are computed from
+counts of n-grams (sacreBLEU's).
 
-Both tests are two-sided. sacreBLEU's differ: the p-value of its bootstrap is one-sided, below 0.05 for about one in
-nine pairs of equally good systems. Its randomisation counts only differences that are larger than the observed one, so
-that two sentences are significant: swapping all outputs gives exactly the difference observed. It is counted here, as
-in any permutation test. What is summed for each kind of task stands at the end.
+Both tests are two-sided. sacreBLEU's differ: the p-value of its bootstrap is one-sided, below 0.05
+for about one in nine pairs of equally good systems. Its randomisation counts only differences that
+are larger than the observed one, so that two sentences are significant: swapping all outputs gives
+exactly the difference observed. It is counted here, as in any permutation test. What is summed for
+each kind of task stands at the end.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ LEVEL = 0.05
 RESAMPLES, TRIALS, SEED = 1_000, 10_000, 12_345
 """As many as sacreBLEU takes, and its seed."""
 TIE = 1e-9
-"""Differences that are smaller by this share are equal: the same sums in another order differ by less."""
+"""Differences that are smaller by this share are equal: the same sums in another order differ by
+less."""
 AT_ONCE = 2**24
 """Numbers that are drawn together."""
 MOST_CLASSES = 64
@@ -56,41 +60,66 @@ Row = dict[str, Any]
 """Of the table of tests."""
 
 
-def paired_tests_of_sums(metrics: Mapping[str, Metric], rows: Mapping[str, Rows], baseline: str) -> list[Row]:
+def paired_tests_of_sums(
+    metrics: Mapping[str, Metric], rows: Mapping[str, Rows], baseline: str
+) -> list[Row]:
     """Every metric of every system against the baseline's, by bootstrap and by randomisation.
 
-    `interval` is half the width of the score's 95 % interval, by bootstrap. There are no p-values for the baseline, and
-    none by bootstrap for a single unit, of which all draws are equal. Significant is what both tests call so. Five
-    units never are: of the 32 ways to swap them 2 differ as much.
+    `interval` is half the width of the score's 95 % interval, by bootstrap. There are no p-values
+    for the baseline, and none by bootstrap for a single unit, of which all draws are equal.
+    Significant is what both tests call so. Five units never are: of the 32 ways to swap them 2
+    differ as much.
     """
     base, tests = rows[baseline], []
-    drawn = {name: np.concatenate([weights @ own for weights in resamples(len(base))]) for name, own in rows.items()}
+    drawn = {
+        name: np.concatenate([weights @ own for weights in resamples(len(base))])
+        for name, own in rows.items()
+    }
     for metric, value in metrics.items():
         base_score, base_draws = float(value(base.sum(0))), value(drawn[baseline])
         for name, own in rows.items():
-            score, draws, by_draws, by_swaps = float(value(own.sum(0))), value(drawn[name]), None, None
+            score, draws, by_draws, by_swaps = (
+                float(value(own.sum(0))),
+                value(drawn[name]),
+                None,
+                None,
+            )
             difference = score - base_score
             if name != baseline:
                 # The mean of the draws would be off by chance, and break ties where counts are few.
-                by_draws = _p(draws - base_draws - difference, difference) if len(base) > 1 else None
+                by_draws = (
+                    _p(draws - base_draws - difference, difference) if len(base) > 1 else None
+                )
                 by_swaps = _p_of_swaps(value, base, own)
             low, high = np.percentile(draws, [2.5, 97.5])
-            tests.append({
-                "metric": metric, "system": name, "score": score, "interval": float(high - low) / 2,
-                "difference": difference, "p_bootstrap": by_draws, "p_randomisation": by_swaps,
-                "significant": all(p is not None and p < LEVEL for p in (by_draws, by_swaps)),
-            })  # fmt: skip
+            tests.append(
+                {
+                    "metric": metric,
+                    "system": name,
+                    "score": score,
+                    "interval": float(high - low) / 2,
+                    "difference": difference,
+                    "p_bootstrap": by_draws,
+                    "p_randomisation": by_swaps,
+                    "significant": all(p is not None and p < LEVEL for p in (by_draws, by_swaps)),
+                }
+            )
     return tests
 
 
 def resamples(units: int, seed: int = SEED) -> Iterator[Rows]:
-    """How often each unit is drawn in each resample; the same for every system, which makes the test paired."""
+    """How often each unit is drawn in each resample; the same for every system, which makes the
+    test paired."""
     generator = np.random.default_rng(seed)
     at_once = max(1, AT_ONCE // units)
     for first in range(0, RESAMPLES, at_once):
         count = min(at_once, RESAMPLES - first)
         drawn = generator.integers(0, units, (count, units)) + np.arange(count)[:, None] * units
-        yield np.bincount(drawn.ravel(), minlength=count * units).reshape(count, units).astype(np.float64)
+        yield (
+            np.bincount(drawn.ravel(), minlength=count * units)
+            .reshape(count, units)
+            .astype(np.float64)
+        )
 
 
 def _p_of_swaps(value: Metric, base: Rows, other: Rows) -> float:
@@ -99,14 +128,17 @@ def _p_of_swaps(value: Metric, base: Rows, other: Rows) -> float:
     at_once = max(1, AT_ONCE // len(base))
     moved, total, other_total, differences = other - base, base.sum(0), other.sum(0), []
     for first in range(0, TRIALS, at_once):
-        swaps = generator.integers(0, 2, (min(at_once, TRIALS - first), len(base))).astype(np.float64)
+        swaps = generator.integers(0, 2, (min(at_once, TRIALS - first), len(base))).astype(
+            np.float64
+        )
         change = swaps @ moved
         differences.append(value(other_total - change) - value(total + change))
     return _p(np.concatenate(differences), float(value(other_total) - value(total)))
 
 
 def _p(differences: Rows, observed: float) -> float:
-    """The share that is as far from zero or farther, the observed difference itself counted among them."""
+    """The share that is as far from zero or farther, the observed difference itself counted among
+    them."""
     if observed == 0:
         return 1.0
     as_large = np.abs(differences) >= abs(observed) * (1 - TIE)
@@ -116,8 +148,8 @@ def _p(differences: Rows, observed: float) -> float:
 def mcnemar(only_baseline: int, only_system: int) -> dict[str, float]:
     """McNemar 1947: of the examples that only one of two systems has right, does each have half?
 
-    The exact p-value is two-sided, by the binomial distribution. chi^2 = (|b - c| - 1)^2 / (b + c) has the continuity
-    correction of Edwards 1948, and one degree of freedom.
+    The exact p-value is two-sided, by the binomial distribution. chi^2 = (|b - c| - 1)^2 / (b + c)
+    has the continuity correction of Edwards 1948, and one degree of freedom.
     """
     less, either = min(only_baseline, only_system), only_baseline + only_system
     tail = sum(math.comb(either, count) for count in range(less + 1))
@@ -138,7 +170,8 @@ def paired_tests_of_texts(
     baseline: str,
     progress: Done = ignore,
 ) -> list[Row]:
-    """Every one of `text_metrics` of every system against the baseline's; `references` are all of a sentence."""
+    """Every one of `text_metrics` of every system against the baseline's; `references` are all of a
+    sentence."""
     tests = []
     for metric, (statistics, value) in metrics.items():
         rows = {name: statistics(texts, references) for name, texts in outputs.items()}
@@ -147,7 +180,9 @@ def paired_tests_of_texts(
     return tests
 
 
-def text_metrics(names: Sequence[str], task: TextToText, config: Config) -> dict[str, tuple[Statistics, Metric]]:
+def text_metrics(
+    names: Sequence[str], task: TextToText, config: Config
+) -> dict[str, tuple[Statistics, Metric]]:
     """Metrics of texts in NFC: what is summed, and the function of the sums.
 
     What sacreBLEU lacks (exact match, ROUGE) is the mean of the values for single sentences.
@@ -157,8 +192,11 @@ def text_metrics(names: Sequence[str], task: TextToText, config: Config) -> dict
 
     of_sentence = cache(lambda output, texts: task.metrics([output], [texts], config))
 
-    def counts(measure: BLEU | CHRF, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> Rows:
-        # sacreBLEU takes the first reference of every sentence, then the second, None where there is none.
+    def counts(
+        measure: BLEU | CHRF, outputs: Sequence[str], references: Sequence[Sequence[str]]
+    ) -> Rows:
+        # sacreBLEU takes the first reference of every sentence, then the second, None where there
+        # is none.
         streams: list[Any] = [list(stream) for stream in zip_longest(*references)]
         return np.array(measure._extract_corpus_statistics(outputs, streams), dtype=np.float64)
 
@@ -180,9 +218,11 @@ def text_metrics(names: Sequence[str], task: TextToText, config: Config) -> dict
 
 
 def bleu_of(sums: Rows) -> Rows:
-    """sacreBLEU's: of tokens written and expected; then for each order the n-grams that are right, then all written.
+    """sacreBLEU's: of tokens written and expected; then for each order the n-grams that are right,
+    then all written.
 
-    Where an order has none right, half an n-gram counts; a quarter at the second such order, and so on.
+    Where an order has none right, half an n-gram counts; a quarter at the second such order, and so
+    on.
     """
     written, expected = sums[..., 0], sums[..., 1]
     right, every = np.split(sums[..., 2:], 2, axis=-1)
@@ -193,7 +233,8 @@ def bleu_of(sums: Rows) -> Rows:
 
 
 def chrf_of(sums: Rows) -> Rows:
-    """sacreBLEU's: of n-grams written, expected, and both, order by order; F2 of the mean precision and recall."""
+    """sacreBLEU's: of n-grams written, expected, and both, order by order; F2 of the mean precision
+    and recall."""
     written, expected, both = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
     counted = (written > 0) & (expected > 0)
     precision, recall = (
@@ -227,7 +268,8 @@ Predictions = Sequence[Mapping[str, Any]]
 
 
 def counts_of(predictions: Predictions) -> Counts:
-    """By what the predictions have: of texts their cost, of classes accuracy and F1, of numbers the correlation."""
+    """By what the predictions have: of texts their cost, of classes accuracy and F1, of numbers the
+    correlation."""
     first = predictions[0]
     if "nats" in first:
         return _language(predictions)
@@ -237,7 +279,9 @@ def counts_of(predictions: Predictions) -> Counts:
         return _numbers(predictions)
     if "tags" in first:
         return _tags(predictions)
-    return _classes(predictions) if "label" in first and "f1" not in first else _answers(predictions)
+    return (
+        _classes(predictions) if "label" in first and "f1" not in first else _answers(predictions)
+    )
 
 
 def _column(predictions: Predictions, key: str) -> Rows:
@@ -250,14 +294,20 @@ def _share(sums: Rows) -> Rows:
 
 
 def _language(predictions: Predictions) -> Counts:
-    """Perplexity a word, the end of a document counted as one, and bits a character: both are independent of the
-    tokenizer, if the losses include what it costs to spell out unknown tokens."""
-    losses, texts = _column(predictions, "nats"), [prediction["input"] for prediction in predictions]
+    """Perplexity a word, the end of a document counted as one, and bits a character: both are
+    independent of the tokenizer, if the losses include what it costs to spell out unknown
+    tokens."""
+    losses, texts = (
+        _column(predictions, "nats"),
+        [prediction["input"] for prediction in predictions],
+    )
     words = np.array([len(text.split()) + 1 for text in texts], dtype=np.float64)
     characters = np.array([len(fold_white_space(text)) for text in texts], dtype=np.float64)
     metrics: dict[str, Metric] = {
         "word_perplexity": lambda sums: np.exp(np.minimum(sums[..., 0] / sums[..., 1], 700.0)),
-        "bits_per_character": lambda sums: sums[..., 0] / math.log(2) / np.maximum(1.0, sums[..., 2]),
+        "bits_per_character": lambda sums: (
+            sums[..., 0] / math.log(2) / np.maximum(1.0, sums[..., 2])
+        ),
     }
     outputs = [f"perplexity {number_text(perplexity(mean), 1)}" for mean in losses / words]
     return Counts(np.stack([losses, words, characters], axis=1), metrics, -losses / words, outputs)
@@ -270,21 +320,30 @@ def _masked(predictions: Predictions) -> Counts:
         "masked_accuracy": lambda sums: sums[..., 1] / np.maximum(1.0, sums[..., 2]),
         "loss": lambda sums: sums[..., 0] / np.maximum(1.0, sums[..., 2]),
     }
-    outputs = [f"{right:.0f} of {masked:.0f} found, loss {loss / max(1, masked):.2f}" for loss, right, masked in rows]
+    outputs = [
+        f"{right:.0f} of {masked:.0f} found, loss {loss / max(1, masked):.2f}"
+        for loss, right, masked in rows
+    ]
     return Counts(rows, metrics, -rows[:, 0] / np.maximum(1.0, rows[:, 2]), outputs)
 
 
 def _numbers(predictions: Predictions) -> Counts:
     true, predicted = (_column(predictions, key) for key in ("label", "output"))
-    # Sums of large numbers would cancel, those of tiny ones count as no spread. All systems share the labels, so their
-    # rows stay exchangeable; a power of two changes no digit.
+    # Sums of large numbers would cancel, those of tiny ones count as no spread. All systems share
+    # the labels, so their rows stay exchangeable; a power of two changes no digit.
     x, y = np.ldexp([true - true.mean(), predicted - true.mean()], -np.frexp(true.std())[1])
     rows = np.stack([np.ones_like(x), x, y, x**2, y**2, x * y], axis=1)
-    return Counts(rows, {"pearson": correlation}, -np.abs(true - predicted), [f"{value:.3f}" for value in predicted])
+    return Counts(
+        rows,
+        {"pearson": correlation},
+        -np.abs(true - predicted),
+        [f"{value:.3f}" for value in predicted],
+    )
 
 
 def correlation(sums: Rows) -> Rows:
-    """Pearson's, of n, sum x, sum y, sum x^2, sum y^2, sum x y; 0 where one of the two does not vary."""
+    """Pearson's, of n, sum x, sum y, sum x^2, sum y^2, sum x y; 0 where one of the two does not
+    vary."""
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     spread = np.sqrt(np.maximum(0, (n * xx - x * x) * (n * yy - y * y)))
     r: Rows = np.divide(n * xy - x * y, spread, out=np.zeros_like(spread), where=spread > 1e-12)
@@ -292,7 +351,8 @@ def correlation(sums: Rows) -> Rows:
 
 
 def _tags(predictions: Predictions) -> Counts:
-    """Of each sentence its words and the right tags among them; entities that are predicted, expected, and both."""
+    """Of each sentence its words and the right tags among them; entities that are predicted,
+    expected, and both."""
     pairs = [(prediction["tags"], prediction["expected_tags"]) for prediction in predictions]
     counts = []
     for tags, true in pairs:
@@ -301,14 +361,18 @@ def _tags(predictions: Predictions) -> Counts:
         counts.append([len(true), right, len(predicted), len(expected), len(predicted & expected)])
     rows, metrics = np.array(counts, dtype=np.float64), {"accuracy": _share}
     if all(is_chunk_tag(tag) for both in pairs for tags in both for tag in tags):
-        metrics = {"f1": lambda sums: 2 * sums[..., 4] / np.maximum(1.0, sums[..., 2] + sums[..., 3]), **metrics}
+        metrics = {
+            "f1": lambda sums: 2 * sums[..., 4] / np.maximum(1.0, sums[..., 2] + sums[..., 3]),
+            **metrics,
+        }
     all_right = (rows[:, 0] == rows[:, 1]).astype(np.float64)
     outputs = [f"{prediction['output']}" for prediction in predictions]
     return Counts(rows, metrics, rows[:, 1] - rows[:, 0], outputs, all_right)
 
 
 def _in_iob2(tag: str) -> str:
-    """A tag of BIOES as IOB2 writes it: runs that have learned one and the other are compared by the same tags."""
+    """A tag of BIOES as IOB2 writes it: runs that have learned one and the other are compared by
+    the same tags."""
     return {"S": "B", "E": "I"}.get(tag[0], tag[0]) + tag[1:] if is_chunk_tag(tag) else tag
 
 
@@ -320,26 +384,36 @@ def _answers(predictions: Predictions) -> Counts:
     if has_f1:
         metrics = {"f1": lambda sums: sums[..., 2] / sums[..., 0], "exact_match": _share}
     outputs = [f"{prediction['output']}" for prediction in predictions]
-    return Counts(np.stack([np.ones_like(right), right, f1], axis=1), metrics, right + f1, outputs, right)
+    return Counts(
+        np.stack([np.ones_like(right), right, f1], axis=1), metrics, right + f1, outputs, right
+    )
 
 
 def _classes(predictions: Predictions) -> Counts:
-    """Each row counts one pair of a true and a predicted class, so that F1 is a function of sums, too."""
+    """Each row counts one pair of a true and a predicted class, so that F1 is a function of sums,
+    too."""
     pairs = [(f"{prediction['label']}", f"{prediction['output']}") for prediction in predictions]
     named = predictions[0].get("probabilities")
-    classes = sorted({*(label for pair in pairs for label in pair), *(named if isinstance(named, dict) else ())})
+    classes = sorted(
+        {*(label for pair in pairs for label in pair), *(named if isinstance(named, dict) else ())}
+    )
     right = _column(predictions, "right")
     rows, metrics = np.stack([np.ones_like(right), right], axis=1), {"accuracy": _share}
     if len(classes) <= MOST_CLASSES:
-        places = [classes.index(true) * len(classes) + classes.index(output) for true, output in pairs]
+        places = [
+            classes.index(true) * len(classes) + classes.index(output) for true, output in pairs
+        ]
         rows = np.concatenate([rows, np.eye(len(classes) ** 2)[places]], axis=1)
-        metrics["f1_macro"] = lambda sums: f1_of(sums[..., 2:].reshape(*sums.shape[:-1], len(classes), len(classes)))
+        metrics["f1_macro"] = lambda sums: f1_of(
+            sums[..., 2:].reshape(*sums.shape[:-1], len(classes), len(classes))
+        )
     outputs = [output if output == true else f"{output} ({true})" for true, output in pairs]
     return Counts(rows, metrics, right, outputs, right, classes)
 
 
 def f1_of(confusion: Rows) -> Rows:
-    """The mean F1 of the classes that occur or are predicted; true classes are rows, predicted ones columns."""
+    """The mean F1 of the classes that occur or are predicted; true classes are rows, predicted ones
+    columns."""
     right, both = np.diagonal(confusion, axis1=-2, axis2=-1), confusion.sum(-1) + confusion.sum(-2)
     f1 = np.divide(2 * right, both, out=np.zeros_like(both), where=both > 0)
     mean: Rows = f1.sum(-1) / np.maximum(1, (both > 0).sum(-1))

@@ -1,7 +1,9 @@
-"""What is compared: runs, and the outputs of other systems, measured on the same sentences, documents or examples.
+"""What is compared: runs, and the outputs of other systems, measured on the same sentences,
+documents or examples.
 
-A system that writes texts is decoded once, and its outputs are measured against references. Any other is measured unit
-by unit: each document or example has a row of numbers, and a metric is a function of their sums.
+A system that writes texts is decoded once, and its outputs are measured against references. Any
+other is measured unit by unit: each document or example has a row of numbers, and a metric is a
+function of their sums.
 """
 
 from __future__ import annotations
@@ -53,16 +55,28 @@ LONGEST_MAP = 40
 Unit = Literal["sentences", "documents", "examples"]
 EXAMPLES = (
     "its examples are not those of {}",
-    "give the texts to compare on with --file; a split drawn by training.seed differs, data.split_seed=1 keeps it",
+    "give the texts to compare on with --file; a split drawn by training.seed differs, "
+    "data.split_seed=1 keeps it",
 )
-ANSWERS = "its expected answers are not those of {}", "compare runs whose recipes read the answers from the same column"
+ANSWERS = (
+    "its expected answers are not those of {}",
+    "compare runs whose recipes read the answers from the same column",
+)
 TOKENS = (
     "other tokens are hidden from it than from {}, or are shown to it in another way",
-    "compare runs with the same tokenizer, data.max_length, data.mask_rate, data.mask_share, data.random_share, "
+    "compare runs with the same tokenizer, data.max_length, data.mask_rate, data.mask_share, "
+    "data.random_share, "
     "data.whole_words and model.next_sentence",
 )
-SAME = {"input": EXAMPLES, "context": EXAMPLES, "label": ANSWERS, "expected": ANSWERS, "hidden": TOKENS}
-"""What the units of all runs must have in common: how a run that differs is refused, and what to do."""
+SAME = {
+    "input": EXAMPLES,
+    "context": EXAMPLES,
+    "label": ANSWERS,
+    "expected": ANSWERS,
+    "hidden": TOKENS,
+}
+"""What the units of all runs must have in common: how a run that differs is refused, and what to
+do."""
 SPEED = ("decoding_seconds", "sentences_per_second", "tokens_per_second")
 
 
@@ -81,7 +95,8 @@ class System:
     tally: Tally | None = None
     """Its search errors and model errors, where it searches."""
     alignments: Mapping[int, HeatMap] = field(default_factory=dict)
-    """Attention over the source, for the sentences that are shown; none for a model without attention."""
+    """Attention over the source, for the sentences that are shown; none for a model without
+    attention."""
 
     @property
     def recipe(self) -> AnyRecipe | None:
@@ -114,18 +129,26 @@ class Measured:
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
-    """The folder's name for each run, its path where two folders are named alike, a number where paths are equal."""
+    """The folder's name for each run, its path where two folders are named alike, a number where
+    paths are equal."""
     names = [run.folder.resolve().name for run in runs]
-    for longer in ([str(run.folder) for run in runs], [f"{run.folder} ({n})" for n, run in enumerate(runs, 1)]):
+    for longer in (
+        [str(run.folder) for run in runs],
+        [f"{run.folder} ({n})" for n, run in enumerate(runs, 1)],
+    ):
         counts = Counter(names)
-        names = [name if counts[name] == 1 else other for name, other in zip(names, longer, strict=True)]
+        names = [
+            name if counts[name] == 1 else other for name, other in zip(names, longer, strict=True)
+        ]
     return names
 
 
 def groups_of(recipes: Mapping[str, AnyRecipe | None]) -> dict[str, list[str]]:
-    """The names of systems that differ only in the seed of their training, by the name of their group.
+    """The names of systems that differ only in the seed of their training, by the name of their
+    group.
 
-    Runs with the same seed are not repetitions of each other, so each of them begins a group of its own.
+    Runs with the same seed are not repetitions of each other, so each of them begins a group of its
+    own.
     """
     groups: dict[tuple[str, int], list[str]] = {}
     seen: Counter[tuple[str, int]] = Counter()
@@ -145,7 +168,8 @@ def groups_of(recipes: Mapping[str, AnyRecipe | None]) -> dict[str, list[str]]:
 
 
 def differences(recipes: Mapping[str, AnyRecipe]) -> Table:
-    """The config paths on which recipes differ, each with its value in every recipe; None where it has no such path."""
+    """The config paths on which recipes differ, each with its value in every recipe; None where it
+    has no such path."""
     values = {name: leaves(recipe.model_dump(mode="json")) for name, recipe in recipes.items()}
     every = dict.fromkeys(path for own in values.values() for path in own)
     sections = list(dict.fromkeys(path.partition(".")[0] for path in every))
@@ -157,7 +181,8 @@ def differences(recipes: Mapping[str, AnyRecipe]) -> Table:
 
 
 def check_same(runs: Mapping[str, Run], units: Sequence[Mapping[str, object]]) -> None:
-    """Refuse runs that would be measured on something else than the first; `units` of each run has keys of SAME."""
+    """Refuse runs that would be measured on something else than the first; `units` of each run has
+    keys of SAME."""
     first = next(iter(runs.values()))
     for run, own in zip(runs.values(), units, strict=False):
         for name, value in units[0].items():
@@ -172,7 +197,11 @@ def differ_most(gains: Sequence[Sequence[float]] | Sequence[Rows]) -> list[int]:
     `gains` says for each system how well it does each unit, the higher the better.
     """
     distances = np.ptp(np.array(gains), axis=0)
-    return [int(row) for row in np.argsort(-distances, kind="stable")[:DIFFER_MOST] if distances[row] > 0]
+    return [
+        int(row)
+        for row in np.argsort(-distances, kind="stable")[:DIFFER_MOST]
+        if distances[row] > 0
+    ]
 
 
 def measure_texts(
@@ -183,15 +212,21 @@ def measure_texts(
     load: Callable[[Run], Generator],
     progress: Progress,
 ) -> Measured:
-    """Every run decodes once; outputs, also those in files, are measured as the first run's recipe says."""
+    """Every run decodes once; outputs, also those in files, are measured as the first run's recipe
+    says."""
     if any(run.recipe.search.sample for run in runs.values()):
-        raise ConfigError("samples cannot be compared", where="search.sample", hint="--set search.sample=false")
+        raise ConfigError(
+            "samples cannot be compared", where="search.sample", hint="--set search.sample=false"
+        )
     sentences, tokens = [], []
     for run, dataset in zip(runs.values(), datasets, strict=True):
         inputs, texts = run.task.by_input(dataset), dataset.texts
         tokens.append([len(run.task.source(dataset, rows[0])) for rows in inputs])
         sentences.append(  # in Unicode's NFC, which models write
-            [(nfc(texts["source"][rows[0]]), [nfc(texts["target"][row]) for row in rows]) for rows in inputs]
+            [
+                (nfc(texts["source"][rows[0]]), [nfc(texts["target"][row]) for row in rows])
+                for rows in inputs
+            ]
         )
     check_same(runs, [{"input": own} for own in sentences])
     sources, references = zip(*sentences[0], strict=True)
@@ -201,7 +236,9 @@ def measure_texts(
     measured = sources if task.lengths_of == "source" else [own[0] for own in references]
     shown = _shown(measured, tokens)
     systems = [
-        decode_run(name, run, load(run), dataset, shown, summed(partial(progress, name), len(sources)))
+        decode_run(
+            name, run, load(run), dataset, shown, summed(partial(progress, name), len(sources))
+        )
         for (name, run), dataset in zip(runs.items(), datasets, strict=True)
     ] + others
 
@@ -211,28 +248,55 @@ def measure_texts(
     progress("testing", 0, len(metrics))
     measures = significance.text_metrics(metrics, task, config)
     moved = summed(partial(progress, "testing"), len(metrics))
-    chrf = {name: search_errors.sentence_chrf(first, own, references) for name, own in outputs.items()}
+    chrf = {
+        name: search_errors.sentence_chrf(first, own, references) for name, own in outputs.items()
+    }
     unit, lengths = search_errors.lengths_of(measured)
     tables: dict[str, Table] = {
-        "significance": significance.paired_tests_of_texts(outputs, references, measures, baseline, moved),
+        "significance": significance.paired_tests_of_texts(
+            outputs, references, measures, baseline, moved
+        ),
         "lengths": [
-            {"from": bucket.shortest, "to": bucket.longest, "mean_length": bucket.mean, "sentences": len(bucket.rows),
-             "system": name,
-             **metrics_of(first, [own[row] for row in bucket.rows], [references[row] for row in bucket.rows])}
+            {
+                "from": bucket.shortest,
+                "to": bucket.longest,
+                "mean_length": bucket.mean,
+                "sentences": len(bucket.rows),
+                "system": name,
+                **metrics_of(
+                    first,
+                    [own[row] for row in bucket.rows],
+                    [references[row] for row in bucket.rows],
+                ),
+            }
             for bucket in search_errors.length_buckets(lengths)
             for name, own in outputs.items()
         ],
-        "errors": [{"system": system.name, **system.tally.row} for system in systems if system.tally is not None],
-    }  # fmt: skip
+        "errors": [
+            {"system": system.name, **system.tally.row}
+            for system in systems
+            if system.tally is not None
+        ],
+    }
     for table, rows in (("examples", shown), ("differ_most", differ_most([*chrf.values()]))):
         tables[table] = [
-            {"sentence": row + 1, "source": sources[row], "reference": " / ".join(references[row]), "system": name,
-             "output": own[row], "sentence_chrf": chrf[name][row]}
+            {
+                "sentence": row + 1,
+                "source": sources[row],
+                "reference": " / ".join(references[row]),
+                "system": name,
+                "output": own[row],
+                "sentence_chrf": chrf[name][row],
+            }
             for row in rows
             for name, own in outputs.items()
-        ]  # fmt: skip
+        ]
     texts_of = task.metrics(outputs[baseline], references, config)
-    signatures = {name.removesuffix("_signature"): text for name, text in texts_of.items() if isinstance(text, str)}
+    signatures = {
+        name.removesuffix("_signature"): text
+        for name, text in texts_of.items()
+        if isinstance(text, str)
+    }
     facts = {"signatures": signatures, "length_unit": unit, "lengths_of": task.lengths_of}
     return Measured("sentences", systems, scores, tables, facts, None)
 
@@ -246,7 +310,9 @@ def named_files(options: Sequence[str]) -> dict[str, str]:
             hint = "NAME=FILE, for example other=out.txt"
             raise DataError(f"{option!r} names no system", where="--hypotheses", hint=hint)
         if name in files:
-            raise DataError(f"the name {name!r} is given twice", where="--hypotheses", hint="give another name")
+            raise DataError(
+                f"the name {name!r} is given twice", where="--hypotheses", hint="give another name"
+            )
         files[name] = file
     return files
 
@@ -256,56 +322,98 @@ def read_hypotheses(name: str, file: str | Path, references: Sequence[Sequence[s
     lines = [nfc(line.strip()) for line in open_text(str(file), Path()).lines()]
     if len(lines) != len(references):
         what = f"{len(lines):,} lines for {len(references):,} inputs"
-        several = "; one with several references is one input" if any(len(own) > 1 for own in references) else ""
-        raise DataError(what, where=str(file), hint=f"one output a line, in the order of the inputs{several}")
+        several = (
+            "; one with several references is one input"
+            if any(len(own) > 1 for own in references)
+            else ""
+        )
+        raise DataError(
+            what, where=str(file), hint=f"one output a line, in the order of the inputs{several}"
+        )
     return System(name, lines, speed=dict.fromkeys(SPEED))
 
 
-def decode_run(name: str, run: Run, model: Generator, dataset: Dataset, shown: Sequence[int], moved: Done) -> System:
+def decode_run(
+    name: str, run: Run, model: Generator, dataset: Dataset, shown: Sequence[int], moved: Done
+) -> System:
     """The run's outputs, the time they took, its search and model errors, and some alignments."""
     inputs, search = run.task.by_input(dataset), run.recipe.search
     encoded = [run.task.source(dataset, rows[0]) for rows in inputs]
-    # A device gets ready with its first sentence, which is not timed: the first run is not to pay for it.
+    # A device gets ready with its first sentence, which is not timed: the first run is not to pay
+    # for it.
     search_errors.decode_best(run, model, [min(encoded, key=len)], search)
     started = time.perf_counter()
     written = search_errors.decode_best(run, model, encoded, search, moved)
     seconds = time.perf_counter() - started
     tokens = sum(len(hypothesis.tokens) for hypothesis in written)
     speed = dict(zip(SPEED, (seconds, len(written) / seconds, tokens / seconds), strict=True))
-    judged = search_errors.judge(run, search_errors.score_references(run, model, dataset, inputs), written)
+    judged = search_errors.judge(
+        run, search_errors.score_references(run, model, dataset, inputs), written
+    )
     attended = shown if model.alignment else ()
-    alignments = {row: alignment_of(run, model, encoded[row], written[row].tokens, name) for row in attended}
+    alignments = {
+        row: alignment_of(run, model, encoded[row], written[row].tokens, name) for row in attended
+    }
     outputs = [nfc(sentence.output) for sentence in judged]
     return System(name, outputs, run, count_parameters(model), speed, Tally.of(judged), alignments)
 
 
-def alignment_of(run: Run, model: Generator, source: Source, target_ids: Sequence[int], title: str) -> HeatMap:
-    """Attention over the source, the mean over layers and heads (Bahdanau et al. 2015, arXiv:1409.0473, figure 3)."""
+def alignment_of(
+    run: Run, model: Generator, source: Source, target_ids: Sequence[int], title: str
+) -> HeatMap:
+    """Attention over the source, the mean over layers and heads (Bahdanau et al. 2015,
+    arXiv:1409.0473, figure 3)."""
     target = run.tokenizers["target"]
-    batch = Batch(run.task.source_batch([source]), padded([[target.begin, *target_ids]], target.pad))
+    batch = Batch(
+        run.task.source_batch([source]), padded([[target.begin, *target_ids]], target.pad)
+    )
     with torch.inference_mode(), recording() as recorded:
         model(batch.to(device_of(model)))
-    weights = [weights for name, weights in recorded.by_name(model).items() if fnmatch(name, model.alignment)]
+    weights = [
+        weights
+        for name, weights in recorded.by_name(model).items()
+        if fnmatch(name, model.alignment)
+    ]
     weights_TS = torch.cat(weights, dim=1)[0].mean(0).float().cpu().numpy()
-    columns = source.names() if isinstance(source, Picture) else run.tokenizers["source"].pieces(source)
-    return HeatMap([*map(label, target.pieces(target_ids))], [*map(label, columns)], weights_TS, title)
+    columns = (
+        source.names() if isinstance(source, Picture) else run.tokenizers["source"].pieces(source)
+    )
+    return HeatMap(
+        [*map(label, target.pieces(target_ids))], [*map(label, columns)], weights_TS, title
+    )
 
 
 def _shown(texts: Sequence[str], tokens: Sequence[Sequence[int]]) -> list[int]:
-    """Short, medium and long sentences, among those whose heat map is small enough for every run."""
-    fitting = [row for row in range(len(texts)) if all(lengths[row] <= LONGEST_MAP for lengths in tokens)]
+    """Short, medium and long sentences, among those whose heat map is small enough for every
+    run."""
+    fitting = [
+        row for row in range(len(texts)) if all(lengths[row] <= LONGEST_MAP for lengths in tokens)
+    ]
     ordered = sorted(fitting, key=lambda row: len(texts[row]))
-    return list(dict.fromkeys(ordered[round(share * (len(ordered) - 1))] for share in SHOWN_AT)) if ordered else []
+    return (
+        list(dict.fromkeys(ordered[round(share * (len(ordered) - 1))] for share in SHOWN_AT))
+        if ordered
+        else []
+    )
 
 
 def measure_units(
-    runs: Mapping[str, Run], examples: Sequence[Any], baseline: str, load: Callable[[Run], Any], progress: Progress
+    runs: Mapping[str, Run],
+    examples: Sequence[Any],
+    baseline: str,
+    load: Callable[[Run], Any],
+    progress: Progress,
 ) -> Measured:
     """Every run is measured once, unit by unit (`Task.by_unit`)."""
     rewriting = [run for run in runs.values() if getattr(run.task, "rewrites", False)]
     if 0 < len(rewriting) < len(runs):
-        what = "it writes texts that it has read (model.objective: autoencoder), others predict what they have not"
-        raise DataError(what, where=str(rewriting[0].folder), hint="compare it with other autoencoders")
+        what = (
+            "it writes texts that it has read (model.objective: autoencoder), others "
+            "predict what they have not"
+        )
+        raise DataError(
+            what, where=str(rewriting[0].folder), hint="compare it with other autoencoders"
+        )
     systems, counts, units = list[System](), dict[str, Counts](), list[dict[str, list[Any]]]()
     for (name, run), own in zip(runs.items(), examples, strict=True):
         model, started = load(run), time.perf_counter()
@@ -313,7 +421,9 @@ def measure_units(
         seconds = time.perf_counter() - started
         if predictions is None:
             what = f"runs of the task {run.task.name} cannot be compared"
-            raise DataError(what, where=str(run.folder), hint="regard evaluate measures each of them")
+            raise DataError(
+                what, where=str(run.folder), hint="regard evaluate measures each of them"
+            )
         units.append({name: [prediction.get(name) for prediction in predictions] for name in SAME})
         check_same(runs, units)
         counts[name] = significance.counts_of(predictions)
@@ -322,8 +432,13 @@ def measure_units(
         systems.append(System(name, counts[name].outputs, run, count_parameters(model), speed))
     progress("testing", 0, 1)
     base, rows = counts[baseline], {name: own.rows for name, own in counts.items()}
-    metrics = {f"{RECONSTRUCTION}{name}" if rewriting else name: metric for name, metric in base.metrics.items()}
-    if any(own.classes != base.classes for own in counts.values()):  # their F1 would be of other classes
+    metrics = {
+        f"{RECONSTRUCTION}{name}" if rewriting else name: metric
+        for name, metric in base.metrics.items()
+    }
+    if any(
+        own.classes != base.classes for own in counts.values()
+    ):  # their F1 would be of other classes
         metrics.pop("f1_macro", None)
         rows = {name: own[:, :2] for name, own in rows.items()}
     tables = {
@@ -337,12 +452,20 @@ def measure_units(
             if base.right is not None and own.right is not None and name != baseline
         ],
         "differ_most": [
-            {"number": row + 1, "text": f"{units[0]['input'][row]}", "system": name, "says": own.outputs[row]}
+            {
+                "number": row + 1,
+                "text": f"{units[0]['input'][row]}",
+                "system": name,
+                "says": own.outputs[row],
+            }
             for row in differ_most([own.gains for own in counts.values()])
             for name, own in counts.items()
         ],
     }
-    scores = {name: {metric: float(of(own.sum(0))) for metric, of in metrics.items()} for name, own in rows.items()}
+    scores = {
+        name: {metric: float(of(own.sum(0))) for metric, of in metrics.items()}
+        for name, own in rows.items()
+    }
     note = UNKNOWN_NOTE if any(system.speed.get("unknown") for system in systems) else None
     unit: Unit = "documents" if runs[baseline].task.reads_raw_text else "examples"
     return Measured(unit, systems, scores, tables, {}, note)

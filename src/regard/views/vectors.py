@@ -1,5 +1,5 @@
-"""`features`: the vectors that a model has for texts. `vectors`: those of one word in several sentences, static and
-contextual, compared layer by layer."""
+"""`features`: the vectors that a model has for texts. `vectors`: those of one word in several
+sentences, static and contextual, compared layer by layer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,19 @@ from regard.tasks.task import Note, Task
 from regard.text.files import FileInput
 from regard.text.normalise import Span
 from regard.text.tokenizers import unknown_in
-from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Part, Report, Result, Section, Series, Table, muted
+from regard.views.report import (
+    Cell,
+    Curves,
+    HeatMap,
+    HeatMaps,
+    Part,
+    Report,
+    Result,
+    Section,
+    Series,
+    Table,
+    muted,
+)
 
 TokenSpans = Sequence[tuple[list[int], list[Span]]]
 NEAREST = 5
@@ -38,8 +50,9 @@ STATIC = "static"
 
 @dataclass(frozen=True)
 class Features:
-    """The vectors of some texts: of their tokens, those of text i in the rows offsets[i] to offsets[i + 1], or of each
-    text as a whole. A text that was skipped has no tokens, or a vector of NaN."""
+    """The vectors of some texts: of their tokens, those of text i in the rows offsets[i] to
+    offsets[i + 1], or of each text as a whole. A text that was skipped has no tokens, or a vector
+    of NaN."""
 
     inputs: tuple[str, ...]
     vectors: NDArray[np.float32]  # [tokens, D], or [texts, D] where there is one vector a text
@@ -52,7 +65,10 @@ class Features:
         """What a .npz file of them holds."""
         arrays: dict[str, NDArray[Any]] = {"vectors": self.vectors, "inputs": np.array(self.inputs)}
         if self.offsets:
-            arrays |= {"tokens": np.array(self.tokens), "offsets": np.array(self.offsets, dtype=np.int64)}
+            arrays |= {
+                "tokens": np.array(self.tokens),
+                "offsets": np.array(self.offsets, dtype=np.int64),
+            }
         return arrays
 
 
@@ -67,33 +83,59 @@ def text_vectors(
     skip_bad: bool = False,
     gaps: bool = False,
 ) -> Features:
-    """A vector for each token of each text, or with `pooling` one for each text, from one of the model's layers; with
-    `normalize` each of length 1.
+    """A vector for each token of each text, or with `pooling` one for each text, from one of the
+    model's layers; with `normalize` each of length 1.
 
-    Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no vectors here: BERT
-    reads [CLS] before it, a language model the `</s>` of the text before. A long text is cut. One that cannot be read
-    is an InputError; with `skip_bad` it is skipped. With `gaps` a masked model reads [MASK] in a text as its token.
+    Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no
+    vectors here: BERT reads [CLS] before it, a language model the `</s>` of the text before. A long
+    text is cut. One that cannot be read is an InputError; with `skip_bad` it is skipped. With
+    `gaps` a masked model reads [MASK] in a text as its token.
     """
-    texts, problems = tuple(given.text for given in inputs), [tasks.problem_in(given) for given in inputs]
-    read, skipped = [row for row, problem in enumerate(problems) if problem is None], [*filter(None, problems)]
+    texts, problems = (
+        tuple(given.text for given in inputs),
+        [tasks.problem_in(given) for given in inputs],
+    )
+    read, skipped = (
+        [row for row, problem in enumerate(problems) if problem is None],
+        [*filter(None, problems)],
+    )
     if not read or (skipped and not skip_bad):
         raise InputError(problems=first_of(skipped) or [Problem("--features", "there is no text")])
     inputs, tokenizer = [inputs[row] for row in read], task.tokenizers[task.columns[0]]
     folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
     folded = [tokenizer.fold(text) if folds else text for text, *_ in inputs]
-    encoded = [ids or [tokenizer.unk] for ids in tokenizer.encode_batch(folded, model.config.letters)]
-    if gaps and task.reads_raw_text and tokenizer.mask is not None and model.config.pretraining == "masked":
+    encoded = [
+        ids or [tokenizer.unk] for ids in tokenizer.encode_batch(folded, model.config.letters)
+    ]
+    if (
+        gaps
+        and task.reads_raw_text
+        and tokenizer.mask is not None
+        and model.config.pretraining == "masked"
+    ):
         encoded = [
-            with_gaps(tokenizer, text) if GAP in text else ids for text, ids in zip(folded, encoded, strict=True)
+            with_gaps(tokenizer, text) if GAP in text else ids
+            for text, ids in zip(folded, encoded, strict=True)
         ]
     longest = getattr(model, "longest", None) or tasks.LONGEST
-    longest = longest if task.reads_raw_text else task.recipe.data.max_length  # what a head has read
-    framing = Framing(tokenizer, model.config.segments, longest, source=model.config.reads == "source")
+    longest = (
+        longest if task.reads_raw_text else task.recipe.data.max_length
+    )  # what a head has read
+    framing = Framing(
+        tokenizer, model.config.segments, longest, source=model.config.reads == "source"
+    )
     _check_chosen(model, framing, layer, pooling)
-    notes, encoded = _notes(task, inputs, encoded, framing), [ids[: framing.room] for ids in encoded]
-    states = _states(model, [framing.frame(ids).ids for ids in encoded], tokenizer.pad, layer, pooling)
+    notes, encoded = (
+        _notes(task, inputs, encoded, framing),
+        [ids[: framing.room] for ids in encoded],
+    )
+    states = _states(
+        model, [framing.frame(ids).ids for ids in encoded], tokenizer.pad, layer, pooling
+    )
     if pooling is None:
-        states = [rows[framing.before(1) :][: len(ids)] for rows, ids in zip(states, encoded, strict=True)]
+        states = [
+            rows[framing.before(1) :][: len(ids)] for rows, ids in zip(states, encoded, strict=True)
+        ]
     vectors = np.concatenate(states) if pooling is None else np.stack(states)
     if normalize:
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -106,34 +148,48 @@ def text_vectors(
     tokens: list[str] = []
     for ids in encoded:
         spelt = tokenizer.tokens(ids)
-        for place, token in unknown_in(ids):  # a word that a model of characters has read all the same
+        for place, token in unknown_in(
+            ids
+        ):  # a word that a model of characters has read all the same
             spelt[place] = token.word
         tokens += spelt
-    return Features(texts, vectors, tuple(tokens), (0, *np.cumsum(sizes).tolist()), notes, tuple(skipped))
+    return Features(
+        texts, vectors, tuple(tokens), (0, *np.cumsum(sizes).tolist()), notes, tuple(skipped)
+    )
 
 
 def _check_chosen(model: Contextual, framing: Framing, layer: int, pooling: Pooling | None) -> None:
-    """Refuse a layer that is not there, and the vector of a special token that has not read the text."""
+    """Refuse a layer that is not there, and the vector of a special token that has not read the
+    text."""
     if not -model.depth - 1 <= layer <= model.depth:
-        raise DecodeError(f"there is no layer {layer}", where="--layer", hint=f"0 to {model.depth}, or -1")
+        raise DecodeError(
+            f"there is no layer {layer}", where="--layer", hint=f"0 to {model.depth}, or -1"
+        )
     if what := refused_pooling(model.config, pooling):
         allowed = [name for name in get_args(Pooling) if not refused_pooling(model.config, name)]
         raise DecodeError(what, where="--pooling", hint=f"allowed: {', '.join(allowed)}")
     special = pooling == "last" or (pooling == "first" and framing.before(1) > 0)
     if special and layer in (0, -model.depth - 1):
-        what = f"in layer 0 the {pooling} vector is that of a special token, which has not read the text"
+        what = (
+            f"in layer 0 the {pooling} vector is that of a special token, which has not "
+            "read the text"
+        )
         raise DecodeError(what, where="--pooling", hint="choose mean, or another layer")
 
 
 def _notes(
     task: Task, inputs: Sequence[FileInput], encoded: Sequence[Sequence[int]], framing: Framing
 ) -> tuple[Note, ...]:
-    """Which texts are cut, and which have nothing that is known; then what the task says of the others."""
+    """Which texts are cut, and which have nothing that is known; then what the task says of the
+    others."""
     notes, others = list[Note](), list[int]()
     for number, ((text, place, *_), ids) in enumerate(zip(inputs, encoded, strict=True)):
         if len(ids) > framing.room:
             length = len(ids) + framing.special(1)
-            what = f"{place} has {length:,} tokens with the special ones: the model reads the first {framing.longest:,}"
+            what = (
+                f"{place} has {length:,} tokens with the special ones: the model reads the "
+                f"first {framing.longest:,}"
+            )
             notes.append(Note("length", what))
         elif tasks.is_foreign(framing.tokenizer, ids):
             notes.append(Note("unknown", str(tasks.nothing_known(text, place))))
@@ -147,7 +203,8 @@ def _notes(
 def _states(
     model: Contextual, rows: Sequence[list[int]], pad: int, layer: int, pooling: Pooling | None
 ) -> list[NDArray[np.float32]]:
-    """Of each row the vectors of its tokens and of padding after them, or with `pooling` one vector."""
+    """Of each row the vectors of its tokens and of padding after them, or with `pooling` one
+    vector."""
     states = dict[int, NDArray[np.float32]]()
     for numbers in tasks.by_length([len(row) for row in rows], tasks.read_tokens(model)):
         text = tasks.padded([rows[number] for number in numbers], pad).to(device_of(model))
@@ -165,7 +222,8 @@ def _states(
 
 
 class Word(NamedTuple):
-    """A word, the number of its sentence, from 1, and the rows of its tokens among those of all sentences."""
+    """A word, the number of its sentence, from 1, and the rows of its tokens among those of all
+    sentences."""
 
     sentence: int
     word: str
@@ -184,22 +242,29 @@ class WordVectors(Result):
     layer: str
     """The layer of the neighbours."""
     neighbours: dict[str, list[list[dict[str, Any]]]]
-    """Static, and in that layer: of each occurrence the nearest words, each with `word`, `sentence` and `cosine`."""
+    """Static, and in that layer: of each occurrence the nearest words, each with `word`, `sentence`
+    and `cosine`."""
     notes: Sequence[Note] = ()
     """What a user should know about the texts that have the word."""
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "word": self.word, "inputs": list(self.texts),
-            "occurrences": [{"sentence": sentence, "word": word} for sentence, word, _ in self.occurrences],
+            "word": self.word,
+            "inputs": list(self.texts),
+            "occurrences": [
+                {"sentence": sentence, "word": word} for sentence, word, _ in self.occurrences
+            ],
             "cosines": {name: values.tolist() for name, values in self.cosines.items()},
-            "layer": self.layer, "neighbours": self.neighbours,
+            "layer": self.layer,
+            "neighbours": self.neighbours,
             **({"notes": [*map(str, self.notes)]} if self.notes else {}),
-        }  # fmt: skip
+        }
 
     def report(self) -> Report:
-        rows = [[number, word, self.texts[sentence - 1]]
-                for number, (sentence, word, _) in enumerate(self.occurrences, 1)]  # fmt: skip
+        rows = [
+            [number, word, self.texts[sentence - 1]]
+            for number, (sentence, word, _) in enumerate(self.occurrences, 1)
+        ]
         notes = [f"note: {note}" for note in self.notes]
         sections = [Section("Occurrences", [Table(["", "word", "sentence"], rows, notes=notes)])]
         if len(rows) > 1:
@@ -210,15 +275,22 @@ class WordVectors(Result):
             for row, occurrence in enumerate(self.occurrences)
             for name, nearest in self.neighbours.items()
         ]
-        note = "Of all words in the sentences that the tokenizer knows; the number of the sentence is in parentheses."
-        sections.append(Section("Nearest words", [Table(["", "word", "vector", "nearest"], words), muted(note)]))
+        note = (
+            "Of all words in the sentences that the tokenizer knows; the number of the "
+            "sentence is in parentheses."
+        )
+        sections.append(
+            Section("Nearest words", [Table(["", "word", "vector", "nearest"], words), muted(note)])
+        )
         sentences = {occurrence.sentence for occurrence in self.occurrences}
         return Report(f"{self.word} in {len(sentences)} sentences", sections)
 
     def _by_layer(self) -> Iterator[Part]:
         names, pairs = list(self.cosines), [*combinations(range(len(self.occurrences)), 2)]
         by_pair = {
-            f"{first + 1:d} and {second + 1:d}": [round(float(of[first, second]), 3) for of in self.cosines.values()]
+            f"{first + 1:d} and {second + 1:d}": [
+                round(float(of[first, second]), 3) for of in self.cosines.values()
+            ]
             for first, second in pairs
         }
         if len(self.occurrences) > PAIRS:
@@ -228,19 +300,31 @@ class WordVectors(Result):
         table = [*zip([Cell(name, ours=True) for name in names], *by_pair.values(), strict=True)]
         yield Table(["vector", *by_pair], table, formats=[".3f"])
         if len(self.occurrences) > 2 or len(names) == 1:
-            labels = [f"{number} {occurrence.word}" for number, occurrence in enumerate(self.occurrences, 1)]
-            maps = [HeatMap(labels, labels, values, choice=(name,)) for name, values in self.cosines.items()]
+            labels = [
+                f"{number} {occurrence.word}"
+                for number, occurrence in enumerate(self.occurrences, 1)
+            ]
+            maps = [
+                HeatMap(labels, labels, values, choice=(name,))
+                for name, values in self.cosines.items()
+            ]
             yield HeatMaps(maps, ["vector"], [names.index(self.layer)])
         else:
             series = [Series(name, range(len(names)), values) for name, values in by_pair.items()]
             yield Curves(series, "", "cosine similarity", x_ticks=[*enumerate(names)])
         yield muted(
-            "static is the embedding of the word alone; layer 0 has its position, too, where a model learns positions."
+            "static is the embedding of the word alone; layer 0 has its position, too, where a "
+            "model learns positions."
         )
 
 
 def word_vectors(
-    task: Task, model: Contextual, inputs: Sequence[FileInput], more: Sequence[FileInput], word: str, layer: int
+    task: Task,
+    model: Contextual,
+    inputs: Sequence[FileInput],
+    more: Sequence[FileInput],
+    word: str,
+    layer: int,
 ) -> WordVectors:
     """Compare a word that stands in every input; words of `more` texts can be neighbours, too."""
     tokenizer, word = task.tokenizers[task.columns[0]], word.strip()
@@ -255,7 +339,9 @@ def word_vectors(
     layers = {f"layer {n}": features.vectors for n, features in enumerate(of_own)}
     spans, unknown = tokenizer.token_spans(texts), set[int]()
     if "text" in model.embeddings:
-        rows = [(tokens or [tokenizer.unk])[: _size(read, row)] for row, (tokens, _) in enumerate(spans)]
+        rows = [
+            (tokens or [tokenizer.unk])[: _size(read, row)] for row, (tokens, _) in enumerate(spans)
+        ]
         ids = [token for row in rows for token in row]
         unknown = {place for place, token in enumerate(ids) if token == tokenizer.unk}
         static = model.embeddings["text"].weight.detach().float().cpu().numpy()[ids]
@@ -267,26 +353,40 @@ def word_vectors(
     known = [occurrence for occurrence in found if unknown.isdisjoint(occurrence.rows)]
     having, known_in = ({occurrence.sentence for occurrence in some} for some in (found, known))
     InputError.raise_if(
-        Problem(given.place, f"{word!r} is unknown to the tokenizer in {short(given.text)!r}", "give a word it knows")
+        Problem(
+            given.place,
+            f"{word!r} is unknown to the tokenizer in {short(given.text)!r}",
+            "give a word it knows",
+        )
         if number in having
         else Problem(
-            given.place, f"no word of {short(given.text)!r} is {word!r} or begins so",
+            given.place,
+            f"no word of {short(given.text)!r} is {word!r} or begins so",
             "--word is a word of every sentence",
         )
         for number, given in enumerate(own, 1)
         if number not in known_in
-    )  # fmt: skip
+    )
     occurrences = [occurrence for occurrence in known if occurrence.sentence <= len(inputs)]
-    pool = [other for other in _words(spans, read, texts, r"(\w+)") if unknown.isdisjoint(other.rows)]
+    pool = [
+        other for other in _words(spans, read, texts, r"(\w+)") if unknown.isdisjoint(other.rows)
+    ]
     name = f"layer {layer}" if layers else STATIC
     shown = {STATIC: static} | ({name: read.vectors} if layers else {})
-    cosines = {n: _cosines(vectors, occurrences, occurrences) for n, vectors in ({STATIC: static} | layers).items()}
-    nearest = {n: _nearest(_cosines(vectors, occurrences, pool), occurrences, pool) for n, vectors in shown.items()}
+    cosines = {
+        n: _cosines(vectors, occurrences, occurrences)
+        for n, vectors in ({STATIC: static} | layers).items()
+    }
+    nearest = {
+        n: _nearest(_cosines(vectors, occurrences, pool), occurrences, pool)
+        for n, vectors in shown.items()
+    }
     return WordVectors(word, texts, occurrences, cosines, name, nearest, of_own[0].notes)
 
 
 def _words(spans: TokenSpans, read: Features, texts: Sequence[str], pattern: str) -> Iterator[Word]:
-    """The words that match, as far as the model reads the texts; the tokens are those of the first group."""
+    """The words that match, as far as the model reads the texts; the tokens are those of the first
+    group."""
     for row, (text, (_, places)) in enumerate(zip(texts, spans, strict=True)):
         for match in re.finditer(pattern, text, re.IGNORECASE):
             first, last = match.span(1)
@@ -300,10 +400,14 @@ def _size(read: Features, row: int) -> int:
     return read.offsets[row + 1] - read.offsets[row]
 
 
-def _cosines(vectors: NDArray[np.float32], words: Sequence[Word], others: Sequence[Word]) -> NDArray[np.float64]:
+def _cosines(
+    vectors: NDArray[np.float32], words: Sequence[Word], others: Sequence[Word]
+) -> NDArray[np.float64]:
     """Between words, each the mean of its tokens."""
     a, b = (np.stack([vectors[word.rows].mean(0) for word in some]) for some in (words, others))
-    a, b = (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) for rows in (a, b))
+    a, b = (
+        rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) for rows in (a, b)
+    )
     return np.asarray(a @ b.T, dtype=np.float64).round(6)  # of single precision
 
 
@@ -317,6 +421,8 @@ def _nearest(
         for place in np.argsort(-values, kind="stable"):
             other, cosine = pool[place], float(values[place])
             if not {*other.rows} & {*occurrence.rows}:
-                nearest.setdefault(other.word, {"word": other.word, "sentence": other.sentence, "cosine": cosine})
+                nearest.setdefault(
+                    other.word, {"word": other.word, "sentence": other.sentence, "cosine": cosine}
+                )
         rows.append([*nearest.values()][:NEAREST])
     return rows
