@@ -26,10 +26,13 @@ from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_facts, load_weights, read_metrics
 from regard.tasks import TASKS
+from regard.training.accelerator import make_accelerator
 from regard.training.loop import Trainer, compile_options
-from regard.training.optimiser import Plateau, build_optimiser, length_notes, schedule_factor
+from regard.training.notes import compile_notes, length_notes
+from regard.training.optimiser import Plateau, build_optimiser, schedule_factor
 from regard.training.progress import Display, Progress, Ranked, total_steps
-from regard.training.train import compile_notes, make_accelerator, resolve, train
+from regard.training.resolve import resolve
+from regard.training.train import train
 
 Tree = dict[str, Any]
 

@@ -24,7 +24,8 @@ from regard.recipes.recipe import (
 from regard.recipes.shipped import shipped, shipped_text
 from regard.runs import Run
 from regard.training.check import check
-from regard.training.optimiser import longer_training_note, schedule_factor, warmup_steps
+from regard.training.notes import longer_training_note
+from regard.training.optimiser import schedule_factor, warmup_steps
 from regard.training.train import train
 
 DATA: Tree = {

@@ -17,6 +17,7 @@ from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.recipes.recipe import AnyRecipe, load_recipe
 from regard.runs import Run
 from regard.tasks import TASKS
+from regard.training.accelerator import make_accelerator
 from regard.training.memory import (
     fitting_batch_tokens,
     largest_batch,
@@ -24,7 +25,9 @@ from regard.training.memory import (
     saved_by,
     step_bytes,
 )
-from regard.training.train import explained_out_of_memory, make_accelerator, resolve, train
+from regard.training.out_of_memory import explained_out_of_memory
+from regard.training.resolve import resolve
+from regard.training.train import train
 
 Tree = dict[str, Any]
 MODELS: dict[str, Tree] = {

@@ -19,8 +19,10 @@ from regard.data.config import TrainingConfig
 from regard.errors import ConfigError
 from regard.runs.run import load_training
 from regard.training.loop import Interrupted
-from regard.training.pace import Pace, TimeLimit, TimePlan, fastest_of, plan_for
+from regard.training.pace import Pace
 from regard.training.progress import Progress, duration_range
+from regard.training.threads import fastest_of
+from regard.training.time_limit import TimeLimit, TimePlan, plan_for
 from regard.training.train import train
 
 

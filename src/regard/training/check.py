@@ -10,16 +10,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import Parameter
 
 from regard.config import Tree, parse_yaml, validate
-from regard.data.batches import Stream
+from regard.data.batches import AnyBatch, Stream
 from regard.data.config import TABLES
 from regard.data.corpora import Part
 from regard.data.prepare import Prepared, prepare_texts
@@ -41,12 +42,18 @@ from regard.recipes.recipe import (
 from regard.recipes.shipped import shipped
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, write_file
-from regard.training import memory, train
-from regard.training.optimiser import build_optimiser, length_notes
-from regard.training.pace import Pace, plan_for
+from regard.training import memory
+from regard.training.accelerator import make_accelerator
+from regard.training.initial_weights import set_initial_weights
+from regard.training.notes import budget_note, length_notes, switch_notes
+from regard.training.optimiser import build_optimiser
+from regard.training.out_of_memory import explained_out_of_memory, with_fitting_batches
+from regard.training.pace import Pace
 from regard.training.plausibility import warnings_for
 from regard.training.progress import Display, duration_range, total_steps
+from regard.training.resolve import check_metric, resolve
 from regard.training.size import refuse_too_large
+from regard.training.time_limit import plan_for
 
 LABELS = 12  # how many labels are shown with their counts, the most frequent first
 PIECES = 100  # how many tokens of a sample are shown
@@ -370,9 +377,9 @@ def _check_tree(
         return Check()
     expect_training_data(recipe)
     with _collected(problems):
-        train.check_metric(recipe)
+        check_metric(recipe)
     with _collected(problems):
-        accelerator = train.make_accelerator(recipe.training)
+        accelerator = make_accelerator(recipe.training)
         refuse_too_large(recipe, accelerator.device)
     if any(problem.where == "model" for problem in problems):
         return Check()  # the data of a model that cannot be built may take minutes to prepare
@@ -391,22 +398,22 @@ def _folder_of(tree: Tree, base: Path) -> Path | None:
 
 
 def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any], switch: Switch | None) -> Check:
-    accelerator = train.make_accelerator(recipe.training)
-    resolved = train.resolve(recipe, base, data, accelerator.device)
+    accelerator = make_accelerator(recipe.training)
+    resolved = resolve(recipe, base, data, accelerator.device)
     refuse_too_large(
         resolved, accelerator.device, [data.tokenizers[name].size for name in data.task.columns]
     )
-    with train.explained_out_of_memory(resolved):
+    with explained_out_of_memory(resolved):
         task = TASKS[resolved.task](resolved, data.tokenizers)
         model = task.model()
-        notes = list(train.switch_notes(switch, task)) if switch else []
-        notes += train.initialise(model, task, recipe, base)
+        notes = list(switch_notes(switch, task)) if switch else []
+        notes += set_initial_weights(model, task, recipe, base)
         if recipe.training.batch_tokens == "auto":
-            resolved = train.with_fitting_batches(resolved, data.train, model, accelerator)
+            resolved = with_fitting_batches(resolved, data.train, model, accelerator)
         training = _estimate(resolved, task, data, model, accelerator.device)
     notes += [
         *length_notes(resolved.training, training["steps"]),
-        *train.budget_note(resolved.training, data.train),
+        *budget_note(resolved.training, data.train),
     ]
     whole = with_absolute_paths(recipe, base).model_dump()
     facts = _data_facts(data, notes, warnings_for(recipe, data))
@@ -446,6 +453,10 @@ def _data_facts(data: Prepared[Any], notes: list[str], warnings: list[str]) -> d
     }
 
 
+def _loss_per_token(objective: nn.Module, batch: AnyBatch) -> Tensor:
+    return memory.sums_of(objective(batch))[0] / batch.tokens
+
+
 def _estimate(
     recipe: AnyRecipe, task: Task, data: Prepared[Any], model: nn.Module, device: torch.device
 ) -> dict[str, Any]:
@@ -459,10 +470,7 @@ def _estimate(
     paces, activations = list[float](), 0
     for batch in (measured[0], *measured):  # the first update allocates memory: it does not count
         started = time.perf_counter()
-        loss, saved = memory.saved_by(
-            model,
-            lambda batch=batch: memory.sums_of(objective(batch))[0] / batch.tokens,
-        )
+        loss, saved = memory.saved_by(model, partial(_loss_per_token, objective, batch))
         torch.autograd.backward(loss)
         optimiser.step()
         optimiser.zero_grad()

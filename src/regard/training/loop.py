@@ -44,7 +44,6 @@ from regard.training.optimiser import (
     schedule_factor,
     warmup_steps,
 )
-from regard.training.pace import TimeLimit, TimePlan
 from regard.training.processes import (
     plan_parts,
     put_parts,
@@ -63,6 +62,7 @@ from regard.training.progress import (
     stop_requests,
     total_steps,
 )
+from regard.training.time_limit import TimeLimit, TimePlan
 
 T = TypeVar("T")
 

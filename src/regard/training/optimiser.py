@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -113,53 +112,3 @@ class Plateau:
 
     def restore(self, state: dict[str, float]) -> None:
         self.scale, self.waited = state["scale"], int(state["waited"])
-
-
-def length_notes(config: TrainingConfig, steps: int) -> Iterator[str]:
-    """Notes on a training that ends before `training.steps`, or is hardly longer than its
-    warm-up."""
-    if config.steps is not None and steps < config.steps:
-        yield (
-            f"training.epochs={config.epochs} ends at step {steps:,}, before "
-            f"training.steps={config.steps}"
-        )
-    if 2 * warmup_steps(config, steps) > steps:
-        yield (
-            f"training.warmup={config.warmup} is more than half of the {steps:,} steps: the model "
-            "will hardly learn; "
-            f"{max(1, steps // 10)} would be a tenth"
-        )
-
-
-def resume_notes(
-    before: TrainingConfig, now: TrainingConfig, steps: int, factor: float
-) -> Iterator[str]:
-    """A note if a schedule that falls now covers another number of steps; the rate continues at
-    `factor` times the highest."""
-    if now.schedule != "constant" and (before.steps, before.epochs) != (now.steps, now.epochs):
-        rate = now.learning_rate * factor
-        yield (
-            f"the {now.schedule} schedule now covers {steps:,} steps: the learning rate "
-            f"continues at {rate:.2g}"
-        )
-
-
-LOWEST_TO_RESUME = 0.1
-"""The factor of the highest learning rate below which a training that continues hardly learns."""
-
-
-def longer_training_note(config: TrainingConfig, steps: int, factor: float) -> str:
-    """What to do about a validation loss that was still falling after the last of `steps`; a
-    training of twice as many would continue with `factor` times the highest learning rate."""
-    name = (
-        "minutes" if config.minutes is not None else "steps" if config.steps == steps else "epochs"
-    )
-    twice = f"training.{name}={2 * (getattr(config, name) or 1)}"
-    if factor < LOWEST_TO_RESUME:
-        rate = f"{config.learning_rate * factor:.2g}"
-        return (
-            "the validation loss was still falling, but --resume would continue at a learning "
-            f"rate of {rate}: "
-            f"a new run with {twice} learns more"
-        )
-    return f"the validation loss was still falling: --resume with {twice} trains twice as long"

@@ -1,0 +1,104 @@
+"""The number of threads of a training on a CPU."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from statistics import median
+from typing import Any
+
+import psutil
+import torch
+from accelerate import Accelerator
+from torch import nn
+
+from regard.data.prepare import Prepared
+from regard.recipes.recipe import (
+    AnyRecipe,
+)
+from regard.runs import Run
+from regard.training.pace import timed, trial_step
+
+SLOW_STEP = 2.0
+"""Seconds of a step from which the number of threads is left as it is, since measuring would take
+too long."""
+
+
+GAIN = 0.9
+"""Fewer threads are used if a step then takes less than this share of the time."""
+
+
+def choose_threads(
+    existing: Run | None,
+    recipe: AnyRecipe,
+    data: Prepared[Any],
+    model: nn.Module,
+    accelerator: Accelerator,
+) -> int | None:
+    """The number of threads for a training on a CPU: for a new run the fastest, later the one that
+    it began with.
+
+    None leaves it as it is: on other devices, with several processes, and where the user has set
+    it.
+    """
+    if accelerator.device.type != "cpu" or accelerator.num_processes > 1 or threads_are_chosen():
+        return None
+    if existing is not None:
+        chosen = existing.environment.get("chosen_threads")
+        return chosen if isinstance(chosen, int) and chosen > 0 else None
+    return fastest_threads(recipe, data, model, accelerator)
+
+
+@contextmanager
+def computing_with(threads: int | None) -> Iterator[None]:
+    """Let torch compute with so many threads; None leaves their number as it is."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads or before)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def threads_are_chosen() -> bool:
+    """Whether the user has set the number of threads: in the environment, or with
+    torch.set_num_threads."""
+    if any(os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")):
+        return True
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    defaults = {usable, os.cpu_count(), psutil.cpu_count(logical=False)}
+    return torch.get_num_threads() == 1 or torch.get_num_threads() not in defaults
+
+
+def fastest_threads(
+    recipe: AnyRecipe, data: Prepared[Any], model: nn.Module, accelerator: Accelerator
+) -> int:
+    """The number of threads with which a step is fastest: all, half of them, or one.
+
+    If other programs use the cores, threads wait for each other, and one may be faster than two.
+    """
+    default = torch.get_num_threads()
+    with torch.random.fork_rng([]):
+        step = trial_step(recipe, data, copy.deepcopy(model), accelerator)
+        first = timed(step)
+        if first > SLOW_STEP:
+            return default
+        candidates = sorted({default, max(1, default // 2), 1}, reverse=True)
+        times: dict[int, list[float]] = {threads: [] for threads in candidates}
+        try:
+            for _ in range(3 if first < 0.3 else 1):
+                for threads in candidates:
+                    torch.set_num_threads(threads)
+                    times[threads].append(timed(step))
+        finally:
+            torch.set_num_threads(default)
+    return fastest_of(times, default)
+
+
+def fastest_of(times: Mapping[int, Sequence[float]], default: int) -> int:
+    """The number of threads with the lowest median; the default unless it is clearly slower."""
+    medians = {threads: median(own) for threads, own in times.items()}
+    best = min(medians, key=lambda threads: (medians[threads], threads))
+    return best if medians[best] < GAIN * medians[default] else default
