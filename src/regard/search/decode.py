@@ -176,10 +176,8 @@ class LiveCounts:
         counts_B = (remaining.total_BW > NEVER).sum(-1)
         counts_B = counts_B.masked_fill(choice.total_BW.isnan().any(-1), -1)
         if self._late and not last:
-            host_B, copied = (
-                torch.empty_like(counts_B, device="cpu", pin_memory=True),
-                torch.cuda.Event(),
-            )  # type: ignore[no-untyped-call]
+            host_B = torch.empty_like(counts_B, device="cpu", pin_memory=True)
+            copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
             host_B.copy_(counts_B, non_blocking=True)
             copied.record()
             before, self._before = self._before, (host_B, copied)

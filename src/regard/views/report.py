@@ -39,8 +39,8 @@ class Part:
         """All fields, for the script of a page; nan, which JSON lacks, is None."""
         return {
             "kind": self.kind,
-            **{field.name: plain(getattr(self, field.name)) for field in fields(self)},
-        }  # type: ignore[arg-type]
+            **{field.name: plain(getattr(self, field.name)) for field in fields(self)},  # type: ignore[arg-type]
+        }
 
 
 def plain(value: Any) -> Any:
