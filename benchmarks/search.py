@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from regard.data.batches import Tokens
+from regard.data.batches import Padded
 from regard.models import MODELS
 from regard.models.base import Generator
 from regard.models.transformer import TransformerConfig
@@ -37,15 +37,15 @@ def model_of(preset: str, device: torch.device) -> Generator:
     return MODELS[config.kind].build(config, VOCABULARY, VOCABULARY).eval().to(device)
 
 
-def sources(count: int, length: int, device: torch.device) -> Tokens:
+def sources(count: int, length: int, device: torch.device) -> Padded:
     ids_BL = torch.randint(
         END + 1, VOCABULARY, (count, length), generator=torch.Generator().manual_seed(1)
     )
     ids_BL[:, -1] = END
-    return Tokens.of(ids_BL, torch.full((count,), length)).to(device)
+    return Padded.of(ids_BL, torch.full((count,), length)).to(device)
 
 
-def searching(model: Generator, source: Tokens, beam: int, length: int) -> Callable[[], object]:
+def searching(model: Generator, source: Padded, beam: int, length: int) -> Callable[[], object]:
     """A search that writes exactly `length` tokens with a full beam."""
     config = SearchConfig(beam=beam, min_length=length, max_length=length)
     return lambda: search(model, source, config)
@@ -103,7 +103,7 @@ def show_memory(model: Generator, device: torch.device) -> None:
         print(f"| {count} | 10 | 400 | {used:.0f} | {used / count:.0f} |", flush=True)
 
 
-def show_beams(model: Generator, source: Tokens, device: torch.device, length: int) -> None:
+def show_beams(model: Generator, source: Padded, device: torch.device, length: int) -> None:
     print(
         f"\n| beam | seconds for {len(source)} sentences of {length} tokens | over beam 1 | over "
         "beam 1 and the beam |"
@@ -118,7 +118,7 @@ def show_beams(model: Generator, source: Tokens, device: torch.device, length: i
         )
 
 
-def show_lengths(model: Generator, source: Tokens, device: torch.device, beam: int) -> None:
+def show_lengths(model: Generator, source: Padded, device: torch.device, beam: int) -> None:
     print(
         f"\n| tokens written | seconds for {len(source)} sentences, beam {beam} | milliseconds per "
         "step |"

@@ -32,17 +32,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batches import (
-    AnyBatch,
-    Batch,
-    MaskedBatch,
-    Measured,
-    Rows,
-    TextBatch,
-    Tokens,
-    plan,
-    row_sizes,
-)
+from regard.data.batches import AnyBatch, Batch, MaskedBatch, Padded, TextBatch
+from regard.data.epochs import Measured, Rows, plan, row_sizes
 from regard.engine.graphs import CapturedLoss
 from regard.engine.half_weights import HalfWeights
 from regard.engine.machine import keep_memory
@@ -102,7 +93,7 @@ def drawn(
     )
 
 
-def ids(lengths_B: Tensor, generator: torch.Generator, *, begins: bool = False) -> Tokens:
+def ids(lengths_B: Tensor, generator: torch.Generator, *, begins: bool = False) -> Padded:
     ids_BL = torch.randint(
         5, VOCABULARY, (len(lengths_B), int(lengths_B.max())), generator=generator
     )
@@ -111,7 +102,7 @@ def ids(lengths_B: Tensor, generator: torch.Generator, *, begins: bool = False) 
     ids_BL[place_L == lengths_B[:, None] - 1] = END
     if begins:
         ids_BL[:, 0] = BEGIN
-    return Tokens.of(ids_BL, lengths_B)
+    return Padded.of(ids_BL, lengths_B)
 
 
 @dataclass
@@ -306,7 +297,7 @@ def packed_and_bucketed(
 # ------------------------------------------------------------------------------------------------- the peers
 
 
-def seen(tokens: Tokens) -> Tensor:
+def seen(tokens: Padded) -> Tensor:
     return (
         torch.arange(tokens.ids_BL.shape[1], device=tokens.ids_BL.device)
         < tokens.lengths_B[:, None]
@@ -669,7 +660,7 @@ def inference_race(device: str, repeats: int) -> Iterator[Row]:
 
 
 @torch.inference_mode()
-def read(model: Any, batches: Sequence[Tokens], device: str) -> None:
+def read(model: Any, batches: Sequence[Padded], device: str) -> None:
     for text in (batch.to(device) for batch in batches):
         if isinstance(model, BERT):
             none = text.lengths_B[:0]
@@ -678,17 +669,17 @@ def read(model: Any, batches: Sequence[Tokens], device: str) -> None:
             model(input_ids=text.ids_BL, attention_mask=seen(text).long())
 
 
-def part(source: Tokens, rows: Sequence[int] | Tensor) -> Tokens:
+def part(source: Padded, rows: Sequence[int] | Tensor) -> Padded:
     lengths_B = source.lengths_B[rows]
-    return Tokens.of(source.ids_BL[rows, : int(lengths_B.max())], lengths_B)
+    return Padded.of(source.ids_BL[rows, : int(lengths_B.max())], lengths_B)
 
 
-def searched(model: Any, batches: Sequence[Tokens], settings: SearchConfig, device: str) -> None:
+def searched(model: Any, batches: Sequence[Padded], settings: SearchConfig, device: str) -> None:
     for batch in batches:
         search(model, batch.to(device), settings)
 
 
-def in_workers(model: Any, batches: Sequence[Tokens], settings: SearchConfig) -> Job:
+def in_workers(model: Any, batches: Sequence[Padded], settings: SearchConfig) -> Job:
     """`searched` by a process a core, as `predict --out` has them."""
     pool = ProcessPoolExecutor(
         torch.get_num_threads(), get_context("spawn"), start_worker, (model,)
@@ -703,11 +694,11 @@ def start_worker(model: Any) -> None:
     own = model
 
 
-def work(batch: Tokens, settings: SearchConfig) -> None:
+def work(batch: Padded, settings: SearchConfig) -> None:
     search(own, batch, settings)
 
 
-def generated(peer: Any, batches: Sequence[Tokens], asked: dict[str, Any], device: str) -> None:
+def generated(peer: Any, batches: Sequence[Padded], asked: dict[str, Any], device: str) -> None:
     for batch in batches:
         peer.generate(
             input_ids=batch.ids_BL.to(device), attention_mask=seen(batch).long().to(device), **asked
@@ -715,7 +706,7 @@ def generated(peer: Any, batches: Sequence[Tokens], asked: dict[str, Any], devic
 
 
 def ctranslate2(
-    model: Any, config: TransformerConfig, source: Tokens, asked: dict[str, Any], kind: str
+    model: Any, config: TransformerConfig, source: Padded, asked: dict[str, Any], kind: str
 ) -> Job:
     """What `regard export --to ctranslate2` writes, as its best user runs it: sorted batches, a
     worker a core. In a process of its own: once the library is loaded, torch decodes a sentence at

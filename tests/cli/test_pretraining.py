@@ -18,7 +18,7 @@ from command_line import fail, refusal, succeed, write
 from raw_cases import BERT, ELMO, GPT, LSTM, RECIPES, Runs, Tree, raw_recipe
 from regard.api import features
 from regard.config import write_yaml
-from regard.data.batches import MaskedBatch, TextBatch, Tokens
+from regard.data.batches import MaskedBatch, Padded, TextBatch
 from regard.data.corpora import generate
 from regard.data.raw import EVALUATED_STREAMS, Streams
 from regard.objectives.language_model import CarriedNextToken
@@ -107,7 +107,7 @@ def test_perplexity_by_hand(runs: Runs) -> None:
 def log_p(model: Any, ids_BL: torch.Tensor) -> torch.Tensor:
     lengths = torch.full((len(ids_BL),), ids_BL.shape[1])
     with torch.inference_mode():
-        hidden = model(TextBatch(Tokens.of(ids_BL, lengths))).hidden_BTD
+        hidden = model(TextBatch(Padded.of(ids_BL, lengths))).hidden_BTD
         return model.readout(hidden).log_softmax(-1)
 
 
@@ -243,7 +243,7 @@ def test_gaps_are_filled_by_probability(runs: Runs) -> None:
     places = [place for place, token in enumerate(ids_BL[0].tolist()) if token == 4]
     nothing, text_BL = (
         torch.empty(0, dtype=torch.long),
-        Tokens.of(ids_BL, torch.tensor([ids_BL.shape[1]])),
+        Padded.of(ids_BL, torch.tensor([ids_BL.shape[1]])),
     )
     with torch.inference_mode():
         hidden_BTD = model(

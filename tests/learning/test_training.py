@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from places import GOLDEN
-from regard.data.batches import START, AnyBatch, Batch
+from regard.data.batches import AnyBatch, Batch
 from regard.data.config import TrainingConfig
+from regard.data.epochs import START
 from regard.engine.graphs import CapturedLoss
 from regard.errors import RegardError
 from regard.models import MODELS as KINDS

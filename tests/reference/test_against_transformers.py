@@ -26,7 +26,7 @@ from model_cases import (
     tokens_of,
     with_weights_that_matter,
 )
-from regard.data.batches import Tokens
+from regard.data.batches import Padded
 from regard.exchange import bert, gpt2
 from regard.exchange.renaming import to_ours
 from regard.layers.attention import recording
@@ -61,7 +61,7 @@ class Pair:
             near(ours_B[row].narrow(axis, 0, length), theirs_B[row].narrow(axis, 0, length))
 
 
-def read_by(text: Tokens) -> dict[str, Tensor]:
+def read_by(text: Padded) -> dict[str, Tensor]:
     real_BL = torch.arange(text.ids_BL.shape[1]) < text.lengths_B[:, None]
     return {"input_ids": text.ids_BL, "attention_mask": real_BL.long()}
 

@@ -12,7 +12,7 @@ import regard
 from command_line import refusal, succeed, write
 from exchange_cases import answers, printed_by_the_card
 from regard.config import write_yaml
-from regard.data.batches import Tokens
+from regard.data.batches import Padded
 from regard.models.headed import ApartHead
 from regard.runs import Run
 from regard.tasks import TASKS
@@ -62,7 +62,7 @@ def outputs(run: Path, *texts: str) -> list[float]:
 class Rows:
     """The part of a batch that a head reads: four texts of two, one, three and two tokens."""
 
-    text = Tokens.of(torch.ones(4, 3, dtype=torch.long), torch.tensor([2, 1, 3, 2]))
+    text = Padded.of(torch.ones(4, 3, dtype=torch.long), torch.tensor([2, 1, 3, 2]))
 
 
 @pytest.mark.parametrize("number", [True, False])

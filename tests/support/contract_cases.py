@@ -17,7 +17,7 @@ import language_model_cases
 import model_cases
 from labelled_cases import labelled_batch_of
 from model_cases import SOURCES, TARGETS, tokens_of, with_weights_that_matter
-from regard.data.batches import StoryBatch, Tokens
+from regard.data.batches import Padded, StoryBatch
 from regard.data.images import images_of
 from regard.models.base import ModelConfig
 from regard.models.headed import HeadConfig, Headed, TextHead, build_base
@@ -82,7 +82,7 @@ class SourceCase(Case):
 
     # What decoding needs: sources, and target prefixes without `<s>` and `</s>`
 
-    def sources(self, rows: Sequence[int], extra: int = 0) -> Tokens:
+    def sources(self, rows: Sequence[int], extra: int = 0) -> Padded:
         return tokens_of([SOURCES[row] for row in rows], extra=extra, filler=9 if extra else PAD)
 
     def continued(self, pairs: Sequence[tuple[int, Sequence[int]]], extra: int = 0) -> Any:
@@ -107,7 +107,7 @@ class ImageCase(SourceCase):
     def objective(self, model: Any, smoothing: float = 0.0) -> Objective:
         return TokenCrossEntropy(model, smoothing, doubly_stochastic=0.01)
 
-    def sources(self, rows: Sequence[int], extra: int = 0) -> Tokens:
+    def sources(self, rows: Sequence[int], extra: int = 0) -> Padded:
         return images_of([self.pictures[row] for row in rows])
 
     def continued(self, pairs: Sequence[tuple[int, Sequence[int]]], extra: int = 0) -> Any:
@@ -141,7 +141,7 @@ class TextCase(SourceCase):
         ]
         return len(text) - self.config.generates
 
-    def sources(self, rows: Sequence[int], extra: int = 0) -> Tokens:
+    def sources(self, rows: Sequence[int], extra: int = 0) -> Padded:
         return tokens_of([PROMPTS[row] for row in rows], extra=extra, filler=9 if extra else PAD)
 
     def continued(self, pairs: Sequence[tuple[int, Sequence[int]]], extra: int = 0) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.batches import Batch, Tokens, spelled
+from regard.data.batches import Batch, Padded, spelled
 from regard.models import MODELS
 from regard.models.bahdanau import BahdanauConfig
 from regard.models.base import ModelConfig
@@ -137,13 +137,13 @@ def with_weights_that_matter(model: Any, alpha: float = 0.3, *, only_vectors: bo
     return model.eval()
 
 
-def tokens_of(sentences: Sequence[Sequence[int]], *, extra: int = 0, filler: int = PAD) -> Tokens:
+def tokens_of(sentences: Sequence[Sequence[int]], *, extra: int = 0, filler: int = PAD) -> Padded:
     """Sentences padded on the right, `extra` positions beyond the longest, with `filler`."""
     longest = max(len(sentence) for sentence in sentences) + extra
     ids_BL = torch.tensor(
         [[*sentence, *[filler] * (longest - len(sentence))] for sentence in sentences]
     )
-    return Tokens.of(ids_BL, torch.tensor([len(sentence) for sentence in sentences]))
+    return Padded.of(ids_BL, torch.tensor([len(sentence) for sentence in sentences]))
 
 
 def batch_of(

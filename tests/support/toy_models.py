@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.data.batches import Batch, Tokens
+from regard.data.batches import Batch, Padded
 from regard.models.base import Generator, Output
 from regard.search.hypotheses import BannedTexts
 
@@ -64,7 +64,7 @@ class Toy(Generator):
         self.selects = 0
         self.eval()
 
-    def read(self, source: Tokens) -> Tensor:
+    def read(self, source: Padded) -> Tensor:
         length = source.ids_BL.shape[1]
         real_BL = torch.arange(length) < source.lengths_B[:, None]
         return (self.X[source.ids_BL] * self.places[:length] * real_BL[..., None]).sum(1)
@@ -83,7 +83,7 @@ class Toy(Generator):
             all_hidden.append(hidden_BD)
         return Output(torch.stack(all_hidden, dim=1))
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> ToyState:
+    def begin(self, source: Padded, rows: int, max_length: int) -> ToyState:
         source_BD = self.read(source)
         hidden_RD = torch.zeros_like(source_BD).repeat_interleave(rows, dim=0)
         return ToyState(self, source_BD, hidden_RD, room=max_length)

@@ -12,21 +12,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batches import (
+from regard.data.batches import TILE, Batch, in_tiles
+from regard.data.dataset import Dataset
+from regard.data.epochs import (
     START,
-    TILE,
-    Batch,
     Position,
     Stream,
-    ahead,
     auto_batch_tokens,
     fixed_batches,
-    in_tiles,
     plan,
     row_sizes,
 )
-from regard.data.dataset import Dataset
 from regard.data.store import TextColumn, TokenColumn
+from regard.engine.prefetch import ahead
 from regard.text.tokenizers import TokenizerConfig, Tokenizers, train_tokenizers
 from regard.text.vocabularies import BEGIN, END, PAD
 from task_cases import make_task

@@ -10,7 +10,7 @@ import torch
 
 from command_line import fail, refusal, succeed
 from raw_cases import GPT, LSTM, raw_recipe
-from regard.data.batches import TextBatch, Tokens
+from regard.data.batches import Padded, TextBatch
 from regard.runs import Run
 from regard.training.train import train
 
@@ -42,7 +42,7 @@ def one_by_one(run: Path, prompt: str, tokens: list[str]) -> list[float]:
         ids_BL = torch.tensor([[*before, tokenizer.pad]])
         with torch.inference_mode():
             hidden_D = model(
-                TextBatch(Tokens.of(ids_BL, torch.tensor([len(before) + 1])))
+                TextBatch(Padded.of(ids_BL, torch.tensor([len(before) + 1])))
             ).hidden_BTD[0, -1]
             found.append(float(model.readout(hidden_D).double().log_softmax(-1)[token]))
         before.append(token)

@@ -31,7 +31,7 @@ from language_model_cases import (
     text_batch,
 )
 from model_cases import SOURCE_SIZE, WORDS, build, close, each_real, logits_of, randn, tokens_of
-from regard.data.batches import MaskedBatch, Tokens, spelled
+from regard.data.batches import MaskedBatch, Padded, spelled
 from regard.engine.recurrence import contiguous_weights
 from regard.errors import DecodeError
 from regard.layers.recurrence import LSTMLayer
@@ -470,7 +470,7 @@ def test_a_frozen_base_has_no_dropout_and_nothing_to_learn() -> None:
 def planted(batch: MaskedBatch, row: int, place: int, token: int) -> MaskedBatch:
     ids_BL = batch.text.ids_BL.clone()
     ids_BL[row, place] = token
-    return replace(batch, text=Tokens.of(ids_BL, batch.text.lengths_B))
+    return replace(batch, text=Padded.of(ids_BL, batch.text.lengths_B))
 
 
 def test_a_masked_position_sees_all_of_its_text_and_not_its_answer() -> None:

@@ -11,7 +11,7 @@ import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 from torch.nn import functional as F
 
-from regard.data.batches import NO_TAG, LabelledBatch, Tokens
+from regard.data.batches import NO_TAG, LabelledBatch, Padded
 from regard.models.ngrams import LinearModel, NgramModel, WindowModel, Words, affixes, lower, shapes
 from regard.text.tokenizers import letters_of
 
@@ -24,7 +24,7 @@ def batch_of(*texts: list[int]) -> LabelledBatch:
     rows = [[END, *text, END] for text in texts]
     longest = max(map(len, rows))
     ids_BL = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
-    text = Tokens.of(ids_BL, torch.tensor([len(row) for row in rows]))
+    text = Padded.of(ids_BL, torch.tensor([len(row) for row in rows]))
     return LabelledBatch(
         text, ids_BL * 0, torch.arange(len(rows)), torch.zeros(len(rows)), tokens=len(rows)
     )
@@ -94,7 +94,7 @@ class Plain(LinearModel):
 def test_the_fit_is_that_of_scikit_learn() -> None:
     random = np.random.default_rng(0)
     x, y = random.normal(size=(60, 5)), random.integers(0, 3, 60)
-    text = Tokens.of(torch.zeros(60, 5, dtype=torch.long), torch.full((60,), 5))
+    text = Padded.of(torch.zeros(60, 5, dtype=torch.long), torch.full((60,), 5))
     batch = LabelledBatch(text, torch.tensor(x), torch.arange(60), torch.tensor(y), tokens=60)
     model = Plain(5, 3)
     model.fit([batch], torch.tensor(y), partial(F.cross_entropy, reduction="sum"), 0.5)
@@ -134,7 +134,7 @@ def test_words_are_seen_three_places_away_and_no_farther() -> None:
 
     def scores(*ids: int) -> torch.Tensor:
         ids_BL = torch.tensor([ids])
-        text = Tokens.of(ids_BL, torch.tensor([len(ids)]))
+        text = Padded.of(ids_BL, torch.tensor([len(ids)]))
         return model(
             LabelledBatch(
                 text, ids_BL * 0, torch.zeros(1), torch.full_like(ids_BL, NO_TAG), tokens=1

@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import flex_attention
 
 from model_cases import CASES, SOURCE_SIZE, TARGET_SIZE, build
-from regard.data.batches import TILE, AnyBatch, Batch, MaskedBatch, RowSizes, TextBatch, Tokens
+from regard.data.batches import TILE, AnyBatch, Batch, MaskedBatch, Padded, TextBatch
+from regard.data.epochs import RowSizes
 from regard.engine.graphs import CapturedLoss
 from regard.engine.packing import Packing, visible_tiles
 from regard.models import MODELS as KINDS
@@ -29,10 +30,10 @@ ONE, FEW, MANY = [1], [5, 1, 130, 7], [9, 2, 40, 3, 17] * 9
 pytestmark = pytest.mark.engine  # only the engine packs batches
 
 
-def tokens(lengths: list[int], vocabulary: int = VOCABULARY) -> Tokens:
+def tokens(lengths: list[int], vocabulary: int = VOCABULARY) -> Padded:
     lengths_B = torch.tensor(lengths)
     ids_BL = torch.randint(5, vocabulary, (len(lengths), max(lengths)))
-    return Tokens.of(
+    return Padded.of(
         ids_BL.masked_fill(torch.arange(max(lengths)) >= lengths_B[:, None], 0), lengths_B
     )
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model_cases import batch_of, close, tokens_of
-from regard.data.batches import Tokens
+from regard.data.batches import Padded
 from regard.errors import DecodeError
 from regard.search.config import SearchConfig
 from regard.search.decode import best, draw, search, truncated
@@ -335,7 +335,7 @@ def test_half_precision_logits_are_normalised_in_float32() -> None:
 
 
 def test_an_empty_batch_gives_nothing() -> None:
-    assert search(Toy(9), Tokens.of(ONE.ids_BL[:0], ONE.lengths_B[:0]), SearchConfig()) == []
+    assert search(Toy(9), Padded.of(ONE.ids_BL[:0], ONE.lengths_B[:0]), SearchConfig()) == []
 
 
 def never_ending() -> TableToy:

@@ -16,7 +16,7 @@ from language_model_cases import CASES
 from model_cases import WORDS, build, close
 from raw_cases import ELMO, raw_recipe
 from regard.api import features
-from regard.data.batches import TextBatch, Tokens
+from regard.data.batches import Padded, TextBatch
 from regard.data.dataset import Dataset
 from regard.data.raw import RawData, document_pieces
 from regard.objectives.language_model import BothDirections
@@ -43,7 +43,7 @@ def spelt(ids: list[int], own: Tokenizer) -> list[str]:
     ]
 
 
-def words_of(text: Tokens, own: Tokenizer) -> list[list[str]]:
+def words_of(text: Padded, own: Tokenizer) -> list[list[str]]:
     return [spelt(text.row(row), own) for row in range(len(text))]
 
 

@@ -24,7 +24,7 @@ from regard import __version__
 from regard.api import Run, train
 from regard.config import Tree
 from regard.course import Chapter, find_chapter
-from regard.data.batches import Batch, Tokens
+from regard.data.batches import Batch, Padded
 from regard.errors import RegardError
 from regard.language import default_language
 from regard.recipes.shipped import shipped_text
@@ -317,7 +317,7 @@ def phrases_recipe(language: str, model: Tree, rate: float = 5e-3) -> Tree:
     return reverse_recipe(model, 450, rate) | {"data": data, "tokenizer": tokenizer}
 
 
-def source_tokens(run: Run, texts: Sequence[str]) -> Tokens:
+def source_tokens(run: Run, texts: Sequence[str]) -> Padded:
     """Texts as the encoder of a translation run reads them."""
     tokenizer = run.tokenizers["source"]
     return padded([[*tokenizer.encode(text), tokenizer.end] for text in texts], tokenizer.pad)

@@ -28,7 +28,7 @@ from regard.course.lab import (
     reverse_transformer,
     source_tokens,
 )
-from regard.data.batches import Batch, Tokens
+from regard.data.batches import Batch, Padded
 from regard.errors import RegardError
 from regard.layers.attention import Visible, recording
 from regard.models import MODELS
@@ -418,7 +418,7 @@ def _step_seconds(model: nn.Module, length: int) -> float:
     """The least of five forward and backward passes: the one that other programs disturbed
     least."""
     device = next(model.parameters()).device
-    side = Tokens.of(torch.randint(4, 100, (16, length)), torch.full((16,), length)).to(device)
+    side = Padded.of(torch.randint(4, 100, (16, length)), torch.full((16,), length)).to(device)
     objective, batch, seconds = TokenCrossEntropy(model), Batch(side, side), []  # type: ignore[arg-type]
     for _ in range(6):
         started = time.perf_counter()

@@ -1,29 +1,19 @@
-"""Examples -> batches: what a model reads, and the order of an epoch by token budget, seeded and
-resumable."""
+"""What a model reads: sentences, images and labels as tensors."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
-from math import ceil, floor
-from queue import SimpleQueue
-from threading import Event, Semaphore, Thread
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.data.store import Integers
 from regard.text.tokenizers import Letters, UnknownWord, letters_of, unknown_in
 
 NO_TAG = -100  # stands in the labels of a batch where a token carries no tag
-Rows = NDArray[np.int64]  # numbers of examples
 MASKED_STEP = (
     1024  # the number of masked tokens of a packed batch is rounded up to a multiple of this
 )
@@ -32,7 +22,6 @@ TRIED = 24  # keys that are tried before a group of sentences takes the largest 
 # tokens
 TILE = 128
 WIDE = 2 * TILE  # no sum of two numbers of tokens that fit into a tile is larger
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -264,7 +253,7 @@ def _groups(keys: Sequence[int], goal: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Tokens(Tensors):
+class Padded(Tensors):
     """Sentences of unequal length, padded on the right; or packed into a row of fixed size: then
     `ids_BL` is [1, P], and only `fixed` knows the lengths."""
 
@@ -285,8 +274,8 @@ class Tokens(Tensors):
     alone."""
 
     @staticmethod
-    def of(ids_BL: Tensor, lengths_B: Tensor, spelling: Spelling | None = None) -> Tokens:
-        return Tokens(ids_BL, lengths_B, lengths_B.cpu(), spelling=spelling)
+    def of(ids_BL: Tensor, lengths_B: Tensor, spelling: Spelling | None = None) -> Padded:
+        return Padded(ids_BL, lengths_B, lengths_B.cpu(), spelling=spelling)
 
     def row(self, number: int) -> list[int]:
         """The tokens of one of the sentences, with the unknown words that they stand for."""
@@ -310,7 +299,7 @@ class Tokens(Tensors):
         place_T = torch.arange(1, self.ids_BL.shape[1], device=next_BT.device)
         return next_BT.masked_fill(place_T >= self.lengths_B[:, None], NO_TAG)
 
-    def rounded(self) -> Tokens:
+    def rounded(self) -> Padded:
         """With so much more padding that there are few different shapes; sentences that are added
         have one token."""
         rows, width = (
@@ -326,7 +315,7 @@ class Tokens(Tensors):
             full=True,
         )
 
-    def packed(self, size: int, sizes: RowSizes, order_B: Tensor, without: int = 0) -> Tokens:
+    def packed(self, size: int, sizes: RowSizes, order_B: Tensor, without: int = 0) -> Padded:
         """Packed in this order into a row of `size`, or of more if they need it, `without` their
         last tokens."""
         lengths_B, width = self.host_lengths_B[order_B] - without, self.ids_BL.shape[1]
@@ -364,7 +353,7 @@ class Tokens(Tensors):
 
 
 @dataclass(frozen=True)
-class Images(Tokens):
+class Images(Padded):
     """Images as a source: its positions are their regions.
 
     `ids_BL` holds one number for all regions of an image, made from what it shows: it seeds a
@@ -391,7 +380,7 @@ class AnyBatch(Tensors):
         return {
             name: list(value.ids_BL.shape)
             for name, value in values.items()
-            if isinstance(value, Tokens)
+            if isinstance(value, Padded)
         }
 
     def unnamed(self) -> Self:
@@ -412,8 +401,8 @@ class Batch(AnyBatch):
     """Pairs of sentences. A source ends in `</s>`; a target begins with `<s>`, which is not
     predicted, and ends in `</s>`."""
 
-    source: Tokens
-    target: Tokens
+    source: Padded
+    target: Padded
 
     def packed(self, sizes: RowSizes) -> Self:
         order_B = sizes.order(self.source.host_lengths_B, self.target.host_lengths_B - 1)
@@ -428,7 +417,7 @@ class Batch(AnyBatch):
 class TextBatch(AnyBatch):
     """Texts for a language model: the hidden state at position t predicts `text[:, t + 1]`."""
 
-    text: Tokens
+    text: Padded
     carries: bool = False
     """Whether each row goes on where the same row of the batch before ended: its first token is the
     last one there."""
@@ -442,7 +431,7 @@ class TextBatch(AnyBatch):
 class MaskedBatch(AnyBatch):
     """Texts of one or two segments, some of whose tokens are masked and to be predicted."""
 
-    text: Tokens  # what is read, after masking
+    text: Padded  # what is read, after masking
     segments_BL: Tensor  # 0 in the first segment, 1 in the second
     places_P: (
         Tensor  # where tokens are to be predicted: b * L + l, the padded positions read row by row
@@ -501,7 +490,7 @@ class LabelledBatch(AnyBatch):
     """Texts with what a head is to predict. An example is one row, or several: windows, choices,
     both orders."""
 
-    text: Tokens
+    text: Padded
     segments_BL: Tensor  # 0 in the first segment, 1 in the second
     owners_B: Tensor
     """The number of the example that each row belongs to, from 0; the rows of an example stand side
@@ -509,296 +498,3 @@ class LabelledBatch(AnyBatch):
     labels: (
         Tensor  # the class or the number of each example [X], the class of each token [B, L], ...
     )
-
-
-class Measured(ABC):
-    """What the plan of an epoch depends on."""
-
-    corpora: Integers  # the number of the corpus that each example came from
-    weights: tuple[float, ...]  # how often an epoch shows the examples of each corpus
-
-    def __len__(self) -> int:
-        return len(self.corpora)
-
-    @property
-    @abstractmethod
-    def lengths(self) -> NDArray[np.int32]:
-        """The most positions that each example takes up in a model."""
-
-    @property
-    def length_differences(self) -> NDArray[np.int32] | None:
-        """How much longer the first of two columns is than the second, where there are two."""
-        return None
-
-
-class Examples(Measured):
-    """The examples of one split, as training uses them."""
-
-    where: Callable[[int], str]  # the place of an example in the user's files: `train.en:17`
-    left_out: str = ""  # a note on bad rows that were dropped while it was read
-
-    def plan(self, batch_tokens: int, seed: int, epoch: int, *, fill: bool = False) -> list[Rows]:
-        """The batches of an epoch: see `plan`."""
-        return plan(self, batch_tokens, seed, epoch, fill=fill)
-
-    @abstractmethod
-    def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> AnyBatch:
-        """These examples as tensors; random choices depend on the seed and the epoch alone."""
-
-    def longest_example(self) -> int:
-        """The example that needs the most memory."""
-        return int(np.argmax(self.lengths))
-
-
-def plan(
-    dataset: Measured, batch_tokens: int, seed: int, epoch: int, *, fill: bool = False
-) -> list[Rows]:
-    """The batches of an epoch, in order; the same for the same seed and epoch on every machine.
-
-    A batch has rows * longest <= batch_tokens, where longest is the greatest of its `lengths`; an
-    example that is longer than the budget is a batch of its own. Batches are cut from the examples
-    sorted by length, and shuffled. With `fill` a batch has examples of any length, in random order,
-    as many as `row_sizes` hold.
-    """
-    # Raw bits and not `Generator.permutation`: NumPy promises to keep the first the same between
-    # its versions
-    bits = np.random.PCG64(np.random.SeedSequence([seed, epoch]))
-    examples = _drawn(dataset, bits)
-    if fill:
-        order = examples[np.argsort(bits.random_raw(len(examples)), kind="stable")]
-        return _cut_full(order, _columns(dataset), row_sizes(dataset, batch_tokens))
-    batches = _cut(_sorted_by_length(dataset, examples, bits), dataset.lengths, batch_tokens)
-    return [batches[number] for number in np.argsort(bits.random_raw(len(batches)), kind="stable")]
-
-
-def _drawn(dataset: Measured, bits: np.random.PCG64) -> Rows:
-    """The examples of an epoch: weight 2 shows each one twice, 1.5 each one and a half of them
-    again."""
-    if all(weight == 1 for weight in dataset.weights):
-        return np.arange(len(dataset))
-    drawn = []
-    for number, weight in enumerate(dataset.weights):
-        examples = np.flatnonzero(dataset.corpora == number)
-        part = ceil(round(weight % 1 * len(examples), 6))
-        chosen = np.argsort(bits.random_raw(len(examples)), kind="stable")[:part]
-        drawn += [examples] * floor(weight) + [examples[chosen]]
-    return np.concatenate(drawn)
-
-
-def _sorted_by_length(dataset: Measured, examples: Rows, bits: np.random.PCG64) -> Rows:
-    """Shortest first; among equals by how much the first column is longer than the last, give or
-    take a token.
-
-    The second key keeps the padding of both columns small, up and down in turn so that it does not
-    jump where the length grows by one. The random token mixes the batches anew in each epoch.
-    """
-    lengths = dataset.lengths[examples].astype(np.int64)
-    noise = (bits.random_raw(len(examples)) >> np.uint64(47)).astype(
-        np.int64
-    )  # 17 bits: two tokens of 2**16
-    second = noise
-    if dataset.length_differences is not None:
-        second = noise + (dataset.length_differences[examples].astype(np.int64) << 16)
-    keys = (lengths << 40) + np.where(lengths % 2 == 0, second, -second)
-    return examples[np.argsort(keys, kind="stable")]
-
-
-def _cut(examples: Rows, lengths: NDArray[np.int32], batch_tokens: int) -> list[Rows]:
-    """As many examples a batch as the budget allows; they come sorted by length, so the last one is
-    the longest."""
-    batches = []
-    sorted_lengths = lengths[examples].astype(np.int64)
-    start = 0
-    while start < len(examples):
-        most = max(1, batch_tokens // int(sorted_lengths[start]))
-        cost = sorted_lengths[start : start + most]
-        rows = max(
-            1, int(np.searchsorted(cost * np.arange(1, len(cost) + 1), batch_tokens, side="right"))
-        )
-        batches.append(examples[start : start + rows])
-        start += rows
-    return batches
-
-
-def _columns(dataset: Measured) -> list[NDArray[np.int64]]:
-    """The positions that each example takes up in each of the two columns; twice the same where
-    there is one."""
-    longer = dataset.lengths.astype(np.int64)
-    if dataset.length_differences is None:
-        return [longer, longer]
-    difference = dataset.length_differences.astype(np.int64)
-    return [longer - np.maximum(-difference, 0), longer - np.maximum(difference, 0)]
-
-
-def row_sizes(dataset: Measured, batch_tokens: int) -> RowSizes:
-    """`batch_tokens` for the column with more tokens, and for the other one in proportion; at least
-    the longest."""
-    columns, longest = _columns(dataset), int(dataset.lengths.max())
-    totals, most = (
-        [int(column.sum()) for column in columns],
-        [int(column.max()) for column in columns],
-    )
-    wanted = [int(batch_tokens * total / max(totals)) for total in totals]
-    first, second = (rounded_up(max(pair), TILE) for pair in zip(wanted, most, strict=True))
-    sentences = 1.5 * max(first, second) * len(dataset) / max(totals)
-    return RowSizes(first, second, longest, rounded_up(int(sentences), TILE))
-
-
-def _cut_full(examples: Rows, columns: Sequence[NDArray[np.int64]], sizes: RowSizes) -> list[Rows]:
-    """As many examples a batch as both rows hold."""
-    ends = [np.cumsum(column[examples]) for column in columns]
-    batches, start, used = list[Rows](), 0, (0, 0)
-    while start < len(examples):
-        full = used[0] + sizes.first, used[1] + sizes.second
-        stop = min(
-            int(np.searchsorted(end, most, side="right"))
-            for end, most in zip(ends, full, strict=True)
-        )
-        stop = max(start + 1, stop)
-        batches.append(examples[start:stop])
-        start, used = stop, (int(ends[0][stop - 1]), int(ends[1][stop - 1]))
-    return batches
-
-
-def fixed_batches(dataset: Measured, batch_tokens: int) -> list[Rows]:
-    """Each example once, shortest first: for validation and test, where the order does not
-    matter."""
-    return _cut(np.argsort(dataset.lengths, kind="stable"), dataset.lengths, batch_tokens)
-
-
-def auto_batch_tokens(dataset: Measured, *, on_cpu: bool) -> int:
-    """The budget that `training.batch_tokens: auto` stands for: a hundredth of an epoch's
-    positions.
-
-    So an epoch has about a hundred steps; not below 1,024, where gradients get noisy, nor above
-    16,384, which any current GPU holds, or 4,096 on a CPU, which larger batches would only fill
-    with activations; a multiple of 256.
-    """
-    weights = np.asarray(dataset.weights)[dataset.corpora]
-    positions = float(dataset.lengths @ weights)
-    return int(np.clip(round(positions / 100 / 256) * 256, 1024, 4096 if on_cpu else 16384))
-
-
-@dataclass(frozen=True, order=True)
-class Position:
-    """The next batch of a stream: its epoch, and its number in the order of that epoch, both from
-    0."""
-
-    epoch: int
-    index: int
-
-
-START = Position(0, 0)
-
-
-class Stream:
-    """Epoch after epoch of batches without end, and with each batch the position to go on from.
-
-    All processes walk through the same order from the same position in groups of `world` batches,
-    and process `rank` takes the batch of that number in each group. A group may begin in one epoch
-    and end in the next, so none is left incomplete. The position that comes with a batch is the end
-    of its group: the same in every process.
-
-    Rows that go on in the next batch are `shared`: every process takes its own rows of each batch.
-    """
-
-    def __init__(
-        self,
-        dataset: Examples,
-        batch_tokens: int,
-        seed: int,
-        position: Position = START,
-        *,
-        fill: bool = False,
-        rank: int = 0,
-        world: int = 1,
-        shared: bool = False,
-    ) -> None:
-        assert len(dataset) > 0
-        assert 0 <= rank < world
-        self.dataset, self.seed = dataset, seed
-        self.position, self.rank, self.world, self.shared = position, rank, world, shared
-        # a group may reach from one epoch into the next
-        self._plan = lru_cache(maxsize=2)(
-            lambda epoch: dataset.plan(batch_tokens, seed, epoch, fill=fill)
-        )
-
-    def epoch_batches(self, epoch: int) -> int:
-        """How many batches the epoch has, over all processes."""
-        return len(self._plan(epoch))
-
-    def rows(self, epoch: int) -> slice:
-        """The rows of a shared batch that are this process's. Only the last row may end before the
-        others."""
-        shares = np.array_split(np.arange(len(self._plan(epoch)[0])), self.world)
-        return slice(int(shares[self.rank][0]), int(shares[self.rank][-1]) + 1)
-
-    def __iter__(self) -> Iterator[tuple[AnyBatch, Position]]:
-        position = self._forward(self.position, 0)
-        while self.shared:
-            mine = self._plan(position.epoch)[position.index][self.rows(position.epoch)]
-            text = cast("TextBatch", self.dataset.batch(mine, self.seed, position.epoch))
-            batch: AnyBatch = replace(text, carries=position.index > 0)
-            position = self._forward(position, 1)
-            yield batch, position
-        while True:
-            own = self._forward(position, self.rank)
-            batch = self.dataset.batch(self._plan(own.epoch)[own.index], self.seed, own.epoch)
-            position = self._forward(position, self.world)
-            yield batch, position
-
-    def _forward(self, position: Position, batches: int) -> Position:
-        epoch, index = position.epoch, position.index + batches
-        while index >= self.epoch_batches(epoch):
-            index -= self.epoch_batches(epoch)
-            epoch += 1
-        return Position(epoch, index)
-
-
-B = TypeVar("B", bound=AnyBatch)
-
-
-def ahead(
-    batches: Iterable[tuple[B, T]],
-    depth: int,
-    change: Callable[[B], B] = lambda batch: batch,
-    move: Callable[[B], B] = lambda batch: batch,
-) -> Generator[tuple[B, T], None, None]:
-    """The same batches, changed, up to `depth` of them prepared in a thread of their own while the
-    consumer works.
-
-    With CUDA they lie in pinned memory; `move` then takes them to the device, still in that thread,
-    which starts with the first batch asked for. Its errors are raised here. Closing the generator
-    ends it.
-    """
-    free, stop, ready = Semaphore(depth), Event(), SimpleQueue[tuple[B, T] | BaseException | None]()
-    device = torch.cuda.current_device() if torch.cuda.is_available() else None
-
-    def prepare() -> None:
-        end: BaseException | None = None
-        try:
-            if device is not None:
-                torch.cuda.set_device(device)  # a new thread begins on device 0
-            iterator = iter(batches)
-            while (
-                free.acquire() and not stop.is_set() and (item := next(iterator, None)) is not None
-            ):
-                batch = change(item[0])
-                batch = batch if device is None else batch.map(lambda tensor: tensor.pin_memory())
-                ready.put((move(batch), item[1]))
-        except BaseException as caught:
-            end = caught
-        ready.put(end)
-
-    thread = Thread(target=prepare, name="regard-batches", daemon=True)
-    thread.start()
-    try:
-        while isinstance(item := ready.get(), tuple):
-            free.release()
-            yield item
-        if item is not None:
-            raise item
-    finally:
-        stop.set()
-        free.release()
-        thread.join()

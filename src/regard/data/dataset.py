@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.batches import AnyBatch, Examples
+from regard.data.batches import AnyBatch
 from regard.data.config import Recipe
 from regard.data.corpora import Part
+from regard.data.epochs import Examples
 from regard.data.store import Integers, TextColumn, TokenColumn, in_chunks
 from regard.errors import DataError
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from regard.data.batches import LabelledBatch, Spelling, Tokens
+from regard.data.batches import LabelledBatch, Padded, Spelling
 from regard.text.tokenizers import Slot, Templates, Tokenizer
 
 Long = Literal["head", "tail", "head_tail", "windows"]  # what is read of a text that is too long
@@ -174,6 +174,6 @@ def labelled_batch(
     longest = int(lengths_B.max())
     ids = [row.ids + [pad] * (longest - len(row.ids)) for row in framed]
     segments_BL = torch.tensor([row.segments + [0] * (longest - len(row.ids)) for row in framed])
-    text = Tokens.of(torch.tensor(ids), lengths_B, Spelling.of_rows(ids))
+    text = Padded.of(torch.tensor(ids), lengths_B, Spelling.of_rows(ids))
     owners_B = torch.repeat_interleave(torch.tensor([len(example) for example in rows]))
     return LabelledBatch(text, segments_BL, owners_B, labels, examples=examples, tokens=len(rows))

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from pydantic import TypeAdapter
 
-from regard.data.batches import Examples
 from regard.data.config import TOLERATED, Corpus, Recipe, Split, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Finding, Report, SplitReport
+from regard.data.epochs import Examples
 from regard.data.formats import Row
 from regard.data.parallel import in_order, processors
 from regard.data.readers import Reader, open_corpus

@@ -18,10 +18,11 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from regard.data.batches import Examples, Rows, Spelling, TextBatch, Tokens, fixed_batches
+from regard.data.batches import Padded, Spelling, TextBatch
 from regard.data.config import TABLES, Corpus, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, Columns, Dataset
+from regard.data.epochs import Examples, Rows, fixed_batches
 from regard.data.formats import Row, table_rows
 from regard.data.store import END, Array, Integers, in_chunks, offsets_of
 from regard.errors import ColumnError, DataError
@@ -374,7 +375,7 @@ class Pieces(Examples):
         )  # place -1: the last </s>
         ids_BL[~real_BL] = self.text.tokenizer.pad
         spelling = self.text.spelling(places_BL, ids_BL == self.text.tokenizer.unk)
-        tokens = Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths), spelling)
+        tokens = Padded.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths), spelling)
         return TextBatch(
             tokens, examples=tuple(examples.tolist()), tokens=int(lengths.sum()) - len(examples)
         )

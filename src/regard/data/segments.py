@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.data.batches import Examples, MaskedBatch, Measured, Rows, Tokens, fixed_batches, plan
+from regard.data.batches import MaskedBatch, Padded
+from regard.data.epochs import Examples, Measured, Rows, fixed_batches, plan
 from regard.data.raw import RawTokens, cut
 from regard.data.store import Integers
 from regard.errors import DataError
@@ -101,7 +102,7 @@ class Segments(Examples):
         masked = self.masking(rows_BL, Draws(seed, epoch, MASKS, int(examples[0]), len(examples)))
         ids_BL, places_P, labels_P = map(torch.from_numpy, masked)
         text, follows = (
-            Tokens.of(ids_BL, torch.from_numpy(lengths)),
+            Padded.of(ids_BL, torch.from_numpy(lengths)),
             self.shown(seed, epoch).follows,
         )
         follows_B = (

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.data.batches import TILE, Tokens
+from regard.data.batches import TILE, Padded
 from regard.engine import is_plain
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Packing:
     """The number of sentences, if they have the same length and fill the row."""
 
     @staticmethod
-    def of(tokens: Tokens, without: int = 0) -> Packing:
+    def of(tokens: Padded, without: int = 0) -> Packing:
         """The packing of sentences `without` their last tokens. Lengths are read on the host, to
         avoid a GPU sync."""
         if (row := tokens.fixed) is not None:
@@ -93,7 +93,7 @@ def unpack_rows(x_P: Tensor, rows_P: Tensor, sentences: int, width: int) -> Tens
 # When to pack
 
 
-def worth_packing(tokens: Tokens) -> bool:
+def worth_packing(tokens: Padded) -> bool:
     """Whether a batch has so much padding that packing saves more than its copies cost."""
     return not is_plain() and int(tokens.host_lengths_B.sum()) < 0.8 * tokens.ids_BL.numel()
 
@@ -108,12 +108,12 @@ def has_packed_kernel(like: Tensor, head_width: int, dropout: float) -> bool:
     ) >= (8, 0)
 
 
-def should_pack(text: Tokens, like: Tensor, head_width: int, dropout: float) -> bool:
+def should_pack(text: Padded, like: Tensor, head_width: int, dropout: float) -> bool:
     """Whether to compute on packed texts: there is a kernel for it, or much padding."""
     return has_packed_kernel(like, head_width, dropout) or worth_packing(text)
 
 
-def computes_first_only(text: Tokens) -> bool:
+def computes_first_only(text: Padded) -> bool:
     """Whether the last block of an encoder computes only the first token of each text, if no other
     is read.
 

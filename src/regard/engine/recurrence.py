@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.data.batches import Tokens, real_positions
+from regard.data.batches import Padded, real_positions
 from regard.engine.packing import Packing, unpack_rows
 
 Carry = tuple[Tensor, ...]
@@ -45,7 +45,7 @@ def in_step_precision(weight: Tensor) -> Tensor:
 # Encoders: torch's layers, or a loop over cells
 
 
-def pack_by_time(x_BSD: Tensor, source: Tokens) -> tuple[PackedSequence, Tensor]:
+def pack_by_time(x_BSD: Tensor, source: Padded) -> tuple[PackedSequence, Tensor]:
     """All first tokens, all second tokens, ..., longest sentences first, as torch's recurrent
     layers expect them.
 
@@ -62,7 +62,7 @@ def pack_by_time(x_BSD: Tensor, source: Tokens) -> tuple[PackedSequence, Tensor]
     return PackedSequence(data_PD, batch_sizes, sorted_B, rank_B), rows_P
 
 
-def read_packed(rnn: Layers, x_BSD: Tensor, source: Tokens, step: CellStep) -> tuple[Tensor, Carry]:
+def read_packed(rnn: Layers, x_BSD: Tensor, source: Padded, step: CellStep) -> tuple[Tensor, Carry]:
     """torch's layers on packed sentences."""
     packed, rows_P = pack_by_time(x_BSD, source)
     outputs, last = rnn(packed)
@@ -75,7 +75,7 @@ def read_packed(rnn: Layers, x_BSD: Tensor, source: Tokens, step: CellStep) -> t
 
 
 def read_by_cells(
-    rnn: Layers, x_BSD: Tensor, source: Tokens, step: CellStep
+    rnn: Layers, x_BSD: Tensor, source: Padded, step: CellStep
 ) -> tuple[Tensor, Carry]:
     """Cell by cell: the kernels depend on the shape alone, unlike those for packed sentences, so a
     CUDA graph fits."""
@@ -114,7 +114,7 @@ def read_by_cells(
     return x_BSD, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
 
 
-ENCODERS: list[tuple[Callable[[Tokens], bool], Callable[..., tuple[Tensor, Carry]]]] = [
+ENCODERS: list[tuple[Callable[[Padded], bool], Callable[..., tuple[Tensor, Carry]]]] = [
     (lambda source: source.full, read_by_cells),
     (lambda source: True, read_packed),
 ]
@@ -155,7 +155,7 @@ LSTM_LAYERS: list[tuple[Callable[..., bool], Callable[..., tuple[Tensor, LayerCa
 
 
 def read_texts(
-    x_BLD: Tensor, text: Tokens, carry: LayerCarry, weights: list[Tensor], training: bool
+    x_BLD: Tensor, text: Padded, carry: LayerCarry, weights: list[Tensor], training: bool
 ) -> tuple[Tensor, LayerCarry]:
     """torch's LSTM over texts of different lengths."""
     packed, rows_P = pack_by_time(x_BLD, text)

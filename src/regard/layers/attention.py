@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard import engine
-from regard.data.batches import Tokens, real_positions
+from regard.data.batches import Padded, real_positions
 from regard.engine.attention import ATTENTION, SELF_PROJECTIONS, Visibility
 from regard.layers.linear import Dropout, Linear
 
@@ -38,7 +38,7 @@ class Visible:
     """True in a decoder: a position must not see the words that it is trained to predict."""
 
     @staticmethod
-    def all_of(tokens: Tokens) -> Visible:
+    def all_of(tokens: Padded) -> Visible:
         """All tokens of each sentence."""
         has_padding = int(tokens.host_lengths_B.min()) < tokens.ids_BL.shape[1]
         return Visible(tokens.lengths_B if has_padding else None)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from regard.data.batches import Tokens
+from regard.data.batches import Padded
 from regard.engine import first_that_applies
 from regard.engine.recurrence import (
     ENCODERS,
@@ -91,7 +91,7 @@ class RecurrentEncoder(nn.Module):
             cell, input_width, hidden, layers, dropout, bidirectional=bidirectional
         )
 
-    def forward(self, x_BSD: Tensor, source: Tokens) -> tuple[Tensor, Carry]:
+    def forward(self, x_BSD: Tensor, source: Padded) -> tuple[Tensor, Carry]:
         """All states h_BSD (zero on padding), and the last state of each layer, both directions
         concatenated."""
         if read := first_that_applies(ENCODERS, source):
@@ -104,7 +104,7 @@ class RecurrentEncoder(nn.Module):
         return h_BSD, join_directions(as_carry(last), self.directions)
 
 
-def reversal(text: Tokens) -> Tensor:
+def reversal(text: Padded) -> Tensor:
     """The position of each token of the reversed text in the original; padding stays where it
     is."""
     place_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
@@ -296,7 +296,7 @@ class LSTMLayer(nn.Module):
         return torch.stack(outputs, dim=1), (h_BD, c_BD)
 
     def read(
-        self, x_BLD: Tensor, text: Tokens, carry: LayerCarry | None = None
+        self, x_BLD: Tensor, text: Padded, carry: LayerCarry | None = None
     ) -> tuple[Tensor, LayerCarry]:
         """`forward` for texts of different lengths: zero on padding, and each row's state after its
         own last token."""

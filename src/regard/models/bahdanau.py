@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from regard.data.batches import Batch, Tokens
+from regard.data.batches import Batch, Padded
 from regard.layers.embeddings import Readout, Tie
 from regard.layers.linear import Linear
 from regard.layers.recurrence import CELLS, Carry, Cell, FedStep, Step, fed_step, unroll, word_gates
@@ -93,7 +93,7 @@ class Bahdanau(RecurrentGenerator):
             config.embedding, target_size, None if config.tie == "none" else self.target_embedding
         )
 
-    def encode(self, source: Tokens) -> tuple[Carry, Memory]:
+    def encode(self, source: Padded) -> tuple[Carry, Memory]:
         """The first decoder state, and what the decoder attends to."""
         h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)
         return self.bridge(tuple(part[-1] for part in last)), self.attention.memory(
@@ -129,7 +129,7 @@ class Bahdanau(RecurrentGenerator):
         s_BTD, c_BTD = unroll(steps, words_BTG, carry, memory, batch.target.host_lengths_B - 1)
         return Output(self.dropout(self.deep_output(s_BTD, y_BTD, c_BTD)))
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[Memory]:
+    def begin(self, source: Padded, rows: int, max_length: int) -> RecurrentState[Memory]:
         carry, memory = self.encode(source)
         return RecurrentState(tuple(part.repeat_interleave(rows, dim=0) for part in carry), memory)
 

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from regard.config import Config
-from regard.data.batches import Batch, TextBatch, Tokens, real_positions
+from regard.data.batches import Batch, Padded, TextBatch, real_positions
 from regard.layers.embeddings import Embedding, Tie, tied_embeddings
 from regard.layers.recurrence import Bridge, Carry, Cell, RecurrentEncoder
 from regard.layers.scores import Memory
@@ -95,7 +95,7 @@ class ModelConfig(Config):
     @property
     def loops(self) -> bool:
         """Whether it is trained by a loop over time: a GPU captures its steps, padding included
-        (`Tokens.full`)."""
+        (`Padded.full`)."""
         return False
 
     @property
@@ -304,7 +304,7 @@ class Generator(nn.Module):
         """Hidden states [..., D] -> logits [..., V]."""
         return self.output(hidden)
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> Any:
+    def begin(self, source: Padded, rows: int, max_length: int) -> Any:
         """Read the sources; a state with `rows` hypotheses of at most `max_length` tokens for each
         source."""
         raise NotImplementedError
@@ -396,7 +396,7 @@ class LanguageModel(Contextual, Generator):
         raise NotImplementedError
 
 
-def pool(x_BLD: Tensor, text: Tokens, pooling: HeadPooling) -> Tensor:
+def pool(x_BLD: Tensor, text: Padded, pooling: HeadPooling) -> Tensor:
     """One vector per text, [B, D], without padding."""
     if pooling == "first":
         return x_BLD[:, 0]
@@ -421,12 +421,12 @@ def refused_pooling(config: ModelConfig, pooling: HeadPooling | None) -> str:
     return ""
 
 
-def real_BL(text: Tokens) -> Tensor:
+def real_BL(text: Padded) -> Tensor:
     """True for tokens that are not padding."""
     return real_positions(text.lengths_B, text.ids_BL.shape[1])
 
 
-def last_of(x_BLD: Tensor, text: Tokens) -> Tensor:
+def last_of(x_BLD: Tensor, text: Padded) -> Tensor:
     """The vector of the last token of each text, [B, D]."""
     return x_BLD[torch.arange(len(text), device=x_BLD.device), text.lengths_B - 1]
 

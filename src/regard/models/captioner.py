@@ -15,7 +15,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from regard.data.batches import Batch, Images, Tokens
+from regard.data.batches import Batch, Images, Padded
 from regard.data.images import ImagesConfig, Reading
 from regard.layers.attention import Visible
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
@@ -187,7 +187,7 @@ class ImageEncoder(nn.Module):
         self.norm = nn.LayerNorm(config.width)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, source: Tokens) -> Tensor:
+    def forward(self, source: Padded) -> Tensor:
         """Pixels as bytes [B, size, size, 3], or features [B, S, D] -> a_BSD."""
         assert isinstance(source, Images)
         x_BSD = self.convolutions(source.shown).to(self.W.weight)
@@ -225,7 +225,7 @@ class PlainCaptioner(Captioner):
         self.W_I = Linear(config.width, config.width)
         self.decoder = nn.LSTM(config.width, config.width, batch_first=True)
 
-    def encode(self, source: Tokens) -> Carry:
+    def encode(self, source: Padded) -> Carry:
         """The recurrent state after the image."""
         regions_BSD = torch.relu(self.W_I(self.image_encoder(source)))
         image_BD = regions_BSD.masked_fill(~real_BL(source)[..., None], 0).amax(1)
@@ -239,7 +239,7 @@ class PlainCaptioner(Captioner):
     def forward(self, batch: Batch) -> Output:
         return Output(self.decode(batch.target.ids_BL[:, :-1], self.encode(batch.source))[0])
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[None]:
+    def begin(self, source: Padded, rows: int, max_length: int) -> RecurrentState[None]:
         return RecurrentState(
             tuple(part.repeat_interleave(rows, dim=1) for part in self.encode(source)), None
         )
@@ -270,7 +270,7 @@ class AttentiveCaptioner(Captioner):
         self.cell = nn.LSTMCell(2 * width, width)
         self.L_h, self.L_z = Linear(width, width), Linear(width, width)
 
-    def encode(self, source: Tokens) -> tuple[Carry, Memory]:
+    def encode(self, source: Padded) -> tuple[Carry, Memory]:
         memory = self.attention.memory(self.image_encoder(source), source.lengths_B)
         total_BD = memory.h_BSD.masked_fill(~memory.visible_BS[..., None], 0).sum(1)
         mean_BD = total_BD / memory.lengths_B[:, None]
@@ -306,7 +306,7 @@ class AttentiveCaptioner(Captioner):
         hidden_BTD = self.deep_output(y_BTD, torch.stack(states, 1), torch.stack(contexts, 1))
         return Output(hidden_BTD, attended_BS=attended_BS)
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[Memory]:
+    def begin(self, source: Padded, rows: int, max_length: int) -> RecurrentState[Memory]:
         carry, memory = self.encode(source)
         return RecurrentState(tuple(part.repeat_interleave(rows, dim=0) for part in carry), memory)
 
@@ -340,7 +340,7 @@ class TransformerCaptioner(Captioner, TransformerDecoder):
         )
         return Output(self.decode(x_BTD, memory_BSD, own, source))
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
+    def begin(self, source: Padded, rows: int, max_length: int) -> TransformerState:
         return self.begin_with(
             self.image_encoder(source), Visible(source.lengths_B), rows, max_length
         )

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batches import Spelling, TextBatch, Tokens
+from regard.data.batches import Padded, Spelling, TextBatch
 from regard.layers.embeddings import Embedding, Readout
 from regard.layers.recurrence import LSTMLayer, reversal
 from regard.models.base import Contextual, ModelConfig, Output, Presets, rate_of_recurrence
@@ -207,7 +207,7 @@ class ELMo(Contextual):
         _, forward, backward = self._read(batch.text)
         return BothOutput(self.dropout(forward[-1]), self.dropout(backward[-1]))
 
-    def _read(self, text: Tokens) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    def _read(self, text: Padded) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The word vectors, and the states of each layer in each direction, in the order of the
         text."""
         spelling = (text.spelling,) if isinstance(self.embedding, CharacterCNN) else ()

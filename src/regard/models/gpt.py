@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from regard.data.batches import TextBatch, Tokens
+from regard.data.batches import Padded, TextBatch
 from regard.engine.attention import Visibility
 from regard.engine.graphs import StepGraph, step_with_cache
 from regard.engine.packing import PackedVisible, Packing, should_pack
@@ -152,7 +152,7 @@ class GPT(LanguageModel):
     def states(self, batch: TextBatch) -> Tensor:
         return self.read(batch.text, without=0)
 
-    def read(self, text: Tokens, *, without: int, packed: bool = False) -> Tensor:
+    def read(self, text: Padded, *, without: int, packed: bool = False) -> Tensor:
         """Hidden states of the texts `without` their last tokens; on packed texts also if that is
         faster."""
         config, dropout = self.config, self.config.attention_dropout if self.training else 0.0
@@ -187,7 +187,7 @@ class GPT(LanguageModel):
             layers.append(block(layers[-1], visible))
         return [*layers[:-1], self.norm(layers[-1])]
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> GPTState:
+    def begin(self, source: Padded, rows: int, max_length: int) -> GPTState:
         """Read the prompts. Each row caches the keys and values of its prompt before those of the
         tokens written."""
         length, visible = source.ids_BL.shape[1], Visible(source.lengths_B, causal=True)

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batches import TextBatch, Tokens
+from regard.data.batches import Padded, TextBatch
 from regard.layers.embeddings import Embedding, Readout
 from regard.layers.recurrence import LayerCarry, LSTMLayer
 from regard.models.base import (
@@ -150,7 +150,7 @@ class LSTMLanguageModel(LanguageModel):
             x_BLD = x_BLD * kept_V1[ids_BL]
         return self.input_dropout(x_BLD)
 
-    def read(self, text: Tokens, carry: Carry | None = None) -> tuple[list[Tensor], Carry]:
+    def read(self, text: Padded, carry: Carry | None = None) -> tuple[list[Tensor], Carry]:
         """The states of all layers, embeddings first, and the recurrent state after each text's
         last token."""
         equal_lengths = bool((text.host_lengths_B == text.ids_BL.shape[1]).all())
@@ -180,7 +180,7 @@ class LSTMLanguageModel(LanguageModel):
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
         return self.read(batch.text)[0]
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[Tensor]:
+    def begin(self, source: Padded, rows: int, max_length: int) -> RecurrentState[Tensor]:
         """The carry is h and c of each layer; the memory, before the first step, the hidden state
         after each prompt."""
         outputs, carry = self.read(source)
@@ -197,12 +197,12 @@ class LSTMLanguageModel(LanguageModel):
             return logits_RV, RecurrentState(state.carry, None)
         ones = torch.ones(len(tokens_R), dtype=torch.long)
         before = tuple(zip(state.carry[::2], state.carry[1::2], strict=True))
-        outputs, carry = self.read(Tokens(tokens_R[:, None], ones, ones), before)
+        outputs, carry = self.read(Padded(tokens_R[:, None], ones, ones), before)
         return self.readout(outputs[-1][:, 0]), RecurrentState(
             tuple(part for layer in carry for part in layer), None
         )
 
 
-def without_last(text: Tokens) -> Tokens:
+def without_last(text: Padded) -> Padded:
     """The input for predicting each next token: the texts without their last tokens."""
-    return Tokens(text.ids_BL[:, :-1], text.lengths_B - 1, text.host_lengths_B - 1)
+    return Padded(text.ids_BL[:, :-1], text.lengths_B - 1, text.host_lengths_B - 1)

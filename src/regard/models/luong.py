@@ -11,7 +11,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from regard.data.batches import Batch, Tokens
+from regard.data.batches import Batch, Padded
 from regard.errors import ConfigError
 from regard.layers.embeddings import Readout, Tie
 from regard.layers.linear import Linear
@@ -211,7 +211,7 @@ class Luong(RecurrentGenerator):
             config.embedding, target_size, None if config.tie == "none" else self.target_embedding
         )
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> LuongState:
+    def begin(self, source: Padded, rows: int, max_length: int) -> LuongState:
         h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)
         carry = tuple(part.repeat_interleave(rows, dim=1) for part in self.bridge(last))
         fed_RD = h_BSD.new_zeros(len(source) * rows, self.config.embedding)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batches import NO_TAG, LabelledBatch, Tokens
+from regard.data.batches import NO_TAG, LabelledBatch, Padded
 from regard.models.base import real_BL
 from regard.models.elmo import distinct_words
 from regard.text.tokenizers import WORD_BEGINS
@@ -171,7 +171,7 @@ class NgramModel(LinearModel):
         )
         self.register_buffer("idf_R", torch.ones(rows))
 
-    def grams(self, text: Tokens) -> Grams:
+    def grams(self, text: Padded) -> Grams:
         """The n-grams of each text, and how often each occurs."""
         ids_BL, words = text.ids_BL, self.words
         place_L = torch.arange(ids_BL.shape[1], device=ids_BL.device)
@@ -195,7 +195,7 @@ class NgramModel(LinearModel):
         )
         return Grams(*summed(keys_BK, torch.cat(is_whole, 1).float()))
 
-    def weighted(self, text: Tokens) -> Grams:
+    def weighted(self, text: Padded) -> Grams:
         """The vector of each text before it is divided by its length."""
         keys_BK, counts_BK = self.grams(text)
         tf_BK = torch.where(counts_BK > 0, 1 + counts_BK.clamp(min=1).log(), 0.0)

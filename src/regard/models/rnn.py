@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from regard.data.batches import Batch, Tokens
+from regard.data.batches import Batch, Padded
 from regard.layers.embeddings import Readout, Tie
 from regard.layers.linear import Linear
 from regard.layers.recurrence import Carry, as_carry, as_torch, recurrent_layers, reversal
@@ -71,7 +71,7 @@ class RNN(RecurrentGenerator):
             config.embedding, target_size, None if config.tie == "none" else self.target_embedding
         )
 
-    def encode(self, source: Tokens) -> tuple[Carry, Tensor]:
+    def encode(self, source: Padded) -> tuple[Carry, Tensor]:
         """The first decoder state, and the context c_BD."""
         ids_BS = source.ids_BL
         if self.config.reverse_source:
@@ -89,7 +89,7 @@ class RNN(RecurrentGenerator):
     def forward(self, batch: Batch) -> Output:
         return Output(self.decode(batch.target.ids_BL[:, :-1], *self.encode(batch.source))[0])
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[Tensor]:
+    def begin(self, source: Padded, rows: int, max_length: int) -> RecurrentState[Tensor]:
         carry, c_BD = self.encode(source)
         return RecurrentState(tuple(part.repeat_interleave(rows, dim=1) for part in carry), c_BD)
 

@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batches import Tokens
+from regard.data.batches import Padded
 from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import RecurrentEncoder
 from regard.models.base import Contextual, ModelConfig, Presets, rate_of_recurrence, real_BL
@@ -193,7 +193,7 @@ class CNN(Contextual):
         return [x_BLD, torch.cat(maps, dim=1).transpose(1, 2)]
 
 
-def bag_of(text: Tokens, table: nn.Embedding) -> Tensor:
+def bag_of(text: Padded, table: nn.Embedding) -> Tensor:
     """The sum of the vectors of a text's n-grams over the root of their number: [B, D].
 
     The hash of an n-gram: key = (key * 1000003 + token) mod (2**31 - 1), from n on, then modulo the

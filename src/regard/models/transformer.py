@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.batches import Batch, TextBatch, Tokens
+from regard.data.batches import Batch, Padded, TextBatch
 from regard.engine.attention import Visibility
 from regard.engine.caches import RowCache, SlotCache, cache_for
 from regard.engine.graphs import StepGraph, step_with_cache
@@ -432,7 +432,7 @@ class Transformer(TransformerDecoder):
             )
         )
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
+    def begin(self, source: Padded, rows: int, max_length: int) -> TransformerState:
         packing = Packing.of(source) if self.packable and worth_packing(source) else None
         visible = Visible.all_of(source)
         x_BSD = self.embed(self.source_embedding, source.ids_BL, packing)

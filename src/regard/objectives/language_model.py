@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.data.batches import NO_TAG, MaskedBatch, Rows, TextBatch
+from regard.data.batches import NO_TAG, MaskedBatch, TextBatch
+from regard.data.epochs import Rows
 from regard.data.raw import Pieces
 from regard.engine.packing import Packing
 from regard.models.base import LanguageModel, device_of, real_BL

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from regard.data.batches import Examples
 from regard.data.config import Corpus, Split
+from regard.data.epochs import Examples
 from regard.errors import CheckpointError, ConfigError, DataError, did_you_mean
 from regard.runs.run import STEP, Run, data_fingerprints
 from regard.text.files import is_inside

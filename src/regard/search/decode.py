@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from regard.data.batches import Tokens
+from regard.data.batches import Padded
 from regard.errors import DecodeError
 from regard.layers.attention import recording
 from regard.models.base import Generator
@@ -57,7 +57,7 @@ class Observer(Protocol):
 @torch.inference_mode()
 def search(
     model: Generator,
-    source: Tokens,
+    source: Padded,
     config: SearchConfig,
     *,
     constraints: Constraints = UNCONSTRAINED,
@@ -94,7 +94,7 @@ def search(
 
 def _write(
     model: Generator,
-    source: Tokens,
+    source: Padded,
     config: SearchConfig,
     rules: Rules,
     strategy: Beam | Sampling,
@@ -242,7 +242,7 @@ class Beam:
     live beam shrinks. Length normalisation and coverage rank only finished hypotheses.
     """
 
-    def __init__(self, source: Tokens, config: SearchConfig, limits: Sequence[int]) -> None:
+    def __init__(self, source: Padded, config: SearchConfig, limits: Sequence[int]) -> None:
         self.rows, self._config = config.beam, config
         self._limits_B = torch.tensor(limits, device=source.ids_BL.device)
 
@@ -325,7 +325,7 @@ def _best_by_blocks(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
 class Sampling:
     """Continues each hypothesis by one sampled token; its score is the model's log P."""
 
-    def __init__(self, source: Tokens, config: SearchConfig, limits: Sequence[int]) -> None:
+    def __init__(self, source: Padded, config: SearchConfig, limits: Sequence[int]) -> None:
         """The noise of a sentence, uniform in [0, 1), depends on the seed and its own tokens only,
         not on the batch."""
         self.rows, self._cut = config.nbest, (config.temperature, config.top_k, config.top_p)
@@ -406,7 +406,7 @@ class BestSoFar:
 
     def __init__(
         self,
-        source: Tokens,
+        source: Padded,
         config: SearchConfig,
         end_id: int,
         text_of: Callable[[Hypothesis], str],
@@ -454,7 +454,7 @@ class Recorder:
     docs/search-record.md."""
 
     def __init__(
-        self, source: Tokens, config: SearchConfig, tokenizer: Tokenizer, end_id: int
+        self, source: Padded, config: SearchConfig, tokenizer: Tokenizer, end_id: int
     ) -> None:
         self._config, self._tokenizer, self._end_id = config, tokenizer, end_id
         self._rows, self._source_lengths_B = (

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.data.batches import Batch, TextBatch, Tokens, real_positions
+from regard.data.batches import Batch, Padded, TextBatch, real_positions
 from regard.errors import DecodeError
 from regard.layers.attention import Recording, recording
 from regard.models.base import Generator
@@ -478,7 +478,7 @@ class Rules:
 
     def __init__(
         self,
-        source: Tokens,
+        source: Padded,
         config: SearchConfig,
         constraints: Constraints = UNCONSTRAINED,
         special: Special = SPECIAL,

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
-from regard.data.batches import LabelledBatch, fixed_batches
+from regard.data.batches import LabelledBatch
 from regard.data.config import Corpus, Recipe
 from regard.data.dataset import Columns, Dataset, Where
+from regard.data.epochs import fixed_batches
 from regard.data.file_inputs import Table, has_column
 from regard.data.framing import Arrangement, Framed, Framing, Long, arranged, labelled_batch
 from regard.data.labelled import Labelled

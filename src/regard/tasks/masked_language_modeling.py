@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
-from regard.data.batches import MaskedBatch, fixed_batches
+from regard.data.batches import MaskedBatch
 from regard.data.config import Recipe, Split
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
+from regard.data.epochs import fixed_batches
 from regard.data.framing import Framed, Framing
 from regard.data.prepare import Prepared, Progress
 from regard.data.raw import RawData, RawText

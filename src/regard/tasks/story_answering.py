@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.batches import StoryBatch, fixed_batches
+from regard.data.batches import StoryBatch
 from regard.data.config import OBJECTS, Recipe
 from regard.data.dataset import ColumnReport, Columns, Dataset, Where
+from regard.data.epochs import fixed_batches
 from regard.data.formats import Object
 from regard.data.prepare import Prepared, Progress, prepare
 from regard.data.readers import Reader

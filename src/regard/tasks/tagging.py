@@ -22,10 +22,11 @@ from pydantic import Field
 from torch.nn import functional as F
 
 from regard.data import conll
-from regard.data.batches import NO_TAG, LabelledBatch, fixed_batches
+from regard.data.batches import NO_TAG, LabelledBatch
 from regard.data.config import Recipe, as_list
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset, Where
+from regard.data.epochs import fixed_batches
 from regard.data.formats import Object
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.prepare import Prepared, read

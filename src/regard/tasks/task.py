@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.config import Config
-from regard.data.batches import Examples, Spelling, Tokens
+from regard.data.batches import Padded, Spelling
 from regard.data.config import TABLES, Corpus, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset, Encoder
+from regard.data.epochs import Examples
 from regard.data.file_inputs import (
     Table,
     corpus_of,
@@ -654,12 +655,12 @@ def _unknown_words(tokenizer: Tokenizer, text: str) -> str:
     return ", ".join([*shown[:NAMED], *(["..."] if shown[NAMED:] else [])])
 
 
-def padded(rows: Sequence[Sequence[int]], pad: int) -> Tokens:
+def padded(rows: Sequence[Sequence[int]], pad: int) -> Padded:
     lengths_B = torch.tensor([len(row) for row in rows])
     ids_BL = torch.full((len(rows), int(lengths_B.max())), pad)
     for number, row in enumerate(rows):
         ids_BL[number, : len(row)] = torch.tensor(row)
-    return Tokens.of(ids_BL, lengths_B, Spelling.of_rows(rows))
+    return Padded.of(ids_BL, lengths_B, Spelling.of_rows(rows))
 
 
 def read_tokens(model: nn.Module) -> int:

@@ -20,10 +20,11 @@ import torch
 from numpy.typing import NDArray
 
 from regard.config import Config
-from regard.data.batches import Batch, Tokens, fixed_batches
+from regard.data.batches import Batch, Padded
 from regard.data.config import Corpus, TextPairs
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
+from regard.data.epochs import fixed_batches
 from regard.data.images import Picture, images_of
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
@@ -76,7 +77,7 @@ Source = list[int] | Picture
 """A source as a model reads it: its tokens up to `</s>`, or for captioning an image with its
 regions."""
 References = Sequence[Sequence[str]]  # the texts that each output may equal: one, or several
-SourceBatch = tuple[list[int], Tokens, SearchConfig]
+SourceBatch = tuple[list[int], Padded, SearchConfig]
 """Row numbers, their sources on the model's device, and the search for them."""
 
 
@@ -259,16 +260,16 @@ class TextToText(WritingTask):
         ids_BL, lengths_B = examples.columns["target"].padded(
             rows, begin=special.begin, end=special.end, pad=special.pad
         )
-        target = Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B))
+        target = Padded.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B))
         source, predicted = self.sources(examples, rows), int(lengths_B.sum()) - len(rows)
         return Batch(source, target, examples=tuple(rows.tolist()), tokens=predicted)
 
-    def sources(self, examples: Dataset, rows: Integers) -> Tokens:
+    def sources(self, examples: Dataset, rows: Integers) -> Padded:
         special = self.tokenizers["source"]
         ids_BL, lengths_B = examples.columns["source"].padded(
             rows, begin=None, end=special.end, pad=special.pad
         )
-        return Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B))
+        return Padded.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B))
 
     def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
         """How often each target token is to be written; `</s>` ends every example."""
@@ -303,7 +304,7 @@ class TextToText(WritingTask):
         clean = self.recipe.data.cleaning("source")
         return [given._replace(text=clean(given.text)) for given in inputs]
 
-    def source_batch(self, sources: Sequence[Source]) -> Tokens:
+    def source_batch(self, sources: Sequence[Source]) -> Padded:
         texts = [source for source in sources if not isinstance(source, Picture)]
         if texts:
             return padded(texts, self.tokenizers["source"].pad)

@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from regard.config import Tree, parse_yaml, validate
-from regard.data.batches import AnyBatch, Stream
+from regard.data.batches import AnyBatch
 from regard.data.config import TABLES
 from regard.data.corpora import Part
+from regard.data.epochs import Stream
 from regard.data.prepare import Prepared, prepare_texts
 from regard.data.readers import is_saved
 from regard.errors import ConfigError, Problem, RegardError

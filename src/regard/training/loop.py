@@ -15,10 +15,12 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedType, broadcast_object_list, gather_object
 from torch import Tensor, nn
 
-from regard.data.batches import AnyBatch, Position, Stream, ahead, row_sizes
+from regard.data.batches import AnyBatch
+from regard.data.epochs import Position, Stream, row_sizes
 from regard.data.prepare import Prepared
 from regard.engine.graphs import CapturedLoss
 from regard.engine.half_weights import HalfWeights
+from regard.engine.prefetch import ahead
 from regard.engine.products import forget_packed_weights
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.objectives.cross_entropy import perplexity

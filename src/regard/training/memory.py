@@ -14,7 +14,8 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from regard.data.batches import AnyBatch, Examples
+from regard.data.batches import AnyBatch
+from regard.data.epochs import Examples
 from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe
 from regard.tasks import TASKS

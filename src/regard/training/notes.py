@@ -9,8 +9,8 @@ from contextlib import suppress
 import numpy as np
 import torch
 
-from regard.data.batches import Examples
 from regard.data.config import TrainingConfig
+from regard.data.epochs import Examples
 from regard.errors import ConfigError
 from regard.models.base import count_parameters
 from regard.recipes.recipe import (

@@ -11,7 +11,7 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from regard.data.batches import Examples
+from regard.data.epochs import Examples
 from regard.errors import ConfigError
 from regard.recipes.recipe import (
     AnyRecipe,

@@ -13,7 +13,7 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from regard.data.batches import Stream
+from regard.data.epochs import Stream
 from regard.data.prepare import Prepared
 from regard.recipes.recipe import AnyRecipe
 from regard.tasks import TASKS

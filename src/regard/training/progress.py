@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
-from regard.data.batches import START, Position
+from regard.data.epochs import START, Position
 from regard.errors import printable
 from regard.language import shown
 from regard.runs import Run

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from regard.config import Tree
-from regard.data.batches import Examples, auto_batch_tokens
+from regard.data.epochs import Examples, auto_batch_tokens
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError, did_you_mean
 from regard.recipes.recipe import (
