@@ -1,18 +1,16 @@
-"""Every text that people read has its Korean in messages.ko.yaml, and every entry there is still a
-text of the code."""
+"""Messages are English in the code; messages.ko.yaml has their Korean, and a text that it lacks is
+shown in English. scripts/untranslated lists these: here nothing has to be translated."""
 
 from __future__ import annotations
 
-import ast
-import inspect
 import os
 import re
+import runpy
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +18,8 @@ import yaml
 
 import regard
 from command_line import fail, succeed
-from regard.cli import app
+from places import ROOT
+from regard import language
 from regard.language import (
     IN_REPORTS,
     PARTICLES,
@@ -30,7 +29,6 @@ from regard.language import (
     shown,
     shown_comments,
 )
-from regard.recipes.propose import FILLED
 from regard.views.labels import Metrics
 from regard.views.report import (
     Cell,
@@ -43,194 +41,88 @@ from regard.views.report import (
     Table,
     in_language,
 )
-from regard.views.show import PICTURES
 
 PACKAGE = Path(regard.__file__).parent
-CATALOGUE = yaml.safe_load((PACKAGE / "messages.ko.yaml").read_text(encoding="utf-8"))
+SCRIPT = runpy.run_path(str(ROOT / "scripts" / "untranslated"))
+CATALOGUE = SCRIPT["CATALOGUE"]
 TEXTS: dict[str, dict[str, str]] = CATALOGUE["texts"]
-KOREAN = {english: found for section in TEXTS.values() for english, found in section.items()}
+KOREAN = {english: text for section in TEXTS.values() for english, text in section.items()}
 FROM_CODE = ("commands", "messages", "reports", "recipes")
 """Sections whose English is found in the code; the code composes the others of parts, or libraries
 write them."""
-ELSEWHERE = ("course",)
-"""Folders with texts of their own in both languages: only what they raise and say is here."""
-DATA = ("data/corpora.py", "text/normalise.py")
-"""Files with sentences to train on: only what they raise is read by people."""
-INTERNAL = {
-    "re.compile",
-    "re.sub",
-    "re.search",
-    "re.split",
-    "re.findall",
-    "cast",
-    "logger.warning",
-    "filterwarnings",
-}
-"""What is called with strings that nobody reads."""
-PARTS = {
-    "Table",
-    "TablePart",
-    "Section",
-    "_section",
-    "Curves",
-    "Series",
-    "Bars",
-    "HeatMap",
-    "HeatMaps",
-    "Text",
-    "muted",
-}
-"""What a report is made of: texts of one word are found here alone."""
-TEXT = re.compile(
-    r"[A-Za-z]{2,}[,.:;?!)'\"]* +[\w({\[\"'<-]|\}[,.:;)]* ?[a-z]{2,}|[a-z]{2,}[:(]? +\{|\S "
-    r"+[a-z]{2,}"
-)
-"""Two words, or one beside a value."""
 
 
-def template(node: ast.AST) -> str:
-    """A string of the code as the catalogue writes it."""
-    if isinstance(node, ast.Constant):
-        return re.sub(r"\{:,\}", "{#}", str(node.value))
-    assert isinstance(node, ast.JoinedStr)
-    parts = []
-    for part in node.values:
-        spec = getattr(part, "format_spec", None)
-        number = spec is not None and template(spec).endswith((*",dfeg%",))
-        parts.append(
-            template(part) if isinstance(part, ast.Constant) else "{#}" if number else "{}"
-        )
-    return "".join(parts)
-
-
-def strings(tree: ast.AST) -> Iterator[ast.AST]:
-    """Strings and f-strings, without docstrings, annotations and what `INTERNAL` takes."""
-    skipped: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Expr(value=ast.Constant()):
-                skipped.add(node.value)
-            case ast.JoinedStr():
-                skipped |= {part for part in node.values if isinstance(part, ast.Constant)}
-            case ast.FormattedValue(format_spec=ast.JoinedStr() as spec):
-                skipped |= {*ast.walk(spec)}
-            case ast.Subscript(slice=inner) if not any(
-                isinstance(one, ast.Call) for one in ast.walk(inner)
-            ):
-                skipped |= {*ast.walk(inner)}
-            case ast.Call() if ast.unparse(node.func).removeprefix("warnings.") in INTERNAL:
-                skipped |= {one for argument in node.args for one in ast.walk(argument)}
-            case ast.Assert(msg=ast.AST() as message):
-                skipped |= {*ast.walk(message)}
-    for node in ast.walk(tree):
-        is_string = isinstance(node, ast.Constant | ast.JoinedStr) and isinstance(
-            getattr(node, "value", ""), str
-        )
-        if is_string and node not in skipped:
-            yield node
-
-
-def labels(tree: ast.AST) -> Iterator[ast.AST]:
-    """What is given to the parts of a report, also by way of `columns`."""
-    given = [
-        argument
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in PARTS
-        for argument in [
-            *node.args,
-            *(one.value for one in node.keywords if one.arg not in ("tone", "label_width")),
-        ]
-    ]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign | ast.AugAssign) and ast.unparse(node).startswith(
-            ("columns", "heads")
-        ):
-            given += node.value.values if isinstance(node.value, ast.Dict) else [node.value]
-    inside = {one for argument in given for one in ast.walk(argument)}
-    keys = {
-        slice
-        for node in inside
-        if isinstance(node, ast.Subscript)
-        for slice in ast.walk(node.slice)
-    }
-    return (
-        node
-        for node in strings(tree)
-        if node in inside - keys and re.search("[A-Za-z]{3}", template(node))
+def test_every_entry_belongs_to_a_text_of_the_code() -> None:
+    """A rewording needs no Korean: delete the old entry, or rename its key if the Korean still
+    says the same."""
+    english = SCRIPT["english_messages"]()
+    entries = [*CATALOGUE["as_written"], *(text for name in FROM_CODE for text in TEXTS[name])]
+    assert [text for text in entries if text not in english] == [], (
+        "delete these lines of messages.ko.yaml, or rename them with their text"
     )
+    assert [text for text in TEXTS["fields"] if text not in SCRIPT["field_texts"]()] == []
 
 
-@cache
-def of_code() -> dict[str, str]:
-    """The texts of the code, and the files that they are in."""
-    found: dict[str, str] = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name, tree = (
-            path.relative_to(PACKAGE).as_posix(),
-            ast.parse(path.read_text(encoding="utf-8")),
-        )
-        if name.startswith(ELSEWHERE):
-            tree = ast.Module(
-                [ast.Expr(node) if isinstance(node, ast.expr) else node for node in told(tree)], []
-            )
-        if name in DATA:
-            functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-            raising = [
-                node
-                for node in functions
-                if any(isinstance(one, ast.Raise) for one in ast.walk(node))
-            ]
-            tree = ast.Module([*raising], [])
-        nodes = [
-            node for node in strings(tree) if " " in template(node) and TEXT.search(template(node))
-        ]
-        nodes += labels(tree) if name.startswith("views") else []
-        found |= {
-            line: name for node in nodes for line in template(node).split("\n") if line.strip()
-        }
-    for path in sorted((PACKAGE / "recipes").glob("*.yaml")):
-        found |= dict.fromkeys(
-            re.findall(r"(?<=# )\S.*", path.read_text(encoding="utf-8")), "recipes"
-        )
-    return found | dict.fromkeys(FILLED.values(), "proposals") | dict.fromkeys(documented(), "help")
-
-
-def told(tree: ast.AST) -> Iterator[ast.stmt | ast.expr]:
-    """What is raised, and what is given to a `say`."""
-    for node in ast.walk(tree):
-        is_call = (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "say"
-        )
-        if isinstance(node, ast.Raise) or is_call:
-            yield node
-
-
-def documented() -> Iterator[str]:
-    """The docstrings that are help: paragraphs of commands, and what `regard show` lists."""
-    for command in (*app.registered_commands, app.registered_callback):
-        assert command is not None
-        text = command.help if isinstance(command.help, str) else inspect.getdoc(command.callback)
-        yield from (" ".join(part.split()) for part in (text or "").split("\n\n"))
-    yield from (str(picture.__doc__) for picture in PICTURES.values())
-
-
-def test_no_text_is_missing_in_korean() -> None:
-    missing = {
-        text: file
-        for text, file in of_code().items()
-        if text not in {*KOREAN, *CATALOGUE["as_written"]}
-    }
-    assert not missing, "give these their Korean in messages.ko.yaml, or list them under as_written"
-
-
-def test_no_entry_is_left_of_a_text_that_is_gone() -> None:
-    entries = [
-        *CATALOGUE["as_written"],
-        *(text for section in FROM_CODE for text in TEXTS[section]),
+def test_a_contributor_needs_no_korean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new message is listed with its place, and nothing fails before a release."""
+    source = tmp_path / "messages.py"
+    source.write_text(
+        '"""A docstring is not a message."""\n'
+        "def check(count, path):\n"
+        '    raise DataError(f"only {count:,} rows in {path!r}", hint="write more of them")\n',
+        encoding="utf-8",
+    )
+    functions = SCRIPT["untranslated"].__globals__
+    monkeypatch.setitem(functions, "PACKAGE", tmp_path)
+    nodes = [*SCRIPT["message_nodes"](source)]
+    assert [(node.lineno, SCRIPT["template"](node)) for node in nodes] == [
+        (3, "only {#} rows in {}"),
+        (3, "write more of them"),
     ]
-    assert [text for text in entries if text not in of_code()] == []
+    found = [SCRIPT["Untranslated"]("src/regard/messages.py:3", "write more of them")]
+    monkeypatch.setitem(functions, "untranslated", lambda: found)
+    SCRIPT["main"]()
+    monkeypatch.setattr(sys, "argv", ["untranslated", "--release"])
+    with pytest.raises(SystemExit, match="1"):
+        SCRIPT["main"]()
+    monkeypatch.setitem(functions, "untranslated", list)
+    SCRIPT["main"]()
+
+
+def test_translated_documents_are_compared_with_their_originals(tmp_path: Path) -> None:
+    page, translation = tmp_path / "data.md", tmp_path / "data.ko.md"
+    page.write_text("# Data\n\n- [A](#a)\n\n## A\n\n| a |\n|---|\n", encoding="utf-8")
+    assert [*SCRIPT["differences"](page, translation)] == ["the document is not translated"]
+    translation.write_text("# 데이터\n\n- [가](#가)\n\n## 가\n\n| 가 |\n|---|\n", encoding="utf-8")
+    assert [*SCRIPT["differences"](page, translation)] == []
+    translation.write_text("# 데이터\n\n## 가\n\n| 가 |\n|---|\n", encoding="utf-8")
+    assert [*SCRIPT["differences"](page, translation)] == ["0 items of lists, but 1 in data.md"]
+
+
+@pytest.fixture
+def untranslated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who asks for Korean, of which there is none yet."""
+    monkeypatch.setenv("REGARD_LANG", "ko")
+    monkeypatch.setattr(language, "catalogue", lambda names=(): ({}, []))
+
+
+@pytest.mark.usefixtures("untranslated")
+def test_texts_without_korean_are_shown_in_english(tiny_run: Path) -> None:
+    assert shown("there is no column 'b'; allowed: a.\nNext: c") == (
+        "there is no column 'b'; allowed: a.\nNext: c"
+    )
+    recipe = (PACKAGE / "recipes" / "dates.yaml").read_text(encoding="utf-8")
+    assert shown_comments(recipe) == recipe
+    report = Report("Title", [Section("Quality", [Table(["loss"], [[Cell("worse", ours=True)]])])])
+    in_korean: Any = in_language(report)
+    assert (in_korean.title, in_korean.sections[0].heading) == ("Title", "Quality")
+    assert in_korean.sections[0].parts[0].columns == ["loss"]
+    assert in_korean.sections[0].parts[0].cells[0][0].text == "worse"
+    assert fail("predict", "none") == [
+        "none: there is no such run folder (make one with 'regard train RECIPE --out RUN')"
+    ]
+    assert not re.search("[가-힣]", succeed("compare", tiny_run, tiny_run).out)
+    assert recipe.splitlines()[0].removeprefix("# ") in succeed("recipes", "dates").out
 
 
 def test_no_text_is_entered_twice() -> None:

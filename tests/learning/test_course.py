@@ -165,12 +165,26 @@ CLAIMS: dict[str, dict[str, Callable[[Numbers], bool]]] = {
 }
 
 
-def test_every_chapter_has_both_languages_and_claims() -> None:
+def test_every_chapter_has_claims_in_every_language() -> None:
     numbered = {
         language: [(one.number, one.name) for one in chapters(language)] for language in LANGUAGES
     }
     assert numbered["en"] == numbered["ko"]
     assert [*CLAIMS] == NAMES
+
+
+def test_a_chapter_without_a_translation_is_shown_in_english(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {"01-first.en.md": "# First", "01-first.ko.md": "# 첫째", "02-second.en.md": "# Second"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr("regard.course.files", lambda _: tmp_path)
+    assert [(one.number, one.name, one.title) for one in chapters("ko")] == [
+        (1, "first", "첫째"),
+        (2, "second", "Second"),
+    ]
+    assert find_chapter("second", "ko").text == "# Second"
 
 
 def used(text: str) -> tuple[list[str], set[str], int]:

@@ -1,7 +1,7 @@
 """The course: chapters whose claims are experiments that one command repeats.
 
-A chapter NAME is a text in two languages, `NN-NAME.en.md` and `NN-NAME.ko.md`, and `NAME.py` with
-its experiment, `experiment(lab: Lab) -> Found`, over the public API. The text is Markdown that
+A chapter NAME is a text in English, `NN-NAME.en.md`, its translation, `NN-NAME.ko.md`, and `NAME.py`
+with its experiment, `experiment(lab: Lab) -> Found`, over the public API. The text is Markdown that
 Jinja2 fills with the experiment's numbers, and has four conventions:
 
     paragraphs and bullets before the first `##`    what the chapter is about, and what to look at
@@ -39,25 +39,25 @@ class Chapter:
 
 
 def chapters(language: str | None = None) -> list[Chapter]:
-    """All chapters in one language, in their order."""
+    """All chapters in their order, in one language; a chapter without a translation is English."""
     language = language or default_language()
     if language not in LANGUAGES:
         raise RegardError(
             f"there is no {language!r}", where="--lang", hint=did_you_mean(language, LANGUAGES)
         )
-    found = sorted(
-        (
-            file
-            for file in files("regard.course").iterdir()
-            if file.name.endswith(f".{language}.md")
-        ),
-        key=lambda file: file.name,
+    folder = files("regard.course")
+    names = sorted(
+        file.name.removesuffix(".en.md")
+        for file in folder.iterdir()
+        if file.name.endswith(".en.md")
     )
-    return [
-        Chapter(int(number), name.split(".")[0], file.read_text(encoding="utf-8"))
-        for file in found
-        for number, _, name in [file.name.partition("-")]
-    ]
+    found = []
+    for name in names:
+        number, _, title = name.partition("-")
+        translation = folder / f"{name}.{language}.md"
+        file = translation if translation.is_file() else folder / f"{name}.en.md"
+        found.append(Chapter(int(number), title, file.read_text(encoding="utf-8")))
+    return found
 
 
 def find_chapter(wanted: str, language: str | None = None) -> Chapter:

@@ -1,4 +1,4 @@
-// Every text of the interface, in both languages. Views use only these keys; a test checks that none is missing.
+// Every text of the interface in English, and in Korean if it is translated. Views use only these keys; a test checks that none is missing.
 
 export const TEXTS = {
   views: { en: "Views", ko: "화면" },
@@ -297,5 +297,5 @@ export const setLanguage = name => localStorage.setItem(KEPT, name);
 export function t(key, values = {}) {
   const text = TEXTS[key];
   if (!text) throw new Error(`no text ${key}`);
-  return text[language()].replace(/\{(\w+)\}/g, (_, name) => values[name]);
+  return (text[language()] ?? text.en).replace(/\{(\w+)\}/g, (_, name) => values[name]);
 }
