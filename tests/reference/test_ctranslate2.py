@@ -175,9 +175,8 @@ def test_int8_writes_what_ctranslate2_writes(run: Run) -> None:
     never = [[token] for token in dict.fromkeys(target.tokens([target.pad, target.begin]))]
     options = {"max_decoding_length": LONGEST, "min_decoding_length": 0, "disable_unk": True}
     overrides = [f"search.max_length={LONGEST + 1}", "search.max_length_offset=100"]
-    for text, source, ours in zip(
-        SENTENCES, sources(run), loaded(run).predict(SENTENCES, overrides=overrides), strict=True
-    ):
+    predictions = loaded(run).predict(SENTENCES, beam=5, overrides=overrides)
+    for text, source, ours in zip(SENTENCES, sources(run), predictions, strict=True):
         [result] = theirs.translate_batch(
             [source],
             beam_size=5,
