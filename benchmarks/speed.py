@@ -799,9 +799,8 @@ def main() -> None:
     options = parser.parse_args()
     VOCABULARY = options.vocabulary
     torch.set_float32_matmul_precision("high" if options.device == "cuda" else "highest")
-    torch._dynamo.config.recompile_limit = (
-        64  # else a compiled peer falls back to eager code after eight shapes
-    )
+    # else a compiled peer falls back to eager code after eight shapes
+    torch._dynamo.config.recompile_limit = 64
     most = ceiling(options.device)
     print(f"ceiling {most / 1e12:.1f} TFLOP/s, torch {torch.__version__}", flush=True)
     for name in options.only:

@@ -14,9 +14,8 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.text.tokenizers import Letters, UnknownWord, letters_of, unknown_in
 
 NO_TAG = -100  # stands in the labels of a batch where a token carries no tag
-MASKED_STEP = (
-    1024  # the number of masked tokens of a packed batch is rounded up to a multiple of this
-)
+# the number of masked tokens of a packed batch is rounded up to a multiple of this
+MASKED_STEP = 1024
 TRIED = 24  # keys that are tried before a group of sentences takes the largest that fits
 # the size of a packed row is a multiple of this: an attention kernel works on tiles of so many
 # tokens
@@ -136,9 +135,8 @@ class RowSizes:
     second: int
     longest: int  # tokens of the longest sentence
     sentences: int
-    tiled: bool = (
-        False  # whether sentences come in the order of `in_tiles`, which is faster in compiled code
-    )
+    # whether sentences come in the order of `in_tiles`, which is faster in compiled code
+    tiled: bool = False
 
     def order(self, first_B: Tensor, second_B: Tensor | None = None) -> Tensor:
         """In which order sentences of these lengths are packed."""
@@ -433,9 +431,8 @@ class MaskedBatch(AnyBatch):
 
     text: Padded  # what is read, after masking
     segments_BL: Tensor  # 0 in the first segment, 1 in the second
-    places_P: (
-        Tensor  # where tokens are to be predicted: b * L + l, the padded positions read row by row
-    )
+    # where tokens are to be predicted: b * L + l, the padded positions read row by row
+    places_P: Tensor
     labels_P: Tensor  # the tokens that stood there
     follows_B: Tensor | None = None
     """1 where the second segment truly follows the first, 0 where it does not; None without this
@@ -476,9 +473,8 @@ class StoryBatch(AnyBatch):
     times_BS: Tensor  # how long ago each sentence was: 1 for the newest; 0 where there is none
     question_BL: Tensor
     answers_B: Tensor
-    linear: bool = (
-        False  # whether the hops go without their softmax: at the linear start of a training
-    )
+    # whether the hops go without their softmax: at the linear start of a training
+    linear: bool = False
 
     def shapes(self) -> dict[str, list[int]]:
         """The sizes of the padded stories, in sentences, and questions, in words."""
@@ -495,6 +491,5 @@ class LabelledBatch(AnyBatch):
     owners_B: Tensor
     """The number of the example that each row belongs to, from 0; the rows of an example stand side
     by side."""
-    labels: (
-        Tensor  # the class or the number of each example [X], the class of each token [B, L], ...
-    )
+    # the class or the number of each example [X], the class of each token [B, L], ...
+    labels: Tensor

@@ -48,9 +48,8 @@ class Framing:
     segments: bool
     longest: int  # most tokens of a row, special ones included
     long: Long = "head"
-    stride: int | None = (
-        None  # from the beginning of one window to that of the next; None is half a window
-    )
+    # from the beginning of one window to that of the next; None is half a window
+    stride: int | None = None
     letters: int | None = None
     """Characters of a word outside the vocabulary that the model reads; None where it reads
     `<unk>`."""

@@ -32,9 +32,8 @@ from regard.data.store import Array, ColumnWriter, Integers, TokenColumn, rebuil
 from regard.errors import DataError, Problem, first_of, import_extra
 from regard.text.files import is_inside, key_of, word_sums
 
-FORMAT = (
-    6  # counts up when stored images change their form, so that no old cache is read as a new one
-)
+# counts up when stored images change their form, so that no old cache is read as a new one
+FORMAT = 6
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 """What is read, whatever a file is called. Others run programs (EPS) or unpack images within them
 on opening (ICO)."""
@@ -63,9 +62,8 @@ class Reading:
     """What a model reads of an image: pixels, or features of a width."""
 
     images: ImagesConfig
-    rows: (
-        int  # regions that the model makes of the pixels, from top to bottom and from left to right
-    )
+    # regions that the model makes of the pixels, from top to bottom and from left to right
+    rows: int
     columns: int
     feature_width: int | None = None  # of the features that are read instead, from .npy files
 
@@ -316,9 +314,8 @@ class Pictures:
     # which of the pictures that were asked for these are: all, or those that could be read
     kept: Integers
     reading: Reading
-    checksum: (
-        str  # of `shown`, by `word_sums`: a resumed run compares it with the one that it began with
-    )
+    # of `shown`, by `word_sums`: a resumed run compares it with the one that it began with
+    checksum: str
 
     def __len__(self) -> int:
         return len(self.columns)

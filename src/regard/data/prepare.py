@@ -506,9 +506,8 @@ class _SplitIndex:
     # a hash of the first column, which a split goes by: as the first of those alike is written
     sources: Hashes
     inputs: Hashes  # a hash of all columns that a model reads, which leaks are found by
-    examples: (
-        Hashes  # a hash of all columns but the ids of questions, which duplicates are found by
-    )
+    # a hash of all columns but the ids of questions, which duplicates are found by
+    examples: Hashes
     labels: Hashes | None  # a hash of the label, if there is one
 
     def rows_of(self, examples: Integers) -> Integers:

@@ -340,9 +340,8 @@ class RawTokens:
         return Spelling.of(places, words, places_BL.shape)
 
 
-EVALUATED_STREAMS = (
-    10  # streams that a text is measured in; each begins without memory, so more would cost quality
-)
+# streams that a text is measured in; each begins without memory, so more would cost quality
+EVALUATED_STREAMS = 10
 
 
 class Pieces(Examples):

@@ -181,9 +181,8 @@ class _Story:
     last: int = 0  # the number of the line before, where lines are numbered
     has_question: bool = False
     opening: str = ""
-    fault: Problem | None = (
-        None  # of a line in a file: what is asked after it is not about the story that was meant
-    )
+    # of a line in a file: what is asked after it is not about the story that was meant
+    fault: Problem | None = None
     typed: list[str] = field(default_factory=list)  # the lines as they were typed
 
     def add(self, sentence: str, number: int | None = None) -> None:

@@ -106,9 +106,8 @@ MASKED_HEAD = {
     "output.output.linear.bias": "cls.predictions.bias",
 }
 """Our names of the weights -> theirs, of the model, of a layer and of the heads of pre-training."""
-OWN = (
-    "regard"  # the key in config.json of the sections of a recipe that `transformers` does not have
-)
+# the key in config.json of the sections of a recipe that `transformers` does not have
+OWN = "regard"
 
 
 def read(folder: ModelFolder) -> Imported:

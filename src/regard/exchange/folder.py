@@ -80,9 +80,8 @@ class Exported:
     files: dict[str, str] = field(
         default_factory=dict
     )  # other files, by their names: those of sentence-transformers
-    raw_text: bool = (
-        False  # whether it was trained here on raw text, in which a run of white space is one space
-    )
+    # whether it was trained here on raw text, in which a run of white space is one space
+    raw_text: bool = False
     # whether [MASK] in a text is the token: transformers then reads all special tokens so
     reads_masks: bool = False
 

@@ -38,34 +38,28 @@ class ModelConfig(Config):
     reads: ClassVar[Literal["source", "image", "story", "text"]]
     """What a batch holds: a source and a target, an image and a caption, a story and a question, or
     single texts."""
-    generates: ClassVar[bool] = (
-        False  # whether it writes text token by token, with `begin` and `step`
-    )
+    # whether it writes text token by token, with `begin` and `step`
+    generates: ClassVar[bool] = False
     pretraining: ClassVar[
         Literal["next_token", "both_directions", "masked", "surrounding"] | None
     ] = None
     """What it learns from raw text; None: it is not pre-trained."""
-    causal: ClassVar[bool] = (
-        False  # whether the state of a token depends only on this token and those before it
-    )
-    local: ClassVar[bool] = (
-        False  # whether the state of a token depends only on a few tokens around it
-    )
-    segments: ClassVar[bool] = (
-        False  # whether it reads two texts as two segments: [CLS] first [SEP] second [SEP]
-    )
+    # whether the state of a token depends only on this token and those before it
+    causal: ClassVar[bool] = False
+    # whether the state of a token depends only on a few tokens around it
+    local: ClassVar[bool] = False
+    # whether it reads two texts as two segments: [CLS] first [SEP] second [SEP]
+    segments: ClassVar[bool] = False
     equal_layers: ClassVar[bool] = False
     """Whether the embeddings and all layers have one width, so that a head can mix them."""
-    head_pooling: ClassVar[HeadPooling] = (
-        "max"  # how a head makes one vector of a text, unless the recipe says so
-    )
+    # how a head makes one vector of a text, unless the recipe says so
+    head_pooling: ClassVar[HeadPooling] = "max"
     head_defaults: ClassVar[
         Mapping[str, Any]
     ] = {}  # defaults of the recipe's section `head` for this model
     attends: ClassVar[bool] = False  # whether it has attention, besides what `alignment` names
-    alignment: ClassVar[str] = (
-        ""  # a pattern for the names of its attentions over the source; empty if it has none
-    )
+    # a pattern for the names of its attentions over the source; empty if it has none
+    alignment: ClassVar[str] = ""
 
     vectors: VectorsConfig | None = None
     """Word vectors from files that the embeddings begin with."""
@@ -281,9 +275,8 @@ class Generator(nn.Module):
     source_embedding: Embedding
     target_embedding: Embedding
     output: Any  # the module that `readout` runs
-    longest: int | None = (
-        None  # the most tokens that it can read or write; None if there is no limit
-    )
+    # the most tokens that it can read or write; None if there is no limit
+    longest: int | None = None
 
     @property
     def alignment(self) -> str:

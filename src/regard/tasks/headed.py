@@ -173,9 +173,8 @@ class HeadedTask(ExampleTask):
     models = any_config(lambda config: config.reads == "text")
     recipe: HeadedRecipe
     head: ClassVar[type[HeadConfig]] = HeadConfig  # the recipe's section `head`
-    smooths: ClassVar[bool] = (
-        True  # whether the loss is over classes, which training.label_smoothing is for
-    )
+    # whether the loss is over classes, which training.label_smoothing is for
+    smooths: ClassVar[bool] = True
     scales: ClassVar[Sequence[float]] = (
         0.2,
         0.3,
@@ -185,9 +184,8 @@ class HeadedTask(ExampleTask):
         1.5,
         2.2,
     )  # of the output with a linear model
-    by_token: ClassVar[bool] = (
-        False  # whether the head has an answer for each token, instead of one for the text
-    )
+    # whether the head has an answer for each token, instead of one for the text
+    by_token: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
 
     @classmethod

@@ -424,9 +424,8 @@ class Filled(Prediction):
 
     output: str  # the text as it was typed, with a word in each gap
     gaps: tuple[Gap, ...]
-    next_sentence: float | None = (
-        None  # of two texts: the probability that the second follows the first
-    )
+    # of two texts: the probability that the second follows the first
+    next_sentence: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         tree = {

@@ -101,9 +101,8 @@ class Best(NamedTuple):
     """The best answers to a question, as first and last tokens of its text with log P."""
 
     answers: tuple[tuple[int, int, float], ...]
-    log_odds: (
-        float  # s_null - s_ij of the best one: the log-odds of no answer against the best answer
-    )
+    # s_null - s_ij of the best one: the log-odds of no answer against the best answer
+    log_odds: float
     log_p_none: float  # log P of no answer
 
 

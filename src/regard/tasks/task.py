@@ -64,9 +64,8 @@ NAMED, SHOWN = (
     3,
     20,
 )  # how many unknown words a note names, and how many characters of each it shows
-LONGEST = (
-    2048  # longest input in tokens: beyond it a line break is missing rather than a sentence long
-)
+# longest input in tokens: beyond it a line break is missing rather than a sentence long
+LONGEST = 2048
 
 
 def ignore(done: int) -> None:
@@ -189,22 +188,19 @@ class Task(Encoder):
     models: ClassVar[Any]  # the configs of the models that it trains: a union told apart by `kind`
     lower_is_better: ClassVar[tuple[str, ...]] = ("loss",)
     higher_is_better: ClassVar[tuple[str, ...]] = ()  # the metrics of a validation
-    unit: ClassVar[str] = (
-        "tokens"  # what the loss is a mean over; `tokens` in the training log counts them
-    )
+    # what the loss is a mean over; `tokens` in the training log counts them
+    unit: ClassVar[str] = "tokens"
     writes: ClassVar[Literal["target", "text"] | None] = None
     """The column whose tokenizer spells the outputs of a search: `target`, a text for each source,
     compared with references by all metrics but `loss` and `perplexity`; or `text`, a continuation.
     None: there is no search."""
-    head: ClassVar[type[Config] | None] = (
-        None  # the recipe's section `head`; None where the model has none
-    )
+    # the recipe's section `head`; None where the model has none
+    head: ClassVar[type[Config] | None] = None
     reads_raw_text: ClassVar[bool] = False  # whether the data is raw text, for pre-training
     init_model: ClassVar[Mapping[str, Any]] = {}
     """Fields of the model that differ from those of the run that `training.init` names."""
-    reads_stories: ClassVar[bool] = (
-        False  # whether inputs are questions about a story that the lines before them tell
-    )
+    # whether inputs are questions about a story that the lines before them tell
+    reads_stories: ClassVar[bool] = False
     shares_examples: ClassVar[bool] = False
     """Whether several processes may each evaluate some of the examples (`computed`)."""
     input_parts: tuple[str, ...] = ("text",)

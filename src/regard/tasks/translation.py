@@ -210,9 +210,8 @@ class TextToText(WritingTask):
     writes = "target"
     input_parts = ("source",)
     shares_examples = True
-    lengths_of: ClassVar[LengthsOf] = (
-        "source"  # which of the two texts has the length that quality is shown by
-    )
+    # which of the two texts has the length that quality is shown by
+    lengths_of: ClassVar[LengthsOf] = "source"
 
     @classmethod
     def metrics(cls, outputs: Sequence[str], references: References, config: Any) -> dict[str, Any]:

@@ -366,9 +366,8 @@ class Trainer:
         except torch.OutOfMemoryError:
             if self.captured is None:
                 raise
-        self.captured.full = (
-            True  # not in the clause above: its error still refers to the tensors of `work`
-        )
+        # not in the clause above: its error still refers to the tensors of `work`
+        self.captured.full = True
         self.captured.graphs.clear()
         self.optimiser.zero_grad()
         torch.cuda.empty_cache()
