@@ -16,9 +16,8 @@ from tiny import TINY
 
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):  # in the background of a script; commands would inherit it
+# in the background of a script; commands would inherit it
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -271,9 +271,8 @@ def check(
     if as_json:
         console.show_json(result.to_json())
     else:
-        if (
-            result.proposal is not None
-        ):  # standard output has the recipe alone, so that `>` saves it
+        # standard output has the recipe alone, so that `>` saves it
+        if result.proposal is not None:
             if out is None:
                 console.say(shown_comments(result.proposal).rstrip("\n"))
             elif result.ok:

@@ -57,9 +57,8 @@ def written_out(stream: TextIO) -> Iterator[None]:
             stream.flush()
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            if (
-                isinstance(error, BrokenPipeError) and os.name != "nt"
-            ):  # as with `| head -1`: end as other tools do
+            # as with `| head -1`: end as other tools do
+            if isinstance(error, BrokenPipeError) and os.name != "nt":
                 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
                 signal.raise_signal(signal.SIGPIPE)
             raise RegardError(
@@ -106,9 +105,8 @@ def bar(what: str, *, visible: bool) -> Iterator[Progress]:
         task = drawn.add_task(shown(what), total=None)
 
         def move(now: str, done: int, total: int) -> None:
-            if (
-                done < drawn.tasks[0].completed
-            ):  # the next of several steps: the time left is not that of the last one
+            # the next of several steps: the time left is not that of the last one
+            if done < drawn.tasks[0].completed:
                 drawn.reset(task)
             drawn.update(task, description=shown(now), completed=done, total=total or None)
 

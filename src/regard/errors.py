@@ -121,9 +121,8 @@ class Faults:
 
     def add(self, *problems: Problem) -> None:
         for problem in problems:
-            if (
-                self.named and self.named[-1] == problem
-            ):  # an empty line of a table has several empty cells
+            # an empty line of a table has several empty cells
+            if self.named and self.named[-1] == problem:
                 continue
             if isinstance(problem, Recurring):
                 self.alike[_words(problem)] += 1

@@ -349,10 +349,8 @@ def test_data_that_has_changed_is_neither_measured_on_nor_trained_on(
     tiny_recipe["training"] |= {"steps": 2, "decode": 0}
     run = train(tiny_recipe, out=tmp_path / "run", quiet=True)
     before = evaluate(run, split="validation")
-    for changed in (
-        pairs[:15],
-        [f"{'ab' * n}\t{'ab' * n}\n" for n in range(1, 41)],
-    ):  # the second: of the same lengths
+    # the second: of the same lengths
+    for changed in (pairs[:15], [f"{'ab' * n}\t{'ab' * n}\n" for n in range(1, 41)]):
         file.write_text("".join(changed))
         evaluate(run, split="test")
         with pytest.raises(

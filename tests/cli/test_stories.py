@@ -382,9 +382,8 @@ def test_it_learns_where_people_are(run: Path) -> None:
     train = succeed("evaluate", run, "--split", "train", "--json").json["error"]
     assert train <= 0.05, "measured without the noise and the linear start"
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    for line in (
-        line for line in lines if line["event"] == "validation"
-    ):  # the best restart answers
+    # the best restart answers
+    for line in (line for line in lines if line["event"] == "validation"):
         assert line["error"] == line["errors"][line["restart"] - 1] == min(line["errors"])
 
 

@@ -721,9 +721,8 @@ def test_where_syllables_are_tagged_a_text_is_read_by_syllables(tmp_path: Path) 
 def test_blanks_among_tagged_characters_are_positions(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     lines = []
-    for _ in range(
-        300
-    ):  # a syllable is a name only after a blank, so that the tags cannot be learned without blanks
+    # a syllable is a name only after a blank, so that the tags cannot be learned without blanks
+    for _ in range(300):
         syllables = random.permutation([*"가나다라마"]).tolist()
         syllables.insert(int(random.integers(1, 5)), " ")
         tags = ["B-X" if before == " " else "O" for before in ["", *syllables[:-1]]]

@@ -151,9 +151,8 @@ def same_ids(run: Run, folder: Path, case: str) -> None:
     def same(text: str) -> None:
         if target:  # here a syllable and a letter that ends it are composed first
             assume(unicodedata.is_normalized("NFC", text))
-        if (
-            kind == "pegasus"
-        ):  # SentencePiece itself drops spaces at the ends, as we do, and transformers does not
+        # SentencePiece itself drops spaces at the ends, as we do, and transformers does not
+        if kind == "pegasus":
             assume(text == text.strip())
         assert [*begin, *ours.encode(text), *end] == theirs(text).input_ids
         if target and kind == "marian":
@@ -330,9 +329,8 @@ def test_a_trained_run(tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatc
             run.recipe.evaluation,
         )
         assert all(answer["no_answer"] is not None for answer in expected)
-    if (
-        case == "gpt"
-    ):  # a word that a pipeline decodes apart from its prompt keeps the space before it, but not here
+    # a word that a pipeline decodes apart from its prompt keeps the space before it, but not here
+    if case == "gpt":
         assert reads.decode(reads("saw foxes", add_special_tokens=False).input_ids) == " saw foxes"
         assert regard.score(back, "The king", "saw foxes")["target"] == "saw foxes"
     if case == "bert-pairs":

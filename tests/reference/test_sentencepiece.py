@@ -103,9 +103,8 @@ def test_ids_are_those_of_sentencepiece(models: dict[str, Path], name: str) -> N
         ids = ours.encode(text)
         assert ids == theirs.encode(text), text
         assert saved.encode(text) == ids
-        if (
-            text not in shuffled
-        ):  # the bytes of tokens make the text, also of a sign that has no piece
+        # the bytes of tokens make the text, also of a sign that has no piece
+        if text not in shuffled:
             assert b"".join(written[token] for token in ids).decode().removeprefix(
                 first
             ) == ours.decode(ids)

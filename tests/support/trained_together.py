@@ -29,9 +29,8 @@ def main() -> None:
             shutil.copytree(job["copy of"], job["out"])
         torch.distributed.barrier()
         try:
-            if limit := job.get("largest file", {}).get(
-                os.environ["RANK"]
-            ):  # stands for a full disk
+            # stands for a full disk
+            if limit := job.get("largest file", {}).get(os.environ["RANK"]):
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
             if "command" in job:
                 sys.argv = ["regard", *job["command"]]

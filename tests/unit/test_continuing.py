@@ -61,10 +61,8 @@ def test_score_is_log_p_of_how_a_text_goes_on(runs: dict[str, Path], name: str) 
         one_by_one(run, PROMPT, found["tokens"]), abs=1e-4
     )
     assert found["score"] == pytest.approx(sum(found["token_scores"]), abs=1e-9)
-    for prompt, target in (
-        (f"{PROMPT} ", "big."),
-        (PROMPT, " big."),
-    ):  # the space is there, whoever writes it
+    # the space is there, whoever writes it
+    for prompt, target in ((f"{PROMPT} ", "big."), (PROMPT, " big.")):
         assert succeed("score", run, prompt, target, "--json").json["tokens"] == found["tokens"]
     exact = succeed(
         "score", run, PROMPT, json.dumps(found["tokens"][:-1]), "--tokens", "--json"

@@ -299,9 +299,8 @@ def test_a_real_failure_is_measured(tiny_recipe: Tree, tmp_path: Path) -> None:
 
     handle = nn.modules.module.register_module_forward_hook(run_out)
     try:
-        with pytest.raises(
-            ConfigError, match=r"128 with training\.accumulate=2"
-        ):  # this machine would hold them all
+        # this machine would hold them all
+        with pytest.raises(ConfigError, match=r"128 with training\.accumulate=2"):
             train(tiny_recipe, out=tmp_path / "run", quiet=True)
     finally:
         handle.remove()

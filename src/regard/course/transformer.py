@@ -100,10 +100,8 @@ def _stages(run: Run) -> Found:
         if isinstance(out, Tensor):
             shape = " x ".join(map(str, out.shape[1:]))
             rows.append([name, type(module).__name__, shape, out.mean().item(), out.std().item()])
-            if name.count(".") in (
-                0,
-                2,
-            ):  # embeddings, positions, output; of blocks, their sub-layers
+            # embeddings, positions, output; of blocks, their sub-layers
+            if name.count(".") in (0, 2):
                 made[out.grad_fn] = name
 
     handles = [

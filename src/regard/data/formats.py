@@ -224,9 +224,8 @@ def csv_records(file: TextFile, separator: str = ",") -> Records:
                     r"convert it: tr '\r' '\n' < OLD > NEW; a cell with a line break needs "
                     r"double quotes"
                 )
-            if "expected after" not in str(
-                error
-            ):  # such a line is bad alone; else all that follows is
+            # such a line is bad alone; else all that follows is
+            if "expected after" not in str(error):
                 raise DataError(what, where=file.where(line), hint=hint) from None
             yield line, _BadRecord(Problem(file.where(line), what, hint))
         line = records.line_num + 1

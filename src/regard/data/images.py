@@ -182,9 +182,8 @@ def missing_image(
         return Problem(
             where, what, f"allowed: {HELD}..., {shapes.PREFIX}... and files that are sent along"
         )
-    if os.path.isfile(
-        path
-    ):  # not Path.is_file, which raises an error where a name is too long for a file's
+    # not Path.is_file, which raises an error where a name is too long for a file's
+    if os.path.isfile(path):
         return None
     what = "is a folder" if os.path.isdir(path) else "does not exist"
     relative_to = (
@@ -197,11 +196,8 @@ def _features(path: Path, width: int, where: str) -> NDArray[np.float32]:
     """An array [regions, width] or [rows, columns, width] of any network's."""
     try:
         array: Array = np.load(path, allow_pickle=False)
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-    ):  # numpy's message would advise to load pickles, which is never safe
+    except (OSError, ValueError, EOFError):
+        # numpy's message would advise to load pickles, which is never safe
         what = f"{path.name} is no .npy file of numbers, and the model reads features of images"
         raise DataError(
             what, where=where, hint="one array an image, as numpy.save writes it"
@@ -221,9 +217,8 @@ def _features(path: Path, width: int, where: str) -> NDArray[np.float32]:
         raise DataError(
             what, where=where, hint="all arrays must come from the same layer of the same network"
         )
-    with np.errstate(
-        over="ignore"
-    ):  # what is too large for 32 bits becomes infinite, and is refused
+    # what is too large for 32 bits becomes infinite, and is refused
+    with np.errstate(over="ignore"):
         features: NDArray[np.float32] = array.astype(np.float32)
     if not np.isfinite(features).all():
         what = f"{path.name} holds values that are not finite as 32-bit numbers"

@@ -55,9 +55,8 @@ def open_corpus(
     `encoding` is that of the recipe's section `data`, `within` the only folder whose files may be
     read.
     """
-    if (
-        corpus.dataset is not None and within is not None
-    ):  # its files may name others, and a name leads to the Hub
+    # its files may name others, and a name leads to the Hub
+    if corpus.dataset is not None and within is not None:
         raise DataError(problems=[outside(corpus.dataset)])
     reader = (Reader if corpus.dataset is None else DatasetReader)(
         corpus, base, part, encoding, within
@@ -116,9 +115,8 @@ class Reader:
             begun += not row.continues
             if drawn is not None and not drawn[begun - 1]:
                 continue
-            if (
-                prefix and not row.continues and row.values[0].strip()
-            ):  # an empty text is still found to be empty
+            # an empty text is still found to be empty
+            if prefix and not row.continues and row.values[0].strip():
                 row = Row(row.line, (prefix + row.values[0], *row.values[1:]))
             yield row
 

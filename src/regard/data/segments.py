@@ -391,9 +391,8 @@ class Masking:
         """Whether the vocabulary marks the pieces that continue a word, and not the spaces before
         words."""
         spelt = self.tokenizer.tokens(range(self.tokenizer.size))
-        if any(
-            token.startswith(SPACES) for token in spelt
-        ):  # ### is then a heading, not the rest of a word
+        # ### is then a heading, not the rest of a word
+        if any(token.startswith(SPACES) for token in spelt):
             return False
         return any(token.startswith(CONTINUES) and len(token) > len(CONTINUES) for token in spelt)
 

@@ -138,11 +138,8 @@ def rebuilding(read: Callable[P, T]) -> Callable[P, T]:
     def read_or_rebuild(*args: P.args, **options: P.kwargs) -> T:
         try:
             return read(*args, **options)
-        except (
-            OSError,
-            ValueError,
-            EOFError,
-        ):  # as numpy, json and the system raise; a user's mistake is none of them
+        except (OSError, ValueError, EOFError):
+            # as numpy, json and the system raise; a user's mistake is none of them
             with verifying():
                 return read(*args, **options)
 

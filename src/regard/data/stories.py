@@ -379,10 +379,8 @@ def typed_questions(lines: Iterable[tuple[str, str]]) -> Iterator[Question | Fil
     for text, place in lines:
         numbered, is_object = NUMBERED.fullmatch(text), text.lstrip().startswith("{")
         number, content = None, text
-        if numbered and int(numbered[1]) in (
-            1,
-            story.last + 1 if story.last else 1,
-        ):  # else it is part of the text
+        # else it is part of the text
+        if numbered and int(numbered[1]) in (1, story.last + 1 if story.last else 1):
             number, content = int(numbered[1]), numbered[2]
         if number == 1 or not text.strip() or "\n" in text.strip() or is_object:
             yield from story.unasked()

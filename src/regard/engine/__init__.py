@@ -40,9 +40,8 @@ _plain: ContextVar[bool | None] = ContextVar("plain", default=None)
 
 def is_plain() -> bool:
     """Whether every equation is to be computed as written."""
-    if (
-        torch.compiler.is_compiling()
-    ):  # compiled code cannot read context variables; a plain run is never compiled
+    # compiled code cannot read context variables; a plain run is never compiled
+    if torch.compiler.is_compiling():
         return False
     chosen = _plain.get()
     return os.environ.get(ENVIRONMENT_VARIABLE) == "plain" if chosen is None else chosen

@@ -27,9 +27,8 @@ class SmoothedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, logits_PV: Tensor, labels_P: Tensor, epsilon: float, equation: Equation
     ) -> Tensor:
-        with torch.autocast(
-            logits_PV.device.type, enabled=False
-        ):  # which would first copy the logits as float32
+        # which would first copy the logits as float32
+        with torch.autocast(logits_PV.device.type, enabled=False):
             log_p_PV = logits_PV.log_softmax(
                 -1, dtype=torch.promote_types(logits_PV.dtype, torch.float32)
             )

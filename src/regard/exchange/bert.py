@@ -140,10 +140,8 @@ def each_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
         name.removeprefix("bert.").replace(".gamma", ".weight").replace(".beta", ".bias"): tensor
         for name, tensor in theirs.items()
     }
-    for table in (
-        "embeddings.position_ids",
-        "embeddings.token_type_ids",
-    ):  # constants in older files
+    # constants in older files
+    for table in ("embeddings.position_ids", "embeddings.token_type_ids"):
         named.pop(table, None)
     return without_copies(named, TIED, where)
 

@@ -223,9 +223,8 @@ def open_folder(source: str | Path) -> ModelFolder:
             path = Path(
                 hub.snapshot_download(str(source), allow_patterns=[*TEXTS, "*.safetensors"])
             )
-            if not any(
-                path.glob("*.safetensors")
-            ):  # pickled weights only where there are no others
+            # pickled weights only where there are no others
+            if not any(path.glob("*.safetensors")):
                 path = Path(
                     hub.snapshot_download(
                         str(source), allow_patterns=[*TEXTS, "pytorch_model*.bin"]

@@ -115,9 +115,8 @@ def read(folder: ModelFolder) -> Imported:
     begin = folder.number("decoder_start_token_id", folder.number("pad_token_id", 0))
     token = next((token for token, number in ids_of(trees[-1]).items() if number == begin), PAD)
     trees[-1] = with_template(trees[-1], roles={"<s>": token})
-    if len(trees) == 2 and "<s>" not in ids_of(
-        trees[0]
-    ):  # no source begins with it, but each tokenizer needs one
+    # no source begins with it, but each tokenizer needs one
+    if len(trees) == 2 and "<s>" not in ids_of(trees[0]):
         trees[0] = with_template(trees[0], roles={"<s>": PAD})
     sizes = len(weights["source_embedding.weight"]), len(weights["output.linear.bias"])
     tokenizers = [

@@ -216,9 +216,8 @@ class GPT(LanguageModel):
                 len(tokens_R) // state.sources, 0
             )
             return logits_RV, replace(state, last_BD=None)
-        if (
-            state.longest >= self.config.max_positions
-        ):  # the longest row may have been dropped since
+        # the longest row may have been dropped since
+        if state.longest >= self.config.max_positions:
             self.positions.check_length(int(state.lengths_R.max()) + 1)
         limit, advance = state.own_N2RHME.shape[4], partial(self.advance, state)
         logits_RV, graph = step_with_cache(

@@ -314,9 +314,8 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
         sizes.vocabulary if {*scripts}.isdisjoint(IDEOGRAPHIC) else max(sizes.vocabulary, 16_000)
     )
     alphabet = sum(size.alphabet for size in profile.sizes)
-    if (
-        5 * alphabet > 4 * vocabulary
-    ):  # a tokenizer would be refused, or have hardly more than characters
+    # a tokenizer would be refused, or have hardly more than characters
+    if 5 * alphabet > 4 * vocabulary:
         vocabulary = 1_000 * ceil(alphabet / 500)
     settings: dict[str, Any] = {
         "data.max_length": length or None,
@@ -353,9 +352,8 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
                 "training.betas": [0.9, 0.999],
                 "training.label_smoothing": 0.1,
             }
-        elif (
-            profile.sizes[0].words > 100
-        ):  # of long texts the words alone say enough, and are learned fast
+        elif profile.sizes[0].words > 100:
+            # of long texts the words alone say enough, and are learned fast
             settings |= {"model.widths": [1], "model.dropout": 0.5, "head.pooling": "mean"}
             settings |= {
                 "tokenizer.vocabulary": 16_000,
@@ -701,9 +699,8 @@ def _kind(key: Key, values: Sequence[Any]) -> str:
     distinct = {*filled}
     if filled and _are_images(values):
         return "image"
-    if len(distinct) > 1 and (
-        _is_label(key) or len(filled) >= 0.9 * len(values)
-    ):  # a named label may often be missing
+    # a named label may often be missing
+    if len(distinct) > 1 and (_is_label(key) or len(filled) >= 0.9 * len(values)):
         numbers = [value for value in filled if NUMBER.fullmatch(value)]
         numeric = len(numbers) >= 0.95 * len(filled)  # the others are for `check` to name
         if numeric and (_is_named(key, "number") or any(float(value) % 1 for value in numbers)):
@@ -972,9 +969,8 @@ def _texts(table: _Table) -> DataProfile:
         return _documents(
             {**table.data, "text": texts[0]}, table.rows, mean(map(len, values)), values
         )
-    if len(table.columns) == 2 and not table.of_kind(
-        "list"
-    ):  # then these are the two, whatever is in them
+    # then these are the two, whatever is in them
+    if len(table.columns) == 2 and not table.of_kind("list"):
         texts = [*table.columns]
     if len(texts) < 2:
         seen = f"only column {texts[0]} looks like text" if texts else "no column looks like text"
@@ -1098,9 +1094,8 @@ def _labels(table: _Table, task: str | None = None) -> DataProfile | None:
     settings: dict[str, Any] = (
         {"training.best": "f1_macro"} if max(counts) > 3 * min(counts) else {}
     )  # rare ones count
-    if table.rows >= 5_000 and _overlap(
-        texts
-    ):  # held-out texts are like the others: only the loss shows overfitting
+    # held-out texts are like the others: only the loss shows overfitting
+    if table.rows >= 5_000 and _overlap(texts):
         settings = {"training.best": "loss", "model.dropout": 0.5, "tokenizer.vocabulary": 16_000}
     return DataProfile("classification", line, table.rows, (size,), settings, notes)
 

@@ -295,9 +295,8 @@ def _stored_tree(
     if isinstance(recipe, str) and "\n" in recipe:
         base = (recipe.folder if isinstance(recipe, Proposal) else Path()).absolute()
         return parse_yaml(recipe, where="the recipe"), base, False
-    if (
-        Path(recipe).is_dir() and str(recipe) not in shipped()
-    ):  # `babi` may be the folder of the recipe's data
+    # `babi` may be the folder of the recipe's data
+    if Path(recipe).is_dir() and str(recipe) not in shipped():
         raise ConfigError(
             "this is a folder, not a recipe", where=str(recipe), hint="give a .yaml file"
         )
@@ -584,9 +583,8 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
         hint = "a run folder is what 'regard train' or 'regard import' makes"
         raise ConfigError(f"{init} is not a run folder", where="training.init", hint=hint)
     model, tokenizer = tree.get("model", {}), tree.get("tokenizer", {})
-    if not isinstance(model, dict) or not isinstance(
-        tokenizer, dict
-    ):  # reported when the recipe is checked
+    # reported when the recipe is checked
+    if not isinstance(model, dict) or not isinstance(tokenizer, dict):
         return tree
     if task.reads_raw_text and given is not None:
         model = {name: kind for name, kind in model.items() if name == "kind"} | (

@@ -295,12 +295,8 @@ class Run:
         try:
             facts = load_facts(last)
             best = step_name(facts["best"][0]["step"] if facts["best"] else facts["step"])
-        except (
-            CheckpointError,
-            KeyError,
-            IndexError,
-            TypeError,
-        ):  # whoever needs the last checkpoint reports it
+        except (CheckpointError, KeyError, IndexError, TypeError):
+            # whoever needs the last checkpoint reports it
             return
         if named.name != best and int(named.name[5:]) <= int(last.name[5:]):
             what = f"it names {named.name}, but the best checkpoint is {best}, as {last.name} says"
@@ -669,9 +665,8 @@ def reading_state(folder: Path) -> Iterator[Path]:
         yield path
     except (RegardError, MemoryError, torch.OutOfMemoryError):
         raise
-    except (
-        Exception
-    ):  # torch raises a dozen kinds for damaged files, with messages about its own parts
+    except Exception:
+        # torch raises a dozen kinds for damaged files, with messages about its own parts
         raise _damaged(
             path, "the file is damaged: it cannot be read as the state of a training"
         ) from None
@@ -777,9 +772,8 @@ class MetricsLog:
         return self._file.tell()
 
     def close(self) -> None:
-        with suppress(
-            OSError
-        ):  # every line was flushed, and one that could not be has raised an error
+        # every line was flushed, and one that could not be has raised an error
+        with suppress(OSError):
             self._file.close()
 
 

@@ -219,9 +219,8 @@ class Finished:
 
     def add(self, ends: Live, ended_BW: Tensor) -> None:
         """Store the hypotheses that have ended, in the order of their slots."""
-        if (
-            ended_BW.device.type == "cpu" and not ended_BW.any()
-        ):  # on a GPU this test would cost more than the rest
+        # on a GPU this test would cost more than the rest
+        if ended_BW.device.type == "cpu" and not ended_BW.any():
             return
         self.some = True
         sentences_B, length = ends.sentences_B, ends.history_BWT.shape[-1]
@@ -535,9 +534,8 @@ class Rules:
         """Only `</s>` at the longest length of a sentence: so every hypothesis is finished, with a
         true log P."""
         length = live.history_BWT.shape[-1] + 1
-        if (
-            length in self.limits.longest
-        ):  # the whole vocabulary is rewritten, so only if some sentence needs it
+        # the whole vocabulary is rewritten, so only if some sentence needs it
+        if length in self.limits.longest:
             at_limit_B = self._longest_B[live.sentences_B] == length
             not_end_V = torch.arange(log_p_BWV.shape[-1], device=log_p_BWV.device) != self._end_id
             log_p_BWV.masked_fill_(at_limit_B[:, None, None] & not_end_V, NEVER)

@@ -178,9 +178,8 @@ class MaskedLanguageModeling(RawTextTask):
         rows = self.read_documents(corpora, part, base)
         try:
             return self.examples(rows, part)
-        except (
-            DataError
-        ):  # too few documents for next-sentence prediction: masked tokens can still be measured
+        except DataError:
+            # too few documents for next-sentence prediction: masked tokens can still be measured
             return self.single_segments(rows)
 
     # Training

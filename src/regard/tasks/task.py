@@ -402,9 +402,8 @@ class Task(Encoder):
     def given_inputs(self, inputs: object) -> list[FileInput]:
         """What a program gives: one input, or several; those that were read already stay as they
         are."""
-        if hasattr(
-            inputs, "iterrows"
-        ):  # a table of pandas, which iterates over the names of its columns
+        # a table of pandas, which iterates over the names of its columns
+        if hasattr(inputs, "iterrows"):
             inputs = cast("Any", inputs).to_dict("records")
         several = isinstance(inputs, Iterable) and not isinstance(
             inputs, str | bytes | tuple | Mapping

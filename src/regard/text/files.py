@@ -303,11 +303,8 @@ def is_inside(path: Path, within: Path | None) -> bool:
         return True
     try:
         return path.resolve().is_relative_to(within)
-    except (
-        OSError,
-        ValueError,
-        RuntimeError,
-    ):  # too long a name, a zero byte in it, links that lead in a circle
+    except (OSError, ValueError, RuntimeError):
+        # too long a name, a zero byte in it, links that lead in a circle
         return False
 
 
@@ -485,9 +482,8 @@ def writing(path: Path, hint: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if any(
-            (folder / "last").is_file() for folder in path.parents
-        ):  # in a run folder with a checkpoint
+        # in a run folder with a checkpoint
+        if any((folder / "last").is_file() for folder in path.parents):
             hint = (
                 hint
                 or "what was saved before is whole; --resume continues from it once this can be "

@@ -362,9 +362,8 @@ def characters_of_bytes(tokens: Sequence[str], special: Sequence[bool]) -> list[
             data += token_bytes
             owners += [position] * len(token_bytes)
     start = 0
-    for character in data.decode(
-        "utf-8", "surrogateescape"
-    ):  # a byte that is not UTF-8 becomes one half surrogate
+    # a byte that is not UTF-8 becomes one half surrogate
+    for character in data.decode("utf-8", "surrogateescape"):
         pieces[owners[start]] += "\ufffd" if "\ud800" <= character <= "\udfff" else character
         start += len(character.encode("utf-8", "surrogateescape"))
     return [piece or CONTINUED for piece in pieces]
@@ -408,9 +407,8 @@ def convert_sentencepiece(
         steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex("^ | $"), "")]
     steps += [normalizers.Prepend(" ")] if spec.add_dummy_prefix else []
     steps.append(normalizers.Replace(" ", MARK))
-    if (
-        ids is not None
-    ):  # replace characters that no piece of this model has, or pieces of the other would match them
+    # replace characters that no piece of this model has, or pieces of the other would match them
+    if ids is not None:
         known = sorted({character for piece in proto.pieces for character in piece.piece} | {MARK})
         signs = "".join(f"\\x{{{ord(character):x}}}" for character in known)
         steps.append(normalizers.Replace(Regex(f"[^{signs}]"), _UNSEEN))

@@ -189,9 +189,8 @@ class Trainer:
                 self.config.validate_every or self.progress.planned_every or self.validate_every
             )
         self.checkpoint_every = self.config.checkpoint_every or self.validate_every
-        if (
-            self.config.warmup == "auto" and self.steps
-        ):  # with a time limit, the first plan says how many steps
+        # with a time limit, the first plan says how many steps
+        if self.config.warmup == "auto" and self.steps:
             self.config = self.config.model_copy(
                 update={"warmup": warmup_steps(self.config, self.steps)}
             )

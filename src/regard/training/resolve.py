@@ -40,9 +40,8 @@ def resolve(
         tree["training"]["batch_tokens"] = (
             existing.recipe.training.batch_tokens if existing else default
         )
-    if (
-        recipe.training.warmup == "auto" and existing
-    ):  # a resumed training is not warmed up for longer
+    # a resumed training is not warmed up for longer
+    if recipe.training.warmup == "auto" and existing:
         tree["training"]["warmup"] = existing.recipe.training.warmup
     training, on_gpu = tree["training"], device.type == "cuda"
     packs = on_gpu and task.packs and mixed_precision(recipe.training, on_gpu=True) != "fp32"

@@ -113,9 +113,8 @@ def train(
             )
         vocabularies = [data.tokenizers[name].size for name in task.columns]
         refuse_too_large(resolved, accelerator.device, vocabularies, shares=shares)
-        with explained_out_of_memory(
-            resolved
-        ):  # the same initial weights in every process but different dropout
+        # the same initial weights in every process but different dropout
+        with explained_out_of_memory(resolved):
             torch.manual_seed(resolved.training.seed)
             model: nn.Module = task.model()
             torch.manual_seed(resolved.training.seed + accelerator.process_index)

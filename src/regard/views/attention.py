@@ -514,9 +514,8 @@ def _dot_product(
     module, heads, width = model.get_submodule(name), k_BHKE.shape[1], k_BHKE.shape[-1]
     q_E, k_KE, v_KE = read_BQD[0, step], k_BHKE[0, head], v_BHKE[0, head]
     query, reads = {"x, the state that looks": q_E}, "x"
-    if (
-        order == "pre"
-    ):  # the attention's output is added to x, and the attention itself reads its norm
+    # the attention's output is added to x, and the attention itself reads its norm
+    if order == "pre":
         x_D = calls[norm_name][0].inputs[0][0, step]
         query, reads = {"x, the state so far": x_D, "LayerNorm(x), what looks": q_E}, "LayerNorm(x)"
     [x_D, *_] = query.values()

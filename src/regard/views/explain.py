@@ -254,9 +254,8 @@ def _read_text(
 
     def forward() -> Tensor:
         states_BLD: Tensor
-        if (
-            task.head is None and config.pretraining == "both_directions"
-        ):  # its readout reads the forward direction
+        # its readout reads the forward direction
+        if task.head is None and config.pretraining == "both_directions":
             states_BLD = model(batch).hidden_BTD
         elif getattr(task, "rewrites", False):
             read, _ = _padded(

@@ -502,9 +502,8 @@ def _draw_curves(axes: Any, curves: Curves) -> None:
     axes.set_ylabel(curves.y_label, parse_math=False)
     axes.set_ylim(bottom=0 if curves.from_zero else None)
     low, high = axes.get_ylim()
-    if high - low < (
-        least := LEAST_RANGE * max(abs(low), abs(high))
-    ):  # rounding is not to look like a change
+    # rounding is not to look like a change
+    if high - low < (least := LEAST_RANGE * max(abs(low), abs(high))):
         axes.set_ylim((low + high - least) / 2, (low + high + least) / 2)
     axes.ticklabel_format(axis="y", useOffset=False)
     if curves.x_ticks:
@@ -661,9 +660,8 @@ def _fonts(module: Any) -> Iterator[Any]:
         manager.addfont(KOREAN_FILE)
     for name in (LATIN_FONT, KOREAN_FONT):
         yield from (font for font in manager.ttflist if font.name == name and _is_regular(font))
-    for file in sorted(
-        {*module.findSystemFonts()} - {font.fname for font in manager.ttflist}
-    ):  # installed just now
+    # installed just now
+    for file in sorted({*module.findSystemFonts()} - {font.fname for font in manager.ttflist}):
         with suppress(OSError, RuntimeError):
             manager.addfont(file)
 

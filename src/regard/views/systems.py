@@ -436,9 +436,8 @@ def measure_units(
         f"{RECONSTRUCTION}{name}" if rewriting else name: metric
         for name, metric in base.metrics.items()
     }
-    if any(
-        own.classes != base.classes for own in counts.values()
-    ):  # their F1 would be of other classes
+    # their F1 would be of other classes
+    if any(own.classes != base.classes for own in counts.values()):
         metrics.pop("f1_macro", None)
         rows = {name: own[:, :2] for name, own in rows.items()}
     tables = {

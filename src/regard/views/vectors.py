@@ -148,9 +148,8 @@ def text_vectors(
     tokens: list[str] = []
     for ids in encoded:
         spelt = tokenizer.tokens(ids)
-        for place, token in unknown_in(
-            ids
-        ):  # a word that a model of characters has read all the same
+        # a word that a model of characters has read all the same
+        for place, token in unknown_in(ids):
             spelt[place] = token.word
         tokens += spelt
     return Features(
