@@ -22,7 +22,7 @@ RESERVE = 0.05
 def regard(*arguments: str, cache: Path, folder: Path | None = None) -> str:
     """Run the command in a new process, as users do; returns what it prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "regard.cli", *arguments],
+        [sys.executable, "-m", "regard", *arguments],
         cwd=folder,
         text=True,
         capture_output=True,

@@ -172,7 +172,7 @@ def help_seconds() -> float:
     def once() -> float:
         started = time.perf_counter()
         subprocess.run(
-            [sys.executable, "-m", "regard.cli", "--help"], stdout=subprocess.DEVNULL, check=True
+            [sys.executable, "-m", "regard", "--help"], stdout=subprocess.DEVNULL, check=True
         )
         return time.perf_counter() - started
 

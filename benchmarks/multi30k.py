@@ -58,7 +58,7 @@ PEER = {"multi30k-transformer": (34.7, 170), "multi30k-bahdanau": (29.2, 170)}
 def regard(*arguments: str, folder: Path, cache: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "REGARD_CACHE": str(cache)}
     return subprocess.Popen(
-        [sys.executable, "-m", "regard.cli", *arguments],
+        [sys.executable, "-m", "regard", *arguments],
         cwd=folder,
         env=environment,
         text=True,

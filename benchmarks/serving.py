@@ -159,7 +159,7 @@ def transformer(folder: str, preset: str) -> dict[str, list[str]]:
     serve = [
         sys.executable,
         "-m",
-        "regard.cli",
+        "regard",
         "serve",
         f"{folder}/run",
         "--port",
@@ -186,7 +186,7 @@ def classifier(folder: str) -> dict[str, list[str]]:
     serve = [
         sys.executable,
         "-m",
-        "regard.cli",
+        "regard",
         "serve",
         f"{folder}/run",
         "--port",

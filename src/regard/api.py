@@ -1,4 +1,4 @@
-"""The verbs: each is one function here, one command in cli.py.
+"""The verbs: each is one function here, and one command in cli/.
 
 `explain`, `diagnose`, `compare`, `import_run`, `export_run`, `shipped_recipes` and `show` are
 imported from where they are implemented; `predict`, `features`, `vectors`, `evaluate`, `score` and

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.cli import _run_folders
+from regard.cli.serving import run_folders
 
 uvicorn = pytest.importorskip("uvicorn")
 pytest.importorskip("fastapi")
@@ -98,7 +98,7 @@ def root(tmp_path_factory: pytest.TempPathFactory, tiny_run: Path) -> Path:
 @contextmanager
 def serving(root: Path, settings: Settings) -> Iterator[str]:
     """The address of a studio of the runs in a folder."""
-    runs = Runs(settings, folders=lambda: _run_folders(root), device="cpu")
+    runs = Runs(settings, folders=lambda: run_folders(root), device="cpu")
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(
             uvicorn.Config(app(runs, settings, root=root), log_config=None, log_level="warning")

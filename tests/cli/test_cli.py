@@ -16,7 +16,7 @@ from contextlib import redirect_stderr
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 import regard as api
 from command_line import contents, fail, regard, succeed, write, write_table
 from regard.cli import app
-from regard.console import bar
+from regard.cli.console import bar
 from regard.data.corpora import generate
 from regard.data.file_inputs import corpus_of
 from regard.errors import DataError
@@ -461,16 +461,16 @@ def test_help_lists_the_verbs_in_the_order_of_the_work() -> None:
     ]
 
 
-def test_typer_reads_the_declared_types_alone() -> None:
-    """Typer 0.24 to 0.28 refuse a command whose function says `Any`; its own annotations go before
-    the signature's."""
+def test_every_parameter_of_a_command_declares_its_type_and_its_help() -> None:
+    """Typer 0.24 to 0.28 refuse a command whose function says `Any`."""
     for registered in app.registered_commands:
-        function = registered.callback
-        declared = {
-            name: one.annotation for name, one in inspect.signature(function).parameters.items()
-        }
-        assert get_type_hints(function) == declared
-        assert Any not in declared.values()
+        assert registered.callback is not None
+        hints = get_type_hints(registered.callback, include_extras=True)
+        assert hints.pop("return") is type(None)
+        for name, hint in hints.items():
+            kind, declared = get_args(hint)
+            assert kind is not Any
+            assert declared.help, f"{registered.name} {name}"
 
 
 @pytest.mark.parametrize(("terminal", "shown"), [(True, True), (True, False), (False, True)])
@@ -557,7 +557,7 @@ def test_python_runs_the_package_as_the_command_and_help_is_quick() -> None:
 def test_a_reader_that_leaves_early_is_no_error_and_text_is_utf8_whatever_the_locale(
     run: Path,
 ) -> None:
-    predict = f'"{sys.executable}" -m regard.cli predict "{run}" --beam 1 --json'
+    predict = f'"{sys.executable}" -m regard predict "{run}" --beam 1 --json'
     command = f'yes "한 a b" | head -n 2000 | {predict} | head -n 1'
     environment = os.environ | {"LC_ALL": "C", "PYTHONIOENCODING": "latin-1"}
     result = subprocess.run(
@@ -580,7 +580,7 @@ def test_standard_output_that_takes_nothing(run: Path) -> None:
         (["recipes"], device, 2, full),
         (["predict", run, "a b"], device, 2, full),
     ):
-        words = [sys.executable, "-m", "regard.cli", *map(str, verb)]
+        words = [sys.executable, "-m", "regard", *map(str, verb)]
         ended = subprocess.run(
             words, stdout=stream, stderr=subprocess.PIPE, text=True, env=environment
         )

@@ -136,7 +136,7 @@ def command(
         if handles is None
         else lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (handles, handles))
     )
-    line = [sys.executable, "-m", "regard.cli", *map(str, arguments), "--port", "0"]
+    line = [sys.executable, "-m", "regard", *map(str, arguments), "--port", "0"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     server = subprocess.Popen(line, preexec_fn=limit, **pipes)  # type: ignore[call-overload]
     try:

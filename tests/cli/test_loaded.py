@@ -287,7 +287,7 @@ class Terminal:
 
     def __init__(self, *arguments: object) -> None:
         self.screen, own = pty.openpty()
-        command = [sys.executable, "-m", "regard.cli", *map(str, arguments)]
+        command = [sys.executable, "-m", "regard", *map(str, arguments)]
         environment = os.environ | {"TERM": "dumb", "COLUMNS": "200"}
         self.process = subprocess.Popen(
             command, stdin=own, stdout=own, stderr=own, env=environment, start_new_session=True

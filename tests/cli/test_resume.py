@@ -27,6 +27,7 @@ import torch
 
 from command_line import fail
 from regard import cli
+from regard.cli import training
 from regard.errors import ConfigError
 from regard.runs import Run
 from regard.runs.run import load_training, read_metrics
@@ -466,8 +467,8 @@ def test_the_first_process_complains_for_all(
 ) -> None:
     """A launcher kills all processes when one has ended, so that the first, which speaks for all,
     must end first."""
-    assert cli.PATIENCE > 10
-    monkeypatch.setattr(cli, "PATIENCE", 0.5)
+    assert training.FIRST_REPORT_SECONDS > 10
+    monkeypatch.setattr(training, "FIRST_REPORT_SECONDS", 0.5)
     monkeypatch.setenv("RANK", f"{process}")
     recipe, begun = written(tiny_recipe, tmp_path / "recipe.yaml"), time.monotonic()
     messages = fail("train", recipe, "training.stesp=3", "--out", tmp_path / "run")

@@ -635,7 +635,7 @@ def test_a_killed_server_loses_no_answered_request_and_an_ended_one_none(
     httpx = pytest.importorskip("httpx2")
     short = ["search.max_length=6"]
     options = ["--port", "0", "--window", "300", "--set", *short]
-    command = [sys.executable, "-m", "regard.cli", "serve", str(tiny_run), *options]
+    command = [sys.executable, "-m", "regard", "serve", str(tiny_run), *options]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     servers = [subprocess.Popen(command, **pipes) for _ in range(2)]
     answered, lock = [0, 0], threading.Lock()

@@ -28,7 +28,7 @@ from tiny import TINY
 
 TestClient = pytest.importorskip("fastapi.testclient").TestClient
 
-from regard.cli import _run_folders  # noqa: E402
+from regard.cli.serving import run_folders  # noqa: E402
 from regard.studio.runs import KEPT, Runs  # noqa: E402
 from regard.studio.served import Settings  # noqa: E402
 from regard.studio.server import app  # noqa: E402
@@ -45,7 +45,7 @@ def root(tiny_run: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runs(root: Path) -> Runs:
-    return Runs(Settings(), folders=lambda: _run_folders(root), device="cpu")
+    return Runs(Settings(), folders=lambda: run_folders(root), device="cpu")
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_runs_are_loaded_when_they_are_asked_for(
 
 def test_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    runs = Runs(Settings(), folders=lambda: _run_folders(Path("runs")))
+    runs = Runs(Settings(), folders=lambda: run_folders(Path("runs")))
     with TestClient(app(runs, Settings(), root=Path("runs")), base_url=LOCAL) as client:
         assert (client.get("/runs").json(), client.get("/trainings").json()) == ([], [])
 
@@ -365,7 +365,7 @@ def test_a_training_is_stopped_by_a_studio_that_did_not_start_it(
     command = [
         sys.executable,
         "-m",
-        "regard.cli",
+        "regard",
         "studio",
         str(root),
         "--no-browser",
@@ -393,7 +393,7 @@ def test_a_training_is_stopped_by_a_studio_that_did_not_start_it(
         (root / ".sent" / name / ".process").write_text(
             json.dumps(json.loads(record.read_text()) | changes)
         )
-    runs = Runs(Settings(), folders=lambda: _run_folders(root), device="cpu")
+    runs = Runs(Settings(), folders=lambda: run_folders(root), device="cpu")
     with TestClient(app(runs, Settings(), root=root), base_url=LOCAL) as client:
         progress = client.get("/trainings/long").json()
         assert (progress["state"], progress["ours"]) == ("training", True)

@@ -119,7 +119,7 @@ def test_all_numbers_are_printed_and_written_and_many_come_with_a_note(
         == json.loads(json.dumps(transformer.to_json()))
     )
     monkeypatch.setattr(
-        "regard.cli.LARGE",
+        "regard.cli.explaining.LARGE_JSON_BYTES",
         10 * sum(one.weights.size for one in transformer.attentions.values()) - 1,
     )
     assert "MB of JSON: --layer and --head choose one attention" in succeed(*command).err

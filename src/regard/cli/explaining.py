@@ -1,0 +1,358 @@
+"""The commands `explain`, `diagnose`, `compare` and `vectors`."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+from typer import Argument, Option
+
+import regard
+from regard.cli import console
+from regard.cli.options import (
+    PICTURE_SUFFIXES,
+    AcceptRecipeOption,
+    BeamOption,
+    CheckpointOption,
+    DeviceOption,
+    FilesOption,
+    JsonOption,
+    LengthPenaltyOption,
+    OverwriteOption,
+    ReportOption,
+    RunArgument,
+    SettingsOption,
+    SplitOption,
+    StoryOption,
+)
+from regard.errors import DecodeError
+
+if TYPE_CHECKING:
+    from regard.tasks.task import Task
+    from regard.text.files import FileInput
+    from regard.views.explanation import Explanation, View
+
+STANDARD_INPUT = (None, "-")
+"""The values of an INPUT that read standard input."""
+LARGE_JSON_BYTES = 50e6
+"""Bytes of JSON from which `explain` says how to ask for less."""
+
+
+def explain(
+    *,
+    run: RunArgument,
+    text: Annotated[
+        str | None,
+        Argument(
+            metavar="INPUT",
+            help="Default, or -: standard input. Not needed if --story has questions.",
+        ),
+    ] = None,
+    story: StoryOption = None,
+    question: Annotated[
+        int | None,
+        Option(help="The number of the question about a story, from 1. Default: the last."),
+    ] = None,
+    target: Annotated[
+        str | None, Option(help="Explain this output instead of the model's own.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Option(
+            help="A file to write: .svg, .png, .html (all views) or .json (all numbers, or those "
+            "of --numbers)."
+        ),
+    ] = None,
+    overwrite: OverwriteOption = False,
+    view: Annotated[
+        str | None,
+        Option(
+            help="alignment (attention over the source), encoder or decoder (self-attention), "
+            "heads (of one token, --step), hops (over a story), mix (of layers), probabilities, "
+            "masks or positions; occlusion (how much the label, tag or answer depends on each "
+            "word). Default: the first that the model has."
+        ),
+    ] = None,
+    layer: Annotated[
+        str,
+        Option(help="A layer (from 1), mean, or all: one figure each. With --numbers also a hop."),
+    ] = "mean",
+    head: Annotated[str, Option(help="A head (from 1), mean, or all: one figure each.")] = "mean",
+    rollout: Annotated[
+        bool,
+        Option("--rollout", help="Attention rollout through all layers, or up to --layer."),
+    ] = False,
+    words: Annotated[
+        bool,
+        Option(
+            "--words",
+            help="Merge tokens into words: the sum over the tokens of a key, the mean over those "
+            "of a query.",
+        ),
+    ] = False,
+    numbers: Annotated[
+        bool,
+        Option(
+            "--numbers",
+            help="Show how one attention is computed, with the numbers of the run.",
+        ),
+    ] = False,
+    step: Annotated[
+        int | None,
+        Option(
+            help="The token that --numbers or --view heads shows, from 1. Default: the first; for "
+            "heads, the one that represents the whole text ([CLS], or the last token of a language "
+            "model)."
+        ),
+    ] = None,
+    padding: Annotated[
+        int | None,
+        Option(
+            help="Add this many <pad> to both texts, as in a batch. Default: 3 for --view masks, "
+            "else 0."
+        ),
+    ] = None,
+    beam: BeamOption = None,
+    overrides: SettingsOption,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    accept_recipe: AcceptRecipeOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what the model attended to, and which other tokens were probable.
+
+    In the terminal, or with --out as a figure, as a page with all views, or as JSON. For a question
+    about a story: the sentences that each hop attended to.
+    """
+    from regard.views.explanation import Options
+
+    opened = regard.Run.open(run, accept_recipe)
+    inputs = [text, story, *opened.recipe_values]
+    console.check_output(out, PICTURE_SUFFIXES, inputs, overwrite=overwrite)
+    explanation = regard.explain(
+        opened,
+        _text_and_story(opened.task, text, story, question),
+        question=question,
+        target=target,
+        beam=beam,
+        view=cast("View | None", view),
+        padding=padding,
+        overrides=overrides,
+        checkpoint=checkpoint,
+        device=device,
+        accept_recipe=accept_recipe,
+    )
+    explanation = explanation.select(
+        Options(cast("View | None", view), layer, head, rollout, words, step)
+    )
+    explanation.refuse_without_effect(padding=padding, numbers=numbers)
+    count = explanation.story.questions if explanation.story else 1
+    if question is None and count > 1 and (text in STANDARD_INPUT or story is None):
+        console.note(
+            f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)"
+        )
+    _show_explanation(explanation, out, numbers=numbers, as_json=as_json)
+
+
+def _show_explanation(
+    explanation: Explanation, out: Path | None, *, numbers: bool, as_json: bool
+) -> None:
+    """Print an explanation, or one attention with its `numbers`, and write it to a file."""
+    from regard.views.render import write_result
+
+    result = explanation.worked() if numbers else explanation
+    is_json_file = out is not None and out.suffix.lower() == ".json"
+    if (as_json or is_json_file) and not numbers:
+        size = explanation.json_size()
+        if size > LARGE_JSON_BYTES:
+            console.note(
+                f"about {size / 1e6:,.0f} MB of JSON: --layer and --head choose one attention"
+            )
+    if as_json:
+        explanation.heat_maps()  # refuses a layer or head that is not there
+    if out is None or as_json or (numbers and not is_json_file):
+        console.show_report(result, None, as_json=as_json)
+    elif explanation.opening:
+        console.say(explanation.opening)
+    if out is not None:
+        # Only JSON has the numbers: a picture shows the attention that they belong to.
+        write_result(result if is_json_file else explanation, out)
+        if not as_json:
+            console.say(f"drawn: {out}")
+
+
+def _text_and_story(
+    task: Task, text: str | None, story: Path | None, question: int | None
+) -> list[FileInput]:
+    """What to explain: a text; or the lines of a story, and the question given beside it."""
+    story_lines, asks = console.read_story(task, story)
+    if text is not None and text not in STANDARD_INPUT:
+        if story is not None and question is not None:
+            what = "it chooses one of the story's own questions"
+            raise DecodeError(what, where="--question", hint="give it or INPUT, not both")
+        begin = f"{story_lines[-1].place}, " if story_lines else ""
+        lines = text.split("\n") if task.reads_stories else [text]
+        return [*story_lines, *(task.typed_input(line, f"{begin}input") for line in lines)]
+    if asks and text is None:
+        return story_lines
+    piped = list(chain.from_iterable(console.standard_input(needed=False)))
+    if not story_lines and not any(line.text.strip() for line in piped):
+        hint = "give a text, or --story; standard input is empty, too"
+        raise DecodeError("there is nothing to explain", where="INPUT", hint=hint)
+    if len(piped) > 1 and not task.reads_stories:
+        what = f"one text is explained, and these are {len(piped):,} lines"
+        raise DecodeError(what, where="standard input", hint="give one of them")
+    return [*story_lines, *console.typed_by(task, piped)]
+
+
+def diagnose(
+    *,
+    run: RunArgument,
+    split: SplitOption = None,
+    files: FilesOption,
+    out: ReportOption = None,
+    overwrite: OverwriteOption = False,
+    beam: BeamOption = None,
+    length_penalty: LengthPenaltyOption = None,
+    limit: Annotated[int | None, Option(help="Use only the first N sentences.")] = None,
+    sweep: Annotated[
+        bool,
+        Option("--sweep/--no-sweep", help="Also try beams of 1, 2, 3, 5, 10 and 20."),
+    ] = True,
+    overrides: SettingsOption,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    accept_recipe: AcceptRecipeOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell search errors from model errors: by source length and beam size, with advice."""
+    from regard.views.diagnose import BEAMS
+
+    inputs = [*files, *regard.Run.open(run).recipe_values]
+    console.check_output(out, inputs=inputs, overwrite=overwrite)
+    with console.bar("scoring the references", visible=not as_json) as move:
+        diagnosis = regard.diagnose(
+            run,
+            split=split,
+            files=files,
+            beam=beam,
+            length_penalty=length_penalty,
+            overrides=overrides,
+            checkpoint=checkpoint,
+            device=device,
+            limit=limit,
+            sweep=BEAMS if sweep else (),
+            accept_recipe=accept_recipe,
+            progress=move,
+        )
+    console.show_report(diagnosis, out, as_json=as_json)
+
+
+def compare(
+    *,
+    runs: Annotated[
+        list[Path], Argument(metavar="RUN...", help="Run folders; the first is the baseline.")
+    ],
+    split: SplitOption = None,
+    files: FilesOption,
+    hypotheses: Annotated[
+        list[str],
+        Option(
+            metavar="NAME=FILE",
+            help="Outputs of another system, one per line.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    baseline: Annotated[str | None, Option(help="Test the other runs against this one.")] = None,
+    out: ReportOption = None,
+    tables: Annotated[
+        Path | None, Option("--csv", metavar="FOLDER", help="Write the tables as CSV.")
+    ] = None,
+    overwrite: OverwriteOption = False,
+    beam: BeamOption = None,
+    length_penalty: LengthPenaltyOption = None,
+    overrides: SettingsOption,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    accept_recipe: AcceptRecipeOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare runs of one task: significance tests, quality by length, speed, errors, attention on
+    one page.
+
+    Language models are compared by perplexity per word and bits per character, masked language
+    models by their accuracy, classifiers by accuracy, F1 and McNemar's test.
+    """
+    from regard.views.compare import check_csv
+    from regard.views.systems import named_files
+
+    outputs = named_files(hypotheses)
+    inputs = [
+        *files,
+        *outputs.values(),
+        *(value for run in runs for value in regard.Run.open(run).recipe_values),
+    ]
+    console.check_output(out, inputs=inputs, overwrite=overwrite)
+    if tables is not None:
+        check_csv(tables, inputs, overwrite=overwrite)
+    with console.bar("reading", visible=not as_json) as move:
+        comparison = regard.compare(
+            runs,
+            split=split,
+            files=files,
+            hypotheses=outputs,
+            baseline=baseline,
+            beam=beam,
+            length_penalty=length_penalty,
+            overrides=overrides,
+            checkpoint=checkpoint,
+            device=device,
+            accept_recipe=accept_recipe,
+            progress=move,
+        )
+    if tables is not None:
+        comparison.write_csv(tables, overwrite=overwrite)
+    console.show_report(comparison, out, as_json=as_json)
+    if tables is not None and not as_json:
+        console.say(f"written: {tables}")
+
+
+def vectors(
+    run: RunArgument,
+    texts: Annotated[list[str], Argument(metavar="TEXT...", help="Sentences with the word.")],
+    word: Annotated[str, Option(help="The word, or its beginning: 배 is found in 배를.")],
+    file: Annotated[
+        Path | None,
+        Option(help="More sentences, one per line, whose words can be neighbours."),
+    ] = None,
+    layer: Annotated[
+        int,
+        Option(help="The layer of the neighbours: 0 is the embeddings, -1 the last."),
+    ] = -1,
+    out: Annotated[Path | None, Option(help="A .svg, .png, .html or .json file to write.")] = None,
+    overwrite: OverwriteOption = False,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    accept_recipe: AcceptRecipeOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the vectors of one word in several sentences, layer by layer, and show the nearest
+    words.
+
+    Static vectors are the same in every sentence, contextual ones are not.
+    """
+    inputs = [file, *regard.Run.open(run).recipe_values]
+    console.check_output(out, PICTURE_SUFFIXES, inputs, overwrite=overwrite)
+    result = regard.vectors(
+        run,
+        texts,
+        word=word,
+        file=file,
+        layer=layer,
+        checkpoint=checkpoint,
+        device=device,
+        accept_recipe=accept_recipe,
+    )
+    console.show_report(result, out, as_json=as_json)

@@ -1,0 +1,149 @@
+"""The commands `corpora`, `show` and `course`: what can be learned without data of one's own."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+import regard
+from regard.cli import console
+from regard.cli.options import PICTURE_SUFFIXES, JsonOption, OverridesArgument, OverwriteOption
+from regard.language import default_language, shown
+
+
+def corpora(
+    name: Annotated[
+        str | None, Argument(metavar="[NAME]", help="The corpus. Default: list them.")
+    ] = None,
+    out: Annotated[Path | None, Option(help="A .jsonl file. Default: print a few lines.")] = None,
+    size: Annotated[
+        int | None, Option(help="How many rows. Default: all, or 20,000.", min=1)
+    ] = None,
+    part: Annotated[str, Option(help="train, validation or test.")] = "train",
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write a built-in corpus as a file, as your own could look; images go into a folder beside
+    it."""
+    from regard.data.corpora import names, objects, write_corpus
+
+    if name is None:
+        console.say("\n".join(names()))
+    elif out is None:
+        for row in objects(name, size or 5, part):
+            console.show_json(row)
+    else:
+        console.check_output(out, (".jsonl",), overwrite=overwrite)
+        console.say(f"written: {out}, {write_corpus(name, out, size, part):,} rows")
+
+
+def show(
+    *,
+    name: Annotated[
+        str | None, Argument(metavar="[NAME]", help="The picture. Default: list them.")
+    ] = None,
+    overrides: OverridesArgument,
+    out: Annotated[Path | None, Option(help="A .svg, .png, .html or .json file to write.")] = None,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show an equation at work, without training: positions, masks, softmax, schedules and
+    others."""
+    from regard.views.show import PICTURES
+
+    if name is None:
+        summaries = {key: str(picture.__doc__) for key, picture in PICTURES.items()}
+        if as_json:
+            console.show_json(summaries)
+        else:
+            print("\n".join(f"{key:16}  {shown(summary)}" for key, summary in summaries.items()))
+        return
+    console.check_output(out, PICTURE_SUFFIXES, overwrite=overwrite)
+    console.show_report(regard.show(name, overrides), out, as_json=as_json, drawn=True)
+
+
+def course(
+    chapter: Annotated[
+        str | None, Argument(metavar="[CHAPTER]", help="Number or name. Default: list them.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Option(help="The page or notebook (.ipynb) to write. Default: course/CHAPTER.html."),
+    ] = None,
+    overwrite: OverwriteOption = False,
+    language: Annotated[
+        str | None,
+        Option("--lang", help="en or ko. Default: REGARD_LANG, or the locale's language."),
+    ] = None,
+    full: Annotated[
+        Path | None,
+        Option(metavar="DATA", help="A folder with real data, for a GPU; see docs/course.md."),
+    ] = None,
+    quick: Annotated[
+        bool, Option("--quick", help="A few steps only, to see that it works.")
+    ] = False,
+    seed: Annotated[int, Option(help="Seed of all trainings.", min=0)] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a chapter of the course: its experiments, and a page with text, figures and questions.
+
+    Trained runs are kept beside the page, in the folder runs, and used again.
+    """
+    language = language or default_language()
+    if chapter is None:
+        _list_chapters(language, as_json=as_json)
+        return
+    from regard.course import find_chapter
+
+    chosen = find_chapter(chapter, language)
+    page = out or Path("course") / f"{chosen.number}.html"
+    from regard.course.lab import run as run_chapter
+    from regard.training.loop import Interrupted
+    from regard.views.render import write
+
+    with suppress(OSError):  # what cannot be made is refused below
+        page.parent.mkdir(parents=True, exist_ok=True)
+    console.check_output(page, (".html", ".ipynb"), overwrite=overwrite or out is None)
+    try:
+        lesson = run_chapter(
+            chosen.number,
+            runs=page.parent / "runs",
+            language=language,
+            say=partial(console.say, file=sys.stderr),
+            full=full,
+            quick=quick,
+            seed=seed,
+        )
+    except (Interrupted, KeyboardInterrupt):
+        console.say(
+            "interrupted; the same command continues, with the runs that are trained already",
+            sys.stderr,
+        )
+        raise typer.Exit(130) from None
+    if page.suffix.lower() != ".ipynb":
+        console.show_report(lesson, page, as_json=as_json)
+        return
+    write(page, [lesson.notebook(page.parent).encode()])
+    console.show_report(lesson, None, as_json=as_json)
+    if not as_json:
+        console.say(f"written: {page}")
+
+
+def _list_chapters(language: str, *, as_json: bool) -> None:
+    from regard.course import chapters
+
+    listed = chapters(language)
+    if as_json:
+        console.show_json(
+            [
+                {"chapter": entry.number, "name": entry.name, "title": entry.title}
+                for entry in listed
+            ]
+        )
+    else:
+        print("\n".join(f"{entry.number}  {entry.title}" for entry in listed))

@@ -1,0 +1,446 @@
+"""The commands `predict` (and `translate`) and `chat`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+from typer import Argument, Option
+
+import regard
+from regard.cli import console
+from regard.cli.options import (
+    AcceptRecipeOption,
+    AddressOption,
+    BeamOption,
+    CheckpointOption,
+    DeviceOption,
+    EngineOption,
+    LengthPenaltyOption,
+    OverwriteOption,
+    PrecisionOption,
+    RunArgument,
+    SettingsOption,
+    StoryOption,
+)
+from regard.errors import DataError, DecodeError, InputError, Problem, refuse
+from regard.language import shown
+
+if TYPE_CHECKING:
+    from regard.api import Answered, Loaded, Precision
+    from regard.data.parallel import Engine
+    from regard.models.base import Pooling
+    from regard.runs import Run
+    from regard.text.files import FileInput
+    from regard.views.vectors import Features
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How the model of a run is loaded."""
+
+    checkpoint: str
+    device: str
+    precision: str
+    accept_recipe: bool
+
+    def open(self, folder: Path) -> Run:
+        """A run, with its model if the precision is not that of the training."""
+        run = regard.Run.open(folder, self.accept_recipe)
+        return run if self.precision == "fp32" else self.load(run)
+
+    def load(self, run: Run) -> Loaded:
+        return regard.load(
+            run,
+            checkpoint=self.checkpoint,
+            device=self.device,
+            precision=cast("Precision", self.precision),
+        )
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """Where `predict` reads its inputs."""
+
+    texts: list[str]
+    file: Path | None
+    story: Path | None
+    skip_bad: bool
+
+    @property
+    def are_typed(self) -> bool:
+        return bool(self.texts) and self.texts != ["-"]
+
+    def check(self) -> None:
+        """Refuse options that do not go together with the inputs."""
+        refuse(
+            {"--file": str(self.file) == "-"},
+            console.NOT_READ,
+            "it is where neither texts nor --file are given",
+        )
+        refuse({"--story": str(self.story) == "-"}, console.NOT_READ, console.STORY_HINT)
+        refuse(
+            {"--skip-bad": self.skip_bad and self.are_typed},
+            "it is for the lines of --file or standard input",
+        )
+
+
+@dataclass(frozen=True)
+class VectorOptions:
+    """What `predict --features` writes."""
+
+    out: Path | None
+    layer: int | None
+    pooling: str | None
+    normalize: bool
+
+    def check(self, story: Path | None) -> None:
+        """Refuse options that do not go together with --features, or only with it."""
+        if self.out is None:
+            refuse(
+                {
+                    "--layer": self.layer,
+                    "--pooling": self.pooling,
+                    "--normalize": self.normalize,
+                },
+                "it chooses the vectors that --features writes",
+                "give --features FILE, too",
+            )
+            return
+        refuse({"--story": story}, "a story has no vectors")
+        if self.pooling not in (None, "mean", "first", "last"):
+            what = f"there is no pooling {self.pooling!r}"
+            raise DecodeError(what, where="--pooling", hint="allowed: mean, first, last")
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What `predict` writes beside its outputs, and how they begin."""
+
+    prefix: str | None
+    prefixes: Path | None
+    record: Path | None
+    overwrite: bool
+    as_json: bool
+
+    @property
+    def is_record_printed(self) -> bool:
+        return str(self.record) == "-"
+
+    @property
+    def needs_all_inputs(self) -> bool:
+        return self.record is not None or self.prefixes is not None
+
+
+def predict(
+    *,
+    run: RunArgument,
+    inputs: Annotated[
+        list[str],
+        Argument(
+            metavar="[INPUT]...",
+            help="Texts. Default: standard input, unless the file of --story has questions.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    file: Annotated[
+        Path | None,
+        Option(
+            help="A file with one input per line; or a table (.csv, .tsv, .jsonl, .json, .parquet) "
+            "with the columns that the run was trained on, with or without what is predicted, such "
+            "as the label."
+        ),
+    ] = None,
+    story: StoryOption = None,
+    beam: BeamOption = None,
+    nbest: Annotated[
+        int | None,
+        Option(
+            help="Number of outputs per input, sorted by the objective of the search. Their log P "
+            "may be in another order, since the objective also counts the length."
+        ),
+    ] = None,
+    length_penalty: LengthPenaltyOption = None,
+    prefix: Annotated[
+        list[str],
+        Option(
+            help="Text that every output begins with.", default_factory=list, show_default=False
+        ),
+    ],
+    prefixes: Annotated[
+        Path | None, Option(metavar="FILE", help="The same, with one line for each input.")
+    ] = None,
+    record: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Write every step of the search, what was kept and why: .json; a tree: .html, "
+            ".svg, .png; - prints it.",
+        ),
+    ] = None,
+    overwrite: OverwriteOption = False,
+    skip_bad: Annotated[
+        bool,
+        Option(
+            "--skip-bad",
+            help="Skip lines of --file or standard input that cannot be read: the output of each "
+            "is an empty line, in JSON null with the reason.",
+        ),
+    ] = False,
+    features: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Write the hidden states of the inputs as .npz instead (pre-trained models).",
+        ),
+    ] = None,
+    layer: Annotated[
+        int | None,
+        Option(
+            help="The layer that --features writes: 0 is the embeddings, -1 the last (default)."
+        ),
+    ] = None,
+    pooling: Annotated[
+        str | None,
+        Option(help="One vector per text for --features: mean, first or last. Default: per token."),
+    ] = None,
+    normalize: Annotated[
+        bool, Option("--normalize", help="Scale each vector of --features to length 1.")
+    ] = False,
+    overrides: SettingsOption,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "fp32",
+    accept_recipe: AcceptRecipeOption = False,
+    out: Annotated[
+        Path | None,
+        Option(
+            help="Write the outputs for --file to this file, in their order: JSON Lines if it ends "
+            "in .jsonl, or with --json. For files of any length; while it grows it is called "
+            "NAME.partial."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, Option("--resume", help="Continue an --out that was interrupted.")
+    ] = False,
+    workers: Annotated[
+        str,
+        Option(help="Processes that predict for --out: auto (one a core or GPU) or a number."),
+    ] = "auto",
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    as_json: Annotated[
+        bool, Option("--json", help="Print JSON Lines: one object per input.")
+    ] = False,
+) -> None:
+    """Apply a run to texts: given as arguments, in a file, or on standard input. The order is kept.
+
+    The run's task decides what is done: translate, summarise, caption (inputs are paths of images),
+    continue a text, fill each [MASK], answer questions about a story or a text, predict a label or
+    a number, or tag words. Two texts, a text and its choices, or a question and its text are
+    separated by tabs.
+    """
+    source = InputOptions(inputs, file, story, skip_bad)
+    source.check()
+    if len(prefix) > 1:
+        hint = "give one, or --prefixes with a line for each input"
+        raise DecodeError(
+            f"{len(prefix)} prefixes are given for every output", where="--prefix", hint=hint
+        )
+    vectors = VectorOptions(features, layer, pooling, normalize)
+    vectors.check(story)
+    every_prefix = prefix[0] if prefix else None
+    if out is None:
+        file_options = {
+            "--resume": resume,
+            "--workers": workers,
+            "--engine": engine,
+            "--address": address,
+        }
+        refuse(file_options, "needs --file and --out", "")
+        from regard.recipes.recipe import with_search
+
+        model = ModelOptions(checkpoint, device, precision, accept_recipe)
+        opened = model.open(run)
+        opened = opened.under(
+            with_search(opened.recipe, beam, nbest, length_penalty, overrides, prefix=every_prefix)
+        )
+        output = OutputOptions(every_prefix, prefixes, record, overwrite, as_json)
+        _predict_inputs(opened, model, source, vectors, output)
+        return
+    if file is None:
+        raise DecodeError("needs --file", where="--out", hint="or use > FILE")
+    whole_options = {
+        "--features": features,
+        "--record": record,
+        "--prefixes": prefixes,
+        "--story": story,
+    }
+    refuse(whole_options, "it needs all inputs at once", "leave out it or --out")
+    answers = console.Answers(as_json)
+    with _counted(answers, out) as each:
+        count = regard.predict_file(
+            run,
+            file,
+            out,
+            as_json=as_json,
+            resume=resume,
+            overwrite=overwrite,
+            workers=workers,
+            engine=cast("Engine", engine),
+            address=address,
+            beam=beam,
+            nbest=nbest,
+            length_penalty=length_penalty,
+            prefix=every_prefix,
+            skip_bad=skip_bad,
+            overrides=overrides,
+            checkpoint=checkpoint,
+            device=device,
+            precision=cast("Precision", precision),
+            accept_recipe=accept_recipe,
+            each=each,
+        )
+    answers.conclude()
+    console.say(
+        f"written: {out}, {count:,} outputs"
+        if count
+        else f"{out} is complete: nothing is left to do"
+    )
+
+
+def _predict_inputs(
+    run: Run,
+    model: ModelOptions,
+    source: InputOptions,
+    vectors: VectorOptions,
+    output: OutputOptions,
+) -> None:
+    """Predict what was typed, or is in a file or on standard input, and print it as it comes."""
+    answers = console.Answers(output.as_json)
+    story_lines: list[FileInput] = []
+    story_asks = True
+    if source.file is None:
+        story_lines, story_asks = console.read_story(
+            run.task, source.story, skip_bad=source.skip_bad
+        )
+    reads_lines = not source.are_typed and (bool(source.texts) or not story_asks)
+    needs_all = vectors.out is not None or output.needs_all_inputs
+    given = None
+    if source.are_typed or (reads_lines and needs_all):
+        texts = source.texts if source.are_typed else None
+        given = console.gathered(run.task, texts, story_lines, source.skip_bad)
+    is_bar_visible = source.file is not None and not sys.stdout.isatty()
+    with (
+        answers.explaining(source.are_typed),
+        console.bar("writing", visible=is_bar_visible) as move,
+    ):
+        if vectors.out is not None:
+            features = _write_vectors(
+                run, given, model, source, vectors, overwrite=output.overwrite
+            )
+            answers.show_features(features, vectors.out)
+        elif reads_lines and not needs_all:
+            console.answer_lines(model.load(run), answers, story_lines, skip_bad=source.skip_bad)
+        else:
+            predictions = regard.predict(
+                run,
+                given,
+                file=source.file,
+                story=source.story,
+                prefix=output.prefix,
+                prefixes=output.prefixes,
+                record=output.is_record_printed or output.record or False,
+                overwrite=output.overwrite,
+                skip_bad=source.skip_bad,
+                checkpoint=model.checkpoint,
+                device=model.device,
+                accept_recipe=model.accept_recipe,
+                progress=partial(move, "writing"),
+                each=answers.show,
+            )
+            if output.is_record_printed and predictions.record is not None:
+                console.show_report(predictions.record, None, as_json=False)
+
+
+def _write_vectors(
+    run: Run,
+    given: list[FileInput] | None,
+    model: ModelOptions,
+    source: InputOptions,
+    vectors: VectorOptions,
+    *,
+    overwrite: bool,
+) -> Features:
+    return regard.features(
+        run,
+        given,
+        file=source.file,
+        layer=-1 if vectors.layer is None else vectors.layer,
+        pooling=cast("Pooling | None", vectors.pooling),
+        normalize=vectors.normalize,
+        out=vectors.out,
+        overwrite=overwrite,
+        skip_bad=source.skip_bad,
+        checkpoint=model.checkpoint,
+        device=model.device,
+        accept_recipe=model.accept_recipe,
+    )
+
+
+@contextmanager
+def _counted(answers: console.Answers, out: Path) -> Iterator[Callable[[Answered], None]]:
+    """Show how many outputs are written to a file; if that ends early, say so, since `--resume`
+    continues then."""
+    with console.bar("writing", visible=True) as move:
+
+        def each(answered: Answered) -> None:
+            answers.add(answered.inputs, answered.skipped, answered.notes)
+            move(f"{answers.count:,} written", 0, 0)
+
+        try:
+            yield each
+        except (KeyboardInterrupt, InputError, DataError) as error:
+            kept = Problem(
+                f"{out}.partial",
+                f"{answers.count:,} outputs were written by now",
+                "--resume continues it",
+            )
+            if isinstance(error, KeyboardInterrupt):
+                console.complain([kept])
+                raise typer.Exit(130) from None
+            remarks = [kept] if answers.count else []
+            if isinstance(error, InputError):
+                hint = "--skip-bad leaves such lines out, with an empty output for each"
+                remarks = [Problem("", hint), kept]
+            raise DecodeError(problems=[*error.problems, *remarks]) from None
+
+
+def chat(
+    *,
+    run: RunArgument,
+    beam: BeamOption = None,
+    overrides: SettingsOption,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    accept_recipe: AcceptRecipeOption = False,
+) -> None:
+    """Talk to a run at a prompt: each line is answered by itself, as the run was trained. Ctrl-D
+    ends."""
+    from regard.recipes.recipe import with_search
+
+    opened = regard.Run.open(run, accept_recipe)
+    answers = console.Answers(as_json=False, prompt=shown("you: "), begin=shown("run: "))
+    with answers.explaining(typed=False):
+        opened = opened.under(with_search(opened.recipe, beam, None, None, overrides))
+        loaded = regard.load(
+            opened, checkpoint=checkpoint, device=device, accept_recipe=accept_recipe
+        )
+        console.answer_lines(loaded, answers)
