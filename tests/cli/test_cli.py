@@ -2,7 +2,6 @@
 gives the same."""
 
 import gzip
-import inspect
 import io
 import json
 import math

@@ -57,7 +57,9 @@ def show(
     from regard.views.show import PICTURES
 
     if name is None:
-        summaries = {key: str(picture.__doc__) for key, picture in PICTURES.items()}
+        summaries = {
+            key: " ".join(str(picture.__doc__).split()) for key, picture in PICTURES.items()
+        }
         if as_json:
             console.show_json(summaries)
         else:
