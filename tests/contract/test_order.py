@@ -52,9 +52,9 @@ def folder_of(module: str) -> str | None:
     """`regard.data.batches.Batch` -> `data`; None for what is not ours and for what all may
     import."""
     first, *parts = module.split(".")
-    if first != "regard" or parts[0] in ("errors", "language", "__version__"):
+    if first != "regard" or parts[:1] in (["errors"], ["language"], ["__version__"]):
         return None
-    return parts[0]
+    return parts[0] if parts else "api"  # `import regard` gives the verbs
 
 
 def violations(file: str, text: str) -> list[str]:

@@ -293,33 +293,47 @@ def answer_lines(
     run: Loaded, answers: Answers, story: Sequence[FileInput] = (), *, skip_bad: bool = False
 ) -> None:
     """Answer the lines of standard input as they come, at a terminal with a prompt."""
-    from regard.text.files import FileInput
-
-    task, ready, at_prompt = run.task, list[FileInput](), sys.stdin.isatty()
-    parts = standard_input(needed=not story, skip_bad=skip_bad)
+    task = run.task
+    at_prompt = sys.stdin.isatty()
     if at_prompt:
-        typed = _typed_lines(answers.prompt)
-        parts = ([FileInput(line, "input")] for line in typed if line.strip() or task.reads_stories)
+        parts = _prompted_lines(answers.prompt, with_empty=task.reads_stories)
+    else:
+        parts = standard_input(needed=not story, skip_bad=skip_bad)
+    inputs: list[FileInput] = []
 
-    def answer() -> None:
-        try:
-            run.predict(ready, each=answers.show, skip_bad=skip_bad and not at_prompt)
-        except (InputError, KeyboardInterrupt) as error:
-            if not at_prompt:
-                raise
-            complain(error.problems if isinstance(error, InputError) else [Problem("", "stopped")])
-        if at_prompt:
-            answers.conclude()
-        ready.clear()
+    def answer_inputs() -> None:
+        if inputs and at_prompt:
+            _answer_at_prompt(run, inputs, answers)
+        elif inputs:
+            run.predict(inputs, each=answers.show, skip_bad=skip_bad)
+        inputs.clear()
 
     def lines() -> Iterator[FileInput]:
         for part in parts:
             yield from typed_by(task, part)
-            if ready:
-                answer()
+            answer_inputs()
 
     with suppress(EOFError):  # Ctrl-D
         for item in task.gather(lines(), story):
-            ready.append(item)
-        if ready:
-            answer()
+            inputs.append(item)
+        answer_inputs()
+
+
+def _prompted_lines(prompt: str, *, with_empty: bool) -> Iterator[list[FileInput]]:
+    """The lines typed at a prompt; an empty one may separate stories, else it is left out."""
+    from regard.text.files import FileInput
+
+    for line in _typed_lines(prompt):
+        if line.strip() or with_empty:
+            yield [FileInput(line, "input")]
+
+
+def _answer_at_prompt(run: Loaded, inputs: list[FileInput], answers: Answers) -> None:
+    """Answer inputs and say what is wrong with them; the prompt stays."""
+    try:
+        run.predict(inputs, each=answers.show)
+    except InputError as error:
+        complain(error.problems)
+    except KeyboardInterrupt:
+        complain([Problem("", "stopped")])
+    answers.conclude()
