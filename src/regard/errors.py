@@ -22,7 +22,9 @@ from typing import Any
 
 NAMED = 20
 """How many problems of a kind are named; the rest are counted."""
-VALUE, PATH, TEXT = 80, 300, 1_000
+VALUE = 80
+PATH = 300
+TEXT = 1_000
 """Most characters in a message of a value, of one that may be a path, and of all that is said or
 advised."""
 _QUOTED = re.compile(r"""(?<![\w\\])(['"])((?:\\.|(?!\1)[^\\])*)\1(?!\w)""", re.DOTALL)

@@ -117,7 +117,8 @@ def catalogue(names: tuple[str, ...] = ()) -> Catalogue:
     entries = {
         english: found for name in names or sections for english, found in sections[name].items()
     }
-    constants, patterns = dict[str, str](), []
+    constants = dict[str, str]()
+    patterns = []
     for english in sorted(
         entries, key=lambda english: (-len(re.sub(r"\{#?\}", "", english)), -english.count("{#}"))
     ):

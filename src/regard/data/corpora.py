@@ -176,7 +176,8 @@ def _longer(random: Random, by_words: dict[int, list[Cells]], words: range) -> I
     """Sentences one after the other, of as many English words together; all numbers of words are
     equally frequent."""
     while True:
-        left, chosen = pick(random, words), list[Cells]()
+        left = pick(random, words)
+        chosen = list[Cells]()
         while left:
             length = pick(
                 random,
@@ -212,10 +213,8 @@ FIRST_DAY, LAST_DAY = date(1950, 1, 1), date(2049, 12, 31)
 def date_words(language: Tree, day: date) -> dict[str, str]:
     """What the styles of a language may contain, for one day."""
     year, month = f"{day.year}", language["months"].split()[day.month - 1]
-    weekday, short_months = (
-        language["weekdays"].split()[day.weekday()],
-        language.get("short", "").split(),
-    )
+    weekday = language["weekdays"].split()[day.weekday()]
+    short_months = language.get("short", "").split()
     ending = {1: "st", 2: "nd", 3: "rd"}.get(0 if day.day in (11, 12, 13) else day.day % 10, "th")
     return {
         "year": year,
@@ -251,7 +250,8 @@ def _dates(random: Random, part: Part) -> Iterator[Cells]:
     days = [FIRST_DAY + timedelta(number) for number in range((LAST_DAY - FIRST_DAY).days + 1)]
     days = [day for day in days if part_of(day.isoformat()) == part]
     while True:
-        day, language = pick(random, days), pick(random, generator_words()["dates"])
+        day = pick(random, days)
+        language = pick(random, generator_words()["dates"])
         text = pick(random, language["styles"]).format_map(date_words(language, day))
         share = random.random()
         yield (
@@ -279,26 +279,22 @@ def meanings(name: str, random: Random, part: Part) -> Iterator[AmbiguousSentenc
     while True:
         words = {slot: pick(random, choices) for slot, choices in grammar["others"].items()}
         if random.random() < 1 / 3:
-            kind, frame, words["act"] = (
-                "pronoun",
-                grammar["pronoun"],
-                pick(random, [*grammar["things"]]),
-            )
+            kind = "pronoun"
+            frame = grammar["pronoun"]
+            words["act"] = pick(random, [*grammar["things"]])
             nouns = {"animal": grammar["animals"], "thing": grammar["things"][words["act"]]}
             words |= {slot: pick(random, own.split()) for slot, (own, _) in nouns.items()}
             meant = pick(random, [*nouns])
-            meaning, words["state"] = words[meant], pick(random, nouns[meant][1].split())
+            meaning = words[meant]
+            words["state"] = pick(random, nouns[meant][1].split())
             words[meant] = f"+{meaning}"
         else:
-            meaning, (frame, tells) = (
-                pick(random, [*grammar["nouns"]]),
-                pick(random, [("before", 1), ("after", 2)]),
-            )
-            frame, own = grammar[frame], grammar["nouns"][meaning]
-            words["noun"], words["tells"] = (
-                pick(random, own[0].split()),
-                pick(random, own[tells].split()),
-            )
+            meaning = pick(random, [*grammar["nouns"]])
+            frame, tells = pick(random, [("before", 1), ("after", 2)])
+            frame = grammar[frame]
+            own = grammar["nouns"][meaning]
+            words["noun"] = pick(random, own[0].split())
+            words["tells"] = pick(random, own[tells].split())
             alike = sum(words["noun"] in row[0].split() for row in grammar["nouns"].values())
             kind = "homonym" if alike > 1 else "noun"
         # 배을/를 -> 배를
@@ -367,7 +363,9 @@ def _errands(random: Random, part: Part) -> Iterator[Cells]:
 
 # Pictures of shapes, as text that is drawn when it is looked at
 
-GAP, EDGE, CLEAR = 4, 2, 1.5
+GAP = 4
+EDGE = 2
+CLEAR = 1.5
 """The least distance between two boxes and to the edge, in hundredths of the side. A relation as
 `left of` has a name only where one of the distances, across or down, is CLEAR times the other."""
 

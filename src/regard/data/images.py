@@ -344,7 +344,10 @@ def prepare_pictures(
     dtype = np.dtype(np.uint8 if reading.feature_width is None else np.float32)
 
     def build(folder: Path) -> None:
-        problems, columns, kept, pixels = list[Problem](), list[int](), list[int](), 0
+        problems = list[Problem]()
+        columns = list[int]()
+        kept = list[int]()
+        pixels = 0
         with closing(ColumnWriter(folder, "shown", dtype)) as shown:
             for number, ((parent, name), where) in enumerate(named.items()):
                 if within is not None:

@@ -60,8 +60,10 @@ def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]
         work.start(0, 1)
         yield from map(work, chain(first, pieces))
         return
-    context, waiting = multiprocessing.get_context("spawn"), deque[Future[R]]()
-    numbers, before = context.SimpleQueue(), set(multiprocessing.active_children())
+    context = multiprocessing.get_context("spawn")
+    waiting = deque[Future[R]]()
+    numbers = context.SimpleQueue()
+    before = set(multiprocessing.active_children())
     for number in range(workers):
         numbers.put(number)
     with TemporaryDirectory() as folder:
@@ -92,7 +94,8 @@ def starting_processes() -> Iterator[None]:
     """Processes that are started here do not import the user's script, which might run again, and
     do not get Ctrl-C, which reaches all processes of a terminal, not even while they import: the
     first process ends them."""
-    main, blocks = sys.modules["__main__"], hasattr(signal, "pthread_sigmask")  # not on Windows
+    main = sys.modules["__main__"]
+    blocks = hasattr(signal, "pthread_sigmask")  # not on Windows
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if blocks else ()
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -156,11 +159,13 @@ def over_cluster(
         data = import_extra("ray.data", extra="ray", where="--engine ray", doing="to use")
         logging.getLogger("ray.data").setLevel("ERROR")
         settings = data.DataContext.get_current()
-        settings.execution_options.preserve_order, settings.enable_progress_bars = True, False
+        settings.execution_options.preserve_order = True
+        settings.enable_progress_bars = False
         gpus = int(ray.cluster_resources().get("GPU", 0))
         most = workers or gpus or int(ray.cluster_resources().get("CPU", 1))
         needed: dict[str, Any] = {"num_gpus": 1} if gpus else {"num_cpus": 1}  # of each process
-        reference, pieces = ray.put(work), iter(pieces)
+        reference = ray.put(work)
+        pieces = iter(pieces)
         _refuse_broken(ray, reference)
         while window := [{"piece": pickle.dumps(piece)} for piece in islice(pieces, WINDOW)]:
             pool = data.ActorPoolStrategy(min_size=1, max_size=min(most, len(window)))
@@ -188,9 +193,8 @@ def _refuse_broken(ray: Any, reference: object) -> None:
         "ray.util.scheduling_strategies", extra="ray", where="--engine ray", doing="to use"
     )
 
-    def load(
-        work: object,
-    ) -> None:  # in here, it is pickled as code: also a node without regard can run it
+    # in here, it is pickled as code: also a node without regard can run it
+    def load(work: object) -> None:
         pass
 
     tasks = {}

@@ -49,7 +49,8 @@ from regard.text.tokenizers import Tokenizers
 
 # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
 FORMAT = 8
-SHOWN, SHOWN_PLACES = 10, 3  # labels that a note names, and places of each
+SHOWN = 10
+SHOWN_PLACES = 3  # labels that a note names, and places of each
 NANS = ("nan", "NaN", "NAN")  # what programs write for a number that is missing
 PARALLEL = 100_000  # rows from which `data.workers: auto` starts processes, which takes seconds
 
@@ -58,9 +59,8 @@ Place = tuple[int, int, int]  # of a row: the numbers of its corpus, its line an
 Hashes = NDArray[np.uint64]
 Booleans = NDArray[np.bool_]
 _Encoded = tuple[Booleans, Mapping[str, Booleans], dict[str, tuple[NDArray[Any], list[int]]]]
-Progress = Callable[
-    [str, int], None
-]  # called with what is being done and the number of examples so far
+# called with what is being done and the number of examples so far
+Progress = Callable[[str, int], None]
 E = TypeVar("E", bound=Examples)
 
 
@@ -209,7 +209,8 @@ def read(
 ) -> Dataset:
     """Corpora as they are, encoded in memory, to measure a run on; bad lines are dropped where the
     recipe says so."""
-    encoding, within = recipe.data.encoding, recipe.readable_folder(base)
+    encoding = recipe.data.encoding
+    within = recipe.readable_folder(base)
     readers = [open_corpus(corpus, base, part, encoding, within) for corpus in corpora]
     checks = _Checks(recipe.data, "drop the row")
     rows = [*checks.good_rows(readers)]
@@ -234,7 +235,8 @@ def read(
     )
     if not (count := sum(finding.count for finding in checks.dropped.values())):
         return dataset
-    were, place = "was" if count == 1 else "were", checks.faults.problems[0].where
+    were = "was" if count == 1 else "were"
+    place = checks.faults.problems[0].where
     return replace(
         dataset, left_out=f"{count:,} of {checks.read:,} rows {were} left out, the first at {place}"
     )
@@ -324,7 +326,8 @@ def prepare_texts(
         for split, opened in readers.items()
     }
     kept = data.deduplicate and _ranks(readers["train"]).tolist()
-    shares, checks = _shares(data), [data.max_characters, data.bad_lines, kept]
+    shares = _shares(data)
+    checks = [data.max_characters, data.bad_lines, kept]
     if data.cleaned is not None:
         checks.append(data.cleaned)
     drawn = ([seed, "label"] if data.by_label else [seed]) if shares else [None]
@@ -364,7 +367,8 @@ def _write_texts(
     chosen |= {
         split: np.arange(len(indexes[split].examples)) for split in readers if split != "train"
     }
-    report, notes = dict[Part, SplitReport](), list[str]()
+    report = dict[Part, SplitReport]()
+    notes = list[str]()
     for split in (split for split in SPLITS if split in chosen):
         index = indexes.get(split, indexes["train"])
         report[split] = _report(split, indexes, chosen)
@@ -393,9 +397,8 @@ class _Checks:
     remedy: str
     faults: Faults = field(default_factory=Faults)
     errors: list[Problem] = field(default_factory=list)  # what ended the reading of a corpus
-    limits: list[Problem] = field(
-        default_factory=list
-    )  # how many bad ones a split has, if they are too many for `auto`
+    # how many bad ones a split has, if they are too many for `auto`
+    limits: list[Problem] = field(default_factory=list)
     read: int = 0  # examples that were read so far of the corpora of a split, bad ones included
     dropped: dict[str, Finding] = field(default_factory=dict)
     too_many: bool = False  # whether a split has more bad examples than are dropped
@@ -409,28 +412,23 @@ class _Checks:
 
     def good_rows(self, readers: Sequence[Reader]) -> Iterator[tuple[Place, tuple[str, ...]]]:
         """The places and texts of the rows that can be kept, as far as the corpora can be read."""
-        self.read, self.dropped = (
-            0,
-            {"empty": Finding(), "over_long_line": Finding(), "cells": Finding()},
-        )
+        self.read = 0
+        self.dropped = {"empty": Finding(), "over_long_line": Finding(), "cells": Finding()}
         for number, reader in enumerate(readers):
             try:
                 for row in self._cleaned(reader):
                     self.read += not row.continues
                     if problems := self._problems_in(reader, row):
                         self.faults.add(*(problem for _, problem in problems))
-                        reason, first = min(
-                            problems, key=itemgetter(0)
-                        )  # `empty` comes before `over_long_line`
+                        # `empty` comes before `over_long_line`
+                        reason, first = min(problems, key=itemgetter(0))
                         finding = self.dropped[reason]
                         self.dropped[reason] = Finding(
                             finding.count + 1, (*finding.places, first.where)[:NAMED]
                         )
                     else:
-                        yield (
-                            (number, row.line, self.read),
-                            row.values,
-                        )  # the garbage collector skips plain tuples
+                        # the garbage collector skips plain tuples
+                        yield (number, row.line, self.read), row.values
             except DataError as error:
                 self.errors += error.problems
         bad = sum(finding.count for finding in self.dropped.values())
@@ -524,10 +522,8 @@ def _write_columns(
 ) -> _SplitIndex:
     """Stream the files of a split into columns, and index the examples."""
     columns = readers[0].columns
-    places, hashes = (
-        [np.empty((3, 0), np.int64)],
-        [[np.empty(0, np.uint64)] for _ in ("source", *columns)],
-    )
+    places = [np.empty((3, 0), np.int64)]
+    hashes = [[np.empty(0, np.uint64)] for _ in ("source", *columns)]
     with ExitStack() as stack:
         writers = [
             stack.enter_context(closing(ColumnWriter(folder, f"{split}.{name}", np.uint8)))
@@ -597,7 +593,8 @@ def _split(train: _SplitIndex, data: Splits[Any], seed: int) -> dict[Part, Integ
     if data.by_label and train.labels is not None and len(order):
         order, last = _stratified_order(source, train.labels[examples])
     part = np.zeros(len(distinct), np.int8)
-    shares, taken = _shares(data), 0
+    shares = _shares(data)
+    taken = 0
     for number, share in enumerate(shares.values(), 1):
         drawn = order[taken : min(last, taken + ceil(round(share * len(distinct), 6)))]
         taken += len(drawn)
@@ -618,7 +615,8 @@ def _stratified_order(source: Integers, labels: Hashes) -> tuple[Integers, int]:
     size = int(source.max()) + 1
     owners, members = np.divmod(np.unique(label * size + source), size)
     by_label = np.split(members, np.searchsorted(owners, np.arange(1, len(names))))
-    place, kept = np.full(size, np.nan), np.zeros(size, bool)
+    place = np.full(size, np.nan)
+    kept = np.zeros(size, bool)
     for sources in sorted(by_label, key=len):
         kept[sources[-1]] |= not kept[sources].any()
         own = sources[np.isnan(place[sources])]
@@ -632,7 +630,8 @@ def _report(
     kept = len(chosen[split])
     if split not in indexes:
         return SplitReport(read=kept, kept=kept)
-    index, train = indexes[split], indexes["train"]
+    index = indexes[split]
+    train = indexes["train"]
     if split != "train":
         others: list[Part] = ["train", "validation"] if split == "test" else ["train"]
         seen = np.concatenate([indexes.get(other, train).inputs[chosen[other]] for other in others])
@@ -719,7 +718,8 @@ def _trained_tokenizers(
 def _expect_readable_tokenizers(recipe: Recipe, base: Path) -> None:
     """Refuse files outside the folder that may be read, except those of the run that the training
     begins with."""
-    within, file = recipe.readable_folder(base), recipe.tokenizer.file
+    within = recipe.readable_folder(base)
+    file = recipe.tokenizer.file
     if within is None:
         return
     folders = [within, *([(base / recipe.training.init).resolve()] if recipe.training.init else [])]
@@ -735,10 +735,8 @@ def _encode(
     splits: dict[Part, SplitReport] = {}
     for split, split_texts in texts.splits.items():
         dropped = _encode_split(folder, split, split_texts, task, progress)
-        report, columns = (
-            texts.report[split],
-            task.column_reports(_open_encoded(folder, split, split_texts, task)),
-        )
+        report = texts.report[split]
+        columns = task.column_reports(_open_encoded(folder, split, split_texts, task))
         kept = report.kept - sum(finding.count for finding in dropped.values())
         splits[split] = replace(
             report, kept=kept, dropped=report.dropped | dropped, columns=columns
@@ -784,9 +782,11 @@ def _encode_split(
 ) -> dict[str, Finding]:
     """Encode a split into columns, without the training examples that the task leaves out: what
     these are."""
-    dropped, kept_rows = dict[str, Finding](), list[Integers]()
+    dropped = dict[str, Finding]()
+    kept_rows = list[Integers]()
     writers: dict[str, ColumnWriter] = {}
-    read, waiting = texts.columns, deque[tuple[int, dict[str, list[str]]]]()
+    read = texts.columns
+    waiting = deque[tuple[int, dict[str, list[str]]]]()
     sizes: Integers = np.sum([column.sizes for column in read.values()], axis=0, dtype=np.int64)
 
     def chunks() -> Iterator[dict[str, list[str]]]:

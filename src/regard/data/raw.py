@@ -187,9 +187,8 @@ def document_rows(file: TextFile, corpus: RawText) -> Iterator[Row]:
             documents += len(lines) == 1 and not continues
     if lines:
         yield Row(first, ("\n".join(lines),), continues=continues)
-    is_alone = corpus.file is None and file.name == str(
-        corpus.text
-    )  # files of a folder may be a document each
+    # files of a folder may be a document each
+    is_alone = corpus.file is None and file.name == str(corpus.text)
     if separated == "blank_lines" and is_alone and documents < 5 and filled >= 20:
         file.notes.append(
             f"{file.name}: only a blank line ends a document, so {filled:,} lines are "
@@ -252,7 +251,9 @@ class RawTokens:
     their pieces."""
 
     def __init__(self, pieces: Dataset, tokenizer: Tokenizer, letters: int | None = None) -> None:
-        self.pieces, self.tokenizer, self.letters = pieces, tokenizer, letters
+        self.pieces = pieces
+        self.tokenizer = tokenizer
+        self.letters = letters
         self.values: Array = pieces.columns["text"].values
         self.sentences: Integers = offsets_of(pieces.columns["sentences"].values)
         """Where each sentence begins in `values`, and where the last one ends; `</s>` belongs to
@@ -327,8 +328,10 @@ class RawTokens:
         that reads them."""
         if self.letters is None:
             return None
-        columns, starts = self.pieces.columns, self.pieces.columns["text"].offsets
-        places, words = list[tuple[int, int]](), list[Letters]()
+        columns = self.pieces.columns
+        starts = self.pieces.columns["text"].offsets
+        places = list[tuple[int, int]]()
+        words = list[Letters]()
         for row, column in zip(*np.nonzero(unknown_BL), strict=True):
             place = int(places_BL[row, column])
             piece = int(np.searchsorted(starts, place, side="right")) - 1
@@ -355,8 +358,12 @@ class Pieces(Examples):
     def __init__(
         self, text: RawTokens, starts: Integers, stops: Integers, corpora: Integers
     ) -> None:
-        self.text, self.starts, self.stops = text, starts, stops
-        self.corpora, self.weights, self.left_out = corpora, text.weights, text.pieces.left_out
+        self.text = text
+        self.starts = starts
+        self.stops = stops
+        self.corpora = corpora
+        self.weights = text.weights
+        self.left_out = text.pieces.left_out
 
     @property
     def lengths(self) -> NDArray[np.int32]:
@@ -366,12 +373,12 @@ class Pieces(Examples):
         return self.text.place(int(self.text.document_at(self.starts[example])))
 
     def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> TextBatch:
-        starts, lengths = self.starts[examples] - 1, self.lengths[examples].astype(np.int64) + 1
+        starts = self.starts[examples] - 1
+        lengths = self.lengths[examples].astype(np.int64) + 1
         places_BL = starts[:, None] + np.arange(int(lengths.max()))
         real_BL = places_BL < (starts + lengths)[:, None]
-        ids_BL = self.text.values[np.where(real_BL, places_BL, 0)].astype(
-            np.int64
-        )  # place -1: the last </s>
+        # place -1: the last </s>
+        ids_BL = self.text.values[np.where(real_BL, places_BL, 0)].astype(np.int64)
         ids_BL[~real_BL] = self.text.tokenizer.pad
         spelling = self.text.spelling(places_BL, ids_BL == self.text.tokenizer.unk)
         tokens = Padded.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths), spelling)

@@ -27,11 +27,11 @@ from regard.text.normalise import Sentences
 from regard.text.tokenizers import Slot, Tokenizer
 from regard.text.vocabularies import MARK
 
-PAIRS, MASKS = 1, 2  # what numbers are drawn for, so that the one leaves the other as it is
-NEAR, TRIES = (
-    32,
-    64,
-)  # how far a negative may stand in the order of lengths, and how many there are tried
+PAIRS = 1
+MASKS = 2  # what numbers are drawn for, so that the one leaves the other as it is
+# how far a negative may stand in the order of lengths, and how many there are tried
+NEAR = 32
+TRIES = 64
 NOTED = 0.05  # the share of a text from which a note says that it is left out
 MORE_DOCUMENTS = "end documents with blank lines, or say documents: lines"
 MORE_SENTENCES: dict[Sentences, str] = {
@@ -72,8 +72,11 @@ class Segments(Examples):
     """Segments of a text with some tokens hidden, drawn anew in each epoch."""
 
     def __init__(self, text: RawTokens, masking: Masking, corpora: Integers) -> None:
-        self.text, self.masking = text, masking
-        self.corpora, self.weights, self.left_out = corpora, text.weights, text.pieces.left_out
+        self.text = text
+        self.masking = masking
+        self.corpora = corpora
+        self.weights = text.weights
+        self.left_out = text.pieces.left_out
         self.shown = lru_cache(maxsize=2)(self.draw)
         """The same as `draw`, kept for the two latest epochs."""
 
@@ -101,14 +104,13 @@ class Segments(Examples):
         rows_BL, segments_BL, lengths = self._rows(examples, seed, epoch)
         masked = self.masking(rows_BL, Draws(seed, epoch, MASKS, int(examples[0]), len(examples)))
         ids_BL, places_P, labels_P = map(torch.from_numpy, masked)
-        text, follows = (
-            Padded.of(ids_BL, torch.from_numpy(lengths)),
-            self.shown(seed, epoch).follows,
-        )
+        text = Padded.of(ids_BL, torch.from_numpy(lengths))
+        follows = self.shown(seed, epoch).follows
         follows_B = (
             None if follows is None else torch.from_numpy(follows[examples].astype(np.int64))
         )
-        segments, numbers = torch.from_numpy(segments_BL), tuple(examples.tolist())
+        segments = torch.from_numpy(segments_BL)
+        numbers = tuple(examples.tolist())
         return MaskedBatch(
             text, segments, places_P, labels_P, follows_B, examples=numbers, tokens=len(places_P)
         )
@@ -123,9 +125,11 @@ class Segments(Examples):
             for starts, stops in bounds
         ]
         lengths = (texts[0][1] + texts[1][1])[:, 0] + shown.special
-        place_L, following = np.arange(int(lengths.max())), iter(texts)
+        place_L = np.arange(int(lengths.max()))
+        following = iter(texts)
         ids_BL = np.full((len(examples), len(place_L)), self.text.tokenizer.pad, dtype=np.int64)
-        segments_BL, at_B1 = np.zeros_like(ids_BL), np.zeros((len(examples), 1), dtype=np.int64)
+        segments_BL = np.zeros_like(ids_BL)
+        at_B1 = np.zeros((len(examples), 1), dtype=np.int64)
         for token, segment in shown.template:
             start_B1, size_B1 = next(following) if token is None else (at_B1, np.ones_like(at_B1))
             inside_BL = (place_L >= at_B1) & (place_L < at_B1 + size_B1)
@@ -151,17 +155,13 @@ class Segments(Examples):
 
     def outcomes(self, batches: int, batch_tokens: int) -> dict[str, int]:
         """What becomes of the tokens of the first batches, special ones aside."""
-        counts, special = (
-            dict.fromkeys(OUTCOMES, 0),
-            torch.tensor(sorted(self.text.tokenizer.special)),
-        )
+        counts = dict.fromkeys(OUTCOMES, 0)
+        special = torch.tensor(sorted(self.text.tokenizer.special))
         for rows in islice(fixed_batches(self, batch_tokens), batches):
             batch = self.batch(rows)
             shown_P = batch.text.ids_BL.flatten()[batch.places_P]
-            hidden, same = (
-                int(shown_P.eq(self.masking.mask).sum()),
-                int(shown_P.eq(batch.labels_P).sum()),
-            )
+            hidden = int(shown_P.eq(self.masking.mask).sum())
+            same = int(shown_P.eq(batch.labels_P).sum())
             read = int((~torch.isin(batch.text.ids_BL, special)).sum()) + hidden
             by_outcome = read - len(shown_P), hidden, len(shown_P) - hidden - same, same
             counts = {
@@ -226,7 +226,9 @@ class SentencePairs(Segments):
         super().__init__(text, masking, text.corpora[self._owners])
 
     def notes(self) -> Iterator[str]:
-        documents, tokens, limits = len(self.text), len(self.text.values), self.text.sentences
+        documents = len(self.text)
+        tokens = len(self.text.values)
+        limits = self.text.sentences
         alone = documents - len(np.unique(self._owners))
         beyond = int(np.maximum(0, limits[self._lasts] - limits[self._firsts] - self._room).sum())
         if alone > NOTED * documents:
@@ -242,13 +244,14 @@ class SentencePairs(Segments):
             yield f"{what}: model.next_sentence=false reads them"
 
     def draw(self, seed: int, epoch: int) -> Shown:
-        draws, count, limits = Draws(seed, epoch, PAIRS), len(self._firsts), self.text.sentences
+        draws = Draws(seed, epoch, PAIRS)
+        count = len(self._firsts)
+        limits = self.text.sentences
         cuts = self._firsts + 1 + (draws(count) * (self._lasts - self._firsts - 1)).astype(np.int64)
         middles = limits[cuts]
         a_starts = np.maximum(limits[self._firsts], middles - (self._room - self._room // 4))
-        ends = limits[self._lasts] - (
-            self._lasts == self.text.documents[self._owners + 1]
-        )  # without </s>
+        # without </s>
+        ends = limits[self._lasts] - (self._lasts == self.text.documents[self._owners + 1])
         rooms = self._room - (middles - a_starts)
         follows = draws(count) < 0.5
         true_stops = np.minimum(ends, middles + rooms)
@@ -270,7 +273,8 @@ class SentencePairs(Segments):
     def _negatives(self, sizes: Integers, rooms: Integers, draws: Draws) -> Integers:
         """For each span one of another document, near it in the order of the second parts' lengths,
         that has room."""
-        count, owners = len(sizes), self._owners
+        count = len(sizes)
+        owners = self._owners
         order = np.argsort(sizes + draws(count), kind="stable")
         ranks = np.empty(count, dtype=np.int64)
         ranks[order] = np.arange(count)
@@ -283,7 +287,8 @@ class SentencePairs(Segments):
                 return order[near]
             near = np.where(own, (near - 1) % fitting, near)
         # Few documents: any of another one, cut off where it does not fit
-        first, size = np.searchsorted(owners, owners, side="left"), np.bincount(owners)[owners]
+        first = np.searchsorted(owners, owners, side="left")
+        size = np.bincount(owners)[owners]
         any_other = (draws(count) * (count - size)).astype(np.int64)
         any_other += np.where(any_other >= first, size, 0)
         return np.where(owners[order[near]] == owners, any_other, order[near])
@@ -296,7 +301,8 @@ def sentence_spans(text: RawTokens, room: int) -> tuple[Integers, Integers, Inte
     A sentence that would be left alone at the end of its document is merged into the previous span,
     or gets the last sentence of it.
     """
-    limits, documents = text.sentences, text.documents
+    limits = text.sentences
+    documents = text.documents
     spans = array("q")  # three numbers a span, as they lie in memory
     for document, (first, last) in enumerate(pairwise(documents.tolist())):
         while last - first >= 2:
@@ -315,11 +321,8 @@ def sentence_spans(text: RawTokens, room: int) -> tuple[Integers, Integers, Inte
 CONTINUES = "##"
 """What a piece begins with that continues a word, in the vocabularies of other tools."""
 PART = "\ufffd"  # what stands for a part of a character's bytes
-SPACES = (
-    MARK,
-    "Ġ",
-    " ",
-)  # what a piece begins with that has a space before it, in the vocabularies that say so
+# what a piece begins with that has a space before it, in the vocabularies that say so
+SPACES = (MARK, "Ġ", " ")
 
 Whole = Literal["off", "words", "eojeol"]
 Ids = NDArray[np.int64]
@@ -367,7 +370,8 @@ class Masking:
         chosen_BL = ranks_BL < max(self.rate, np.nextafter(ranks_BL.min(), 1.0))
         places_P = np.flatnonzero(chosen_BL)
         labels_P = ids_BL.ravel()[places_P]
-        how_P, which_P = draws(len(labels_P)), draws(len(labels_P))
+        how_P = draws(len(labels_P))
+        which_P = draws(len(labels_P))
         plain = np.flatnonzero(~self.is_special_V)
         random_P = plain[(which_P * len(plain)).astype(np.int64)]
         shown_P = np.where(how_P < self.hidden + self.replaced, random_P, labels_P)
@@ -399,11 +403,10 @@ class Masking:
     @cached_property
     def _kinds_V(self) -> NDArray[np.int8]:
         """Of each token: letters 0, digits 1, other signs 2, what begins a word plus 4."""
-        kinds, continuing = list[int](), self._marks_continuing
-        spelt, written = (
-            self.tokenizer.tokens(range(self.tokenizer.size)),
-            self.tokenizer.token_bytes(),
-        )
+        kinds = list[int]()
+        continuing = self._marks_continuing
+        spelt = self.tokenizer.tokens(range(self.tokenizer.size))
+        written = self.tokenizer.token_bytes()
         for token, added in zip(spelt, written, strict=True):
             begins = not token.startswith(CONTINUES) if continuing else token.startswith(SPACES)
             sign = added.decode(errors="replace").lstrip()[:1]

@@ -27,10 +27,8 @@ Language = Literal["english", "korean"]
 Relation = Literal["left", "right", "above", "below"]
 
 PREFIX = "shapes:"
-RADIUS = {
-    "small": 11,
-    "large": 20,
-}  # half the side of the box around a thing, in hundredths of the picture's
+# half the side of the box around a thing, in hundredths of the picture's
+RADIUS = {"small": 11, "large": 20}
 COLOURS = {
     "red": (214, 40, 40),
     "green": (34, 150, 70),

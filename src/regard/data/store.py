@@ -30,14 +30,16 @@ from regard.text.files import checksums, has_checksum, lock_file, place_folder
 Array = NDArray[Any]
 Integers = NDArray[np.integer[Any]]
 
-MANIFEST, VERIFIED = "whole.json", "verified.json"
+MANIFEST = "whole.json"
+VERIFIED = "verified.json"
 """Checksums of the files of a folder; sizes and times of those that were found to have them."""
 ENTRY = re.compile(r"[a-z]+-[0-9a-f]{32}")
 """Names of the folders in the cache. Nothing else there is ever removed, except leftovers."""
 LEFTOVER = re.compile(rf"{ENTRY.pattern}\.[0-9a-f]{{32}}\.(partial|old)")
 """Names of folders that are being written, replaced or removed; and of those whose process was
 killed meanwhile."""
-END, GOES_ON = ".", "+"
+END = "."
+GOES_ON = "+"
 """The column `part` of rows that may be pieces of an example: whether it ends with this row or goes
 on in the next."""
 CHUNK = 4096  # rows that are read at once,
@@ -83,7 +85,8 @@ def stored(name: str, build: Callable[[Path], None]) -> Path:
     It appears whole or not at all, and stays while this process lives. Two processes that build it
     at once both get the folder of the faster one.
     """
-    folder, limit = cache_folder() / name, cache_limit()
+    folder = cache_folder() / name
+    limit = cache_limit()
     if not _hold(folder):
         if folder.exists():
             logging.getLogger(__name__).warning(
@@ -293,7 +296,8 @@ def in_chunks(items: Iterable[T], characters: Callable[[T], int]) -> Iterator[li
         size += characters(item)
         if len(chunk) == CHUNK or size >= CHARACTERS:
             yield chunk
-            chunk, size = [], 0
+            chunk = []
+            size = 0
     if chunk:
         yield chunk
 
@@ -303,8 +307,10 @@ class ColumnWriter:
     the end."""
 
     def __init__(self, folder: Path, name: str, dtype: DTypeLike) -> None:
-        self._file, self._dtype = (folder / f"{name}.values").open("wb"), np.dtype(dtype)
-        self._offsets, self._lengths = folder / f"{name}.offsets.npy", [np.empty(0, dtype=np.int64)]
+        self._file = (folder / f"{name}.values").open("wb")
+        self._dtype = np.dtype(dtype)
+        self._offsets = folder / f"{name}.offsets.npy"
+        self._lengths = [np.empty(0, dtype=np.int64)]
 
     def extend(self, values: Array, lengths: Sequence[int]) -> None:
         """The values of some rows, one row after the other, and how many of them each row has."""
@@ -336,7 +342,8 @@ class TextColumn(Sequence[str]):
     """Texts as UTF-8 bytes and where each one ends; `rows` chooses some of them."""
 
     def __init__(self, values: Array, offsets: Array, rows: Integers | None = None) -> None:
-        self._values, self._offsets = values, offsets
+        self._values = values
+        self._offsets = offsets
         self._rows = rows
 
     @classmethod
@@ -402,12 +409,14 @@ class TokenColumn:
     """Sentences as token ids, one after the other, and where each one ends."""
 
     def __init__(self, values: Array, offsets: Array) -> None:
-        self.values, self.offsets = values, offsets
+        self.values = values
+        self.offsets = offsets
 
     @classmethod
     def open(cls, folder: Path, name: str, dtype: DTypeLike) -> TokenColumn:
         """Mapped and read-only; an empty file cannot be mapped."""
-        path, values = folder / f"{name}.values", np.empty(0, dtype=dtype)
+        path = folder / f"{name}.values"
+        values = np.empty(0, dtype=dtype)
         if path.stat().st_size:
             values = np.asarray(np.memmap(path, dtype=dtype, mode="r"))
         return cls(values, np.load(folder / f"{name}.offsets.npy", mmap_mode="r"))

@@ -36,11 +36,8 @@ HEADED = {
     "question_answering": "BertForQuestionAnswering",
 }
 """Task -> the architecture with its head."""
-POOLED = (
-    "classification",
-    "regression",
-    "multiple_choice",
-)  # the tasks whose head reads one vector for a text
+# the tasks whose head reads one vector for a text
+POOLED = ("classification", "regression", "multiple_choice")
 POOLINGS = {"first": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "last": "lasttoken"}
 """`head.pooling` -> its name in sentence-transformers."""
 NAMED = ("classification", "tagging")  # the tasks whose classes have names
@@ -76,11 +73,8 @@ TIED = {
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
 """Second names of one tensor."""
-HEADS = (
-    "cls.",
-    "classifier.",
-    "qa_outputs.",
-)  # their names of weights that are not below the heads
+# their names of weights that are not below the heads
+HEADS = ("cls.", "classifier.", "qa_outputs.")
 MODEL = {
     "embedding.tokens.weight": WORDS,
     "embedding.segments.weight": "embeddings.token_type_embeddings.weight",
@@ -118,7 +112,8 @@ def read(folder: ModelFolder) -> Imported:
     config = {"kind": "bert", **folder.fields(FIELDS), "activation": activation}
     theirs = each_once(folder.weights(), folder.name)
     if folder.architecture in PRETRAINED:
-        task, sections = PRETRAINING, {"data": {"max_length": config["max_positions"]}}
+        task = PRETRAINING
+        sections = {"data": {"max_length": config["max_positions"]}}
         config["next_sentence"] = "pooler.dense.weight" in theirs
         config["masked_head"] = "cls.predictions.transform.dense.weight" in theirs
         if config["next_sentence"] and "cls.seq_relationship.weight" not in theirs:
@@ -157,10 +152,8 @@ def _read_head(
         else [None]
     )
     if not all(isinstance(name, str | int | float) for name in named):
-        what, where = (
-            "is not an object with the number and name of each class",
-            f"{folder.config_path}: id2label",
-        )
+        what = "is not an object with the number and name of each class"
+        where = f"{folder.config_path}: id2label"
         raise DataError(what, where=where, hint='for example {"0": "negative", "1": "positive"}')
     labels = [*map(str, named)]
     tasks = [task for task, architecture in HEADED.items() if architecture == folder.architecture]
@@ -175,7 +168,8 @@ def _read_head(
         head["no_answer"] = _may_have_no_answer(folder)
     if task == "tagging" and any(label.startswith(("E-", "S-")) for label in labels):
         data["learned"] = "bioes"
-    sections, own = {"data": data, "head": head, "evaluation": {}}, folder.config.get(OWN, {})
+    sections = {"data": data, "head": head, "evaluation": {}}
+    own = folder.config.get(OWN, {})
     if not isinstance(own, dict) or not all(isinstance(section, dict) for section in own.values()):
         where = f"{folder.config_path}: {OWN}"
         raise DataError(
@@ -203,7 +197,9 @@ def _may_have_no_answer(folder: ModelFolder) -> bool | None:
 def write(run: Run, checkpoint: str) -> Exported:
     """A BERT with the heads of its pre-training that it has, or under the head of the run's
     task."""
-    task, config, tokenizer = run.recipe.task, run.recipe.model, run.tokenizers["text"]
+    task = run.recipe.task
+    config = run.recipe.model
+    tokenizer = run.tokenizers["text"]
     apart = task in HEADED and getattr(run.recipe.head, "apart", False)  # type: ignore[attr-defined]
     if task in HEADED:
         allowed: dict[str, tuple[Any, ...]] = {"features": ("last",), "bilstm": (None,)}
@@ -278,7 +274,8 @@ def _sentence_transformer(run: Run) -> dict[str, str]:
 
 def _head_config(run: Run) -> dict[str, Any]:
     """What config.json says of the head and its classes, and the settings that only we have."""
-    task, tree = run.recipe.task, run.recipe.model_dump()
+    task = run.recipe.task
+    tree = run.recipe.model_dump()
     own = {
         "data": {
             key: value

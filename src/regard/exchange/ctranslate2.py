@@ -99,7 +99,8 @@ def write(run: Run, quantize: str | None, checkpoint: str) -> Callable[[Path], N
 
 def _fill_spec(specs: Any, run: Run, checkpoint: str) -> Any:
     """The library's description of the model, with its weights and vocabularies."""
-    config, model = run.recipe.model, run.load_model(checkpoint)
+    config = run.recipe.model
+    model = run.load_model(checkpoint)
     spec = specs.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),
         config.heads,
@@ -172,7 +173,8 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
 }
 """The values of search settings with which its search means the same as ours; all others may have
 any value."""
-ROWS, SOURCE_TOKENS = 32, 1024
+ROWS = 32
+SOURCE_TOKENS = 1024
 """The most sentences, and padded source tokens, that are decoded together."""
 LENGTHS_TOGETHER = 16
 """Sentences are decoded together if their lengths, divided by this, have the same whole part. Its
@@ -183,7 +185,8 @@ sentences of a batch."""
 
 def int8_model(run: Run, checkpoint: str) -> CTranslate2Model:
     """A checkpoint of a run with 8-bit weights. The converted model is kept in the cache."""
-    task, kind = run.recipe.task, run.recipe.model.kind
+    task = run.recipe.task
+    kind = run.recipe.model.kind
     if (task, kind) not in MODELS:
         what = f"int8 is computed by CTranslate2, which cannot run {kind} for {task}"
         names = " and ".join(f"{other} for {task}" for task, other in MODELS)
@@ -195,9 +198,8 @@ def int8_model(run: Run, checkpoint: str) -> CTranslate2Model:
     folder = run.checkpoint(checkpoint)
     run.check_unchanged(folder)
     facts = load_facts(folder)
-    weights = facts.get("files") or checksum(
-        folder / "model.safetensors"
-    )  # old checkpoints have no checksums
+    # old checkpoints have no checksums
+    weights = facts.get("files") or checksum(folder / "model.safetensors")
     key = key_of([INT8_FORMAT, library.__version__, facts, weights])
     files = stored(f"ctranslate-{key}", write(run, "int8", checkpoint))
     return CTranslate2Model(files, run.tokenizers, _positions(run.recipe.model))
@@ -223,7 +225,8 @@ class CTranslate2Model(ExternalModel):
 
     def __init__(self, folder: Path, tokenizers: Tokenizers, longest: int) -> None:
         self.longest = self._positions = longest
-        self._folder, self._tokenizers = folder, tokenizers
+        self._folder = folder
+        self._tokenizers = tokenizers
         self._contents: dict[str, bytes] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -261,9 +264,8 @@ class CTranslate2Model(ExternalModel):
             intra_threads=1,
             files=self._contents,
         )
-        torch.set_num_threads(
-            threads
-        )  # the library sets the number of this process to its intra_threads
+        # the library sets the number of this process to its intra_threads
+        torch.set_num_threads(threads)
         return translator
 
     @cached_property
@@ -305,10 +307,8 @@ class CTranslate2Model(ExternalModel):
         limits = Limits.of(
             [len(source) for source in sources], config.model_copy(update={"max_length": most})
         )
-        batches, started = (
-            deque(self._batches(sources, limits, most)),
-            deque[tuple[Batch, list[Any]]](),
-        )
+        batches = deque(self._batches(sources, limits, most))
+        started = deque[tuple[Batch, list[Any]]]()
         while batches or started:
             while batches and len(started) <= 2 * self._workers:
                 batch = batches.popleft()

@@ -70,7 +70,8 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
             hint = f"allowed are keys of {', '.join(CHANGEABLE)}, except {', '.join(SPLITS)}"
             raise ConfigError("the model folder decides this", where=override, hint=hint)
     folder = open_folder(source)
-    kind, architecture = str(folder.config.get("model_type")), folder.architecture
+    kind = str(folder.config.get("model_type"))
+    architecture = folder.architecture
     if architecture not in READERS or kind not in DEFAULTS:
         what = f"{architecture} of the type {kind!r} cannot be imported"
         raise DataError(what, where=folder.config_path, hint=f"supported: {', '.join(READERS)}")
@@ -164,7 +165,8 @@ def export_run(
 
     `quantize` is for ctranslate2: the type that the weights are rounded to, such as int8.
     """
-    run, target = Run.open(run, accept_recipe), Path(out)
+    run = Run.open(run, accept_recipe)
+    target = Path(out)
     if to not in TOOLS:
         raise RegardError(f"unknown tool {to!r}", where="--to", hint=did_you_mean(to, TOOLS))
     if to != "ctranslate2" and quantize is not None:
@@ -175,7 +177,8 @@ def export_run(
         raise CheckpointError(
             "the folder exists already", where=str(target), hint="give another --out"
         )
-    task, kind = run.recipe.task, run.recipe.model.kind
+    task = run.recipe.task
+    kind = run.recipe.model.kind
     if to == "word2vec":
         embeddings = getattr(run.load_model(checkpoint, "cpu"), "embeddings", {})
         if not embeddings:

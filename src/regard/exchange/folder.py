@@ -43,10 +43,9 @@ DEFAULTS = {
 Fields = Mapping[str, tuple[str, float | None]]
 """Field of a model's config -> its name in config.json, and its default there; None for a required
 whole number."""
-MOST_LAYERS, MOST = (
-    1_000,
-    2**20,
-)  # largest number of layers, and of anything else that config.json may say
+# largest number of layers, and of anything else that config.json may say
+MOST_LAYERS = 1_000
+MOST = 2**20
 SAVE_AGAIN = "save the model with transformers as model.safetensors"
 
 
@@ -58,9 +57,8 @@ class Imported:
     model: dict[str, Any]  # the section `model` of a recipe
     weights: dict[str, Tensor]
     tokenizers: Tokenizers
-    sections: dict[str, Any] = field(
-        default_factory=dict
-    )  # other sections of a recipe, as far as the folder has them
+    # other sections of a recipe, as far as the folder has them
+    sections: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,13 +71,11 @@ class Exported:
     template: str | None
     """The special tokens around a text `$A`, where the tokenizer has no template of its own; None:
     as a BERT reads one text and two."""
-    generation: dict[str, Any] = field(
-        default_factory=dict
-    )  # generation_config.json, of a model that generates
+    # generation_config.json, of a model that generates
+    generation: dict[str, Any] = field(default_factory=dict)
     not_exported: tuple[str, ...] = ()  # options of the run's search that `generate` does not have
-    files: dict[str, str] = field(
-        default_factory=dict
-    )  # other files, by their names: those of sentence-transformers
+    # other files, by their names: those of sentence-transformers
+    files: dict[str, str] = field(default_factory=dict)
     # whether it was trained here on raw text, in which a run of white space is one space
     raw_text: bool = False
     # whether [MASK] in a text is the token: transformers then reads all special tokens so
@@ -120,7 +116,8 @@ class ModelFolder:
 
     @cached_property
     def architecture(self) -> str:
-        kind, names = str(self.config.get("model_type")), self.config.get("architectures")
+        kind = str(self.config.get("model_type"))
+        names = self.config.get("architectures")
         return str(names[0]) if isinstance(names, list) and names else DEFAULTS.get(kind, kind)
 
     def expect(self, supported: Mapping[str, tuple[Any, ...]]) -> None:

@@ -40,9 +40,8 @@ FIXED: dict[str, tuple[Any, ...]] = {
     "tie_word_embeddings": (True,),
 }
 """What our GPT has in one form only; a value that is written comes first."""
-MASKS = re.compile(
-    r"h\.\d+\.attn\.(masked_)?bias"
-)  # constant tables that older files have beside the weights
+# constant tables that older files have beside the weights
+MASKS = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
 TRANSPOSED = re.compile(r"h\.\d+\.(attn|mlp)\.c_\w+\.weight")
 """Matrices of linear layers, which are stored transposed there."""
 MODEL = {"embedding.weight": "wte.weight", "positions.learned.weight": "wpe.weight", "norm": "ln_f"}
@@ -82,7 +81,8 @@ def each_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
 
 def write(run: Run, checkpoint: str) -> Exported:
     """A GPT2LMHeadModel; the paper's GPT, with its norms after the sub-layers, is none."""
-    config, tokenizer = run.recipe.model, run.tokenizers["text"]
+    config = run.recipe.model
+    tokenizer = run.tokenizers["text"]
     require_settings(run, "model", {"norm": ("pre",), "look_ahead": (False,)}, tool="transformers")
     theirs = to_theirs(weight_names(config.layers), stored_weights(run.load_model(checkpoint)))
     ids = {

@@ -38,10 +38,8 @@ from regard.text.tokenizers import Tokenizer, Tokenizers
 from regard.text.vocabularies import convert_sentencepiece
 
 TYPES = {"post": "marian", "pre": "pegasus"}  # `model.norm` -> `model_type`
-TASKS = {
-    "post": "translation",
-    "pre": "summarization",
-}  # `model.norm` -> the task, where config.json does not name it
+# `model.norm` -> the task, where config.json does not name it
+TASKS = {"post": "translation", "pre": "summarization"}
 FIELDS: Fields = {
     "encoder_layers": ("encoder_layers", None),
     "decoder_layers": ("decoder_layers", None),
@@ -57,8 +55,11 @@ ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"
 """`activation_function` -> `model.activation`."""
 NOT_EXPORTED = ("banned", "coverage_penalty", "min_length_ratio", "prefix", "sample")
 """Options of our search that generation_config.json has no key for, or one of another meaning."""
-SHARED, READOUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
-ENCODER, DECODER = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+SHARED = "model.shared.weight"
+READOUT = "lm_head.weight"
+BIAS = "final_logits_bias"
+ENCODER = "model.encoder.embed_tokens.weight"
+DECODER = "model.decoder.embed_tokens.weight"
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 """Sinusoidal positions, which some files have beside the weights; they are never trained."""
 TABLES = {
@@ -92,7 +93,9 @@ WIDTH_AXES = {
     1: re.compile(r".*embedding\.weight|output\.linear\.weight|.*\.(W_Q|W_KV|W_1)\.weight"),
 }
 """Axis of the width -> the names of our weights that have it there."""
-END, UNKNOWN, PAD = "</s>", "<unk>", "<pad>"
+END = "</s>"
+UNKNOWN = "<unk>"
+PAD = "<pad>"
 
 
 def read(folder: ModelFolder) -> Imported:
@@ -191,7 +194,9 @@ def _read_search(folder: ModelFolder) -> dict[str, Any]:
 
 def write(run: Run, checkpoint: str) -> Exported:
     """A MarianMTModel or, pre-norm, a PegasusForConditionalGeneration."""
-    config, source, target = run.recipe.model, run.tokenizers["source"], run.tokenizers["target"]
+    config = run.recipe.model
+    source = run.tokenizers["source"]
+    target = run.tokenizers["target"]
     allowed = {"norm": tuple(TYPES), "positions": ("sinusoidal",), "scaled": (True,)}
     require_settings(
         run, "model", {**allowed, "look_ahead": (False,), "residual": (True,)}, tool="transformers"
@@ -215,7 +220,8 @@ def write(run: Run, checkpoint: str) -> Exported:
         "decoder_start_token_id": target.begin,
     }
     [end] = source.tokens([source.end])
-    search, default = run.recipe.search, SearchConfig()
+    search = run.recipe.search
+    default = SearchConfig()
     generation = {
         "max_length": config.max_positions,
         "num_beams": search.beam,
@@ -231,9 +237,8 @@ def write(run: Run, checkpoint: str) -> Exported:
         *NOT_EXPORTED,
         *(["normalisation"] if search.normalisation in ("wu", "reward") else []),
     ]
-    named += (
-        ["repetition_penalty"] if search.beam == 1 else []
-    )  # theirs changes logits there, ours log P
+    # theirs changes logits there, ours log P
+    named += ["repetition_penalty"] if search.beam == 1 else []
     return Exported(
         DEFAULTS[TYPES[config.norm]],
         _write_config(run) | ids,
@@ -249,8 +254,10 @@ def write(run: Run, checkpoint: str) -> Exported:
 def _write_config(run: Run) -> dict[str, Any]:
     """config.json, except for the ids of special tokens; the task is named where it is not the
     usual one."""
-    config, task = run.recipe.model, run.recipe.task
-    source, target = run.tokenizers["source"], run.tokenizers["target"]
+    config = run.recipe.model
+    task = run.recipe.task
+    source = run.tokenizers["source"]
+    target = run.tokenizers["target"]
     settings = {
         "model_type": TYPES[config.norm],
         "is_encoder_decoder": True,
@@ -381,7 +388,8 @@ def _read_trees(folder: ModelFolder, *, shared: bool) -> list[Tree]:
         for file in files:  # raises an error that names the damaged file
             Tokenizer.load(folder.path / file)
         return [folder.json(file) for file in files]
-    path, settings = folder.path / "spiece.model", folder.path / "tokenizer_config.json"
+    path = folder.path / "spiece.model"
+    settings = folder.path / "tokenizer_config.json"
     if not path.exists():
         hint = "expected: source.spm, target.spm and vocab.json, tokenizer.json, or spiece.model"
         raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)

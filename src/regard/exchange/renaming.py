@@ -54,7 +54,8 @@ def _convert(
 def to_ours(table: Table, theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
     """The weights under our names; missing and unexpected weights are refused."""
     names = {name for _, tensors in _tensors(table) for name in tensors}
-    missing, unexpected = names - set(theirs), set(theirs) - names
+    missing = names - set(theirs)
+    unexpected = set(theirs) - names
     if missing or unexpected:
         what = (
             f"there is no {min(missing)}" if missing else f"there is no place for {min(unexpected)}"

@@ -15,9 +15,8 @@ from regard.text.tokenizers import Tokenizer as OurTokenizer
 from regard.text.vocabularies import MARK, SPECIAL
 
 Tree = dict[str, Any]  # a tokenizer.json file
-TRIED = [
-    sign * 50 + end for sign in "a1 .가" for end in ("", "!", "b")
-]  # texts that a tokenizer must be able to read
+# texts that a tokenizer must be able to read
+TRIED = [sign * 50 + end for sign in "a1 .가" for end in ("", "!", "b")]
 UNTYPED = ("Roberta", "XLMRoberta", "DistilBert", "MPNet")
 """Tokenizers of `transformers` that give no segments, unless tokenizer_config.json says
 otherwise."""
@@ -36,7 +35,8 @@ def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> O
     """
     settings = folder.json("tokenizer_config.json") | folder.json("special_tokens_map.json")
     tree = folder.json("tokenizer.json") or _read_vocabulary(folder, settings)
-    lowercase, normalizer = settings.get("do_lower_case"), tree.get("normalizer")
+    lowercase = settings.get("do_lower_case")
+    normalizer = tree.get("normalizer")
     if (
         isinstance(lowercase, bool)
         and isinstance(normalizer, dict)
@@ -51,14 +51,11 @@ def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> O
         and '"Prepend"' in json.dumps(normalizer)
         and '"Strip"' not in json.dumps(decoder)
     ):
-        strip = {
-            "type": "Strip",
-            "content": " ",
-            "start": 1,
-            "stop": 0,
-        }  # which `_decoding_apart` took out
+        # which `_decoding_apart` took out
+        strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
         tree = tree | {"decoder": {"type": "Sequence", "decoders": [decoder, strip]}}
-    plain, ids = OurTokenizer.from_json(json.dumps(tree), where=folder.name), ids_of(tree)
+    plain = OurTokenizer.from_json(json.dumps(tree), where=folder.name)
+    ids = ids_of(tree)
     by_name = plain.tokens([plain.pad, plain.unk, plain.begin, plain.end])
     stated = [_content(settings.get(f"{role}_token")) for role in ("pad", "unk", begin, end)]
     for role, name in zip(("pad", "unk", begin, end), stated, strict=True):
@@ -102,7 +99,8 @@ def _read_in_texts(tree: Tree, special: Set[int | None]) -> Tree:
 
 def _with_their_segments(templates: Templates, settings: Mapping[str, Any]) -> Templates:
     """Templates without segments, where `transformers` gives a model none."""
-    kind, inputs = str(settings.get("tokenizer_class")), settings.get("model_input_names")
+    kind = str(settings.get("tokenizer_class"))
+    inputs = settings.get("model_input_names")
     typed = "token_type_ids" in inputs if isinstance(inputs, list) else not kind.startswith(UNTYPED)
     single, pair = (
         tuple(Slot(token, segment * typed) for token, segment in template) for template in templates
@@ -157,10 +155,8 @@ def with_template(
     It is what stood there before, unless `templates` are given: as in "$A </s>", after which a
     second text comes last.
     """
-    ids, steps = (
-        ids_of(tree),
-        [step for step in steps_of(tree.get("post_processor")) if step["type"] != "Sequence"],
-    )
+    ids = ids_of(tree)
+    steps = [step for step in steps_of(tree.get("post_processor")) if step["type"] != "Sequence"]
     if isinstance(templates, str):
         single = tuple(
             Slot(None if piece == "$A" else ids[piece], 0) for piece in templates.split()

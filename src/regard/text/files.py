@@ -118,9 +118,8 @@ class TextFile:
     @property
     def is_folder(self) -> bool:
         """Whether it is a folder that may be read."""
-        return is_inside(self.path, self.within) and os.path.isdir(
-            self.path
-        )  # False too where a name is too long
+        # False too where a name is too long
+        return is_inside(self.path, self.within) and os.path.isdir(self.path)
 
     def expect_inside(self) -> None:
         """Refuse a file outside the folder that may be read."""
@@ -147,16 +146,15 @@ class TextFile:
 
     def lines(self, keep_ends: bool = False) -> Iterator[str]:
         r"""The lines, which end in \n or \r\n only: U+2028 and \f are ordinary characters."""
-        line, encoding = 0, self.encoding
+        line = 0
+        encoding = self.encoding
         try:
             with self.open() as stream:
                 read: Callable[[int], bytes] = stream.readline
                 # as in UTF-16, where that byte may be half of another character
                 if "\n".encode(encoding) != b"\n" or encoding in STATEFUL:
-                    text, encoding = (
-                        io.TextIOWrapper(stream, encoding, self.errors, newline="\n"),
-                        "utf-8",
-                    )
+                    text = io.TextIOWrapper(stream, encoding, self.errors, newline="\n")
+                    encoding = "utf-8"
                     read = lambda size: text.readline(size).encode(errors=self.errors)  # noqa: E731
                 for line, data in enumerate(iter(lambda: read(LINE + 1), b""), 1):
                     if len(data) > LINE:
@@ -185,7 +183,8 @@ class TextFile:
             )
 
     def _undecodable(self, error: UnicodeDecodeError, line: int) -> DataError:
-        byte, place = error.object[error.start], error.start + 1
+        byte = error.object[error.start]
+        place = error.start + 1
         what = f"byte 0x{byte:02x} at position {place} of the line is not {self.encoding.upper()}"
         with self.open() as stream:
             head = stream.read(4096)
@@ -439,9 +438,12 @@ class _Frames(io.RawIOBase):
     def __init__(
         self, stream: BinaryIO, new: Callable[[], Any], error: type[Exception] = lzma.LZMAError
     ) -> None:
-        self._stream, self._new, self._error = stream, new, error
+        self._stream = stream
+        self._new = new
+        self._error = error
         self._frame: Any = None
-        self._input, self._output = b"", memoryview(b"")
+        self._input = b""
+        self._output = memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -460,14 +462,14 @@ class _Frames(io.RawIOBase):
                     continue
                 self._frame = self._new()
             try:
-                self._output = memoryview(
-                    self._frame.decompress(self._input)
-                )  # slices of it are no copies
+                # slices of it are no copies
+                self._output = memoryview(self._frame.decompress(self._input))
             except self._error as error:
                 raise EOFError(str(error)) from None
             self._input = self._frame.unused_data
         size = min(len(buffer), len(self._output))
-        buffer[:size], self._output = self._output[:size], self._output[size:]
+        buffer[:size] = self._output[:size]
+        self._output = self._output[size:]
         return size
 
     def close(self) -> None:
@@ -555,11 +557,11 @@ class GrowingFile:
     def __init__(
         self, path: Path, about: dict[str, Any], *, resume: bool = False, overwrite: bool = False
     ) -> None:
-        self.path, self._about, self.done = path, about, dict[str, int]()
-        self.partial, self._state = (
-            path.with_name(f"{path.name}.partial"),
-            path.with_name(f"{path.name}.partial.json"),
-        )
+        self.path = path
+        self._about = about
+        self.done = dict[str, int]()
+        self.partial = path.with_name(f"{path.name}.partial")
+        self._state = path.with_name(f"{path.name}.partial.json")
         size = 0
         if resume and self.partial.exists():
             size = self._resumed()
@@ -584,9 +586,12 @@ class GrowingFile:
         """The size of the complete part, in bytes; sets `done`."""
         try:
             state = json.loads(self._state.read_bytes())
-            about, size, self.done = state["about"], int(state["bytes"]), state["done"]
+            about = state["about"]
+            size = int(state["bytes"])
+            self.done = state["done"]
         except (OSError, ValueError, KeyError, TypeError):
-            about, size = self._about, 0  # it ended before the first piece was whole
+            about = self._about
+            size = 0  # it ended before the first piece was whole
         if size > self.partial.stat().st_size:
             raise DecodeError(
                 "the file was shortened since",
@@ -698,7 +703,8 @@ def checksum(path: Path) -> str:
 
     It is read 4 MiB at a time, which is faster than mapping it. `has_checksum` compares.
     """
-    piece, digest = memoryview(bytearray(1 << 22)), xxhash.xxh3_128()
+    piece = memoryview(bytearray(1 << 22))
+    digest = xxhash.xxh3_128()
     with path.open("rb", buffering=0) as file:
         while count := file.readinto(piece):
             digest.update(piece[:count])
@@ -718,7 +724,9 @@ def word_sums(path: Path) -> str:
     Each sum misses words that change places. It is kept to read what those versions wrote: a file
     is padded with zeros to whole MiB.
     """
-    piece, size, digest = np.empty(1 << 22, dtype=np.uint8), 0, hashlib.sha256()
+    piece = np.empty(1 << 22, dtype=np.uint8)
+    size = 0
+    digest = hashlib.sha256()
     numbers = piece.view("<u8").reshape(-1, 512)
     with path.open("rb") as file:
         while count := file.readinto(piece.data):

@@ -117,9 +117,8 @@ def _is_abbreviation(before: str, uncased: bool) -> bool:
 # grapheme cluster (Unicode Standard Annex 29): a letter and its accents, the jamo of a Korean
 # syllable, an emoji of several code points.
 
-Words = Literal[
-    "punctuation", "whitespace", "characters", "characters_and_blanks"
-]  # how a text is split into words
+# how a text is split into words
+Words = Literal["punctuation", "whitespace", "characters", "characters_and_blanks"]
 _CLUSTERS = Split(Regex(r"\X"), "isolated")
 
 

@@ -29,11 +29,8 @@ _ALIASES = (
     ("</s>", "[SEP]", "<eos>", "[EOS]", "<EOS>", "<|end_of_text|>", "<|endoftext|>"),
 )
 """Names of padding, unknown, begin and end in the vocabularies of other tools."""
-_MASKS = (
-    "[MASK]",
-    "<mask>",
-    "<|mask|>",
-)  # names of the mask token in the vocabularies of other tools
+# names of the mask token in the vocabularies of other tools
+_MASKS = ("[MASK]", "<mask>", "<|mask|>")
 _EXPECTED = "expected is a tokenizer.json of the tokenizers library, or a .model of SentencePiece"
 WORD_BEGINS, WORD_ENDS = 257, 258
 CHARACTERS = 259
@@ -93,7 +90,8 @@ class UnknownWord(int):
 
     def __new__(cls, unk: int, word: str, letters: Letters) -> UnknownWord:
         token = super().__new__(cls, unk)
-        token.word, token.letters = word, letters
+        token.word = word
+        token.letters = letters
         return token
 
 
@@ -193,7 +191,8 @@ class Tokenizer:
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, text: str | None = None) -> None:
-        self._tokenizer, self._json = tokenizer, text or tokenizer.to_str()
+        self._tokenizer = tokenizer
+        self._json = text or tokenizer.to_str()
         self.size: int = 1 + max(tokenizer.get_vocab().values())  # ids of other tools may have gaps
         tokenizer.encode_special_tokens = True
         tree = json.loads(self._json)
@@ -338,9 +337,8 @@ class Tokenizer:
         for text, composed_text, row, composed_row in zip(
             texts, composed, rows, composed_rows, strict=True
         ):
-            same = (
-                composed_row[0] == row[0]
-            )  # not so for a vocabulary of another tool that does not compose
+            # not so for a vocabulary of another tool that does not compose
+            same = composed_row[0] == row[0]
             source, (ids, offsets) = (composed_text, composed_row) if same else (text, row)
             words = (
                 (place, source[slice(*offsets[place])])
@@ -410,7 +408,8 @@ class Tokenizer:
 
     def normalised(self, text: str) -> str:
         """A stripped text as it would be decoded: in NFC, and lower case if configured."""
-        spelt, decoder = self._normalise(text.strip()), self._tokenizer.decoder
+        spelt = self._normalise(text.strip())
+        decoder = self._tokenizer.decoder
         return spelt if self._byte_level or decoder is None else decoder.decode([spelt]).strip()
 
     def token_bytes(self) -> list[bytes]:
@@ -418,9 +417,8 @@ class Tokenizer:
 
         The decoded text of some tokens is their concatenation, without a space at its beginning.
         """
-        suffix = self._decoder.get(
-            "suffix"
-        )  # of a vocabulary that marks the end of a word, not its beginning
+        # of a vocabulary that marks the end of a word, not its beginning
+        suffix = self._decoder.get("suffix")
         if self._byte_level or suffix:
             spelt = self.tokens(range(self.size))
             added = [
@@ -474,7 +472,8 @@ class Tokenizer:
     @cached_property
     def _marks_first(self) -> bool:
         """Whether the first word of a text is marked like those after a space."""
-        splitter, text = self._tokenizer.pre_tokenizer, self._prepended + "a"
+        splitter = self._tokenizer.pre_tokenizer
+        text = self._prepended + "a"
         first: str = text if splitter is None else splitter.pre_tokenize_str(text)[0][0]
         return first.startswith(MARK)
 
@@ -592,7 +591,9 @@ class _Sample:
     def __init__(
         self, columns: Sequence[Sequence[str]], most: int, normalise: Callable[[str], str]
     ) -> None:
-        self._columns, self._most, self._normalise = columns, most, normalise
+        self._columns = columns
+        self._most = most
+        self._normalise = normalise
 
     def __iter__(self) -> Iterator[str]:
         for lines in self._columns:

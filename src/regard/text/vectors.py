@@ -56,24 +56,22 @@ def read_vectors(
     if file.suffixes[0] == ".bin":
         hint = "export them as text: .vec, or word2vec with -binary 0"
         raise DataError("binary vectors are not read", where=file.name, hint=hint)
-    spellings: dict[
-        str, list[tuple[int, int]]
-    ] = {}  # word in the file -> the tokens that it may stand for, with ranks
+    # word in the file -> the tokens that it may stand for, with ranks
+    spellings: dict[str, list[tuple[int, int]]] = {}
     for token in range(tokenizer.size):
-        [own], [shown] = tokenizer.tokens([token]), tokenizer.pieces([token])
+        [own] = tokenizer.tokens([token])
+        [shown] = tokenizer.pieces([token])
         bare = shown.lstrip(MARK)
         for rank, word in enumerate(dict.fromkeys((own, bare, bare.lower()))):
             if word:
                 spellings.setdefault(word, []).append((token, rank))
     faults = Faults()
-    best: dict[
-        int, tuple[int, NDArray[np.float32]]
-    ] = {}  # token -> the rank of its spelling (lower is better), vector
+    # token -> the rank of its spelling (lower is better), vector
+    best: dict[int, tuple[int, NDArray[np.float32]]] = {}
     try:
         for where, text in _vector_lines(file, width, setting):
-            word, *fields = text.rsplit(
-                " ", width
-            )  # GloVe's large files have words with spaces in them
+            # GloVe's large files have words with spaces in them
+            word, *fields = text.rsplit(" ", width)
             last = word.rpartition(" ")[2]
             ranked = spellings.get(nfc(word.rstrip(" ")), ())
             better = [

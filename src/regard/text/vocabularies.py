@@ -32,12 +32,8 @@ from tokenizers import (
 
 from regard.errors import ConfigError, DataError, import_extra
 
-PAD, UNK, BEGIN, END = (
-    0,
-    1,
-    2,
-    3,
-)  # ids of the special tokens in every vocabulary that is trained here
+# ids of the special tokens in every vocabulary that is trained here
+PAD, UNK, BEGIN, END = (0, 1, 2, 3)
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # the special tokens, in the order of their ids
 MASKING = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """The special tokens of BERT, in the same order, and the mask token."""
@@ -72,7 +68,8 @@ def train_vocabulary(
     unknown token. The special tokens come first: padding, unknown, begin, end, whatever their
     names.
     """
-    unknown, room = special[UNK], size - len(special)
+    unknown = special[UNK]
+    room = size - len(special)
     pipeline = _pipeline(kind, lowercase, unknown)
     characters: Counter[str] = Counter()
     for text in texts:
@@ -213,7 +210,8 @@ def _ranked(counts: Counter[str]) -> list[str]:
 
 def common_characters(characters: Counter[str]) -> list[str]:
     """The most frequent characters, as many as COVERAGE needs."""
-    ranked, needed = _ranked(characters), COVERAGE * characters.total()
+    ranked = _ranked(characters)
+    needed = COVERAGE * characters.total()
     covered = accumulate((characters[character] for character in ranked), initial=0)
     return [
         character for character, before in zip(ranked, covered, strict=False) if before < needed
@@ -374,11 +372,8 @@ def characters_of_bytes(tokens: Sequence[str], special: Sequence[bool]) -> list[
 # normalisation. A BPE model has no list of merges: any two neighbours whose union is a piece may merge, the piece with
 # the best score first.
 
-_UNKNOWN, _CONTROL, _USER_DEFINED = (
-    2,
-    3,
-    4,
-)  # types of pieces other than normal ones (ModelProto.SentencePiece.Type)
+# types of pieces other than normal ones (ModelProto.SentencePiece.Type)
+_UNKNOWN, _CONTROL, _USER_DEFINED = (2, 3, 4)
 _UNIGRAM, _BPE, _CHARACTERS = 1, 2, 4
 """Types of models that can be converted (TrainerSpec.ModelType); 3 is a model of whole words."""
 # the score of a piece of the other model: below that of any segmentation into the model's own
@@ -398,7 +393,8 @@ def convert_sentencepiece(
     proto = _sentencepiece_proto(data, where)
     user_defined = [piece.piece for piece in proto.pieces if piece.type == _USER_DEFINED]
     tokenizer = Tokenizer(_sentencepiece_model(proto, user_defined, ids))
-    spec, steps = proto.normalizer_spec, list[normalizers.Normalizer]()
+    spec = proto.normalizer_spec
+    steps = list[normalizers.Normalizer]()
     if spec.precompiled_charsmap:
         # The library looks the table up by grapheme, so it would miss decomposed Korean: compose it
         # first.
@@ -413,7 +409,8 @@ def convert_sentencepiece(
         signs = "".join(f"\\x{{{ord(character):x}}}" for character in known)
         steps.append(normalizers.Replace(Regex(f"[^{signs}]"), _UNSEEN))
     tokenizer.normalizer = normalizers.Sequence(steps)
-    splits, trainer = list[pre_tokenizers.PreTokenizer](), proto.trainer_spec
+    splits = list[pre_tokenizers.PreTokenizer]()
+    trainer = proto.trainer_spec
     if trainer.byte_fallback and trainer.model_type == _UNIGRAM:
         # text that is spelt like the piece of a byte, <0x41>, is not that byte: it is split after
         # its first sign
@@ -473,10 +470,8 @@ def _sentencepiece_model(
         scores = dict(pieces)
         pieces = [(piece, scores.get(piece, _NEVER)) for piece in sorted(ids, key=ids.__getitem__)]
     named = next(piece.piece for piece in proto.pieces if piece.type == _UNKNOWN)
-    numbers, fallback = (
-        {piece: number for number, (piece, _) in enumerate(pieces)},
-        proto.trainer_spec.byte_fallback,
-    )
+    numbers = {piece: number for number, (piece, _) in enumerate(pieces)}
+    fallback = proto.trainer_spec.byte_fallback
     if proto.trainer_spec.model_type == _UNIGRAM:
         return models.Unigram(
             pieces, unk_id=[piece for piece, _ in pieces].index(named), byte_fallback=fallback
