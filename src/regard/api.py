@@ -64,15 +64,9 @@ from regard.tasks.task import (
     summed,
     without_faults,
 )
-from regard.text.files import (
-    FileInput,
-    GrowingFile,
-    atomic_file,
-    check_writable,
-    key_of,
-    open_text,
-    write_file,
-)
+from regard.text.checksums import key_of
+from regard.text.files import FileInput, open_text
+from regard.text.writing import GrowingFile, atomic_file, check_writable, write_file
 from regard.training import check as checking
 from regard.training import train as training
 from regard.training.check import Check

@@ -29,7 +29,7 @@ from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_training, load_weights, put_weights
 from regard.tasks import TASKS
-from regard.text.files import word_sums
+from regard.text.checksums import word_sums
 from tiny import TINY
 
 RECIPE: dict[str, Any] = copy.deepcopy(TINY) | {

@@ -25,7 +25,7 @@ from regard import api, studio
 from regard.data.parallel import in_order, over_cluster, starting_processes
 from regard.errors import CheckpointError, DecodeError, RegardError
 from regard.tasks.question_answering import Answered, Span
-from regard.text.files import GrowingFile
+from regard.text.writing import GrowingFile
 from shared_work import Broken, Dying
 
 SHORT = ["search.max_length=4"]

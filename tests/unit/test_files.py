@@ -15,12 +15,12 @@ import pytest
 from regard.config import read_yaml
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.text import files
-from regard.text.files import (
+from regard.text.checksums import checksum, has_checksum
+from regard.text.files import open_text
+from regard.text.writing import (
     atomic_file,
     check_writable,
-    checksum,
-    has_checksum,
-    open_text,
+    remove_partial_files,
     write_file,
     write_folder,
 )
@@ -143,7 +143,7 @@ def test_partial_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
     kept = ["best", f".best.{os.getpid()}.partial", ".best.partial", f"best.{ended.pid}.partial"]
     for name in (*kept, left):
         (tmp_path / name).write_text("step-00000001")
-    files.remove_partial_files(tmp_path)
+    remove_partial_files(tmp_path)
     assert sorted(os.listdir(tmp_path)) == sorted(kept)
 
 

@@ -52,7 +52,7 @@ from regard.objectives.language_model import (
     SequenceAutoencoder,
     masked_sums,
 )
-from regard.text.tokenizers import CHARACTERS, WORD_BEGINS, WORD_ENDS
+from regard.text.spelling import CHARACTERS, WORD_BEGINS, WORD_ENDS
 from regard.text.vocabularies import BEGIN, END
 
 # GPT

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from regard.data.batches import NO_TAG, LabelledBatch, Padded
 from regard.models.ngrams import LinearModel, NgramModel, WindowModel, Words, affixes, lower, shapes
-from regard.text.tokenizers import letters_of
+from regard.text.spelling import letters_of
 
 SPACE, END = 1, 2
 WORDS = Words(SPACE, frozenset({0, END}))

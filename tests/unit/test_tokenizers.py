@@ -18,7 +18,8 @@ from tokenizers import models, pre_tokenizers, processors, trainers
 
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
-from regard.text.vocabularies import SPECIAL, train_unigram
+from regard.text.unigram import train_unigram
+from regard.text.vocabularies import SPECIAL
 
 KINDS = ("word", "character", "byte", "bpe", "wordpiece", "unigram")
 PIECES = ("bpe", "wordpiece", "unigram")

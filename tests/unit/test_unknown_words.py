@@ -22,7 +22,8 @@ from regard.data.raw import RawData, document_pieces
 from regard.objectives.language_model import BothDirections
 from regard.runs import Run
 from regard.tasks.task import padded
-from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, UnknownWord, letters_of
+from regard.text.spelling import UnknownWord, letters_of
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.text.vocabularies import END, UNK
 from regard.training.train import train
 from regard.views.explain import explain

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.text.tokenizers import Letters, UnknownWord, letters_of, unknown_in
+from regard.text.spelling import Letters, UnknownWord, letters_of, unknown_in
 
 NO_TAG = -100  # stands in the labels of a batch where a token carries no tag
 # the number of masked tokens of a packed batch is rounded up to a multiple of this

@@ -43,7 +43,7 @@ from regard.data.shapes import (
 )
 from regard.errors import DataError, did_you_mean, import_extra
 from regard.language import particle_after
-from regard.text.files import write_file
+from regard.text.writing import write_file
 
 T = TypeVar("T")
 Part = Literal["train", "validation", "test"]

@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple
 import torch
 
 from regard.data.batches import LabelledBatch, Padded, Spelling
-from regard.text.tokenizers import Slot, Templates, Tokenizer
+from regard.text.templates import Slot, Templates
+from regard.text.tokenizers import Tokenizer
 
 Long = Literal["head", "tail", "head_tail", "windows"]  # what is read of a text that is too long
 Arrangement = Literal["single", "pair", "both_orders", "apart", "choices"]

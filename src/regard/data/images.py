@@ -30,7 +30,8 @@ from regard.data import shapes
 from regard.data.batches import Images
 from regard.data.store import Array, ColumnWriter, Integers, TokenColumn, rebuilding, stored
 from regard.errors import DataError, Problem, first_of, import_extra
-from regard.text.files import is_inside, key_of, word_sums
+from regard.text.access import is_inside
+from regard.text.checksums import key_of, word_sums
 
 # counts up when stored images change their form, so that no old cache is read as a new one
 FORMAT = 6

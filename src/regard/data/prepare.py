@@ -42,8 +42,9 @@ from regard.data.store import (
     token_type,
 )
 from regard.errors import DataError, Faults, Problem
+from regard.text.access import is_inside, outside
+from regard.text.checksums import key_of
 from regard.text.clean import Signs
-from regard.text.files import is_inside, key_of, outside
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 

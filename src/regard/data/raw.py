@@ -26,9 +26,11 @@ from regard.data.epochs import Examples, Rows, fixed_batches
 from regard.data.formats import Row, table_rows
 from regard.data.store import END, Array, Integers, in_chunks, offsets_of
 from regard.errors import ColumnError, DataError
-from regard.text.files import BINARY_HINT, TextFile, files_below, is_inside, matching
+from regard.text.access import is_inside
+from regard.text.files import BINARY_HINT, TextFile, files_below, matching
 from regard.text.normalise import Sentences, fold_white_space, split_sentences
-from regard.text.tokenizers import Letters, Tokenizer, letters_of, unknown_in
+from regard.text.spelling import Letters, letters_of, unknown_in
+from regard.text.tokenizers import Tokenizer
 
 Texts = Literal[
     "tales-en",

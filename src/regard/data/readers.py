@@ -22,7 +22,9 @@ from regard.data.raw import document_rows, text_table_rows
 from regard.data.squad import question_rows, squad_rows
 from regard.data.stories import babi_rows, story_rows
 from regard.errors import DataError, Problem, did_you_mean, import_extra
-from regard.text.files import TextFile, key_of, outside, problem_with
+from regard.text.access import outside
+from regard.text.checksums import key_of
+from regard.text.files import TextFile, problem_with
 
 FORMATS: dict[str, Callable[[TextFile, Any], Iterator[Row]]] = {
     **dict.fromkeys(TABLE_ROWS, table_rows),

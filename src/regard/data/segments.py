@@ -24,7 +24,8 @@ from regard.data.raw import RawTokens, cut
 from regard.data.store import Integers
 from regard.errors import DataError
 from regard.text.normalise import Sentences
-from regard.text.tokenizers import Slot, Tokenizer
+from regard.text.templates import Slot
+from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
 
 PAIRS = 1

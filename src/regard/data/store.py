@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from regard.errors import DataError
-from regard.text.files import checksums, has_checksum, lock_file, place_folder
+from regard.text.checksums import checksums, has_checksum
+from regard.text.writing import lock_file, place_folder
 
 Array = NDArray[Any]
 Integers = NDArray[np.integer[Any]]

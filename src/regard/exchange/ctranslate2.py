@@ -26,7 +26,7 @@ from regard.search.config import SearchConfig
 from regard.search.external import ExternalModel
 from regard.search.hypotheses import Hypothesis, Limits
 from regard.tasks.task import LONGEST
-from regard.text.files import checksum, key_of
+from regard.text.checksums import checksum, key_of
 from regard.text.tokenizers import Tokenizer, Tokenizers
 
 MODELS = (("translation", "transformer"), ("summarization", "transformer"))

@@ -20,8 +20,8 @@ from regard.recipes.recipe import recipe_of
 from regard.runs import run as run_folder
 from regard.runs.run import Run
 from regard.tasks.raw import check_max_length
-from regard.text.files import write_folder
 from regard.text.vectors import vector_text
+from regard.text.writing import write_folder
 
 READERS: dict[str, Callable[[ModelFolder], Imported]] = {
     **dict.fromkeys([*bert.PRETRAINED, *bert.HEADED.values()], bert.read),

@@ -34,8 +34,8 @@ from regard.exchange.tokenizers import Tree, fit_rows, ids_of, with_template
 from regard.layers.embeddings import sinusoidal_positions
 from regard.runs.run import Run, stored_weights
 from regard.search.config import SearchConfig
+from regard.text.sentencepiece import convert_sentencepiece
 from regard.text.tokenizers import Tokenizer, Tokenizers
-from regard.text.vocabularies import convert_sentencepiece
 
 TYPES = {"post": "marian", "pre": "pegasus"}  # `model.norm` -> `model_type`
 # `model.norm` -> the task, where config.json does not name it

@@ -10,7 +10,7 @@ from tokenizers import AddedToken, BertWordPieceTokenizer, ByteLevelBPETokenizer
 
 from regard.errors import DataError
 from regard.exchange.folder import Exported, ModelFolder
-from regard.text.tokenizers import Slot, Templates, bert_templates, steps_of, templates_in
+from regard.text.templates import Slot, Templates, bert_templates, steps_of, templates_in
 from regard.text.tokenizers import Tokenizer as OurTokenizer
 from regard.text.vocabularies import MARK, SPECIAL
 

@@ -15,7 +15,7 @@ from regard.data.batches import Padded, Spelling, TextBatch
 from regard.layers.embeddings import Embedding, Readout
 from regard.layers.recurrence import LSTMLayer, reversal
 from regard.models.base import Contextual, ModelConfig, Output, Presets, rate_of_recurrence
-from regard.text.tokenizers import CHARACTERS
+from regard.text.spelling import CHARACTERS
 
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 """Filters of the published model: width and number."""
@@ -181,7 +181,7 @@ class ELMo(Contextual):
     def __init__(
         self, config: ELMoConfig, vocabulary_size: int, characters_VC: Tensor | None = None
     ) -> None:
-        """`characters_VC` spells every token of the vocabulary (text/tokenizers.py), for `words:
+        """`characters_VC` spells every token of the vocabulary (text/spelling.py), for `words:
         characters`."""
         super().__init__()
         self.config, self.width, self.depth = config, 2 * config.width, config.layers

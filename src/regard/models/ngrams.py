@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from regard.data.batches import NO_TAG, LabelledBatch, Padded
 from regard.models.base import real_BL
 from regard.models.elmo import distinct_words
-from regard.text.tokenizers import WORD_BEGINS
+from regard.text.spelling import WORD_BEGINS
 
 ORDERS = (1, 2, 3)  # tokens of an n-gram
 FACTOR, MODULUS = 1_000_003, 2**31 - 1  # of the hash

@@ -27,7 +27,7 @@ def shipped_recipes(name: str | None = None, *, out: str | Path | None = None) -
     if out is not None:
         if Path(out).exists():
             raise RegardError("the file exists already", where=str(out), hint="give another --out")
-        from regard.text.files import write_file  # slow to import
+        from regard.text.writing import write_file  # slow to import
 
         write_file(Path(out), shown_comments(text))
     return {name: text}

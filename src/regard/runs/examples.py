@@ -11,7 +11,7 @@ from regard.data.config import Corpus, Split
 from regard.data.epochs import Examples
 from regard.errors import CheckpointError, ConfigError, DataError, did_you_mean
 from regard.runs.run import STEP, Run, data_fingerprints
-from regard.text.files import is_inside
+from regard.text.access import is_inside
 
 SPLITS = ("train", "validation", "test")
 Progress = Callable[[str, int, int], None]

@@ -43,18 +43,10 @@ from regard.recipes.recipe import (
     recipe_of,
 )
 from regard.tasks import TASKS
-from regard.text.files import (
-    PARTIAL,
-    checksums,
-    has_checksum,
-    key_of,
-    remove_partial_files,
-    why_unreadable,
-    write_file,
-    write_folder,
-    writing,
-)
+from regard.text.checksums import checksums, has_checksum, key_of
+from regard.text.files import why_unreadable
 from regard.text.tokenizers import Tokenizers
+from regard.text.writing import PARTIAL, remove_partial_files, write_file, write_folder, writing
 
 FORMAT = 3
 """Version of the folder's layout; older ones stay readable. Since 3 the checksums of a checkpoint

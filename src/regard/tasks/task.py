@@ -49,7 +49,8 @@ from regard.search.config import SearchConfig
 from regard.search.hypotheses import Constraints
 from regard.search.stopping import stop_if_given_up
 from regard.text.files import EncodingError, FileInput, Parts, TextFile, open_text
-from regard.text.tokenizers import Tokenizer, Tokenizers, unknown_in
+from regard.text.spelling import unknown_in
+from regard.text.tokenizers import Tokenizer, Tokenizers
 
 Row = TypeVar("Row")
 Given = str | tuple[str, ...] | list[str] | Mapping[str, object] | FileInput

@@ -9,18 +9,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import tokenizers
 from pydantic import Field, model_validator
-from tokenizers import AddedToken, models
+from tokenizers import AddedToken
 
 from regard.config import Config
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError, did_you_mean
-from regard.text import vocabularies
+from regard.text.byte_tokens import bytes_of, characters_of_bytes
 from regard.text.files import TextFile, problem_with
 from regard.text.normalise import Clusters, Span, fold_white_space, nfc, trimmed
-from regard.text.vocabularies import MARK, SPECIAL, UNK
+from regard.text.sentencepiece import convert_sentencepiece
+from regard.text.spelling import UnknownWord, letters_of
+from regard.text.templates import Slot, Templates, bert_templates, steps_of, templates_in
+from regard.text.vocabularies import MARK, SPECIAL, UNK, train_vocabulary
 
 _ALIASES = (
     ("<pad>", "[PAD]", "<PAD>", "<|pad|>", "<|padding|>"),
@@ -32,11 +35,6 @@ _ALIASES = (
 # names of the mask token in the vocabularies of other tools
 _MASKS = ("[MASK]", "<mask>", "<|mask|>")
 _EXPECTED = "expected is a tokenizer.json of the tokenizers library, or a .model of SentencePiece"
-WORD_BEGINS, WORD_ENDS = 257, 258
-CHARACTERS = 259
-"""Of models that build word vectors from characters (ELMo): 0 pads short words, then come the 256
-bytes of UTF-8, then the begin and the end of a word."""
-Letters = tuple[int, ...]  # the characters of a word
 
 
 class TokenizerConfig(Config):
@@ -77,31 +75,6 @@ class TokenizerConfig(Config):
         return self
 
 
-def letters_of(word: str, longest: int) -> Letters:
-    """The characters of a word: begin, its bytes in UTF-8, end; at most `longest` in all."""
-    return (WORD_BEGINS, *(1 + byte for byte in word.encode()[: longest - 2]), WORD_ENDS)
-
-
-class UnknownWord(int):
-    """The id of `<unk>` that also holds the word it stands for."""
-
-    word: str
-    letters: Letters
-
-    def __new__(cls, unk: int, word: str, letters: Letters) -> UnknownWord:
-        token = super().__new__(cls, unk)
-        token.word = word
-        token.letters = letters
-        return token
-
-
-def unknown_in(ids: Sequence[int]) -> Iterator[tuple[int, UnknownWord]]:
-    """The unknown words among tokens, and their positions."""
-    return (
-        (position, token) for position, token in enumerate(ids) if isinstance(token, UnknownWord)
-    )
-
-
 def special_names(tokenizer: tokenizers.Tokenizer, tree: Mapping[str, Any]) -> list[str]:
     """The names of padding, unknown, begin and end in this tokenizer.json; our own names for
     missing ones.
@@ -129,56 +102,6 @@ def special_names(tokenizer: tokenizers.Tokenizer, tree: Mapping[str, Any]) -> l
         if token["tokens"]
     }
     return [used.get(own, name) for own, name in zip(SPECIAL, names, strict=True)]
-
-
-class Slot(NamedTuple):
-    """A place in a row: a special token, or where `token` is None the next text; and the segment of
-    either."""
-
-    token: int | None
-    segment: int
-
-
-Templates = tuple[tuple[Slot, ...], tuple[Slot, ...]]  # the row of one text, and that of two
-
-
-def steps_of(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """A step of a pipeline, and the steps that it is a sequence of."""
-    if step is not None:
-        yield step
-        for part in (
-            step.get("normalizers") or step.get("pretokenizers") or step.get("processors") or ()
-        ):
-            yield from steps_of(part)
-
-
-def templates_in(tree: Mapping[str, Any]) -> Templates | None:
-    """What a tokenizer.json puts around one text and around two, as the library does it; None where
-    it puts nothing."""
-    probe: dict[str, Any] = json.loads(
-        tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).to_str()
-    )
-    for step in steps_of(tree.get("post_processor")):
-        if step["type"] != "Sequence":
-            reader = tokenizers.Tokenizer.from_str(json.dumps(probe | {"post_processor": step}))
-            single, pair = (
-                tuple(
-                    Slot(token if special else None, min(segment, 1))
-                    for token, special, segment in zip(
-                        row.ids, row.special_tokens_mask, row.type_ids, strict=True
-                    )
-                )
-                for row in (reader.encode("a"), reader.encode("a", "a"))
-            )
-            if len(pair) > 2:
-                return single, pair
-    return None
-
-
-def bert_templates(begin: int, end: int, *, roberta: bool = False) -> Templates:
-    """[CLS] A [SEP], and [CLS] A [SEP] B [SEP]; RoBERTa's has two tokens between the texts."""
-    single = Slot(begin, 0), Slot(None, 0), Slot(end, 0)
-    return single, (*single, *[Slot(end, 0)] * roberta, Slot(None, 1), Slot(end, 1))
 
 
 class Tokenizer:
@@ -224,11 +147,7 @@ class Tokenizer:
         assert iter(texts) is not texts, "texts are read twice"
         try:
             kind = "spaces" if config.split == "spaces" else config.kind
-            return cls(
-                vocabularies.train_vocabulary(
-                    kind, config.vocabulary, config.lowercase, texts, special
-                )
-            )
+            return cls(train_vocabulary(kind, config.vocabulary, config.lowercase, texts, special))
         except UnicodeEncodeError as error:
             raise DataError(
                 f"not valid Unicode, there is half a surrogate pair: {error.object[:40]!r}"
@@ -273,7 +192,7 @@ class Tokenizer:
         """Read a tokenizer.json file, or a .model of SentencePiece, which keeps its ids."""
         try:
             if path.suffix == ".model":
-                text = vocabularies.convert_sentencepiece(path.read_bytes(), str(path)).to_str()
+                text = convert_sentencepiece(path.read_bytes(), str(path)).to_str()
             else:
                 text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -422,8 +341,7 @@ class Tokenizer:
         if self._byte_level or suffix:
             spelt = self.tokens(range(self.size))
             added = [
-                own.replace(suffix, " ").encode() if suffix else vocabularies.bytes_of(own)
-                for own in spelt
+                own.replace(suffix, " ").encode() if suffix else bytes_of(own) for own in spelt
             ]
             return [b"" if token in self.special else own for token, own in enumerate(added)]
         first = next(token for token in range(self.size) if self.decode([token]).strip())
@@ -455,9 +373,7 @@ class Tokenizer:
         """
         tokens = self.tokens(ids)
         if self._byte_level:
-            tokens = vocabularies.characters_of_bytes(
-                tokens, [token in self.special for token in ids]
-            )
+            tokens = characters_of_bytes(tokens, [token in self.special for token in ids])
         return [shown(token) for token in tokens]
 
     def _normalise(self, text: str) -> str:

@@ -42,7 +42,8 @@ from regard.recipes.recipe import (
 )
 from regard.recipes.shipped import shipped
 from regard.tasks import TASKS, Task
-from regard.text.files import TextFile, write_file
+from regard.text.files import TextFile
+from regard.text.writing import write_file
 from regard.training import memory
 from regard.training.accelerator import make_accelerator
 from regard.training.initial_weights import set_initial_weights

@@ -25,7 +25,7 @@ from regard.errors import printable
 from regard.language import shown
 from regard.runs import Run
 from regard.runs.run import MetricsLog
-from regard.text.files import writing
+from regard.text.writing import writing
 
 Write = Callable[[dict[str, Any]], None]
 PACES = 10

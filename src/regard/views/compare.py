@@ -18,7 +18,7 @@ from regard.errors import DataError, RegardError, did_you_mean, refuse
 from regard.recipes.recipe import with_search
 from regard.runs import Run
 from regard.runs.examples import Progress, examples_of, measured_on, measured_text, noted
-from regard.text.files import check_writable
+from regard.text.writing import check_writable
 from regard.views.labels import count_text, main_metric, rounds_to_zero, score_text, title
 from regard.views.render import write
 from regard.views.report import (

@@ -32,8 +32,8 @@ from rich.tree import Tree as RichTree
 
 from regard.errors import CheckpointError, RegardError, import_extra, printable
 from regard.language import korean, shown
-from regard.text.files import atomic_file, check_writable
 from regard.text.normalise import one_line
+from regard.text.writing import atomic_file, check_writable
 from regard.views.labels import clusters, number, shorten
 from regard.views.report import (
     Bars,

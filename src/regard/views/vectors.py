@@ -22,7 +22,7 @@ from regard.tasks.masked_language_modeling import GAP, with_gaps
 from regard.tasks.task import Note, Task
 from regard.text.files import FileInput
 from regard.text.normalise import Span
-from regard.text.tokenizers import unknown_in
+from regard.text.spelling import unknown_in
 from regard.views.report import (
     Cell,
     Curves,
