@@ -37,6 +37,7 @@ from regard.data.epochs import Measured, Rows, plan, row_sizes
 from regard.engine.graphs import CapturedLoss
 from regard.engine.half_weights import HalfWeights
 from regard.engine.machine import keep_memory
+from regard.engine.shapes import pack, with_rounded_shapes
 from regard.models import MODELS
 from regard.models.bahdanau import BahdanauConfig
 from regard.models.bert import BERT, BERTConfig
@@ -125,12 +126,10 @@ class Sentences:
         ]
 
     def filled(self, device: str) -> list[Any]:
-        planned, sizes = (
-            plan(self.lengths, self.tokens, 1, 0, fill=True)[: self.count],
-            replace(row_sizes(self.lengths, self.tokens), tiled=True),
-        )
+        planned = plan(self.lengths, self.tokens, 1, 0, fill=True)[: self.count]
+        sizes = row_sizes(self.lengths, self.tokens)
         made = (self.make(rows, torch.Generator().manual_seed(n)) for n, rows in enumerate(planned))
-        return [batch.packed(sizes).to(device) for batch in made]
+        return [pack(batch, sizes, tiled=True).to(device) for batch in made]
 
 
 def pairs(tokens: int, count: int) -> Sentences:
@@ -554,7 +553,7 @@ def recurrent_race(kind: str, device: str, repeats: int) -> Iterator[Row]:
         MODELS[config.kind].build(config, VOCABULARY, VOCABULARY), smoothing=0.1
     )
     if device == "cuda" and config.loops:
-        rounded = [batch.to("cpu").rounded().to(device) for batch in made]
+        rounded = [with_rounded_shapes(batch.to("cpu")).to(device) for batch in made]
         again = TokenCrossEntropy(
             MODELS[config.kind].build(config, VOCABULARY, VOCABULARY), smoothing=0.1
         )

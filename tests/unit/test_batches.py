@@ -12,10 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batches import TILE, Batch, in_tiles
+from regard.data.batches import Batch
 from regard.data.dataset import Dataset
 from regard.data.epochs import (
     START,
+    TILE,
     Position,
     Stream,
     auto_batch_tokens,
@@ -25,6 +26,7 @@ from regard.data.epochs import (
 )
 from regard.data.store import TextColumn, TokenColumn
 from regard.engine.prefetch import ahead
+from regard.engine.tile_order import in_tiles
 from regard.text.tokenizers import TokenizerConfig, Tokenizers, train_tokenizers
 from regard.text.vocabularies import BEGIN, END, PAD
 from task_cases import make_task

@@ -42,7 +42,6 @@ from regard.models.lstm_lm import (
     LockedDropout,
     LSTMLanguageModel,
     LSTMLanguageModelConfig,
-    without_last,
 )
 from regard.objectives.language_model import (
     BothDirections,
@@ -246,7 +245,10 @@ def test_each_dropout_is_drawn_in_training_only(rate: str) -> None:
 
 def test_whole_words_are_dropped_wherever_they_stand() -> None:
     model, ids_BL = dropped(word_dropout=0.5), torch.arange(SOURCE_SIZE).repeat(40, 2)
-    x_BLD, vectors_VD = model.embed(ids_BL), model.embedding.weight
+    x_BLD, vectors_VD = (
+        model.embed(ids_BL),
+        model.embedding.weight,
+    )
     kept_BL = x_BLD.abs().amax(-1) > 0
     assert torch.equal(kept_BL, kept_BL[:1, :SOURCE_SIZE].repeat(40, 2)), (
         "all rows and places of a word alike"
@@ -296,7 +298,7 @@ def test_the_autoencoder_writes_from_what_it_has_read(case: str) -> None:
     total = 0.0
     for text, actual in zip(TEXTS, each_real(logits, TEXTS), strict=True):
         _, memory = model.read(tokens_of([text]))
-        expected = model.readout(model.read(without_last(tokens_of([text])), memory)[0][-1])[0]
+        expected = model.readout(model.read(tokens_of([text]).inputs, memory)[0][-1])[0]
         close(actual, expected)
         total += plain.smoothed_loss(expected.tolist(), text[1:], 0.0)
     assert SequenceAutoencoder(model)(batch)[1].item() == pytest.approx(total)

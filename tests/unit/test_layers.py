@@ -28,7 +28,7 @@ from places import ROOT
 from regard.data.dataset import Dataset
 from regard.engine import machine, products
 from regard.engine.dropout import MANY_ELEMENTS
-from regard.engine.packing import PackedVisible, Packing
+from regard.engine.packing import PackedSentences, PackedVisible
 from regard.engine.products import FEW_ROWS, LARGE_WEIGHT, TRAINED_ROWS, multiply_small_matrices
 from regard.engine.recurrence import time_segments
 from regard.errors import DecodeError
@@ -148,13 +148,13 @@ def test_sinusoidal_positions(width: int) -> None:
 
 @pytest.mark.parametrize("longest", [2, 10], ids=["beyond the table", "within"])
 def test_positions_are_added_to_padded_and_packed_texts(longest: int) -> None:
-    packing, x_BLD = Packing.of(tokens_of([[4, 5, 6], [7, 8]])), randn(2, 3, 6)
+    packing, x_BLD = PackedSentences.of(tokens_of([[4, 5, 6], [7, 8]])), randn(2, 3, 6)
     expected = torch.tensor([plain.position(pos, 6) for pos in range(3)], dtype=torch.float64)
     waves, learned, none = (
         Positions(kind, 6, longest).double() for kind in ("sinusoidal", "learned", "none")
     )
     close(waves(x_BLD) - x_BLD, expected.expand(2, 3, 6), 1e-6)
-    packed = packing.pack(x_BLD)
+    packed = packing.arrange(x_BLD)
     close(waves(packed, packing) - packed, expected[[0, 1, 2, 0, 1]][None], 1e-6)
     assert torch.equal(none(x_BLD), x_BLD)
     if longest < 3:
@@ -270,7 +270,7 @@ def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(enc
     parameters = {"plain": 0, "projected": 216, "multi_head": 336}[encoder]
     assert sum(p.numel() for p in model.encoder.parameters()) == parameters
     source = tokens_of([[4, 5, 6], [7, 8]])
-    x_BSD, visible = model.embed(model.source_embedding, source.ids_BL), Visible(source.lengths_B)
+    x_BSD, visible = model.embed(model.source_embedding, source), Visible(source.lengths_B)
     for layer in model.encoder:
         attended_BSD = layer.self_attention(
             x_BSD, *layer.self_attention.keys_values(x_BSD), visible
@@ -280,7 +280,7 @@ def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(enc
             for x in (x_BSD + attended_BSD).flatten(0, 1).tolist()
         ]
         x_BSD = torch.tensor(rows, dtype=torch.float64).view_as(x_BSD)
-    close(model.encode(model.embed(model.source_embedding, source.ids_BL), visible), x_BSD)
+    close(model.encode(model.embed(model.source_embedding, source), visible), x_BSD)
 
 
 @pytest.mark.parametrize("scaled", [True, False])
@@ -559,8 +559,12 @@ def test_few_rows_give_what_torch_gives(rows: int, bias: bool, width: int, out: 
 )
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_packed_kernel_equals_the_equation_on_a_gpu(causal: bool) -> None:
-    queries = Packing.of(tokens_of([[5, 6, 3], [7, 3], [8, 9, 4, 3]]).to("cuda"))
-    keys = queries if causal else Packing.of(tokens_of([[5, 3], [7, 6, 5, 3], [8, 3]]).to("cuda"))
+    queries = PackedSentences.of(tokens_of([[5, 6, 3], [7, 3], [8, 9, 4, 3]]).to("cuda"))
+    keys = (
+        queries
+        if causal
+        else PackedSentences.of(tokens_of([[5, 3], [7, 6, 5, 3], [8, 3]]).to("cuda"))
+    )
     q, k, v = (
         torch.randn(1, 2, size, 16, device="cuda")
         for size in (9, 9 if causal else 8, 9 if causal else 8)

@@ -10,10 +10,11 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import flex_attention
 
 from model_cases import CASES, SOURCE_SIZE, TARGET_SIZE, build
-from regard.data.batches import TILE, AnyBatch, Batch, MaskedBatch, Padded, TextBatch
-from regard.data.epochs import RowSizes
+from regard.data.batches import AnyBatch, Batch, MaskedBatch, Padded, TextBatch
+from regard.data.epochs import TILE, RowSizes
 from regard.engine.graphs import CapturedLoss
-from regard.engine.packing import Packing, visible_tiles
+from regard.engine.packing import visible_tiles
+from regard.engine.shapes import pack, packed_row, with_rounded_shapes
 from regard.models import MODELS as KINDS
 from regard.models.bert import BERTConfig
 from regard.models.gpt import GPTConfig
@@ -100,8 +101,10 @@ def test_a_packed_batch_has_the_loss_and_gradients_of_a_padded_one(kind: str) ->
     shapes = []
     for batch in (case(kind, lengths)[1] for lengths in (ONE, FEW, MANY)):
         expected, gradients = sums_and_gradients(objective, objective, batch)
-        plain, tiled = (batch.packed(RowSizes(256, 384, 64, 8, tiled)) for tiled in (False, True))
-        shapes.append(batch.packed(RowSizes(256, 384, 256, 8)).signature())
+        plain, tiled = (
+            pack(batch, RowSizes(256, 384, 64, 8), tiled=tiled) for tiled in (False, True)
+        )
+        shapes.append(pack(batch, RowSizes(256, 384, 256, 8), tiled=False).signature())
         for call, packed in ((objective, plain), (compiled, plain), (compiled, tiled)):
             found, of_packed = sums_and_gradients(objective, call, packed)
             torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
@@ -120,13 +123,11 @@ def test_the_tiles_cover_what_is_visible(causal: bool) -> None:
     lengths = torch.randint(1, 60, (40,)).tolist()
     sizes = RowSizes(2048, 1536, 64, 64)
     order = torch.arange(len(lengths))
-    own = Packing.of(tokens(lengths).packed(sizes.first, sizes, order))
+    own = packed_row(tokens(lengths), sizes.first, sizes, order)
     other = (
         own
         if causal
-        else Packing.of(
-            tokens([max(1, n // 2) for n in lengths]).packed(sizes.second, sizes, order)
-        )
+        else packed_row(tokens([max(1, n // 2) for n in lengths]), sizes.second, sizes, order)
     )
     visible_PP = own.sentences_P[:, None] == other.sentences_P
     visible_PP = visible_PP.tril() if causal else visible_PP
@@ -161,7 +162,7 @@ def test_computing_padding_like_words_changes_nothing(name: str, lengths: list[i
     torch.manual_seed(3)
     batch = pairs([min(length, 20) for length in lengths], min(SOURCE_SIZE, TARGET_SIZE))
     expected, gradients = sums_and_gradients(objective, objective, batch)
-    found, of_rounded = sums_and_gradients(objective, objective, batch.rounded())
+    found, of_rounded = sums_and_gradients(objective, objective, with_rounded_shapes(batch))
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
     for one, other in zip(of_rounded, gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
@@ -178,7 +179,7 @@ def test_the_kernels_of_a_gpu_are_within_bf16_of_the_equation(kind: str) -> None
         batch = case(kind, lengths)[1]
         expected, gradients = sums_and_gradients(objective, objective, batch.to("cuda"))
         packed, flat = (
-            batch.packed(RowSizes(256, 256, 256, 8)).to("cuda"),
+            pack(batch, RowSizes(256, 256, 256, 8), tiled=False).to("cuda"),
             torch.cat([g.flatten() for g in gradients]),
         )
         for call in (objective, fast):
@@ -199,7 +200,9 @@ def test_a_captured_step_has_the_gradients_of_a_plain_one(name: str, adds: bool)
         for lengths in ([5, 1, 12, 7], [3, 12, 2, 9], [12, 4, 1, 1])
     ]
     shaped = [
-        b.packed(RowSizes(128, 128, 128, 8)) if name == "transformer" else b.rounded()
+        pack(b, RowSizes(128, 128, 128, 8), tiled=False)
+        if name == "transformer"
+        else with_rounded_shapes(b)
         for b in batches
     ]
 

@@ -77,7 +77,10 @@ def _masks(run: Run) -> Found:
     visible = recorded.by_name(model, visible=True)
     read, written = (
         [run.tokenizers[side].pieces(row) for row in ids_BL.tolist()]
-        for side, ids_BL in (("source", batch.source.ids_BL), ("target", batch.target.inputs_BT))
+        for side, ids_BL in (
+            ("source", batch.source.ids_BL),
+            ("target", batch.target.inputs.ids_BL),
+        )
     )
     for name, attention, looking, seen in (
         ("encoder", "encoder.0.self_attention", read, read),
@@ -180,7 +183,7 @@ def _forward(run: Run) -> Found:
         fed = block.feed_forward.W_2(inside)
         out = block.around_feed_forward.norm(normed + fed)
         whole_1LD = model.encode(
-            model.embed(model.source_embedding, source.ids_BL), Visible(source.lengths_B)
+            model.embed(model.source_embedding, source), Visible(source.lengths_B)
         )
     stages: dict[str, Tensor] = {
         "one-hot": one_hot,

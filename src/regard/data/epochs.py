@@ -12,18 +12,29 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.batches import TILE, AnyBatch, RowSizes, TextBatch, rounded_up
+from regard.data.batches import AnyBatch, TextBatch
 from regard.data.store import Integers
 
 Rows = NDArray[np.int64]
 """Numbers of examples."""
 
+TILE = 128
+"""The size of a packed row is a multiple of this: an attention kernel works on tiles of so many
+tokens."""
+STEPS_PER_EPOCH = 100
+"""`training.batch_tokens: auto` divides an epoch into about so many batches."""
 
-class Measured(ABC):
-    """What the plan of an epoch depends on."""
 
-    corpora: Integers  # the number of the corpus that each example came from
-    weights: tuple[float, ...]  # how often an epoch shows the examples of each corpus
+# Examples
+
+
+class SizedExamples(ABC):
+    """Examples with their lengths: all that the plan of an epoch depends on."""
+
+    corpora: Integers
+    """The number of the corpus that each example came from."""
+    weights: tuple[float, ...]
+    """How often an epoch shows the examples of each corpus."""
 
     def __len__(self) -> int:
         return len(self.corpora)
@@ -35,15 +46,17 @@ class Measured(ABC):
 
     @property
     def length_differences(self) -> NDArray[np.int32] | None:
-        """How much longer the first of two columns is than the second, where there are two."""
+        """How much longer the first of two columns is than the second; None for a single column."""
         return None
 
 
-class Examples(Measured):
+class Examples(SizedExamples):
     """The examples of one split, as training uses them."""
 
-    where: Callable[[int], str]  # the place of an example in the user's files: `train.en:17`
-    left_out: str = ""  # a note on bad rows that were dropped while it was read
+    where: Callable[[int], str]
+    """The place of an example in the user's files: `train.en:17`."""
+    left_out: str = ""
+    """A note on bad rows that were dropped while the split was read."""
 
     def plan(self, batch_tokens: int, seed: int, epoch: int, *, fill: bool = False) -> list[Rows]:
         """The batches of an epoch: see `plan`."""
@@ -59,7 +72,7 @@ class Examples(Measured):
 
 
 def plan(
-    dataset: Measured, batch_tokens: int, seed: int, epoch: int, *, fill: bool = False
+    dataset: SizedExamples, batch_tokens: int, seed: int, epoch: int, *, fill: bool = False
 ) -> list[Rows]:
     """The batches of an epoch, in order; the same for the same seed and epoch on every machine.
 
@@ -79,8 +92,8 @@ def plan(
     return [batches[number] for number in np.argsort(bits.random_raw(len(batches)), kind="stable")]
 
 
-def _drawn(dataset: Measured, bits: np.random.PCG64) -> Rows:
-    """The examples of an epoch: weight 2 shows each one twice, 1.5 each one and a half of them
+def _drawn(dataset: SizedExamples, bits: np.random.PCG64) -> Rows:
+    """The examples of an epoch: weight 2 shows each one twice, weight 1.5 each one, and half of them
     again."""
     if all(weight == 1 for weight in dataset.weights):
         return np.arange(len(dataset))
@@ -93,17 +106,16 @@ def _drawn(dataset: Measured, bits: np.random.PCG64) -> Rows:
     return np.concatenate(drawn)
 
 
-def _sorted_by_length(dataset: Measured, examples: Rows, bits: np.random.PCG64) -> Rows:
-    """Shortest first; among equals by how much the first column is longer than the last, give or
-    take a token.
+def _sorted_by_length(dataset: SizedExamples, examples: Rows, bits: np.random.PCG64) -> Rows:
+    """Shortest first; among equals by how much the first column is longer than the second, plus
+    noise of up to two tokens.
 
-    The second key keeps the padding of both columns small, up and down in turn so that it does not
-    jump where the length grows by one. The random token mixes the batches anew in each epoch.
+    The second key keeps the padding of both columns small. It goes up and down in turn, so that it
+    does not jump when the length grows by one. The noise mixes the batches anew in each epoch.
     """
     lengths = dataset.lengths[examples].astype(np.int64)
-    noise = (bits.random_raw(len(examples)) >> np.uint64(47)).astype(
-        np.int64
-    )  # 17 bits: two tokens of 2**16
+    # 17 random bits, of which 2**16 are a token
+    noise = (bits.random_raw(len(examples)) >> np.uint64(47)).astype(np.int64)
     second = noise
     if dataset.length_differences is not None:
         second = noise + (dataset.length_differences[examples].astype(np.int64) << 16)
@@ -112,25 +124,42 @@ def _sorted_by_length(dataset: Measured, examples: Rows, bits: np.random.PCG64) 
 
 
 def _cut(examples: Rows, lengths: NDArray[np.int32], batch_tokens: int) -> list[Rows]:
-    """As many examples a batch as the budget allows; they come sorted by length, so the last one is
-    the longest."""
+    """As many examples per batch as the budget allows; they come sorted by length, so the last one
+    is the longest."""
     batches = []
     sorted_lengths = lengths[examples].astype(np.int64)
     start = 0
     while start < len(examples):
-        most = max(1, batch_tokens // int(sorted_lengths[start]))
-        cost = sorted_lengths[start : start + most]
-        rows = max(
-            1, int(np.searchsorted(cost * np.arange(1, len(cost) + 1), batch_tokens, side="right"))
-        )
+        most_rows = max(1, batch_tokens // int(sorted_lengths[start]))
+        longest = sorted_lengths[start : start + most_rows]
+        positions = longest * np.arange(1, len(longest) + 1)
+        rows = max(1, int(np.searchsorted(positions, batch_tokens, side="right")))
         batches.append(examples[start : start + rows])
         start += rows
     return batches
 
 
-def _columns(dataset: Measured) -> list[NDArray[np.int64]]:
-    """The positions that each example takes up in each of the two columns; twice the same where
-    there is one."""
+def fixed_batches(dataset: SizedExamples, batch_tokens: int) -> list[Rows]:
+    """Batches with each example once, shortest first: for validation and test, whose order does not
+    matter."""
+    return _cut(np.argsort(dataset.lengths, kind="stable"), dataset.lengths, batch_tokens)
+
+
+def auto_batch_tokens(dataset: SizedExamples, *, on_cpu: bool) -> int:
+    """The budget that `training.batch_tokens: auto` stands for: an epoch has about a hundred steps.
+
+    It is at least 1,024, since gradients of smaller batches are noisy, and at most 16,384, which
+    any current GPU holds. On a CPU it is at most 4,096: larger batches are not faster there. It is
+    a multiple of 256.
+    """
+    weights = np.asarray(dataset.weights)[dataset.corpora]
+    positions = float(dataset.lengths @ weights)
+    budget = round(positions / STEPS_PER_EPOCH / 256) * 256
+    return int(np.clip(budget, 1024, 4096 if on_cpu else 16384))
+
+
+def _columns(dataset: SizedExamples) -> list[NDArray[np.int64]]:
+    """The positions that each example takes up in each of the two columns; a single column twice."""
     longer = dataset.lengths.astype(np.int64)
     if dataset.length_differences is None:
         return [longer, longer]
@@ -138,53 +167,61 @@ def _columns(dataset: Measured) -> list[NDArray[np.int64]]:
     return [longer - np.maximum(-difference, 0), longer - np.maximum(difference, 0)]
 
 
-def row_sizes(dataset: Measured, batch_tokens: int) -> RowSizes:
+# Batches that fill rows of a fixed size
+
+
+@dataclass(frozen=True)
+class RowSizes:
+    """The sizes of the rows that sentences are packed into, so that compiled code meets one shape.
+    A batch that needs larger ones gets larger ones."""
+
+    first: int
+    """Tokens of the first column."""
+    second: int
+    """Tokens of the second column, if there are two."""
+    longest: int
+    """Tokens of the longest sentence."""
+    sentences: int
+
+
+def row_sizes(dataset: SizedExamples, batch_tokens: int) -> RowSizes:
     """`batch_tokens` for the column with more tokens, and for the other one in proportion; at least
-    the longest."""
-    columns, longest = _columns(dataset), int(dataset.lengths.max())
-    totals, most = (
-        [int(column.sum()) for column in columns],
-        [int(column.max()) for column in columns],
+    the longest example. There is room for half as many sentences again as an average batch has."""
+    columns = _columns(dataset)
+    totals = [int(column.sum()) for column in columns]
+    first, second = (
+        rounded_up(max(int(batch_tokens * total / max(totals)), int(column.max())), TILE)
+        for column, total in zip(columns, totals, strict=True)
     )
-    wanted = [int(batch_tokens * total / max(totals)) for total in totals]
-    first, second = (rounded_up(max(pair), TILE) for pair in zip(wanted, most, strict=True))
     sentences = 1.5 * max(first, second) * len(dataset) / max(totals)
+    longest = int(dataset.lengths.max())
     return RowSizes(first, second, longest, rounded_up(int(sentences), TILE))
 
 
+def rounded_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
 def _cut_full(examples: Rows, columns: Sequence[NDArray[np.int64]], sizes: RowSizes) -> list[Rows]:
-    """As many examples a batch as both rows hold."""
-    ends = [np.cumsum(column[examples]) for column in columns]
-    batches, start, used = list[Rows](), 0, (0, 0)
+    """As many examples per batch as both rows hold."""
+    first_ends, second_ends = (np.cumsum(column[examples]) for column in columns)
+    batches: list[Rows] = []
+    start = 0
+    first_used = second_used = 0
     while start < len(examples):
-        full = used[0] + sizes.first, used[1] + sizes.second
         stop = min(
-            int(np.searchsorted(end, most, side="right"))
-            for end, most in zip(ends, full, strict=True)
+            int(np.searchsorted(first_ends, first_used + sizes.first, side="right")),
+            int(np.searchsorted(second_ends, second_used + sizes.second, side="right")),
         )
         stop = max(start + 1, stop)
         batches.append(examples[start:stop])
-        start, used = stop, (int(ends[0][stop - 1]), int(ends[1][stop - 1]))
+        start = stop
+        first_used = int(first_ends[stop - 1])
+        second_used = int(second_ends[stop - 1])
     return batches
 
 
-def fixed_batches(dataset: Measured, batch_tokens: int) -> list[Rows]:
-    """Each example once, shortest first: for validation and test, where the order does not
-    matter."""
-    return _cut(np.argsort(dataset.lengths, kind="stable"), dataset.lengths, batch_tokens)
-
-
-def auto_batch_tokens(dataset: Measured, *, on_cpu: bool) -> int:
-    """The budget that `training.batch_tokens: auto` stands for: a hundredth of an epoch's
-    positions.
-
-    So an epoch has about a hundred steps; not below 1,024, where gradients get noisy, nor above
-    16,384, which any current GPU holds, or 4,096 on a CPU, which larger batches would only fill
-    with activations; a multiple of 256.
-    """
-    weights = np.asarray(dataset.weights)[dataset.corpora]
-    positions = float(dataset.lengths @ weights)
-    return int(np.clip(round(positions / 100 / 256) * 256, 1024, 4096 if on_cpu else 16384))
+# The stream of batches
 
 
 @dataclass(frozen=True, order=True)
@@ -200,14 +237,15 @@ START = Position(0, 0)
 
 
 class Stream:
-    """Epoch after epoch of batches without end, and with each batch the position to go on from.
+    """The batches of one epoch after another, without end, each with the position after it.
 
-    All processes walk through the same order from the same position in groups of `world` batches,
-    and process `rank` takes the batch of that number in each group. A group may begin in one epoch
-    and end in the next, so none is left incomplete. The position that comes with a batch is the end
-    of its group: the same in every process.
+    All processes read the same order from the same position in groups of `world` batches, and
+    process `rank` takes the batch of that number in each group. A group may begin in one epoch and
+    end in the next, so none is incomplete. The position that comes with a batch is the end of its
+    group, which is the same in every process.
 
-    Rows that go on in the next batch are `shared`: every process takes its own rows of each batch.
+    With `shared`, for rows that continue in the next batch, every process takes its own rows of
+    each batch instead.
     """
 
     def __init__(
@@ -224,8 +262,12 @@ class Stream:
     ) -> None:
         assert len(dataset) > 0
         assert 0 <= rank < world
-        self.dataset, self.seed = dataset, seed
-        self.position, self.rank, self.world, self.shared = position, rank, world, shared
+        self.dataset = dataset
+        self.seed = seed
+        self.position = position
+        self.rank = rank
+        self.world = world
+        self.shared = shared
         # a group may reach from one epoch into the next
         self._plan = lru_cache(maxsize=2)(
             lambda epoch: dataset.plan(batch_tokens, seed, epoch, fill=fill)
@@ -236,7 +278,7 @@ class Stream:
         return len(self._plan(epoch))
 
     def rows(self, epoch: int) -> slice:
-        """The rows of a shared batch that are this process's. Only the last row may end before the
+        """The rows of a shared batch that this process takes. Only the last row may end before the
         others."""
         shares = np.array_split(np.arange(len(self._plan(epoch)[0])), self.world)
         return slice(int(shares[self.rank][0]), int(shares[self.rank][-1]) + 1)
@@ -256,7 +298,8 @@ class Stream:
             yield batch, position
 
     def _forward(self, position: Position, batches: int) -> Position:
-        epoch, index = position.epoch, position.index + batches
+        epoch = position.epoch
+        index = position.index + batches
         while index >= self.epoch_batches(epoch):
             index -= self.epoch_batches(epoch)
             epoch += 1

@@ -106,10 +106,9 @@ def images_of(pictures: Sequence[Picture]) -> Images:
         shown = np.zeros((len(pictures), longest, pictures[0].shown.shape[1]), dtype=np.float32)
         for row, picture in zip(shown, pictures, strict=True):
             row[: picture.regions] = picture.shown
-    numbers = [zlib.crc32(np.ascontiguousarray(picture.shown).data) for picture in pictures]
-    ids_BL = torch.tensor(numbers)[:, None].repeat(1, longest)
+    checksums = [zlib.crc32(np.ascontiguousarray(picture.shown).data) for picture in pictures]
     columns_B = torch.tensor([picture.columns for picture in pictures])
-    return Images(ids_BL, lengths_B, lengths_B, torch.from_numpy(shown), columns_B)
+    return Images(lengths_B, lengths_B, torch.from_numpy(shown), columns_B, torch.tensor(checksums))
 
 
 def read_picture(

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.batches import MaskedBatch, Padded
-from regard.data.epochs import Examples, Measured, Rows, fixed_batches, plan
+from regard.data.epochs import Examples, Rows, SizedExamples, fixed_batches, plan
 from regard.data.raw import RawTokens, cut
 from regard.data.store import Integers
 from regard.errors import DataError
@@ -43,7 +43,7 @@ MORE_SENTENCES: dict[Sentences, str] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Shown(Measured):
+class Shown(SizedExamples):
     """The segments that an epoch shows, from their first token up to, but without, their last."""
 
     a_starts: Integers

@@ -18,20 +18,23 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.weak import WeakIdKeyDictionary
 
 from regard.data.batches import real_positions
-from regard.engine.packing import PackedVisible, has_packed_kernel
+from regard.engine.packing import PackedRow, PackedSentences, PackedVisible, has_packed_kernel
 from regard.engine.products import multiply_small_matrices
 
-FEW_QUERIES, MANY_SENTENCES = 4, 16
-"""With at most so many queries for each of at least so many sentences, two products are faster on a
-CPU than torch's kernel for attention."""
+MAX_QUERIES_OF_PRODUCTS = 4
+"""With at most so many queries per sentence, as in a step of a search, two products can be faster on
+a CPU than torch's kernel for attention, which is written for long texts."""
+MIN_SENTENCES_OF_PRODUCTS = 16
+"""They are faster from so many sentences on: numpy multiplies the small matrices of all sentences in
+one call."""
 EQUAL_LENGTH_KERNELS = [
     SDPBackend.CUDNN_ATTENTION,
     SDPBackend.FLASH_ATTENTION,
     SDPBackend.EFFICIENT_ATTENTION,
     SDPBackend.MATH,
 ]
-"""Torch's choice for texts of one length. For others cuDNN is off, since it makes a plan for each
-new shape."""
+"""The kernels among which torch chooses for texts of one length. For other texts cuDNN stays off: it
+would make a plan for each new shape."""
 
 
 class Visibility(Protocol):
@@ -82,7 +85,8 @@ class SlotsVisible:
 # What is added to the scores of padded sentences
 
 _biases: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""Lengths of the keys -> the bias made from them. All layers of a model need the same one."""
+"""Lengths of the keys -> the bias made from them, which all layers of a model share. An entry lives
+as long as its tensor of lengths, which is never written to."""
 
 
 def bias_of(visible: PaddedVisible | SlotsVisible, keys: int, dtype: torch.dtype) -> Tensor | None:
@@ -102,12 +106,12 @@ def shared_padding_bias(key_lengths_B: Tensor, keys: int, dtype: torch.dtype) ->
     """`padding_bias`, computed once for all layers, which have the same lengths."""
     if torch.compiler.is_compiling():
         return padding_bias(key_lengths_B, keys, dtype)
-    known: Tensor | None = _biases.get(key_lengths_B)  # type: ignore[no-untyped-call]
-    asked = keys, dtype, torch.is_inference_mode_enabled()
-    if known is None or asked != (known.shape[-1], known.dtype, known.is_inference()):
-        known = padding_bias(key_lengths_B, keys, dtype)
-        _biases[key_lengths_B] = known
-    return known
+    bias: Tensor | None = _biases.get(key_lengths_B)  # type: ignore[no-untyped-call]
+    needed = (keys, dtype, torch.is_inference_mode_enabled())
+    if bias is None or needed != (bias.shape[-1], bias.dtype, bias.is_inference()):
+        bias = padding_bias(key_lengths_B, keys, dtype)
+        _biases[key_lengths_B] = bias
+    return bias
 
 
 def padding_bias(key_lengths_B: Tensor, keys: int, dtype: torch.dtype) -> Tensor:
@@ -144,7 +148,8 @@ def attend_by_tiles(
     dropout: float,
 ) -> Tensor:
     """Compiled code, rows of fixed size: only the tiles that share a sentence are computed."""
-    from torch.nn.attention.flex_attention import flex_attention  # takes a second to import
+    # Imported here: it takes a second
+    from torch.nn.attention.flex_attention import flex_attention
 
     context_1HPE: Tensor = flex_attention(
         q_1HPE, k_1HPE, v_1HPE, block_mask=visible.tiles, scale=scale
@@ -182,9 +187,8 @@ def attend_by_bounds(
     dropout: float,
 ) -> Tensor:
     """All sentences of a batch in one row, by a kernel that takes the bounds of the sentences."""
-    from torch.nn.attention.varlen import (
-        varlen_attn,
-    )  # takes a second to import, and only a GPU needs it
+    # Imported here: it takes a second, and only a GPU needs it
+    from torch.nn.attention.varlen import varlen_attn
 
     # squeeze, not [0]: the gradient of an index is a copy
     q_PHE, k_PHE, v_PHE = (x_1HPE.squeeze(0).transpose(0, 1) for x_1HPE in (q_1HPE, k_1HPE, v_1HPE))
@@ -211,7 +215,7 @@ def attend_with_matrix(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """Rows of fixed size where no better kernel applies: P x P scores, most of which are hidden."""
+    """Rows of fixed size if no better kernel applies: P x P scores, most of which are hidden."""
     mask_1PP = visible.matrix_BQK(q_1HPE.shape[2], k_1HPE.shape[2], q_1HPE.device)
     return F.scaled_dot_product_attention(
         q_1HPE, k_1HPE, v_1HPE, attn_mask=mask_1PP, scale=scale, dropout_p=dropout
@@ -227,21 +231,19 @@ def attend_after_unpacking(
     dropout: float,
 ) -> Tensor:
     """Pad for the attention only; the layers around it stay packed."""
-    queries, keys = visible.queries, visible.keys
-    q_BHQE, k_BHKE, v_BHKE = (
-        queries.unpack_heads(q_1HPE),
-        keys.unpack_heads(k_1HPE),
-        keys.unpack_heads(v_1HPE),
-    )
-    bias = (
-        None
-        if visible.causal
-        else shared_padding_bias(keys.lengths_B, k_BHKE.shape[2], q_BHQE.dtype)
-    )
+    queries = visible.queries
+    keys = visible.keys
+    assert isinstance(keys, PackedSentences)
+    q_BHQE = queries.restore_heads(q_1HPE)
+    k_BHKE = keys.restore_heads(k_1HPE)
+    v_BHKE = keys.restore_heads(v_1HPE)
+    bias = None
+    if not visible.causal:
+        bias = shared_padding_bias(keys.lengths_B, k_BHKE.shape[2], q_BHQE.dtype)
     context_BHQE = attend_to_whole_sentences(
         q_BHQE, k_BHKE, v_BHKE, bias, visible.causal, scale, dropout
     )
-    return queries.pack(context_BHQE.transpose(1, 2)).transpose(1, 2)
+    return queries.arrange(context_BHQE.transpose(1, 2)).transpose(1, 2)
 
 
 def attend_with_two_products(
@@ -319,7 +321,7 @@ def has_bounds_kernel(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bo
 
 
 def has_fixed_rows(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bool:
-    return isinstance(visible, PackedVisible) and visible.queries.fixed
+    return isinstance(visible, PackedVisible) and isinstance(visible.queries, PackedRow)
 
 
 def is_packed(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bool:
@@ -327,13 +329,10 @@ def is_packed(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bool:
 
 
 def has_few_queries_on_cpu(q_BHQE: Tensor, visible: Visibility, dropout: float) -> bool:
-    queries, sentences = q_BHQE.shape[2], len(q_BHQE)
-    if (
-        q_BHQE.device.type != "cpu"
-        or queries > FEW_QUERIES
-        or sentences < MANY_SENTENCES
-        or dropout
-    ):
+    queries = q_BHQE.shape[2]
+    if q_BHQE.device.type != "cpu" or dropout:
+        return False
+    if queries > MAX_QUERIES_OF_PRODUCTS or len(q_BHQE) < MIN_SENTENCES_OF_PRODUCTS:
         return False
     return isinstance(visible, SlotsVisible) or not (
         getattr(visible, "causal", False) and queries > 1

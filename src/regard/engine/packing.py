@@ -1,5 +1,11 @@
-"""Packed sentences: all tokens of a batch in one row, without padding, and attention between
-them."""
+"""Packed sentences: all tokens of a batch in one row, without padding, and who may look at whom.
+
+    padded   A1 A2 A3 __            packed   A1 A2 A3 B1 B2 B3 B4
+             B1 B2 B3 B4
+
+`PackedSentences` are packed inside a model and unpacked at its end. A `PackedRow` arrives packed,
+has a fixed size, and stays packed up to the loss (shapes.py).
+"""
 
 from __future__ import annotations
 
@@ -9,93 +15,169 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from regard.data.batches import TILE, Padded
+from regard.data.batches import Padded, Tensors, Tokens, real_places
+from regard.data.epochs import TILE
 from regard.engine import is_plain
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
+MAX_REAL_SHARE = 0.8
+"""If at most this share of the padded positions is real, packing saves more time than its copies
+cost."""
+
+
+# The two packed layouts
+
 
 @dataclass(frozen=True)
-class Packing:
-    """Where the tokens of each sentence are in the packed row."""
+class Packed(Tensors):
+    """Sentences in one row, one after another. It is a `Tokens` (data/batches.py)."""
 
+    ids_1P: Tensor
     sentences_P: Tensor
-    """The sentence of each token."""
+    """The sentence of each token, ascending."""
     places_P: Tensor
-    """The position of each token in its sentence."""
-    lengths_B: Tensor
+    """The place of each token in its sentence."""
     bounds: Tensor
-    """The start of each sentence, and the end of the last: [B + 1], int32 for the kernel."""
-    width: int
-    """The length of the padded sentences."""
+    """The start of each sentence, then the end of the row, as int32 for the kernel."""
     longest: int
-    fixed: bool = False
-    """Whether the sentences arrive packed, in a row of fixed size."""
-    equal: int = 0
-    """The number of sentences, if they have the same length and fill the row."""
+    """The most tokens of a sentence."""
+
+    @property
+    def ids(self) -> Tensor:
+        return self.ids_1P
+
+    @property
+    def inputs(self) -> Packed:
+        raise NotImplementedError
+
+    def predicted(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def arrange(self, values_BL: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def restore(self, hidden: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def restore_heads(self, keys: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def position_vectors(self, known: int, *, may_grow: bool) -> int:
+        """How many position vectors to choose from, if a model has `known` of them; whether it can
+        compute more is `may_grow`."""
+        return self.longest
+
+
+@dataclass(frozen=True)
+class PackedSentences(Packed):
+    """Sentences that a model packed itself and will unpack."""
+
+    lengths_B: Tensor
+    width: int
+    """The positions of the padded sentences."""
 
     @staticmethod
-    def of(tokens: Padded, without: int = 0) -> Packing:
-        """The packing of sentences `without` their last tokens. Lengths are read on the host, to
-        avoid a GPU sync."""
-        if (row := tokens.fixed) is not None:
-            return Packing(
-                row.sentences_P,
-                row.places_P,
-                row.bounds,
-                row.bounds,
-                0,
-                row.longest,
-                True,
-                row.equal,
-            )
-        host_lengths_B = tokens.host_lengths_B - without
-        lengths_B = tokens.lengths_B - without
-        total = int(host_lengths_B.sum())
-        bounds = F.pad(lengths_B.cumsum(0), (1, 0))
-        sentences_P = torch.repeat_interleave(lengths_B, output_size=total)
-        places_P = torch.arange(total, device=lengths_B.device) - bounds[sentences_P]
-        width = tokens.ids_BL.shape[1] - without
-        return Packing(
-            sentences_P, places_P, lengths_B, bounds.int(), width, int(host_lengths_B.max())
+    def of(text: Padded) -> PackedSentences:
+        sentences_P, places_P = real_places(text.lengths_B, text.host_lengths_B)
+        width = text.ids_BL.shape[1]
+        ids_1P = text.ids_BL.flatten().index_select(0, sentences_P * width + places_P)[None]
+        return PackedSentences(
+            ids_1P=ids_1P,
+            sentences_P=sentences_P,
+            places_P=places_P,
+            bounds=torch.nn.functional.pad(text.lengths_B.cumsum(0), (1, 0)).int(),
+            longest=int(text.host_lengths_B.max()),
+            lengths_B=text.lengths_B,
+            width=width,
         )
 
     @cached_property
-    def rows_P(self) -> Tensor:
+    def index_P(self) -> Tensor:
         """The index of each token in the padded [B, L], flattened."""
         return self.sentences_P * self.width + self.places_P
 
-    def pack(self, x_BL: Tensor) -> Tensor:
-        """[B, L, ...] -> [1, P, ...]; what arrived packed stays as it is."""
-        return x_BL if self.fixed else x_BL.flatten(0, 1).index_select(0, self.rows_P)[None]
+    def arrange(self, values_BL: Tensor) -> Tensor:
+        return values_BL.flatten(0, 1).index_select(0, self.index_P)[None]
 
-    def unpack(self, x_1PD: Tensor) -> Tensor:
-        """[1, P, ...] -> [B, L, ...], zero on padding; what arrived packed stays packed."""
-        if self.fixed:
-            return x_1PD
-        return unpack_rows(x_1PD.squeeze(0), self.rows_P, len(self.lengths_B), self.width)
+    def restore(self, hidden: Tensor) -> Tensor:
+        """[1, P, ...] -> [B, L, ...], zero on padding."""
+        return unpack(hidden.squeeze(0), self.index_P, len(self.lengths_B), self.width)
 
-    def unpack_heads(self, x_1HPE: Tensor) -> Tensor:
+    def restore_heads(self, keys: Tensor) -> Tensor:
         """[1, H, P, E] -> [B, H, L, E]."""
-        return self.unpack(x_1HPE.transpose(1, 2)).transpose(1, 2)
+        return self.restore(keys.transpose(1, 2)).transpose(1, 2)
 
 
-def unpack_rows(x_P: Tensor, rows_P: Tensor, sentences: int, width: int) -> Tensor:
-    """[P, ...] -> [B, L, ...]: token p goes to index rows_P[p] of the flattened [B, L]; the rest is
+@dataclass(frozen=True)
+class PackedRow(Packed):
+    """Sentences that arrive in a row of a fixed size, with filler at its end: the loss is computed
+    on the row as it is.
+
+    Filler are sentences of a tile each. As the input of a decoder, a row has no last tokens; their
+    labels are in `next_P`.
+    """
+
+    next_P: Tensor
+    """The token after each; NO_TAG in the filler."""
+    equal: int = 0
+    """How many sentences there are, if all have one length and fill the row; else 0."""
+
+    @property
+    def inputs(self) -> PackedRow:
+        return self
+
+    def predicted(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        return hidden.flatten(0, 1), self.next_P
+
+    def arrange(self, values_BL: Tensor) -> Tensor:
+        return values_BL
+
+    def restore(self, hidden: Tensor) -> Tensor:
+        return hidden
+
+    def restore_heads(self, keys: Tensor) -> Tensor:
+        return keys
+
+    def position_vectors(self, known: int, *, may_grow: bool) -> int:
+        """Always all of them, so that compiled code meets one shape."""
+        return max(self.longest, known) if may_grow else known
+
+
+def unpack(x_P: Tensor, index_P: Tensor, sentences: int, width: int) -> Tensor:
+    """[P, ...] -> [B, L, ...]: token p goes to index_P[p] of the flattened [B, L]; the rest is
     zero."""
     padded = x_P.new_zeros(sentences * width, *x_P.shape[1:])
-    return padded.index_copy_(0, rows_P, x_P).view(sentences, width, *x_P.shape[1:])
+    return padded.index_copy_(0, index_P, x_P).view(sentences, width, *x_P.shape[1:])
 
 
 # When to pack
 
 
-def worth_packing(tokens: Padded) -> bool:
-    """Whether a batch has so much padding that packing saves more than its copies cost."""
-    return not is_plain() and int(tokens.host_lengths_B.sum()) < 0.8 * tokens.ids_BL.numel()
+def packed_for_kernel(text: Tokens, like: Tensor, head_width: int, dropout: float) -> Tokens:
+    """A padded text packed, if there is a kernel for packed sentences."""
+    if isinstance(text, Padded) and has_packed_kernel(like, head_width, dropout):
+        return PackedSentences.of(text)
+    return text
+
+
+def packed_if_sparse(text: Tokens) -> Tokens:
+    """A padded text packed, if it has much padding."""
+    if isinstance(text, Padded) and worth_packing(text):
+        return PackedSentences.of(text)
+    return text
+
+
+def packed_if_faster(text: Tokens, like: Tensor, head_width: int, dropout: float) -> Tokens:
+    """A padded text packed, if there is a kernel for it or much padding."""
+    return packed_if_sparse(packed_for_kernel(text, like, head_width, dropout))
+
+
+def worth_packing(text: Padded) -> bool:
+    """Whether a batch has so much padding that packing saves more time than it costs."""
+    return not is_plain() and int(text.host_lengths_B.sum()) < MAX_REAL_SHARE * text.ids_BL.numel()
 
 
 def has_packed_kernel(like: Tensor, head_width: int, dropout: float) -> bool:
@@ -108,18 +190,13 @@ def has_packed_kernel(like: Tensor, head_width: int, dropout: float) -> bool:
     ) >= (8, 0)
 
 
-def should_pack(text: Padded, like: Tensor, head_width: int, dropout: float) -> bool:
-    """Whether to compute on packed texts: there is a kernel for it, or much padding."""
-    return has_packed_kernel(like, head_width, dropout) or worth_packing(text)
-
-
 def computes_first_only(text: Padded) -> bool:
-    """Whether the last block of an encoder computes only the first token of each text, if no other
-    is read.
+    """Whether the last block of an encoder computes only the first token of each text, if a head
+    reads no other.
 
     On a GPU the other tokens cost little, and packed texts stay packed.
     """
-    return not is_plain() and text.ids_BL.device.type == "cpu" and text.fixed is None
+    return not is_plain() and text.ids_BL.device.type == "cpu"
 
 
 # Who may look at whom
@@ -129,24 +206,24 @@ def computes_first_only(text: Padded) -> bool:
 class PackedVisible:
     """A query sees the keys of its own sentence and, if causal, none after its own position."""
 
-    queries: Packing
-    keys: Packing
+    queries: Packed
+    keys: Packed
     causal: bool = False
     tiles: BlockMask | None = None
     """In compiled code, for rows of fixed size: the tiles of keys that each tile of queries looks
     at."""
     equal: int = 0
-    """The number of sentences, if all their queries and all their keys have one length."""
+    """The number of sentences, if all their queries and all their keys have one length; else 0."""
 
     @staticmethod
-    def between(queries: Packing, keys: Packing, *, causal: bool = False) -> PackedVisible:
-        equal = queries.equal if queries.equal == keys.equal else 0
-        tiled = (
-            queries.fixed
-            and torch.compiler.is_compiling()
-            and queries.sentences_P.device.type == "cuda"
-        )
-        tiles = visible_tiles(queries, keys, causal) if tiled and not equal else None
+    def between(queries: Packed, keys: Packed, *, causal: bool = False) -> PackedVisible:
+        equal = 0
+        tiles = None
+        if isinstance(queries, PackedRow) and isinstance(keys, PackedRow):
+            equal = queries.equal if queries.equal == keys.equal else 0
+            on_gpu = queries.sentences_P.device.type == "cuda"
+            if torch.compiler.is_compiling() and on_gpu and not equal:
+                tiles = visible_tiles(queries, keys, causal)
         return PackedVisible(queries, keys, causal, tiles, equal)
 
     def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
@@ -157,47 +234,48 @@ class PackedVisible:
         return visible_PP[None]
 
 
-def visible_tiles(queries: Packing, keys: Packing, causal: bool) -> BlockMask:
+def visible_tiles(queries: Packed, keys: Packed, causal: bool) -> BlockMask:
     """Which tiles of keys each tile of queries looks at.
 
-    The sentences lie in the same order in both rows, so a tile looks at some tiles that lie side by
+    The sentences lie in the same order in both rows, so the tiles that a tile looks at lie side by
     side.
     """
     from torch.nn.attention.flex_attention import BlockMask
 
-    def tiles_of(own_P: Tensor, other_P: Tensor, place: int) -> tuple[Tensor, Tensor]:
-        """How many tiles of the other row each own tile sees, and which; `place` is what limits
-        them if causal."""
+    q_P = queries.sentences_P
+    k_P = keys.sentences_P
+
+    def tiles_of(own_P: Tensor, other_P: Tensor, *, are_queries: bool) -> tuple[Tensor, Tensor]:
+        """For each own tile, how many tiles of the other row it shares a sentence with, and
+        which."""
         own_T2 = own_P.view(-1, TILE)[:, [0, -1]].contiguous()
         first_T = torch.searchsorted(other_P, own_T2[:, 0].contiguous()) // TILE
         last_T = (torch.searchsorted(other_P, own_T2[:, 1].contiguous(), right=True) - 1) // TILE
         number_T = torch.arange(len(own_T2), device=own_P.device)
-        tiles = len(other_P) // TILE
-        if causal and place < 0:
+        if causal and are_queries:
             last_T = torch.minimum(last_T, number_T)
         elif causal:
             first_T = torch.maximum(first_T, number_T)
         counts_T = (last_T - first_T + 1).clamp(min=0)
+        tiles = len(other_P) // TILE
         seen_TT = (first_T[:, None] + torch.arange(tiles, device=own_P.device)).clamp(max=tiles - 1)
         return counts_T.int()[None, None], seen_TT.int()[None, None]
 
-    q_P = queries.sentences_P
-    k_P = keys.sentences_P
-
     def visible(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        same = q_P[q] == k_P[k]
-        return same & (k <= q) if causal else same
+        is_same_sentence = q_P[q] == k_P[k]
+        return is_same_sentence & (k <= q) if causal else is_same_sentence
 
-    keys_seen = tiles_of(q_P, k_P, -1)
-    queries_seeing = tiles_of(k_P, q_P, 1)
+    key_counts, keys_seen = tiles_of(q_P, k_P, are_queries=True)
+    query_counts, queries_seeing = tiles_of(k_P, q_P, are_queries=False)
+    no_full_tiles = (None, None)  # each tile is masked: knowing the full ones saves too little
     return BlockMask(
         (len(q_P), len(k_P)),
-        *keys_seen,
-        None,
-        None,
-        *queries_seeing,
-        None,
-        None,
+        key_counts,
+        keys_seen,
+        *no_full_tiles,
+        query_counts,
+        queries_seeing,
+        *no_full_tiles,
         (TILE, TILE),
         visible,
     )

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.data.batches import Padded, real_positions
-from regard.engine.packing import Packing, unpack_rows
+from regard.data.batches import Padded, real_places, real_positions
+from regard.engine.packing import unpack
+from regard.engine.shapes import Rounded
 
 Carry = tuple[Tensor, ...]
 """The recurrent state of all layers, each [N, B, D]: (h,) of a plain RNN or GRU, (h, c) of an
@@ -49,27 +50,28 @@ def pack_by_time(x_BSD: Tensor, source: Padded) -> tuple[PackedSequence, Tensor]
     """All first tokens, all second tokens, ..., longest sentences first, as torch's recurrent
     layers expect them.
 
-    Also the index of each packed token in the flattened [B, S], for `unpack_rows`. This is one
+    Also the index of each packed token in the flattened [B, S], for `unpack`. This is one
     gather; torch's own packing copies time step by time step.
     """
-    packing = Packing.of(source)
+    sentences_P, places_P = real_places(source.lengths_B, source.host_lengths_B)
     sorted_B = source.lengths_B.argsort(descending=True, stable=True)
     rank_B = sorted_B.argsort()
-    by_time_P = (packing.places_P * len(source) + rank_B[packing.sentences_P]).argsort()
-    rows_P = packing.rows_P[by_time_P]
-    batch_sizes = (source.host_lengths_B > torch.arange(packing.longest)[:, None]).sum(-1)
-    data_PD = x_BSD.flatten(0, 1).index_select(0, rows_P)
-    return PackedSequence(data_PD, batch_sizes, sorted_B, rank_B), rows_P
+    by_time_P = (places_P * len(source) + rank_B[sentences_P]).argsort()
+    index_P = (sentences_P * source.ids_BL.shape[1] + places_P)[by_time_P]
+    longest = int(source.host_lengths_B.max())
+    batch_sizes = (source.host_lengths_B > torch.arange(longest)[:, None]).sum(-1)
+    data_PD = x_BSD.flatten(0, 1).index_select(0, index_P)
+    return PackedSequence(data_PD, batch_sizes, sorted_B, rank_B), index_P
 
 
 def read_packed(rnn: Layers, x_BSD: Tensor, source: Padded, step: CellStep) -> tuple[Tensor, Carry]:
     """torch's layers on packed sentences."""
-    packed, rows_P = pack_by_time(x_BSD, source)
+    packed, index_P = pack_by_time(x_BSD, source)
     outputs, last = rnn(packed)
     # Under bf16 autocast torch runs recurrent layers in fp16. Convert once here, not in every
     # attention step.
     states_PD = in_step_precision(outputs.data)
-    h_BSD = unpack_rows(states_PD, rows_P, *x_BSD.shape[:2])
+    h_BSD = unpack(states_PD, index_P, *x_BSD.shape[:2])
     carry = (last,) if isinstance(last, Tensor) else last
     return h_BSD, join_directions(carry, 2 if rnn.bidirectional else 1)
 
@@ -115,7 +117,7 @@ def read_by_cells(
 
 
 ENCODERS: list[tuple[Callable[[Padded], bool], Callable[..., tuple[Tensor, Carry]]]] = [
-    (lambda source: source.full, read_by_cells),
+    (lambda source: isinstance(source, Rounded), read_by_cells),
     (lambda source: True, read_packed),
 ]
 
@@ -158,7 +160,7 @@ def read_texts(
     x_BLD: Tensor, text: Padded, carry: LayerCarry, weights: list[Tensor], training: bool
 ) -> tuple[Tensor, LayerCarry]:
     """torch's LSTM over texts of different lengths."""
-    packed, rows_P = pack_by_time(x_BLD, text)
+    packed, index_P = pack_by_time(x_BLD, text)
     order_B, rank_B = packed.sorted_indices, packed.unsorted_indices
     assert order_B is not None
     assert rank_B is not None
@@ -167,7 +169,7 @@ def read_texts(
     h_PD, h_1BD, c_1BD = torch.lstm(
         packed.data, packed.batch_sizes, before, weights, True, 1, 0.0, training, False
     )
-    return unpack_rows(h_PD, rows_P, *x_BLD.shape[:2]), (h_1BD[0][rank_B], c_1BD[0][rank_B])
+    return unpack(h_PD, index_P, *x_BLD.shape[:2]), (h_1BD[0][rank_B], c_1BD[0][rank_B])
 
 
 def as_one_block(weights: list[Tensor]) -> list[Tensor]:
@@ -257,8 +259,8 @@ def loop_over_segments(
     places_P = torch.cat(places)
     sentences, width = words_BTG.shape[:2]
     return (
-        unpack_rows(torch.cat(states), places_P, sentences, width),
-        unpack_rows(torch.cat(contexts), places_P, sentences, width),
+        unpack(torch.cat(states), places_P, sentences, width),
+        unpack(torch.cat(contexts), places_P, sentences, width),
     )
 
 

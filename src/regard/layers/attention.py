@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard import engine
-from regard.data.batches import Padded, real_positions
+from regard.data.batches import Padded, Tokens, real_positions
 from regard.engine.attention import ATTENTION, SELF_PROJECTIONS, Visibility
+from regard.engine.packing import Packed, PackedVisible
 from regard.layers.linear import Dropout, Linear
 
 # ------------------------------------------------------------------------------------- who may look at whom
@@ -37,12 +38,6 @@ class Visible:
     causal: bool = False
     """True in a decoder: a position must not see the words that it is trained to predict."""
 
-    @staticmethod
-    def all_of(tokens: Padded) -> Visible:
-        """All tokens of each sentence."""
-        has_padding = int(tokens.host_lengths_B.min()) < tokens.ids_BL.shape[1]
-        return Visible(tokens.lengths_B if has_padding else None)
-
     def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
         """True where a query may look. With a cache, the queries are the last of the keys'
         positions."""
@@ -54,10 +49,25 @@ class Visible:
         return visible_BQK
 
     def select(self, sentences_B: Tensor) -> Visible:
-        """The same for these sentences, in this order."""
+        """The visibility for these sentences, in this order."""
         if self.key_lengths_B is None:
             return self
         return Visible(self.key_lengths_B.index_select(0, sentences_B), self.causal)
+
+
+def visible_between(queries: Tokens, keys: Tokens, *, causal: bool = False) -> Visibility:
+    """Each query may look at the keys of its own sentence, in whichever layout both arrive."""
+    if isinstance(keys, Packed):
+        assert isinstance(queries, Packed), "queries and keys have one layout"
+        return PackedVisible.between(queries, keys, causal=causal)
+    assert isinstance(keys, Padded)
+    return Visible(keys.lengths_B, causal)
+
+
+def visible_tokens(text: Padded) -> Visible:
+    """All tokens of each sentence; without lengths if there is no padding."""
+    has_padding = int(text.host_lengths_B.min()) < text.ids_BL.shape[1]
+    return Visible(text.lengths_B if has_padding else None)
 
 
 # ------------------------------------------------------------------------------------------- the equation
@@ -76,8 +86,8 @@ def attend(
     """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V          Vaswani et al. 2017, equation 1
 
     Dividing by sqrt(d_k) keeps the variance of a score at 1, whatever the width of a head (section
-    3.2.1); `scaled` off is an ablation. `visible` is a `Visible`, or says the same of packed
-    sentences or cached keys.
+    3.2.1); `scaled` off is an ablation. `visible` is a `Visible`, or its counterpart for packed
+    sentences or cached keys in `regard/engine`.
     """
     scale = q_BHQE.shape[-1] ** -0.5 if scaled else 1.0
     if kernel := engine.first_that_applies(ATTENTION, q_BHQE, visible, dropout):

@@ -9,7 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.engine.packing import Packing
+from regard.data.batches import Tokens
+from regard.engine.packing import Packed
 from regard.errors import ConfigError, DecodeError
 from regard.layers.linear import Linear
 
@@ -61,23 +62,22 @@ class Positions(nn.Module):
 
     def __init__(self, kind: PositionKind, width: int, longest: int) -> None:
         super().__init__()
-        self.kind, self.width, self.longest = kind, width, longest
+        self.kind = kind
+        self.width = width
+        self.longest = longest
         if kind == "learned":
             self.learned = Embedding(longest, width)
         elif kind == "sinusoidal":
             self.register_buffer("waves_LD", sinusoidal_positions(longest, width), persistent=False)
 
-    def forward(self, x_BLD: Tensor, packing: Packing | None = None) -> Tensor:
-        """Texts from their first token on. With a packing, x is [1, P, D] and each token has its
-        place in its text."""
+    def forward(self, x: Tensor, text: Tokens | None = None) -> Tensor:
+        """Texts from their first token on, [B, L, D]; or [1, P, D] if `text` is packed."""
         if self.kind == "none":
-            return x_BLD
-        if packing is None:
-            return x_BLD + self.table_LD(x_BLD, x_BLD.shape[1])
-        longest = packing.longest
-        if packing.fixed:  # always the whole table: one shape for compiled code
-            longest = self.longest if self.kind == "learned" else max(longest, self.longest)
-        return x_BLD + self.table_LD(x_BLD, longest).index_select(0, packing.places_P)
+            return x
+        if isinstance(text, Packed):
+            length = text.position_vectors(self.longest, may_grow=self.kind == "sinusoidal")
+            return x + self.table_LD(x, length).index_select(0, text.places_P)
+        return x + self.table_LD(x, x.shape[1])
 
     def table(self, like: Tensor, length: int) -> Tensor | None:
         """The vectors of the first `length` positions, or of all learned ones if those are fewer;

@@ -118,7 +118,8 @@ class Bahdanau(RecurrentGenerator):
 
     def forward(self, batch: Batch) -> Output:
         carry, memory = self.encode(batch.source)
-        y_BTD = self.dropout(self.target_embedding(batch.target.ids_BL[:, :-1]))
+        target = batch.target.inputs
+        y_BTD = self.dropout(self.target_embedding(target.ids_BL))
         words_BTG = word_gates(self.cell, y_BTD)
         cell = fed_step(self.config.cell, self.cell, self.encoder.width)
 
@@ -126,7 +127,7 @@ class Bahdanau(RecurrentGenerator):
             attend = self.attention.attend_to(memory)
             return lambda words_BG, carry: self.recur(words_BG, carry, len(memory), attend, cell)
 
-        s_BTD, c_BTD = unroll(steps, words_BTG, carry, memory, batch.target.host_lengths_B - 1)
+        s_BTD, c_BTD = unroll(steps, words_BTG, carry, memory, target.loop_lengths_B)
         return Output(self.dropout(self.deep_output(s_BTD, y_BTD, c_BTD)))
 
     def begin(self, source: Padded, rows: int, max_length: int) -> RecurrentState[Memory]:

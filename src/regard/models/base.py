@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from regard.config import Config
-from regard.data.batches import Batch, Padded, TextBatch, real_positions
+from regard.data.batches import Padded, TextBatch, real_positions
 from regard.layers.embeddings import Embedding, Tie, tied_embeddings
 from regard.layers.recurrence import Bridge, Carry, Cell, RecurrentEncoder
 from regard.layers.scores import Memory
@@ -89,7 +89,7 @@ class ModelConfig(Config):
     @property
     def loops(self) -> bool:
         """Whether it is trained by a loop over time: a GPU captures its steps, padding included
-        (`Padded.full`)."""
+        (engine/shapes.py)."""
         return False
 
     @property
@@ -288,18 +288,18 @@ class Generator(nn.Module):
         """The embeddings of both sides; the same module if they are tied."""
         return {"source": self.source_embedding, "target": self.target_embedding}
 
-    def forward(self, batch: Batch) -> Output:
+    def forward(self, batch: Any) -> Output:
         """Teacher forcing: hidden states that predict `target[:, 1:]` from `source` and `target[:,
-        :-1]`."""
+        :-1]`. The batch has the types that the model reads (data/batches.py)."""
         raise NotImplementedError
 
     def readout(self, hidden: Tensor) -> Tensor:
         """Hidden states [..., D] -> logits [..., V]."""
         return self.output(hidden)
 
-    def begin(self, source: Padded, rows: int, max_length: int) -> Any:
-        """Read the sources; a state with `rows` hypotheses of at most `max_length` tokens for each
-        source."""
+    def begin(self, source: Any, rows: int, max_length: int) -> Any:
+        """Read the sources, `Padded` or `Images`; a state with `rows` hypotheses of at most
+        `max_length` tokens for each source."""
         raise NotImplementedError
 
     def step(self, tokens_R: Tensor, state: Any) -> tuple[Tensor, Any]:
@@ -384,7 +384,7 @@ class LanguageModel(Contextual, Generator):
     included: `begin` reads it, and the first `step` returns the logits after it, whatever token it
     is given."""
 
-    def forward(self, batch: TextBatch) -> Output:  # type: ignore[override]  # it reads one text, not a pair
+    def forward(self, batch: TextBatch) -> Output:
         """Hidden states that predict `text[:, 1:]`, each from the tokens before."""
         raise NotImplementedError
 

@@ -9,16 +9,18 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.batches import LabelledBatch, MaskedBatch
+from regard.data.batches import LabelledBatch, MaskedBatch, Tokens
 from regard.engine.attention import Visibility
-from regard.engine.packing import PackedVisible, Packing, should_pack
+from regard.engine.packing import packed_if_faster
+from regard.engine.shapes import PackedMaskedBatch
 from regard.errors import DecodeError
-from regard.layers.attention import FeedForward, MultiHeadAttention, Visible
+from regard.layers.attention import FeedForward, MultiHeadAttention, Visible, visible_between
 from regard.layers.embeddings import Embedding, Positions, Readout
 from regard.layers.linear import ACTIVATIONS, Dropout, Linear
 from regard.models.base import BlocksConfig, Contextual, Output, Presets
 
-Segmented = MaskedBatch | LabelledBatch  # batches of texts with one or two segments
+Segmented = MaskedBatch | LabelledBatch
+"""Batches of texts with one or two segments."""
 
 
 class BERTConfig(BlocksConfig):
@@ -66,16 +68,14 @@ class BERTEmbedding(nn.Module):
         self.norm = nn.LayerNorm(config.width, eps=config.epsilon)
         self.dropout = Dropout(config.dropout)
 
-    def forward(
-        self, ids_BL: Tensor, segments_BL: Tensor, packing: Packing | None = None
-    ) -> Tensor:
-        """Embeddings of padded texts, or of packed ones."""
-        x_BLD = self.tokens(ids_BL) + self.segments(segments_BL)
-        return self.dropout(self.norm(self.positions(x_BLD, packing)))
+    def forward(self, text: Tokens, segments: Tensor) -> Tensor:
+        """The text and its segments have one layout, padded or packed."""
+        x = self.tokens(text.ids) + self.segments(segments)
+        return self.dropout(self.norm(self.positions(x, text)))
 
 
 class Block(nn.Module):
-    """Self-attention, then feed-forward, each as LayerNorm(x + Dropout(Sublayer(x)))."""
+    """Self-attention, then feed-forward, each as LayerNorm(x + Dropout(Sublayer(x))) (section 3)."""
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
@@ -87,15 +87,15 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.width, eps=config.epsilon)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_BLD: Tensor, visible: Visibility, *, first_only: bool = False) -> Tensor:
-        """The states of all tokens, or of the first of each text, [B, 1, D]."""
-        if first_only:
-            keys_values, x_BLD = self.self_attention.keys_values(x_BLD), x_BLD[:, :1]
-            attended_BLD = self.self_attention(x_BLD, *keys_values, visible)
+    def forward(self, x_BQD: Tensor, visible: Visibility, text_BKD: Tensor | None = None) -> Tensor:
+        """The new states of all tokens of a text; or of some, x, which attend to the whole text."""
+        if text_BKD is None:
+            attended_BQD = self.self_attention.attend_to_self(x_BQD, visible)
         else:
-            attended_BLD = self.self_attention.attend_to_self(x_BLD, visible)
-        x_BLD = self.attention_norm(x_BLD + self.dropout(attended_BLD))
-        return self.feed_forward_norm(x_BLD + self.dropout(self.feed_forward(x_BLD)))
+            keys_values = self.self_attention.keys_values(text_BKD)
+            attended_BQD = self.self_attention(x_BQD, *keys_values, visible)
+        x_BQD = self.attention_norm(x_BQD + self.dropout(attended_BQD))
+        return self.feed_forward_norm(x_BQD + self.dropout(self.feed_forward(x_BQD)))
 
 
 class MaskedHead(nn.Module):
@@ -153,8 +153,10 @@ class BERT(Contextual):
 
     def __init__(self, config: BERTConfig, vocabulary_size: int) -> None:
         super().__init__()
-        self.config, self.longest = config, config.max_positions
-        self.width, self.depth = config.width, config.layers
+        self.config = config
+        self.longest = config.max_positions
+        self.width = config.width
+        self.depth = config.layers
         self.embedding = BERTEmbedding(config, vocabulary_size)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.output = (
@@ -173,46 +175,37 @@ class BERT(Contextual):
     def embeddings(self) -> dict[str, Embedding]:
         return {"text": self.embedding.tokens}
 
-    def forward(self, batch: Segmented, *, packed: bool = False) -> Output:
-        """The hidden states of the last layer, [B, L, D]; on packed texts also if that is
-        faster."""
-        x_BLD, visible, packing = self.before_last(batch, packed=packed)
-        x_BLD = self.blocks[-1](x_BLD, visible)
-        return Output(x_BLD if packing is None else packing.unpack(x_BLD))
+    def forward(self, batch: Segmented | PackedMaskedBatch) -> Output:
+        """The hidden states of the last layer, [B, L, D]."""
+        x_BLD, visible, text = self.before_last_block(batch)
+        return Output(text.restore(self.blocks[-1](x_BLD, visible)))
 
-    def before_last(
-        self, batch: Segmented, *, packed: bool = False
-    ) -> tuple[Tensor, Visibility, Packing | None]:
-        """What the last block reads: states, who may look at whom, and where the tokens are if they
-        are packed."""
-        config, text = self.config, batch.text
-        dropout = config.attention_dropout if self.training else 0.0
-        packed = packed or text.fixed is not None
-        visible: Visibility
-        if packed or should_pack(
-            text, self.embedding.tokens.weight, config.width // config.heads, dropout
-        ):
-            packing = Packing.of(text)
-            visible = PackedVisible.between(packing, packing)
-            x_BLD = self.embedding(
-                packing.pack(text.ids_BL), packing.pack(batch.segments_BL), packing
-            )
+    def before_last_block(
+        self, batch: Segmented | PackedMaskedBatch
+    ) -> tuple[Tensor, Visibility, Tokens]:
+        """The input of the last block, who may look at whom, and the text in the layout that is
+        computed."""
+        head_width = self.config.width // self.config.heads
+        dropout = self.config.attention_dropout if self.training else 0.0
+        like = self.embedding.tokens.weight
+        text = packed_if_faster(batch.text, like, head_width, dropout)
+        if isinstance(batch, PackedMaskedBatch):
+            x_BLD = self.embedding(text, batch.segments_1P)
         else:
-            packing = None
-            visible = Visible(text.lengths_B)
-            x_BLD = self.embedding(text.ids_BL, batch.segments_BL)
+            x_BLD = self.embedding(text, text.arrange(batch.segments_BL))
+        visible = visible_between(text, text)
         for block in list(self.blocks)[:-1]:
             x_BLD = block(x_BLD, visible)
-        return x_BLD, visible, packing
+        return x_BLD, visible, text
 
     def states(self, batch: Segmented) -> Tensor:
         return self.forward(batch).hidden_BTD
 
     def first_states(self, batch: Segmented) -> Tensor:
-        """The states of the first tokens, [B, 1, D]: the last block computes no others."""
-        x_BLD, _, packing = self.before_last(batch)
-        x_BLD = x_BLD if packing is None else packing.unpack(x_BLD)
-        first_B1D: Tensor = self.blocks[-1](x_BLD, Visible(batch.text.lengths_B), first_only=True)
+        """The states of the first tokens: the last block computes no others."""
+        x_BLD, _, text = self.before_last_block(batch)
+        x_BLD = text.restore(x_BLD)
+        first_B1D: Tensor = self.blocks[-1](x_BLD[:, :1], Visible(batch.text.lengths_B), x_BLD)
         return first_B1D
 
     def readout(self, hidden: Tensor) -> Tensor:
@@ -227,7 +220,7 @@ class BERT(Contextual):
 
     def layers_of(self, batch: Segmented) -> list[Tensor]:
         visible = Visible(batch.text.lengths_B)
-        layers = [self.embedding(batch.text.ids_BL, batch.segments_BL)]
+        layers = [self.embedding(batch.text, batch.segments_BL)]
         for block in self.blocks:
             layers.append(block(layers[-1], visible))
         return layers

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from regard.data.batches import Batch, Images, Padded
+from regard.data.batches import Batch, Images, real_positions
 from regard.data.images import ImagesConfig, Reading
 from regard.layers.attention import Visible
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
@@ -31,7 +31,6 @@ from regard.models.base import (
     check_heads,
     group_rows,
     rate_of_blocks,
-    real_BL,
 )
 from regard.models.transformer import (
     DecoderBlock,
@@ -187,9 +186,8 @@ class ImageEncoder(nn.Module):
         self.norm = nn.LayerNorm(config.width)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, source: Padded) -> Tensor:
+    def forward(self, source: Images) -> Tensor:
         """Pixels as bytes [B, size, size, 3], or features [B, S, D] -> a_BSD."""
-        assert isinstance(source, Images)
         x_BSD = self.convolutions(source.shown).to(self.W.weight)
         return self.dropout(add_grid_positions(self.norm(self.W(x_BSD)), source.columns_B))
 
@@ -225,10 +223,11 @@ class PlainCaptioner(Captioner):
         self.W_I = Linear(config.width, config.width)
         self.decoder = nn.LSTM(config.width, config.width, batch_first=True)
 
-    def encode(self, source: Padded) -> Carry:
+    def encode(self, source: Images) -> Carry:
         """The recurrent state after the image."""
         regions_BSD = torch.relu(self.W_I(self.image_encoder(source)))
-        image_BD = regions_BSD.masked_fill(~real_BL(source)[..., None], 0).amax(1)
+        real_BS = real_positions(source.lengths_B, regions_BSD.shape[1])
+        image_BD = regions_BSD.masked_fill(~real_BS[..., None], 0).amax(1)
         return tuple(self.decoder(image_BD[:, None])[1])
 
     def decode(self, tokens_BT: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
@@ -236,10 +235,10 @@ class PlainCaptioner(Captioner):
         states_BTD, after = self.decoder(x_BTD, tuple(part.contiguous() for part in carry))
         return self.dropout(states_BTD), after
 
-    def forward(self, batch: Batch) -> Output:
-        return Output(self.decode(batch.target.ids_BL[:, :-1], self.encode(batch.source))[0])
+    def forward(self, batch: Batch[Images]) -> Output:
+        return Output(self.decode(batch.target.inputs.ids_BL, self.encode(batch.source))[0])
 
-    def begin(self, source: Padded, rows: int, max_length: int) -> RecurrentState[None]:
+    def begin(self, source: Images, rows: int, max_length: int) -> RecurrentState[None]:
         return RecurrentState(
             tuple(part.repeat_interleave(rows, dim=1) for part in self.encode(source)), None
         )
@@ -270,7 +269,7 @@ class AttentiveCaptioner(Captioner):
         self.cell = nn.LSTMCell(2 * width, width)
         self.L_h, self.L_z = Linear(width, width), Linear(width, width)
 
-    def encode(self, source: Padded) -> tuple[Carry, Memory]:
+    def encode(self, source: Images) -> tuple[Carry, Memory]:
         memory = self.attention.memory(self.image_encoder(source), source.lengths_B)
         total_BD = memory.h_BSD.masked_fill(~memory.visible_BS[..., None], 0).sum(1)
         mean_BD = total_BD / memory.lengths_B[:, None]
@@ -291,22 +290,25 @@ class AttentiveCaptioner(Captioner):
     def deep_output(self, y: Tensor, h: Tensor, z: Tensor) -> Tensor:
         return self.dropout(y + self.L_h(self.dropout(h)) + self.L_z(z))
 
-    def forward(self, batch: Batch) -> Output:
+    def forward(self, batch: Batch[Images]) -> Output:
         carry, memory = self.encode(batch.source)
-        y_BTD = self.dropout(self.target_embedding(batch.target.ids_BL[:, :-1]))
-        states, contexts, attended_BS = [], [], None
+        target = batch.target.inputs
+        y_BTD = self.dropout(self.target_embedding(target.ids_BL))
+        states: list[Tensor] = []
+        contexts: list[Tensor] = []
+        attended_BS: Tensor | None = None
         for step, words_BG in enumerate(word_gates(self.cell, y_BTD).unbind(1)):
             carry, z_BD, alpha_B1S = self.recur(words_BG, carry, memory)
             states.append(carry[0])
             contexts.append(z_BD)
             if alpha_B1S is not None:
-                real_B1 = (batch.target.lengths_B - 1 > step)[:, None]
+                real_B1 = (target.lengths_B > step)[:, None]
                 step_BS = alpha_B1S[:, 0].masked_fill(~real_B1, 0)
                 attended_BS = step_BS if attended_BS is None else attended_BS + step_BS
         hidden_BTD = self.deep_output(y_BTD, torch.stack(states, 1), torch.stack(contexts, 1))
         return Output(hidden_BTD, attended_BS=attended_BS)
 
-    def begin(self, source: Padded, rows: int, max_length: int) -> RecurrentState[Memory]:
+    def begin(self, source: Images, rows: int, max_length: int) -> RecurrentState[Memory]:
         carry, memory = self.encode(source)
         return RecurrentState(tuple(part.repeat_interleave(rows, dim=0) for part in carry), memory)
 
@@ -331,16 +333,14 @@ class TransformerCaptioner(Captioner, TransformerDecoder):
         self.decoder = nn.ModuleList(DecoderBlock(block) for _ in range(config.layers))
         self.decoder_norm = nn.LayerNorm(config.width)
 
-    def forward(self, batch: Batch) -> Output:
+    def forward(self, batch: Batch[Images]) -> Output:
+        target = batch.target.inputs
         memory_BSD = self.image_encoder(batch.source)
-        x_BTD = self.embed(self.target_embedding, batch.target.ids_BL[:, :-1])
-        own, source = (
-            Visible(batch.target.lengths_B - 1, causal=True),
-            Visible(batch.source.lengths_B),
-        )
-        return Output(self.decode(x_BTD, memory_BSD, own, source))
+        x_BTD = self.embed(self.target_embedding, target)
+        own = Visible(target.lengths_B, causal=True)
+        return Output(self.decode(x_BTD, memory_BSD, own, Visible(batch.source.lengths_B)))
 
-    def begin(self, source: Padded, rows: int, max_length: int) -> TransformerState:
+    def begin(self, source: Images, rows: int, max_length: int) -> TransformerState:
         return self.begin_with(
             self.image_encoder(source), Visible(source.lengths_B), rows, max_length
         )

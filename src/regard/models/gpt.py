@@ -11,11 +11,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from regard.data.batches import Padded, TextBatch
+from regard.data.batches import Padded, TextBatch, Tokens
 from regard.engine.attention import Visibility
 from regard.engine.graphs import StepGraph, step_with_cache
-from regard.engine.packing import PackedVisible, Packing, should_pack
-from regard.layers.attention import Cache, FeedForward, MultiHeadAttention, Visible
+from regard.engine.packing import packed_if_faster
+from regard.engine.shapes import PackedTextBatch
+from regard.layers.attention import Cache, FeedForward, MultiHeadAttention, Visible, visible_between
 from regard.layers.embeddings import Embedding, Positions, Readout
 from regard.layers.linear import Dropout
 from regard.models.base import BlocksConfig, LanguageModel, Output, Presets, last_of
@@ -146,43 +147,30 @@ class GPT(LanguageModel):
             if config.norm == "pre" and name.endswith(("W_O.weight", "W_2.weight")):
                 parameter.data.mul_((2 * config.layers) ** -0.5)
 
-    def forward(self, batch: TextBatch, *, packed: bool = False) -> Output:  # type: ignore[override]
-        return Output(self.read(batch.text, without=1, packed=packed))
+    def forward(self, batch: TextBatch | PackedTextBatch) -> Output:
+        return Output(self.read(batch.text.inputs))
 
     def states(self, batch: TextBatch) -> Tensor:
-        return self.read(batch.text, without=0)
+        return self.read(batch.text)
 
-    def read(self, text: Padded, *, without: int, packed: bool = False) -> Tensor:
-        """Hidden states of the texts `without` their last tokens; on packed texts also if that is
-        faster."""
-        config, dropout = self.config, self.config.attention_dropout if self.training else 0.0
-        packed = packed or text.fixed is not None
-        packed = packed or should_pack(
-            text, self.embedding.weight, config.width // config.heads, dropout
-        )
-        packing = Packing.of(text, without) if packed else None
-        x_BLD = self.embed(text.inputs_BT if without else text.ids_BL, packing)
-        visible: Visibility
-        if packing is None:
-            visible = Visible(text.lengths_B - without, causal=not config.look_ahead)
-        else:
-            visible = PackedVisible.between(packing, packing, causal=not config.look_ahead)
+    def read(self, text: Tokens) -> Tensor:
+        """The hidden states of texts, in their layout."""
+        head_width = self.config.width // self.config.heads
+        dropout = self.config.attention_dropout if self.training else 0.0
+        arranged = packed_if_faster(text, self.embedding.weight, head_width, dropout)
+        visible = visible_between(arranged, arranged, causal=not self.config.look_ahead)
+        x_BLD = self.embed(arranged)
         for block in self.blocks:
             x_BLD = block(x_BLD, visible)
-        hidden_BLD = self.norm(x_BLD)
-        return hidden_BLD if packing is None else packing.unpack(hidden_BLD)
+        return arranged.restore(self.norm(x_BLD))
 
-    def embed(self, ids_BL: Tensor, packing: Packing | None = None) -> Tensor:
-        """h_0 of padded or packed texts."""
-        ids_BL = ids_BL if packing is None else packing.pack(ids_BL)
-        return self.dropout(self.positions(self.embedding(ids_BL), packing))
+    def embed(self, text: Tokens) -> Tensor:
+        """h_0"""
+        return self.dropout(self.positions(self.embedding(text.ids), text))
 
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
-        causal = not self.config.look_ahead
-        layers, visible = (
-            [self.embed(batch.text.ids_BL)],
-            Visible(batch.text.lengths_B, causal=causal),
-        )
+        visible = Visible(batch.text.lengths_B, causal=not self.config.look_ahead)
+        layers = [self.embed(batch.text)]
         for block in self.blocks:
             layers.append(block(layers[-1], visible))
         return [*layers[:-1], self.norm(layers[-1])]
@@ -190,19 +178,15 @@ class GPT(LanguageModel):
     def begin(self, source: Padded, rows: int, max_length: int) -> GPTState:
         """Read the prompts. Each row caches the keys and values of its prompt before those of the
         tokens written."""
-        length, visible = source.ids_BL.shape[1], Visible(source.lengths_B, causal=True)
-        x_BLD, heads, width = self.embed(source.ids_BL), self.config.heads, self.config.width
-        shape = (
-            len(self.blocks),
-            2,
-            len(source) * rows,
-            heads,
-            length + max_length,
-            width // heads,
-        )
+        length = source.ids_BL.shape[1]
+        heads = self.config.heads
+        head_width = self.config.width // heads
+        visible = Visible(source.lengths_B, causal=True)
+        x_BLD = self.embed(source)
+        # Zeros: a step attends to the unfilled part too, with weight 0
         own_N2RHME = x_BLD.new_zeros(
-            shape
-        )  # zeros: a step attends to the unfilled part too, with weight 0
+            len(self.blocks), 2, len(source) * rows, heads, length + max_length, head_width
+        )
         for number, block in enumerate(self.blocks):
             x_BLD = block(x_BLD, visible, partial(_cache_prompts, own_N2RHME[number]))
         last_BD = last_of(self.norm(x_BLD), source)
@@ -216,10 +200,10 @@ class GPT(LanguageModel):
                 len(tokens_R) // state.sources, 0
             )
             return logits_RV, replace(state, last_BD=None)
-        # the longest row may have been dropped since
-        if state.longest >= self.config.max_positions:
+        if state.longest >= self.config.max_positions:  # or the longest row was dropped since
             self.positions.check_length(int(state.lengths_R.max()) + 1)
-        limit, advance = state.own_N2RHME.shape[4], partial(self.advance, state)
+        limit = state.own_N2RHME.shape[4]
+        advance = partial(self.advance, state)
         logits_RV, graph = step_with_cache(
             advance, tokens_R, state.longest, limit, state.graph, warm=state.stepped
         )
@@ -228,7 +212,8 @@ class GPT(LanguageModel):
     def advance(self, state: GPTState, tokens_R: Tensor, capacity: int) -> Tensor:
         """One step in place. It attends to the first `capacity` positions of the cache; a row may
         fill fewer."""
-        places_R, visible = state.lengths_R, Visible(state.lengths_R + 1)
+        places_R = state.lengths_R
+        visible = Visible(state.lengths_R + 1)
         x_R1D = self.dropout(self.embedding(tokens_R) + self.positions.learned(places_R))[:, None]
         own_N2RHKE = state.own_N2RHME[..., :capacity, :]
         for number, block in enumerate(self.blocks):
@@ -249,12 +234,10 @@ def _cache_prompts(own_2RHME: Tensor, k_BHLE: Tensor, v_BHLE: Tensor) -> tuple[T
 def _cache_token(
     own_2RHKE: Tensor, places_R: Tensor, k_RH1E: Tensor, v_RH1E: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Store those of one more token at the end of each row. It attends to its whole row."""
-    rows_R, k_RHKE, v_RHKE = (
-        torch.arange(len(places_R), device=places_R.device),
-        own_2RHKE[0],
-        own_2RHKE[1],
-    )
+    """Store the keys and values of one more token at the end of each row. It attends to its whole
+    row."""
+    rows_R = torch.arange(len(places_R), device=places_R.device)
+    k_RHKE, v_RHKE = own_2RHKE
     k_RHKE[rows_R, :, places_R] = k_RH1E[:, :, 0]
     v_RHKE[rows_R, :, places_R] = v_RH1E[:, :, 0]
     return k_RHKE, v_RHKE

@@ -166,9 +166,9 @@ class LSTMLanguageModel(LanguageModel):
             carries.append(after)
         return outputs, tuple(carries)
 
-    def forward(self, batch: TextBatch, carry: Carry | None = None) -> CarriedOutput:  # type: ignore[override]
+    def forward(self, batch: TextBatch, carry: Carry | None = None) -> CarriedOutput:
         """Start from the recurrent state `carry`, or from zeros."""
-        outputs, after = self.read(without_last(batch.text), carry)
+        outputs, after = self.read(batch.text.inputs, carry)
         return CarriedOutput(self.output_dropout(outputs[-1]), after)
 
     def reconstruct(self, batch: TextBatch) -> CarriedOutput:
@@ -197,12 +197,7 @@ class LSTMLanguageModel(LanguageModel):
             return logits_RV, RecurrentState(state.carry, None)
         ones = torch.ones(len(tokens_R), dtype=torch.long)
         before = tuple(zip(state.carry[::2], state.carry[1::2], strict=True))
-        outputs, carry = self.read(Padded(tokens_R[:, None], ones, ones), before)
+        outputs, carry = self.read(Padded(ones, ones, tokens_R[:, None]), before)
         return self.readout(outputs[-1][:, 0]), RecurrentState(
             tuple(part for layer in carry for part in layer), None
         )
-
-
-def without_last(text: Padded) -> Padded:
-    """The input for predicting each next token: the texts without their last tokens."""
-    return Padded(text.ids_BL[:, :-1], text.lengths_B - 1, text.host_lengths_B - 1)

@@ -259,7 +259,7 @@ class Luong(RecurrentGenerator):
         )
 
     def forward(self, batch: Batch) -> Output:
-        return Output(self.decode(batch.target.ids_BL[:, :-1], self.begin(batch.source, 1, 0))[0])
+        return Output(self.decode(batch.target.inputs.ids_BL, self.begin(batch.source, 1, 0))[0])
 
     def step(self, tokens_R: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
         hidden_R1D, state = self.decode(tokens_R[:, None], state)

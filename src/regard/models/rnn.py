@@ -87,7 +87,7 @@ class RNN(RecurrentGenerator):
         return self.dropout(torch.tanh(self.V(s_BTD))), as_carry(carry_out)
 
     def forward(self, batch: Batch) -> Output:
-        return Output(self.decode(batch.target.ids_BL[:, :-1], *self.encode(batch.source))[0])
+        return Output(self.decode(batch.target.inputs.ids_BL, *self.encode(batch.source))[0])
 
     def begin(self, source: Padded, rows: int, max_length: int) -> RecurrentState[Tensor]:
         carry, c_BD = self.encode(source)

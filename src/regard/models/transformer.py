@@ -12,13 +12,21 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.batches import Batch, Padded, TextBatch
+from regard.data.batches import Batch, Padded, TextBatch, Tokens
 from regard.engine.attention import Visibility
 from regard.engine.caches import RowCache, SlotCache, cache_for
 from regard.engine.graphs import StepGraph, step_with_cache
-from regard.engine.packing import PackedVisible, Packing, has_packed_kernel, worth_packing
+from regard.engine.packing import packed_for_kernel, packed_if_sparse
+from regard.engine.shapes import PackedBatch
 from regard.errors import ConfigError
-from regard.layers.attention import Cache, FeedForward, MultiHeadAttention, Visible
+from regard.layers.attention import (
+    Cache,
+    FeedForward,
+    MultiHeadAttention,
+    Visible,
+    visible_between,
+    visible_tokens,
+)
 from regard.layers.embeddings import (
     Embedding,
     PositionKind,
@@ -293,13 +301,10 @@ class TransformerDecoder(Generator):
     decoder: nn.ModuleList
     decoder_norm: nn.Module
 
-    def embed(self, embedding: Embedding, ids_BL: Tensor, packing: Packing | None = None) -> Tensor:
-        """Embeddings times sqrt(d_model), plus positions (sections 3.4 and 3.5), of padded or
-        packed sentences."""
-        ids_BL = ids_BL if packing is None else packing.pack(ids_BL)
-        return self.dropout(
-            self.positions(embedding(ids_BL) * math.sqrt(embedding.embedding_dim), packing)
-        )
+    def embed(self, embedding: Embedding, text: Tokens) -> Tensor:
+        """Embeddings times sqrt(d_model), plus positions (sections 3.4 and 3.5)."""
+        x = embedding(text.ids) * math.sqrt(embedding.embedding_dim)
+        return self.dropout(self.positions(x, text))
 
     def decode(
         self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility
@@ -308,29 +313,25 @@ class TransformerDecoder(Generator):
             x_BTD = block(x_BTD, memory_BSD, own, source)
         return self.decoder_norm(x_BTD)
 
+    # Step by step
+
     def begin_with(
         self,
         memory_BSD: Tensor,
         visible: Visible,
         rows: int,
         max_length: int,
-        packing: Packing | None = None,
+        text: Tokens | None = None,
     ) -> TransformerState:
-        """The first state, given the encoded source, padded or packed."""
-        keys_values = (
-            block.cross_attention.keys_values(memory_BSD) for block in self.decoder_blocks()
-        )
-        stacked = torch.stack([x_BHSE for pair in keys_values for x_BHSE in pair])
+        """The first state, given the encoded source; its layout is that of `text`, if there is
+        one."""
+        keys_values: list[Tensor] = []
+        for block in self.decoder_blocks():
+            keys_values += block.cross_attention.keys_values(memory_BSD)
+        if text is not None:
+            keys_values = [text.restore_heads(x) for x in keys_values]
+        stacked = torch.stack(keys_values)
         source_N2BHSE = stacked.view(-1, 2, *stacked.shape[1:])
-        if packing is not None:
-            layers, _, _, heads, _, head_width = source_N2BHSE.shape
-            packed_N2HPE, sources = source_N2BHSE[:, :, 0], len(packing.lengths_B)
-            source_N2BHSE = packed_N2HPE.new_zeros(
-                layers, 2, sources, heads, packing.width, head_width
-            )
-            source_N2BHSE[:, :, packing.sentences_P, :, packing.places_P] = packed_N2HPE.permute(
-                3, 0, 1, 2, 4
-            )
         return TransformerState(
             own=empty_cache(source_N2BHSE, rows, max_length),
             source_N2BHSE=source_N2BHSE,
@@ -404,42 +405,34 @@ class Transformer(TransformerDecoder):
             x_BSD = block(x_BSD, visible)
         return self.encoder_norm(x_BSD)
 
-    def forward(self, batch: Batch, *, packed: bool = False) -> Output:
-        """On packed sentences also if there is a kernel for it."""
-        config, dropout = self.config, self.config.attention_dropout if self.training else 0.0
-        weight, head_width = self.output.linear.weight, config.width // config.heads
-        fixed = batch.source.fixed is not None
-        if packed or fixed or (self.packable and has_packed_kernel(weight, head_width, dropout)):
-            return self._forward_packed(batch)
-        source, own = (
-            Visible(batch.source.lengths_B),
-            Visible(batch.target.lengths_B - 1, not config.look_ahead),
+    def forward(self, batch: Batch | PackedBatch) -> Output:
+        source = self.arranged(batch.source)
+        target = self.arranged(batch.target.inputs)
+        memory_BSD = self.encode(
+            self.embed(self.source_embedding, source), visible_between(source, source)
         )
-        memory_BSD = self.encode(self.embed(self.source_embedding, batch.source.ids_BL), source)
-        x_BTD = self.embed(self.target_embedding, batch.target.ids_BL[:, :-1])
-        return Output(self.decode(x_BTD, memory_BSD, own, source))
+        hidden_BTD = self.decode(
+            self.embed(self.target_embedding, target),
+            memory_BSD,
+            visible_between(target, target, causal=not self.config.look_ahead),
+            visible_between(target, source),
+        )
+        return Output(target.restore(hidden_BTD))
 
-    def _forward_packed(self, batch: Batch) -> Output:
-        """`forward` without computing padding."""
-        source, target = Packing.of(batch.source), Packing.of(batch.target, without=1)
-        x_1PD = self.embed(self.source_embedding, batch.source.ids_BL, source)
-        memory_1PD = self.encode(x_1PD, PackedVisible.between(source, source))
-        y_1PD = self.embed(self.target_embedding, batch.target.inputs_BT, target)
-        own = PackedVisible.between(target, target, causal=not self.config.look_ahead)
-        return Output(
-            target.unpack(
-                self.decode(y_1PD, memory_1PD, own, PackedVisible.between(target, source))
-            )
-        )
+    def arranged(self, text: Tokens) -> Tokens:
+        """The text in the layout that is computed fastest."""
+        if not self.packable:
+            return text
+        head_width = self.config.width // self.config.heads
+        dropout = self.config.attention_dropout if self.training else 0.0
+        return packed_for_kernel(text, self.output.linear.weight, head_width, dropout)
 
     def begin(self, source: Padded, rows: int, max_length: int) -> TransformerState:
-        packing = Packing.of(source) if self.packable and worth_packing(source) else None
-        visible = Visible.all_of(source)
-        x_BSD = self.embed(self.source_embedding, source.ids_BL, packing)
-        memory_BSD = self.encode(
-            x_BSD, visible if packing is None else PackedVisible.between(packing, packing)
-        )
-        return self.begin_with(memory_BSD, visible, rows, max_length, packing)
+        text = packed_if_sparse(source) if self.packable else source
+        visible = visible_tokens(source)
+        visible_to_source = visible if text is source else visible_between(text, text)
+        memory_BSD = self.encode(self.embed(self.source_embedding, text), visible_to_source)
+        return self.begin_with(memory_BSD, visible, rows, max_length, text)
 
 
 class SourceStates(Contextual):
@@ -456,8 +449,9 @@ class SourceStates(Contextual):
         return {"text": self.model.source_embedding}
 
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
-        visible, model = Visible(batch.text.lengths_B), self.model
-        layers = [model.embed(model.source_embedding, batch.text.ids_BL)]
+        model = self.model
+        visible = Visible(batch.text.lengths_B)
+        layers = [model.embed(model.source_embedding, batch.text)]
         for block in model.encoder:
             layers.append(block(layers[-1], visible))
         return [*layers[:-1], model.encoder_norm(layers[-1])]

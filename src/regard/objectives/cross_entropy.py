@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.data.batches import Batch
+from regard.data.batches import Batch, real_positions
 from regard.engine import first_that_applies, losses
-from regard.engine.packing import Packing
-from regard.models.base import Generator, real_BL
+from regard.engine.shapes import PackedBatch
+from regard.models.base import Generator
 
 
 def perplexity(loss: float) -> float:
@@ -89,24 +89,23 @@ class TokenCrossEntropy(VocabularyLoss):
         super().__init__(model, smoothing)
         self.teacher_forcing, self.doubly_stochastic = teacher_forcing, doubly_stochastic
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch[Any] | PackedBatch) -> Tensor:
         read = batch
         if self.training and self.teacher_forcing < 1.0:
+            assert isinstance(batch, Batch), "what is packed has its labels already"
             read = scheduled_sample(self.model, batch, self.teacher_forcing)
-        output, next_BT = self.model(read), batch.target.next_BT
-        if batch.target.full:
-            sums_2 = self.total(output.hidden_BTD.flatten(0, 1), next_BT.flatten())
-        else:
-            real = Packing.of(batch.target, without=1)
-            sums_2 = self.total(real.pack(output.hidden_BTD)[0], real.pack(next_BT)[0])
+        output = self.model(read)
+        sums_2 = self.total(*batch.target.predicted(output.hidden_BTD))
         if not self.doubly_stochastic or output.attended_BS is None:
             return sums_2
-        missing_BS = ((1 - output.attended_BS) ** 2).masked_fill(~real_BL(batch.source), 0)
-        penalty = self.doubly_stochastic * missing_BS.sum()
+        assert isinstance(batch, Batch)
+        missing_BS = (1 - output.attended_BS) ** 2
+        real_BS = real_positions(batch.source.lengths_B, missing_BS.shape[1])
+        penalty = self.doubly_stochastic * missing_BS.masked_fill(~real_BS, 0).sum()
         return sums_2 + torch.stack([penalty, torch.zeros_like(penalty)])
 
 
-def scheduled_sample(model: Generator, batch: Batch, teacher_forcing: float) -> Batch:
+def scheduled_sample(model: Generator, batch: Batch[Any], teacher_forcing: float) -> Batch[Any]:
     """Replace some of the decoder's input words by words that the model itself predicts.
 
     Bengio et al. 2015, arXiv:1506.03099, in the parallel form of Duckworth et al. 2019,

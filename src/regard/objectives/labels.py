@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.data.batches import NO_TAG, LabelledBatch, StoryBatch, TextBatch
+from regard.data.batches import NO_TAG, LabelledBatch, StoryBatch
 from regard.models.base import real_BL
 from regard.models.headed import Headed, TokenHead
 from regard.models.memory_network import MemoryNetwork, MemoryOutput
 from regard.objectives.cross_entropy import Objective, VocabularyLoss
-from regard.objectives.language_model import next_tokens
 
 
 class HeadLoss(Objective):
@@ -58,7 +57,7 @@ class HeadLoss(Objective):
         loss_2 = self.losses(self.model.head(states_BLD, batch), batch)
         if not (self.auxiliary and self.training):
             return loss_2
-        hidden_PD, labels_P = next_tokens(states_BLD[:, :-1], TextBatch(batch.text))
+        hidden_PD, labels_P = batch.text.predicted(states_BLD[:, :-1])
         sums_2 = VocabularyLoss(self.model.base).total(hidden_PD, labels_P)
         added = self.auxiliary * self.answers(batch) * sums_2[0] / len(labels_P)
         return loss_2 + torch.stack([added, torch.zeros_like(added)])

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from regard.data.batches import NO_TAG, MaskedBatch, TextBatch
 from regard.data.epochs import Rows
 from regard.data.raw import Pieces
-from regard.engine.packing import Packing
+from regard.engine.shapes import PackedMaskedBatch
 from regard.models.base import LanguageModel, device_of, real_BL
 from regard.models.bert import BERT
 from regard.models.elmo import ELMo
@@ -24,12 +24,6 @@ ROWS_AT_ONCE = 1024  # positions whose logits are in memory together when accura
 Predicted = tuple[Tensor, Tensor]
 """The hidden states [P, D] of all positions that predict a token, text by text, and these tokens
 [P]."""
-
-
-def next_tokens(hidden_BTD: Tensor, batch: TextBatch) -> Predicted:
-    """The hidden states of all positions, and the tokens after them."""
-    real = Packing.of(batch.text, without=1)
-    return real.pack(hidden_BTD)[0], real.pack(batch.text.next_BT)[0]
 
 
 class TextLoss(VocabularyLoss):
@@ -55,7 +49,7 @@ class NextToken(TextLoss):
     def predicted(
         self, batch: TextBatch, carry: Carry | None = None
     ) -> tuple[tuple[Predicted, ...], None]:
-        return (next_tokens(self.model(batch).hidden_BTD, batch),), None
+        return (batch.text.predicted(self.model(batch).hidden_BTD),), None
 
 
 class CarriedNextToken(TextLoss):
@@ -81,7 +75,7 @@ class CarriedNextToken(TextLoss):
             start = tuple((h_BD[:rows], c_BD[:rows]) for h_BD, c_BD in carry)
         output = self.model(batch, start)
         after = tuple((h_BD.detach(), c_BD.detach()) for h_BD, c_BD in output.carry)
-        return (next_tokens(output.hidden_BTD, batch),), after
+        return (batch.text.predicted(output.hidden_BTD),), after
 
 
 class SequenceAutoencoder(TextLoss):
@@ -95,7 +89,7 @@ class SequenceAutoencoder(TextLoss):
     def predicted(
         self, batch: TextBatch, carry: Carry | None = None
     ) -> tuple[tuple[Predicted, ...], None]:
-        return (next_tokens(self.model.reconstruct(batch).hidden_BTD, batch),), None
+        return (batch.text.predicted(self.model.reconstruct(batch).hidden_BTD),), None
 
 
 class BothDirections(TextLoss):
@@ -113,10 +107,11 @@ class BothDirections(TextLoss):
     def predicted(
         self, batch: TextBatch, carry: Carry | None = None
     ) -> tuple[tuple[Predicted, ...], None]:
-        output, real = self.model(batch), Packing.of(batch.text, without=1)
-        backward_PD = real.pack(output.backward_BLD[:, 1:])[0]
-        before_P = real.pack(batch.text.ids_BL[:, :-1])[0]
-        return (next_tokens(output.hidden_BTD[:, :-1], batch), (backward_PD, before_P)), None
+        output = self.model(batch)
+        inputs = batch.text.inputs
+        forward = batch.text.predicted(output.hidden_BTD[:, :-1])
+        backward = inputs.real(output.backward_BLD[:, 1:]), inputs.real(inputs.ids_BL)
+        return (forward, backward), None
 
 
 def predicted_by(
@@ -210,27 +205,21 @@ class MaskedTokens(VocabularyLoss):
     model: BERT
     weight = 1.0  # of masked tokens beside next sentences; 0 leaves only the latter
 
-    def forward(self, batch: MaskedBatch) -> Tensor:
+    def forward(self, batch: MaskedBatch | PackedMaskedBatch) -> Tensor:
         hidden_BLD = self.model(batch).hidden_BTD
         loss_2 = self.total(masked_states(hidden_BLD, batch), batch.labels_P)
         loss_2 = torch.stack([self.weight * loss_2[0], loss_2[1]])
         if batch.follows_B is None or self.model.next_sentence is None:
             return loss_2
-        firsts_B1D, follows_B = hidden_BLD[:, :1], batch.follows_B.long()
-        if batch.text.fixed is not None:
-            starts_B = batch.text.fixed.bounds[:-1].clamp(max=hidden_BLD.shape[1] - 1)
-            firsts_B1D = hidden_BLD[0].index_select(0, starts_B)[:, None]
-        classes_B, masked = (
-            torch.where(follows_B < 0, NO_TAG, 1 - follows_B),
-            (batch.labels_P >= 0).sum(),
-        )
-        next_loss = F.cross_entropy(
-            self.model.next_sentence(firsts_B1D), classes_B, ignore_index=NO_TAG
-        )
+        follows_B = batch.follows_B.long()
+        classes_B = torch.where(follows_B < 0, NO_TAG, 1 - follows_B)
+        logits_BY = self.model.next_sentence(batch.first_tokens(hidden_BLD))
+        next_loss = F.cross_entropy(logits_BY, classes_B, ignore_index=NO_TAG)
+        masked = (batch.labels_P >= 0).sum()
         return loss_2 + torch.stack([masked * next_loss, torch.zeros_like(next_loss)])
 
 
-def masked_states(hidden_BLD: Tensor, batch: MaskedBatch) -> Tensor:
+def masked_states(hidden_BLD: Tensor, batch: MaskedBatch | PackedMaskedBatch) -> Tensor:
     """The hidden states of the positions to predict, [P, D]."""
     return hidden_BLD.flatten(0, 1).index_select(0, batch.places_P)
 

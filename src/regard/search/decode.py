@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from regard.data.batches import Padded
+from regard.data.batches import Ragged
 from regard.errors import DecodeError
 from regard.layers.attention import recording
 from regard.models.base import Generator
@@ -57,7 +57,7 @@ class Observer(Protocol):
 @torch.inference_mode()
 def search(
     model: Generator,
-    source: Padded,
+    source: Ragged,
     config: SearchConfig,
     *,
     constraints: Constraints = UNCONSTRAINED,
@@ -94,7 +94,7 @@ def search(
 
 def _write(
     model: Generator,
-    source: Padded,
+    source: Ragged,
     config: SearchConfig,
     rules: Rules,
     strategy: Beam | Sampling,
@@ -107,9 +107,9 @@ def _write(
         config.coverage_penalty > 0,
         max(rules.limits.longest),
     )
-    counts_of = LiveCounts(late=source.ids_BL.device.type == "cuda" and observer is None)
+    counts_of = LiveCounts(late=source.device.type == "cuda" and observer is None)
     state = model.begin(source, strategy.rows, longest)
-    first_BW = torch.full((len(source), strategy.rows), special.begin, device=source.ids_BL.device)
+    first_BW = torch.full((len(source), strategy.rows), special.begin, device=source.device)
     log_p_BWV, state, attended_BWS = _step(model, first_BW, state, covers)
     zeros_BW = log_p_BWV.new_zeros(first_BW.shape)
     sentences_B = torch.arange(len(source), device=zeros_BW.device)
@@ -242,9 +242,9 @@ class Beam:
     live beam shrinks. Length normalisation and coverage rank only finished hypotheses.
     """
 
-    def __init__(self, source: Padded, config: SearchConfig, limits: Sequence[int]) -> None:
+    def __init__(self, source: Ragged, config: SearchConfig, limits: Sequence[int]) -> None:
         self.rows, self._config = config.beam, config
-        self._limits_B = torch.tensor(limits, device=source.ids_BL.device)
+        self._limits_B = torch.tensor(limits, device=source.device)
 
     def choose(self, log_p_BWV: Tensor, live: Live, finished: Finished) -> Choice:
         """The continuations to take. Overwrites `log_p_BWV`, in which NEVER marks tokens that are
@@ -325,21 +325,17 @@ def _best_by_blocks(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
 class Sampling:
     """Continues each hypothesis by one sampled token; its score is the model's log P."""
 
-    def __init__(self, source: Padded, config: SearchConfig, limits: Sequence[int]) -> None:
+    def __init__(self, source: Ragged, config: SearchConfig, limits: Sequence[int]) -> None:
         """The noise of a sentence, uniform in [0, 1), depends on the seed and its own tokens only,
         not on the batch."""
         self.rows, self._cut = config.nbest, (config.temperature, config.top_k, config.top_p)
         noise_BWT = torch.zeros(len(source), self.rows, max(limits))
-        ids_BL, salt = source.ids_BL.cpu().long(), config.seed.to_bytes(16, "big")
-        for b, (length, limit) in enumerate(
-            zip(source.host_lengths_B.tolist(), limits, strict=True)
-        ):
-            digest = hashlib.blake2b(
-                ids_BL[b, :length].numpy().tobytes(), digest_size=8, salt=salt
-            ).digest()
+        salt = config.seed.to_bytes(16, "big")
+        for b, (content, limit) in enumerate(zip(source.contents(), limits, strict=True)):
+            digest = hashlib.blake2b(content, digest_size=8, salt=salt).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
             noise_BWT[b, :, :limit] = torch.rand(self.rows, limit, generator=generator)
-        self._noise_BWT = noise_BWT.to(source.ids_BL.device)
+        self._noise_BWT = noise_BWT.to(source.device)
 
     def choose(self, log_p_BWV: Tensor, live: Live, finished: Finished) -> Choice:
         sorted_BWV, order_BWV = log_p_BWV.sort(dim=-1, descending=True, stable=True)
@@ -406,7 +402,7 @@ class BestSoFar:
 
     def __init__(
         self,
-        source: Padded,
+        source: Ragged,
         config: SearchConfig,
         end_id: int,
         text_of: Callable[[Hypothesis], str],
@@ -454,7 +450,7 @@ class Recorder:
     docs/search-record.md."""
 
     def __init__(
-        self, source: Padded, config: SearchConfig, tokenizer: Tokenizer, end_id: int
+        self, source: Ragged, config: SearchConfig, tokenizer: Tokenizer, end_id: int
     ) -> None:
         self._config, self._tokenizer, self._end_id = config, tokenizer, end_id
         self._rows, self._source_lengths_B = (

@@ -10,12 +10,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.data.batches import Batch, Padded, TextBatch, real_positions
+from regard.data.batches import Batch, Ragged, TextBatch, real_positions
 from regard.errors import DecodeError
 from regard.layers.attention import Recording, recording
 from regard.models.base import Generator
@@ -258,7 +258,7 @@ def log_probabilities(logits: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def score(model: Generator, batch: Batch | TextBatch) -> list[list[float]]:
+def score(model: Generator, batch: Batch[Any] | TextBatch) -> list[list[float]]:
     """log P of each token of the targets (or texts) but the first, given those before it and the
     source, if any.
 
@@ -284,7 +284,7 @@ def score(model: Generator, batch: Batch | TextBatch) -> list[list[float]]:
 
 
 @torch.inference_mode()
-def as_hypotheses(model: Generator, batch: Batch, config: SearchConfig) -> list[Hypothesis]:
+def as_hypotheses(model: Generator, batch: Batch[Any], config: SearchConfig) -> list[Hypothesis]:
     """The given targets as hypotheses, with the score and ranking value that a search would give
     them."""
     covered_B, theta = None, config.repetition_penalty
@@ -477,12 +477,12 @@ class Rules:
 
     def __init__(
         self,
-        source: Padded,
+        source: Ragged,
         config: SearchConfig,
         constraints: Constraints = UNCONSTRAINED,
         special: Special = SPECIAL,
     ) -> None:
-        device, prefixes, banned = source.ids_BL.device, constraints.prefixes, constraints.banned
+        device, prefixes, banned = source.device, constraints.prefixes, constraints.banned
         self.limits = limits = Limits.of(source.host_lengths_B.tolist(), config, constraints)
         self._shortest_B, self._longest_B = (
             torch.tensor(x, device=device) for x in (limits.shortest, limits.longest)

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.config import Config
-from regard.data.batches import Batch, Padded
+from regard.data.batches import Batch, Padded, Ragged
 from regard.data.config import Corpus, TextPairs
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
@@ -77,7 +77,7 @@ Source = list[int] | Picture
 """A source as a model reads it: its tokens up to `</s>`, or for captioning an image with its
 regions."""
 References = Sequence[Sequence[str]]  # the texts that each output may equal: one, or several
-SourceBatch = tuple[list[int], Padded, SearchConfig]
+SourceBatch = tuple[list[int], Ragged, SearchConfig]
 """Row numbers, their sources on the model's device, and the search for them."""
 
 
@@ -253,7 +253,7 @@ class TextToText(WritingTask):
         """The one with the most tokens in both columns."""
         return int(np.argmax(np.sum(self.sizes(examples), axis=0, dtype=np.int64)))
 
-    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> Batch:
+    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> Batch[Any]:
         """A source up to `</s>`, a target from `<s>` to `</s>`."""
         special = self.tokenizers["target"]
         ids_BL, lengths_B = examples.columns["target"].padded(
@@ -263,7 +263,7 @@ class TextToText(WritingTask):
         source, predicted = self.sources(examples, rows), int(lengths_B.sum()) - len(rows)
         return Batch(source, target, examples=tuple(rows.tolist()), tokens=predicted)
 
-    def sources(self, examples: Dataset, rows: Integers) -> Padded:
+    def sources(self, examples: Dataset, rows: Integers) -> Ragged:
         special = self.tokenizers["source"]
         ids_BL, lengths_B = examples.columns["source"].padded(
             rows, begin=None, end=special.end, pad=special.pad
@@ -303,7 +303,7 @@ class TextToText(WritingTask):
         clean = self.recipe.data.cleaning("source")
         return [given._replace(text=clean(given.text)) for given in inputs]
 
-    def source_batch(self, sources: Sequence[Source]) -> Padded:
+    def source_batch(self, sources: Sequence[Source]) -> Ragged:
         texts = [source for source in sources if not isinstance(source, Picture)]
         if texts:
             return padded(texts, self.tokenizers["source"].pad)
@@ -561,7 +561,7 @@ class TextToText(WritingTask):
 
     def pairs(
         self, model: Generator, sources: Sequence[Source], targets: Sequence[Sequence[int]]
-    ) -> Batch:
+    ) -> Batch[Any]:
         """Sources and targets, these without special tokens, as one batch on the model's device."""
         special = self.tokenizers["target"]
         written = padded([[special.begin, *ids, special.end] for ids in targets], special.pad)

@@ -22,6 +22,7 @@ from regard.engine.graphs import CapturedLoss
 from regard.engine.half_weights import HalfWeights
 from regard.engine.prefetch import ahead
 from regard.engine.products import forget_packed_weights
+from regard.engine.shapes import pack, with_rounded_shapes
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.objectives.cross_entropy import perplexity
 from regard.objectives.language_model import carry_to
@@ -148,8 +149,7 @@ class Trainer:
             and accelerator.device.type == "cuda"
             and has_kernel
         )
-        sizes = row_sizes(data.train, self.config.batch_tokens) if packs else None
-        self.sizes = sizes and replace(sizes, tiled=bool(self.config.compile))
+        self.sizes = row_sizes(data.train, self.config.batch_tokens) if packs else None
         halves = HalfWeights.if_faster(objective, accelerator)
         self.halves = None if self.config.compile else halves
         if self.config.compile:
@@ -316,8 +316,8 @@ class Trainer:
     def packed(self, batch: AnyBatch) -> AnyBatch:
         """In shapes that repeat, where steps are compiled or captured."""
         if self.sizes is not None:
-            return batch.packed(self.sizes)
-        return batch.rounded() if self.rounds else batch
+            return pack(batch, self.sizes, tiled=bool(self.config.compile))
+        return with_rounded_shapes(batch) if self.rounds else batch
 
     def update(self, batches: list[tuple[AnyBatch, Position]]) -> None:
         """One step. Loss = sum over its tokens * processes / tokens of all processes, whatever the

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.batches import Batch, MaskedBatch, Padded, Spelling
+from regard.data.batches import Batch, MaskedBatch, Padded, Ragged, Spelling
 from regard.data.dataset import Dataset
 from regard.data.framing import Framed
 from regard.data.images import Picture, images_of
@@ -183,7 +183,7 @@ def _read_pair(
         output, ids = best.output, vocabulary.token_ids(best.tokens)
     else:
         output, ids = target, encode_target(vocabulary, target)
-    source: Padded
+    source: Ragged
     if isinstance(encoded, Picture):  # each region is a word
         picture, names = encoded, tuple(encoded.names())
         source, pieces = images_of([encoded]), Pieces(names, tuple(range(len(names))))

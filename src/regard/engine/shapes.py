@@ -1,0 +1,206 @@
+"""Batches in shapes that repeat, so that a GPU can compile a training step, or capture it as a CUDA
+graph.
+
+Models that compute on packed sentences get rows of a fixed size (`pack`). Recurrent models get a
+little more padding, so that there are few shapes (`with_rounded_shapes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.data.batches import NO_TAG, AnyBatch, Batch, MaskedBatch, Padded, TextBatch
+from regard.data.epochs import TILE, RowSizes, rounded_up
+from regard.engine.packing import PackedRow
+from regard.engine.tile_order import in_tiles
+
+MASKED_MULTIPLE = 1024
+"""The number of masked tokens of a packed batch is rounded up to a multiple of this: a batch of
+16,384 tokens has about 2,400, so nearly all batches have one shape."""
+SIZES_PER_DOUBLING = 8
+"""Rounded batches have so many sizes between a power of two and the next: they have at most 12 %
+more rows and 12 % more positions."""
+
+
+# Packed batches
+
+
+@dataclass(frozen=True)
+class PackedBatch(AnyBatch):
+    """`Batch` in two rows."""
+
+    source: PackedRow
+    target: PackedRow
+
+
+@dataclass(frozen=True)
+class PackedTextBatch(AnyBatch):
+    """`TextBatch` in one row."""
+
+    text: PackedRow
+
+
+@dataclass(frozen=True)
+class PackedMaskedBatch(AnyBatch):
+    """`MaskedBatch` in one row."""
+
+    text: PackedRow
+    segments_1P: Tensor
+    places_P: Tensor
+    """The places of the masked tokens in the row; filler at the end."""
+    labels_P: Tensor
+    """The tokens before masking; NO_TAG in the filler."""
+    follows_B: Tensor | None
+    """As in `MaskedBatch`, with NO_TAG for sentences of filler."""
+
+    def first_tokens(self, hidden_1PD: Tensor) -> Tensor:
+        """The hidden states of the first token of each text, [B, 1, D]."""
+        starts_B = self.text.bounds[:-1].clamp(max=hidden_1PD.shape[1] - 1)
+        return hidden_1PD[0].index_select(0, starts_B)[:, None]
+
+
+def pack(batch: AnyBatch, sizes: RowSizes, *, tiled: bool) -> AnyBatch:
+    """A batch in rows of fixed size. With `tiled`, sentences come in the order of `in_tiles`, which
+    is faster in compiled code."""
+    return PACKERS[type(batch)](batch, sizes, tiled)
+
+
+def packed_pairs(batch: Batch, sizes: RowSizes, tiled: bool) -> PackedBatch:
+    source = batch.source
+    target = batch.target
+    order_B = sentence_order(tiled, source.host_lengths_B, target.host_lengths_B - 1)
+    return PackedBatch(
+        packed_row(source, sizes.first, sizes, order_B),
+        packed_row(target, sizes.second, sizes, order_B, without=1),
+        **names_of(batch),
+    )
+
+
+def packed_texts(batch: TextBatch, sizes: RowSizes, tiled: bool) -> PackedTextBatch:
+    order_B = sentence_order(tiled, batch.text.host_lengths_B - 1)
+    row = packed_row(batch.text, sizes.first, sizes, order_B, without=1)
+    return PackedTextBatch(row, **names_of(batch))
+
+
+def packed_masked(batch: MaskedBatch, sizes: RowSizes, tiled: bool) -> PackedMaskedBatch:
+    order_B = sentence_order(tiled, batch.text.host_lengths_B)
+    width = batch.segments_BL.shape[1]
+    row = packed_row(batch.text, sizes.first, sizes, order_B)
+    is_real_P = row.sentences_P < len(batch.text)
+    from_P = order_B[row.sentences_P[is_real_P]] * width + row.places_P[is_real_P]
+    starts_B = row.bounds[order_B.argsort()]
+    masked = rounded_up(len(batch.places_P), MASKED_MULTIPLE)
+    follows_B = batch.follows_B
+    if follows_B is not None:
+        follows_B = filled(follows_B[order_B], len(row.bounds) - 1, NO_TAG)
+    places_P = starts_B[batch.places_P // width] + batch.places_P % width
+    return PackedMaskedBatch(
+        text=row,
+        segments_1P=filled(batch.segments_BL.flatten()[from_P], row.ids_1P.shape[1], 0)[None],
+        places_P=filled(places_P, masked, 0),
+        labels_P=filled(batch.labels_P, masked, NO_TAG),
+        follows_B=follows_B,
+        **names_of(batch),
+    )
+
+
+PACKERS: dict[type[AnyBatch], Callable[[Any, RowSizes, bool], AnyBatch]] = {
+    Batch: packed_pairs,
+    TextBatch: packed_texts,
+    MaskedBatch: packed_masked,
+}
+
+
+def names_of(batch: AnyBatch) -> dict[str, Any]:
+    return {"examples": batch.examples, "tokens": batch.tokens}
+
+
+def sentence_order(tiled: bool, first_B: Tensor, second_B: Tensor | None = None) -> Tensor:
+    """In which order sentences of these lengths are packed."""
+    return in_tiles(first_B, second_B) if tiled else torch.arange(len(first_B))
+
+
+def packed_row(
+    text: Padded, size: int, sizes: RowSizes, order_B: Tensor, without: int = 0
+) -> PackedRow:
+    """Sentences packed in this order into a row of `size`, or of more if they need it, `without`
+    their last tokens."""
+    lengths_B = text.host_lengths_B[order_B] - without
+    total = int(lengths_B.sum())
+    size = max(size, rounded_up(total, TILE))
+    # Filler sentences of a tile each; the last one ends with the row
+    filler = torch.tensor([TILE]).repeat((size - total) // TILE + 1)
+    ends = torch.cat([lengths_B, filler]).cumsum(0).clamp(max=size)
+    starts = F.pad(ends, (1, 0))
+    sentences_P = torch.repeat_interleave(torch.diff(starts))
+    places_P = (torch.arange(size) - starts[sentences_P])[:total]
+    ids = text.ids_BL.flatten()
+    from_P = order_B[sentences_P[:total]] * text.ids_BL.shape[1] + places_P
+    most_sentences = max(sizes.sentences, rounded_up(len(text), TILE))
+    most_filler = max(sizes.first, sizes.second) // TILE
+    is_equal = total == size and int(lengths_B.min()) == int(lengths_B.max())
+    return PackedRow(
+        ids_1P=filled(ids[from_P], size, 0)[None],
+        sentences_P=sentences_P,
+        places_P=filled(places_P, size, 0),
+        bounds=filled(starts, most_sentences + most_filler + 2, size).int(),
+        longest=max(sizes.longest, TILE, int(lengths_B.max())),
+        next_P=filled(ids[from_P + without], size, NO_TAG),
+        equal=len(text) if is_equal else 0,
+    )
+
+
+def filled(values: Tensor, size: int, filler: int) -> Tensor:
+    """The values with so much filler at their end that there are `size` of them."""
+    return F.pad(values, (0, size - len(values)), value=filler)
+
+
+# Rounded shapes
+
+
+@dataclass(frozen=True)
+class Rounded(Padded):
+    """Sentences with a little more padding, which a loop over time computes like words: then the
+    kernels depend on the shape alone, and a CUDA graph fits."""
+
+    @property
+    def inputs(self) -> Rounded:
+        return Rounded(self.lengths_B - 1, self.host_lengths_B - 1, self.ids_BL[:, :-1])
+
+    @property
+    def loop_lengths_B(self) -> Tensor:
+        return torch.full_like(self.host_lengths_B, self.ids_BL.shape[1])
+
+    def predicted(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden states of all positions; the token is NO_TAG on padding."""
+        place_T = torch.arange(1, self.ids_BL.shape[1], device=self.ids_BL.device)
+        next_BT = self.ids_BL[:, 1:].masked_fill(place_T >= self.lengths_B[:, None], NO_TAG)
+        return hidden.flatten(0, 1), next_BT.flatten()
+
+
+def with_rounded_shapes(batch: AnyBatch) -> AnyBatch:
+    """A batch in one of few shapes, for a model whose steps are captured."""
+    assert isinstance(batch, Batch), "only encoder-decoders are captured with padding"
+    return replace(batch, source=rounded(batch.source), target=rounded(batch.target))
+
+
+def rounded(text: Padded) -> Rounded:
+    """With so much more padding that there are few shapes; sentences that are added have one
+    token."""
+    rows, width = (
+        rounded_up(size, max(1, 2 ** (size.bit_length() - 1) // SIZES_PER_DOUBLING))
+        for size in text.ids_BL.shape
+    )
+    added_rows = rows - len(text)
+    return Rounded(
+        lengths_B=F.pad(text.lengths_B, (0, added_rows), value=1),
+        host_lengths_B=F.pad(text.host_lengths_B, (0, added_rows), value=1),
+        ids_BL=F.pad(text.ids_BL, (0, width - text.ids_BL.shape[1], 0, added_rows)),
+        spelling=text.spelling,
+    )
