@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.data.batches import AnyBatch, Batch, MaskedBatch, Padded, TextBatch
-from regard.data.epochs import Measured, Rows, plan, row_sizes
+from regard.data.epochs import Rows, SizedExamples, plan, row_sizes
 from regard.engine.graphs import CapturedLoss
 from regard.engine.half_weights import HalfWeights
 from regard.engine.machine import keep_memory
@@ -69,7 +69,7 @@ Row = tuple[str, float, float | None]
 # ------------------------------------------------------------------------------------------------- the sentences
 
 
-class Lengths(Measured):
+class Lengths(SizedExamples):
     """Only the lengths of some sentences: all that the planner needs to know."""
 
     lengths = np.zeros(0, dtype=np.int32)
