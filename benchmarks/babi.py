@@ -114,7 +114,8 @@ def main() -> None:
 
 
 def report(work: Path, asked: argparse.Namespace) -> None:
-    cache, restarts = work / "cache", f"model.restarts={asked.restarts}"
+    cache = work / "cache"
+    restarts = f"model.restarts={asked.restarts}"
     if asked.joint:
         settings = [*files_of(asked.folder, "*"), restarts, *JOINT, *asked.settings]
         errors, seconds = measured(work / "joint", "babi", settings, cache)

@@ -123,7 +123,9 @@ CASES: dict[str, Case] = {
     "BiLSTM small, NSMC": (nsmc, {"kind": "bilstm"}, "accuracy"),
 }
 TRANSFORMER = "Transformer tiny, Tatoeba"
-BILSTM, CNN, BERT = "BiLSTM tiny, NSMC", "CNN small, NSMC", "BERT tiny from scratch, NSMC"
+BILSTM = "BiLSTM tiny, NSMC"
+CNN = "CNN small, NSMC"
+BERT = "BERT tiny from scratch, NSMC"
 HEADED = (
     "BiLSTM tiny, NSMC",
     "BiLSTM small, NSMC",
@@ -156,7 +158,8 @@ class Measurements:
     """Trains what was not trained before, and keeps the last validation of each training."""
 
     def __init__(self, folder: Path, work: Path) -> None:
-        self.folder, self.file = folder.resolve(), work / "results.json"
+        self.folder = folder.resolve()
+        self.file = work / "results.json"
         work.mkdir(parents=True, exist_ok=True)
         self.known: dict[str, dict[str, float]] = (
             json.loads(self.file.read_text()) if self.file.exists() else {}

@@ -33,7 +33,8 @@ LIMITS = ["search.max_length_ratio=1.5", "search.max_length_offset=10"]
 
 def show(run: Path, device: str) -> None:
     found = regard.diagnose(run, device=device, limit=SENTENCES, overrides=LIMITS)
-    tally, sweep = found.tally, found.beam_sweep
+    tally = found.tally
+    sweep = found.beam_sweep
     print(
         f"{tally.sentences:,} sentences, {tally.errors:,} errors, {tally.search_errors:,} of the "
         f"search; {device}\n"

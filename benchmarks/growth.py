@@ -56,7 +56,8 @@ def training(config: TransformerConfig, data: speed.Sentences, device: str, repe
 
 
 def decoding(config: TransformerConfig, rows: int, beam: int, device: str, repeats: int) -> float:
-    dtype, length = torch.bfloat16 if device == "cuda" else torch.float32, 32
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    length = 32
     model = (
         MODELS[config.kind]
         .build(config, speed.VOCABULARY, speed.VOCABULARY)
@@ -78,11 +79,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    config, repeats = TransformerConfig(preset=options.preset, tie="all"), options.repeats
+    config = TransformerConfig(preset=options.preset, tie="all")
+    repeats = options.repeats
     usual, count = (24_576, 4) if device == "cuda" else (2_048, 2)
 
     def with_vocabulary(size: int) -> float:
-        speed.VOCABULARY, before = size, speed.VOCABULARY
+        before = speed.VOCABULARY
+        speed.VOCABULARY = size
         try:
             return training(config, speed.pairs(usual, count), device, repeats)
         finally:

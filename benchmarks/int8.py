@@ -29,7 +29,8 @@ import torch
 import regard
 from regard.text.files import open_text
 
-ROWS, LONGEST = 32, 128
+ROWS = 32
+LONGEST = 128
 """Sentences in a batch of CTranslate2, and the most tokens that it may write."""
 
 

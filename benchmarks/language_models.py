@@ -26,7 +26,8 @@ AIMS = {"lstm": "95 a word in 360 s", "gpt": "none, equal time", "bert": "a curv
 
 
 def measure(part: str, changes: list[str], seconds: float | None, folder: Path, work: Path) -> None:
-    recipe, run = RECIPES[part], work / part
+    recipe = RECIPES[part]
+    run = work / part
     if seconds is not None:
         changes = [*fitting(recipe, changes, seconds, work / f"try-{part}", folder), *changes]
     all_in = timed_training(recipe, changes, run, work / f"cold-{part}", folder)
@@ -58,7 +59,8 @@ def measure(part: str, changes: list[str], seconds: float | None, folder: Path, 
 
 def curve(run: Path) -> None:
     """Training loss and validation metrics by step, with the seconds of the steps."""
-    trained, validated = events(run, "train"), events(run, "validation")
+    trained = events(run, "train")
+    validated = events(run, "validation")
     metrics = [name for name, value in validated[0].items() if isinstance(value, float)]
     print(
         "\n| step | seconds | training loss | "

@@ -41,10 +41,8 @@ def requests(count: int) -> None:
     with TemporaryDirectory() as folder:
         run = regard.train(recipe, out=f"{folder}/run", quiet=True)
         regard.export_run(run, to="huggingface", out=f"{folder}/exported")
-        model, peer = (
-            regard.load(run, device="cpu"),
-            pipeline("text-classification", f"{folder}/exported", device="cpu"),
-        )
+        model = regard.load(run, device="cpu")
+        peer = pipeline("text-classification", f"{folder}/exported", device="cpu")
     text = "The plot was not dull, although the music was silly."
     jobs: list[Callable[[], Any]] = [lambda: model.predict(text), lambda: peer(text)]
     for measure, now in {
@@ -75,10 +73,8 @@ def loading(count: int) -> None:
         TemporaryDirectory() as name,
         mock.patch.dict(os.environ, {"REGARD_CACHE": f"{name}/cache"}),
     ):
-        folder, words = (
-            Path(name),
-            random.Random(1).choices([*map(str, range(30_000))], k=5_000_000),
-        )
+        folder = Path(name)
+        words = random.Random(1).choices([*map(str, range(30_000))], k=5_000_000)
         rows = zip(*[iter(words)] * 100, strict=False)
         (folder / "texts.tsv").write_text(
             "".join(f"{' '.join(row)}\t{row[0][0]}\n" for row in rows)

@@ -55,7 +55,8 @@ def write_corpus(folder: Path, pairs: int) -> None:
 
 def write_text(path: Path, megabytes: float) -> None:
     """Documents of 2 to 200 sentences, one per line; then as much text in one long document."""
-    drawn, size = sentences(), 0
+    drawn = sentences()
+    size = 0
     with path.open("w") as file:
         while size < megabytes * 1e6:
             whole = size > megabytes * 5e5

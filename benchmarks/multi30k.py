@@ -90,10 +90,8 @@ def decoding_speed(run: Path, folder: Path) -> float:
     and warm."""
     import regard
 
-    opened, source = (
-        regard.Run.open(run),
-        gzip.decompress((folder / SOURCES).read_bytes()).decode().splitlines(),
-    )
+    opened = regard.Run.open(run)
+    source = gzip.decompress((folder / SOURCES).read_bytes()).decode().splitlines()
     regard.predict(opened, source[:200])
     started = time.perf_counter()
     found = regard.predict(opened, source)

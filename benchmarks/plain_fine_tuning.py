@@ -42,7 +42,10 @@ WARM_UP = 0.1
 WEIGHT_DECAY = 0.01
 
 
-MAX_LENGTH, WINDOW, OVERLAP, LONGEST_ANSWER = 256, 384, 128, 30
+MAX_LENGTH = 256
+WINDOW = 384
+OVERLAP = 128
+LONGEST_ANSWER = 30
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,8 @@ def train(
     """The usual loop: the model and the seconds; the first updates are counted as long as the
     others."""
     torch.manual_seed(seed)
-    model, draw = model_for(kind, folder, labels).to(device).train(), random.Random(seed)
+    model = model_for(kind, folder, labels).to(device).train()
+    draw = random.Random(seed)
     steps = epochs * -(-len(rows) // size)
     optimiser = torch.optim.AdamW(model.parameters(), rate, weight_decay=WEIGHT_DECAY)
     warm_up = WARM_UP * steps
@@ -128,11 +132,14 @@ def train(
         optimiser,
         lambda step: min((step + 1) / warm_up, max(0.0, (steps - step) / (steps - warm_up))),
     )
-    started, before, done = time.perf_counter(), 0, 0
+    started = time.perf_counter()
+    before = 0
+    done = 0
     for _ in range(epochs):
         for batch in batches(rows, size, by_length=by_length, draw=draw):
             if done == SETTLED:
-                started, before = now(device), done
+                started = now(device)
+                before = done
             with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
                 loss = model(**collated(batch, device)).loss
             loss.backward()
@@ -232,7 +239,8 @@ def sentences_of(folder: Path, part: dict[str, Any]) -> list[tuple[list[str], li
 
 def as_iob2(tags: list[str]) -> list[str]:
     """I-X after O or after another type begins an entity."""
-    before, found = "O", []
+    before = "O"
+    found = []
     for tag in tags:
         begins = tag.startswith("I-") and before[2:] != tag[2:]
         found.append(f"B-{tag[2:]}" if begins else tag)
@@ -254,7 +262,8 @@ def tagged(job: Job, folder: Path, tokenizer: Any) -> Peer:
         )
         rows = []
         for row, (_, tags) in enumerate(sentences):
-            before, labels = None, []
+            before = None
+            labels = []
             for word in found.word_ids(row):
                 labels.append(-100 if word is None or word == before else names.index(tags[word]))
                 before = word
@@ -284,7 +293,8 @@ def entity_f1(truth: list[list[str]], found: list[list[str]]) -> float:
     """F1 of whole entities, as conlleval counts them."""
 
     def entities(tags: list[str]) -> set[tuple[str, int, int]]:
-        spans, start = set(), None
+        spans = set()
+        start = None
         for place, tag in enumerate([*tags, "O"]):
             if start is not None and not (tag.startswith("I-") and tag[2:] == tags[start][2:]):
                 spans.add((tags[start][2:], start, place))
@@ -330,10 +340,12 @@ def answered(job: Job, folder: Path, tokenizer: Any) -> Peer:
         return {name: found[name][row] for name in PADDED if name in found}
 
     def trained() -> list[Features]:
-        found, rows = windows_of(train, tokenizer), []
+        found = windows_of(train, tokenizer)
+        rows = []
         for row, example in enumerate(found["overflow_to_sample_mapping"]):
             answer = train[example]["answers"][0]
-            first, last = answer["answer_start"], answer["answer_start"] + len(answer["text"])
+            first = answer["answer_start"]
+            last = answer["answer_start"] + len(answer["text"])
             inside = [
                 place
                 for place, ((start, end), part) in enumerate(
@@ -397,7 +409,8 @@ def token_f1(found: str, truth: str) -> float:
         text = "".join(sign for sign in text.lower() if sign not in string.punctuation)
         return re.sub(r"\b(a|an|the)\b", " ", text).split()
 
-    one, other = Counter(words(found)), Counter(words(truth))
+    one = Counter(words(found))
+    other = Counter(words(truth))
     common = sum((one & other).values())
     if not one or not other:
         return float(one == other)
@@ -421,7 +434,8 @@ def main() -> None:
     parser.add_argument("--by-length", action="store_true")
     parser.add_argument("--rows", type=int)
     asked = parser.parse_args()
-    job, device = JOBS[asked.task], asked.device
+    job = JOBS[asked.task]
+    device = asked.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     with tempfile.TemporaryDirectory() as work:

@@ -18,7 +18,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from transformers import pipeline
 
-app, classify = FastAPI(), pipeline("text-classification", model=sys.argv[1], device="cpu")
+app = FastAPI()
+classify = pipeline("text-classification", model=sys.argv[1], device="cpu")
 turn = threading.Lock() if "--turns" in sys.argv else nullcontext()
 
 

@@ -103,10 +103,12 @@ def learn_tokenizer(options: argparse.Namespace) -> None:
 def pretrain(model: str, options: argparse.Namespace) -> None:
     """The run DIR/MODEL, of as many updates as fit, or as DIR/MODEL-plan.json says; DIR/MODEL.json
     says how long they took."""
-    run, record = options.keep / model, options.keep / f"{model}.json"
+    run = options.keep / model
+    record = options.keep / f"{model}.json"
     if record.exists():
         return
-    path, plan = recipe(model, "-pretrain"), options.keep / f"{model}-plan.json"
+    path = recipe(model, "-pretrain")
+    plan = options.keep / f"{model}-plan.json"
     changes = [*unlabelled(options), *with_tokenizer(options), *options.set]
     if not plan.exists():
         short = options.keep / f"{model}-short"
@@ -259,7 +261,8 @@ def arguments() -> argparse.Namespace:
         "--tried", type=int, default=TRIED, help="updates that measure the time of one"
     )
     options = parser.parse_args()
-    options.folder, options.keep = options.folder.absolute(), options.keep.absolute()
+    options.folder = options.folder.absolute()
+    options.keep = options.keep.absolute()
     options.cache = options.keep / "cache"
     options.keep.mkdir(parents=True, exist_ok=True)
     return options

@@ -131,7 +131,9 @@ def main(data: Path, out: Path, *names: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write = write_sentences if name in CONLL else write_rows
         train, test = write(name, data, folder)
-        recipe, run, start = folder / "recipe.yaml", folder / "run", time.perf_counter()
+        recipe = folder / "recipe.yaml"
+        run = folder / "run"
+        start = time.perf_counter()
         if not run.exists():
             regard.check(str(train), out=recipe)
             regard.train(recipe, [f"training.seed={seed or 1}"], out=run, quiet=True)

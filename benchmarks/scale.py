@@ -137,7 +137,8 @@ def predict(options: argparse.Namespace, folder: Path) -> None:
             watch = watch_gpu() if options.device == "cuda" else None
             before = os.times()
             curve, _ = run(command, folder, OMP_NUM_THREADS="1")
-            after, name = os.times(), f"{count} workers"
+            after = os.times()
+            name = f"{count} workers"
             peaks[name] = peak(curve)
             rates[name].append(options.lines / seconds(curve))
             used = (
@@ -239,7 +240,8 @@ class Cluster:
     def all_reduce(self, size: float, gpus: int) -> float:
         """Seconds: reduce-scatter and all-gather within the nodes, and of an eighth between
         them."""
-        inside, nodes = min(gpus, self.node), max(1, gpus // self.node)
+        inside = min(gpus, self.node)
+        nodes = max(1, gpus // self.node)
         volume = (
             2
             * size
@@ -275,7 +277,8 @@ class Training:
         backward, and scatters the gradients; all of that can overlap but for the first and the last
         block, taken as a twelfth.
         """
-        seconds, size = tokens / self.tokens_per_second, 4 * self.parameters
+        seconds = tokens / self.tokens_per_second
+        size = 4 * self.parameters
         if gpus == 1:
             return seconds, 0.0
         if self.sharded:

@@ -28,7 +28,8 @@ from regard.search.decode import search
 from regard.text.vocabularies import END
 
 VOCABULARY = 8_000
-BEAMS, LENGTHS = (1, 2, 4, 8, 16), (16, 32, 64, 128)
+BEAMS = (1, 2, 4, 8, 16)
+LENGTHS = (16, 32, 64, 128)
 
 
 def model_of(preset: str, device: torch.device) -> Generator:
@@ -77,7 +78,9 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
         torch.cuda.reset_peak_memory_stats()
         work()
         return torch.cuda.max_memory_allocated() - before
-    before, peak, done = resident(), 0, threading.Event()
+    before = resident()
+    peak = 0
+    done = threading.Event()
 
     def look() -> None:
         nonlocal peak

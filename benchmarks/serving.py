@@ -72,7 +72,8 @@ async def clients(
     port: int, sentences: Sequence[str], count: int, seconds: float
 ) -> tuple[float, list[float]]:
     """Sentences a second, and the seconds of each."""
-    started, known = time.perf_counter(), dict[str, object]()
+    started = time.perf_counter()
+    known = dict[str, object]()
     parts = await asyncio.gather(
         *(client(port, sentences, n, started + seconds, known) for n in range(count))
     )
@@ -125,7 +126,8 @@ def measure(
                 1000 * sorted(taken)[min(len(taken) - 1, int(share * len(taken)))]
                 for share in (0.5, 0.99)
             )
-            rate, cpu = median(rates[side]), median(per_cpu[side])
+            rate = median(rates[side])
+            cpu = median(per_cpu[side])
             print(
                 f"{count:3} clients, {side:20} {rate:6.1f} sentences/s, {cpu:6.1f} a second of CPU "
                 "time, "
@@ -135,10 +137,8 @@ def measure(
             )
         for side in others:
             ratios = [one / other for one, other in zip(rates[own], rates[side], strict=True)]
-            each, by_cpu = (
-                ", ".join(f"{ratio:.1f}" for ratio in ratios),
-                median(per_cpu[own]) / median(per_cpu[side]),
-            )
+            each = ", ".join(f"{ratio:.1f}" for ratio in ratios)
+            by_cpu = median(per_cpu[own]) / median(per_cpu[side])
             print(
                 f"{count:3} clients: {median(ratios):.1f} times {side} ({each}), by CPU time "
                 f"{by_cpu:.1f}",
@@ -209,12 +209,11 @@ def main() -> None:
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
         if options.classifier:
-            sides, sentences = (
-                classifier(folder),
-                [cells[0] for cells in packaged_rows("reviews-en", "test")],
-            )
+            sides = classifier(folder)
+            sentences = [cells[0] for cells in packaged_rows("reviews-en", "test")]
         else:
-            sides, sentences = transformer(folder, options.preset), DATES
+            sides = transformer(folder, options.preset)
+            sentences = DATES
         servers = {
             side: subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             for side, command in sides.items()

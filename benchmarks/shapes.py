@@ -43,9 +43,11 @@ AT_ONCE = 100
 def looks(run: Run, limit: int) -> dict[str, float]:
     """How often, and with what share of its attention, the word for a shape attends to the box of
     that shape."""
-    model, examples = run.load_model(device="cpu"), examples_of(run, "test")
+    model = run.load_model(device="cpu")
+    examples = examples_of(run, "test")
     words = run.tokenizers["target"].tokens(range(run.tokenizers["target"].size))
-    hits, weights = [], []
+    hits = []
+    weights = []
     for first in range(0, min(limit, len(examples)), AT_ONCE):
         rows = np.arange(first, min(first + AT_ONCE, limit, len(examples)))
         batch = examples.batch(rows)
@@ -95,7 +97,8 @@ def _inside(
 
 
 def measure(decoder: str, folder: Path, overrides: list[str]) -> dict[str, Any]:
-    started, worked = time.perf_counter(), time.process_time()
+    started = time.perf_counter()
+    worked = time.process_time()
     run = regard.train(
         "shapes", [f"model.decoder={decoder}", *DECODERS[decoder], *overrides], out=folder / decoder
     )

@@ -78,7 +78,8 @@ class Lengths(SizedExamples):
     def __init__(self, first: Tensor, second: Tensor | None = None) -> None:
         self.lengths = (first if second is None else torch.maximum(first, second)).int().numpy()
         self.length_differences = None if second is None else (first - second).int().numpy()
-        self.corpora, self.weights = np.zeros(len(first), dtype=np.int16), (1.0,)
+        self.corpora = np.zeros(len(first), dtype=np.int16)
+        self.weights = (1.0,)
 
 
 def drawn(
@@ -383,7 +384,8 @@ def eager_and_compiled(
     device: str,
 ) -> dict[str, tuple[Job, int]]:
     """The peer in both ways; its compiled forward pass takes shapes as they come."""
-    plain, fast = make().to(device).train(), make().to(device).train()
+    plain = make().to(device).train()
+    fast = make().to(device).train()
     jobs = {f"{name}, eager": training(plain, loss(plain), made, device)}
     dynamic = None if len({str(b.shapes()) for b in made}) == 1 else True
     fast.forward = torch.compile(fast.forward, dynamic=dynamic, options=compile_options(fast))
@@ -397,14 +399,14 @@ class UsualLoop(nn.Module):
     def __init__(self, width: int, embedding: int, *, additive: bool, dropout: float) -> None:
         super().__init__()
         self.additive = additive
-        self.source, self.target = (
-            nn.Embedding(VOCABULARY, embedding),
-            nn.Embedding(VOCABULARY, embedding),
-        )
+        self.source = nn.Embedding(VOCABULARY, embedding)
+        self.target = nn.Embedding(VOCABULARY, embedding)
         self.encoder = nn.LSTM(embedding, width, batch_first=True, bidirectional=True)
-        self.h0, self.c0 = nn.Linear(2 * width, width), nn.Linear(2 * width, width)
+        self.h0 = nn.Linear(2 * width, width)
+        self.c0 = nn.Linear(2 * width, width)
         self.keys = nn.Linear(2 * width, width)
-        self.query, self.v = nn.Linear(width, width, bias=False), nn.Linear(width, 1, bias=False)
+        self.query = nn.Linear(width, width, bias=False)
+        self.v = nn.Linear(width, 1, bias=False)
         self.cell = nn.LSTMCell(embedding + (2 * width if additive else 0), width)
         self.combine = nn.Linear(3 * width + (embedding if additive else 0), embedding)
         self.out = nn.Linear(embedding, VOCABULARY)
@@ -427,8 +429,10 @@ class UsualLoop(nn.Module):
         )
         memory, (h, c) = self.encoder(packed)
         memory, _ = nn.utils.rnn.pad_packed_sequence(memory, batch_first=True)
-        keys, visible = self.keys(memory), seen(batch.source)
-        h, c = torch.tanh(self.h0(torch.cat([*h], -1))), torch.tanh(self.c0(torch.cat([*c], -1)))
+        keys = self.keys(memory)
+        visible = seen(batch.source)
+        h = torch.tanh(self.h0(torch.cat([*h], -1)))
+        c = torch.tanh(self.c0(torch.cat([*c], -1)))
         outputs = []
         for t in range(batch.target.ids_BL.shape[1] - 1):
             y = self.dropout(self.target(batch.target.ids_BL[:, t]))
@@ -454,7 +458,8 @@ def transformer_race(device: str, repeats: int) -> Iterator[Row]:
     gpu = device == "cuda"
     config = TransformerConfig(preset="base" if gpu else "tiny", tie="all")
     data = pairs(24_576 if gpu else 2_048, 16 if gpu else 4)
-    width, ff = config.width, config.feed_forward
+    width = config.width
+    ff = config.feed_forward
 
     def objective() -> nn.Module:
         return TokenCrossEntropy(
@@ -467,7 +472,8 @@ def transformer_race(device: str, repeats: int) -> Iterator[Row]:
     jobs |= eager_and_compiled(
         "Marian", lambda: marian(config), of_marian, data.bucketed(device), device
     )
-    encoder, decoder = 4 * width**2 + 2 * width * ff, 8 * width**2 + 2 * width * ff
+    encoder = 4 * width**2 + 2 * width * ff
+    decoder = 8 * width**2 + 2 * width * ff
     weights = config.encoder_layers * encoder + config.decoder_layers * decoder + VOCABULARY * width
     yield from rows_of(jobs, device, repeats, 6 * weights)
 
@@ -478,7 +484,8 @@ def bert_race(device: str, repeats: int) -> Iterator[Row]:
     gpu = device == "cuda"
     config = BERTConfig(preset="base" if gpu else "tiny", next_sentence=False)
     data = masked(24_576 if gpu else 2_048, 16 if gpu else 4)
-    width, ff = config.width, config.feed_forward
+    width = config.width
+    ff = config.feed_forward
 
     def peer() -> Any:
         return BertForMaskedLM(
@@ -508,7 +515,8 @@ def gpt_race(device: str, repeats: int) -> Iterator[Row]:
     gpu = device == "cuda"
     config = GPTConfig(preset="base" if gpu else "tiny", norm="pre", max_positions=512)
     data = blocks(24_576 if gpu else 2_048, 16 if gpu else 4, 512 if gpu else 128)
-    width, ff = config.width, config.feed_forward
+    width = config.width
+    ff = config.feed_forward
 
     def peer() -> Any:
         return GPT2LMHeadModel(
@@ -573,10 +581,8 @@ def decoding_race(rows: int, device: str, repeats: int, *, workers: bool = False
     them, `generate` in batches of 32. `workers`: a process a core, as `predict --out` has them,
     beside as many workers of CTranslate2."""
     gpu = device == "cuda"
-    config, dtype = (
-        TransformerConfig(preset="base", tie="all"),
-        torch.bfloat16 if gpu else torch.float32,
-    )
+    config = TransformerConfig(preset="base", tie="all")
+    dtype = torch.bfloat16 if gpu else torch.float32
     model = MODELS[config.kind].build(config, VOCABULARY, VOCABULARY).to(device, dtype).eval()
     peer = marian(config).to(device, dtype).eval()
     length = 64 if gpu else 32
@@ -726,11 +732,9 @@ def ctranslate2(
         load_model=lambda _: model,
         tokenizers=defaultdict(lambda: vocabulary),
     )
-    spec, threads, rows = (
-        _fill_spec(library.specs, run, "best"),
-        torch.get_num_threads(),
-        len(source),
-    )  # type: ignore[arg-type]
+    spec = _fill_spec(library.specs, run, "best")  # type: ignore[arg-type]
+    threads = torch.get_num_threads()
+    rows = len(source)
     spec.validate()
     spec.optimize(quantization=None if kind == "float32" else kind)
     with tempfile.TemporaryDirectory() as folder:
@@ -740,10 +744,8 @@ def ctranslate2(
             1, get_context("spawn"), load_translator, (folder, kind, workers)
         )
         child.submit(bool).result()  # so it has read the folder
-    length, texts = (
-        asked["max_new_tokens"],
-        [vocabulary.tokens(source.row(number)[:-1]) for number in range(rows)],
-    )
+    length = asked["max_new_tokens"]
+    texts = [vocabulary.tokens(source.row(number)[:-1]) for number in range(rows)]
     options = {
         "beam_size": asked["num_beams"],
         "min_decoding_length": length,

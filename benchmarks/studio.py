@@ -28,7 +28,8 @@ from playwright.sync_api import sync_playwright
 
 import regard
 
-TOKENS, MOVES = 512, 240
+TOKENS = 512
+MOVES = 240
 COUNT = """() => { window.times = []; const tick = now => { window.times.push(now); requestAnimationFrame(tick); };
   requestAnimationFrame(tick); }"""
 
@@ -47,7 +48,8 @@ def train(folder: Path) -> None:
 
 def longest_text(folder: Path) -> str:
     """Words that are as many tokens as the model reads, without [CLS] and [SEP]."""
-    tokenizer, words = regard.Run.open(folder).tokenizers["text"], ["the"]
+    tokenizer = regard.Run.open(folder).tokenizers["text"]
+    words = ["the"]
     while len(tokenizer.encode(" ".join([*words, "cat"]))) <= TOKENS - 2:
         words.append(("cat", "and", "the", "dog", "ran")[len(words) % 5])
     return " ".join(words)

@@ -66,12 +66,14 @@ def _greetings(lab: Lab) -> Found:
         yaml.safe_load(shipped_text(name)) for name in ("how-are-you", "je-suis-etudiant")
     )
     runs = lab.train("how-are-you", english), lab.train("je-suis-etudiant", french)
-    looked, student = explain(runs[0], "How are you?"), explain(runs[1], "je suis étudiant")
+    looked = explain(runs[0], "How are you?")
+    student = explain(runs[1], "je suis étudiant")
     unseen = [float(evaluate(run)["exact_match"]) for run in runs]
     luong = english | {"model": LUONG | {"score": "dot", "dropout": 0.0}}
     dotted = explain(lab.train("how-are-you-luong", luong), "How are you?")
     first = looked.worked()
-    e_K, alpha_K = first.scores_K.double(), first.weights_K.double()
+    e_K = first.scores_K.double()
+    alpha_K = first.weights_K.double()
     return {
         "how_are_you": HeatMaps(looked.heat_maps()),
         "je_suis": HeatMaps(student.heat_maps()),
@@ -90,7 +92,9 @@ def _scores(lab: Lab) -> Found:
     """Each score learns to reverse, with the same encoders; the right alignment is known, so the
     share of attention on it can be measured. Dot needs states of equal width, so its encoder reads
     in one direction."""
-    rows, maps, numbers = [], [], Found()
+    rows = []
+    maps = []
+    numbers = Found()
     pairs = list(generate("reverse", lab.few(40), 7, "test"))
     for (encoder, both), (name, model) in product(ENCODERS.items(), SCORES.items()):
         if both and name == "dot":
@@ -143,12 +147,16 @@ def _on_the_mirror(run: Run, source: str, target: str) -> tuple[float, float]:
 def _speed(lab: Lab) -> Found:
     """CPU time of one decoder step over 30 source words for 32 sentences, keys prepared once, as
     ratios to dot."""
-    batch, words, steps, repeats = 32, 30, 100, 3 if lab.quick else 7
+    batch = 32
+    words = 30
+    steps = 100
+    repeats = 3 if lab.quick else 7
     torch.manual_seed(0)
     ratios: dict[str, list[float]] = {name: [] for name in LAYERS}
     with torch.inference_mode():
         for width in WIDTHS[:2] if lab.quick else WIDTHS:
-            h_BSD, s_B1D = torch.randn(batch, words, width), torch.randn(batch, 1, width)
+            h_BSD = torch.randn(batch, words, width)
+            s_B1D = torch.randn(batch, 1, width)
             lengths_B = torch.full((batch,), words)
             seconds = {name: [] for name in LAYERS}  # type: dict[str, list[float]]
             attends = {name: layer(width) for name, layer in LAYERS.items()}
@@ -164,10 +172,8 @@ def _speed(lab: Lab) -> Found:
                     min(taken) / min(seconds["dot"])
                 )  # the least is what no other program disturbed
     widths = WIDTHS[: len(ratios["dot"])]
-    x, ticks = (
-        [math.log2(width) for width in widths],
-        [(math.log2(width), str(width)) for width in widths],
-    )
+    x = [math.log2(width) for width in widths]
+    ticks = [(math.log2(width), str(width)) for width in widths]
     curves = Curves(
         [Series(name, x, values) for name, values in ratios.items()],
         "width",
@@ -197,7 +203,8 @@ def _timed(look: Callable[[Tensor], Tensor], s_B1D: Tensor, steps: int) -> float
 
 def _orders(lab: Lab) -> Found:
     """English to Korean, where the verb goes to the end, and to French, where the order stays."""
-    rows, found = [], Found()
+    rows = []
+    found = Found()
     for language, example in PAIRS.items():
         corpus = f"phrases-en-{language}"
         run = lab.train(corpus, phrases_recipe(language, BAHDANAU | LARGER))

@@ -58,7 +58,10 @@ def _tasks(lab: Lab, bert: Run) -> tuple[Found, Run]:
             "{file: own.jsonl}",
         ),
     }
-    rows, files, numbers, runs = [], [], Found(), dict[str, Run]()
+    rows = []
+    files = []
+    numbers = Found()
+    runs = dict[str, Run]()
     for name, (task, data, metric, line, corpus) in settings.items():
         word = name.split()[0]
         steps, rate = (1200, 1e-3) if word == "single" else (300, None)
@@ -95,7 +98,8 @@ def _line(name: str) -> object:
 def _explained(lab: Lab, run: Run) -> Found:
     """Attention of [CLS] to each word, and how much the label's probability falls without it."""
     loaded = load(run)
-    agree, top = [], []
+    agree = []
+    top = []
     for text, *_ in generate("reviews-en", lab.few(60), 1, "test"):
         _, attended, falls = _weights(loaded, text)
         agree.append(spearman(attended, falls))
@@ -148,7 +152,9 @@ def _order(lab: Lab) -> Found:
     }
     rows = list(generate("order", lab.few(600), 1, "test"))
     between = np.array([_between(text) for text, _ in rows])
-    series, table, numbers = [], [], Found()
+    series = []
+    table = []
+    numbers = Found()
     for word, model in models.items():
         run = lab.fine_tune("order", data, {"model": model}, steps=900)
         predictions = predict(run, [text for text, _ in rows])

@@ -233,10 +233,8 @@ class Lab:
     ) -> Run:
         """A run of few labels: from a pre-trained run, or from scratch with the model and tokenizer
         that are given."""
-        best, rate = (
-            "accuracy" if task == "classification" else "f1",
-            rate or (1e-2 if head == FROZEN else 2e-3),
-        )
+        best = "accuracy" if task == "classification" else "f1"
+        rate = rate or (1e-2 if head == FROZEN else 2e-3)
         training = training_of(steps, rate, warmup=20, batch_tokens=512, best=best)
         recipe = {"task": task, "data": data, "head": head or {}, "training": training}
         if isinstance(start, Run):
@@ -432,10 +430,8 @@ class Lesson(Result):
         for each figure."""
         module = import_module(f"regard.course.{self.chapter.name}")
         experiment = inspect.getsource(module.experiment)
-        runs, full = (
-            os.path.relpath(self.lab.runs, folder),
-            self.lab.full and str(self.lab.full.resolve()),
-        )
+        runs = os.path.relpath(self.lab.runs, folder)
+        full = self.lab.full and str(self.lab.full.resolve())
         found = LAB.format(runs=Path(runs).as_posix(), full=full and f"Path({full!r})", lesson=self)
         head, *bodies = re.split(r"^(?=## )", self.text, flags=re.MULTILINE)
         cells = [

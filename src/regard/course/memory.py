@@ -93,7 +93,8 @@ def _read(run: Run, row: Cells) -> list[list[float]]:
     person went.
     """
     thing = row[2].rstrip("?").split()[-1]
-    sentences, facts = row[1].split("\n"), [int(number) for number in row[4].split()]
+    sentences = row[1].split("\n")
+    facts = [int(number) for number in row[4].split()]
     named = [fact for fact in facts if thing in sentences[fact]]
     places = [fact for fact in facts if fact not in named]
     story = explain(run, f"{row[1]}\n{row[2]}").story
@@ -159,7 +160,8 @@ def _captions(lab: Lab) -> Found:
         if isinstance(part, ImageMap)
     )
     columns = ["word", "attention on the first thing", "on the second", "elsewhere"]
-    plain, attention = metrics["plain"], metrics["attention"]
+    plain = metrics["plain"]
+    attention = metrics["attention"]
     compared = [
         [name, own["exact_match"], own["bleu"]]
         for name, own in (("one vector", plain), ("attention", attention))
@@ -184,12 +186,12 @@ def _on_the_things(run: Run, scene: Scene) -> list[list[float]]:
     """For size, colour and shape of each thing: attention on regions of the first, of the second
     and of neither."""
     caption = scene.caption("english")
-    words, weights = (
-        caption.split(),
-        explain(run, scene.code, target=caption).select(Options(words=True)).weights,
-    )
+    words = caption.split()
+    weights = explain(run, scene.code, target=caption).select(Options(words=True)).weights
     side = math.isqrt(weights.shape[1])
-    low, high, covered = np.arange(side) / side, (np.arange(side) + 1) / side, []
+    low = np.arange(side) / side
+    high = (np.arange(side) + 1) / side
+    covered = []
     for left, top, right, bottom in (thing.box for thing in scene):
         covered.append(
             np.outer((high > top) & (low < bottom), (high > left) & (low < right)).flatten()

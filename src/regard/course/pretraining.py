@@ -31,7 +31,9 @@ NAMES = {"lstm_lm": "LSTM", "elmo": "ELMo", "gpt": "GPT", "bert": "BERT"}
 SCRATCH = "BERT from scratch"
 MANY = 1000
 """Sentences for the probe."""
-LABELS, FULL_LABELS, DRAWS = (10, 30, 100), (100, 1000, 10_000), 3
+LABELS = (10, 30, 100)
+FULL_LABELS = (100, 1000, 10_000)
+DRAWS = 3
 MASKINGS = {"80 / 10 / 10": (0.8, 0.1), "100 / 0 / 0": (1.0, 0.0), "0 / 0 / 100": (0.0, 0.0)}
 """Of the tokens to predict, per cent that become [MASK], another token, or stay."""
 FULL_STEPS = {"lstm_lm": 2700, "elmo": 800, "gpt": 1900, "bert": 1750}
@@ -68,9 +70,14 @@ def experiment(lab: Lab) -> Found:
 
 def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
     """Equal time of pre-training, then a few labels: from those runs, and from scratch."""
-    models, labels, draws = LANGUAGE_MODELS, LABELS, 1 if lab.quick else DRAWS
+    models = LANGUAGE_MODELS
+    labels = LABELS
+    draws = 1 if lab.quick else DRAWS
     if lab.full:
-        models, labels, draws, folder = FULL_MODELS, FULL_LABELS, 2, lab.full.resolve() / "nsmc"
+        models = FULL_MODELS
+        labels = FULL_LABELS
+        draws = 2
+        folder = lab.full.resolve() / "nsmc"
         runs = _full_runs(lab, folder)
 
     def learned(start: Run | Tree, size: int, draw: int) -> float:
@@ -142,7 +149,8 @@ def _full_runs(lab: Lab, folder: Path) -> dict[str, Run]:
         "documents": "lines",
         **({"size": 300} if lab.quick else {}),
     }
-    data, runs = {"train": text, "validation": {"split": 0.02}, "max_length": 128}, dict[str, Run]()
+    data = {"train": text, "validation": {"split": 0.02}, "max_length": 128}
+    runs = dict[str, Run]()
     for kind in ("bert", "gpt", "elmo", "lstm_lm"):
         vocabulary: Tree = {"kind": "wordpiece", "vocabulary": 16_000}
         if runs:
@@ -181,7 +189,8 @@ def _directions(lab: Lab, runs: dict[str, Run]) -> Found:
         "elmo": "two, shallow",
         "bert": "two, deep",
     }
-    rows, numbers = [], Found()
+    rows = []
+    numbers = Found()
     for kind, look in looks.items():
         frozen = tag(
             lab,
@@ -201,7 +210,8 @@ def _directions(lab: Lab, runs: dict[str, Run]) -> Found:
 
 def _masking(lab: Lab, runs: dict[str, Run]) -> Found:
     """What becomes of the tokens to predict: counted, and three ways compared."""
-    rows, numbers = [], Found()
+    rows = []
+    numbers = Found()
     for name, (hidden, replaced) in MASKINGS.items():
         data = lab.texts(TEXTS) | {"mask_share": hidden, "random_share": replaced}
         run = (
@@ -212,15 +222,14 @@ def _masking(lab: Lab, runs: dict[str, Run]) -> Found:
         frozen, tuned = (
             tag(lab, "after-masking", LABELS[1], run, head=head) for head in (FROZEN, None)
         )
-        loss, word = (
-            last_loss(run, "validation"),
-            {0.8: "paper", 1.0: "all_masked", 0.0: "all_kept"}[hidden],
-        )
+        loss = last_loss(run, "validation")
+        word = {0.8: "paper", 1.0: "all_masked", 0.0: "all_kept"}[hidden]
         rows.append([name, loss, frozen, tuned])
         numbers |= {f"{word}_loss": loss, f"{word}_frozen": frozen, f"{word}_tuned": tuned}
     examples = cast(Segments, examples_of(runs["bert"], "train", []))
     counts = examples.outcomes(1000, 4096)
-    every, chosen = sum(counts.values()), sum(counts.values()) - counts[OUTCOMES[0]]
+    every = sum(counts.values())
+    chosen = sum(counts.values()) - counts[OUTCOMES[0]]
     shares = [
         [name, counts[name], counts[name] / every, counts[name] / chosen] for name in OUTCOMES[1:]
     ]
@@ -239,7 +248,8 @@ def _masking(lab: Lab, runs: dict[str, Run]) -> Found:
 
 def _objectives(lab: Lab) -> Found:
     """Masked tokens, next sentences, or both; and the examples of the paper."""
-    data, size = lab.texts(PAIRED), dict[str, Any](steps=2000)
+    data = lab.texts(PAIRED)
+    size = dict[str, Any](steps=2000)
     if lab.full:
         size = dict[str, Any](steps=3000, vocabulary=20_000, batch_tokens=8192)
         file = {
@@ -253,7 +263,9 @@ def _objectives(lab: Lab) -> Found:
         "masked tokens alone": (LANGUAGE_MODELS["bert"], data),
         "next sentences alone": (both, data | {"masked_weight": 0.0}),
     }
-    rows, numbers, runs = [], Found(), dict[str, Run]()
+    rows = []
+    numbers = Found()
+    runs = dict[str, Run]()
     for name, (model, texts) in ways.items():
         best: dict[str, Any] = {"best": "next_sentence_loss"} if "masked_weight" in texts else {}
         run = runs[name] = lab.pretrain("objective", texts, model, **size, **best)
@@ -291,9 +303,12 @@ def _paper(run: Run) -> Found:
             for word, p in zip(mask["words"][:3], mask["probabilities"][:3], strict=True)
         ]
         gaps.append([" ".join(texts), "  ".join(words)])
-    model, task = run.load_model(), cast(Any, run.task)
+    model = run.load_model()
+    task = cast(Any, run.task)
     row = task.framed(model, f"{first}\t{seconds[0]}")
-    ids, segments, embedding = torch.tensor(row.ids), torch.tensor(row.segments), model.embedding
+    ids = torch.tensor(row.ids)
+    segments = torch.tensor(row.segments)
+    embedding = model.embedding
     with torch.inference_mode():
         tables = {
             "token": embedding.tokens(ids),
@@ -320,9 +335,11 @@ def _look_ahead(lab: Lab, masked: Run) -> Found:
     """A language model whose tokens see what they are to predict."""
     model = LANGUAGE_MODELS["gpt"] | {"look_ahead": True}
     sees = lab.pretrain("gpt-look-ahead", lab.texts(TEXTS), model)
-    rows, numbers = [], Found()
+    rows = []
+    numbers = Found()
     for name, run in (("hidden", masked), ("seen", sees)):
-        loss, f1 = last_loss(run, "train"), tag(lab, "after-gpt", LABELS[1], run)
+        loss = last_loss(run, "train")
+        f1 = tag(lab, "after-gpt", LABELS[1], run)
         [written] = predict(run, ["The pacing was"], beam=1, overrides=["search.max_length=12"])
         numbers |= {f"{name}_loss": loss, f"{name}_f1": f1}
         rows.append([name, loss, f1, written.to_json()["output"]])

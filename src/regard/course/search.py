@@ -36,7 +36,8 @@ def experiment(lab: Lab) -> Found:
         for b in (3, 10)
         for a in ALPHAS
     }
-    example, errors = _tree(early, greedy, tried[3, 1.0]), _errors(greedy, early, late)
+    example = _tree(early, greedy, tried[3, 1.0])
+    errors = _errors(greedy, early, late)
     return {"underflow": _underflow()} | example | _lengths(tried) | _beams(greedy) | errors
 
 
@@ -46,9 +47,11 @@ def _underflow() -> Table:
     for p in (0.5, 0.1, 0.01):
         counts = []
         for dtype in (torch.float16, torch.float32, torch.float64):
-            product, count = torch.ones((), dtype=dtype), 0
+            product = torch.ones((), dtype=dtype)
+            count = 0
             while product > 0:
-                product, count = product * p, count + 1
+                product = product * p
+                count = count + 1
             counts.append(count)
         rows.append([p, *counts, 100 * float(torch.tensor(p).log())])
     columns = ["p of each token", "float16", "float32", "float64", "log P of 100 tokens"]
@@ -108,7 +111,8 @@ def _lengths(tried: dict[tuple[int, float], Diagnosis]) -> Found:
 
 def _beams(greedy: Diagnosis) -> Found:
     assert greedy.beam_sweep is not None
-    sweep, widths = greedy.beam_sweep, greedy.beam_sweep.widths
+    sweep = greedy.beam_sweep
+    widths = greedy.beam_sweep.widths
     places = [float(place) for place in range(len(widths))]
     ticks = [(place, str(width.beam)) for place, width in zip(places, widths, strict=True)]
     bleu = [width.metrics["bleu"] for width in widths]

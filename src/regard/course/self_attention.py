@@ -83,7 +83,10 @@ WIDE = {
 """What only an animal is, and what only a place is: masculine, to which the feminine adds an e."""
 VERBS = {"cross": "traversé", "leave": "quitté", "like": "aimé"}
 ADVERBS = {"too": "trop", "so": "si", "very": "très"}
-ANIMAL, PLACE, IT, ADJECTIVE = 1, 6, 8, 11
+ANIMAL = 1
+PLACE = 6
+IT = 8
+ADJECTIVE = 11
 """Positions in the English sentence."""
 GRAMMAR = {
     "article to noun": [(0, 1), (5, 6)],
@@ -105,7 +108,8 @@ def experiment(lab: Lab) -> Found:
 
 def _steps(lab: Lab) -> Found:
     """Three encoders for one decoder: no parameters, projections, heads."""
-    rows, numbers = [], Found()
+    rows = []
+    numbers = Found()
     for encoder in ("plain", "projected", "multi_head"):
         run = lab.train(
             f"reverse-{encoder}", reverse_recipe(STEPS | {"encoder": encoder}, 300, 8e-3, warmup=60)
@@ -121,7 +125,8 @@ def _steps(lab: Lab) -> Found:
 def _scaling(lab: Lab) -> Found:
     """Random vectors, and then a training with d_k = 256, with and without the division."""
     table, entropy, gradient = dot_products().parts
-    rows, numbers = [], Found()
+    rows = []
+    numbers = Found()
     for key, scores in {"scaled": "q . k / sqrt(d_k)", "unscaled": "q . k"}.items():
         run = lab.train(
             f"wide-{key}", reverse_recipe(ONE_HEAD | {"scaled": key == "scaled"}, 150, 2e-3)
@@ -141,7 +146,8 @@ def _scaling(lab: Lab) -> Found:
 def _matrices(run: Run) -> Found:
     """The scores of one head of the decoder: raw, scaled, masked, normalised."""
     explanation = explain(run, "a b c d e", target="e d c b a", device="cpu")
-    model, name = run.load_model(), ATTENTIONS["decoder"]
+    model = run.load_model()
+    name = ATTENTIONS["decoder"]
     attention: MultiHeadAttention = model.get_submodule(name)
     with torch.inference_mode(), module_calls(model, [f"{name}.W_Q"]) as calls:
         model(explanation.batch)
@@ -187,7 +193,8 @@ def _heads(lab: Lab, whole: Run) -> Found:
     ]
     exact = dict[int, float]()
     for heads in (1, 4, 8):
-        same, recipe = heads == TRANSFORMER["heads"], reverse_transformer({"heads": heads})
+        same = heads == TRANSFORMER["heads"]
+        recipe = reverse_transformer({"heads": heads})
         run = whole if same else lab.train(f"reverse-{heads}-heads", recipe)
         exact[heads] = float(evaluate(run)["exact_match"])
     return {
@@ -215,7 +222,8 @@ def _shares(weights: Weights) -> list[float]:
 def _pruned(lab: Lab, whole: Run) -> Found:
     """Exact match after taking out one head at a time, by setting its columns of W^O to 0."""
     run = load(whole)
-    before, heads = float(run.evaluate()["exact_match"]), range(TRANSFORMER["heads"])
+    before = float(run.evaluate()["exact_match"])
+    heads = range(TRANSFORMER["heads"])
     costs = {
         place: [before - _without_head(run, name, head) for head in heads]
         for place, name in ATTENTIONS.items()
@@ -236,7 +244,8 @@ def _pruned(lab: Lab, whole: Run) -> Found:
 
 def _without_head(run: Loaded, name: str, head: int) -> float:
     attention = run.load_model().get_submodule(name)
-    weight, width = attention.W_O.weight.data, attention.W_O.weight.shape[1] // attention.heads
+    weight = attention.W_O.weight.data
+    width = attention.W_O.weight.shape[1] // attention.heads
     kept = weight.clone()
     weight[:, head * width : (head + 1) * width] = 0
     exact = float(run.evaluate()["exact_match"])
@@ -346,7 +355,8 @@ def _grammar(weights_HLL: Weights, heads: list[str]) -> tuple[Table, float]:
     """The head that looks most from a word to one that it belongs to, beside two controls: how much
     it looks as far from other words, and from other words to the same one; and the most by which it
     exceeds both."""
-    rows, gains = [], []
+    rows = []
+    gains = []
     for name, pairs in GRAMMAR.items():
         line_HN = np.diagonal(
             weights_HLL, pairs[0][1] - pairs[0][0], 1, 2

@@ -85,7 +85,9 @@ def _lengths(lab: Lab, runs: dict[str, Run]) -> Found:
     lines = [
         Series(name, [float(length) for length in lengths], y) for name, y in by_length.items()
     ]
-    plain, looked, place = by_length["one vector"], by_length["attention"], places["one vector"]
+    plain = by_length["one vector"]
+    looked = by_length["attention"]
+    place = places["one vector"]
     return {
         "by_length": Curves(lines, "letters", "exact match", from_zero=True),
         "by_position": Curves(
@@ -130,9 +132,12 @@ def _vector(lab: Lab, run: Run) -> Found:
     The probe is least squares from c to each letter of the source, tested on sequences that it has
     not seen.
     """
-    random, length = Random(1), 12
+    random = Random(1)
+    length = 12
     rows = [[random.choice(SYMBOLS) for _ in range(length)] for _ in range(lab.few(4000))]
-    model, trained, letters = run.load_model(), len(rows) * 3 // 4, SYMBOLS[:8]
+    model = run.load_model()
+    trained = len(rows) * 3 // 4
+    letters = SYMBOLS[:8]
     with torch.inference_mode():
         c_ND = model.encode(source_tokens(run, [" ".join(row) for row in rows]))[1]
         read = [
@@ -204,11 +209,13 @@ def _distractors(lab: Lab) -> Found:
 def _source_order(lab: Lab) -> Found:
     """Sutskever's trick: on the task `copy` a reversed source brings the first letters of both
     sides together."""
-    rows, numbers = [], Found()
+    rows = []
+    numbers = Found()
     for corpus, order in product(("copy", "reverse"), ("forwards", "backwards")):
         model = READER | {"reverse_source": order == "backwards"}
         run = lab.train(f"{corpus}-{order}", reverse_recipe(model, 300, 6e-3, corpus=corpus))
-        exact, loss = float(evaluate(run)["exact_match"]), last_loss(run, "validation")
+        exact = float(evaluate(run)["exact_match"])
+        loss = last_loss(run, "validation")
         rows.append([corpus, order, exact, loss])
         numbers |= {f"{corpus}_{order}": exact, f"{corpus}_{order}_loss": loss}
     columns = ["task", "source is read", "exact match", "validation loss"]
@@ -231,10 +238,8 @@ def _gradients() -> Found:
         norms[name] = [float(sizes_T[-1 - distance] / sizes_T[-1]) for distance in DISTANCES]
 
     for name, cell in CELLS.items():
-        network, x_1TD = (
-            cell(64, 64, batch_first=True),
-            torch.randn(1, max(DISTANCES) + 1, 64, requires_grad=True),
-        )
+        network = cell(64, 64, batch_first=True)
+        x_1TD = torch.randn(1, max(DISTANCES) + 1, 64, requires_grad=True)
         [h_TD], _ = network(x_1TD)
         keep(name, h_TD[-1], x_1TD)
         keep(f"{name} + attention", (h_TD @ h_TD[-1]).softmax(0) @ h_TD, x_1TD)
@@ -257,18 +262,20 @@ def _gradients() -> Found:
 def _teacher(lab: Lab) -> Found:
     """How often the decoder reads the right letter instead of its own, at equal steps: some seeds
     of each rate."""
-    seeds, pairs = (
-        lab.few(3, 1),
-        sorted(generate("reverse", lab.few(600), 7, "test"), key=lambda pair: len(pair[0])),
-    )
-    rows, exposure, lines = [], [], []
+    seeds = lab.few(3, 1)
+    pairs = sorted(generate("reverse", lab.few(600), 7, "test"), key=lambda pair: len(pair[0]))
+    rows = []
+    exposure = []
+    lines = []
     found = {
         rate: [_taught(lab, rate, lab.seed + n, pairs) for n in range(seeds)] for rate in RATES
     }
     numbers: Found = {"seeds": seeds}
     for rate, runs in found.items():
-        name, key = f"rate {rate:g}", f"rate_{rate:g}".replace(".", "_")
-        steps, losses = runs[0][0], np.array([values for _, values, _ in runs])
+        name = f"rate {rate:g}"
+        key = f"rate_{rate:g}".replace(".", "_")
+        steps = runs[0][0]
+        losses = np.array([values for _, values, _ in runs])
         lines.append(
             Series(name, steps, *(of(losses, axis=0).tolist() for of in (np.mean, np.min, np.max)))
         )
@@ -316,7 +323,9 @@ def _taught(
         *((line["step"], line["loss"]) for line in log if line["event"] == "validation"),
         strict=True,
     )
-    own, right, model = _right(run, pairs), list[list[bool]](), run.load_model()
+    own = _right(run, pairs)
+    right = list[list[bool]]()
+    model = run.load_model()
     for _, group in groupby(pairs, key=lambda pair: len(pair[0])):
         batch = pair_batch(run, *zip(*group, strict=True))
         with torch.inference_mode():
@@ -347,7 +356,8 @@ def _taught(
 def _word_by_word(lab: Lab) -> Found:
     """A dictionary learned from the same pairs, beside the models, for two languages of unlike word
     order."""
-    rows, numbers = [], Found()
+    rows = []
+    numbers = Found()
     for language in ("fr", "ko"):
         corpus = f"phrases-en-{language}"
         runs = {

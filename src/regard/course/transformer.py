@@ -69,7 +69,9 @@ def experiment(lab: Lab) -> Found:
 def _masks(run: Run) -> Found:
     """Who may look at whom in a batch of test sentences of unequal lengths, as the model itself has
     it."""
-    test, model, parts = examples_of(run, "test"), run.load_model(), Found()
+    test = examples_of(run, "test")
+    model = run.load_model()
+    parts = Found()
     by_length = np.argsort(test.lengths, kind="stable")
     batch = test.batch(by_length[[0, len(by_length) // 4, len(by_length) // 2]])
     with recording() as recorded, torch.inference_mode():
@@ -97,7 +99,9 @@ def _masks(run: Run) -> Found:
 def _stages(run: Run) -> Found:
     """What every part of the model gives out for "a b c d": shape, mean and deviation; and which
     part reads which."""
-    model, rows, made = run.load_model(), list[list[Any]](), dict[Any, str]()
+    model = run.load_model()
+    rows = list[list[Any]]()
+    made = dict[Any, str]()
 
     def keep(name: str, module: nn.Module, out: object) -> None:
         if isinstance(out, Tensor):
@@ -139,11 +143,9 @@ def _flow(last: Any, made: Mapping[Any, str], encoded: Any) -> Drawn:
             elif before is not None:
                 yield from read_by(before)
 
-    branches, waiting, seen = (
-        list[Branch](),
-        list[tuple[Any, int | None, int]]([(last, None, 1)]),
-        set[Any](),
-    )
+    branches = list[Branch]()
+    waiting = list[tuple[Any, int | None, int]]([(last, None, 1)])
+    seen = set[Any]()
     while waiting:
         node, parent, depth = waiting.pop()
         own = re.sub("^.*[.]|source_|target_", "", made[node])
@@ -160,16 +162,18 @@ def _flow(last: Any, made: Mapping[Any, str], encoded: Any) -> Drawn:
 def _forward(run: Run) -> Found:
     """The encoder's first block for "a b c d", computed here from its weights, a matrix for each
     stage."""
-    text, model = "a b c d", run.load_model()
-    source, block = source_tokens(run, [text]), model.encoder[0]
-    attention, width, labels = block.self_attention, TRANSFORMER["width"], [*text.split(), "⏎"]
+    text = "a b c d"
+    model = run.load_model()
+    source = source_tokens(run, [text])
+    block = model.encoder[0]
+    attention = block.self_attention
+    width = TRANSFORMER["width"]
+    labels = [*text.split(), "⏎"]
     vocabulary = run.tokenizers["source"].tokens(range(model.source_embedding.num_embeddings))
     with torch.inference_mode():
         one_hot = nn.functional.one_hot(source.ids_BL[0], len(vocabulary)).float()
-        e, pe = (
-            one_hot @ model.source_embedding.weight,
-            model.positions.table_LD(one_hot, len(labels)),
-        )
+        e = one_hot @ model.source_embedding.weight
+        pe = model.positions.table_LD(one_hot, len(labels))
         x = e * math.sqrt(width) + pe
         k_1HLE, v_1HLE = attention.keys_values(x[None])
         head = k_1HLE.shape[-1]
@@ -221,10 +225,13 @@ def _forward(run: Run) -> Found:
 
 def _layer_norm(norm: nn.LayerNorm, x_D: Tensor) -> Table:
     """The first dimensions of one word: x -> (x - mean) / deviation * gain + bias."""
-    mean, deviation = float(x_D.mean()), float((x_D.var(correction=0) + norm.eps).sqrt())
+    mean = float(x_D.mean())
+    deviation = float((x_D.var(correction=0) + norm.eps).sqrt())
     rows = []
     for place in range(SHOWN):
-        x, gain, bias = x_D[place].item(), norm.weight[place].item(), norm.bias[place].item()
+        x = x_D[place].item()
+        gain = norm.weight[place].item()
+        bias = norm.bias[place].item()
         even = (x - mean) / deviation
         rows.append([place, x, mean, deviation, even, gain, bias, even * gain + bias])
     columns = [
@@ -242,24 +249,23 @@ def _layer_norm(norm: nn.LayerNorm, x_D: Tensor) -> Table:
 
 def _order(lab: Lab, whole: Run) -> Found:
     """Without positions, where the order of the source matters and where it does not."""
-    numbers, corpora, kinds = Found(), ("reverse", "copy", "sort"), ("sinusoidal", "none")
+    numbers = Found()
+    corpora = ("reverse", "copy", "sort")
+    kinds = ("sinusoidal", "none")
     for corpus, kind in product(corpora, kinds):
         recipe = reverse_transformer({"positions": kind}, corpus)
         same = corpus == "reverse" and kind == "sinusoidal"
         run = whole if same else lab.train(f"{corpus}-positions-{kind}", recipe)
         numbers[f"{corpus}_{kind}"] = float(evaluate(run)["exact_match"])
     for kind in kinds:
-        name, recipe = (
-            f"phrases-positions-{kind}",
-            phrases_recipe("fr", TRANSFORMER | {"positions": kind}, 3e-3),
-        )
+        name = f"phrases-positions-{kind}"
+        recipe = phrases_recipe("fr", TRANSFORMER | {"positions": kind}, 3e-3)
         if lab.full:
-            name, recipe = "multi30k-late", captions_recipe(lab.full)
+            name = "multi30k-late"
+            recipe = captions_recipe(lab.full)
             if kind == "none":
-                name, recipe["model"] = (
-                    "multi30k-no-positions",
-                    recipe["model"] | {"positions": "none"},
-                )
+                name = "multi30k-no-positions"
+                recipe["model"] = recipe["model"] | {"positions": "none"}
         numbers[f"translation_{kind}"] = float(evaluate(lab.train(name, recipe))["chrf"])
     rows = {
         task: [task, *(numbers[f"{task}_{kind}"] for kind in kinds)]
@@ -280,9 +286,11 @@ def _look_ahead(lab: Lab, whole: Run) -> Found:
     else:
         recipe = reverse_transformer()
     cheat = lab.train("look-ahead", recipe | {"model": recipe["model"] | {"look_ahead": True}})
-    rows, numbers = [], Found()
+    rows = []
+    numbers = Found()
     for name, title, run in (("masked", "with the mask", whole), ("look_ahead", "without", cheat)):
-        loss, metrics = last_loss(run, "train"), evaluate(run)
+        loss = last_loss(run, "train")
+        metrics = evaluate(run)
         numbers |= {
             f"{name}_loss": loss,
             f"{name}_exact": metrics["exact_match"],
@@ -312,7 +320,8 @@ def _depth(lab: Lab) -> Found:
                 if "NaN or infinite" not in str(error):
                     raise
                 losses[name].append(math.nan)
-    x, ticks = [float(depth) for depth in depths], [(float(depth), str(depth)) for depth in depths]
+    x = [float(depth) for depth in depths]
+    ticks = [(float(depth), str(depth)) for depth in depths]
     lines = [Series(name, x, values) for name, values in losses.items()]
     curves = Curves(
         lines, "encoder layers", "validation loss after 200 steps", from_zero=True, x_ticks=ticks
@@ -340,9 +349,11 @@ def _normed() -> Found:
     """How much the normalised states of one sentence change with the sentences beside it: BatchNorm
     and LayerNorm."""
     torch.manual_seed(1)
-    width, own = 32, 4
+    width = 32
+    own = 4
     mine_LD = torch.randn(own, width)
-    layer, shares = nn.LayerNorm(width).requires_grad_(False), (0.0, 0.25, 0.5, 0.75)
+    layer = nn.LayerNorm(width).requires_grad_(False)
+    shares = (0.0, 0.25, 0.5, 0.75)
     changed: dict[str, list[float]] = {"BatchNorm": [], "LayerNorm": []}
     alone = {"BatchNorm": _batch_norm(mine_LD[None])[0], "LayerNorm": layer(mine_LD)}
     for share in shares:  # seven longer sentences; of my row and theirs, this share is padding
@@ -380,7 +391,9 @@ def _times(lab: Lab) -> Found:
     }
     lengths = LENGTHS[:2] if lab.quick else LENGTHS
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    series, rows, numbers = [], [], Found(cuda="cuda" in devices)
+    series = []
+    rows = []
+    numbers = Found(cuda="cuda" in devices)
     for device in devices:
         taken = {
             name: [
@@ -420,7 +433,9 @@ def _step_seconds(model: nn.Module, length: int) -> float:
     least."""
     device = next(model.parameters()).device
     side = Padded.of(torch.randint(4, 100, (16, length)), torch.full((16,), length)).to(device)
-    objective, batch, seconds = TokenCrossEntropy(model), Batch(side, side), []  # type: ignore[arg-type]
+    objective = TokenCrossEntropy(model)  # type: ignore[arg-type]
+    batch = Batch(side, side)
+    seconds = []
     for _ in range(6):
         started = time.perf_counter()
         objective(batch)[0].backward()

@@ -64,7 +64,8 @@ def _word(mark: AmbiguousSentence) -> str:
 
 def _at(run: Run, marks: Sequence[AmbiguousSentence], layer: int) -> Numbers:
     """The vector of the marked word of each sentence."""
-    found, rows = features(run, [mark.text for mark in marks], layer=layer), []
+    found = features(run, [mark.text for mark in marks], layer=layer)
+    rows = []
     for number, mark in enumerate(marks):
         places = range(found.offsets[number], found.offsets[number + 1])
         rows.append(
@@ -75,7 +76,9 @@ def _at(run: Run, marks: Sequence[AmbiguousSentence], layer: int) -> Numbers:
 
 def _probe(known: Numbers, labels: Sequence[str], asked: Numbers) -> list[str]:
     """What a linear classifier, fitted by least squares with a penalty, says of each vector."""
-    classes, mean, deviation = sorted({*labels}), known.mean(0), known.std(0) + 1e-3
+    classes = sorted({*labels})
+    mean = known.mean(0)
+    deviation = known.std(0) + 1e-3
     x, y = (np.c_[(part - mean) / deviation, np.ones(len(part))] for part in (known, asked))
     targets = np.eye(len(classes))[[classes.index(label) for label in labels]]
     weights = np.linalg.solve(x.T @ x + 10 * np.eye(x.shape[1]), x.T @ targets)
@@ -116,7 +119,9 @@ def _unit(rows: Numbers) -> Numbers:
 
 def _meanings(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     """A probe of each layer of each model."""
-    rows, lines, numbers = [], [], Found()
+    rows = []
+    lines = []
+    numbers = Found()
     for name, run in runs.items():
         depth = run.load_model().depth
         by_layer = [_probed(run, language, layer, lab) for layer in range(depth + 1)]
@@ -144,10 +149,8 @@ def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     """One word in a few sentences, as `regard vectors` shows it, with the nearest words that have
     one meaning; and over many sentences, the cosines of equal and of other meanings."""
     word, texts = SENTENCES[language]
-    shown, nouns = (
-        vectors(runs["bert"], texts, word=word),
-        _marked(language, "train", "noun", lab.few(500)),
-    )
+    shown = vectors(runs["bert"], texts, word=word)
+    nouns = _marked(language, "train", "noun", lab.few(500))
     places = [
         next(n for n, own in enumerate(text.split(" ")) if own.startswith(word)) for text in texts
     ]
@@ -168,7 +171,8 @@ def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     marks = [mark for mark in marks if _word(mark).startswith(word)]
     unit = _unit(_at(runs["bert"], marks, -1))
     same = np.array([[mark.meaning == other.meaning for other in marks] for mark in marks])
-    cosine, pairs = unit @ unit.T, ~np.eye(len(marks), dtype=bool)
+    cosine = unit @ unit.T
+    pairs = ~np.eye(len(marks), dtype=bool)
     return {
         f"{language}_cosines": flat(shown.report())[1],
         f"{language}_neighbours": Table(
@@ -182,7 +186,8 @@ def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
 def _mix(lab: Lab, elmo: Run) -> Found:
     """ELMo's weights of its layers, learned by two tasks on the frozen model: what a homonym means,
     and which it is."""
-    rows, numbers = [], Found()
+    rows = []
+    numbers = Found()
     for task in ("meaning", "word"):
         file = lab.runs / f"{task}.jsonl"
         with file.open("w", encoding="utf-8") as stream:
@@ -224,21 +229,25 @@ def _mix(lab: Lab, elmo: Run) -> Found:
 def _pronouns(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     """Of the two nouns before a pronoun, which one it stands for: by BERT's attention, and by a
     probe of its vector."""
-    bert, loaded = runs["bert"], load(runs["bert"])
+    bert = runs["bert"]
+    loaded = load(runs["bert"])
     known, marks = (
         _marked(language, part, "pronoun", lab.few(n, 40)) for part, n in PRONOUNS.items()
     )
-    both, followed = sum({mark.decided_by for mark in marks}), list[list[bool]]()
+    both = sum({mark.decided_by for mark in marks})
+    followed = list[list[bool]]()
     for mark in marks:
         read = [
             attention.between_words().weights
             for attention in explain(loaded, mark.text).attentions.values()
         ]
-        own, other = mark.decided_by + 1, both - mark.decided_by + 1  # after [CLS]
+        own = mark.decided_by + 1  # after [CLS]
+        other = both - mark.decided_by + 1
         followed.append(
             [row[own] > row[other] for heads in read for row in heads[:, mark.position + 1]]
         )
-    shares, right = np.array(followed), [str(mark.decided_by) for mark in marks]
+    shares = np.array(followed)
+    right = [str(mark.decided_by) for mark in marks]
     said = _probe(
         _at(bert, known, -1), [str(mark.decided_by) for mark in known], _at(bert, marks, -1)
     )

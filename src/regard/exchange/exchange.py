@@ -182,7 +182,8 @@ def export_run(
     if to == "word2vec":
         embeddings = getattr(run.load_model(checkpoint, "cpu"), "embeddings", {})
         if not embeddings:
-            what, hint = "this model has no word embeddings", "it cannot be exported"
+            what = "this model has no word embeddings"
+            hint = "it cannot be exported"
             raise CheckpointError(what, where=str(run.folder), hint=hint)
         write_folder(target, lambda partial: _write_vectors(partial, run, embeddings))
         return target

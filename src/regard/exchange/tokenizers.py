@@ -289,10 +289,8 @@ def _with_masks(tree: Tree, tokenizer: OurTokenizer) -> Tree:
         token | {"lstrip": token["lstrip"] or token["id"] == tokenizer.mask}
         for token in tree["added_tokens"]
     ]
-    tree, steps = (
-        tree | {"added_tokens": tokens},
-        (tree.get("normalizer") or {}).get("normalizers", []),
-    )
+    tree = tree | {"added_tokens": tokens}
+    steps = (tree.get("normalizer") or {}).get("normalizers", [])
     ours = [step["type"] for step in steps[-2:]] == ["Replace", "Prepend"]
     if not ours or any(" " in token for token in ids_of(tree)):
         return tree

@@ -312,12 +312,11 @@ class Worked(Result):
         """A row for each key, and a note on those that are left out."""
         *others, value = self.vectors
         score, weight = (equation.partition(" = ")[0] for equation in (self.score, self.softmax))
-        kept, rows = (
-            sorted(self.weights_K.topk(min(MOST_KEYS, len(self.keys))).indices.tolist()),
-            [],
-        )
+        kept = sorted(self.weights_K.topk(min(MOST_KEYS, len(self.keys))).indices.tolist())
+        rows = []
         for j in kept:
-            e_j, alpha_j = float(self.scores_K[j]), float(self.weights_K[j])
+            e_j = float(self.scores_K[j])
+            alpha_j = float(self.weights_K[j])
             score_j = f"{e_j:.4f}" if math.isfinite(e_j) else Cell("hidden", ours=True)
             *before, value_j = (_vector(vectors_KD[j]) for vectors_KD in self.vectors.values())
             rows.append([label(self.keys[j]), *before, score_j, f"{alpha_j:.4f}", value_j])
@@ -388,7 +387,8 @@ def work_out(
     layer = (
         f"{NAMES[attention.kind]} ({attention.name}), layer {attention.layer} of {layers}{of_heads}"
     )
-    verb, queries = "writing" if attention.kind == "alignment" else "at", attention.queries.texts
+    verb = "writing" if attention.kind == "alignment" else "at"
+    queries = attention.queries.texts
     return replace(
         worked, title=f"{layer}, {verb} {label(queries[step])}, step {step + 1} of {len(queries)}"
     )
@@ -414,14 +414,13 @@ def _scored(
         return torch.cat([output.reshape(-1, output.shape[-1]) for output in outputs])[step]
 
     own = calls[attention.name]
-    s_D, memory = at_step(call.inputs[0] for call in own), own[0].inputs[1]
+    s_D = at_step(call.inputs[0] for call in own)
+    memory = own[0].inputs[1]
     letters = next(LETTERS[name] for name in LETTERS if name in calls)
     query_name, key_name, equation = (text.format(*letters) for text in SCORES[type(module)])
     scaled = " / sqrt(d)" if isinstance(module, scores.DotAttention) and module.scaled else ""
-    query, vectors = (
-        {f"{letters.state}, the decoder's state": s_D},
-        {key_name + scaled: memory.keys_BSA[0]},
-    )
+    query = {f"{letters.state}, the decoder's state": s_D}
+    vectors = {key_name + scaled: memory.keys_BSA[0]}
     if isinstance(module, scores.SummedAttention):  # its score has a hidden layer
         query[query_name] = query_A = module.query(s_D[None, None])[0, 0]
         name, activation = (
@@ -432,7 +431,8 @@ def _scored(
     scores_K = given_scores(
         _hide(module.scores(s_D[None, None], memory.keys_BSA)[0, 0], attention, step), given
     )
-    weights_K, factor = scores_K.softmax(0), ""
+    weights_K = scores_K.softmax(0)
+    factor = ""
     focuses = [
         call.inputs[2]
         for call in own
@@ -462,10 +462,8 @@ def _scored(
             "h_t = LSTM([y_{t-1} ; z_t], h_{t-1})": h_D,
         }
     else:
-        read_D, pairs_D = (
-            at_step([calls["UVC_o"][0].inputs[0]]),
-            at_step([calls["UVC_o"][0].output]),
-        )
+        read_D = at_step([calls["UVC_o"][0].inputs[0]])
+        pairs_D = at_step([calls["UVC_o"][0].output])
         maxout_D = pairs_D.view(-1, 2).amax(-1)
         after = {
             "s_i = f(s_{i-1}, y_{i-1}, c_i)": read_D[: len(s_D)],
@@ -491,33 +489,36 @@ def _dot_product(
 ) -> Worked:
     """An attention with queries, keys and values, and the residual connection and norm around
     it."""
-    name, (parent, _, own) = attention.name, attention.name.rpartition(".")
+    name = attention.name
+    parent, _, own = attention.name.rpartition(".")
     block: Any = model.get_submodule(parent)
     if hasattr(block, "attention_norm"):  # BERT and GPT
-        norm_name, order, residual = (
-            "attention_norm",
-            "pre" if getattr(block, "pre", False) else "post",
-            True,
-        )
+        norm_name = "attention_norm"
+        order = "pre" if getattr(block, "pre", False) else "post"
+        residual = True
     else:
         around = next(sublayer for sublayer in SUBLAYERS[own] if hasattr(block, sublayer))
-        norm_name, order, residual = (
-            f"{around}.norm",
-            getattr(block, around).order,
-            getattr(block, around).residual,
-        )
+        norm_name = f"{around}.norm"
+        order = getattr(block, around).order
+        residual = getattr(block, around).residual
     norm_name = f"{parent}.{norm_name}"
     with recording(), module_calls(model, [name, f"{name}.W_Q", norm_name]) as calls:
         forward()
     [call] = calls[name]
     read_BQD, k_BHKE, v_BHKE = call.inputs[:3]
-    module, heads, width = model.get_submodule(name), k_BHKE.shape[1], k_BHKE.shape[-1]
-    q_E, k_KE, v_KE = read_BQD[0, step], k_BHKE[0, head], v_BHKE[0, head]
-    query, reads = {"x, the state that looks": q_E}, "x"
+    module = model.get_submodule(name)
+    heads = k_BHKE.shape[1]
+    width = k_BHKE.shape[-1]
+    q_E = read_BQD[0, step]
+    k_KE = k_BHKE[0, head]
+    v_KE = v_BHKE[0, head]
+    query = {"x, the state that looks": q_E}
+    reads = "x"
     # the attention's output is added to x, and the attention itself reads its norm
     if order == "pre":
         x_D = calls[norm_name][0].inputs[0][0, step]
-        query, reads = {"x, the state so far": x_D, "LayerNorm(x), what looks": q_E}, "LayerNorm(x)"
+        query = {"x, the state so far": x_D, "LayerNorm(x), what looks": q_E}
+        reads = "LayerNorm(x)"
     [x_D, *_] = query.values()
     if f"{name}.W_Q" in calls:
         q_E = split_heads(calls[f"{name}.W_Q"][0].output, heads)[0, head, step]
@@ -571,8 +572,10 @@ def work_out_hop(
 
     The model keeps nothing of its equations (models/memory_network.py), so they are computed again.
     """
-    config, winner = model.config, model.winner
-    words_SL, times_1S = batch.story_BSL[0], batch.times_BS[:1]
+    config = model.config
+    winner = model.winner
+    words_SL = batch.story_BSL[0]
+    times_1S = batch.times_BS[:1]
     rows_1S = torch.arange(len(words_SL), device=words_SL.device)[None]
     empty = config.sentences - len(sentences)
 
@@ -583,7 +586,9 @@ def work_out_hop(
 
     next_D = model.sentence_vectors(batch.question_BL[:1], model.table_of("B", 1))[0, winner]
     for number in range(1, hop + 1):
-        u_D, m_KD, c_KD = next_D, memories("A", number), memories("C", number)
+        u_D = next_D
+        m_KD = memories("A", number)
+        c_KD = memories("C", number)
         scores_K = m_KD @ u_D
         scores_K[len(sentences) :] = math.log(max(1, empty))  # of so many empty memories together
         scores_K = given_scores(scores_K, given if number == hop else None)
@@ -618,7 +623,8 @@ def work_out_mix(
     ]
     mix = model.mix if learned else LayerMix(len(layers))
     s_N = given_scores(mix.s.detach().float(), given)
-    weights_N, h_ND = s_N.softmax(0), torch.stack(layers)
+    weights_N = s_N.softmax(0)
+    h_ND = torch.stack(layers)
     names = ("embeddings", *(f"layer {number}" for number in range(1, len(layers))))
     return Worked(
         {},

@@ -242,7 +242,8 @@ def compare(
     }
     groups = groups_of({system.name: system.recipe for system in measured.systems})
     own = {"task": first.recipe.task, "baseline": baseline, "metrics": metrics, "groups": groups}
-    tables, on = _tables(measured, groups), measured_on(first, split, files, examples[0])
+    tables = _tables(measured, groups)
+    on = measured_on(first, split, files, examples[0])
     return Comparison(**{**vars(measured), **own, "tables": tables, "measured_on": on})
 
 
@@ -313,7 +314,8 @@ def _tables(measured: Measured, groups: Groups) -> dict[str, Table]:
 
 def trained(log: Iterable[Mapping[str, Any]]) -> tuple[int, float]:
     """Steps and seconds of a training by its log, without validations."""
-    step, seconds = 0, 0.0
+    step = 0
+    seconds = 0.0
     for line in log:
         if line["event"] == "train":
             seconds += line["seconds_per_step"] * (line["step"] - step)
@@ -325,7 +327,8 @@ def _system_row(
     system: System, log: Table | None, groups: Groups, measured: Measured
 ) -> dict[str, Any]:
     """What a system is, how good and how fast."""
-    recipe, (step, seconds) = system.recipe, trained(log or ())
+    recipe = system.recipe
+    step, seconds = trained(log or ())
     return {
         "system": system.name,
         "group": next(group for group, names in groups.items() if system.name in names),
@@ -357,7 +360,8 @@ def verdict(comparison: Comparison, row: Mapping[str, Any]) -> str:
 def findings(comparison: Comparison) -> list[str]:
     """A sentence for each system but the baseline, by the main metric, and by McNemar's test where
     there is one; all seeds of a group have one in common."""
-    metric, baseline = main_metric([*comparison.metrics]), comparison.baseline
+    metric = main_metric([*comparison.metrics])
+    baseline = comparison.baseline
     rows = {
         row["system"]: row for row in comparison.tables["significance"] if row["metric"] == metric
     }
@@ -365,12 +369,14 @@ def findings(comparison: Comparison) -> list[str]:
     base = next(group for group, names in comparison.groups.items() if baseline in names)
     sentences = []
     for group, names in comparison.groups.items():
-        row, difference = rows[names[0]], means[group][metric] - means[base][metric]
+        row = rows[names[0]]
+        difference = means[group][metric] - means[base][metric]
         text = f"{group}: {title(metric)} {_spread_text(means[group], metric)}"
         if len(names) > 1:
             if group != base:
                 verdicts = Counter(verdict(comparison, rows[name]) for name in names)
-                better, worse = verdicts["better"], verdicts["worse"]
+                better = verdicts["better"]
+                worse = verdicts["worse"]
                 text += f", {_change_text(metric, difference)} {base}; "
                 text += (
                     f"of {len(names)} seeds {better} are significantly better than "
@@ -433,11 +439,15 @@ def _quality(comparison: Comparison) -> list[Part]:
 
     A star marks a significant difference: of a group, one that every seed has.
     """
-    baseline, unit, main = comparison.baseline, comparison.unit, main_metric([*comparison.metrics])
-    tests, verdicts = [], dict[tuple[str, str], str]()
+    baseline = comparison.baseline
+    unit = comparison.unit
+    main = main_metric([*comparison.metrics])
+    tests = []
+    verdicts = dict[tuple[str, str], str]()
     tones: dict[str, Tone] = {"better": "good", "worse": "bad"}
     for row in comparison.tables["significance"]:
-        name, metric = row["system"], row["metric"]
+        name = row["system"]
+        metric = row["metric"]
         against: list[Any] = [None, None, None, Cell("baseline", ours=True)]
         if name != baseline:
             verdicts[name, metric] = result = verdict(comparison, row)
@@ -452,7 +462,9 @@ def _quality(comparison: Comparison) -> list[Part]:
         tests.append([Cell(title(metric), ours=True), name, score, interval, *against])
     systems = {row["system"]: row for row in comparison.tables["systems"]}
     metrics = sorted(comparison.metrics, key=lambda metric: metric != main)
-    rows, starred, unknown = [], False, ["unknown"] if comparison.note else []
+    rows = []
+    starred = False
+    unknown = ["unknown"] if comparison.note else []
     for group in comparison.tables["groups"]:
         names = comparison.groups[group["group"]]
         own = [systems[name] for name in names]
@@ -469,10 +481,8 @@ def _quality(comparison: Comparison) -> list[Part]:
         speeds = [
             row["sentences_per_second" if comparison.decodes else "per_second"] for row in own
         ]
-        named, speed = (
-            Cell(group["group"], ours=len(names) > 1),
-            None if None in speeds else mean(speeds),
-        )
+        named = Cell(group["group"], ours=len(names) > 1)
+        speed = None if None in speeds else mean(speeds)
         rows.append([named, *scores, *shares, own[0]["parameters"], speed])
         starred |= any(stars)
     grouped = len(rows) < len(systems)
@@ -523,7 +533,8 @@ def _series(comparison: Comparison, table: str, x: str, y: str) -> list[Series]:
 
 def _lengths(comparison: Comparison) -> list[Part]:
     """Quality by length, a figure a metric: it falls with length where there is no attention."""
-    rows, facts = comparison.tables.get("lengths", []), comparison.facts
+    rows = comparison.tables.get("lengths", [])
+    facts = comparison.facts
     if not rows:
         return []
     names = {row["mean_length"]: f"{row['from']}–{row['to']}" for row in rows}
@@ -634,7 +645,8 @@ def _errors(comparison: Comparison) -> list[Part]:
 def _recipes(comparison: Comparison) -> list[Part]:
     """The settings that all recipes have and that differ, then those that only some have."""
     names = [system.name for system in comparison.systems if system.run is not None]
-    shared, others = list[list[Any]](), list[list[Any]]()
+    shared = list[list[Any]]()
+    others = list[list[Any]]()
     for row in comparison.tables["recipes"]:
         values = [row[name] for name in names]
         shown = [
@@ -680,11 +692,9 @@ def _examples(comparison: Comparison) -> list[Part]:
 def _units(comparison: Comparison, table: str) -> dict[int, Part]:
     """By its number, a table for each sentence or document with what every system predicts for
     it."""
-    rows, systems, tables = (
-        comparison.tables.get(table, []),
-        len(comparison.systems),
-        dict[int, Part](),
-    )
+    rows = comparison.tables.get(table, [])
+    systems = len(comparison.systems)
+    tables = dict[int, Part]()
     for start in range(0, len(rows), systems):
         group = rows[start : start + systems]
         first = group[0]

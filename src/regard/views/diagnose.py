@@ -35,7 +35,8 @@ from regard.views.significance import resamples, text_metrics
 
 BEAMS = (1, 2, 3, 5, 10, 20)
 """The widths that a diagnosis tries."""
-EXAMPLES, IN_TERMINAL = 20, 3
+EXAMPLES = 20
+IN_TERMINAL = 3
 """Errors of each kind that are shown, and how many of them in the terminal."""
 WARM_UP = 16
 """Sentences that are decoded before any are timed: the first ones on a device wait for it to get
@@ -160,7 +161,8 @@ class Sweep:
     def section(self) -> Section:
         """What the widths are compared by comes first, so that a narrow terminal has room for
         it."""
-        main, rows = title(self.metric), []
+        main = title(self.metric)
+        rows = []
         names = sorted(self.widths[0].metrics, key=lambda name: name != self.metric)
         for width in self.widths:
             mark = "*" * (width is self.enough) + "<" * (width is self.now)
@@ -215,7 +217,8 @@ class Sweep:
 
 def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | None) -> Iterator[str]:
     """One sentence or two for each thing that is worth doing, the most important first."""
-    causes, lead = Counter[str](), ""
+    causes = Counter[str]()
+    lead = ""
     reasons = Counter(
         error.unreachable for error in errors if error.unreachable and not error.scored.unknown
     )
@@ -295,14 +298,16 @@ def _wider(tally: Tally, sweep: Sweep) -> str:
 
 
 def _gain(sweep: Sweep, then: Width, verb: str = "") -> str:
-    now, quality = sweep.now, sweep.quality
+    now = sweep.now
+    quality = sweep.quality
     qualities = f"{title(sweep.metric)} {quality(now):.1f} -> {quality(then):.1f}"
     return f"{then.beam} {verb}({qualities}, {then.seconds / now.seconds:.1f} times the time)"
 
 
 def _width(sweep: Sweep) -> Iterator[str]:
     """Few sentences prove little: what is not significant is not called equal."""
-    now, enough = sweep.now, sweep.enough
+    now = sweep.now
+    enough = sweep.enough
     if enough.beam < now.beam:
         share = enough.seconds / now.seconds
         quicker = f", which takes {percent(share)} of the time" if share < 1 else ""
@@ -332,17 +337,16 @@ def _width(sweep: Sweep) -> Iterator[str]:
 def _example(judged: Judged, outcome: Outcome) -> Table:
     """An error, and what became of its reference in the search."""
     scored = judged.scored
-    at, slots = (
-        f"at step {outcome.step}, {outcome.token!r}",
-        count_text(outcome.slots, "open slots"),
-    )
+    at = f"at step {outcome.step}, {outcome.token!r}"
+    slots = count_text(outcome.slots, "open slots")
     became = {
         "fell": f"fell off the beam {at}: rank {outcome.rank or 0:,} for {slots}",
         "forbidden": f"left the beam {at}, which may not be written there",
         "finished": f"was written to its end, step {outcome.step}, and another one won",
         "left": f"was still in the beam at step {outcome.step}, without a chance to win",
     }[outcome.kind]
-    best, written = scored.best, judged.written
+    best = scored.best
+    written = judged.written
     rows = [
         [Cell("source", ours=True), "", "", scored.source],
         [Cell("reference", ours=True), best.objective, best.score, scored.reference],
@@ -418,7 +422,8 @@ class Diagnosis(Result):
         return list(advice(self.tally, self.errors, self.search.beam, self.beam_sweep))
 
     def to_json(self) -> dict[str, Any]:
-        sweep, (unit, by_length) = self.beam_sweep, self.by_length
+        sweep = self.beam_sweep
+        unit, by_length = self.by_length
         examples = {
             f"{kind}_errors": [
                 {**judged.to_json(), "fate": asdict(outcome)} for judged, outcome in worst
@@ -469,7 +474,8 @@ class Diagnosis(Result):
         return Report(f"Diagnosis of {Path(self.run).name}", sections, opening, self.advice)
 
     def _counts(self) -> Section:
-        tally, names = self.tally, ["errors", *(f"{kind}_errors" for kind in self.kinds)]
+        tally = self.tally
+        names = ["errors", *(f"{kind}_errors" for kind in self.kinds)]
         rows = [[Cell("sentences", ours=True), tally.sentences, "", ""]]
         rows += [
             [
@@ -553,7 +559,8 @@ def diagnose(
             what, where=str(run.folder), hint="evaluate and predict serve every task"
         )
     run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
-    search, seconds = run.recipe.search, dict[str, float]()
+    search = run.recipe.search
+    seconds = dict[str, float]()
     if search.sample:
         raise ConfigError(
             "samples are not searched for", where="search.sample", hint="--set search.sample=false"
@@ -642,10 +649,8 @@ def _examples(
         key=lambda error: (error.chrf, -abs(error.scored.best.objective - error.written.objective))
     )
     worst = errors[:EXAMPLES]
-    sources, references = (
-        [error.scored.source_ids for error in worst],
-        [error.scored.best.tokens for error in worst],
-    )
+    sources = [error.scored.source_ids for error in worst]
+    references = [error.scored.best.tokens for error in worst]
     outcomes = outcomes_of(run, model, sources, references, run.recipe.search)
     tokens = [ids[outcome.step - 1] for ids, outcome in zip(references, outcomes, strict=True)]
     names = [run.tokenizers["target"].pieces([token])[0] for token in tokens]

@@ -85,7 +85,8 @@ def explain(
     """
     run = Run.open(run, accept_recipe)
     run = run.under(with_search(run.recipe, None, None, None, overrides))
-    task, config = run.task, run.recipe.model
+    task = run.task
+    config = run.recipe.model
     _check_options(task, target, beam, padding, question)
     given = without_faults(task.given_inputs(text))
     if task.head is None and config.pretraining == "surrounding":
@@ -103,7 +104,8 @@ def explain(
     reading = read(run, model, given[0].text, target, beam, padded)
     hidden_BTD, attentions = record(model, reading)
     mix = _mix(model, config, headed=task.head is not None)
-    occlusion, alone = None, not attentions and mix is None
+    occlusion = None
+    alone = not attentions and mix is None
     opens = (
         view is None and padding is None and "probabilities" in reading.prediction
     )  # of a classifier
@@ -175,18 +177,24 @@ def _read_pair(
     run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int
 ) -> Explanation:
     """A source, and the target that was given or the best that the search finds."""
-    task, vocabulary, picture = run.task, run.tokenizers["target"], None
+    task = run.task
+    vocabulary = run.tokenizers["target"]
+    picture = None
     [encoded] = readable(task.encode_sources([FileInput(text, "input")]))
     if target is None:
         search = with_search(run.recipe, beam, 1, None, []).search
         best = task.with_search(search).predict(model, inputs_of([text]))[0].nbest[0]
-        output, ids = best.output, vocabulary.token_ids(best.tokens)
+        output = best.output
+        ids = vocabulary.token_ids(best.tokens)
     else:
-        output, ids = target, encode_target(vocabulary, target)
+        output = target
+        ids = encode_target(vocabulary, target)
     source: Ragged
     if isinstance(encoded, Picture):  # each region is a word
-        picture, names = encoded, tuple(encoded.names())
-        source, pieces = images_of([encoded]), Pieces(names, tuple(range(len(names))))
+        picture = encoded
+        names = tuple(encoded.names())
+        source = images_of([encoded])
+        pieces = Pieces(names, tuple(range(len(names))))
     else:
         source, pieces = _padded(run.tokenizers["source"], encoded, padding)
     read, _ = _padded(vocabulary, [vocabulary.begin, *ids], padding)
@@ -214,9 +222,11 @@ def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> Pieces:
     A word begins with the mark `▁`, or, in vocabularies that write `##` before continuations,
     without `##`.
     """
-    special, pieces = tokenizer.special, tuple(tokenizer.pieces(ids))
+    special = tokenizer.special
+    pieces = tuple(tokenizer.pieces(ids))
     decoder = json.loads(tokenizer.to_json())["decoder"] or {}
-    hashes, starts = decoder.get("prefix") == "##", []
+    hashes = decoder.get("prefix") == "##"
+    starts = []
     for position, piece in enumerate(pieces):
         begins = not piece.startswith("##") if hashes else piece.startswith(MARK)
         after_special = position == 0 or ids[position - 1] in special
@@ -236,8 +246,13 @@ def _read_text(
 ) -> Explanation:
     """A text: under a head with the answer, of a masked model with its gaps filled, of a language
     model with its continuation."""
-    task, tokenizer, config = run.task, run.tokenizers["text"], run.recipe.model
-    output, prediction, places, written = "", dict[str, Any](), list[int](), list[int]()
+    task = run.task
+    tokenizer = run.tokenizers["text"]
+    config = run.recipe.model
+    output = ""
+    prediction = dict[str, Any]()
+    places = list[int]()
+    written = list[int]()
     if task.head is not None:
         row, output, prediction = _read_headed(run, model, text)
     elif task.writes is None:
@@ -246,9 +261,11 @@ def _read_text(
             places = [place for place, token in enumerate(row.ids) if token == tokenizer.mask]
     else:
         row = Framed(_continued(run, model, text, target, beam), [])
-        places, written = [*range(len(row.ids))], [*row.ids[1:], tokenizer.end]
+        places = [*range(len(row.ids))]
+        written = [*row.ids[1:], tokenizer.end]
     tokens, pieces = _padded(tokenizer, row.ids, padding)
-    segments_BL, none = torch.zeros_like(tokens.ids_BL), torch.zeros(0, dtype=torch.long)
+    segments_BL = torch.zeros_like(tokens.ids_BL)
+    none = torch.zeros(0, dtype=torch.long)
     segments_BL[0, : len(row.segments)] = torch.tensor(row.segments)
     batch = MaskedBatch(tokens, segments_BL, none, none).to(device_of(model))
 
@@ -293,8 +310,10 @@ def _read_headed(run: Run, model: Any, text: str) -> tuple[Framed, str, dict[str
     and its answer."""
     with module_calls(model, [""]) as calls:
         [predicted] = run.task.predict(model, [FileInput(text, "input")])
-    batch, prediction = calls[""][0].inputs[0], predicted.to_json()
-    ids, answer = batch.text.row(0), prediction["output"]
+    batch = calls[""][0].inputs[0]
+    prediction = predicted.to_json()
+    ids = batch.text.row(0)
+    answer = prediction["output"]
     others = {name: value for name, value in prediction.items() if name not in ("input", "output")}
     output = f"{answer:.4f}" if isinstance(answer, float) else str(answer)
     return Framed(ids, batch.segments_BL[0, : len(ids)].tolist()), output, others
@@ -317,7 +336,8 @@ def _read_masked(run: Run, model: Any, text: str) -> tuple[Framed, str]:
 
 def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | None) -> list[int]:
     """`</s>`, the text, and its continuation."""
-    tokenizer, longest = run.tokenizers["text"], getattr(model, "longest", None)
+    tokenizer = run.tokenizers["text"]
+    longest = getattr(model, "longest", None)
     text = text if target is None else f"{text} {target}"
     if not text.strip():
         raise DecodeError("there is no text", where="input")
@@ -350,11 +370,13 @@ def _explain_story(
         )
     typed = questions[number - 1]
     [example] = task.encode_inputs(model, [FileInput(typed.text, typed.place)]).readable()
-    examples, row = example.examples, np.array([example.row])
+    examples = example.examples
+    row = np.array([example.row])
     batch = task.batch(examples, row).to(device_of(model))
     with torch.inference_mode():
         weights_NS = model(batch).p_NBIS[:, 0, model.winner].float().cpu().numpy()
-    kept, [answers] = int(examples.columns["sizes"].lengths[0]), task.computed(model, examples)
+    kept = int(examples.columns["sizes"].lengths[0])
+    [answers] = task.computed(model, examples)
     story = Story(
         sentences=typed.story[-kept:],
         numbers=typed.numbers[-kept:],
@@ -399,21 +421,29 @@ def record(model: nn.Module, reading: Explanation) -> tuple[Tensor, dict[str, At
     states, attentions."""
     with recording() as recorded:
         hidden_BTD = reading.forward()
-    source, inputs, target = reading.source, reading.inputs, reading.target
-    visible, attentions = recorded.by_name(model, visible=True), dict[str, Attention]()
+    source = reading.source
+    inputs = reading.inputs
+    target = reading.target
+    visible = recorded.by_name(model, visible=True)
+    attentions = dict[str, Attention]()
     for name, weights_BHQK in recorded.by_name(model).items():
         kind: Kind = "decoder"
         queries = keys = inputs
         if fnmatch(name, getattr(model, "alignment", "")):
-            kind, queries, keys = "alignment", target, source
+            kind = "alignment"
+            queries = target
+            keys = source
         elif name.startswith("encoder") or not inputs.texts:
-            kind, queries, keys = "encoder", source, source
+            kind = "encoder"
+            queries = source
+            keys = source
         count = weights_BHQK.shape[2]  # a recurrent decoder takes no step for padding
         queries = Pieces(
             queries.texts[:count], tuple(start for start in queries.starts if start < count)
         )
         number = re.search(r"\.(\d+)\.", name)
-        layer, weights = int(number[1]) + 1 if number else 1, weights_BHQK[0].float().cpu().numpy()
+        layer = int(number[1]) + 1 if number else 1
+        weights = weights_BHQK[0].float().cpu().numpy()
         attentions[name] = Attention(
             name, kind, layer, queries, keys, weights, visible[name][0, 0].cpu().numpy()
         )
@@ -437,10 +467,13 @@ def roll_out(
     layers = {
         kind: [layer for layer in attentions.values() if layer.kind == kind] for kind in NAMES
     }
-    encoder, decoder, cross = layers["encoder"], layers["decoder"], layers["alignment"]
+    encoder = layers["encoder"]
+    decoder = layers["decoder"]
+    cross = layers["alignment"]
     if not decoder and (cross or not encoder):
         return {}
-    share, rolled = 0.5 if residual else 1.0, dict[Kind, list[Attention]]()
+    share = 0.5 if residual else 1.0
+    rolled = dict[Kind, list[Attention]]()
 
     def mix(attention: Attention, read: Numbers, before: Numbers) -> Numbers:
         mixed: Numbers = (
@@ -458,12 +491,11 @@ def roll_out(
     of_target: Numbers = np.eye(len(decoder[0].keys.texts) if decoder else 0)
     of_source: Numbers = np.zeros((len(of_target), len(of_encoder)))
     for number, layer in enumerate(decoder):
-        of_target, of_source = mix(layer, of_target, of_target), mix(layer, of_source, of_source)
+        of_target = mix(layer, of_target, of_target)
+        of_source = mix(layer, of_source, of_source)
         if cross:
-            of_target, of_source = (
-                (1 - share) * of_target,
-                mix(cross[number], of_encoder, of_source),
-            )
+            of_target = (1 - share) * of_target
+            of_source = mix(cross[number], of_encoder, of_source)
             keep(cross[number], of_source)
         keep(layer, of_target)
     return rolled
@@ -539,7 +571,8 @@ def _span(task: Any, model: Headed, text: str) -> Occlusion:
     """The answer to a question, or that there is none. The words of the answer itself stay in the
     text."""
     [whole] = task.predict(model, inputs_of([text]))
-    fields, start = question_in(text, "input"), 0 if whole.span is None else whole.span.start
+    fields = question_in(text, "input")
+    start = 0 if whole.span is None else whole.span.start
     inputs = _shortened(task, model, fields, whole.span)
     questions, contexts = zip(fields, *(shortened.text.texts for shortened in inputs), strict=True)
     moved = [
@@ -567,7 +600,8 @@ def _tags(task: Any, model: Headed, text: str) -> Occlusion:
     ]
     whole, *without = task.tag_words(model, task.encode_words(sentences))
     p_without = [np.exp(shortened.log_p_WY) for shortened in without]
-    tags, values = np.array(whole.best), np.array(whole.probabilities)
+    tags = np.array(whole.best)
+    values = np.array(whole.probabilities)
     falls_WA = np.zeros((len(words), len(words)))
     for out, p in enumerate(p_without):
         others = np.delete(np.arange(len(words)), out)
@@ -618,7 +652,8 @@ def _occlusion(name: str, values: Sequence[float], inputs: Sequence[Shortened]) 
 def without(text: str, span: Span) -> str:
     """The text without a word and one of the spaces around it, so that a full stop still follows a
     word directly."""
-    before, after = text[: span.start], text[span.end :]
+    before = text[: span.start]
+    after = text[span.end :]
     if (not before or before[-1].isspace()) and after[:1].isspace():
         return before + after[1:]
     alone = not after or (text[span.start].isalnum() and not after[0].isalnum())

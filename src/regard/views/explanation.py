@@ -204,7 +204,8 @@ class Occlusion:
             ]
             return [Table(["answer", "value"], rows, about, notes=[note], formats=[".3f"])]
         if len(self.answers) == 1:
-            [name], [value] = self.answers, self.values
+            [name] = self.answers
+            [value] = self.values
             title = f"how much {name} = {value:.3f} falls without each word · {about}"
             falls = [
                 round(float(fall), 3) + 0.0 for fall in self.falls_WA[:, 0]
@@ -303,7 +304,8 @@ class Explanation(Result):
     def refuse_without_effect(self, *, padding: int | None, numbers: bool) -> None:
         """Refuse an option that would change nothing in the view, or in the numbers of one
         attention."""
-        shown, defaults = "--numbers" if numbers else self.view, vars(Options()) | {"padding": None}
+        shown = "--numbers" if numbers else self.view
+        defaults = vars(Options()) | {"padding": None}
         given = vars(self.options) | {"padding": padding}
         for name, changed in CHANGES.items():
             if given[name] != defaults[name] and shown not in changed:
@@ -361,10 +363,8 @@ class Explanation(Result):
     def _view_of(self, views: Sequence[View]) -> View:
         view = self.options.view or views[0]
         if view not in views:
-            what, hint = (
-                f"the model {self.model_kind!r} has no view {view!r}",
-                f"allowed for it: {', '.join(views)}",
-            )
+            what = f"the model {self.model_kind!r} has no view {view!r}"
+            hint = f"allowed for it: {', '.join(views)}"
             raise DecodeError(what, where="--view", hint=hint)
         return view
 
@@ -402,15 +402,14 @@ class Explanation(Result):
             raise DecodeError(
                 what, where="--numbers", hint=f"leave it out; views of it: {', '.join(self.views)}"
             )
-        view, queries = self._view_of(self.workable), self.queries(self._view_of(self.workable))
+        view = self._view_of(self.workable)
+        queries = self.queries(self._view_of(self.workable))
         attentions = [] if view in ("hops", "mix") else self.of_kind(cast("Kind", view))
         layers = len(self.story.weights_NS) if self.story else max(1, len(attentions))
         heads = len(attentions[0].weights) if attentions else 1
         layer = _number("--layer", options.layer, layers, layers)
-        head, step = (
-            _number("--head", options.head, heads),
-            _number("--step", options.step, len(queries)),
-        )
+        head = _number("--head", options.head, heads)
+        step = _number("--step", options.step, len(queries))
         chosen = {
             "views": self.workable,
             "view": view,
@@ -441,10 +440,8 @@ class Explanation(Result):
         else:
             named = zip(self.story.numbers, self.story.sentences, strict=True)
             numbered = [f"{number} {text}" for number, text in named]
-            worked, token = (
-                equations.work_out_hop(self.model, self.batch, numbered, layer, scores),
-                self.steps[0],
-            )
+            worked = equations.work_out_hop(self.model, self.batch, numbered, layer, scores)
+            token = self.steps[0]
             worked = replace(
                 worked, title=f"{NAMES['hops']}, hop {layer} of {layers}: {self.story.question}"
             )
@@ -470,7 +467,8 @@ class Explanation(Result):
             case "masks":
                 maps = {}  # once for all attentions of a kind with the same mask
                 for attention in self.attentions.values():
-                    name, values = NAMES[attention.kind], attention.visible.astype(np.float64)
+                    name = NAMES[attention.kind]
+                    values = attention.visible.astype(np.float64)
                     mask = _heat_map(
                         attention,
                         values,
@@ -481,7 +479,8 @@ class Explanation(Result):
                 return [*maps.values()]
             case "positions":
                 assert self.positions is not None
-                shown, width = self.positions[:, :WIDEST], self.positions.shape[1]
+                shown = self.positions[:, :WIDEST]
+                width = self.positions.shape[1]
                 rows, columns = (
                     [str(n) if n % 10 == 0 else "" for n in range(size)] for size in shown.shape
                 )
@@ -509,7 +508,9 @@ class Explanation(Result):
 
     def _attention_maps(self, kind: Kind) -> list[HeatMap]:
         """The maps of a kind of attention: of the mean over layers or heads, of one, or of each."""
-        options, attentions, maps = self.options, self.of_kind(kind), list[HeatMap]()
+        options = self.options
+        attentions = self.of_kind(kind)
+        maps = list[HeatMap]()
         counts = len(attentions), len(attentions[0].weights)
         layers = _numbers("--layer", options.layer, counts[0])
         # What differs between maps comes first: a title that is too long is cut at its end.
@@ -526,10 +527,8 @@ class Explanation(Result):
                 )
             for number in layers:
                 last = number or counts[0]
-                rolled, title = (
-                    self.rollouts[kind][last - 1],
-                    " · ".join([f"rolled out to layer {last}", *about]),
-                )
+                rolled = self.rollouts[kind][last - 1]
+                title = " · ".join([f"rolled out to layer {last}", *about])
                 choice = [NAMES[kind], f"layer {last}", "rolled out up to this layer"]
                 maps.append(_heat_map(rolled, rolled.weights[0], title, *choice))
             return maps
@@ -546,7 +545,8 @@ class Explanation(Result):
                 values = np.mean(
                     [weights_HQK.mean(0, dtype=np.float64) for weights_HQK in kept], axis=0
                 )
-            names, choice = list[str](), [NAMES[kind]]
+            names = list[str]()
+            choice = [NAMES[kind]]
             for what, number, count in zip(("layer", "head"), (layer, head), counts, strict=True):
                 names += [] if number is None else [f"{what} {number}"]
                 choice.append(
@@ -561,8 +561,10 @@ class Explanation(Result):
 
     def _heads(self) -> HeatMap:
         """Where one query looked: a row for each head of each layer."""
-        options, attentions = self.options, self.of_kind(self.kinds[0])
-        queries, numbers = attentions[0].queries.texts, range(1, len(attentions) + 1)
+        options = self.options
+        attentions = self.of_kind(self.kinds[0])
+        queries = attentions[0].queries.texts
+        numbers = range(1, len(attentions) + 1)
         step = _number("--step", options.step, len(queries), self.whole + 1)
         rows = {
             f"layer {number}, head {head}": weights_QK[step - 1]
@@ -572,10 +574,8 @@ class Explanation(Result):
             or numbers
             for head, weights_QK in enumerate(attentions[number - 1].weights, 1)
         }
-        name, columns = (
-            f"{label(queries[step - 1])} by head",
-            [*map(label, attentions[0].keys.texts)],
-        )
+        name = f"{label(queries[step - 1])} by head"
+        columns = [*map(label, attentions[0].keys.texts)]
         return HeatMap(
             [*rows], columns, np.stack([*rows.values()]), f"{name} · {self.title}", (name, "", "")
         )
@@ -621,7 +621,8 @@ class Explanation(Result):
     def _sections(self, view: View) -> Iterator[Section]:
         if self.picture is not None and self.of_kind("alignment"):
             options = self.options if view == "alignment" else Options("alignment")
-            shown, names = self.picture.shown, self.picture.names()
+            shown = self.picture.shown
+            names = self.picture.names()
             pixels = (
                 np.asarray(shown) if shown.ndim == 3 else np.full((8, 8, 3), 128, dtype=np.uint8)
             )
@@ -652,7 +653,8 @@ class Explanation(Result):
                 bool(selected) and not (self.picture is not None and view == "alignment"),
             )
         if self.occlusion is not None:
-            parts, p = self.occlusion.parts(self.title), self.prediction.get("probabilities")
+            parts = self.occlusion.parts(self.title)
+            p = self.prediction.get("probabilities")
             if p is not None:
                 likeliest = Table(
                     ["label", "probability"], [*islice(p.items(), LIKELIEST)], formats=[".3f"]
@@ -667,7 +669,8 @@ class Explanation(Result):
         if self.mix is not None:
             how = "" if self.mix["learned"] else "; even, since no task has learned it"
             title = f"gamma * sum_j s_j h_j with gamma {self.mix['gamma']:.3f}{how}"
-            names, shares = [*self.mix["shares"]], [*self.mix["shares"].values()]
+            names = [*self.mix["shares"]]
+            shares = [*self.mix["shares"].values()]
             bars = Bars(names, {"share": shares}, "share s_j", title, span=1.0)
             yield _section("Mix of layers", [bars], view == "mix")
         if self.steps:

@@ -63,12 +63,14 @@ UNBROKEN = re.compile(r"▁[^\s<]+|(?<![^\s>(])--[^\s<]+")
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b5b5b", "#8c6d31")
 """Okabe and Ito 2008, "Color Universal Design", without yellow, which is too pale; then grey and
 brown."""
-MARKERS, DASHES = "os^Dv*ph", ("-", "--", ":", "-.")
+MARKERS = "os^Dv*ph"
+DASHES = ("-", "--", ":", "-.")
 BLUES = ("ffffff", "d0e4fe", "a5c8f6", "7eace9", "5b90d6", "3c75bf", "215ba3", "074284", "002a62")
 """One hue at nine lightnesses, L* = 100, 89.75, ... 18: the scale survives a grey printer."""
 ORANGES = ("ffffff", "ffddc5", "fdbb8a", "f1994f", "d87820", "b85b00", "934100", "6d2b00", "481900")
 """The same lightnesses in the opposite hue, for values below zero."""
-LATIN_FONT, KOREAN_FONT = "DejaVu Sans", "Regard Sans KR"
+LATIN_FONT = "DejaVu Sans"
+KOREAN_FONT = "Regard Sans KR"
 """The fonts that are there wherever matplotlib and regard are."""
 KOREAN_FILE = Path(__file__).parent / "fonts" / "RegardSansKR.otf"
 """All Hangul syllables and the symbols of KS X 1001, from Noto Sans CJK (scripts/subset_font)."""
@@ -78,7 +80,9 @@ CELL = 0.28
 """Inches of a cell's side."""
 LARGEST = 30.0
 """Longest side of a picture in inches."""
-DOTS, TITLE_SIZE, TITLE_LINES = 110, 11, 3
+DOTS = 110
+TITLE_SIZE = 11
+TITLE_LINES = 3
 LEAST_RANGE = 0.01
 """Of the vertical axis of curves, as a share of its largest value."""
 ACROSS = 6
@@ -241,10 +245,8 @@ def _bars(bars: Bars, width: int) -> Iterator[str]:
     names = [shorten(one_line(category), width // 3) for category in bars.categories]
     margin = max(map(cell_len, names))
     unit = bars.longest / max(1, width - margin - 10)
-    several, blocks = (
-        len(bars.series) > 1,
-        [BLOCKS[n % len(BLOCKS)] for n in range(len(bars.series))],
-    )
+    several = len(bars.series) > 1
+    blocks = [BLOCKS[n % len(BLOCKS)] for n in range(len(bars.series))]
     if several:
         yield "  ".join(
             f"{block} {series}" for block, series in zip(blocks, bars.series, strict=True)
@@ -514,7 +516,8 @@ def _draw_curves(axes: Any, curves: Curves) -> None:
 
 
 def _draw_bars(axes: Any, bars: Bars) -> None:
-    rows, several = np.arange(len(bars.categories)), len(bars.series) > 1
+    rows = np.arange(len(bars.categories))
+    several = len(bars.series) > 1
     start = np.zeros(len(rows))
     for n, (name, values) in enumerate(bars.series.items()):
         colours = [PALETTE[1] if not several and value < 0 else PALETTE[n % 8] for value in values]
@@ -597,15 +600,14 @@ def _draw_tree(axes: Any, tree: Tree) -> None:
     )
     for branch, row in zip(tree.branches, tree.rows, strict=True):
         top = good_row if branch.parent is None else tree.rows[branch.parent]
-        left, good = branch.tone == "muted", branch.tone == "good"
+        left = branch.tone == "muted"
+        good = branch.tone == "good"
         look = {"linestyle": ":" if left else "-", "linewidth": 2.2 if good else 1}
         colour = PALETTE[1] if branch.marked else PALETTE[0] if good else PALETTE[6]
         axes.plot([branch.depth - 0.42, branch.depth - 0.1], [top, row], color=colour, **look)
         text = f"{branch.label.replace('▁', '_')} {branch.value}"
-        weight, shade = (
-            "bold" if good or branch.marked else "normal",
-            "#6b7280" if left else "black",
-        )
+        weight = "bold" if good or branch.marked else "normal"
+        shade = "#6b7280" if left else "black"
         axes.text(
             branch.depth - 0.08,
             row,

@@ -235,7 +235,8 @@ class HeatMap:
         }
         if self.binary:
             return packed | {"bits": base64_of(np.packbits(self.values.astype(bool)))}
-        values, shares = self.values, np.abs(self.values)
+        values = self.values
+        shares = np.abs(self.values)
         if kept is not None and kept < values.shape[1]:
             places = np.argpartition(shares, -kept, axis=1)[:, -kept:]
             values = np.take_along_axis(values, places, axis=1)
@@ -285,7 +286,8 @@ class HeatMaps(Part):
         labels: dict[
             tuple[str, ...], int
         ] = {}  # maps of one kind have the same labels, which are stored once
-        kept, maps = self.kept, []
+        kept = self.kept
+        maps = []
         for place, heat_map in enumerate(self.maps):
             sides = {"rows": tuple(heat_map.rows), "columns": tuple(heat_map.columns)}
             numbers = {side: labels.setdefault(texts, len(labels)) for side, texts in sides.items()}
@@ -372,11 +374,9 @@ class Tree(Part):
     def rows(self) -> list[float]:
         """How far down each branch is drawn: leaves one below another, others at the middle of
         theirs; those of the tone `good` in one line, to be followed easily."""
-        order, stack, rows = (
-            list[int](),
-            [*reversed(self.children.get(None, []))],
-            [0.0] * len(self.branches),
-        )
+        order = list[int]()
+        stack = [*reversed(self.children.get(None, []))]
+        rows = [0.0] * len(self.branches)
         while stack:
             order.append(place := stack.pop())
             stack += reversed(self.children.get(place, []))

@@ -187,7 +187,9 @@ def score_references(
 ) -> list[Scored]:
     """Inputs, each given by its examples, with the scores of the reference that has the best
     objective; references that the vocabulary can write come first."""
-    config, texts, target = run.recipe.search, dataset.texts["target"], run.tokenizers["target"]
+    config = run.recipe.search
+    texts = dataset.texts["target"]
+    target = run.tokenizers["target"]
     rows = [row for examples in inputs for row in examples]
     targets = [dataset.columns["target"][row].tolist() for row in rows]
     scored = run.task.hypotheses(
@@ -263,8 +265,10 @@ class Share(NamedTuple):
         """
         if total == 0:
             return cls(0.0, 0.0, 1.0)
-        p, z2_n = count / total, 1.959964**2 / total
-        middle, half = p + z2_n / 2, math.sqrt(z2_n * p * (1 - p) + (z2_n / 2) ** 2)
+        p = count / total
+        z2_n = 1.959964**2 / total
+        middle = p + z2_n / 2
+        half = math.sqrt(z2_n * p * (1 - p) + (z2_n / 2) ** 2)
         low, high = (middle - half) / (1 + z2_n), (middle + half) / (1 + z2_n)
         return cls(p, 0.0 if count == 0 else low, 1.0 if count == total else high)
 
@@ -363,6 +367,7 @@ def length_buckets(lengths: Sequence[int]) -> list[Bucket]:
     buckets = []
     for number in sorted(rows):
         own = [lengths[row] for row in rows[number]]
-        shortest, longest = min(number * width + 1, *own), max((number + 1) * width, *own)
+        shortest = min(number * width + 1, *own)
+        longest = max((number + 1) * width, *own)
         buckets.append(Bucket(shortest, longest, rows[number], float(np.mean(own))))
     return buckets

@@ -83,7 +83,8 @@ class ReferenceWatch:
         follows_BW = (live.history_BWT == reference_BT[:, None, :written]).all(-1) & (
             live.total_BW > NEVER
         )
-        slot_B, token_B = follows_BW.int().argmax(-1), reference_BT[:, written]
+        slot_B = follows_BW.int().argmax(-1)
+        token_B = reference_BT[:, written]
         ranks_BWV = (
             penalise_repetition(log_p_BWV.clone(), live.history_BWT, self._theta)
             + live.total_BW[..., None]
@@ -172,12 +173,14 @@ class SearchRecord(Result):
 def search_tree(record: Json, reference: Reference | None = None) -> Tree:
     """What was kept at each step, and the candidates that were not; those that a rule excludes are
     left out."""
-    way, best = _way(record, reference), {hypothesis["id"] for hypothesis in record["ranking"][:1]}
+    way = _way(record, reference)
+    best = {hypothesis["id"] for hypothesis in record["ranking"][:1]}
     for candidate in [
         candidate for step in reversed(record["steps"]) for candidate in step["candidates"]
     ]:
         best |= {candidate["parent"]} if candidate["id"] in best else set()
-    places, branches = dict[int, int](), list[Branch]()
+    places = dict[int, int]()
+    branches = list[Branch]()
     for step, own in zip_longest(record["steps"], way):
         shown = [
             candidate
@@ -196,7 +199,8 @@ def search_tree(record: Json, reference: Reference | None = None) -> Tree:
                 f"log P {candidate['log_p']:.3f}, in all {candidate['total']:.3f}{rank}; "
                 f"{candidate['fate']}{why}"
             )
-            parent, text = places.get(candidate["parent"]), label(candidate["token"])
+            parent = places.get(candidate["parent"])
+            text = label(candidate["token"])
             places[candidate["id"] or -1] = len(branches)
             total = f"{candidate['total']:.2f}"
             branches.append(
@@ -208,7 +212,8 @@ def search_tree(record: Json, reference: Reference | None = None) -> Tree:
 def _way(record: Json, reference: Reference | None) -> list[Json]:
     """The reference's candidate at each step, as far as it was in the beam. The last may be so far
     behind that it was not recorded."""
-    way, current = list[Json](), 0
+    way = list[Json]()
+    current = 0
     for step, token in zip(record["steps"], reference.tokens if reference else (), strict=False):
         for candidate in step["candidates"]:
             if (candidate["parent"], candidate["token"]) == (current, token):
@@ -262,7 +267,8 @@ def outcomes_of(
     search: SearchConfig,
 ) -> list[Outcome]:
     """What becomes of each reference, tokens that end in `</s>`, in the search for its source."""
-    outcomes, watches = dict[int, Outcome](), list[ReferenceWatch]()
+    outcomes = dict[int, Outcome]()
+    watches = list[ReferenceWatch]()
 
     def watch(rows: list[int]) -> ReferenceWatch:
         watches.append(
@@ -279,7 +285,9 @@ def outcomes_of(
 
 def follow_reference(run: Run, model: Any, text: str, reference: str) -> Reference:
     """What becomes of a text in the search for an input of a run that writes texts."""
-    task, target, config = run.task, run.tokenizers["target"], run.recipe.search
+    task = run.task
+    target = run.tokenizers["target"]
+    config = run.recipe.search
     [source] = readable(task.encode_sources([FileInput(text, "input")]))
     ids = [token for token in encode_target(target, reference) if token != target.end]
     [hypothesis] = task.hypotheses(model, [source], [ids], config)

@@ -38,7 +38,8 @@ TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0)
 WIDTHS = (4, 16, 64, 256, 1024)
 MAY_BE_ZERO = ("padding", "warmup", "seed")
 """Settings that may be 0."""
-DRAWS, KEYS = 2000, 10
+DRAWS = 2000
+KEYS = 10
 """Random queries, and the keys that each is compared with."""
 
 
@@ -109,7 +110,9 @@ def positions(length: int = 50, width: int = 128) -> Shown:
 
 def masks(source: int = 5, target: int = 6, padding: int = 2) -> Shown:
     """Who may look at whom: padding, look-ahead, and both at once."""
-    cpu, read, own = torch.device("cpu"), source + padding, target + padding
+    cpu = torch.device("cpu")
+    read = source + padding
+    own = target + padding
 
     def seen(
         title: str, visible: Visible, queries: int, keys: int, real: tuple[int, int]
@@ -121,7 +124,8 @@ def masks(source: int = 5, target: int = 6, padding: int = 2) -> Shown:
         )
         return HeatMap(rows, columns, matrix, title)
 
-    short, written = torch.tensor([source]), torch.tensor([target])
+    short = torch.tensor([source])
+    written = torch.tensor([target])
     maps = [
         seen("encoder: padding is hidden", Visible(short), read, read, (source, source)),
         seen(
@@ -219,7 +223,8 @@ def dot_products(seed: int = 1) -> Shown:
         )
         raw_RK = torch.einsum("re,rke->rk", q_RE, k_RKE)
         scaled_RK = raw_RK / math.sqrt(width)
-        p, scaled = raw_RK.softmax(-1), scaled_RK.softmax(-1)
+        p = raw_RK.softmax(-1)
+        scaled = scaled_RK.softmax(-1)
         # d p_i / d score_i = p_i (1 - p_i): what is left of a gradient that goes through the
         # softmax
         through, through_scaled = (float((share * (1 - share)).mean()) for share in (p, scaled))
@@ -227,10 +232,8 @@ def dot_products(seed: int = 1) -> Shown:
         measured = [*variances, _entropy(p), _entropy(scaled), through, through_scaled]
         for column, value in zip(columns.values(), measured, strict=True):
             column.append(value)
-    x, ticks = (
-        [math.log2(width) for width in WIDTHS],
-        [(math.log2(width), str(width)) for width in WIDTHS],
-    )
+    x = [math.log2(width) for width in WIDTHS]
+    ticks = [(math.log2(width), str(width)) for width in WIDTHS]
     draw = partial(Curves, x_label="d_k", from_zero=True, x_ticks=ticks)
 
     def pair(name: str) -> list[Series]:
@@ -364,7 +367,8 @@ def show(name: str, overrides: Sequence[str] = ()) -> Shown:
         key: parameter.default
         for key, parameter in inspect.signature(PICTURES[name]).parameters.items()
     }
-    settings, problems = dict[str, Any](), list[Problem]()
+    settings = dict[str, Any]()
+    problems = list[Problem]()
     for override in overrides:
         key, _, value = override.partition("=")
         if key not in defaults:

@@ -41,7 +41,9 @@ from regard.views.labels import number_text
 
 LEVEL = 0.05
 """The p-value below which a difference is called significant."""
-RESAMPLES, TRIALS, SEED = 1_000, 10_000, 12_345
+RESAMPLES = 1_000
+TRIALS = 10_000
+SEED = 12_345
 """As many as sacreBLEU takes, and its seed."""
 TIE = 1e-9
 """Differences that are smaller by this share are equal: the same sums in another order differ by
@@ -70,20 +72,20 @@ def paired_tests_of_sums(
     Significant is what both tests call so. Five units never are: of the 32 ways to swap them 2
     differ as much.
     """
-    base, tests = rows[baseline], []
+    base = rows[baseline]
+    tests = []
     drawn = {
         name: np.concatenate([weights @ own for weights in resamples(len(base))])
         for name, own in rows.items()
     }
     for metric, value in metrics.items():
-        base_score, base_draws = float(value(base.sum(0))), value(drawn[baseline])
+        base_score = float(value(base.sum(0)))
+        base_draws = value(drawn[baseline])
         for name, own in rows.items():
-            score, draws, by_draws, by_swaps = (
-                float(value(own.sum(0))),
-                value(drawn[name]),
-                None,
-                None,
-            )
+            score = float(value(own.sum(0)))
+            draws = value(drawn[name])
+            by_draws = None
+            by_swaps = None
             difference = score - base_score
             if name != baseline:
                 # The mean of the draws would be off by chance, and break ties where counts are few.
@@ -126,7 +128,10 @@ def _p_of_swaps(value: Metric, base: Rows, other: Rows) -> float:
     """How often the two differ as much as observed where they are swapped at random units."""
     generator = np.random.default_rng(SEED)
     at_once = max(1, AT_ONCE // len(base))
-    moved, total, other_total, differences = other - base, base.sum(0), other.sum(0), []
+    moved = other - base
+    total = base.sum(0)
+    other_total = other.sum(0)
+    differences = []
     for first in range(0, TRIALS, at_once):
         swaps = generator.integers(0, 2, (min(at_once, TRIALS - first), len(base))).astype(
             np.float64
@@ -151,7 +156,8 @@ def mcnemar(only_baseline: int, only_system: int) -> dict[str, float]:
     The exact p-value is two-sided, by the binomial distribution. chi^2 = (|b - c| - 1)^2 / (b + c)
     has the continuity correction of Edwards 1948, and one degree of freedom.
     """
-    less, either = min(only_baseline, only_system), only_baseline + only_system
+    less = min(only_baseline, only_system)
+    either = only_baseline + only_system
     tail = sum(math.comb(either, count) for count in range(less + 1))
     chi_square = max(0, abs(only_baseline - only_system) - 1) ** 2 / max(1, either)
     return {
@@ -204,7 +210,8 @@ def text_metrics(
         pairs = zip(outputs, map(tuple, references), strict=True)
         return np.array([[1.0, of_sentence(*pair)[name]] for pair in pairs])
 
-    settings, metrics = config.model_dump(), dict[str, tuple[Statistics, Metric]]()
+    settings = config.model_dump()
+    metrics = dict[str, tuple[Statistics, Metric]]()
     orders: Mapping[str, int] = getattr(task, "orders", {})
     for name in names:
         if name in orders:
@@ -224,7 +231,8 @@ def bleu_of(sums: Rows) -> Rows:
     Where an order has none right, half an n-gram counts; a quarter at the second such order, and so
     on.
     """
-    written, expected = sums[..., 0], sums[..., 1]
+    written = sums[..., 0]
+    expected = sums[..., 1]
     right, every = np.split(sums[..., 2:], 2, axis=-1)
     smoothed = np.where(right > 0, right, 0.5 ** np.cumsum(right == 0, axis=-1))
     mean = np.log(100 * smoothed / np.maximum(1, every)).sum(-1) / every.shape[-1]
@@ -297,10 +305,8 @@ def _language(predictions: Predictions) -> Counts:
     """Perplexity a word, the end of a document counted as one, and bits a character: both are
     independent of the tokenizer, if the losses include what it costs to spell out unknown
     tokens."""
-    losses, texts = (
-        _column(predictions, "nats"),
-        [prediction["input"] for prediction in predictions],
-    )
+    losses = _column(predictions, "nats")
+    texts = [prediction["input"] for prediction in predictions]
     words = np.array([len(text.split()) + 1 for text in texts], dtype=np.float64)
     characters = np.array([len(fold_white_space(text)) for text in texts], dtype=np.float64)
     metrics: dict[str, Metric] = {
@@ -356,10 +362,12 @@ def _tags(predictions: Predictions) -> Counts:
     pairs = [(prediction["tags"], prediction["expected_tags"]) for prediction in predictions]
     counts = []
     for tags, true in pairs:
-        predicted, expected = {*entities_in(tags)}, {*entities_in(true)}
+        predicted = {*entities_in(tags)}
+        expected = {*entities_in(true)}
         right = sum(map(eq, map(_in_iob2, tags), map(_in_iob2, true)))
         counts.append([len(true), right, len(predicted), len(expected), len(predicted & expected)])
-    rows, metrics = np.array(counts, dtype=np.float64), {"accuracy": _share}
+    rows = np.array(counts, dtype=np.float64)
+    metrics = {"accuracy": _share}
     if all(is_chunk_tag(tag) for both in pairs for tags in both for tag in tags):
         metrics = {
             "f1": lambda sums: 2 * sums[..., 4] / np.maximum(1.0, sums[..., 2] + sums[..., 3]),
@@ -378,7 +386,8 @@ def _in_iob2(tag: str) -> str:
 
 def _answers(predictions: Predictions) -> Counts:
     """Exact matches and the mean of the answers' F1, or accuracy alone where there is no F1."""
-    right, has_f1 = _column(predictions, "right"), "f1" in predictions[0]
+    right = _column(predictions, "right")
+    has_f1 = "f1" in predictions[0]
     f1 = _column(predictions, "f1") if has_f1 else np.zeros_like(right)
     metrics: dict[str, Metric] = {"accuracy": _share}
     if has_f1:
@@ -398,7 +407,8 @@ def _classes(predictions: Predictions) -> Counts:
         {*(label for pair in pairs for label in pair), *(named if isinstance(named, dict) else ())}
     )
     right = _column(predictions, "right")
-    rows, metrics = np.stack([np.ones_like(right), right], axis=1), {"accuracy": _share}
+    rows = np.stack([np.ones_like(right), right], axis=1)
+    metrics = {"accuracy": _share}
     if len(classes) <= MOST_CLASSES:
         places = [
             classes.index(true) * len(classes) + classes.index(output) for true, output in pairs
@@ -414,7 +424,8 @@ def _classes(predictions: Predictions) -> Counts:
 def f1_of(confusion: Rows) -> Rows:
     """The mean F1 of the classes that occur or are predicted; true classes are rows, predicted ones
     columns."""
-    right, both = np.diagonal(confusion, axis1=-2, axis2=-1), confusion.sum(-1) + confusion.sum(-2)
+    right = np.diagonal(confusion, axis1=-2, axis2=-1)
+    both = confusion.sum(-1) + confusion.sum(-2)
     f1 = np.divide(2 * right, both, out=np.zeros_like(both), where=both > 0)
     mean: Rows = f1.sum(-1) / np.maximum(1, (both > 0).sum(-1))
     return mean

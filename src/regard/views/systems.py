@@ -153,7 +153,8 @@ def groups_of(recipes: Mapping[str, AnyRecipe | None]) -> dict[str, list[str]]:
     groups: dict[tuple[str, int], list[str]] = {}
     seen: Counter[tuple[str, int]] = Counter()
     for name, recipe in recipes.items():
-        key, seed = name, 0
+        key = name
+        seed = 0
         if recipe is not None:
             tree = recipe.model_dump(mode="json")
             seed = tree["training"].pop("seed")
@@ -218,9 +219,11 @@ def measure_texts(
         raise ConfigError(
             "samples cannot be compared", where="search.sample", hint="--set search.sample=false"
         )
-    sentences, tokens = [], []
+    sentences = []
+    tokens = []
     for run, dataset in zip(runs.values(), datasets, strict=True):
-        inputs, texts = run.task.by_input(dataset), dataset.texts
+        inputs = run.task.by_input(dataset)
+        texts = dataset.texts
         tokens.append([len(run.task.source(dataset, rows[0])) for rows in inputs])
         sentences.append(  # in Unicode's NFC, which models write
             [
@@ -232,7 +235,8 @@ def measure_texts(
     sources, references = zip(*sentences[0], strict=True)
     others = [read_hypotheses(name, file, references) for name, file in hypotheses.items()]
     first = next(iter(runs.values()))
-    task, config = first.task, first.recipe.evaluation
+    task = first.task
+    config = first.recipe.evaluation
     measured = sources if task.lengths_of == "source" else [own[0] for own in references]
     shown = _shown(measured, tokens)
     systems = [
@@ -337,7 +341,8 @@ def decode_run(
     name: str, run: Run, model: Generator, dataset: Dataset, shown: Sequence[int], moved: Done
 ) -> System:
     """The run's outputs, the time they took, its search and model errors, and some alignments."""
-    inputs, search = run.task.by_input(dataset), run.recipe.search
+    inputs = run.task.by_input(dataset)
+    search = run.recipe.search
     encoded = [run.task.source(dataset, rows[0]) for rows in inputs]
     # A device gets ready with its first sentence, which is not timed: the first run is not to pay
     # for it.
@@ -414,9 +419,12 @@ def measure_units(
         raise DataError(
             what, where=str(rewriting[0].folder), hint="compare it with other autoencoders"
         )
-    systems, counts, units = list[System](), dict[str, Counts](), list[dict[str, list[Any]]]()
+    systems = list[System]()
+    counts = dict[str, Counts]()
+    units = list[dict[str, list[Any]]]()
     for (name, run), own in zip(runs.items(), examples, strict=True):
-        model, started = load(run), time.perf_counter()
+        model = load(run)
+        started = time.perf_counter()
         predictions = run.task.by_unit(model, own, summed(partial(progress, name), len(own)))
         seconds = time.perf_counter() - started
         if predictions is None:
@@ -431,7 +439,8 @@ def measure_units(
         speed = {**unknown, "measuring_seconds": seconds, "per_second": len(predictions) / seconds}
         systems.append(System(name, counts[name].outputs, run, count_parameters(model), speed))
     progress("testing", 0, 1)
-    base, rows = counts[baseline], {name: own.rows for name, own in counts.items()}
+    base = counts[baseline]
+    rows = {name: own.rows for name, own in counts.items()}
     metrics = {
         f"{RECONSTRUCTION}{name}" if rewriting else name: metric
         for name, metric in base.metrics.items()

@@ -91,17 +91,14 @@ def text_vectors(
     text is cut. One that cannot be read is an InputError; with `skip_bad` it is skipped. With
     `gaps` a masked model reads [MASK] in a text as its token.
     """
-    texts, problems = (
-        tuple(given.text for given in inputs),
-        [tasks.problem_in(given) for given in inputs],
-    )
-    read, skipped = (
-        [row for row, problem in enumerate(problems) if problem is None],
-        [*filter(None, problems)],
-    )
+    texts = tuple(given.text for given in inputs)
+    problems = [tasks.problem_in(given) for given in inputs]
+    read = [row for row, problem in enumerate(problems) if problem is None]
+    skipped = [*filter(None, problems)]
     if not read or (skipped and not skip_bad):
         raise InputError(problems=first_of(skipped) or [Problem("--features", "there is no text")])
-    inputs, tokenizer = [inputs[row] for row in read], task.tokenizers[task.columns[0]]
+    inputs = [inputs[row] for row in read]
+    tokenizer = task.tokenizers[task.columns[0]]
     folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
     folded = [tokenizer.fold(text) if folds else text for text, *_ in inputs]
     encoded = [
@@ -125,10 +122,8 @@ def text_vectors(
         tokenizer, model.config.segments, longest, source=model.config.reads == "source"
     )
     _check_chosen(model, framing, layer, pooling)
-    notes, encoded = (
-        _notes(task, inputs, encoded, framing),
-        [ids[: framing.room] for ids in encoded],
-    )
+    notes = _notes(task, inputs, encoded, framing)
+    encoded = [ids[: framing.room] for ids in encoded]
     states = _states(
         model, [framing.frame(ids).ids for ids in encoded], tokenizer.pad, layer, pooling
     )
@@ -181,7 +176,8 @@ def _notes(
 ) -> tuple[Note, ...]:
     """Which texts are cut, and which have nothing that is known; then what the task says of the
     others."""
-    notes, others = list[Note](), list[int]()
+    notes = list[Note]()
+    others = list[int]()
     for number, ((text, place, *_), ids) in enumerate(zip(inputs, encoded, strict=True)):
         if len(ids) > framing.room:
             length = len(ids) + framing.special(1)
@@ -285,7 +281,8 @@ class WordVectors(Result):
         return Report(f"{self.word} in {len(sentences)} sentences", sections)
 
     def _by_layer(self) -> Iterator[Part]:
-        names, pairs = list(self.cosines), [*combinations(range(len(self.occurrences)), 2)]
+        names = list(self.cosines)
+        pairs = [*combinations(range(len(self.occurrences)), 2)]
         by_pair = {
             f"{first + 1:d} and {second + 1:d}": [
                 round(float(of[first, second]), 3) for of in self.cosines.values()
@@ -326,7 +323,8 @@ def word_vectors(
     layer: int,
 ) -> WordVectors:
     """Compare a word that stands in every input; words of `more` texts can be neighbours, too."""
-    tokenizer, word = task.tokenizers[task.columns[0]], word.strip()
+    tokenizer = task.tokenizers[task.columns[0]]
+    word = word.strip()
     if not word:
         raise DecodeError("there is no word", where="--word", hint="give a word of the sentences")
     every = [given._replace(text=tokenizer.fold(given.text)) for given in (*inputs, *more)]
@@ -336,7 +334,8 @@ def word_vectors(
     own = every[: len(inputs)]
     of_own = [text_vectors(task, model, own, layer=n) for n in range(model.depth + 1)]
     layers = {f"layer {n}": features.vectors for n, features in enumerate(of_own)}
-    spans, unknown = tokenizer.token_spans(texts), set[int]()
+    spans = tokenizer.token_spans(texts)
+    unknown = set[int]()
     if "text" in model.embeddings:
         rows = [
             (tokens or [tokenizer.unk])[: _size(read, row)] for row, (tokens, _) in enumerate(spans)
@@ -418,7 +417,8 @@ def _nearest(
     for occurrence, values in zip(occurrences, cosines, strict=True):
         nearest: dict[str, dict[str, Any]] = {}
         for place in np.argsort(-values, kind="stable"):
-            other, cosine = pool[place], float(values[place])
+            other = pool[place]
+            cosine = float(values[place])
             if not {*other.rows} & {*occurrence.rows}:
                 nearest.setdefault(
                     other.word, {"word": other.word, "sentence": other.sentence, "cosine": cosine}
