@@ -196,11 +196,11 @@ def test_best_among_many_equals(scores: list[list[float]], count: int) -> None:
     check_best(torch.tensor(scores), count)
 
 
-@pytest.mark.parametrize("count", [1, 4, 20])
+@pytest.mark.parametrize("count", [1, 4, 20, 64, 80])
 def test_best_of_a_large_vocabulary(count: int) -> None:
     """Blocks of 64 and a rest; few values, so that equals are in several blocks."""
     torch.manual_seed(3)
-    scores = torch.randint(0, 400, (3, 64 * 80 + 7)).float()
+    scores = torch.randint(0, 400, (3, 64 * 200 + 7)).float()
     scores[0, -3:] = 500.0
     check_best(scores, count)
 

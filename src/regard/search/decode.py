@@ -279,7 +279,8 @@ def best(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
     repeated maxima are faster. Overwrites the scores.
     """
     size = scores_BM.shape[1]
-    if scores_BM.device.type == "cpu" and size >= BLOCK * max(count, BLOCK):
+    # Twice the scores that are left by `_best_by_blocks`, which asks for the best of these again.
+    if scores_BM.device.type == "cpu" and size >= BLOCK * max(2 * count, BLOCK):
         return _best_by_blocks(scores_BM, count)
     if count <= FEW:
         highest = [scores_BM.max(dim=-1, keepdim=True)]
