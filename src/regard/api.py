@@ -44,7 +44,8 @@ from regard.exchange.ctranslate2 import int8_model
 from regard.exchange.exchange import export_run, import_run
 from regard.models.base import Contextual, Pooling, device_of
 from regard.recipes.overrides import Overrides, as_list, as_override, named_settings
-from regard.recipes.recipe import load_recipe, load_tree, refuse_search, with_search
+from regard.recipes.recipe import load_recipe, load_tree
+from regard.recipes.search_options import SearchOptions, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes
 from regard.runs.examples import SPLITS, examples_of, later_step, measured_on, noted
 from regard.runs.run import Run, chosen_device, load_facts
@@ -452,11 +453,9 @@ def predict(
     since the training.
     """
     run = Run.open(run, accept_recipe)
-    run = run.under(
-        recipe := with_search(
-            run.recipe, beam, nbest, length_penalty, as_list(overrides), prefix=prefix
-        )
-    )
+    options = SearchOptions(beam, nbest, length_penalty, prefix, tuple(as_list(overrides)))
+    recipe = with_search(run.recipe, options)
+    run = run.under(recipe)
     given = _read_inputs(run.task, inputs, file, story, skip_bad=skip_bad)
     read: list[object] = [file, story, prefixes, *(item.text for item in given), *run.recipe_values]
     if isinstance(prefixes, Path):
@@ -658,11 +657,9 @@ def predict_file(
     check_writable(out, "--out", [file, *run.recipe_values], overwrite=overwrite or complete)
     if complete and not overwrite:
         return 0
-    run = run.under(
-        recipe := with_search(
-            run.recipe, beam, nbest, length_penalty, as_list(overrides), prefix=prefix
-        )
-    )
+    options = SearchOptions(beam, nbest, length_penalty, prefix, tuple(as_list(overrides)))
+    recipe = with_search(run.recipe, options)
+    run = run.under(recipe)
     as_json = as_json or out.suffix == ".jsonl"
     about = {
         "RUN": key_of(load_facts(run.checkpoint(checkpoint))),
@@ -941,7 +938,8 @@ def evaluate(
         if named and name in SPLITS
         else f".{name}"
     )
-    run = run.under(with_search(run.recipe, beam, 1, length_penalty, as_list(overrides)))
+    options = SearchOptions(beam, 1, length_penalty, overrides=tuple(as_list(overrides)))
+    run = run.under(with_search(run.recipe, options))
     examples = examples_of(run, split, named)
     file = Path(predictions or run.folder / f"predictions{name}.jsonl")
     for path in (file, _errors_beside(file)) if predictions is not False else ():
@@ -1137,5 +1135,6 @@ def load(
     `score`, `explain`, `evaluate`, `features` and `vectors`; `overrides` are changes of its recipe
     that hold for all of them."""
     run = Run.open(run, accept_recipe)
-    changed = with_search(run.recipe, None, None, None, as_list(overrides))
-    return Loaded(run.under(changed), checkpoint, device, precision)
+    options = SearchOptions(overrides=tuple(as_list(overrides)))
+    run = run.under(with_search(run.recipe, options))
+    return Loaded(run, checkpoint, device, precision)

@@ -138,6 +138,38 @@ class OutputOptions:
         return self.record is not None or self.prefixes is not None
 
 
+@dataclass(frozen=True)
+class FileOptions:
+    """The file that `predict --out` writes, and the processes that predict for it."""
+
+    out: Path | None
+    resume: bool
+    workers: str
+    engine: str
+    address: str | None
+
+    def check(self, source: InputOptions, vectors: VectorOptions, output: OutputOptions) -> None:
+        """Refuse options that do not go together with --out, or only with it."""
+        if self.out is None:
+            file_options = {
+                "--resume": self.resume,
+                "--workers": self.workers,
+                "--engine": self.engine,
+                "--address": self.address,
+            }
+            refuse(file_options, "needs --file and --out", "")
+            return
+        if source.file is None:
+            raise DecodeError("needs --file", where="--out", hint="or use > FILE")
+        whole_options = {
+            "--features": vectors.out,
+            "--record": output.record,
+            "--prefixes": output.prefixes,
+            "--story": source.story,
+        }
+        refuse(whole_options, "it needs all inputs at once", "leave out it or --out")
+
+
 def predict(
     *,
     run: RunArgument,
@@ -247,73 +279,32 @@ def predict(
     a number, or tag words. Two texts, a text and its choices, or a question and its text are
     separated by tabs.
     """
-    source = InputOptions(inputs, file, story, skip_bad)
-    source.check()
     if len(prefix) > 1:
         hint = "give one, or --prefixes with a line for each input"
         raise DecodeError(
             f"{len(prefix)} prefixes are given for every output", where="--prefix", hint=hint
         )
-    vectors = VectorOptions(features, layer, pooling, normalize)
-    vectors.check(story)
     every_prefix = prefix[0] if prefix else None
-    if out is None:
-        file_options = {
-            "--resume": resume,
-            "--workers": workers,
-            "--engine": engine,
-            "--address": address,
-        }
-        refuse(file_options, "needs --file and --out", "")
-        from regard.recipes.recipe import with_search
+    source = InputOptions(inputs, file, story, skip_bad)
+    vectors = VectorOptions(features, layer, pooling, normalize)
+    output = OutputOptions(every_prefix, prefixes, record, overwrite, as_json)
+    target = FileOptions(out, resume, workers, engine, address)
+    source.check()
+    vectors.check(story)
+    target.check(source, vectors, output)
 
-        model = ModelOptions(checkpoint, device, precision, accept_recipe)
+    from regard.recipes.search_options import SearchOptions, with_search
+
+    search = SearchOptions(beam, nbest, length_penalty, every_prefix, tuple(overrides))
+    model = ModelOptions(checkpoint, device, precision, accept_recipe)
+    if target.out is None:
         opened = model.open(run)
-        opened = opened.under(
-            with_search(opened.recipe, beam, nbest, length_penalty, overrides, prefix=every_prefix)
-        )
-        output = OutputOptions(every_prefix, prefixes, record, overwrite, as_json)
+        opened = opened.under(with_search(opened.recipe, search))
         _predict_inputs(opened, model, source, vectors, output)
-        return
-    if file is None:
-        raise DecodeError("needs --file", where="--out", hint="or use > FILE")
-    whole_options = {
-        "--features": features,
-        "--record": record,
-        "--prefixes": prefixes,
-        "--story": story,
-    }
-    refuse(whole_options, "it needs all inputs at once", "leave out it or --out")
-    answers = console.Answers(as_json)
-    with _counted(answers, out) as each:
-        count = regard.predict_file(
-            run,
-            file,
-            out,
-            as_json=as_json,
-            resume=resume,
-            overwrite=overwrite,
-            workers=workers,
-            engine=cast("Engine", engine),
-            address=address,
-            beam=beam,
-            nbest=nbest,
-            length_penalty=length_penalty,
-            prefix=every_prefix,
-            skip_bad=skip_bad,
-            overrides=overrides,
-            checkpoint=checkpoint,
-            device=device,
-            precision=cast("Precision", precision),
-            accept_recipe=accept_recipe,
-            each=each,
-        )
-    answers.conclude()
-    console.say(
-        f"written: {out}, {count:,} outputs"
-        if count
-        else f"{out} is complete: nothing is left to do"
-    )
+    else:
+        opened = regard.Run.open(run, accept_recipe)
+        opened = opened.under(with_search(opened.recipe, search))
+        _predict_file(opened, model, source, output, target)
 
 
 def _predict_inputs(
@@ -395,6 +386,43 @@ def _write_vectors(
     )
 
 
+def _predict_file(
+    run: Run,
+    model: ModelOptions,
+    source: InputOptions,
+    output: OutputOptions,
+    target: FileOptions,
+) -> None:
+    """Predict for a file of any length, and say how many outputs were written."""
+    assert source.file is not None
+    assert target.out is not None
+    answers = console.Answers(output.as_json)
+    with _counted(answers, target.out) as each:
+        count = regard.predict_file(
+            run,
+            source.file,
+            target.out,
+            as_json=output.as_json,
+            resume=target.resume,
+            overwrite=output.overwrite,
+            workers=target.workers,
+            engine=cast("Engine", target.engine),
+            address=target.address,
+            skip_bad=source.skip_bad,
+            checkpoint=model.checkpoint,
+            device=model.device,
+            precision=cast("Precision", model.precision),
+            accept_recipe=model.accept_recipe,
+            each=each,
+        )
+    answers.conclude()
+    console.say(
+        f"written: {target.out}, {count:,} outputs"
+        if count
+        else f"{target.out} is complete: nothing is left to do"
+    )
+
+
 @contextmanager
 def _counted(answers: console.Answers, out: Path) -> Iterator[Callable[[Answered], None]]:
     """Show how many outputs are written to a file; if that ends early, say so, since `--resume`
@@ -434,12 +462,13 @@ def chat(
 ) -> None:
     """Talk to a run at a prompt: each line is answered by itself, as the run was trained. Ctrl-D
     ends."""
-    from regard.recipes.recipe import with_search
+    from regard.recipes.search_options import SearchOptions, with_search
 
+    search = SearchOptions(beam, overrides=tuple(overrides))
     opened = regard.Run.open(run, accept_recipe)
     answers = console.Answers(as_json=False, prompt=shown("you: "), begin=shown("run: "))
     with answers.explaining(typed=False):
-        opened = opened.under(with_search(opened.recipe, beam, None, None, overrides))
+        opened = opened.under(with_search(opened.recipe, search))
         loaded = regard.load(
             opened, checkpoint=checkpoint, device=device, accept_recipe=accept_recipe
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,11 +14,11 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from regard.config import Config, Tree, apply_overrides, kinds_in, parse_yaml, read_yaml, validate
 from regard.data.config import Corpus, Split, Splits
 from regard.data.config import Recipe as BaseRecipe
-from regard.errors import ConfigError, DecodeError, Problem, did_you_mean
+from regard.errors import ConfigError, Problem, did_you_mean
 from regard.models import MODELS, config_of
 from regard.models.headed import HeadConfig
 from regard.recipes.shipped import shipped, shipped_text
-from regard.search.config import MOST, SAMPLING, WIDEST, SearchConfig
+from regard.search.config import MOST, SearchConfig
 from regard.tasks import TASKS, Task
 
 D = TypeVar("D", bound=Splits[Any])
@@ -460,88 +460,6 @@ CHANGEABLE_ON_RESUME = (
 """Fields, of `training` unless named, that a resumed training may change; any other would make it
 another training. The fingerprint of the data tells whether another data.bad_lines leaves other
 examples."""
-CHANGEABLE_AFTER_TRAINING = (
-    "search",
-    "evaluation",
-    "data.encoding",
-)  # what may be changed in a trained run's recipe
-
-
-def with_search(
-    recipe: AnyRecipe,
-    beam: int | None,
-    nbest: int | None,
-    length_penalty: float | None,
-    overrides: Sequence[str],
-    *,
-    prefix: str | None = None,
-) -> AnyRecipe:
-    """The run's recipe with the search asked for now.
-
-    A beam given here turns sampling into a beam search. The recipe's own beam is widened to hold
-    the n best, and left out for samples.
-    """
-    if not overrides and all(option is None for option in (beam, nbest, length_penalty, prefix)):
-        return recipe
-    paths = {override.partition("=")[0] for override in overrides}
-    searched = {
-        path: path
-        for path in sorted(paths)
-        if path.startswith("search.") and path != "search.nbest"
-    }
-    flags = {"--beam": beam, "--length-penalty": length_penalty, "--prefix": prefix, **searched}
-    refuse_search(TASKS[recipe.task], flags)
-    for override in overrides:
-        path = override.partition("=")[0]
-        section = path.partition(".")[0]
-        if section in type(recipe).model_fields and not {section, path}.intersection(
-            CHANGEABLE_AFTER_TRAINING
-        ):
-            what = f"{section} cannot be changed in a trained run"
-            hint = f"allowed: {', '.join(CHANGEABLE_AFTER_TRAINING)}"
-            raise ConfigError(what, where=override, hint=hint)
-    tree = apply_overrides(recipe.model_dump(), overrides)
-    search = tree["search"]
-    if not isinstance(search, dict):
-        return recipe_of(tree)
-    if recipe.search.sample:
-        _leave_sampling(search, paths, beam)
-    if search.get("beam") == recipe.search.beam:
-        search["beam"] = 1 if search.get("sample") is True else max(nbest or 1, recipe.search.beam)
-        if beam is None and search["beam"] > WIDEST:
-            raise ConfigError(
-                f"should be less than or equal to {WIDEST}, not {nbest}", where="--nbest"
-            )
-    options = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "prefix": prefix}
-    search |= {name: value for name, value in options.items() if value is not None}
-    if length_penalty is not None and search.get("normalisation") == "none":
-        hint = "leave it out, or --set search.normalisation=mean"
-        raise ConfigError(
-            "search.normalisation: none has no length penalty", where="--length-penalty", hint=hint
-        )
-    return recipe_of(tree)
-
-
-def refuse_search(task: Task | type[Task], options: Mapping[str, object]) -> None:
-    """Refuse options of a search for a task that has none."""
-    for option, value in options.items():
-        if value is not None and task.writes is None:
-            what = f"{task.name} does not decode, so {option} has no effect"
-            raise DecodeError(what, where=option, hint="leave it out")
-
-
-def _leave_sampling(search: dict[str, Any], paths: set[str], beam: int | None) -> None:
-    """For a run that samples: a beam, or `search.sample=false`, drops the settings of sampling that
-    are not named."""
-    given = [name for name in SAMPLING if f"search.{name}" in paths]
-    if "search.sample" not in paths and not given and (beam is not None or "search.beam" in paths):
-        search["sample"] = False
-    if search.get("sample") is False:
-        for name in SAMPLING:
-            if name not in given:
-                search.pop(name, None)
-
-
 # What a recipe takes from the run that it begins with, `training.init`: the model and the tokenizer
 
 MAY_DIFFER_FROM_INIT = (

@@ -20,6 +20,7 @@ from collections.abc import (
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -33,7 +34,7 @@ from regard.data.images import HELD, MAX_PIXELS, pixel_count, too_many_pixels
 from regard.errors import DecodeError, InputError, Problem, RegardError
 from regard.language import shown
 from regard.models.base import Pooling
-from regard.recipes.recipe import with_search
+from regard.recipes.search_options import SearchOptions, with_search
 from regard.search.config import SearchConfig
 from regard.search.decode import reporting
 from regard.search.stopping import StoppedError, stop_if_given_up, stoppable
@@ -150,15 +151,12 @@ class PredictBody(Body):
     """Whether the best output so far is sent whenever it changes, as server-sent events. For one
     input."""
 
-    def options(self) -> dict[str, Any]:
-        """Those of `predict`."""
+    def search_options(self) -> SearchOptions:
         sampling = self.model_dump(
             include={"sample", "temperature", "top_k", "top_p", "seed"}, exclude_none=True
         )
-        overrides = [f"search.{name}={json.dumps(value)}" for name, value in sampling.items()]
-        return self.model_dump(include={"beam", "nbest", "length_penalty", "prefix"}) | {
-            "overrides": overrides
-        }
+        overrides = tuple(f"search.{name}={json.dumps(value)}" for name, value in sampling.items())
+        return SearchOptions(self.beam, self.nbest, self.length_penalty, self.prefix, overrides)
 
 
 def refuse_many(count: int, where: str) -> None:
@@ -259,10 +257,12 @@ class SearchBody(Body):
     def answer(self, served: Served) -> dict[str, Any]:
         """The record is that of docs/search-record.md."""
         overrides = ["search.sample=false"]
-        overrides += [f"search.normalisation={self.normalisation}"] if self.normalisation else []
-        run = served.run.under(
-            with_search(served.run.recipe, self.beam, self.beam, self.length_penalty, overrides)
+        if self.normalisation:
+            overrides.append(f"search.normalisation={self.normalisation}")
+        options = SearchOptions(
+            self.beam, self.beam, self.length_penalty, overrides=tuple(overrides)
         )
+        run = served.run.under(with_search(served.run.recipe, options))
         record = run.predict([self.input], record=True).record
         assert record is not None
         if self.reference is not None:
@@ -526,34 +526,23 @@ class Served:
         """Requests with the same options are computed together; what cannot be read fails alone."""
         self.check(body)
         inputs = list(self.run.task.gather(self.run.task.given_inputs(body.inputs)))
-        options = body.options()
-        self._refuse_much_to_write(inputs, options)
+        options = body.search_options()
+        run = self.run.under(with_search(self.run.recipe, options))
+        self._refuse_much_to_write(inputs, run.recipe.search)
         length = max((len(given.text) for given in inputs), default=0)
-        return Job(
-            inputs,
-            lambda all: self.run.predict(all, skip_bad=True, **options),
-            repr(options),
-            length,
-        )
+        return Job(inputs, partial(run.predict, skip_bad=True), options, length)
 
-    def _refuse_much_to_write(
-        self, inputs: Sequence[FileInput], options: Mapping[str, Any]
-    ) -> None:
+    def _refuse_much_to_write(self, inputs: Sequence[FileInput], search: SearchConfig) -> None:
         """Refuse a search that may write too much, by its beam and the longest output that it
         allows for each input."""
-        run, options = self.run, dict(options)
+        run = self.run
         if run.task.writes is None:
             return
-        recipe = with_search(
-            run.recipe,
-            *(options.pop(name) for name in ("beam", "nbest", "length_penalty")),
-            **options,
-        )
         lengths = self._regions_of(len(inputs))
         if lengths is None:
             tokenizer = run.tokenizers[run.task.columns[0]]
             lengths = [len(row) for row in tokenizer.encode_batch([given.text for given in inputs])]
-        self.refuse_much_to_write(lengths, recipe.search, "inputs", WRITTEN)
+        self.refuse_much_to_write(lengths, search, "inputs", WRITTEN)
 
     def refuse_rows(
         self, rows: Sequence[Mapping[str, Any]], beam: int | None, length_penalty: float | None
@@ -561,7 +550,7 @@ class Served:
         """The same for rows of a job, whose characters are counted as tokens."""
         if self.run.task.writes is None or not rows:
             return
-        search = with_search(self.run.recipe, beam, 1, length_penalty, []).search
+        search = with_search(self.run.recipe, SearchOptions(beam, 1, length_penalty)).search
         characters = [
             sum(len(text) for text in row.values() if isinstance(text, str)) for row in rows
         ]

@@ -15,7 +15,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from regard.errors import DataError, RegardError, did_you_mean, refuse
-from regard.recipes.recipe import with_search
+from regard.recipes.search_options import SearchOptions, with_search
 from regard.runs import Run
 from regard.runs.examples import Progress, examples_of, measured_on, measured_text, noted
 from regard.text.writing import check_writable
@@ -215,8 +215,8 @@ def compare(
             "nothing is searched for"
         )
         refuse(options, what)
-    search = beam, 1 if texts else None, length_penalty, overrides
-    named = {name: run.under(with_search(run.recipe, *search)) for name, run in named.items()}
+    search = SearchOptions(beam, 1 if texts else None, length_penalty, overrides=tuple(overrides))
+    named = {name: run.under(with_search(run.recipe, search)) for name, run in named.items()}
     measure = named[next(iter(named))].recipe.evaluation
     for (
         name,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from regard.config import Config
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.models.base import Generator
-from regard.recipes.recipe import with_search
+from regard.recipes.search_options import SearchOptions, with_search
 from regard.runs import Run
 from regard.runs.examples import Progress, examples_of, measured_on, measured_text
 from regard.search.config import SearchConfig
@@ -558,7 +558,8 @@ def diagnose(
         raise CheckpointError(
             what, where=str(run.folder), hint="evaluate and predict serve every task"
         )
-    run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
+    options = SearchOptions(beam, 1, length_penalty, overrides=tuple(overrides))
+    run = run.under(with_search(run.recipe, options))
     search = run.recipe.search
     seconds = dict[str, float]()
     if search.sample:
@@ -622,7 +623,7 @@ def _try_width(
     part = f"beam {beam}"
     moved = summed(partial(progress, part), len(scored))
     with _timed(seconds, part):
-        search = with_search(run.recipe, beam, 1, None, []).search
+        search = with_search(run.recipe, SearchOptions(beam, 1)).search
         written = search_errors.decode_best(
             run, model, [sentence.source_ids for sentence in scored], search, moved
         )

@@ -26,7 +26,7 @@ from regard.layers.attention import recording
 from regard.layers.embeddings import Positions
 from regard.models.base import ModelConfig, device_of
 from regard.models.headed import Headed, LayerMix
-from regard.recipes.recipe import with_search
+from regard.recipes.search_options import SearchOptions, with_search
 from regard.runs import Run
 from regard.search.hypotheses import log_probabilities
 from regard.tasks.masked_language_modeling import GAP, MaskedLanguageModeling, texts_in
@@ -84,7 +84,7 @@ def explain(
     several about a story (default: the last), whose lines may be given one by one.
     """
     run = Run.open(run, accept_recipe)
-    run = run.under(with_search(run.recipe, None, None, None, overrides))
+    run = run.under(with_search(run.recipe, SearchOptions(overrides=tuple(overrides))))
     task = run.task
     config = run.recipe.model
     _check_options(task, target, beam, padding, question)
@@ -182,7 +182,7 @@ def _read_pair(
     picture = None
     [encoded] = readable(task.encode_sources([FileInput(text, "input")]))
     if target is None:
-        search = with_search(run.recipe, beam, 1, None, []).search
+        search = with_search(run.recipe, SearchOptions(beam, 1)).search
         best = task.with_search(search).predict(model, inputs_of([text]))[0].nbest[0]
         output = best.output
         ids = vocabulary.token_ids(best.tokens)
@@ -347,7 +347,8 @@ def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | 
     readable(not_longer([prompt], None if longest is None else longest - 1, [given]))
     if beam is None:
         return prompt
-    search = with_search(run.recipe, beam, 1, None, ["search.sample=false"]).search
+    options = SearchOptions(beam, 1, overrides=("search.sample=false",))
+    search = with_search(run.recipe, options).search
     best = run.task.with_search(search).predict(model, [FileInput(text, "input")])[0].nbest[0]
     written = tokenizer.token_ids(best.tokens)
     return [*prompt, *(written[:-1] if written[-1:] == [tokenizer.end] else written)]
