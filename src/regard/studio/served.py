@@ -148,8 +148,8 @@ class PredictBody(Body):
     """Whether an input that cannot be read is answered with the reason, instead of failing the
     request."""
     stream: bool = False
-    """Whether the best output so far is sent whenever it changes, as server-sent events. For one
-    input."""
+    """Whether the best output so far is sent, as server-sent events, whenever it changes.
+    For one input."""
 
     def search_options(self) -> SearchOptions:
         sampling = self.model_dump(
