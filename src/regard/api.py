@@ -293,7 +293,7 @@ def train(
         run = training.train(
             recipe, changes, out=folder, resume=resume, accept_recipe=accept_recipe, quiet=quiet
         )
-    return TrainedRun.unchecked(run.folder)
+    return TrainedRun(run.folder, checked=False)
 
 
 def _recipe_of(recipe: Recipe) -> str | Path | Tree:

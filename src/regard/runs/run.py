@@ -67,11 +67,18 @@ Weights = dict[str, Tensor]
 class Run:
     """A run folder that exists, checked to be one."""
 
-    accept_recipe = False
-    """Whether recipe.yaml may differ from the recipe that a checkpoint was trained with."""
+    def __init__(self, folder: str | Path, *, checked: bool = True) -> None:
+        """Open a folder; one that may be on the machine of another process only is not checked."""
+        self.folder = Path(folder)
+        self.accept_recipe = False
+        """Whether recipe.yaml may differ from the recipe that a checkpoint was trained with."""
+        self._task: Any = None
+        if checked:
+            self._check_folder()
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = folder = Path(folder)
+    def _check_folder(self) -> None:
+        """Refuse a folder that is not a run folder, or was made by a newer version."""
+        folder = self.folder
         if not folder.is_dir():
             what = (
                 "is a file, not a run folder" if folder.is_file() else "there is no such run folder"
@@ -93,13 +100,6 @@ class Run:
             raise CheckpointError(
                 f"the run was made by a newer regard, {newer}", where=str(folder), hint="upgrade"
             )
-
-    @classmethod
-    def unchecked(cls, folder: Path) -> Self:
-        """A run that may be on the machine of another process only."""
-        run = cls.__new__(cls)
-        run.folder = folder
-        return run
 
     def __repr__(self) -> str:
         return (
@@ -181,10 +181,13 @@ class Run:
         """All values in its recipe, the paths of the files that it reads among them."""
         return [*leaves(self.recipe.model_dump()).values()]
 
-    @cached_property
+    @property
     def task(self) -> Any:
-        """Its `Task`, with what the verbs need of it that not every task has."""
-        return TASKS[self.recipe.task](self.recipe, self.tokenizers)
+        """Its `Task`, with what the verbs need of it that not every task has; made once for each
+        recipe."""
+        if self._task is None:
+            self._task = TASKS[self.recipe.task](self.recipe, self.tokenizers)
+        return self._task
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
@@ -209,12 +212,12 @@ class Run:
         write_file(self.folder / "recipe.yaml", write_yaml(recipe.model_dump()))
 
     def under(self, recipe: AnyRecipe) -> Self:
-        """The same run with another recipe; nothing is written."""
+        """This run with another recipe; nothing is written."""
         if recipe is self.recipe:
             return self
         other = copy.copy(self)
         other.recipe = recipe
-        other.__dict__.pop("task", None)
+        other._task = None
         return other
 
     @property

@@ -65,7 +65,7 @@ def create_run(
     threads: int | None,
 ) -> Run:
     if not accelerator.is_main_process:
-        return Run.unchecked(folder)
+        return Run(folder, checked=False)
     run_to_resume(folder, resume=False)  # another process may have created it since
     return Run.create(folder, recipe, data.tokenizers, chosen_threads=threads)
 
