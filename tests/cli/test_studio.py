@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import regard
 from command_line import fail
-from regard.config import help_texts
+from regard.config import Config, help_texts
 from regard.data.config import TrainingConfig
 from tiny import TINY
 
@@ -422,8 +422,18 @@ HIDDEN = {"/", "/page/{name:path}", "/openapi.json"}
 def every_route(tiny_run: Path, tmp_path: Path) -> Iterator[Any]:
     run = regard.load(tiny_run, device="cpu")
     served = app({"tiny": run, "other": run}, Settings(timeout=20), root=tmp_path)
+    # Python 3.11 cannot parse in two threads at once: the server's docstrings, and Hypothesis's lambdas
+    for config in configs_below(Config):
+        help_texts(config)
     with TestClient(served, base_url=LOCAL, raise_server_exceptions=False) as client:
         yield client
+
+
+def configs_below(kind: type[Config]) -> Iterator[type[Config]]:
+    for below in kind.__subclasses__():
+        if below.__module__.startswith("regard."):
+            yield below
+            yield from configs_below(below)
 
 
 def test_no_request_makes_the_server_fail(every_route: Any) -> None:

@@ -10,8 +10,8 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from itertools import chain, pairwise
 from json import JSONDecodeError
 from pathlib import Path
@@ -52,7 +52,8 @@ def written(kind: type[BaseModel]) -> type[BaseModel]:
     return kind.__pydantic_generic_metadata__["origin"] or kind
 
 
-def help_texts(kind: type[Config]) -> dict[str, str]:
+@cache
+def help_texts(kind: type[Config]) -> Mapping[str, str]:
     """The docstring under each field; pydantic would read them whenever regard is imported, which
     takes a second."""
     texts = {}
